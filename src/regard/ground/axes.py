@@ -1,0 +1,19 @@
+"""The legend of axis letters used as name suffixes throughout the package, as in ``q_THK``.
+
+| letter | axis                                              |
+|--------|---------------------------------------------------|
+| B      | rows (sequences) of a batch                       |
+| T      | packed tokens, all rows laid end to end           |
+| L      | padded length on the query side                   |
+| S      | padded length on the key side                     |
+| H      | heads                                             |
+| K      | size of a head                                    |
+| D      | width of the model                                |
+| F      | inner width of a feed-forward layer               |
+| V      | vocabulary                                        |
+| N      | chosen positions (those with a target)            |
+| R      | rows alive in a search                            |
+| P      | positions a table knows, or distances between two |
+"""
+
+LEGEND = frozenset("BTLSHKDFVNRP")

@@ -1,0 +1,1 @@
+"""Floor 4: what happens inside a model, made visible."""

@@ -1,0 +1,1 @@
+"""Floor 2: papers as values, one shared stack."""

@@ -1,0 +1,1 @@
+"""Floor 1: the bricks every model is built from."""

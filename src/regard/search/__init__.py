@@ -1,0 +1,1 @@
+"""Floor 3: from next-token distributions to sequences."""

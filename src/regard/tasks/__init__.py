@@ -1,0 +1,1 @@
+"""Floor 3: what people do with a model."""

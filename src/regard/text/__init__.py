@@ -1,0 +1,1 @@
+"""Floor 1: raw text to ids and back."""

@@ -1,0 +1,1 @@
+"""Floor 4: from a recipe to a trained folder."""

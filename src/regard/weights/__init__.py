@@ -1,0 +1,1 @@
+"""Floor 1: tensors in files, read and written without running code."""
