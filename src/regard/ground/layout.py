@@ -1,0 +1,158 @@
+"""How the rows of a batch lie in memory: tokens end to end, without padding.
+
+A batch is a tensor of T tokens plus a ``Layout``. *Ragged* rows have their own lengths; *even* rows
+are a rectangle (images, full blocks, one-token decoding), so that padding and packing are views.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+
+class _Move(Function):
+    """Spread rows of x over ``size`` slots of zeros, or gather them back: each undoes the other."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, slots_T: Tensor, size: int | None) -> Tensor:
+        ctx.slots_T, ctx.back = slots_T, x.shape[0] if size is None else None
+        if size is None:
+            return x.index_select(0, slots_T)
+        return x.new_zeros(size, *x.shape[1:]).index_copy_(0, slots_T, x)
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor):
+        return _Move.apply(gradient, ctx.slots_T, ctx.back), None, None
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Offsets, lengths and per-token facts of a batch of rows.
+
+    ``longest`` is the padded length; ``lengths`` are the rows' lengths on the host where shapes are
+    free (CPU) and ``None`` where four numbers are fixed (CUDA), so that one graph serves all
+    batches. Positions count ``start``, ``start`` + 1, … in every row, or freely if it is ``None``.
+    """
+
+    rows: int
+    longest: int
+    lengths_B: Tensor
+    offsets: Tensor
+    positions_T: Tensor
+    lengths: tuple[int, ...] | None = None
+    even: bool = False
+    start: int | None = 0
+    segments_T: Tensor | None = None
+    orders_T: Tensor | None = None
+
+    @classmethod
+    def ragged(cls, lengths: Sequence[int], device: torch.device | str = "cpu") -> "Layout":
+        """Rows of the given lengths, end to end, with shapes free."""
+        lengths_B = torch.tensor(lengths, dtype=torch.int32, device=device)
+        offsets = _offsets(lengths_B)
+        rows_T = _row_of_token(lengths_B, sum(lengths))
+        positions_T = torch.arange(len(rows_T), device=device) - offsets.long()[rows_T]
+        return cls(
+            rows=len(lengths),
+            longest=max(lengths, default=0),
+            lengths_B=lengths_B,
+            offsets=offsets,
+            positions_T=positions_T,
+            lengths=tuple(lengths),
+        )
+
+    @classmethod
+    def rectangle(
+        cls,
+        rows: int,
+        length: int,
+        device: torch.device | str = "cpu",
+        *,
+        start: int = 0,
+        lengths_B: Tensor | None = None,
+    ) -> "Layout":
+        """``rows`` rows of ``length`` from position ``start``; past ``lengths_B`` they are dead."""
+        full = lengths_B is None
+        if lengths_B is None:
+            lengths_B = torch.full((rows,), length, dtype=torch.int32, device=device)
+        return cls(
+            rows=rows,
+            longest=length,
+            lengths_B=lengths_B,
+            offsets=torch.arange(rows + 1, dtype=torch.int32, device=device) * length,
+            positions_T=torch.arange(start, start + length, device=device).repeat(rows),
+            lengths=(length,) * rows if full else None,
+            even=True,
+            start=start,
+        )
+
+    def to(self, device: torch.device | str) -> "Layout":
+        """The same layout with its tensors on ``device``."""
+        moved: dict[str, Any] = {
+            field.name: getattr(self, field.name).to(device, non_blocking=True)
+            for field in fields(self)
+            if isinstance(getattr(self, field.name), Tensor)
+        }
+        return replace(self, **moved)
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens the packed tensors hold."""
+        return self.positions_T.shape[0]
+
+    @property
+    def full(self) -> bool:
+        """Whether an even layout has no dead keys."""
+        return self.even and self.lengths is not None
+
+    @cached_property
+    def rows_T(self) -> Tensor:
+        """The row each token belongs to."""
+        if self.even:
+            every = torch.arange(self.rows, device=self.positions_T.device)
+            return every.repeat_interleave(self.longest, output_size=self.tokens)
+        return _row_of_token(self.lengths_B, self.tokens)
+
+    @cached_property
+    def slots_T(self) -> Tensor:
+        """Where each token lies in the padded rectangle, counted row by row."""
+        within = torch.arange(self.tokens, device=self.rows_T.device) - self.offsets[self.rows_T]
+        return self.rows_T * self.longest + within
+
+    @cached_property
+    def real_BL(self) -> Tensor:
+        """Which places of the padded rectangle hold a token."""
+        places = torch.arange(self.longest, device=self.lengths_B.device)
+        return places < self.lengths_B[:, None]
+
+    def pad(self, x: Tensor) -> Tensor:
+        """Packed (T, …) to padded (B, L, …); the gaps are zeros."""
+        if not self.even:
+            x = _Move.apply(x, self.slots_T, self.rows * self.longest)
+        return x.view(self.rows, self.longest, *x.shape[1:])
+
+    def pack(self, x: Tensor) -> Tensor:
+        """Padded (B, L, …) to packed (T, …)."""
+        x = x.reshape(self.rows * self.longest, *x.shape[2:])
+        return x if self.even else _Move.apply(x, self.slots_T, None)
+
+    def split(self, x: Tensor) -> list[Tensor]:
+        """A packed tensor as one tensor per row."""
+        lengths = self.lengths if self.lengths is not None else self.lengths_B.tolist()
+        if self.even:
+            return [row[:length] for row, length in zip(self.pad(x), lengths, strict=True)]
+        return list(x[: sum(lengths)].split(list(lengths)))
+
+
+def _offsets(lengths_B: Tensor) -> Tensor:
+    start = lengths_B.new_zeros(1)
+    return torch.cat([start, lengths_B.cumsum(0, dtype=torch.int32)])
+
+
+def _row_of_token(lengths_B: Tensor, tokens: int) -> Tensor:
+    every = torch.arange(len(lengths_B), device=lengths_B.device)
+    return every.repeat_interleave(lengths_B, output_size=tokens)

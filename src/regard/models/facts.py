@@ -1,0 +1,166 @@
+"""Facts: a paper's model as a value, and the one way to say how another differs from it."""
+
+from dataclasses import dataclass, fields, is_dataclass, replace
+from difflib import get_close_matches
+from typing import Any
+
+from regard.ground.errors import BadInput
+from regard.parts.position import Learned, Sinusoid
+from regard.parts.sight import Permuted, Sight, Window, everyone
+
+
+@dataclass(frozen=True)
+class Embed:
+    """Token, position and segment vectors; ``scaled`` multiplies tokens by √width."""
+
+    vocab: int
+    position: Sinusoid | Learned | None
+    segments: int = 0
+    scaled: bool = False
+    normed: bool = False
+
+
+@dataclass(frozen=True)
+class Stack:
+    """N like blocks. ``key`` and ``value`` are sizes per head where they do not share the width.
+
+    ``dropout`` falls on embeddings and on what each part adds to the residual, as in Vaswani et
+    al.; ``attention_dropout`` on weights and ``inner_dropout`` inside the feed-forward layer came
+    with later code.
+    """
+
+    width: int
+    depth: int
+    heads: int
+    inner: int
+    key: int | None = None
+    value: int | None = None
+    norm: str = "post"
+    final_norm: bool = False
+    activation: str = "relu"
+    eps: float = 1e-5
+    dropout: float = 0.1
+    attention_dropout: float = 0.0
+    inner_dropout: float = 0.0
+    sight: Sight = everyone
+    cross: bool = False
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A model of one stack."""
+
+    embed: Embed
+    stack: Stack
+
+
+@dataclass(frozen=True)
+class PairFacts:
+    """A model that reads a source and writes a target.
+
+    ``tie``: "all" shares source, target and output embeddings, "target" the last two, "none" none.
+    """
+
+    source: Facts
+    target: Facts
+    tie: str = "all"
+
+
+AnyFacts = Facts | PairFacts
+VALUES = {
+    kind.__name__: kind
+    for kind in (Embed, Stack, Facts, PairFacts, Sinusoid, Learned, Window, Permuted)
+}
+
+
+def change(facts: Any, **changes: Any) -> Any:
+    """The same facts but for the named fields, wherever they stand.
+
+    ``change(BASE, depth=2)`` changes every stack of a pair; ``**{"source.depth": 12}`` only one.
+    """
+    for name, value in changes.items():
+        known = dict(paths(facts))
+        chosen = [path for path in known if path == name or path.endswith("." + name)]
+        inside = [p for p in known if "." in name and _ends(p, name)]
+        places = chosen or inside
+        if not places:
+            raise BadInput(f"no fact is called {name!r}{did_you_mean(name, _names(known))}")
+        for place in places:
+            _check(name, known[place], value)
+            facts = _replaced(facts, place.split("."), value)
+    return facts
+
+
+def paths(facts: Any, prefix: str = "") -> list[tuple[str, Any]]:
+    """Every field with its dotted path, values of several fields after their own fields."""
+    found: list[tuple[str, Any]] = []
+    for field in fields(facts):
+        value = getattr(facts, field.name)
+        if is_dataclass(value):
+            found += paths(value, f"{prefix}{field.name}.")
+        found.append((prefix + field.name, value))
+    return found
+
+
+def difference(one: Any, other: Any) -> dict[str, tuple[Any, Any]]:
+    """The fields in which two papers differ: path to (this, that); ``None`` where one has none."""
+    here, there = dict(paths(one)), dict(paths(other))
+    both = {**there, **here}
+    leaves = [path for path, value in both.items() if not is_dataclass(value)]
+    return {
+        path: (here.get(path), there.get(path))
+        for path in leaves
+        if here.get(path) != there.get(path)
+    }
+
+
+def did_you_mean(name: str, known: list[str]) -> str:
+    """The end of a sentence about a name that is not known."""
+    close = get_close_matches(name, known, n=1)
+    return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(sorted(known))}"
+
+
+def to_json(value: Any) -> Any:
+    """Facts as plain JSON, each value under its name."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {
+            "is": type(value).__name__,
+            **{field.name: to_json(getattr(value, field.name)) for field in fields(value)},
+        }
+    return value
+
+
+def from_json(data: Any, where: str) -> Any:
+    """The facts that ``to_json`` wrote; anything else is an error that names ``where``."""
+    if not isinstance(data, dict):
+        return data
+    kind = VALUES.get(data.get("is", ""))
+    if kind is None:
+        raise BadInput(f"{where}: facts of unknown kind {data.get('is')!r}")
+    given = {name: from_json(value, where) for name, value in data.items() if name != "is"}
+    try:
+        return kind(**given)
+    except TypeError as error:
+        raise BadInput(f"{where}: {error}") from None
+
+
+def _ends(path: str, name: str) -> bool:
+    """ "source.depth" names "source.stack.depth": the first and the last step, others left out."""
+    steps, named = path.split("."), name.split(".")
+    return steps[-1] == named[-1] and steps[: len(named) - 1] == named[:-1]
+
+
+def _names(known: dict[str, Any]) -> list[str]:
+    return sorted({path.split(".")[-1] for path in known})
+
+
+def _check(name: str, old: Any, new: Any) -> None:
+    if old is None or isinstance(new, type(old)) or (isinstance(old, float) and type(new) is int):
+        return
+    raise BadInput(f"{name} is {type(old).__name__} (now {old!r}), so it cannot become {new!r}")
+
+
+def _replaced(facts: Any, steps: list[str], value: Any) -> Any:
+    step, *rest = steps
+    inner = _replaced(getattr(facts, step), rest, value) if rest else value
+    return replace(facts, **{step: inner})

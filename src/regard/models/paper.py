@@ -1,0 +1,38 @@
+"""A paper: its name and place in the line, the sizes it published, and how to build its model."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import nn
+
+from regard.models.facts import AnyFacts
+
+
+@dataclass(frozen=True)
+class Paper:
+    """One step of the lineage; ``published`` are the parameter counts as the paper rounds them."""
+
+    name: str
+    year: int
+    title: str
+    arxiv: str
+    after: str | None
+    sizes: Mapping[str, AnyFacts]
+    build: Callable[..., nn.Module]
+    published: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """The name in recipes and configuration files."""
+        return self.name.lower()
+
+    def parameters(self, facts: AnyFacts) -> int:
+        """How many parameters a model of these facts has, tied ones counted once."""
+        with torch.device("meta"):
+            return count_parameters(self.build(facts))
+
+
+def count_parameters(model: nn.Module) -> int:
+    """Parameters of a model, tied ones counted once."""
+    return sum(parameter.numel() for parameter in model.parameters())

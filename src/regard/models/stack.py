@@ -1,0 +1,77 @@
+"""The one stack: an embedding and N blocks, built from facts. Every Transformer stands on it."""
+
+from torch import Tensor, nn
+
+from regard.ground.layout import Layout
+from regard.ground.tape import SILENT, Silent
+from regard.models.facts import Embed, Facts, Stack
+from regard.parts.attention import CrossAttention, Heads, SelfAttention, Source
+from regard.parts.block import Block
+from regard.parts.embed import Embedding
+from regard.parts.memory import Memory
+from regard.parts.mlp import Mlp
+
+
+class Trunk(nn.Module):
+    """Tokens in, one state per token out."""
+
+    def __init__(self, facts: Facts, source_width: int | None = None):
+        super().__init__()
+        stack = facts.stack
+        self.embed = embedding(facts.embed, stack)
+        self.blocks = nn.ModuleList(block(stack, source_width) for _ in range(stack.depth))
+        self.norm = nn.LayerNorm(stack.width, eps=stack.eps) if stack.final_norm else nn.Identity()
+
+    def forward(
+        self,
+        tokens_T: Tensor,
+        layout: Layout,
+        *,
+        source: Source | None = None,
+        memory: Memory | None = None,
+        tape: Silent = SILENT,
+    ) -> Tensor:
+        x_TD = tape("embed.output", self.embed(tokens_T, layout))
+        blocks_tape = tape.under("blocks")
+        for number, one in enumerate(self.blocks):
+            x_TD = one(
+                x_TD,
+                layout,
+                source=source,
+                memory=None if memory is None else memory.under(number),
+                tape=blocks_tape.under(number),
+            )
+        if memory is not None:
+            memory.reach += layout.longest
+        return tape("output", self.norm(x_TD))
+
+
+def embedding(facts: Embed, stack: Stack) -> Embedding:
+    """The embedding these facts describe."""
+    return Embedding(
+        facts.vocab,
+        stack.width,
+        position=facts.position.build(stack.width) if facts.position else None,
+        segments=facts.segments,
+        scaled=facts.scaled,
+        norm=stack.eps if facts.normed else None,
+        dropout=stack.dropout,
+    )
+
+
+def block(facts: Stack, source_width: int | None = None) -> Block:
+    """One block these facts describe."""
+    heads = Heads.of(facts.width, facts.heads, facts.key, facts.value)
+    return Block(
+        facts.width,
+        SelfAttention(facts.width, heads, sight=facts.sight, dropout=facts.attention_dropout),
+        Mlp(facts.width, facts.inner, activation=facts.activation, dropout=facts.inner_dropout),
+        cross=CrossAttention(
+            facts.width, heads, source_width=source_width, dropout=facts.attention_dropout
+        )
+        if facts.cross
+        else None,
+        norm=facts.norm,
+        eps=facts.eps,
+        dropout=facts.dropout,
+    )

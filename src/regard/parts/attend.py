@@ -1,0 +1,74 @@
+"""What attention means. Fused kernels are faster ways to say the same, and must agree with it."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.ground.layout import Layout
+from regard.ground.tape import SILENT, Silent
+from regard.parts import kernels
+from regard.parts.sight import Sight, everyone
+
+
+def masked_softmax(scores: Tensor, allowed: Tensor) -> Tensor:
+    """Softmax over the keys that are allowed; a forbidden key weighs exactly 0.
+
+    A query that may see nothing gets all zeros, not NaN, forward and backward. A score of -inf
+    forbids as well.
+    """
+    allowed = allowed & (scores > float("-inf"))
+    lowest = torch.finfo(scores.dtype).min
+    weights = F.softmax(scores.masked_fill(~allowed, lowest), dim=-1, dtype=torch.float32)
+    return weights.to(scores.dtype) * allowed
+
+
+def attend(
+    score: nn.Module,
+    q_THK: Tensor,
+    k_THK: Tensor,
+    v_THK: Tensor,
+    *,
+    queries: Layout,
+    keys: Layout,
+    sight: Sight = everyone,
+    dropout: float = 0.0,
+    tape: Silent = SILENT,
+) -> Tensor:
+    """Each query's mean of the values it may see, weighted by the softmax of its scores."""
+    q, k, v = queries.pad(q_THK), keys.pad(k_THK), keys.pad(v_THK)
+    allowed_BHLS = (sight(queries, keys) & keys.real_BL[:, None])[:, None]
+    scores_BHLS = tape("scores", score(q, k, queries, keys))
+    weights_BHLS = tape("weights", masked_softmax(scores_BHLS, allowed_BHLS))
+    dropped_BHLS = F.dropout(weights_BHLS, dropout).to(v.dtype)
+    return queries.pack(torch.einsum("bhls,bshk->blhk", dropped_BHLS, v))
+
+
+def attention(
+    score: nn.Module,
+    q_THK: Tensor,
+    k_THK: Tensor,
+    v_THK: Tensor,
+    *,
+    queries: Layout,
+    keys: Layout,
+    sight: Sight = everyone,
+    dropout: float = 0.0,
+    tape: Silent = SILENT,
+) -> Tensor:
+    """``attend`` by the fastest kernel that fits, unless the tape asks for what lies inside."""
+    if not tape.wants("scores", "weights"):
+        asked = kernels.Asked(score, queries, keys, sight, dropout)
+        kernel = kernels.choose(asked, q_THK, v_THK)
+        if kernel is not None:
+            return kernel(asked, q_THK, k_THK, v_THK)
+    return attend(
+        score,
+        q_THK,
+        k_THK,
+        v_THK,
+        queries=queries,
+        keys=keys,
+        sight=sight,
+        dropout=dropout,
+        tape=tape,
+    )

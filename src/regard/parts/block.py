@@ -1,0 +1,79 @@
+"""A block: attention, perhaps attention to a source, feed-forward; each in a residual."""
+
+from collections.abc import Callable
+
+from torch import Tensor, nn
+
+from regard.ground.layout import Layout
+from regard.ground.tape import SILENT, Silent
+from regard.parts.attention import CrossAttention, SelfAttention, Source
+from regard.parts.memory import LayerMemory
+from regard.parts.mlp import Mlp
+
+
+class Residual(nn.Module):
+    """norm(x + f(x)), as in the paper ("post"), or x + f(norm(x)) ("pre")."""
+
+    def __init__(self, width: int, *, norm: str = "post", eps: float = 1e-5, dropout: float = 0.0):
+        super().__init__()
+        if norm not in ("post", "pre"):
+            raise ValueError(f"norm is 'post' or 'pre', not {norm!r}")
+        self.post = norm == "post"
+        self.norm = nn.LayerNorm(width, eps=eps)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x_TD: Tensor, part: Callable[[Tensor], Tensor]) -> Tensor:
+        if self.post:
+            return self.norm(x_TD + self.dropout(part(x_TD)))
+        return x_TD + self.dropout(part(self.norm(x_TD)))
+
+
+class Block(nn.Module):
+    """One layer of an encoder or, given a cross-attention, of a decoder."""
+
+    def __init__(
+        self,
+        width: int,
+        attention: SelfAttention,
+        mlp: Mlp,
+        *,
+        cross: CrossAttention | None = None,
+        norm: str = "post",
+        eps: float = 1e-5,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+
+        def residual() -> Residual:
+            return Residual(width, norm=norm, eps=eps, dropout=dropout)
+
+        self.attention, self.attention_residual = attention, residual()
+        if cross is not None:
+            self.cross, self.cross_residual = cross, residual()
+        self.mlp, self.mlp_residual = mlp, residual()
+
+    def forward(
+        self,
+        x_TD: Tensor,
+        layout: Layout,
+        *,
+        source: Source | None = None,
+        memory: LayerMemory | None = None,
+        tape: Silent = SILENT,
+    ) -> Tensor:
+        def look(x: Tensor) -> Tensor:
+            inner = tape.under("attention")
+            return inner("output", self.attention(x, layout, memory=memory, tape=inner))
+
+        def look_at_source(x: Tensor) -> Tensor:
+            assert source is not None
+            inner = tape.under("cross")
+            return inner("output", self.cross(x, layout, source, memory=memory, tape=inner))
+
+        def think(x: Tensor) -> Tensor:
+            return tape("mlp.output", self.mlp(x))
+
+        x_TD = self.attention_residual(x_TD, look)
+        if source is not None:
+            x_TD = self.cross_residual(x_TD, look_at_source)
+        return tape("output", self.mlp_residual(x_TD, think))

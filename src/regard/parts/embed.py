@@ -1,0 +1,41 @@
+"""Tokens, positions and segments as one vector per token."""
+
+import math
+
+from torch import Tensor, nn
+
+from regard.ground.layout import Layout
+
+
+class Embedding(nn.Module):
+    """token (× √d) + position (+ segment), perhaps normalised, then dropout."""
+
+    def __init__(
+        self,
+        vocab: int,
+        width: int,
+        *,
+        position: nn.Module | None = None,
+        segments: int = 0,
+        scaled: bool = False,
+        norm: float | None = None,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        self.token = nn.Embedding(vocab, width)
+        nn.init.normal_(self.token.weight, std=1 / math.sqrt(width))
+        self.scale = math.sqrt(width) if scaled else 1.0
+        self.position = position
+        self.segment = nn.Embedding(segments, width) if segments else None
+        self.norm = nn.LayerNorm(width, eps=norm) if norm is not None else None
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, tokens_T: Tensor, layout: Layout) -> Tensor:
+        x_TD = self.token(tokens_T) * self.scale
+        if self.position is not None:
+            x_TD = x_TD + self.position(layout)
+        if self.segment is not None:
+            x_TD = x_TD + self.segment(layout.segments_T)
+        if self.norm is not None:
+            x_TD = self.norm(x_TD)
+        return self.dropout(x_TD)

@@ -1,0 +1,91 @@
+"""What is asked of a kernel, and the one call to torch's fused attention."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from regard.ground.layout import Layout
+from regard.parts.score import Dot
+from regard.parts.sight import Sight, Window, causal, everyone
+
+# At head size 64 and equal lengths cuDNN takes about half of flash's time on Hopper.
+ON_CUDA = [
+    SDPBackend.CUDNN_ATTENTION,
+    SDPBackend.FLASH_ATTENTION,
+    SDPBackend.EFFICIENT_ATTENTION,
+    SDPBackend.MATH,
+]
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """Everything about one attention except the tensors."""
+
+    score: nn.Module
+    queries: Layout
+    keys: Layout
+    sight: Sight
+    dropout: float
+
+    @property
+    def plain(self) -> bool:
+        """A dot product under a window: what fused kernels know."""
+        return isinstance(self.score, Dot) and isinstance(self.sight, Window)
+
+    @property
+    def aligned(self) -> bool:
+        """Whether the sight means the same by index as by position."""
+        same = self.queries is self.keys and self.queries.start is not None
+        return self.unlimited or same
+
+    @property
+    def unlimited(self) -> bool:
+        """Whether every query sees every key of its row."""
+        if self.sight == everyone:
+            return True
+        q, k = self.queries, self.keys
+        known = q.start is not None and k.start is not None
+        return known and self.sight == causal and k.start + k.longest - 1 <= q.start  # type: ignore[operator]
+
+    def scale(self, size: int) -> float:
+        """The factor on q·k."""
+        assert isinstance(self.score, Dot)
+        return self.score.scale(size)
+
+
+def fused(asked: Asked, q_BLHK: Tensor, k_BSHK: Tensor, v_BSHK: Tensor, **mask) -> Tensor:
+    """torch's attention on padded rows, (B, L, H, K) in and out.
+
+    On a CPU it runs in fp32: bf16 loses there, several times over in the backward pass, even where
+    bf16 matrix products win.
+    """
+    if k_BSHK.shape[1] == 0:
+        return q_BLHK.new_zeros(*q_BLHK.shape[:3], v_BSHK.shape[-1])
+    given, q, k, v = q_BLHK.dtype, q_BLHK, k_BSHK, v_BSHK
+    on_cpu = q.device.type == "cpu"
+    if on_cpu and given in (torch.bfloat16, torch.float16):
+        q, k, v = q.float(), k.float(), v.float()
+    settings: dict[str, Any] = {"scale": asked.scale(q.shape[-1]), "dropout_p": asked.dropout}
+    settings |= mask
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    if on_cpu:
+        with torch.autocast("cpu", enabled=False):
+            seen = F.scaled_dot_product_attention(q, k, v, **settings)
+    else:
+        with sdpa_kernel(ON_CUDA, set_priority=True):
+            seen = F.scaled_dot_product_attention(q, k, v, **settings)
+    return seen.transpose(1, 2).to(given)
+
+
+def fused_masked(
+    asked: Asked, q_BLHK: Tensor, k_BSHK: Tensor, v_BSHK: Tensor, allowed_BLS: Tensor
+) -> Tensor:
+    """``fused`` under a mask; a query that may see nothing gets zeros."""
+    blind_BL = ~allowed_BLS.any(-1)
+    mask = (allowed_BLS | blind_BL[:, :, None])[:, None]
+    seen = fused(asked, q_BLHK, k_BSHK, v_BSHK, attn_mask=mask)
+    return seen.masked_fill(blind_BL[:, :, None, None], 0.0)

@@ -1,0 +1,92 @@
+"""Ragged rows where shapes are free (CPU): groups of like length, never padded to the longest row.
+
+Neighbouring rows share a group while the padding they cost stays below the price of another call,
+so rows sorted by length run almost without padding.
+"""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.ground.layout import Layout
+from regard.parts.kernels.asked import Asked, fused, fused_masked
+from regard.parts.sight import causal
+
+# One more call to the kernel costs about as much as this many padded query-key pairs.
+CALL = 1024
+
+
+def fits(asked: Asked, q_THK: Tensor, v_THK: Tensor) -> bool:
+    """Lengths are known on the host, and the sight means the same inside a group."""
+    return asked.queries.lengths is not None and asked.keys.lengths is not None and asked.aligned
+
+
+def run(asked: Asked, q_THK: Tensor, k_THK: Tensor, v_THK: Tensor) -> Tensor:
+    """Attention group by group, each on rows that lie side by side."""
+    queries, keys = asked.queries, asked.keys
+    assert queries.lengths is not None and keys.lengths is not None
+    groups = group(queries.lengths, keys.lengths, str(q_THK.device))
+    q_groups = q_THK.split([g.queries.tokens for g in groups])
+    sizes = [g.keys.tokens for g in groups]
+    seen = [
+        _run_group(asked, g, q, k, v)
+        for g, q, k, v in zip(groups, q_groups, k_THK.split(sizes), v_THK.split(sizes), strict=True)
+    ]
+    return torch.cat(seen) if seen else q_THK.new_zeros(0, q_THK.shape[1], v_THK.shape[-1])
+
+
+class Group(NamedTuple):
+    """Rows side by side, as layouts of their own; even where their lengths agree."""
+
+    queries: Layout
+    keys: Layout
+
+
+@lru_cache(maxsize=512)
+def group(
+    query_lengths: tuple[int, ...], key_lengths: tuple[int, ...], device: str = "cpu"
+) -> tuple[Group, ...]:
+    """Cut the rows, in order, into groups whose padding is worth a call saved."""
+    groups = []
+    rows: list[tuple[int, int]] = []
+    for row in zip(query_lengths, key_lengths, strict=True):
+        if rows and not _worth(rows, row):
+            groups.append(_as_group(rows, device))
+            rows = []
+        rows.append(row)
+    return (*groups, _as_group(rows, device)) if rows else tuple(groups)
+
+
+def _worth(rows: list[tuple[int, int]], row: tuple[int, int]) -> bool:
+    if row == rows[-1] == rows[0]:
+        return True
+    if (row[1] == 0) != (rows[0][1] == 0):  # rows without keys stay apart: they see nothing
+        return False
+    together = [*rows, row]
+    padded = len(together) * max(q for q, _ in together) * max(k for _, k in together)
+    return padded - sum(q * k for q, k in together) <= CALL
+
+
+def _as_group(rows: list[tuple[int, int]], device: str) -> Group:
+    return Group(*(_as_layout(lengths, device) for lengths in zip(*rows, strict=True)))
+
+
+def _as_layout(lengths: tuple[int, ...], device: str) -> Layout:
+    if len(set(lengths)) == 1:
+        return Layout.rectangle(len(lengths), lengths[0], device)
+    return Layout.ragged(lengths, device)
+
+
+def _run_group(asked: Asked, g: Group, q_THK: Tensor, k_THK: Tensor, v_THK: Tensor) -> Tensor:
+    q, k, v = g.queries.pad(q_THK), g.keys.pad(k_THK), g.keys.pad(v_THK)
+    if asked.sight == causal and not asked.unlimited:
+        # Padding lies behind the real keys, so a causal query never reaches it.
+        return g.queries.pack(fused(asked, q, k, v, is_causal=True))
+    if asked.unlimited and g.keys.full:
+        return g.queries.pack(fused(asked, q, k, v))
+    allowed_BLS = g.keys.real_BL[:, None].expand(-1, g.queries.longest, -1)
+    if not asked.unlimited:
+        allowed_BLS = allowed_BLS & asked.sight(g.queries, g.keys)
+    return g.queries.pack(fused_masked(asked, q, k, v, allowed_BLS))

@@ -1,0 +1,24 @@
+"""The feed-forward layer of a block: act(xW1 + b1)W2 + b2, on each token alone."""
+
+from collections.abc import Callable
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.parts.attention import joined
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu}
+
+
+class Mlp(nn.Module):
+    """Vaswani et al., 2017, eq. 2, with a choice of activation."""
+
+    def __init__(self, width: int, inner: int, *, activation: str = "relu", dropout: float = 0.0):
+        super().__init__()
+        self.up = joined(width, [inner], bias=True)
+        self.down = joined(inner, [width], bias=True)
+        self.activation = ACTIVATIONS[activation]
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x_TD: Tensor) -> Tensor:
+        return self.down(self.dropout(self.activation(self.up(x_TD))))

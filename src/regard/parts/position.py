@@ -1,0 +1,82 @@
+"""Where a token stands: sinusoids and learned vectors."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from regard.ground.layout import Layout
+
+
+def sinusoid(
+    positions_P: Tensor, width: int, base: float = 10_000.0, *, halves: bool = False
+) -> Tensor:
+    """sin(pos / n^(2i/d)) and cos(pos / n^(2i/d)) (Vaswani et al., 2017, section 3.5).
+
+    The paper interleaves them (sin, cos, sin, …); ``halves`` lays all sines before all cosines.
+    """
+    even = torch.arange(0, width, 2, device=positions_P.device, dtype=torch.float32)
+    angles = positions_P[:, None].float() * torch.exp(even * (-math.log(base) / width))
+    sine, cosine = angles.sin(), angles.cos()[:, : width // 2]
+    if halves:
+        return torch.cat([sine, cosine], dim=1)
+    both = positions_P.new_empty(len(positions_P), width, dtype=torch.float32)
+    both[:, 0::2], both[:, 1::2] = sine, cosine
+    return both
+
+
+def wavelengths(width: int, base: float = 10_000.0) -> list[float]:
+    """2π·n^(2i/d) for each pair of dimensions; the largest is n^((d-2)/d)·2π."""
+    return [2 * math.pi * base ** (i / width) for i in range(0, width, 2)]
+
+
+class SinusoidPositions(nn.Module):
+    """Fixed sinusoids, for any length, with nothing to learn or to store."""
+
+    def __init__(self, width: int, base: float = 10_000.0, *, halves: bool = False):
+        super().__init__()
+        self.width, self.base, self.halves = width, base, halves
+
+    def forward(self, layout: Layout) -> Tensor:
+        positions_T = layout.positions_T
+        if layout.start == 0 and layout.longest < layout.tokens:
+            table = torch.arange(layout.longest, device=positions_T.device)
+            return self._vectors(table)[positions_T]
+        return self._vectors(positions_T)
+
+    def _vectors(self, positions_P: Tensor) -> Tensor:
+        return sinusoid(positions_P, self.width, self.base, halves=self.halves)
+
+
+class LearnedPositions(nn.Embedding):
+    """One trained vector per position."""
+
+    def forward(self, layout: Layout) -> Tensor:  # type: ignore[override]
+        if layout.start is not None and layout.start + layout.longest > self.num_embeddings:
+            last = layout.start + layout.longest - 1
+            raise ValueError(f"position {last} asked for; {self.num_embeddings} were learned")
+        return super().forward(layout.positions_T)
+
+
+@dataclass(frozen=True)
+class Sinusoid:
+    """Fixed positions, as a fact of a paper."""
+
+    base: float = 10_000.0
+    halves: bool = False
+
+    def build(self, width: int) -> nn.Module:
+        """The part that gives these positions."""
+        return SinusoidPositions(width, self.base, halves=self.halves)
+
+
+@dataclass(frozen=True)
+class Learned:
+    """Trained positions, as a fact of a paper."""
+
+    longest: int
+
+    def build(self, width: int) -> nn.Module:
+        """The part that gives these positions."""
+        return LearnedPositions(self.longest, width)

@@ -1,0 +1,116 @@
+"""Scores s(q, k): how well a query and a key fit. Every model of the line picks one.
+
+A score is called with padded queries (B, L, H, K), padded keys (B, S, H, K) and both layouts, and
+answers (B, H, L, S). What attention then does with it is ``attend``'s business.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.ground.layout import Layout
+from regard.parts.position import sinusoid
+
+
+class Dot(nn.Module):
+    """q·k (Luong et al., 2015)."""
+
+    def scale(self, size: int) -> float:
+        """The factor on q·k; fused kernels ask for it."""
+        return 1.0
+
+    def forward(self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout) -> Tensor:
+        return torch.einsum("blhk,bshk->bhls", q_BLHK * self.scale(q_BLHK.shape[-1]), k_BSHK)
+
+
+class ScaledDot(Dot):
+    """q·k / √K (Vaswani et al., 2017, eq. 1)."""
+
+    def scale(self, size: int) -> float:
+        return 1 / math.sqrt(size)
+
+
+class Cosine(nn.Module):
+    """cosine(q, k): content-based addressing (Graves et al., 2014)."""
+
+    def forward(self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout) -> Tensor:
+        q_BLHK, k_BSHK = F.normalize(q_BLHK, dim=-1), F.normalize(k_BSHK, dim=-1)
+        return torch.einsum("blhk,bshk->bhls", q_BLHK, k_BSHK)
+
+
+class Additive(nn.Module):
+    """v·tanh(W[k; q]) (Bahdanau et al., 2014); queries and keys may differ in size."""
+
+    def __init__(self, query: int, key: int, inner: int, heads: int = 1):
+        super().__init__()
+        self.query = _weight(heads, query, inner)
+        self.key = _weight(heads, key, inner)
+        self.v = nn.Parameter(torch.empty(heads, inner).uniform_(-1, 1) / math.sqrt(inner))
+
+    def forward(self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout) -> Tensor:
+        from_query = torch.einsum("blhk,hka->bhla", q_BLHK, self.query)
+        from_key = torch.einsum("bshk,hka->bhsa", k_BSHK, self.key)
+        both = torch.tanh(from_query[:, :, :, None] + from_key[:, :, None])
+        return torch.einsum("bhlsa,ha->bhls", both, self.v)
+
+
+class Bilinear(nn.Module):
+    """qᵀWk, Luong's "general" score; queries and keys may differ in size."""
+
+    def __init__(self, query: int, key: int, heads: int = 1):
+        super().__init__()
+        self.weight = _weight(heads, query, key)
+
+    def forward(self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout) -> Tensor:
+        return torch.einsum("blhk,hkj,bshj->bhls", q_BLHK, self.weight, k_BSHK)
+
+
+class Location(nn.Module):
+    """W q: the query alone says at which positions to look (Luong et al., 2015, eq. 8)."""
+
+    def __init__(self, query: int, positions: int, heads: int = 1):
+        super().__init__()
+        self.weight = _weight(heads, query, positions)
+
+    def forward(self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout) -> Tensor:
+        known = self.weight.shape[-1]
+        if keys.longest > known:
+            raise ValueError(f"keys up to {keys.longest} long; this score knows {known} positions")
+        score_BHLP = torch.einsum("blhk,hkp->bhlp", q_BLHK, self.weight)
+        place_BS = keys.pad(keys.positions_T)
+        where = place_BS[:, None, None, :].expand(*score_BHLP.shape[:3], keys.longest)
+        return score_BHLP.gather(-1, where)
+
+
+class RelativeDot(nn.Module):
+    """((q+u)·k + (q+w)·r) / √K with r from the distance of the two (Dai et al., 2019, eq. 4).
+
+    Transformer-XL's and XLNet's score: r is a projection of the sinusoid of the distance, u and w
+    are learned biases of content and of distance.
+    """
+
+    def __init__(self, width: int, heads: int, size: int):
+        super().__init__()
+        self.width = width
+        self.distance = nn.Linear(width, heads * size, bias=False)
+        self.content_bias = nn.Parameter(torch.zeros(heads, size))
+        self.distance_bias = nn.Parameter(torch.zeros(heads, size))
+
+    def forward(self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout) -> Tensor:
+        heads, size = q_BLHK.shape[-2:]
+        gap_BLS = queries.pad(queries.positions_T)[:, :, None] - keys.pad(keys.positions_T)[:, None]
+        nearest, farthest = (gap_BLS.min(), gap_BLS.max()) if gap_BLS.numel() else (0, -1)
+        distances_P = torch.arange(int(nearest), int(farthest) + 1, device=q_BLHK.device)
+        r_PHK = self.distance(sinusoid(distances_P, self.width, halves=True).to(q_BLHK.dtype))
+        r_PHK = r_PHK.view(-1, heads, size)
+        content = torch.einsum("blhk,bshk->bhls", q_BLHK + self.content_bias, k_BSHK)
+        by_distance = torch.einsum("blhk,phk->bhlp", q_BLHK + self.distance_bias, r_PHK)
+        index = (gap_BLS - nearest)[:, None].expand(-1, heads, -1, -1)
+        return (content + by_distance.gather(-1, index)) / math.sqrt(size)
+
+
+def _weight(heads: int, rows: int, columns: int) -> nn.Parameter:
+    bound = math.sqrt(6 / (rows + columns))
+    return nn.Parameter(torch.empty(heads, rows, columns).uniform_(-bound, bound))
