@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
 
 IGNORED = -100  # a goal that no loss counts
@@ -14,27 +15,36 @@ IGNORED = -100  # a goal that no loss counts
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """Tokens of several rows, end to end, and how they lie."""
+    """Tokens of several rows, end to end, and how they lie; ``real`` counts those not fill."""
 
     tokens_T: Tensor
     layout: Layout
+    real: int
 
     def to(self, device: torch.device | str) -> "Packed":
         """The same rows on ``device``."""
-        return Packed(self.tokens_T.to(device, non_blocking=True), self.layout.to(device))
+        tokens_T = self.tokens_T.to(device, non_blocking=True)
+        return Packed(tokens_T, self.layout.to(device), self.real)
 
 
 @dataclass(frozen=True)
-class Shape:
-    """The fixed numbers of a batch on CUDA: one compiled graph and one capture serve them all.
+class Budget:
+    """What one batch may hold on either side: tokens in all, rows, and tokens in one row.
 
-    What real rows leave free is filled by rows of their own, no longer than ``longest``, that no
-    loss counts; ``rows`` counts real rows only.
+    On CUDA these are the batch's fixed shape, so that one compiled graph serves them all: what
+    real rows leave free is filled by rows of their own, no longer than ``longest``, that no loss
+    counts.
     """
 
     tokens: int
     rows: int
     longest: int
+
+    def __post_init__(self) -> None:
+        if min(self.tokens, self.rows, self.longest) < 1:
+            raise BadInput(f"{self}: every limit must be at least 1")
+        if self.longest > self.tokens:
+            raise BadInput(f"{self}: a row as long as `longest` does not fit into `tokens`")
 
     @property
     def all_rows(self) -> int:
@@ -46,21 +56,22 @@ class Shape:
         if len(real) > self.rows or sum(real) > self.tokens or max(real, default=0) > self.longest:
             raise ValueError(f"rows of lengths {list(real)} do not fit {self}")
         full, rest = divmod(self.tokens - sum(real), self.longest)
-        lengths = [*real, *[self.longest] * full, rest]
+        lengths = [*real, *[self.longest] * full, *[rest] * (rest > 0)]
         return lengths + [0] * (self.all_rows - len(lengths))
 
 
-def pack(sequences: Sequence[Sequence[int]], shape: Shape | None = None, fill: int = 0) -> Packed:
-    """Rows laid end to end; with a ``shape``, filled up to it."""
+def pack(sequences: Sequence[Sequence[int]], budget: Budget | None = None, fill: int = 0) -> Packed:
+    """Rows laid end to end; with a ``budget``, filled up to it."""
     lengths = [len(sequence) for sequence in sequences]
     arrays = [np.asarray(sequence, dtype=np.int64) for sequence in sequences]
     tokens = np.concatenate(arrays) if arrays else np.zeros(0, dtype=np.int64)
-    if shape is None:
-        return Packed(torch.from_numpy(tokens), Layout.ragged(lengths))
-    filled = np.full(shape.tokens, fill, dtype=np.int64)
+    if budget is None:
+        return Packed(torch.from_numpy(tokens), Layout.ragged(lengths), len(tokens))
+    layout = Layout.ragged(budget.lengths(lengths))
+    layout = replace(layout, lengths=None, longest=budget.longest)
+    filled = np.full(budget.tokens, fill, dtype=np.int64)
     filled[: len(tokens)] = tokens
-    layout = Layout.ragged(shape.lengths(lengths))
-    return Packed(torch.from_numpy(filled), replace(layout, lengths=None, longest=shape.longest))
+    return Packed(torch.from_numpy(filled), layout, len(tokens))
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,5 +99,4 @@ class Batch:
     @property
     def tokens(self) -> int:
         """Real tokens read and written, fill not counted."""
-        sides = [self.target] if self.source is None else [self.source, self.target]
-        return self.weight + sum(int(side.layout.lengths_B.sum()) for side in sides[:-1])
+        return self.target.real + (0 if self.source is None else self.source.real)

@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from regard.ground.layout import Layout
@@ -24,14 +25,28 @@ class Decoding:
         """Rows alive."""
         return self.memory.rows
 
+    @property
+    def device(self) -> torch.device:
+        """Where tokens and indices must lie."""
+        return self.source.states_TD.device
+
     def step(self, tokens_R: Tensor) -> Tensor:
         """Log-probabilities of the next token, after one more token in each row."""
         layout = Layout.rectangle(self.rows, 1, tokens_R.device, start=self.memory.reach)
         tape = SILENT if self._watched is None else Tape(self._watched)
         logits_RV = self.model.decode(tokens_R, layout, self.source, memory=self.memory, tape=tape)
         if isinstance(tape, Tape):
-            self._weights_RS = tape.kept[self._watched].mean(1)[:, 0]  # type: ignore[index]
+            self._weights_RS = self._looked_at(tape)
         return torch.log_softmax(logits_RV.float(), dim=-1)
+
+    def _looked_at(self, tape: Tape) -> Tensor:
+        (weights_RHLS,) = tape.kept.values()
+        kept = self.memory.layers[-1].source
+        assert kept is not None
+        *_, keys = kept
+        looked_RS = weights_RHLS.mean(1)[:, 0].masked_fill(~keys.real_BL, torch.nan)
+        gone = self.source.layout.longest - keys.longest  # rows that left may have been longer
+        return F.pad(looked_RS, (0, gone), value=torch.nan)
 
     def pick(self, index_R: Tensor) -> None:
         """Keep, repeat, reorder or drop rows."""

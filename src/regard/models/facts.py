@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, fields, is_dataclass, replace
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, get_type_hints
 
 from regard.ground.errors import BadInput
 from regard.parts.position import Learned, Sinusoid
@@ -86,7 +86,6 @@ def change(facts: Any, **changes: Any) -> Any:
         if not places:
             raise BadInput(f"no fact is called {name!r}{did_you_mean(name, _names(known))}")
         for place in places:
-            _check(name, known[place], value)
             facts = _replaced(facts, place.split("."), value)
     return facts
 
@@ -105,12 +104,11 @@ def paths(facts: Any, prefix: str = "") -> list[tuple[str, Any]]:
 def difference(one: Any, other: Any) -> dict[str, tuple[Any, Any]]:
     """The fields in which two papers differ: path to (this, that); ``None`` where one has none."""
     here, there = dict(paths(one)), dict(paths(other))
-    both = {**there, **here}
-    leaves = [path for path, value in both.items() if not is_dataclass(value)]
+    pairs = {path: (here.get(path), there.get(path)) for path in {**here, **there}}
     return {
-        path: (here.get(path), there.get(path))
-        for path in leaves
-        if here.get(path) != there.get(path)
+        path: (this, that)
+        for path, (this, that) in pairs.items()
+        if this != that and not is_dataclass(this) and not is_dataclass(that)
     }
 
 
@@ -133,15 +131,22 @@ def to_json(value: Any) -> Any:
 def from_json(data: Any, where: str) -> Any:
     """The facts that ``to_json`` wrote; anything else is an error that names ``where``."""
     if not isinstance(data, dict):
-        return data
-    kind = VALUES.get(data.get("is", ""))
+        raise BadInput(f"{where}: {data!r} is not a set of facts")
+    kind = VALUES.get(str(data.get("is")))
     if kind is None:
         raise BadInput(f"{where}: facts of unknown kind {data.get('is')!r}")
-    given = {name: from_json(value, where) for name, value in data.items() if name != "is"}
+    given = {
+        name: from_json(value, where) if isinstance(value, dict) else value
+        for name, value in data.items()
+        if name != "is"
+    }
     try:
-        return kind(**given)
-    except TypeError as error:
+        facts = kind(**given)
+        for name, value in given.items():
+            _check(facts, name, value)
+    except (TypeError, BadInput) as error:
         raise BadInput(f"{where}: {error}") from None
+    return facts
 
 
 def _ends(path: str, name: str) -> bool:
@@ -154,13 +159,17 @@ def _names(known: dict[str, Any]) -> list[str]:
     return sorted({path.split(".")[-1] for path in known})
 
 
-def _check(name: str, old: Any, new: Any) -> None:
-    if old is None or isinstance(new, type(old)) or (isinstance(old, float) and type(new) is int):
-        return
-    raise BadInput(f"{name} is {type(old).__name__} (now {old!r}), so it cannot become {new!r}")
+def _check(facts: Any, name: str, value: Any) -> None:
+    wanted = get_type_hints(type(facts))[name]
+    fits = isinstance(value, wanted) or (wanted is float and type(value) is int)
+    if not fits or (isinstance(value, bool) and wanted is not bool):
+        kind = getattr(wanted, "__name__", wanted)
+        raise BadInput(f"{name} of {type(facts).__name__} is {kind}, so it cannot be {value!r}")
 
 
 def _replaced(facts: Any, steps: list[str], value: Any) -> Any:
     step, *rest = steps
+    if not rest:
+        _check(facts, step, value)
     inner = _replaced(getattr(facts, step), rest, value) if rest else value
     return replace(facts, **{step: inner})

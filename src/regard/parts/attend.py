@@ -16,9 +16,10 @@ def masked_softmax(scores: Tensor, allowed: Tensor) -> Tensor:
     A query that may see nothing gets all zeros, not NaN, forward and backward. A score of -inf
     forbids as well.
     """
-    allowed = allowed & (scores > float("-inf"))
+    allowed = allowed & (scores != float("-inf"))
     lowest = torch.finfo(scores.dtype).min
-    weights = F.softmax(scores.masked_fill(~allowed, lowest), dim=-1, dtype=torch.float32)
+    precise = torch.promote_types(scores.dtype, torch.float32)
+    weights = F.softmax(scores.masked_fill(~allowed, lowest), dim=-1, dtype=precise)
     return weights.to(scores.dtype) * allowed
 
 

@@ -48,6 +48,7 @@ class Block(nn.Module):
             return Residual(width, norm=norm, eps=eps, dropout=dropout)
 
         self.attention, self.attention_residual = attention, residual()
+        self.decodes = cross is not None
         if cross is not None:
             self.cross, self.cross_residual = cross, residual()
         self.mlp, self.mlp_residual = mlp, residual()
@@ -74,6 +75,6 @@ class Block(nn.Module):
             return tape("mlp.output", self.mlp(x))
 
         x_TD = self.attention_residual(x_TD, look)
-        if source is not None:
+        if self.decodes:
             x_TD = self.cross_residual(x_TD, look_at_source)
         return tape("output", self.mlp_residual(x_TD, think))

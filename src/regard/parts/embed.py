@@ -33,7 +33,7 @@ class Embedding(nn.Module):
     def forward(self, tokens_T: Tensor, layout: Layout) -> Tensor:
         x_TD = self.token(tokens_T) * self.scale
         if self.position is not None:
-            x_TD = x_TD + self.position(layout)
+            x_TD = x_TD + self.position(layout).to(x_TD.dtype)
         if self.segment is not None:
             x_TD = x_TD + self.segment(layout.segments_T)
         if self.norm is not None:

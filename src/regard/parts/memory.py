@@ -19,6 +19,7 @@ class LayerMemory:
         self.rows, self.capacity = rows, capacity
         self.past: tuple[Tensor, Tensor] | None = None
         self.source: Kept | None = None
+        self._picked_early_R: Tensor | None = None
 
     def extend(self, k_THK: Tensor, v_THK: Tensor, layout: Layout) -> Kept:
         """Write new keys and values at their positions; answer with all that are there."""
@@ -48,6 +49,8 @@ class LayerMemory:
         )
         k, v = (keys.pack(layout.pad(x)) for x in (k_THK, v_THK))
         self.source = (k, v, keys)
+        if self._picked_early_R is not None:
+            self.pick_source(self._picked_early_R)
         return self.source
 
     def pick(self, index_R: Tensor, reach: int) -> None:
@@ -59,7 +62,9 @@ class LayerMemory:
 
     def pick_source(self, index_R: Tensor) -> None:
         """The same for the source, cut to its longest row."""
-        if self.source is None:
+        if self.source is None:  # no step was made yet
+            early_R = self._picked_early_R
+            self._picked_early_R = index_R if early_R is None else early_R[index_R]
             return
         *kept, keys = self.source
         lengths_B = keys.lengths_B[index_R]

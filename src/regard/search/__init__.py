@@ -1,1 +1,23 @@
 """Floor 3: from next-token distributions to sequences."""
+
+from regard.search.beam import Beam
+from regard.search.ensemble import Ensemble
+from regard.search.greedy import Greedy
+from regard.search.hypothesis import Hypothesis
+from regard.search.limits import Limits
+from regard.search.sample import Sample
+from regard.search.score import score
+from regard.search.step import CoverageState, Search, State
+
+__all__ = [
+    "Beam",
+    "CoverageState",
+    "Ensemble",
+    "Greedy",
+    "Hypothesis",
+    "Limits",
+    "Sample",
+    "Search",
+    "State",
+    "score",
+]

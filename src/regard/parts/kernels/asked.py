@@ -64,7 +64,8 @@ def fused(asked: Asked, q_BLHK: Tensor, k_BSHK: Tensor, v_BSHK: Tensor, **mask) 
     bf16 matrix products win.
     """
     if k_BSHK.shape[1] == 0:
-        return q_BLHK.new_zeros(*q_BLHK.shape[:3], v_BSHK.shape[-1])
+        # A sum of nothing: zeros that gradients can be asked of.
+        return torch.einsum("blhk,bshk,bshv->blhv", q_BLHK, k_BSHK, v_BSHK)
     given, q, k, v = q_BLHK.dtype, q_BLHK, k_BSHK, v_BSHK
     on_cpu = q.device.type == "cpu"
     if on_cpu and given in (torch.bfloat16, torch.float16):

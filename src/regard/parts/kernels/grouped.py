@@ -74,9 +74,13 @@ def _as_group(rows: list[tuple[int, int]], device: str) -> Group:
 
 
 def _as_layout(lengths: tuple[int, ...], device: str) -> Layout:
-    if len(set(lengths)) == 1:
-        return Layout.rectangle(len(lengths), lengths[0], device)
-    return Layout.ragged(lengths, device)
+    """A layout that training and inference can share: its tensors are made now, as ordinary ones."""
+    with torch.inference_mode(False):
+        if len(set(lengths)) == 1:
+            return Layout.rectangle(len(lengths), lengths[0], device)
+        layout = Layout.ragged(lengths, device)
+        _ = layout.slots_T, layout.real_BL
+        return layout
 
 
 def _run_group(asked: Asked, g: Group, q_THK: Tensor, k_THK: Tensor, v_THK: Tensor) -> Tensor:

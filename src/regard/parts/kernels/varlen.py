@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from regard.parts.kernels.asked import Asked
-from regard.parts.sight import Window
+from regard.parts.sight import Window, everyone
 
 try:
     from torch.nn.attention.varlen import varlen_attn
@@ -15,13 +15,14 @@ LARGEST_HEAD = 256
 
 
 def fits(asked: Asked, q_THK: Tensor, v_THK: Tensor) -> bool:
-    """Flash knows half precision, one size of head, no dropout on weights."""
+    """Flash knows half precision, one size of head, no dropout on weights, limits from 0 up."""
     return (
         varlen_attn is not None
         and q_THK.is_cuda
         and q_THK.dtype in (torch.bfloat16, torch.float16)
         and asked.dropout == 0
         and asked.aligned
+        and all(limit is None or limit >= 0 for limit in _limits(asked))
         and q_THK.shape[-1] == v_THK.shape[-1] <= LARGEST_HEAD
         and q_THK.shape[-1] % 8 == 0
     )
@@ -29,8 +30,7 @@ def fits(asked: Asked, q_THK: Tensor, v_THK: Tensor) -> bool:
 
 def run(asked: Asked, q_THK: Tensor, k_THK: Tensor, v_THK: Tensor) -> Tensor:
     """No padding anywhere; empty rows cost nothing."""
-    assert isinstance(asked.sight, Window)
-    left, right = asked.sight.left, asked.sight.right
+    left, right = _limits(asked)
     return varlen_attn(  # type: ignore[return-value]
         q_THK,
         k_THK,
@@ -42,3 +42,10 @@ def run(asked: Asked, q_THK: Tensor, k_THK: Tensor, v_THK: Tensor) -> Tensor:
         scale=asked.scale(q_THK.shape[-1]),
         window_size=(-1 if left is None else left, -1 if right is None else right),
     )
+
+
+def _limits(asked: Asked) -> tuple[int | None, int | None]:
+    """How far each query sees; flash counts from the last key, right where rows are as long."""
+    sight = everyone if asked.unlimited else asked.sight
+    assert isinstance(sight, Window)
+    return sight.left, sight.right

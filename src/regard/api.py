@@ -1,0 +1,144 @@
+"""The public face: a model from a folder, and what people do with it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.ground.batch import pack
+from regard.ground.errors import BadInput
+from regard.ground.tape import Tape
+from regard.inside.align import Reading
+from regard.inside.look import Look
+from regard.inside.record import align, look
+from regard.metrics.alignment import Links
+from regard.models import folder as folders
+from regard.models.facts import AnyFacts, PairFacts
+from regard.models.paper import Paper
+from regard.search.step import Search
+from regard.tasks.translate import Translation, Translator
+from regard.text.bilingual import Bilingual
+
+Texts = Sequence[str] | Sequence[Sequence[int]]
+
+
+def load(folder: str | Path, device: str | None = None) -> "Model":
+    """The model in a folder; on the GPU if there is one, unless told otherwise."""
+    chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    return Model(folders.read(Path(folder), chosen))
+
+
+class Model:
+    """A model with its paper, its facts and its vocabularies."""
+
+    def __init__(self, stored: folders.Stored):
+        self._stored = stored
+        self.paper: Paper = stored.paper
+        self.facts: AnyFacts = stored.facts
+        self.module: nn.Module = stored.module
+        self.tokenizer: Bilingual | None = stored.text
+        self.notes: dict[str, Any] = stored.notes
+
+    def __repr__(self) -> str:
+        return f"Model({self.paper.name}, {sum(p.numel() for p in self.module.parameters()):,})"
+
+    @property
+    def translator(self) -> Translator:
+        """The model as a translator."""
+        if self.tokenizer is None:
+            raise BadInput("this folder has no tokenizer files: only token ids can be used")
+        return Translator(self.module, self.tokenizer)
+
+    @torch.inference_mode()
+    def encode(self, texts: Texts, layer: int = -1) -> list[Tensor]:
+        """States of the source, (tokens, width) each.
+
+        Layer 0 is the embedding, n the state after block n, -1 what the decoder sees. Ids are used
+        as given; texts get the end mark they had in training.
+        """
+        assert isinstance(self.facts, PairFacts)
+        depth = self.facts.source.stack.depth
+        if not -1 <= layer <= depth:
+            raise BadInput(f"layer {layer} asked for; there are 0 (embedding) to {depth}, and -1")
+        name = {-1: "source.output", 0: "source.embed.output"}.get(
+            layer, f"source.blocks.{layer - 1}.output"
+        )
+        packed = pack(self._ids(texts))
+        packed = packed.to(next(self.module.parameters()).device)
+        tape = Tape(name)
+        module: Any = self.module
+        module.encode(packed.tokens_T, packed.layout, tape=tape)
+        return packed.layout.split(tape.kept[name])
+
+    def embed(self, texts: Texts, pool: str = "mean") -> Tensor:
+        """One vector per text, (n, width): the mean of its states, or their maximum ("max")."""
+        if pool not in ("mean", "max"):
+            raise BadInput(f"pool is 'mean' or 'max', not {pool!r}")
+        states = self.encode(texts)
+        pooled = [one.mean(0) if pool == "mean" else one.amax(0) for one in states]
+        return torch.stack(pooled) if pooled else torch.zeros(0)
+
+    @torch.inference_mode()
+    def logits(self, pairs: Sequence[tuple[Any, Any]]) -> list[Tensor]:
+        """(tokens, vocabulary) for each pair (source, target), of texts or of ids.
+
+        Row t is the prediction of target token t; the last row predicts the end.
+        """
+        text = self.translator.text
+        sources = self._ids([source for source, _ in pairs])
+        targets = [text.target.encode(t) if isinstance(t, str) else list(t) for _, t in pairs]
+        source = pack(sources).to(self.translator.device)
+        target = pack([[text.target.bos, *one] for one in targets]).to(self.translator.device)
+        logits_TV = self.module(source.tokens_T, source.layout, target.tokens_T, target.layout)
+        return target.layout.split(logits_TV)
+
+    def translate(
+        self,
+        texts: Sequence[str],
+        search: Search | None = None,
+        prefixes: Sequence[str] | None = None,
+    ) -> list[list[Translation]]:
+        """Hypotheses with scores for each text, best first (beam search of 5 unless told)."""
+        return self.translator.translate(texts, search, prefixes)
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> list[list[float]]:
+        """Log-probabilities of given translations, per target token and for the end."""
+        return self.translator.score(pairs)
+
+    def look(self, text: str, target: str | None = None, *, subwords: bool = False) -> Look:
+        """What the model looks at while it translates; prints itself, ``.html()``, ``.svg()``."""
+        if target is None:
+            target = self.translate([text])[0][0].text
+        return look(self.translator, text, target, subwords=subwords)
+
+    @property
+    def reading(self) -> Reading:
+        """How its attention is read as alignment: as chosen at training, else the last layer."""
+        assert isinstance(self.facts, PairFacts)
+        known = self.notes.get("alignment")
+        return Reading(**known) if known else Reading(layer=self.facts.target.stack.depth - 1)
+
+    @reading.setter
+    def reading(self, reading: Reading) -> None:
+        self.notes["alignment"] = asdict(reading)
+
+    def align(
+        self, pairs: Sequence[tuple[str, str]], reading: Reading | None = None
+    ) -> Iterator[Links]:
+        """Links (source word, target word) for each pair."""
+        return align(self.translator, pairs, reading or self.reading)
+
+    def save(self, folder: str | Path) -> None:
+        """Write the model to a folder that ``load`` reads."""
+        folders.write(Path(folder), self._stored)
+
+    def _ids(self, texts: Texts) -> list[list[int]]:
+        return [
+            self.translator.objective.marked(self.translator.text.source.encode(one))
+            if isinstance(one, str)
+            else list(one)
+            for one in texts
+        ]

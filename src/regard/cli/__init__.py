@@ -1,0 +1,73 @@
+"""Floor 5: the command line. One verb a file, a plain function each, put together here."""
+
+import os
+import sys
+
+import typer
+from typer.core import TyperGroup
+
+from regard import __version__
+from regard.cli.align import align
+from regard.cli.bleu import bleu
+from regard.cli.evaluate import evaluate
+from regard.cli.look import look
+from regard.cli.papers import papers
+from regard.cli.recipes import recipes
+from regard.cli.say import complain
+from regard.cli.score import score
+from regard.cli.tour import tour
+from regard.cli.train import train
+from regard.cli.translate import translate
+from regard.ground.errors import BadInput
+
+BAD_INPUT, INTERRUPTED = 2, 130
+
+
+class Verbs(TyperGroup):
+    """All verbs; what a user got wrong is said in one line."""
+
+    def invoke(self, ctx: typer.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except BadInput as error:
+            complain(str(error))
+            raise typer.Exit(BAD_INPUT) from None
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"regard {__version__}")
+        raise typer.Exit
+
+
+app = typer.Typer(
+    cls=Verbs,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback()
+def _regard(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version."
+    ),
+) -> None:
+    """Train, run, measure and open up attention models."""
+
+
+for verb in (tour, train, translate, score, evaluate, bleu, align, look, papers, recipes):
+    app.command()(verb)
+
+
+def main() -> None:
+    """The command ``regard``."""
+    try:
+        app()
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:  # the reader has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)

@@ -1,0 +1,174 @@
+"""``regard bleu``: scores of a translation, and on request how BLEU comes about."""
+
+import json
+import sys
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from regard.data.sources import STDIN, name_of, read_lines
+from regard.ground.errors import BadInput
+from regard.metrics.bleu import Explanation, Order, explain
+from regard.metrics.bleu import bleu as bleu_score
+from regard.metrics.translation import Score, check_parallel, chrf, ter
+
+ROWS = 20
+UNWRAPPED = 1_000_000
+
+
+def bleu(
+    hypotheses: Annotated[
+        str, typer.Argument(metavar="HYP", help="Translations, one a line; - is standard input.")
+    ],
+    references: Annotated[
+        list[str], typer.Argument(metavar="REF", help="References, as many lines in each.")
+    ],
+    show_working: Annotated[
+        bool, typer.Option("--explain", help="Print the n-gram tables behind BLEU.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
+    tokenize: Annotated[
+        str, typer.Option(help="Tokeniser of sacreBLEU: 13a, none, intl, char, zh, ...")
+    ] = "13a",
+    lowercase: Annotated[
+        bool, typer.Option("--lowercase", help="Ignore case (TER always does).")
+    ] = False,
+    with_chrf: Annotated[bool, typer.Option("--chrf", help="Print chrF too.")] = False,
+    with_ter: Annotated[bool, typer.Option("--ter", help="Print TER too; less is better.")] = False,
+    with_interval: Annotated[
+        bool, typer.Option("--interval", help="Add 95% intervals (1000 bootstrap samples, seeded).")
+    ] = False,
+) -> None:
+    """Score translations against one or more references: BLEU, always with its signature.
+
+    Files are plain text, .gz or .xz, one segment a line. The signature says which BLEU it is:
+    number of references, case, tokeniser, smoothing and version of sacreBLEU.
+
+    Example: regard bleu out.de test.de --explain
+    """
+    lines, streams = _read(hypotheses, references)
+    scores = [
+        bleu_score(
+            lines,
+            streams,
+            tokenize=tokenize,
+            lowercase=lowercase,
+            with_interval=with_interval,
+        )
+    ]
+    if with_chrf:
+        scores.append(chrf(lines, streams, lowercase=lowercase, with_interval=with_interval))
+    if with_ter:
+        scores.append(ter(lines, streams, with_interval=with_interval))
+    working = None
+    if show_working:
+        working = explain(lines, streams, tokenize=tokenize, lowercase=lowercase)
+    if as_json:
+        typer.echo(json.dumps(_record(scores, working), ensure_ascii=False))
+        return
+    for score in scores:
+        typer.echo(score)
+    if working:
+        _print_working(working)
+
+
+def _read(hypotheses: str, references: list[str]) -> tuple[list[str], list[list[str]]]:
+    paths = [hypotheses, *references]
+    if paths.count(STDIN) > 1:
+        raise BadInput("standard input can only be read once")
+    lines, *streams = [list(read_lines(path)) for path in paths]
+    check_parallel(lines, streams, names=[name_of(path) for path in paths])
+    return lines, streams
+
+
+def _record(scores: list[Score], working: Explanation | None) -> dict[str, Any]:
+    record: dict[str, Any] = {"scores": [_score_record(score) for score in scores]}
+    if working:
+        record["explanation"] = {
+            "orders": list(map(_order_record, working.orders, working.precisions)),
+            "weight": working.weight,
+            "smoothing": working.smoothing,
+            "hypothesis_length": working.hypothesis_length,
+            "reference_lengths": working.reference_lengths,
+            "closest_length": working.closest_length,
+            "brevity_penalty": working.brevity_penalty,
+            "bleu": working.bleu,
+        }
+    return record
+
+
+def _score_record(score: Score) -> dict[str, Any]:
+    record = {"name": score.name, "value": score.value, "signature": score.signature}
+    return record | ({"interval": score.interval} if score.interval else {})
+
+
+def _order_record(order: Order, precision: float) -> dict[str, Any]:
+    return {
+        "n": order.n,
+        "total": order.total,
+        "clipped": order.clipped,
+        "unclipped": order.unclipped,
+        "precision": precision,
+        "ngrams": [
+            {
+                "ngram": " ".join(ngram.tokens),
+                "count": ngram.count,
+                "in_references": ngram.in_references,
+                "clipped": ngram.clipped,
+                "unclipped": ngram.unclipped,
+            }
+            for ngram in order.ngrams
+        ],
+    }
+
+
+def _print_working(working: Explanation) -> None:
+    terminal = sys.stdout.isatty()
+    console = Console(
+        force_terminal=terminal,
+        width=None if terminal else UNWRAPPED,  # in a pipe rich would fold at 80 columns
+        markup=False,
+        emoji=False,
+        highlight=False,
+    )
+    for order in working.orders:
+        console.print(f"\n{order.n}-grams: {_matches(order)}")
+        console.print(_ngram_table(order))
+        if len(order.ngrams) > ROWS:
+            console.print(f"... and {len(order.ngrams) - ROWS} more, rarer ones (all with --json)")
+    console.print()
+    for line in _summary(working):
+        console.print(line)
+
+
+def _matches(order: Order) -> str:
+    clipped, unclipped = f"{order.clipped}/{order.total}", f"{order.unclipped}/{order.total}"
+    return f"{clipped} clipped, {unclipped} unclipped"
+
+
+def _ngram_table(order: Order) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("n-gram", no_wrap=True)
+    for heading in ("count", "in references", "clipped", "unclipped"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for ngram in order.ngrams[:ROWS]:
+        numbers = ngram.count, ngram.in_references, ngram.clipped, ngram.unclipped
+        table.add_row(" ".join(ngram.tokens), *map(str, numbers))
+    return table
+
+
+def _summary(working: Explanation) -> Iterator[str]:
+    unmatched = [str(order.n) for order in working.orders if order.total and not order.clipped]
+    if unmatched and working.orders[0].clipped:
+        yield f"smoothing {working.smoothing}: nothing matched at order {', '.join(unmatched)}"
+    lengths = ", ".join(map(str, working.reference_lengths))
+    yield (
+        f"brevity penalty {working.brevity_penalty:.4f}: {working.hypothesis_length} tokens, "
+        f"closest reference {working.closest_length} (references {lengths})"
+    )
+    product = " · ".join(f"{precision:.4f}" for precision in working.precisions)
+    power = f"1/{len(working.orders)}"
+    yield f"BLEU = 100 · {working.brevity_penalty:.4f} · ({product})^({power}) = {working.bleu:.2f}"

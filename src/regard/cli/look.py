@@ -1,0 +1,55 @@
+"""``regard look``: what a model looks at, in the terminal, as a drawing, as a page."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regard.api import load
+from regard.cli.say import DEVICE, JSON, MODEL, OUT, note, print_json
+from regard.ground.errors import BadInput
+from regard.ground.files import write_text
+
+
+def look(
+    model: MODEL,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="A sentence to translate.")],
+    target: Annotated[
+        str | None, typer.Option(help="Look at this translation instead of the model's own.")
+    ] = None,
+    kind: Annotated[
+        str, typer.Option("--map", help="cross, encoder or decoder attention.")
+    ] = "cross",
+    layer: Annotated[int | None, typer.Option(help="One layer instead of the mean.")] = None,
+    head: Annotated[int | None, typer.Option(help="One head instead of the mean.")] = None,
+    subwords: Annotated[bool, typer.Option("--subwords", help="Show pieces, not words.")] = False,
+    html: Annotated[
+        Path | None, typer.Option(help="Write one page with everything; it works offline.")
+    ] = None,
+    svg: Annotated[Path | None, typer.Option(help="Write the map as a vector drawing.")] = None,
+    as_json: JSON = False,
+    device: DEVICE = None,
+) -> None:
+    """Show which words a model looks at: rows look, columns are looked at.
+
+    Example: regard look runs/tour/model "The old man reads a book." --html look.html
+    """
+    if not text.strip():
+        raise BadInput("there is no text to look at")
+    seen = load(model, device).look(text, target, subwords=subwords)
+    try:
+        shown = seen.map(kind)
+        weights_LS = shown.select(layer, head)
+    except (KeyError, IndexError) as error:
+        raise BadInput(str(error.args[0])) from None
+    if as_json:
+        weights = weights_LS.round(6).tolist()
+        print_json({"map": kind, "rows": shown.queries, "columns": shown.keys, "weights": weights})
+    else:
+        OUT.print(seen.terminal(OUT.width, name=kind, layer=layer, head=head), markup=False)
+    if html is not None:
+        write_text(html, seen.html())
+        note(f"wrote {html}")
+    if svg is not None:
+        write_text(svg, seen.svg(name=kind, layer=layer, head=head))
+        note(f"wrote {svg}")

@@ -1,0 +1,88 @@
+"""``regard papers``: the lineage, and what changed between two of its models."""
+
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from regard.cli.say import JSON, OUT, print_json
+from regard.ground.errors import BadInput
+from regard.models import LINEAGE
+from regard.models import paper as paper_named
+from regard.models.facts import did_you_mean, difference
+
+
+def papers(
+    models: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[PAPER:SIZE PAPER:SIZE]", help="Two models to hold side by side."),
+    ] = None,
+    as_json: JSON = False,
+) -> None:
+    """Print the lineage with exact parameter counts, or the facts in which two models differ.
+
+    Example: regard papers transformer:base transformer:big
+    """
+    if not models:
+        _show(_lineage(), as_json)
+    elif len(models) == 2:
+        _show(_differences(*models), as_json)
+    else:
+        raise BadInput("give no model, or two as PAPER:SIZE")
+
+
+def _lineage() -> list[dict[str, Any]]:
+    return [
+        {
+            "paper": paper.name,
+            "year": paper.year,
+            "arxiv": paper.arxiv,
+            "size": size,
+            "parameters": paper.parameters(facts),
+            "in the paper": paper.published.get(size),
+        }
+        for paper in LINEAGE
+        for size, facts in paper.sizes.items()
+    ]
+
+
+def _differences(one: str, other: str) -> list[dict[str, Any]]:
+    return [
+        {"fact": path, one: here, other: there}
+        for path, (here, there) in difference(_facts(one), _facts(other)).items()
+    ]
+
+
+def _facts(name: str) -> Any:
+    key, _, size = name.partition(":")
+    sizes = paper_named(key).sizes
+    if size not in sizes:
+        raise BadInput(f"{key} has no size {size!r}{did_you_mean(size, list(sizes))}")
+    return sizes[size]
+
+
+def _show(records: list[dict[str, Any]], as_json: bool) -> None:
+    if as_json:
+        for record in records:
+            print_json({name: _plain(value) for name, value in record.items()})
+        return
+    if not records:
+        OUT.print("no fact differs")
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in records[0]:
+        right = name in ("parameters", "in the paper")
+        table.add_column(name, justify="right" if right else "left")
+    for record in records:
+        table.add_row(*(_shown(value) for value in record.values()))
+    OUT.print(table)
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, int | float | str | None) else str(value)
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "–"
+    return f"{value:,}" if isinstance(value, int) and value > 9_999 else str(value)

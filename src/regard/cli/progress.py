@@ -1,0 +1,67 @@
+"""The live view of a training run: one line that moves in a terminal, lines elsewhere."""
+
+from rich.live import Live
+from rich.text import Text
+
+from regard.cli.say import ERR, duration, note
+from regard.training.loop import Ended, Event, Judged, Reported, Saved, Started
+
+REASONS = {
+    "steps": "all steps done",
+    "time": "the time budget is spent",
+    "patience": "the development set stopped improving",
+    "asked": "asked to stop; everything is saved, --resume goes on",
+}
+
+
+class Progress:
+    """Shows events as they come; use it as a context."""
+
+    def __init__(self, steps: int, quiet: bool = False):
+        self.steps, self.quiet = steps, quiet
+        moves = ERR.is_terminal and not quiet
+        self.live = Live(console=ERR, refresh_per_second=4, transient=True) if moves else None
+        self.dev = ""
+
+    def __enter__(self) -> "Progress":
+        if self.live:
+            self.live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.live:
+            self.live.stop()
+
+    def show(self, event: Event) -> None:
+        """Take in one event."""
+        if self.quiet:
+            return
+        match event:
+            case Started(progress, precision, differences):
+                note(f"precision {precision.kind} ({precision.why})")
+                if progress.step:
+                    note(f"going on after step {progress.step:,}")
+                if differences:
+                    note(f"not bit-exact with the run before: {'; '.join(differences)}")
+            case Reported():
+                self._report(event)
+            case Judged(progress, verdict, best):
+                figures = "  ".join(f"{k} {v:.4g}" for k, v in verdict.figures.items())
+                self.dev = f"dev {figures}"
+                note(f"step {progress.step:>6,}  {self.dev}{'  (best)' if best else ''}")
+            case Saved():
+                pass
+            case Ended(progress, reason):
+                note(f"{REASONS[reason]} after step {progress.step:,}")
+
+    def _report(self, event: Reported) -> None:
+        step = event.progress.step
+        line = (
+            f"step {step:>6,}/{self.steps:,}  loss {event.loss:.4f}  nll {event.nll:.4f}  "
+            f"rate {event.rate:.2e}  {event.tokens_per_second:,.0f} tok/s  fill {event.fill:.0%}  "
+            f"{duration(event.seconds_left)} left"
+        )
+        if self.live:
+            self.live.update(Text(f"{line}  {self.dev}"))
+        else:
+            note(line)

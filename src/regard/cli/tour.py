@@ -1,0 +1,5 @@
+"""placeholder"""
+
+
+def tour() -> None:
+    """Tour."""

@@ -1,0 +1,144 @@
+"""``regard train``: a recipe to a trained folder."""
+
+import re
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regard.api import load
+from regard.cli.evaluate import DATA, keeps, show_scores, test_scores
+from regard.cli.progress import Progress
+from regard.cli.say import DEVICE, duration, note
+from regard.ground.errors import BadInput
+from regard.training.checkpoint import Progress as Done
+from regard.training.journal import Journal
+from regard.training.loop import Ended, Started
+from regard.training.loop import train as train_loop
+from regard.training.ranks import Ranks
+from regard.training.recipe import Recipe, find, read
+from regard.training.run import Run, prepare
+
+UNITS = {"s": 1, "m": 60, "h": 3600}
+
+
+def train(
+    recipe: Annotated[str, typer.Argument(help="A recipe: a file, or a name from `recipes`.")],
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="TABLE.KEY=VALUE", help="Change the recipe; repeatable."),
+    ] = None,
+    data: DATA = Path(),
+    out: Annotated[
+        Path | None, typer.Option(help="Where the run goes; by default runs/RECIPE.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the last checkpoint, bit for bit.")
+    ] = False,
+    budget: Annotated[
+        str | None, typer.Option(help="Stop after this time: 90s, 30m or 2h.")
+    ] = None,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Drop bad lines, and count them.")
+    ] = False,
+    deterministic: Annotated[
+        bool, typer.Option("--deterministic", help="Bit-exact on CUDA too; slower.")
+    ] = False,
+    device: DEVICE = None,
+) -> None:
+    """Train a model as a recipe says, and hold it against the recipe's promise.
+
+    Ctrl-C finishes the step, saves, and exits with 130; --resume goes on. On several devices:
+    torchrun --nproc-per-node 2 -m regard train ...
+
+    Example: regard train tour --data runs/tour/corpus --out runs/mine --budget 2m
+    """
+    path = find(recipe)
+    changes = [*(settings or ()), *(["train.deterministic=true"] if deterministic else ())]
+    described = read(path, changes)
+    seconds = float("inf") if budget is None else parse_duration(budget)
+    ranks = Ranks.join(device)
+    try:
+        folder = out or Path("runs") / path.stem
+        with asked_to_stop() as asked:
+            run = prepare(
+                described,
+                folder,
+                ranks,
+                data=data,
+                resume=resume,
+                skip_bad=skip_bad,
+                budget_seconds=seconds,
+                asked_to_stop=lambda: bool(asked),
+            )
+            ended = follow(run, resume=resume)
+        if ended.reason == "asked":
+            raise typer.Exit(128 + asked[0])
+        if ranks.leads:
+            leave_behind(run, ended.progress)
+            promised = not changes and budget is None
+            if not judge_on_test(run, described, data, promised):
+                raise typer.Exit(1)
+    finally:
+        ranks.leave()
+
+
+def follow(run: Run, *, resume: bool = False, quiet: bool = False) -> Ended:
+    """Run the loop to its end: every event to the journal and to the screen."""
+    job = run.job
+    journal: Journal | None = None
+    with Progress(job.recipe.train.steps, quiet=quiet or not job.ranks.leads) as progress:
+        for event in train_loop(job, resume=resume):
+            if isinstance(event, Started) and job.ranks.leads:
+                journal = Journal(run.out, after_step=event.progress.step)
+            if journal is not None:
+                journal.write(event)
+            progress.show(event)
+    if run.dropped and job.ranks.leads:
+        note(f"left out: {run.dropped}")
+    assert isinstance(event, Ended)
+    return event
+
+
+def leave_behind(run: Run, progress: Done) -> None:
+    """Write the model folder and say what is in it."""
+    said = run.finish(progress)
+    note(f"{run.model_folder}: {said}, after {duration(progress.seconds)} of training")
+
+
+def judge_on_test(run: Run, recipe: Recipe, data: Path, promised: bool) -> bool:
+    """Scores on the test set, if there is one; false if a promise was made and not kept."""
+    if recipe.data.test is None:
+        return True
+    model = load(run.model_folder, str(run.job.ranks.device))
+    scores = test_scores(model, recipe, data)
+    show_scores(scores, model)
+    return not promised or recipe.expect is None or keeps(recipe.expect, scores)
+
+
+@contextmanager
+def asked_to_stop() -> Iterator[list[int]]:
+    """Signals that arrived: Ctrl-C or a scheduler's SIGTERM; a second Ctrl-C is not held back."""
+    asked: list[int] = []
+
+    def remember(number: int, frame: object) -> None:
+        asked.append(number)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    before = {number: signal.signal(number, remember) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def parse_duration(text: str) -> float:
+    """Seconds in 90s, 30m, 2h or 1.5h."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text.strip())
+    if not found:
+        raise BadInput(f"--budget {text}: write 90s, 30m or 2h")
+    return float(found[1]) * UNITS[found[2]]

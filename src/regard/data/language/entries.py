@@ -1,0 +1,211 @@
+"""Dictionary entries as a school grammar prints them, and how a line of a table becomes one."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+HUMAN = ("adults", "children", "family")
+"""The kinds of nouns that mean people."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Noun:
+    """``boy | der Junge, des Jungen, die Jungen``; without a plural when none is wanted."""
+
+    singular: str
+    plural: str
+    gender: str
+    german: str
+    genitive: str
+    german_plural: str
+    kind: str
+    pronoun: str
+    """The English pronoun for one of them; empty where none is natural (a child)."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Adjective:
+    """``expensive | teuer / teur``: the second German form is the stem that takes endings."""
+
+    english: str
+    german: str
+    stem: str
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Expression:
+    """A fixed expression: words on both sides, each with the number of the part it expresses."""
+
+    english: tuple[tuple[str, str], ...]
+    german: tuple[tuple[str, str], ...]
+    inner: bool = False
+    """Stands beside the verb (often, already), not at either end of the sentence."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class EnglishVerb:
+    base: str
+    third: str
+    past: str
+    participle: str
+    ing: str
+    particle: str
+    preposition: str
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class GermanVerb:
+    infinitive: str
+    stem: str
+    """The infinitive without its separable prefix."""
+    third: str
+    prefix: str
+    preterite: str
+    auxiliary: str
+    participle: str
+    reflexive: bool
+    complement: str
+    no_complement: str
+    """The word that negates the complement: Hunger, *keinen* Hunger."""
+    preposition: str
+    case: str
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Verb:
+    """A verb of both languages, and who does it, to whom or what, and where."""
+
+    english: EnglishVerb
+    german: GermanVerb
+    subjects: tuple[Noun, ...]
+    objects: tuple[Noun, ...]
+    places: tuple[str, ...]
+
+    @property
+    def direct(self) -> bool:
+        """Neither language puts a preposition before the object."""
+        return not (self.english.preposition or self.german.preposition)
+
+
+def rows(table: str, columns: int) -> Iterator[list[str]]:
+    """The lines of a table, split at ``|`` and filled up with empty columns."""
+    for line in table.strip().splitlines():
+        cells = [cell.strip() for cell in line.split("|")]
+        yield cells + [""] * (columns - len(cells))
+
+
+def nouns(kind: str, table: str) -> dict[str, Noun]:
+    """Columns: English (irregular plural after a slash), German, pronoun if not by gender."""
+    entries = {}
+    for english, german, pronoun in rows(table, 3):
+        singular, _, plural = english.partition("/")
+        nominative, genitive, *german_plural = [form.split()[-1] for form in german.split(",")]
+        gender = {"der": "masculine", "die": "feminine", "das": "neuter"}[german.split()[0]]
+        natural = {"masculine": "he", "feminine": "she", "neuter": ""}[gender]
+        entries[singular] = Noun(
+            singular=singular,
+            plural=plural or plural_of(singular),
+            gender=gender,
+            german=nominative,
+            genitive=genitive,
+            german_plural=german_plural[0] if german_plural else "",
+            kind=kind,
+            pronoun=pronoun or (natural if kind in HUMAN else "it"),
+        )
+    return entries
+
+
+def adjectives(table: str) -> dict[str, tuple[Adjective, tuple[str, ...]]]:
+    """Columns: English, German (stem after a slash), the kinds of nouns it goes with."""
+    entries = {}
+    for english, german, kinds in rows(table, 3):
+        form, _, stem = german.replace(" ", "").partition("/")
+        entries[english] = Adjective(english, form, stem or form), tuple(kinds.split())
+    return entries
+
+
+def expressions(table: str, inner: bool = False) -> dict[str, Expression]:
+    """``in¹ the¹ evening² | am¹ Abend²``: the raised numbers say which words are linked."""
+    entries = {}
+    for english, german in rows(table, 2):
+        entry = Expression(numbered(english), numbered(german), inner)
+        entries[" ".join(word for word, _ in entry.english)] = entry
+    return entries
+
+
+def numbered(text: str) -> tuple[tuple[str, str], ...]:
+    return tuple((word.rstrip("¹²³"), word[len(word.rstrip("¹²³")) :]) for word in text.split())
+
+
+def verbs(table: str, pools: dict[str, tuple[Noun, ...]]) -> dict[str, Verb]:
+    """Columns: English, German, objects, places, subjects; objects and subjects name pools."""
+    entries = {}
+    for english, german, objects, places, subjects in rows(table, 5):
+        what, who = (
+            tuple(noun for name in names.split(", ") if name for noun in pools[name])
+            for names in (objects, subjects or "people")
+        )
+        verb = Verb(english_verb(english), german_verb(german), who, what, tuple(places.split()))
+        parts = verb.english.base, verb.english.particle, verb.english.preposition
+        entries[" ".join(filter(None, parts))] = verb
+    return entries
+
+
+def english_verb(text: str) -> EnglishVerb:
+    """``help`` · ``see saw seen`` · ``get got got +up`` (particle) · ``wait (for)`` (preposition)."""
+    forms = re.findall(r"(?<![+(\w])\w+", text)
+    base = forms[0]
+    past, participle = forms[1:] or [past_of(base)] * 2
+    particle, preposition = re.search(r"\+(\w+)", text), re.search(r"\((\w+)\)", text)
+    return EnglishVerb(
+        base=base,
+        third=plural_of(base),
+        past=past,
+        participle=participle,
+        ing=ing_of(base),
+        particle=particle[1] if particle else "",
+        preposition=preposition[1] if preposition else "",
+    )
+
+
+def german_verb(text: str) -> GermanVerb:
+    """``sich freuen, freut, hat gefreut, auf Akk`` · ``anrufen, ruft an, hat angerufen`` ·
+    ``(keinen) Hunger haben, hat, hatte`` (its past is one word)."""
+    name, present, past, *object_ = [form.split() for form in text.split(",")]
+    infinitive = name[-1]
+    prefix = present[1] if len(present) == 2 else ""
+    *preposition, case = object_[0] if object_ else ["Akk"]
+    has_complement = name[0].startswith("(")
+    return GermanVerb(
+        infinitive=infinitive,
+        stem=infinitive.removeprefix(prefix),
+        third=present[0],
+        prefix=prefix,
+        preterite=past[0] if len(past) == 1 else "",
+        auxiliary=past[0] if len(past) == 2 else "hat",
+        participle=past[-1],
+        reflexive=name[0] == "sich",
+        complement=name[1] if has_complement else "",
+        no_complement=name[0].strip("()") if has_complement else "",
+        preposition=preposition[0] if preposition else "",
+        case={"Akk": "accusative", "Dat": "dative"}[case],
+    )
+
+
+def plural_of(word: str) -> str:
+    """Also the third person of a verb: the spelling rule is the same."""
+    if re.search(r"(s|x|ch|sh|o)$", word):
+        return word + "es"
+    return re.sub(r"(?<![aeiou])y$", "ie", word) + "s"
+
+
+def past_of(base: str) -> str:
+    return re.sub(r"(?<![aeiou])y$", "i", base).removesuffix("e") + "ed"
+
+
+def ing_of(base: str) -> str:
+    """write, writing · sit, sitting · travel, travelling · clean, cleaning · see, seeing."""
+    if re.fullmatch(r"[^aeiou]*[aeiou][^aeiouwxy]|.*get|travel", base):
+        return base + base[-1] + "ing"
+    return re.sub(r"(?<=[a-z][^e])e$", "", base) + "ing"

@@ -1,0 +1,112 @@
+"""Attention maps: which token looked at which, by layer and head, as tokens or as words."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+Groups = Sequence[Sequence[int]]
+"""The words of a text: for each, the positions of its tokens. A special token may be in none."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Map:
+    """All attention of one kind in one run of a model.
+
+    ``name`` is "encoder", "decoder" or "cross"; ``layers`` holds one (heads, queries, keys) array
+    per layer (an array of four axes will do). A pruned layer may have fewer heads than others.
+    """
+
+    name: str
+    queries: tuple[str, ...]
+    keys: tuple[str, ...]
+    layers: tuple[np.ndarray, ...]
+
+    def __post_init__(self) -> None:
+        layers = tuple(np.asarray(weights_HLS, dtype=np.float32) for weights_HLS in self.layers)
+        expected = (len(self.queries), len(self.keys))
+        for layer, weights_HLS in enumerate(layers):
+            if weights_HLS.ndim != 3 or weights_HLS.shape[1:] != expected:
+                raise ValueError(
+                    f"{self.name}, layer {layer}: weights of shape {weights_HLS.shape} "
+                    f"for {expected[0]} queries and {expected[1]} keys"
+                )
+        object.__setattr__(self, "layers", layers)
+
+    def __repr__(self) -> str:
+        heads = max((len(weights_HLS) for weights_HLS in self.layers), default=0)
+        return (
+            f"Map({self.name!r}, {len(self.layers)} layers of {heads} heads, "
+            f"{len(self.queries)} queries × {len(self.keys)} keys)"
+        )
+
+    def select(self, layer: int | None = None, head: int | None = None) -> np.ndarray:
+        """The weights (queries, keys) of one head; without a head or layer, the mean of all."""
+        layers = self.layers if layer is None else (self.layers[layer],)
+        if head is None:
+            found = [weights_HLS.mean(axis=0) for weights_HLS in layers if len(weights_HLS)]
+        else:
+            found = [weights_HLS[head] for weights_HLS in layers if _has(weights_HLS, head)]
+        if not found:
+            raise IndexError(f"{self.name}: no such head ({self.describe(layer, head)})")
+        return np.mean(found, axis=0)
+
+    def describe(self, layer: int | None = None, head: int | None = None) -> str:
+        """What ``select`` with the same arguments shows, in words."""
+        which_layer = "mean of all layers" if layer is None else f"layer {layer}"
+        which_head = "mean of all heads" if head is None else f"head {head}"
+        return f"{self.name}, {which_layer}, {which_head}"
+
+    def merged(
+        self, queries: Sequence[str], keys: Sequence[str], query_groups: Groups, key_groups: Groups
+    ) -> "Map":
+        """The same map at word level: ``queries[i]`` is the word made of ``query_groups[i]``."""
+        layers = tuple(merge(weights, query_groups, key_groups) for weights in self.layers)
+        return Map(self.name, tuple(queries), tuple(keys), layers)
+
+
+def word_groups(words: Sequence[int | None]) -> Groups:
+    """From the word of every token to the tokens of every word; tokens of no word are left out."""
+    count = max((word for word in words if word is not None), default=-1) + 1
+    groups: list[list[int]] = [[] for _ in range(count)]
+    for position, word in enumerate(words):
+        if word is not None:
+            groups[word].append(position)
+    return groups
+
+
+def shown_groups(words: Sequence[int | None]) -> Groups:
+    """As ``word_groups``, for showing: in order of the tokens, those of no word alone."""
+    groups: list[list[int]] = []
+    before = None
+    for position, word in enumerate(words):
+        if word is not None and word == before:
+            groups[-1].append(position)
+        else:
+            groups.append([position])
+        before = word
+    return groups
+
+
+def merge(weights_LS: np.ndarray, query_groups: Groups, key_groups: Groups) -> np.ndarray:
+    """From tokens to words (any axes may stand before the last two).
+
+    Attention *to* a split word is the sum over its tokens, attention *from* it their average, so
+    rows still sum to one when every key is in one group. What lies on a key of no group is lost.
+    """
+    to_words = _membership(key_groups, weights_LS.shape[-1])
+    from_words = _membership(query_groups, weights_LS.shape[-2])
+    tokens_per_word = np.maximum(from_words.sum(axis=1, keepdims=True), 1)
+    return (from_words / tokens_per_word) @ weights_LS @ to_words.T
+
+
+def _membership(groups: Groups, size: int) -> np.ndarray:
+    """(groups, tokens): one where the token belongs to the group, else zero."""
+    membership = np.zeros((len(groups), size))
+    for row, group in enumerate(groups):
+        membership[row, list(group)] = 1
+    return membership
+
+
+def _has(weights_HLS: np.ndarray, head: int) -> bool:
+    return -len(weights_HLS) <= head < len(weights_HLS)

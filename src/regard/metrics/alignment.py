@@ -1,0 +1,158 @@
+"""Word alignments: their files, their error rate (Och & Ney, 2003), what kinds of links they hold.
+
+A link (i, j) joins source word i and target word j, both counted from 0.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from regard.ground.errors import BadInput
+
+Link = tuple[int, int]
+Links = frozenset[Link]
+Lengths = tuple[int, int]
+
+_LINK = re.compile(r"([0-9]{1,9})([-p?])([0-9]{1,9})")
+
+
+@dataclass(frozen=True)
+class Gold:
+    """What people said: links that must be there, and links that may be. Sure ones may be too."""
+
+    sure: Links
+    possible: Links
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "possible", self.possible | self.sure)
+
+
+@dataclass(frozen=True)
+class AlignmentScore:
+    """Fractions from 0 to 1 over a whole corpus, and the number of links that were judged."""
+
+    aer: float
+    precision: float
+    recall: float
+    links: int
+
+
+def parse_pharaoh(line: str, where: str, lengths: Lengths | None = None) -> Links:
+    """``0-0 1-2`` to links. ``lengths`` (source, target) bound the indices where known.
+
+    ``where`` (file:line) is for the ``BadInput`` that anything else raises.
+    """
+    marked = _parse(line, 0, where, lengths)
+    for mark, (source, target) in marked:
+        if mark != "-":
+            raise BadInput(f"{where}: link '{source}{mark}{target}' is not of the form 0-0")
+    return frozenset(link for _, link in marked)
+
+
+def parse_gold(line: str, base: int, where: str, lengths: Lengths | None = None) -> Gold:
+    """``1-1 2p3 2?4`` to sure (``-``) and possible (``p``, ``?``) links, counted from ``base``."""
+    marked = _parse(line, base, where, lengths)
+    return Gold(
+        sure=frozenset(link for mark, link in marked if mark == "-"),
+        possible=frozenset(link for _, link in marked),
+    )
+
+
+def format_pharaoh(links: Links) -> str:
+    """Links as ``0-0 1-2``, in order of the source words."""
+    return " ".join(f"{source}-{target}" for source, target in sorted(links))
+
+
+def _parse(line: str, base: int, where: str, lengths: Lengths | None) -> list[tuple[str, Link]]:
+    marked = []
+    for written in line.split():
+        match = _LINK.fullmatch(written)
+        if match is None:
+            raise BadInput(f"{where}: {written!r} is not a link such as {base}-{base}")
+        link = int(match[1]) - base, int(match[3]) - base
+        if min(link) < 0:
+            raise BadInput(f"{where}: link {written!r} is out of range: words count from {base}")
+        if lengths and not _inside(link, lengths):
+            raise BadInput(
+                f"{where}: link {written!r} is out of range: "
+                f"the pair has {lengths[0]} source and {lengths[1]} target words"
+            )
+        marked.append((match[2], link))
+    return marked
+
+
+def _inside(link: Link, lengths: Lengths) -> bool:
+    return 0 <= link[0] < lengths[0] and 0 <= link[1] < lengths[1]
+
+
+def alignment_error_rate(hypotheses: Sequence[Links], golds: Sequence[Gold]) -> AlignmentScore:
+    """AER = 1 − (|A∩S| + |A∩P|) / (|A| + |S|), with all counts taken over the corpus.
+
+    Where there is nothing to judge there is no error: without links precision is 1, without sure
+    links recall is 1, and without either AER is 0.
+    """
+    if len(hypotheses) != len(golds):
+        raise BadInput(f"alignments of {len(hypotheses)} sentence pairs, gold of {len(golds)}")
+    pairs = list(zip(hypotheses, golds, strict=True))
+    links = sum(len(hypothesis) for hypothesis in hypotheses)
+    sure = sum(len(gold.sure) for gold in golds)
+    hit_sure = sum(len(hypothesis & gold.sure) for hypothesis, gold in pairs)
+    hit_possible = sum(len(hypothesis & gold.possible) for hypothesis, gold in pairs)
+    return AlignmentScore(
+        aer=1 - _ratio(hit_sure + hit_possible, links + sure),
+        precision=_ratio(hit_possible, links),
+        recall=_ratio(hit_sure, sure),
+        links=links,
+    )
+
+
+def _ratio(part: int, whole: int) -> float:
+    return part / whole if whole else 1.0
+
+
+def groups(links: Links) -> list[tuple[frozenset[int], frozenset[int]]]:
+    """Source and target words that links hold together: the connected components."""
+    found: list[tuple[frozenset[int], frozenset[int]]] = []
+    for source, target in sorted(links):
+        sources, targets = frozenset([source]), frozenset([target])
+        apart = []
+        for group in found:
+            if source in group[0] or target in group[1]:
+                sources, targets = sources | group[0], targets | group[1]
+            else:
+                apart.append(group)
+        found = [*apart, (sources, targets)]
+    return found
+
+
+def kinds(links: Links, source_length: int, target_length: int) -> Counter[str]:
+    """How words are linked (Brown et al., 1993): groups by shape, and the words that stand out.
+
+    ``1-1``, ``1-n`` (one source word), ``n-1`` (one target word) and ``n-m`` count groups;
+    ``spurious`` target words and ``unaligned`` source words have no link; ``fertile`` source words
+    have two or more.
+    """
+    outside = [link for link in links if not _inside(link, (source_length, target_length))]
+    if outside:
+        raise ValueError(f"links {sorted(outside)} outside {source_length} x {target_length} words")
+    fertility = Counter(source for source, _ in links)
+    counts = Counter(
+        {
+            "1-1": 0,
+            "1-n": 0,
+            "n-1": 0,
+            "n-m": 0,
+            "spurious": target_length - len({target for _, target in links}),
+            "unaligned": source_length - len(fertility),
+            "fertile": sum(targets >= 2 for targets in fertility.values()),
+        }
+    )
+    counts.update(_shape(len(sources), len(targets)) for sources, targets in groups(links))
+    return counts
+
+
+def _shape(sources: int, targets: int) -> str:
+    if sources == 1:
+        return "1-1" if targets == 1 else "1-n"
+    return "n-1" if targets == 1 else "n-m"

@@ -1,0 +1,198 @@
+"""BLEU (Papineni et al., 2002): clipped n-gram precisions, their geometric mean, brevity penalty.
+
+``bleu`` is sacreBLEU's number; ``explain`` counts it out by hand and arrives at the same one.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property
+from typing import Literal
+
+from sacrebleu.metrics import BLEU
+
+from regard.ground.errors import BadInput
+from regard.metrics.translation import Score, check_parallel, measured
+
+TOKENIZERS = tuple(BLEU.TOKENIZERS)
+LONGEST = 4
+
+Smoothing = Literal["exp", "none"]
+
+
+def bleu(
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    *,
+    tokenize: str = "13a",
+    lowercase: bool = False,
+    smoothing: Smoothing = "exp",
+    with_interval: bool = False,
+) -> Score:
+    """Corpus BLEU. ``references``: one list of lines per reference, any number of them."""
+    metric = bleu_metric(tokenize, lowercase, smoothing)
+    return measured(metric, hypotheses, references, with_interval)
+
+
+def bleu_metric(
+    tokenize: str = "13a", lowercase: bool = False, smoothing: Smoothing = "exp"
+) -> BLEU:
+    """sacreBLEU's metric; a tokeniser that is unknown or not installed is ``BadInput``."""
+    if tokenize not in TOKENIZERS:
+        near = get_close_matches(tokenize, TOKENIZERS, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(TOKENIZERS)}"
+        raise BadInput(f"unknown tokeniser {tokenize!r}: {hint}")
+    already_tokenised = tokenize == "none"  # sacreBLEU then has no reason to warn of it
+    try:
+        return BLEU(
+            lowercase=lowercase,
+            tokenize=tokenize,
+            smooth_method=smoothing,
+            force=already_tokenised,
+        )
+    except (ImportError, RuntimeError, OSError) as error:
+        reason = " ".join(str(error).split())
+        raise BadInput(f"tokeniser {tokenize!r} cannot be used here: {reason}") from error
+
+
+@dataclass(frozen=True)
+class Ngram:
+    """One row of a table; in a corpus, summed over the segments whose hypothesis has the n-gram.
+
+    ``count`` is how often the hypothesis says it, ``in_references`` the most that any one
+    reference does. BLEU counts the smaller, ``clipped``, as right; ``unclipped`` is all of
+    ``count`` if any reference has it, so that saying a good word twice would pay twice.
+    """
+
+    tokens: tuple[str, ...]
+    count: int
+    in_references: int
+    clipped: int
+    unclipped: int
+
+
+@dataclass(frozen=True)
+class Order:
+    """The n-grams of one length, most frequent first."""
+
+    n: int
+    ngrams: tuple[Ngram, ...]
+
+    @cached_property
+    def total(self) -> int:
+        return sum(ngram.count for ngram in self.ngrams)
+
+    @cached_property
+    def clipped(self) -> int:
+        return sum(ngram.clipped for ngram in self.ngrams)
+
+    @cached_property
+    def unclipped(self) -> int:
+        return sum(ngram.unclipped for ngram in self.ngrams)
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Everything between two texts and their BLEU.
+
+    ``closest_length`` sums, over the segments, the length of the reference that is nearest in
+    length to the hypothesis (the shorter of two that are equally near).
+    """
+
+    orders: tuple[Order, ...]
+    hypothesis_length: int
+    reference_lengths: tuple[int, ...]
+    closest_length: int
+    smoothing: Smoothing
+    signature: str
+
+    @property
+    def weight(self) -> float:
+        return 1 / len(self.orders)
+
+    @property
+    def precisions(self) -> tuple[float, ...]:
+        return tuple(_precisions(self.orders, self.smoothing))
+
+    @property
+    def brevity_penalty(self) -> float:
+        if self.hypothesis_length >= self.closest_length:
+            return 1.0
+        if self.hypothesis_length == 0:
+            return 0.0
+        return math.exp(1 - self.closest_length / self.hypothesis_length)
+
+    @property
+    def bleu(self) -> float:
+        if min(self.precisions) == 0:
+            return 0.0
+        mean = sum(self.weight * math.log(precision) for precision in self.precisions)
+        return 100 * self.brevity_penalty * math.exp(mean)
+
+
+def explain(
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    *,
+    tokenize: str = "13a",
+    lowercase: bool = False,
+    smoothing: Smoothing = "exp",
+) -> Explanation:
+    """BLEU with all its working. ``Explanation.bleu`` equals ``bleu(...).value``, by test."""
+    check_parallel(hypotheses, references)
+    metric = bleu_metric(tokenize, lowercase, smoothing)
+    metric.num_refs = len(references)
+
+    def tokens(line: str) -> list[str]:
+        return metric.tokenizer((line.lower() if lowercase else line).rstrip()).split()
+
+    ours = [tokens(line) for line in hypotheses]
+    theirs = [[tokens(line) for line in lines] for lines in zip(*references, strict=True)]
+    return Explanation(
+        orders=tuple(_order(n, ours, theirs) for n in range(1, LONGEST + 1)),
+        hypothesis_length=sum(map(len, ours)),
+        reference_lengths=tuple(sum(map(len, stream)) for stream in zip(*theirs, strict=True)),
+        closest_length=sum(map(_closest_length, ours, theirs)),
+        smoothing=smoothing,
+        signature=metric.get_signature().format(),
+    )
+
+
+def _order(n: int, ours: list[list[str]], theirs: list[list[list[str]]]) -> Order:
+    sums: dict[tuple[str, ...], tuple[int, int, int, int]] = {}
+    for hypothesis, references in zip(ours, theirs, strict=True):
+        reference_counts = [_ngrams(reference, n) for reference in references]
+        for tokens, count in _ngrams(hypothesis, n).items():
+            most = max(counts.get(tokens, 0) for counts in reference_counts)
+            before = sums.get(tokens, (0, 0, 0, 0))
+            sums[tokens] = (
+                before[0] + count,
+                before[1] + most,
+                before[2] + min(count, most),
+                before[3] + (count if most else 0),
+            )
+    ngrams = (Ngram(tokens, *numbers) for tokens, numbers in sums.items())
+    return Order(n, tuple(sorted(ngrams, key=lambda ngram: -ngram.count)))
+
+
+def _ngrams(tokens: list[str], n: int) -> Counter[tuple[str, ...]]:
+    return Counter(zip(*(tokens[start:] for start in range(n)), strict=False))
+
+
+def _closest_length(hypothesis: list[str], references: list[list[str]]) -> int:
+    return min(map(len, references), key=lambda size: (abs(size - len(hypothesis)), size))
+
+
+def _precisions(orders: Sequence[Order], smoothing: Smoothing) -> Iterator[float]:
+    """Clipped precisions; with "exp" the k-th order without a match counts 1/2ᵏ of one (NIST)."""
+    credit = 1.0 if smoothing == "exp" and any(order.clipped for order in orders) else 0.0
+    for order in orders:
+        if order.total == 0:
+            yield 0.0
+        elif order.clipped:
+            yield order.clipped / order.total
+        else:
+            credit /= 2
+            yield credit / order.total

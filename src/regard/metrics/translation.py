@@ -1,0 +1,146 @@
+"""Scores of translations, always with the sacreBLEU signature that says which score it is.
+
+chrF (Popović, 2015) and TER (Snover et al., 2006) live here, BLEU in ``regard.metrics.bleu``.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from sacrebleu.metrics import CHRF, TER
+from sacrebleu.metrics.base import Metric
+
+from regard.ground.errors import BadInput
+from regard.metrics.intervals import (
+    SAMPLES,
+    SEED,
+    Interval,
+    Numbers,
+    interval,
+    paired_p_value,
+    resampled,
+)
+
+
+@dataclass(frozen=True)
+class Score:
+    """A corpus score in percent, and what it takes to get the same number again.
+
+    More is better, except for TER, which counts edits and may exceed 100.
+    """
+
+    name: str
+    value: float
+    signature: str
+    interval: Interval | None = None
+
+    def __str__(self) -> str:
+        around = f" [{self.interval.low:.2f}, {self.interval.high:.2f}]" if self.interval else ""
+        return f"{self.name} {self.value:.2f}{around}  {self.signature}"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two systems on the same sentences, and how likely chance alone makes such a difference."""
+
+    baseline: Score
+    system: Score
+    p_value: float
+
+
+def chrf(
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    *,
+    words: int = 0,
+    lowercase: bool = False,
+    with_interval: bool = False,
+) -> Score:
+    """Character n-gram F-score; ``words=2`` is chrF++. ``references``: one list of lines each."""
+    metric = CHRF(word_order=words, lowercase=lowercase)
+    return measured(metric, hypotheses, references, with_interval)
+
+
+def ter(
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    *,
+    lowercase: bool = True,
+    with_interval: bool = False,
+) -> Score:
+    """Translation edit rate; as in Tercom, case does not count unless ``lowercase=False``."""
+    return measured(TER(case_sensitive=not lowercase), hypotheses, references, with_interval)
+
+
+def measured(
+    metric: Metric,
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    with_interval: bool = False,
+) -> Score:
+    """The score of a corpus by any metric of sacreBLEU, with its bootstrap interval on request."""
+    statistics = segment_statistics(metric, hypotheses, references)
+    return _score(metric, statistics, _resampled(metric, statistics) if with_interval else None)
+
+
+def compare(
+    metric: Metric,
+    baseline: Sequence[str],
+    system: Sequence[str],
+    references: Sequence[Sequence[str]],
+) -> Comparison:
+    """Paired bootstrap test of two systems that translated the same sentences."""
+    first = segment_statistics(metric, baseline, references, names=["the baseline"])
+    second = segment_statistics(metric, system, references, names=["the system"])
+    first_draws, second_draws = _resampled(metric, first), _resampled(metric, second)
+    first_score = _score(metric, first, first_draws)
+    second_score = _score(metric, second, second_draws)
+    difference = second_score.value - first_score.value
+    p_value = paired_p_value(first_draws, second_draws, difference)
+    return Comparison(first_score, second_score, p_value)
+
+
+def segment_statistics(
+    metric: Metric,
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    names: Sequence[str] = (),
+) -> Numbers:
+    """One row of match counts and lengths per segment, whose sums are all that ``metric`` needs."""
+    check_parallel(hypotheses, references, names)
+    # sacreBLEU has no public door to these; a test compares what follows with `corpus_score`.
+    return np.array(metric._extract_corpus_statistics(hypotheses, references), dtype=np.float64)
+
+
+def check_parallel(
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], names: Sequence[str] = ()
+) -> None:
+    """Every reference has a line for every hypothesis, or ``BadInput`` names the one that has not.
+
+    ``names`` are the files of the hypotheses and then of the references, for the message.
+    """
+    if isinstance(hypotheses, str) or any(isinstance(lines, str) for lines in references):
+        raise TypeError("hypotheses: a list of lines; references: a list of lists of lines")
+    numbered = [f"reference {number}" for number in range(1, len(references) + 1)]
+    called = [*names, *["the hypotheses", *numbered][len(names) :]]
+    if not references:
+        raise BadInput(f"{called[0]}: no references to score against")
+    for name, lines in zip(called[1:], references, strict=True):
+        if len(lines) != len(hypotheses):
+            raise BadInput(
+                f"line counts differ: {len(hypotheses)} in {called[0]}, {len(lines)} in {name}; "
+                "every hypothesis needs a line in every reference"
+            )
+    if not hypotheses:
+        raise BadInput(f"{called[0]}: no lines to score")
+
+
+def _resampled(metric: Metric, statistics: Numbers) -> Numbers:
+    return resampled(statistics, lambda sums: metric._compute_score_from_stats(list(sums)).score)
+
+
+def _score(metric: Metric, statistics: Numbers, draws: Numbers | None) -> Score:
+    result = metric._compute_score_from_stats(list(statistics.sum(axis=0)))
+    metric.n_bootstrap, metric.seed = (None, None) if draws is None else (SAMPLES, SEED)
+    around = None if draws is None else interval(draws)
+    return Score(result.name, float(result.score), metric.get_signature().format(), around)

@@ -1,0 +1,73 @@
+"""Translation as an objective: given a sentence, write another, one token after the other."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from regard.ground.batch import IGNORED, Batch, Budget, Packed, pack
+from regard.ground.tape import SILENT, Silent
+from regard.parts.loss import smoothed_cross_entropy
+
+Ids = Sequence[int]
+
+
+@dataclass(frozen=True)
+class Translated:
+    """Cross-entropy of the next target token, with label smoothing, for any encoder-decoder."""
+
+    bos: int
+    eos: int
+    smoothing: float = 0.1
+
+    def length(self, example: tuple[Ids, Ids]) -> tuple[int, int]:
+        """Tokens on either side, markers included."""
+        source, target = example
+        return len(source) + 1, len(target) + 1
+
+    def collate(self, examples: Sequence[tuple[Ids, Ids]], budget: Budget | None = None) -> Batch:
+        """A batch of pairs; with a ``budget``, of fixed shape."""
+        goals = [[*target, self.eos] for _, target in examples]
+        goals_T = pack(goals, budget, fill=IGNORED).tokens_T
+        return Batch(
+            source=self.read([source for source, _ in examples], budget),
+            target=pack([[self.bos, *target] for _, target in examples], budget),
+            goals_T=goals_T,
+            weight=sum(map(len, goals)),
+        )
+
+    def read(self, sources: Sequence[Ids], budget: Budget | None = None) -> Packed:
+        """The source side alone, as at translation."""
+        return pack([self.marked(source) for source in sources], budget)
+
+    def marked(self, source: Ids) -> list[int]:
+        """A source sentence and its end."""
+        return [*source, self.eos]
+
+    def __call__(
+        self, model: nn.Module, batch: Batch, tape: Silent = SILENT
+    ) -> tuple[Tensor, Tensor]:
+        """Sums over the batch: (loss, negative log-likelihood)."""
+        assert batch.source is not None
+        logits_TV = model(
+            batch.source.tokens_T,
+            batch.source.layout,
+            batch.target.tokens_T,
+            batch.target.layout,
+            tape=tape,
+        )
+        return smoothed_cross_entropy(logits_TV, batch.goals_T, self.smoothing)
+
+    def score(self, model: nn.Module, batch: Batch) -> list[Tensor]:
+        """Log-probability of every goal, one tensor per row."""
+        assert batch.source is not None
+        logits_TV = model(
+            batch.source.tokens_T,
+            batch.source.layout,
+            batch.target.tokens_T,
+            batch.target.layout,
+        )
+        logp_TV = torch.log_softmax(logits_TV.float(), dim=-1)
+        picked_T = logp_TV.gather(1, batch.goals_T[:, None])[:, 0]
+        return batch.target.layout.split(picked_T)

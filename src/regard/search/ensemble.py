@@ -1,0 +1,55 @@
+"""Several models that decide together are a state too."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from regard.ground.errors import BadInput
+from regard.search.step import State
+
+MEANS = ("mean of probabilities", "mean of log-probabilities")
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """States of models with one vocabulary, opened on the same sentences.
+
+    The mean of log-probabilities is scaled to sum to one again: the geometric mean.
+    """
+
+    states: Sequence[State]
+    how: Literal["mean of probabilities", "mean of log-probabilities"] = "mean of probabilities"
+
+    def __post_init__(self) -> None:
+        if not self.states:
+            raise BadInput("an ensemble needs at least one model")
+        if self.how not in MEANS:
+            raise BadInput(f"an ensemble decides by {' or '.join(MEANS)}, not {self.how!r}")
+        if len({state.rows for state in self.states}) > 1:
+            raise ValueError("the states of an ensemble have different numbers of rows")
+
+    @property
+    def rows(self) -> int:
+        """Rows alive, the same in every state."""
+        return self.states[0].rows
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the first model, which all share."""
+        return self.states[0].device
+
+    def step(self, tokens_R: Tensor) -> Tensor:
+        """Log-probabilities the models agree on."""
+        each = torch.stack([state.step(tokens_R) for state in self.states])
+        if self.how == "mean of log-probabilities":
+            return each.mean(0).log_softmax(-1)
+        return (each.logsumexp(0) - math.log(len(self.states))).clamp(max=0)
+
+    def pick(self, index_R: Tensor) -> None:
+        """Pick in every state."""
+        for state in self.states:
+            state.pick(index_R)

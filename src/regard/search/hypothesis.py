@@ -1,0 +1,88 @@
+"""A sequence that a search found, and the table of those still growing."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """Tokens without BOS and EOS; ``logprobs`` has one entry more, for EOS, when finished."""
+
+    tokens: tuple[int, ...]
+    logprob: float
+    score: float
+    logprobs: tuple[float, ...]
+    finished: bool
+
+
+@dataclass(frozen=True)
+class Alive:
+    """The hypotheses alive, one for each row of the state; rows of a sentence lie together.
+
+    They live on the host: the numbers are few and the operations many and small, so that a GPU
+    would only add a launch to each. The device holds the model and its distributions.
+    """
+
+    sentence_R: np.ndarray
+    tokens_RL: np.ndarray  # the first column is BOS
+    logprobs_RL: np.ndarray
+    total_R: np.ndarray
+    coverage_RS: np.ndarray | None = None  # attention summed over the steps
+
+    @classmethod
+    def begin(cls, bos_B: np.ndarray) -> "Alive":
+        """One empty hypothesis per sentence."""
+        sentences = len(bos_B)
+        return cls(
+            sentence_R=np.arange(sentences),
+            tokens_RL=bos_B[:, None],
+            logprobs_RL=np.zeros((sentences, 0)),
+            total_R=np.zeros(sentences),
+        )
+
+    def __len__(self) -> int:
+        return len(self.sentence_R)
+
+    @property
+    def length(self) -> int:
+        """n, the tokens written so far; BOS does not count."""
+        return self.logprobs_RL.shape[1]
+
+    @property
+    def last_R(self) -> np.ndarray:
+        """The tokens to feed next."""
+        return np.ascontiguousarray(self.tokens_RL[:, -1])
+
+    def take(self, rows: np.ndarray) -> "Alive":
+        """Those rows alone, in that order."""
+        covered = self.coverage_RS
+        return Alive(
+            sentence_R=self.sentence_R[rows],
+            tokens_RL=self.tokens_RL[rows],
+            logprobs_RL=self.logprobs_RL[rows],
+            total_R=self.total_R[rows],
+            coverage_RS=None if covered is None else covered[rows],
+        )
+
+    def grow(self, parents: np.ndarray, tokens_R: np.ndarray, logprobs_R: np.ndarray) -> "Alive":
+        """Each parent with one more token."""
+        rows = self.take(parents)
+        return replace(
+            rows,
+            tokens_RL=np.column_stack([rows.tokens_RL, tokens_R]),
+            logprobs_RL=np.column_stack([rows.logprobs_RL, logprobs_R]),
+            total_R=rows.total_R + logprobs_R,
+        )
+
+    def hypothesis(self, row: int, finished: bool, score: float | None = None) -> Hypothesis:
+        """One row as a result; its score is its log-probability unless another is given."""
+        tokens = self.tokens_RL[row, 1:].tolist()
+        logprob = float(self.total_R[row])
+        return Hypothesis(
+            tokens=tuple(tokens[:-1] if finished else tokens),
+            logprob=logprob,
+            score=logprob if score is None else score,
+            logprobs=tuple(self.logprobs_RL[row].tolist()),
+            finished=finished,
+        )

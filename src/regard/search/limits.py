@@ -1,0 +1,105 @@
+"""What a search may write: markers, lengths, forbidden tokens, forced prefixes, no repeats."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.search.hypothesis import Alive
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Lengths count every token written, EOS and prefix included, BOS not.
+
+    A hypothesis that has ``longest`` tokens and no EOS among them remains unfinished. EOS may not
+    come before it is token number ``shortest``. ``bos`` and ``longest`` are one number for all
+    sentences or one for each; ``bos`` is whatever is fed first, so after a prompt that the state
+    has already read it is the prompt's last token.
+    """
+
+    bos: int | Sequence[int]
+    eos: int
+    longest: int | Sequence[int]
+    shortest: int = 0
+    forbidden: tuple[int, ...] = ()
+
+    def bos_of(self, sentences: int) -> np.ndarray:
+        """The token fed first, for each sentence."""
+        return _each(self.bos, sentences, "bos")
+
+    def longest_of(self, sentences: int) -> np.ndarray:
+        """The most tokens a hypothesis may have, for each sentence."""
+        longest_B = _each(self.longest, sentences, "longest")
+        if (longest_B < 1).any():
+            raise ValueError("longest must be at least 1: EOS alone is one token")
+        return longest_B
+
+    def forced(self, prefixes: Sequence[Sequence[int]] | None, sentences: int) -> np.ndarray:
+        """The prefixes as a table_BL with -1 where nothing is forced."""
+        if prefixes is None:
+            return np.full((sentences, 0), -1)
+        if len(prefixes) != sentences:
+            raise ValueError(f"{len(prefixes)} prefixes for {sentences} sentences")
+        for prefix, longest in zip(prefixes, self.longest_of(sentences), strict=True):
+            if len(prefix) > longest:
+                raise ValueError(f"a prefix of {len(prefix)} tokens where {longest} are the most")
+            if self.eos in prefix:
+                raise ValueError("a prefix contains the end marker")
+        return table(prefixes)
+
+
+def _each(value: int | Sequence[int], sentences: int, name: str) -> np.ndarray:
+    values = [value] * sentences if isinstance(value, int) else value
+    if len(values) != sentences:
+        raise ValueError(f"{name} has {len(values)} entries for {sentences} sentences")
+    return np.array(values, dtype=np.int64)
+
+
+def table(lists: Sequence[Sequence[int]]) -> np.ndarray:
+    """Lists of tokens as the rows of a rectangle, -1 after the end of each."""
+    widest = max((len(one) for one in lists), default=0)
+    cells_BL = np.full((len(lists), widest), -1)
+    for row, one in zip(cells_BL, lists, strict=True):
+        row[: len(one)] = one
+    return cells_BL
+
+
+def restrict(
+    logprobs_RV: Tensor, alive: Alive, limits: Limits, forced_BL: np.ndarray, no_repeat: int = 0
+) -> None:
+    """Put -inf in place wherever a token may not come next; a forced token overrules the rest."""
+    n = alive.length + 1  # the number of the token to come
+    forced = _forced_next(alive, forced_BL)
+    forced_logprobs = logprobs_RV[forced] if forced else torch.empty(0)
+    for token in limits.forbidden:
+        logprobs_RV[:, token] = -torch.inf
+    if n < limits.shortest:
+        logprobs_RV[:, limits.eos] = -torch.inf
+    if no_repeat:
+        logprobs_RV[repeats(alive.tokens_RL[:, 1:], no_repeat)] = -torch.inf
+    if forced:
+        logprobs_RV[forced[0]] = -torch.inf
+        logprobs_RV[forced] = forced_logprobs
+
+
+def _forced_next(alive: Alive, forced_BL: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """The rows whose next token is given, and those tokens; None once all prefixes are over."""
+    if alive.length >= forced_BL.shape[1]:
+        return None
+    next_R = forced_BL[alive.sentence_R, alive.length]
+    rows = np.flatnonzero(next_R >= 0)
+    return rows, next_R[rows]
+
+
+def repeats(tokens_RL: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """(row, token) for every token that would complete a run of ``size`` tokens seen in its row."""
+    length = tokens_RL.shape[1]
+    if length < size:
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    runs = np.lib.stride_tricks.sliding_window_view(tokens_RL, size, axis=1)
+    tail = tokens_RL[:, None, length - size + 1 :]
+    rows, at = np.nonzero((runs[:, :, :-1] == tail).all(-1))
+    return rows, runs[rows, at, -1]

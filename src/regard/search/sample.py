@@ -1,0 +1,91 @@
+"""Sampling: temperature, top-k, and the nucleus of Holtzman et al., 2019 (arXiv:1904.09751)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.ground.errors import BadInput
+from regard.search.highest import highest
+from regard.search.hypothesis import Hypothesis
+from regard.search.limits import Limits
+from regard.search.step import State
+from regard.search.walk import walk
+
+
+@dataclass(frozen=True)
+class Sample:
+    """``count`` draws per sentence, the most probable first.
+
+    First the temperature divides log-probabilities, then the ``top_k`` most probable tokens stay
+    (0: all), then the fewest whose share of what stayed reaches ``top_p``. The scores reported are
+    the model's own log-probabilities. A draw depends on the seed, the sentence's id, the number of
+    the draw and the step, so it is the same in any batch.
+    """
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    count: int = 1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.temperature <= 0:
+            raise BadInput(f"a temperature must be positive, not {self.temperature}")
+        if self.top_k < 0:
+            raise BadInput(f"top_k must be 0 (all tokens) or more, not {self.top_k}")
+        if not 0 < self.top_p <= 1:
+            raise BadInput(f"top_p must be above 0 and at most 1, not {self.top_p}")
+        if self.count < 1 or self.seed < 0:
+            raise BadInput(f"count must be at least 1 and seed at least 0 in {self}")
+
+    def __call__(
+        self,
+        state: State,
+        limits: Limits,
+        prefixes: Sequence[Sequence[int]] | None = None,
+        ids: Sequence[int] | None = None,
+    ) -> list[list[Hypothesis]]:
+        """See ``Search``; without ``ids`` a sentence's id is its index."""
+        ids = range(state.rows) if ids is None else ids
+        if len(ids) != state.rows:
+            raise ValueError(f"{len(ids)} ids for {state.rows} sentences")
+        steps = int(limits.longest_of(state.rows).max(initial=0))
+        draws = [self.uniforms(one, number, steps) for one in ids for number in range(self.count)]
+        uniform = np.array(draws).reshape(len(draws), steps)
+
+        def choose(logprobs_RV: Tensor, walk_R: np.ndarray, n: int) -> Tensor:
+            return self.draw(logprobs_RV, uniform[walk_R, n - 1])
+
+        return walk(state, limits, prefixes, choose, copies=self.count)
+
+    def uniforms(self, sentence: int, number: int, steps: int) -> np.ndarray:
+        """One number in [0, 1) for each step, from a generator keyed rather than advanced."""
+        bits = np.random.Philox(key=[self.seed, sentence], counter=[0, 0, 0, number])
+        return np.random.Generator(bits).random(steps)
+
+    def draw(self, logprobs_RV: Tensor, uniform_R: np.ndarray) -> Tensor:
+        """The token at which the cumulated probability passes ``uniform_R``."""
+        values, index = self.shortlist(logprobs_RV)
+        chances = torch.softmax(values.double() / self.temperature, dim=1)
+        if self.top_p < 1:
+            chances = chances.masked_fill(chances.cumsum(1) - chances >= self.top_p, 0)
+        passed = chances.cumsum(1)
+        total = passed[:, -1:]
+        goal = torch.from_numpy(uniform_R).to(passed)[:, None] * total
+        below = goal.minimum(torch.nextafter(total, -total))  # rounding may have reached the total
+        place = torch.searchsorted(passed, below, right=True)
+        # Where nothing is allowed there is no goal, and any token will do: its chance is 0.
+        return index.gather(1, place.clamp(max=index.shape[1] - 1))[:, 0]
+
+    def shortlist(self, logprobs_RV: Tensor) -> tuple[Tensor, Tensor]:
+        """Log-probabilities and ids to draw from, highest first where the order matters."""
+        if self.top_k:
+            return highest(logprobs_RV, self.top_k)
+        if self.top_p < 1:
+            values, index = logprobs_RV.sort(dim=1, descending=True, stable=True)
+            return values, index
+        vocabulary = torch.arange(logprobs_RV.shape[1], device=logprobs_RV.device)
+        return logprobs_RV, vocabulary.expand_as(logprobs_RV)

@@ -1,0 +1,65 @@
+"""The vocabularies of a translator: one for both languages, or one for each."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+from regard.text.subwords import Subwords
+from regard.text.training import train
+
+_JOINT = "tokenizer.json"
+_SOURCE = "source.tokenizer.json"
+_TARGET = "target.tokenizer.json"
+
+
+@dataclass(frozen=True)
+class Bilingual:
+    """How the two sides of a pair are written in ids."""
+
+    source: Subwords
+    target: Subwords
+
+    @property
+    def joint(self) -> bool:
+        """Do both sides share one vocabulary (and may a model share its embeddings)?"""
+        return self.source is self.target
+
+    def save(self, folder: Path) -> None:
+        """Write the vocabulary files of ``folder``, and take away those of an earlier choice."""
+        folder.mkdir(parents=True, exist_ok=True)
+        files = (
+            {_JOINT: self.source} if self.joint else {_SOURCE: self.source, _TARGET: self.target}
+        )
+        for name in {_JOINT, _SOURCE, _TARGET} - files.keys():
+            (folder / name).unlink(missing_ok=True)
+        for name, subwords in files.items():
+            subwords.save(folder / name)
+
+    @staticmethod
+    def load(folder: Path) -> "Bilingual":
+        """Read what ``save`` wrote."""
+        if (folder / _SOURCE).exists():
+            return Bilingual(Subwords.load(folder / _SOURCE), Subwords.load(folder / _TARGET))
+        shared = Subwords.load(folder / _JOINT)
+        return Bilingual(shared, shared)
+
+
+def train_bilingual(
+    sources: Iterable[str],
+    targets: Iterable[str],
+    kind: str,
+    vocab: int,
+    *,
+    joint: bool,
+    normalise: str = "nfc",
+    lower: bool = False,
+) -> Bilingual:
+    """One vocabulary of ``vocab`` pieces for both sides, or one of that size for each."""
+    if joint:
+        both = train(chain(sources, targets), kind, vocab, normalise=normalise, lower=lower)
+        return Bilingual(both, both)
+    return Bilingual(
+        train(sources, kind, vocab, normalise=normalise, lower=lower),
+        train(targets, kind, vocab, normalise=normalise, lower=lower),
+    )

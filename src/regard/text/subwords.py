@@ -1,0 +1,182 @@
+"""Subwords: raw text to ids and back, a thin face on the `tokenizers` library."""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from regard.ground.errors import BadInput
+from regard.text.bytelevel import readable
+from regard.text.dropout import Merges, read_merges
+from regard.text.segmented import Segmented, stretched, touched
+from regard.text.words import Span, word_spans
+
+# The names under which the vocabularies of the field keep their special tokens.
+_PADS = ("<pad>", "[PAD]")
+_BEGINS = ("<s>", "[CLS]", "<|endoftext|>")
+_ENDS = ("</s>", "[SEP]", "<|endoftext|>")
+_UNKNOWNS = ("<unk>", "[UNK]")
+
+_VISIBLE = str.maketrans({" ": "▁", "\n": "⏎", "\t": "⇥"})
+
+
+# The library codes many texts at once in threads, and threads do not survive a fork: a forked child
+# codes alone. Said beforehand, the library need not warn of it.
+_THREADS = "TOKENIZERS_PARALLELISM"
+os.environ.setdefault(_THREADS, "true")
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: os.environ.update({_THREADS: "false"}))
+
+
+class Subwords:
+    """A trained vocabulary. Text is only ever text: "</s>" in it is four characters, not an id."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        tokenizer.encode_special_tokens = True  # means: as ordinary text
+        self._tokenizer = tokenizer
+        self._content: dict[str, Any] = json.loads(tokenizer.to_str())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _parse, (self._tokenizer.to_str(),)
+
+    def __len__(self) -> int:
+        return self._tokenizer.get_vocab_size()
+
+    @property
+    def kind(self) -> str:
+        """One of ``regard.text.training.KINDS``."""
+        model = self._content["model"]["type"].lower()
+        return "byte-bpe" if model == "bpe" and self._byte_level else model
+
+    @property
+    def pad(self) -> int:
+        return self._special(_PADS)
+
+    @property
+    def bos(self) -> int:
+        return self._special(_BEGINS)
+
+    @property
+    def eos(self) -> int:
+        return self._special(_ENDS)
+
+    @property
+    def unk(self) -> int:
+        return self._special(_UNKNOWNS)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Sixteen hexadecimal digits that name the content: same vocabulary, same digits."""
+        content = json.dumps(self._content, sort_keys=True)
+        return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+    def normalise(self, text: str) -> str:
+        """The form of ``text`` that ids stand for: what the byte-safe kinds give back exactly."""
+        return self._normalise(text).removeprefix(self._prefix)
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of ``text``, without any special tokens."""
+        return self._tokenizer.encode(text, add_special_tokens=False).ids
+
+    def encode_all(self, texts: Iterable[str]) -> list[list[int]]:
+        """The ids of each text, on all cores."""
+        coded = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [one.ids for one in coded]
+
+    def encode_dropped(self, text: str, rate: float, key: tuple[int, ...]) -> list[int]:
+        """One random segmentation, each merge skipped with probability ``rate`` (BPE-dropout).
+
+        The same ``key`` draws the same segmentation, on every machine.
+        """
+        if not 0 <= rate <= 1:
+            raise BadInput(f"BPE-dropout rate {rate} is not between 0 and 1")
+        draw = Random(",".join(map(str, key))).random
+        words = self._tokenizer.pre_tokenizer.pre_tokenize_str(self._normalise(text))
+        return [piece for word, _ in words for piece in self._merges.segment(word, rate, draw)]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Plain text again; special tokens are left out."""
+        return self._tokenizer.decode(list(ids), skip_special_tokens=True)
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Each id as people read it: ``▁`` is a space, ``⏎`` a line end, ``<0xE2>`` a lone byte."""
+        return [self._rendered[i] for i in ids]
+
+    def segment(self, text: str) -> Segmented:
+        """The ids of ``text`` with what each covers; ``ids`` equals ``encode(text)``."""
+        coded = self._tokenizer.encode(text, add_special_tokens=False)
+        spans = [Span(start, end) for start, end in coded.offsets]
+        if self._prefix and self.pieces(coded.ids[:1]) == ["▁"]:
+            spans[0] = Span(0, 0)  # only the space that encoding put before the text
+        spans = stretched(text, spans)
+        return Segmented(tuple(coded.ids), tuple(spans), tuple(touched(text, spans)))
+
+    def unknown(self, text: str) -> list[Span]:
+        """The words of ``text`` that become ``<unk>``, if only in part: none in byte-safe kinds."""
+        unk, words, cut = self._find(_UNKNOWNS), word_spans(text), self.segment(text)
+        lost = [at for at, i in enumerate(cut.ids) if i == unk]
+        owners = [(cut.words[at], cut.spans[at]) for at in lost]
+        return list(dict.fromkeys(s if word is None else words[word] for word, s in owners))
+
+    def save(self, path: Path) -> None:
+        """Write the library's tokenizer.json, which ``transformers`` reads too."""
+        path.write_text(self._tokenizer.to_str(pretty=True), encoding="utf-8")
+
+    @staticmethod
+    def load(path: Path) -> "Subwords":
+        """Read a tokenizer.json, ours or another's."""
+        try:
+            return _parse(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise BadInput(f"{path}: {error.strerror}") from error
+        except Exception as error:  # the library raises bare Exception
+            reason = " ".join(str(error).split())
+            raise BadInput(f"{path}: not a tokenizer.json ({reason})") from error
+
+    @cached_property
+    def _byte_level(self) -> bool:
+        return '"ByteLevel"' in json.dumps(self._content["pre_tokenizer"])
+
+    @cached_property
+    def _prefix(self) -> str:
+        """The space that encoding puts before a text, so that its first word is like any other."""
+        normalizer = self._content["normalizer"] or {}
+        steps = normalizer.get("normalizers", [normalizer])
+        return "".join(step["prepend"] for step in steps if step.get("type") == "Prepend")
+
+    @cached_property
+    def _merges(self) -> Merges:
+        if self._content["model"]["type"] != "BPE":
+            raise BadInput(f"BPE-dropout needs a bpe vocabulary; this one is {self.kind}")
+        return read_merges(self._content["model"])
+
+    @cached_property
+    def _rendered(self) -> list[str]:
+        tokens = [self._tokenizer.id_to_token(i) or "" for i in range(len(self))]
+        return [(readable(t) if self._byte_level else t).translate(_VISIBLE) for t in tokens]
+
+    def _normalise(self, text: str) -> str:
+        normalizer = self._tokenizer.normalizer
+        return normalizer.normalize_str(text) if normalizer else text
+
+    def _find(self, names: tuple[str, ...]) -> int | None:
+        found = (self._tokenizer.token_to_id(name) for name in names)
+        return next((i for i in found if i is not None), None)
+
+    def _special(self, names: tuple[str, ...]) -> int:
+        found = self._find(names)
+        if found is None:
+            raise BadInput(f"the vocabulary has none of the tokens {', '.join(names)}")
+        return found
+
+
+def _parse(content: str) -> Subwords:
+    return Subwords(Tokenizer.from_str(content))

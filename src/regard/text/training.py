@@ -1,0 +1,181 @@
+"""Learning a subword vocabulary from raw text: BPE, byte-level BPE, unigram, WordPiece.
+
+The first three are byte-safe: ``decode(encode(text))`` is the normal form of the text, whatever its
+characters. In them a space stays a space and belongs to the word after it. One more is put before
+the text and taken off again by ``decode``, so that a first word has the pieces of any other word.
+WordPiece is BERT's: spaces are forgotten and put back by rule, and a word that holds a character
+never seen before becomes ``<unk>``.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import chain
+from typing import Any
+
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+from regard.ground.errors import BadInput
+from regard.text.subwords import Subwords
+
+KINDS = ("bpe", "byte-bpe", "unigram", "wordpiece")
+NORMALISATIONS = ("none", "nfc", "nfkc")
+
+PAD, BOS, EOS, UNK = 0, 1, 2, 3
+SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
+BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
+
+# Letters, digits and other signs never share a piece: so no piece can spell "</s>" or "<0x41>".
+_SPACED = r" ?[\p{L}\p{M}]+| ?\p{N}+| ?[^\s\p{L}\p{M}\p{N}]+|\s+(?!\S)|\s+"
+_SPACELESS = r"\p{Han}|(?:(?!\p{Han})[\p{L}\p{M}])+|\p{N}+|[^\s\p{L}\p{M}\p{N}]"
+
+# Spaces that WordPiece's decoder puts where most texts have none.
+_NEEDLESS = (
+    r" (?=[.,;:!?%…)\]}])|(?<=[(\[{]) "  # before closing and after opening signs
+    r"|(?<=\w) (?=['’-] \w)|(?<=\w ['’-]) (?=\w)"  # in don't and twenty-one
+    r"|(?<=\d [.,:]) (?=\d)"  # in 3.5 and 10:30
+    r"|(?<=\p{Han}) (?=\p{Han})"
+)
+
+_Frame = Callable[[], Tokenizer]
+
+
+def train(
+    texts: Iterable[str], kind: str, vocab: int, *, normalise: str = "nfc", lower: bool = False
+) -> Subwords:
+    """A vocabulary of at most ``vocab`` pieces; fewer where the texts hold no more to learn.
+
+    The same texts, in any order, give the same vocabulary.
+    """
+    if kind not in KINDS:
+        raise BadInput(f"unknown kind of subwords {kind!r}: choose from {', '.join(KINDS)}")
+    if normalise not in NORMALISATIONS:
+        choices = ", ".join(NORMALISATIONS)
+        raise BadInput(f"unknown normalisation {normalise!r}: choose from {choices}")
+    fixed = len(SPECIALS) + (0 if kind == "wordpiece" else len(BYTES))
+    if vocab < fixed:
+        raise BadInput(
+            f"a vocabulary of {vocab} is too small: {kind} needs {fixed} and an alphabet"
+        )
+    learn = {"bpe": _bpe, "byte-bpe": _byte_bpe, "unigram": _unigram, "wordpiece": _wordpiece}[kind]
+    frame = partial(_frame, kind, normalise, lower)
+    finished = frame()
+    finished.model = learn(frame, _filled(texts), vocab)
+    if finished.get_vocab_size() > vocab:
+        raise _too_small(vocab)
+    finished.add_special_tokens(list(SPECIALS))
+    return Subwords(finished)
+
+
+def _filled(texts: Iterable[str]) -> Iterator[str]:
+    filled = (text for text in texts if text.strip())
+    first = next(filled, None)
+    if first is None:
+        raise BadInput("there is no text to learn subwords from")
+    return chain([first], filled)
+
+
+def _too_small(vocab: int) -> BadInput:
+    return BadInput(f"a vocabulary of {vocab} is too small for the characters of these texts")
+
+
+def _frame(kind: str, normalise: str, lower: bool) -> Tokenizer:
+    """A tokenizer that is complete but for its vocabulary."""
+    steps: list[normalizers.Normalizer] = []
+    if normalise != "none":
+        steps.append(normalizers.NFC() if normalise == "nfc" else normalizers.NFKC())
+    if lower:
+        steps.append(normalizers.Lowercase())
+    if kind == "wordpiece":
+        frame = Tokenizer(models.WordPiece(unk_token=SPECIALS[UNK]))
+        frame.pre_tokenizer = pre_tokenizers.Split(Regex(_SPACELESS), "removed", invert=True)
+        spaced, closed_up = (
+            decoders.WordPiece(cleanup=False),
+            decoders.Replace(Regex(_NEEDLESS), ""),
+        )
+        frame.decoder = decoders.Sequence([spaced, decoders.Fuse(), closed_up])
+    else:
+        frame = Tokenizer(models.Unigram() if kind == "unigram" else models.BPE())
+        steps.append(normalizers.Prepend(" "))
+        unbyted, unprefixed = decoders.ByteFallback(), decoders.Strip(" ", 1, 0)
+        frame.decoder = decoders.Sequence([unbyted, decoders.Fuse(), unprefixed])
+        frame.pre_tokenizer = pre_tokenizers.Split(Regex(_SPACED), "isolated")
+    if kind == "byte-bpe":
+        byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        frame.pre_tokenizer = pre_tokenizers.Sequence([frame.pre_tokenizer, byte_level])
+        frame.decoder = decoders.Sequence([decoders.ByteLevel(), frame.decoder])
+    frame.normalizer = normalizers.Sequence(steps)
+    return frame
+
+
+def _learn(frame: Tokenizer, texts: Iterable[str], trainer: trainers.Trainer) -> dict[str, Any]:
+    """The ``model`` part of the tokenizer.json that the library learns."""
+    frame.train_from_iterator(texts, trainer)
+    return json.loads(frame.to_str())["model"]
+
+
+def _bpe(frame: _Frame, texts: Iterable[str], vocab: int) -> models.Model:
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab,
+        min_frequency=2,
+        special_tokens=[*SPECIALS, *BYTES],  # reserves their ids; only SPECIALS stay special
+        show_progress=False,
+    )
+    learned = _learn(frame(), texts, trainer)
+    merges = [tuple(pair) for pair in learned["merges"]]
+    return models.BPE(learned["vocab"], merges, unk_token=SPECIALS[UNK], byte_fallback=True)
+
+
+def _byte_bpe(frame: _Frame, texts: Iterable[str], vocab: int) -> models.Model:
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab,
+        min_frequency=2,
+        special_tokens=list(SPECIALS),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    learned = _learn(frame(), texts, trainer)
+    return models.BPE(learned["vocab"], [tuple(pair) for pair in learned["merges"]])
+
+
+def _unigram(frame: _Frame, texts: Iterable[str], vocab: int) -> models.Model:
+    trainer = trainers.UnigramTrainer(
+        vocab_size=vocab - len(BYTES),
+        special_tokens=list(SPECIALS),
+        unk_token=SPECIALS[UNK],
+        show_progress=False,
+    )
+    try:
+        learned = _learn(frame(), texts, trainer)["vocab"]
+    except Exception as error:  # the library raises bare Exception
+        if "not large enough" in str(error):
+            raise _too_small(vocab) from error
+        raise
+    fixed = [(piece, 0.0) for piece in (*SPECIALS, *BYTES)]
+    return models.Unigram([*fixed, *_settled(learned[len(SPECIALS) :])], UNK, byte_fallback=True)
+
+
+def _settled(pieces: list[tuple[str, float]]) -> list[tuple[str, float]]:
+    """Scores without chance. The library adds them up in random order, and hands characters that
+    lost their place in the vocabulary scores from the floor up, 0.0001 apart, in random order."""
+    floor = min(score for _, score in pieces)
+    readmitted = floor + 0.0001 * sum(len(piece) == 1 for piece, _ in pieces)
+    settled = [
+        (piece, round(floor if len(piece) == 1 and score < readmitted else score, 6))
+        for piece, score in pieces
+    ]
+    return sorted(settled, key=lambda entry: (-entry[1], entry[0]))
+
+
+def _wordpiece(frame: _Frame, texts: Iterable[str], vocab: int) -> models.Model:
+    """Learnt twice, first for the alphabet alone. The library numbers the letters inside words in
+    random order unless they are reserved, and numbers decide between equally frequent pairs."""
+    texts = list(texts)
+    reserved = [*SPECIALS]
+    for size in (0, vocab):
+        trainer = trainers.WordPieceTrainer(
+            vocab_size=size, min_frequency=2, special_tokens=reserved, show_progress=False
+        )
+        learned = _learn(frame(), texts, trainer)["vocab"]
+        reserved += sorted(learned.keys() - set(reserved))
+    return models.WordPiece(learned, unk_token=SPECIALS[UNK])

@@ -1,0 +1,415 @@
+"""The training loop: a generator of events that knows neither models nor tasks.
+
+Each step draws its randomness from (seed, step, batch), so that it comes out the same whatever
+happened before it in this process: that is why resuming is exact.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from math import isfinite
+from time import monotonic
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from regard.data.sampler import Sampler
+from regard.ground.batch import Batch, Budget
+from regard.ground.errors import BadInput
+from regard.training import precision as precisions
+from regard.training.checkpoint import (
+    Checkpoints,
+    Progress,
+    load_optimiser,
+    optimiser_tensors,
+)
+from regard.training.optimise import MovingAverage, clip, optimiser
+from regard.training.precision import Precision
+from regard.training.ranks import Ranks
+from regard.training.recipe import Recipe
+from regard.training.schedule import schedule
+from regard.weights.files import load_weights, weights_of
+
+
+class Objective(Protocol):
+    """What the loop asks of an objective."""
+
+    def length(self, example: Any) -> tuple[int, ...]: ...
+    def collate(self, examples: Sequence[Any], budget: Budget | None = None) -> Batch: ...
+    def __call__(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]: ...
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the development set says. ``value`` is better when higher; ``figures`` are shown."""
+
+    value: float
+    figures: dict[str, float]
+
+
+@dataclass
+class Job:
+    """Everything a run consists of. ``flops`` counts the operations of a list of examples."""
+
+    recipe: Recipe
+    model: nn.Module
+    objective: Objective
+    sampler: Sampler
+    judge: Callable[[nn.Module], Verdict]
+    flops: Callable[[Sequence[Any]], float]
+    checkpoints: Checkpoints
+    ranks: Ranks
+    budget_seconds: float = float("inf")
+    asked_to_stop: Callable[[], bool] = lambda: False
+
+
+@dataclass(frozen=True)
+class Started:
+    """The first event: where the run begins, and what differs from how it ran before."""
+
+    progress: Progress
+    precision: Precision
+    differences: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Reported:
+    """Means over the steps since the last report."""
+
+    progress: Progress
+    loss: float
+    nll: float
+    rate: float
+    gradient: float
+    tokens_per_second: float
+    seconds_left: float
+    fill: float
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The development set was asked."""
+
+    progress: Progress
+    verdict: Verdict
+    best: bool
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A checkpoint was written."""
+
+    progress: Progress
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The last event."""
+
+    progress: Progress
+    reason: str
+
+
+Event = Started | Reported | Judged | Saved | Ended
+
+
+def train(job: Job, *, resume: bool = False) -> Iterator[Event]:
+    """Run a job to its end, yielding what happens."""
+    run = _Run(job)
+    yield run.start(resume)
+    if run.progress.step == 0:
+        yield run.save()
+    reason = ""
+    recipe = job.recipe.train
+    while not reason:
+        run.step()
+        step = run.progress.step
+        reason, best = run.reason_to_end(), False
+        if step % recipe.report_every == 0 or reason:
+            yield run.report()
+        if step % recipe.evaluate_every == 0 or reason in ("steps", "time"):
+            judged = run.judge()
+            yield judged
+            best = judged.best
+            reason = reason or ("patience" if run.out_of_patience() else "")
+        if step % recipe.checkpoint_every == 0 or reason or best:
+            yield run.save()
+    yield Ended(run.progress, reason)
+
+
+@dataclass
+class _Sums:
+    """What is added up between two reports, on the device until it is asked for."""
+
+    values: Tensor  # loss, likelihood, gradient norm, first bad step
+    weight: int = 0
+    tokens: int = 0
+    steps: int = 0
+    room: int = 0
+    began: float = field(default_factory=monotonic)
+
+
+class _Run:
+    """The moving parts of a job."""
+
+    def __init__(self, job: Job):
+        self.job, self.recipe, self.ranks = job, job.recipe, job.ranks
+        self.model = job.model.to(job.ranks.device)
+        self.optimiser = optimiser(self.model, self.recipe.optimiser)
+        self.weights = weights_of(self.model)
+        ema = self.recipe.train.ema
+        self.average = MovingAverage(self.weights, ema) if ema else None
+        facts = self.recipe.optimiser
+        self.factor = schedule(facts.schedule, facts.warmup, self.recipe.train.steps)
+        self.progress = Progress()
+        self.began = monotonic()
+
+    def start(self, resume: bool) -> Started:
+        """Load the last checkpoint or begin anew; choose the precision; open the data."""
+        differences: tuple[str, ...] = ()
+        precision: Precision | None = None
+        if resume:
+            precision, differences = self._restore()
+        if precision is None:
+            precision = precisions.choose(
+                self.recipe.train.precision, self.ranks.device, self._probe
+            )
+        self.precision = precision
+        settings = {**self._settings(), "precision": precision.kind}
+        self.progress = replace(self.progress, settings=settings)
+        self.earlier = self.progress.seconds
+        self.stream = self.job.sampler.batches(self.progress.cursor)
+        self.wrapped = self.ranks.wrap(self.model)
+        self.forward = self._compiled()
+        self.sums = self._no_sums()
+        return Started(self.progress, precision, differences)
+
+    def step(self) -> None:
+        """One update of the weights."""
+        number, accumulate = self.progress.step + 1, self.recipe.batches.accumulate
+        drawn = list(islice(self.stream, accumulate))
+        step = [[example for _, example in batch] for _, batch in drawn]
+        every = [example for batch in step for example in batch]
+        weight = sum(self.job.objective.length(example)[-1] for example in every)
+        mine = self.ranks.share(step)
+        self.model.train()
+        for turn, (slice_number, examples) in enumerate(mine):
+            batch = self._collate(examples).to(self.ranks.device)
+            seed_everything(self.recipe.train.seed, number, slice_number)
+            with self.ranks.quiet(self.wrapped, last=turn == len(mine) - 1):
+                loss, nll = self._backward(self.forward, batch, self.ranks.world / weight)
+            self.sums.values[:2] += torch.stack([loss, nll])
+        norm = self._update(number)
+        self._take_note(number, norm)
+        tokens = sum(sum(self.job.objective.length(example)) for example in every)
+        self.sums.weight += weight
+        self.sums.tokens += tokens
+        self.sums.room += 2 * self.recipe.batches.tokens * accumulate
+        self.sums.steps += 1
+        self.progress = replace(
+            self.progress,
+            step=number,
+            cursor=drawn[-1][0],
+            tokens=self.progress.tokens + tokens,
+            flops=self.progress.flops + self.job.flops(every),
+            seconds=self.earlier + monotonic() - self.began,
+        )
+
+    def reason_to_end(self) -> str:
+        """Why this step is the last, if it is; all ranks agree."""
+        if self.progress.step >= self.recipe.train.steps:
+            return "steps"
+        over = monotonic() - self.began > self.job.budget_seconds
+        asked = self.job.asked_to_stop()
+        if self.ranks.world > 1:
+            over, asked = self.ranks.agree(over), self.ranks.agree(asked)
+        return "asked" if asked else "time" if over else ""
+
+    def report(self) -> Reported:
+        """The means since the last report; NaN ends the run here."""
+        sums, taken = self.sums, monotonic() - self.sums.began
+        local = sums.values.clone()
+        loss, nll = (self.ranks.total(local[:2].clone()) / sums.weight).tolist()
+        norm, bad = local[2:].tolist()
+        if bad or not isfinite(loss):
+            raise BadInput(
+                f"the loss is not a number at step {int(bad) or self.progress.step}; the last good "
+                f"checkpoint is untouched. Try a lower optimiser.rate, a longer warmup, "
+                f"optimiser.clip=1, or train.precision=fp32"
+            )
+        done = self.progress.step
+        speed = taken / sums.steps
+        left = min(
+            speed * (self.recipe.train.steps - done),
+            max(0.0, self.job.budget_seconds - (monotonic() - self.began)),
+        )
+        event = Reported(
+            self.progress,
+            loss=loss,
+            nll=nll,
+            rate=self._rate(done),
+            gradient=norm / sums.steps,
+            tokens_per_second=sums.tokens / taken,
+            seconds_left=left,
+            fill=sums.tokens / sums.room,
+        )
+        self.sums = self._no_sums()
+        return event
+
+    def judge(self) -> Judged:
+        """Ask the development set, with the averaged weights where there are some."""
+        self._check_finite()
+        self.model.eval()
+        with self.kept_weights(), self.precision_context():
+            verdict = self.job.judge(self.model)
+        best = self.progress.best is None or verdict.value > self.progress.best
+        if best:
+            step = self.progress.step
+            self.progress = replace(self.progress, best=verdict.value, best_step=step, stale=0)
+        else:
+            self.progress = replace(self.progress, stale=self.progress.stale + 1)
+        self.sums.began = monotonic() if not self.sums.steps else self.sums.began
+        return Judged(self.progress, verdict, best)
+
+    def out_of_patience(self) -> bool:
+        """Whether the development set has not improved for too long."""
+        patience = self.recipe.train.patience
+        return bool(patience) and self.progress.stale >= patience
+
+    def save(self) -> Saved:
+        """Write a checkpoint and forget those nobody needs."""
+        self._check_finite()
+        if self.ranks.leads:
+            tensors = {
+                "model": self.weights,
+                "optimiser": optimiser_tensors(self.model, self.optimiser),
+            }
+            if self.average is not None:
+                tensors["average"] = self.average.weights
+            self.job.checkpoints.save(self.progress, tensors)
+            recent = self.job.checkpoints.steps()[-max(2, self.recipe.train.average) :]
+            self.job.checkpoints.prune([*recent, self.progress.best_step])
+        self.ranks.wait()
+        return Saved(self.progress)
+
+    @contextmanager
+    def kept_weights(self) -> Iterator[None]:
+        """The moving average in the place of the weights, for a while."""
+        if self.average is None:
+            yield
+            return
+        own = {name: tensor.clone() for name, tensor in self.weights.items()}
+        load_weights(self.model, self.average.weights, "average")
+        try:
+            yield
+        finally:
+            load_weights(self.model, own, "weights")
+
+    def _restore(self) -> tuple[Precision | None, tuple[str, ...]]:
+        steps = self.job.checkpoints.steps()
+        if not steps:
+            return None, ()
+        self.progress, tensors = self.job.checkpoints.load(steps[-1])
+        where = str(self.job.checkpoints.place(steps[-1]))
+        load_weights(self.model, tensors["model"], where)
+        load_optimiser(self.model, self.optimiser, tensors["optimiser"])
+        if self.average is not None:
+            if "average" not in tensors:
+                raise BadInput(f"{where}: has no moving average, but the recipe asks for one")
+            self.average.weights = {
+                name: tensor.to(self.ranks.device) for name, tensor in tensors["average"].items()
+            }
+        before = self.progress.settings
+        precision = Precision(before["precision"], "as before")
+        now = self._settings()
+        return precision, tuple(
+            f"{name} was {before.get(name)}, is {now[name]}"
+            for name in now
+            if before.get(name) != now[name]
+        )
+
+    def _settings(self) -> dict[str, Any]:
+        """What must stay the same for a resumed run to be the same, bit for bit."""
+        device = self.ranks.device
+        return {
+            "torch": torch.__version__,
+            "threads": torch.get_num_threads(),
+            "world": self.ranks.world,
+            "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+            "compile": self._compiles(),
+        }
+
+    def _compiles(self) -> bool:
+        return self.ranks.device.type == "cuda" and self.recipe.train.compile
+
+    def _compiled(self) -> Callable[[Batch], tuple[Tensor, Tensor]]:
+        def forward(batch: Batch) -> tuple[Tensor, Tensor]:
+            return self.job.objective(self.wrapped, batch)
+
+        return torch.compile(forward) if self._compiles() else forward
+
+    def _collate(self, examples: Sequence[Any]) -> Batch:
+        """Free shapes on a CPU, one fixed shape on CUDA."""
+        if self.ranks.device.type != "cuda":
+            return self.job.objective.collate(examples)
+        limits, splits = self.recipe.batches, self.ranks.splits(self.recipe.batches.accumulate)
+        spare = limits.longest if splits > 1 else 0
+        tokens, rows = -(-limits.tokens // splits) + spare, -(-limits.rows // splits)
+        return self.job.objective.collate(examples, Budget(tokens, rows, limits.longest))
+
+    def _backward(
+        self, forward: Callable[[Batch], tuple[Tensor, Tensor]], batch: Batch, scale: float
+    ) -> tuple[Tensor, Tensor]:
+        with self.precision_context():
+            loss, nll = forward(batch)
+        (loss * scale).backward()
+        return loss.detach(), nll
+
+    def precision_context(self) -> AbstractContextManager:
+        """Where forward passes of this run happen."""
+        return self.precision.context(self.ranks.device)
+
+    def _probe(self, precision: Precision) -> None:
+        """A step without an update, on the first batch."""
+        self.precision = precision
+        _, drawn = next(self.job.sampler.batches())
+        batch = self.job.objective.collate([example for _, example in drawn])
+        self.model.train()
+        self._backward(lambda b: self.job.objective(self.model, b), batch, 1.0)
+        self.optimiser.zero_grad()
+
+    def _update(self, number: int) -> Tensor:
+        norm = clip(self.model, self.recipe.optimiser.clip)
+        for group in self.optimiser.param_groups:
+            group["lr"] = self._rate(number)
+        self.optimiser.step()
+        self.optimiser.zero_grad()
+        if self.average is not None:
+            self.average.update(self.weights, number)
+        return norm
+
+    def _rate(self, step: int) -> float:
+        return self.recipe.optimiser.rate * self.factor(step)
+
+    def _take_note(self, number: int, norm: Tensor) -> None:
+        """Add up the norm and remember the first step that went wrong, without waiting for it."""
+        values = self.sums.values
+        wrong = ~torch.isfinite(norm + values[0])
+        values[2] += norm
+        values[3] = torch.where(wrong & (values[3] == 0), float(number), values[3])
+
+    def _check_finite(self) -> None:
+        if self.sums.steps and float(self.sums.values[3]):
+            self.report()
+
+    def _no_sums(self) -> _Sums:
+        return _Sums(torch.zeros(4, dtype=torch.float64, device=self.ranks.device))
+
+
+def seed_everything(*key: int) -> None:
+    """Seed torch's generators from a key alone."""
+    digest = hashlib.blake2b(repr(key).encode(), digest_size=8).digest()
+    torch.manual_seed(int.from_bytes(digest, "little") >> 1)

@@ -1,0 +1,93 @@
+"""One process or many: which part of a step is mine, and how gradients meet.
+
+Every rank cuts the same batches from the same keys, so each knows how many tokens the whole step
+has without asking; only gradients and losses travel.
+"""
+
+import os
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from math import gcd
+from typing import TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """My number, how many we are, and the device I use."""
+
+    rank: int
+    world: int
+    device: torch.device
+
+    @classmethod
+    def join(cls, device: str | None = None) -> "Ranks":
+        """Take the place ``torchrun`` gave us, or be alone."""
+        cuda = device != "cpu" and torch.cuda.is_available()
+        world = int(os.environ.get("WORLD_SIZE", "1"))
+        local = int(os.environ.get("LOCAL_RANK", "0"))
+        chosen = torch.device("cuda", local) if cuda else torch.device(device or "cpu")
+        if cuda:
+            torch.cuda.set_device(chosen)
+        if world > 1 and not dist.is_initialized():
+            dist.init_process_group("nccl" if cuda else "gloo")
+        return cls(int(os.environ.get("RANK", "0")), world, chosen)
+
+    def leave(self) -> None:
+        """Say goodbye to the others."""
+        if self.world > 1 and dist.is_initialized():
+            dist.destroy_process_group()
+
+    @property
+    def leads(self) -> bool:
+        """Whether I am the one who writes and prints."""
+        return self.rank == 0
+
+    def splits(self, batches: int) -> int:
+        """Into how many slices each batch of a step is cut, so that every rank gets as many."""
+        return self.world // gcd(batches, self.world)
+
+    def share(self, step: Sequence[Sequence[Item]]) -> list[tuple[int, Sequence[Item]]]:
+        """My slices of a step's batches, each with the number that seeds its draws.
+
+        Where the batches can be dealt out whole they are, and dropout falls as in one process.
+        Rows are sorted by length, so taking every n-th keeps the slices alike.
+        """
+        splits = self.splits(len(step))
+        slices = [batch[start::splits] for batch in step for start in range(splits)]
+        return [(number, slices[number]) for number in range(self.rank, len(slices), self.world)]
+
+    def wrap(self, model: nn.Module) -> nn.Module:
+        """The model whose gradients meet after each step."""
+        if self.world == 1:
+            return model
+        ids = [self.device.index] if self.device.type == "cuda" else None
+        return DistributedDataParallel(model, device_ids=ids)
+
+    def quiet(self, model: nn.Module, last: bool) -> AbstractContextManager:
+        """Gradients travel with the last slice of a step only."""
+        if isinstance(model, DistributedDataParallel) and not last:
+            return model.no_sync()
+        return nullcontext()
+
+    def total(self, sums: Tensor) -> Tensor:
+        """The sum over all ranks."""
+        if self.world > 1:
+            dist.all_reduce(sums)
+        return sums
+
+    def wait(self) -> None:
+        """Until all are here."""
+        if self.world > 1:
+            dist.barrier()
+
+    def agree(self, flag: bool) -> bool:
+        """True for all if it is for one."""
+        return bool(self.total(torch.tensor(float(flag), device=self.device)) > 0)

@@ -1,0 +1,294 @@
+"""From a recipe to a trained folder: data, vocabularies, model, loop, the weights that are kept."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from regard.data.packing import in_order
+from regard.data.sampler import Sampler
+from regard.data.shards import PairRows, prepare_pair_texts, prepare_pairs
+from regard.data.sources import Dropped, Source, read_pairs
+from regard.ground.batch import Budget
+from regard.ground.errors import BadInput
+from regard.ground.files import read_json, write_json
+from regard.metrics.bleu import bleu
+from regard.models import folder as folders
+from regard.models import paper as paper_named
+from regard.models.cost import training_flops
+from regard.models.facts import PairFacts, change, did_you_mean
+from regard.models.paper import Paper, count_parameters
+from regard.objectives.translated import Translated
+from regard.search.greedy import Greedy
+from regard.tasks.translate import Translator
+from regard.text.bilingual import Bilingual, train_bilingual
+from regard.training.checkpoint import Checkpoints, Progress
+from regard.training.loop import Job, Verdict, seed_everything
+from regard.training.ranks import Ranks
+from regard.training.recipe import Recipe
+from regard.weights.files import load_weights
+
+RECIPE = "recipe.json"
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A prepared run: its job, and what belongs to the model it will leave behind."""
+
+    job: Job
+    paper: Paper
+    facts: PairFacts
+    text: Bilingual
+    out: Path
+    dropped: Dropped
+
+    @property
+    def model_folder(self) -> Path:
+        """Where the trained model goes."""
+        return self.out / "model"
+
+    def finish(self, progress: Progress) -> str:
+        """Write the weights that are kept into the model folder; says which they are."""
+        said, weights = _kept_weights(self.job.recipe, self.job.checkpoints, progress)
+        module = self.job.model.cpu().eval()
+        load_weights(module, weights, str(self.job.checkpoints.folder))
+        notes = {"weights": said, "cost": cost(module, progress, self.job.ranks)}
+        folders.write(
+            self.model_folder, folders.Stored(self.paper, self.facts, module, self.text, notes)
+        )
+        return said
+
+
+def prepare(
+    recipe: Recipe,
+    out: Path,
+    ranks: Ranks,
+    *,
+    data: Path = Path(),
+    resume: bool = False,
+    skip_bad: bool = False,
+    **limits: Any,
+) -> Run:
+    """Everything up to the first step. The leader writes vocabularies and shards, all read them."""
+    checkpoints = Checkpoints(out / "checkpoints")
+    _check_folder(recipe, out, checkpoints, resume)
+    if recipe.train.deterministic:
+        torch.use_deterministic_algorithms(True)
+    if not ranks.leads:
+        ranks.wait()
+    text = _vocabularies(recipe, out, data, skip_bad, fresh=ranks.leads and not resume)
+    prepared = _Data(recipe, text, data, out / "data", skip_bad)
+    if ranks.leads:
+        write_json(out / RECIPE, recipe.model_dump(mode="json"))
+        ranks.wait()
+    paper, facts = _model_facts(recipe, text)
+    seed_everything(recipe.train.seed, 0)
+    try:
+        model = paper.build(facts)
+    except ValueError as error:
+        raise BadInput(f"model: {error}") from None
+    objective = Translated(text.target.bos, text.target.eos, recipe.train.smoothing)
+    job = Job(
+        recipe=recipe,
+        model=model,
+        objective=objective,
+        sampler=prepared.sampler(objective),
+        judge=partial(_judge, recipe, text, prepared.dev, prepared.dev_texts, ranks),
+        flops=lambda examples: training_flops(facts, [objective.length(one) for one in examples]),
+        checkpoints=checkpoints,
+        ranks=ranks,
+        **limits,
+    )
+    return Run(job, paper, facts, text, out, prepared.dropped)
+
+
+def cost(module: nn.Module, progress: Progress, ranks: Ranks) -> dict[str, float]:
+    """What a run has cost, as every table of scores prints it."""
+    return {
+        "parameters": count_parameters(module),
+        "training_flops": progress.flops,
+        "tokens": progress.tokens,
+        "device_seconds": round(progress.seconds * ranks.world, 1),
+    }
+
+
+class _Data:
+    """The pairs of a recipe as ids, tokenised once (training text anew each epoch if it drops)."""
+
+    def __init__(self, recipe: Recipe, text: Bilingual, root: Path, store: Path, skip_bad: bool):
+        self.recipe, self.text, self.store = recipe, text, store
+        self.dropped = Dropped()
+        self.options: dict[str, Any] = {
+            "longest_characters": recipe.data.longest_characters,
+            "dropped": self.dropped if skip_bad else None,
+        }
+        train = recipe.data.train.under(root)
+        self.read: Callable[[int, np.ndarray], Sequence[Any]]
+        if recipe.text.dropout:
+            self.texts = prepare_pair_texts(store, "train", train, **self.options)
+            self.count, self.read = len(self.texts), self._read_dropped
+        else:
+            self.pairs = self._tokenised("train", train)
+            self.count, self.read = len(self.pairs), self._read
+        dev = recipe.data.dev.under(root)
+        self.dev = self._tokenised("dev", dev)
+        self.dev_texts = [
+            (source, target)
+            for _, source, target in read_pairs(
+                dev, recipe.data.longest_characters, Dropped() if skip_bad else None
+            )
+        ][: recipe.train.judge_sentences]
+
+    def sampler(self, objective: Translated) -> Sampler:
+        """Batches without end."""
+        limits = self.recipe.batches
+        budget = Budget(limits.tokens, limits.rows, limits.longest)
+        return Sampler(
+            self.read,
+            objective.length,
+            self.count,
+            budget,
+            self.recipe.train.seed,
+            dropped=self.dropped,
+        )
+
+    def _tokenised(self, name: str, source: Source) -> PairRows:
+        source_text, target_text = self.text.source, self.text.target
+        return prepare_pairs(
+            self.store,
+            name,
+            source,
+            source_text.encode_all,
+            target_text.encode_all,
+            vocab=max(len(source_text), len(target_text)),
+            fingerprint=f"{source_text.fingerprint} {target_text.fingerprint}",
+            **self.options,
+        )
+
+    def _read(self, epoch: int, indices: np.ndarray) -> Sequence[Any]:
+        return [self.pairs[i] for i in indices]
+
+    def _read_dropped(self, epoch: int, indices: np.ndarray) -> Sequence[Any]:
+        rate, seed = self.recipe.text.dropout, self.recipe.train.seed
+
+        def drawn(index: int) -> tuple[list[int], list[int]]:
+            source, target = self.texts[index]
+            return (
+                self.text.source.encode_dropped(source, rate, (seed, epoch, index, 0)),
+                self.text.target.encode_dropped(target, rate, (seed, epoch, index, 1)),
+            )
+
+        return [drawn(int(index)) for index in indices]
+
+
+def _check_folder(recipe: Recipe, out: Path, checkpoints: Checkpoints, resume: bool) -> None:
+    if not resume:
+        if checkpoints.steps():
+            raise BadInput(f"{out}: holds a run already; go on with --resume, or choose another")
+        return
+    if not (out / RECIPE).exists():
+        return
+    before, now = read_json(out / RECIPE), recipe.model_dump(mode="json")
+    before["train"].pop("steps"), now["train"].pop("steps")  # a run may be made longer
+    if before != now:
+        changed = [name for name in now if now[name] != before.get(name)]
+        raise BadInput(f"{out}: was begun with another recipe (differs in: {', '.join(changed)})")
+
+
+def _vocabularies(
+    recipe: Recipe, out: Path, data: Path, skip_bad: bool, *, fresh: bool
+) -> Bilingual:
+    folder = out / "text"
+    if not fresh and any(folder.glob("*tokenizer.json")):
+        return Bilingual.load(folder)
+    pairs = [
+        (source, target)
+        for _, source, target in read_pairs(
+            recipe.data.train.under(data),
+            recipe.data.longest_characters,
+            Dropped() if skip_bad else None,
+        )
+    ]
+    facts = recipe.text
+    text = train_bilingual(
+        (source for source, _ in pairs),
+        (target for _, target in pairs),
+        facts.kind,
+        facts.vocab,
+        joint=facts.joint,
+        normalise=facts.normalise,
+        lower=facts.lower,
+    )
+    text.save(folder)
+    return text
+
+
+def _model_facts(recipe: Recipe, text: Bilingual) -> tuple[Paper, PairFacts]:
+    paper = paper_named(recipe.model.paper)
+    if recipe.model.size not in paper.sizes:
+        wrong = did_you_mean(recipe.model.size, list(paper.sizes))
+        raise BadInput(f"{paper.name} has no size {recipe.model.size!r}{wrong}")
+    facts = change(paper.sizes[recipe.model.size], **recipe.model.change)
+    facts = change(facts, **{"source.vocab": len(text.source), "target.vocab": len(text.target)})
+    if facts.tie == "all" and not text.joint:
+        raise BadInput("text.joint=false gives two vocabularies: set model.change.tie to 'target'")
+    return paper, facts
+
+
+def _judge(
+    recipe: Recipe,
+    text: Bilingual,
+    dev: PairRows,
+    texts: list[tuple[str, str]],
+    ranks: Ranks,
+    model: nn.Module,
+) -> Verdict:
+    """Negative log-likelihood of the development set, and BLEU where it judges."""
+    objective = Translated(text.target.bos, text.target.eos, smoothing=0.0)
+    lengths = np.stack([dev.source.lengths, dev.target.lengths], axis=1) + 1
+    limits = recipe.batches
+    batches = in_order(lengths, Budget(limits.tokens, limits.rows, limits.tokens))
+    sums = torch.zeros(2, dtype=torch.float64, device=ranks.device)
+    with torch.inference_mode():
+        for chosen in batches[ranks.rank :: ranks.world]:
+            batch = objective.collate([dev[i] for i in chosen]).to(ranks.device)
+            sums[0] += objective(model, batch)[1]
+            sums[1] += batch.weight
+    total, weight = ranks.total(sums).tolist()
+    loss = total / weight
+    figures = {"loss": loss, "perplexity": float(np.exp(min(loss, 700.0)))}
+    if recipe.train.judge == "loss":
+        return Verdict(-loss, figures)
+    figures["bleu"] = _dev_bleu(model, text, texts, ranks)
+    return Verdict(figures["bleu"], figures)
+
+
+def _dev_bleu(
+    model: nn.Module, text: Bilingual, texts: list[tuple[str, str]], ranks: Ranks
+) -> float:
+    found = torch.zeros(1, dtype=torch.float64, device=ranks.device)
+    if ranks.leads:
+        with torch.autocast(ranks.device.type, enabled=ranks.device.type == "cuda"):
+            translations = Translator(model, text).translate([s for s, _ in texts], Greedy())
+        found += bleu([one[0].text for one in translations], [[t for _, t in texts]]).value
+    return float(ranks.total(found))
+
+
+def _kept_weights(
+    recipe: Recipe, checkpoints: Checkpoints, progress: Progress
+) -> tuple[str, dict[str, torch.Tensor]]:
+    """Which weights a run leaves behind: an average if the recipe asks for one, else the best."""
+    steps = checkpoints.steps()
+    best = progress.best_step if progress.best_step in steps else steps[-1]
+    if recipe.train.average > 1:
+        chosen = [step for step in steps if step > 0][-recipe.train.average :] or steps
+        return f"mean of steps {', '.join(map(str, chosen))}", checkpoints.average(chosen)
+    _, tensors = checkpoints.load(best)
+    if "average" in tensors:
+        return f"moving average at step {best}", tensors["average"]
+    return f"step {best}", tensors["model"]

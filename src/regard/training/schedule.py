@@ -1,0 +1,45 @@
+"""Learning rates over time, each with a linear warm-up: a factor on the recipe's rate."""
+
+import math
+from collections.abc import Callable
+
+Schedule = Callable[[int], float]
+
+
+def inverse_sqrt(warmup: int, steps: int) -> Schedule:
+    """√(warmup / step) after the warm-up (Vaswani et al., 2017, eq. 3, with its peak at 1)."""
+    return lambda step: math.sqrt(max(warmup, 1) / max(step, 1))
+
+
+def linear(warmup: int, steps: int) -> Schedule:
+    """A straight line to 0 at the last step."""
+    return lambda step: max(0.0, (steps - step) / max(1, steps - warmup))
+
+
+def cosine(warmup: int, steps: int) -> Schedule:
+    """Half a cosine to 0 at the last step."""
+
+    def factor(step: int) -> float:
+        done = min(1.0, (step - warmup) / max(1, steps - warmup))
+        return 0.5 * (1 + math.cos(math.pi * done))
+
+    return factor
+
+
+def constant(warmup: int, steps: int) -> Schedule:
+    """Nothing changes."""
+    return lambda step: 1.0
+
+
+SCHEDULES: dict[str, Callable[[int, int], Schedule]] = {
+    "inverse-sqrt": inverse_sqrt,
+    "linear": linear,
+    "cosine": cosine,
+    "constant": constant,
+}
+
+
+def schedule(kind: str, warmup: int, steps: int) -> Schedule:
+    """The factor at a step, counted from 1."""
+    after = SCHEDULES[kind](warmup, steps)
+    return lambda step: step / warmup if step < warmup else after(step)

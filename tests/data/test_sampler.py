@@ -1,0 +1,189 @@
+"""The order of examples is random, complete, and the same wherever one starts in it."""
+
+from collections import Counter
+from dataclasses import asdict
+from itertools import islice
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from regard.data.packing import Budget
+from regard.data.sampler import START, Cursor, Sampler, shuffled
+from regard.ground.errors import BadInput
+
+PINNED = [5, 3, 1, 7, 2, 0, 4, 6]
+KEYS = st.tuples(st.integers(0, 2**64), st.integers(0, 1_000))
+
+
+@given(st.integers(0, 3_000), KEYS)
+def test_a_shuffle_is_a_permutation(count, key):
+    assert sorted(shuffled(np.arange(count), count, key)) == list(range(count))
+
+
+@given(st.integers(1, 10**15), KEYS, st.data())
+def test_a_shuffle_is_evaluated_point_by_point(count, key, data):
+    positions = np.array(data.draw(st.lists(st.integers(0, count - 1), min_size=1, max_size=5)))
+    together = shuffled(positions, count, key)
+    assert (together >= 0).all() and (together < count).all()
+    assert [int(shuffled(np.array([p]), count, key)[0]) for p in positions] == together.tolist()
+
+
+def test_a_shuffle_does_not_depend_on_the_machine():
+    assert shuffled(np.arange(8), 8, (1, 2)).tolist() == PINNED
+    assert shuffled(np.arange(8), 8, (np.int64(1), 2)).tolist() == PINNED
+
+
+def test_a_shuffle_looks_random():
+    count = 20_000
+    order = shuffled(np.arange(count), count, (7, 0))
+    assert abs(np.corrcoef(np.arange(count), order)[0, 1]) < 0.03
+    assert abs(np.corrcoef(order[:-1], order[1:])[0, 1]) < 0.03
+    ascending = np.diff(order) > 0
+    assert 0.48 < ascending.mean() < 0.52
+    turns = np.flatnonzero(np.diff(ascending))
+    assert np.diff(turns).max() <= 9
+    other = shuffled(np.arange(count), count, (7, 1))
+    assert (order == other).sum() < 10
+
+
+def test_all_shuffles_of_a_few_come_up_equally_often():
+    seen = Counter(tuple(shuffled(np.arange(3), 3, (0, epoch))) for epoch in range(300))
+    assert len(seen) == 6
+    assert sum((times - 50) ** 2 / 50 for times in seen.values()) < 20.5  # p = 0.001
+
+
+def test_positions_outside_are_refused():
+    with pytest.raises(IndexError):
+        shuffled(np.array([3]), 3, (0, 0))
+
+
+class Corpus:
+    """Pairs with known lengths; remembers what was read."""
+
+    def __init__(self, lengths: list[tuple[int, ...]]):
+        self.lengths = lengths
+        self.reads: list[tuple[int, int]] = []
+
+    def read(self, epoch: int, indices: np.ndarray) -> list[tuple[np.ndarray, ...]]:
+        self.reads.append((epoch, len(indices)))
+        return [tuple(np.full(n, i) for n in self.lengths[i]) for i in indices]
+
+    def sampler(self, budget: Budget, window: int, seed: int = 3) -> Sampler:
+        def length(example: tuple[np.ndarray, ...]) -> tuple[int, ...]:
+            return tuple(map(len, example))
+
+        return Sampler(self.read, length, len(self.lengths), budget, seed, window)
+
+
+def flat(batches) -> list:
+    return [
+        (cursor, [(i, [side.tolist() for side in example]) for i, example in batch])
+        for cursor, batch in batches
+    ]
+
+
+def epochs(sampler: Sampler, count: int) -> list[list[list[int]]]:
+    found: list[list[list[int]]] = [[] for _ in range(count)]
+    for cursor, batch in sampler.batches():
+        epoch = cursor.epoch - (cursor == Cursor(cursor.epoch))
+        if epoch == count:
+            return found
+        found[epoch].append([i for i, _ in batch])
+    raise AssertionError("sampling is endless")
+
+
+@st.composite
+def corpora(draw) -> Corpus:
+    sides = draw(st.integers(1, 2))
+    length = st.tuples(*[st.integers(1, 12)] * sides)
+    return Corpus(draw(st.lists(length, min_size=1, max_size=50)))
+
+
+BUDGETS = st.builds(Budget, st.integers(12, 40), st.integers(1, 6), st.just(12))
+
+
+@settings(deadline=None)
+@given(corpora(), BUDGETS, st.integers(1, 60))
+def test_every_example_once_in_every_epoch(corpus, budget, window):
+    for batches in epochs(corpus.sampler(budget, window), 2):
+        assert sorted(i for batch in batches for i in batch) == list(range(len(corpus.lengths)))
+        for batch in batches:
+            lengths = np.array([corpus.lengths[i] for i in batch])
+            assert len(batch) <= budget.rows
+            assert (lengths.sum(axis=0) <= budget.tokens).all()
+            assert (np.diff(lengths.max(axis=1)) <= 0).all()
+
+
+@settings(deadline=None, max_examples=50)
+@given(corpora(), BUDGETS, st.integers(1, 60), st.integers(0, 30))
+def test_a_run_goes_on_from_its_cursor_as_if_it_had_not_stopped(corpus, budget, window, stop):
+    whole = flat(islice(corpus.sampler(budget, window).batches(), stop + 12))
+    saved = asdict(whole[stop - 1][0] if stop else START)
+    again = flat(islice(corpus.sampler(budget, window).batches(Cursor(**saved)), 12))
+    assert again == whole[stop:]
+
+
+def test_resuming_reads_one_window():
+    corpus = Corpus([(5,)] * 100)
+    sampler = corpus.sampler(Budget(20, 9, 5), window=10)
+    for start, reads in [
+        (Cursor(4, 7, 1), [(4, 10)]),
+        (Cursor(4, 7, 2), [(4, 10)]),
+        (Cursor(9), [(9, 10)]),
+    ]:
+        corpus.reads.clear()
+        next(sampler.batches(start))
+        assert corpus.reads == reads
+
+
+def test_the_cursor_after_a_full_window_is_the_next_window():
+    sampler = Corpus([(5,)] * 8).sampler(Budget(10, 9, 5), window=4)
+    cursors = [cursor for cursor, _ in islice(sampler.batches(), 5)]
+    expected = [(0, 0, 1), (0, 1, 0), (0, 1, 1), (1, 0, 0), (1, 0, 1)]
+    assert cursors == [Cursor(*place) for place in expected]
+
+
+def test_epochs_windows_and_seeds_have_different_orders():
+    corpus = Corpus([(1 + i % 12, 3) for i in range(60)])
+    budget = Budget(24, 5, 12)
+    first, second = epochs(corpus.sampler(budget, 20), 2)
+    (other,) = epochs(corpus.sampler(budget, 20, seed=4), 1)
+    assert first != second and first != other
+    assert first == epochs(corpus.sampler(budget, 20), 1)[0]
+
+
+def test_batches_of_a_window_are_shuffled():
+    corpus = Corpus([(i,) for i in range(1, 41)])
+    (batches,) = epochs(corpus.sampler(Budget(40, 1, 40), 40), 1)
+    lengths = [corpus.lengths[i] for (i,) in batches]
+    assert lengths != sorted(lengths) and lengths != sorted(lengths, reverse=True)
+
+
+def test_examples_that_are_too_long_are_left_out_counted_and_reported_once(caplog):
+    corpus = Corpus([(3, 3), (3, 9), (9, 3), (2, 2), (9, 9)])
+    sampler = corpus.sampler(Budget(8, 8, 8), window=2)
+    for batches in epochs(sampler, 2):
+        assert sorted(i for batch in batches for i in batch) == [0, 3]
+    assert 6 <= sampler.dropped["longer than 8 tokens"] <= 9  # a third epoch may have begun
+    assert caplog.messages == ["examples longer than 8 tokens are left out"]
+
+
+def test_nothing_left_is_an_error():
+    with pytest.raises(BadInput, match="none of 3 examples is at most 8 tokens long"):
+        next(Corpus([(9,)] * 3).sampler(Budget(8, 8, 8), window=2).batches())
+    with pytest.raises(BadInput, match="none of 0 examples"):
+        next(Corpus([]).sampler(Budget(8, 8, 8), window=2).batches())
+
+
+@pytest.mark.parametrize("cursor", [Cursor(0, 2), Cursor(0, -1), Cursor(0, 0, 9), Cursor(0, 0, -1)])
+def test_a_cursor_of_other_data_is_refused(cursor):
+    with pytest.raises(BadInput, match="lies outside"):
+        next(Corpus([(1,)] * 4).sampler(Budget(8, 1, 8), window=2).batches(cursor))
+
+
+def test_the_epoch_reaches_the_reader():
+    corpus = Corpus([(1,)] * 4)
+    epochs(corpus.sampler(Budget(8, 8, 8), window=3), 2)
+    assert corpus.reads == [(0, 3), (0, 1), (1, 3), (1, 1), (2, 3)]

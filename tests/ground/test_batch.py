@@ -1,0 +1,95 @@
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from naive import LENGTHS
+
+from regard.ground.batch import IGNORED, Batch, Budget, pack
+from regard.ground.errors import BadInput
+
+
+@st.composite
+def filled(draw) -> tuple[Budget, list[list[int]]]:
+    """A budget, and rows that fit it."""
+    longest = draw(st.integers(1, 6))
+    budget = Budget(draw(st.integers(longest, 30)), draw(st.integers(1, 5)), longest)
+    rows: list[list[int]] = []
+    for _ in range(draw(st.integers(0, budget.rows))):
+        room = min(longest, budget.tokens - sum(map(len, rows)))
+        rows.append([7] * draw(st.integers(0, room)))
+    return budget, rows
+
+
+@given(LENGTHS)
+def test_free_rows_are_laid_end_to_end(lengths):
+    rows = [[10 * row + place for place in range(length)] for row, length in enumerate(lengths)]
+    packed = pack(rows)
+    assert packed.tokens_T.tolist() == [token for row in rows for token in row]
+    assert packed.tokens_T.dtype == torch.int64
+    assert packed.layout.lengths == tuple(lengths)
+    assert packed.real == sum(lengths)
+
+
+def test_no_rows_at_all():
+    assert pack([]).tokens_T.shape == (0,)
+
+
+@given(filled())
+def test_a_budget_is_filled_to_the_last_token_with_a_fixed_number_of_rows(case):
+    budget, rows = case
+    packed = pack(rows, budget, fill=3)
+    layout, lengths = packed.layout, packed.layout.lengths_B.tolist()
+    real = [len(row) for row in rows]
+    assert packed.tokens_T.shape == layout.positions_T.shape == (budget.tokens,)
+    assert len(lengths) == layout.rows == budget.all_rows
+    assert sum(lengths) == layout.offsets[-1] == budget.tokens
+    assert lengths[: len(real)] == real
+    assert layout.longest == budget.longest >= max(lengths)
+    assert layout.lengths is None and layout.start == 0
+    assert layout.positions_T.tolist() == [i for length in lengths for i in range(length)]
+    assert packed.real == sum(real)
+    assert (packed.tokens_T[: packed.real] == 7).all()
+    assert (packed.tokens_T[packed.real :] == 3).all()
+
+
+@given(filled())
+def test_all_batches_of_one_budget_have_the_same_shapes(case):
+    budget, rows = case
+    layouts = [pack(some, budget).layout for some in (rows, [], rows[:1])]
+    shapes = [(x.rows, x.longest, x.offsets.shape, x.positions_T.shape) for x in layouts]
+    assert len(set(shapes)) == 1
+
+
+@pytest.mark.parametrize(
+    "rows", [[[1] * 5], [[1]] * 4, [[1] * 4, [1] * 4, [1]]], ids=["longest", "rows", "tokens"]
+)
+def test_rows_that_do_not_fit_are_refused(rows):
+    with pytest.raises(ValueError, match="do not fit"):
+        pack(rows, Budget(tokens=8, rows=3, longest=4))
+
+
+@pytest.mark.parametrize("limits", [(0, 1, 1), (4, 0, 2), (4, 1, 0), (4, 1, 5)])
+def test_a_budget_must_make_sense(limits):
+    with pytest.raises(BadInput, match="Budget"):
+        Budget(*limits)
+
+
+def test_a_batch_counts_what_is_real():
+    budget = Budget(tokens=10, rows=2, longest=5)
+    source, target = pack([[1, 2, 3], [4]], budget), pack([[1, 2], [3, 4, 5]], budget)
+    goals = pack([[2, 9], [4, 5, 9]], budget, fill=IGNORED)
+    batch = Batch(target=target, goals_T=goals.tokens_T, weight=5, source=source)
+    assert batch.tokens == 4 + 5
+    assert Batch(target=target, goals_T=goals.tokens_T, weight=5).tokens == 5
+    assert (batch.goals_T != IGNORED).sum() == batch.weight
+
+
+def test_a_batch_moves_as_a_whole():
+    target = pack([[1, 2], [3]])
+    moved = Batch(target, target.tokens_T, 3, source=target).to("meta")
+    assert moved.source is not None
+    for side in (moved.source, moved.target):
+        assert side.tokens_T.device.type == side.layout.offsets.device.type == "meta"
+        assert side.real == 3
+    assert moved.goals_T.device.type == "meta" and moved.weight == 3
+    assert Batch(target, target.tokens_T, 3).to("meta").source is None

@@ -1,0 +1,55 @@
+"""The bootstrap: seeded, summed from statistics, right about a case that is known exactly."""
+
+import numpy as np
+import pytest
+
+from regard.metrics.intervals import Interval, interval, paired_p_value, resampled
+
+
+def mean(sums):
+    return sums[0] / sums[1]
+
+
+def right_of(total: int, right: int) -> np.ndarray:
+    """Statistics (right, asked) of a test of ``total`` questions."""
+    return np.column_stack([np.arange(total) < right, np.ones(total)]).astype(np.float64)
+
+
+def test_draws_are_seeded():
+    statistics = right_of(50, 20)
+    first = resampled(statistics, mean, samples=30)
+    assert np.array_equal(first, resampled(statistics, mean, samples=30))
+    assert not np.array_equal(first, resampled(statistics, mean, samples=30, seed=7))
+    assert len(first) == 30
+
+
+def test_every_draw_is_as_large_as_the_corpus():
+    sizes = resampled(right_of(17, 3), lambda sums: sums[1], samples=50)
+    assert np.array_equal(sizes, np.full(50, 17))
+
+
+def test_accuracy_spreads_as_the_binomial_does():
+    accuracies = resampled(right_of(400, 300), mean)
+    deviation = np.sqrt(0.75 * 0.25 / 400)
+    assert accuracies.std() == pytest.approx(deviation, rel=0.1)
+    low, high = interval(accuracies)
+    assert low == pytest.approx(0.75 - 1.96 * deviation, abs=0.006)
+    assert high == pytest.approx(0.75 + 1.96 * deviation, abs=0.006)
+
+
+def test_an_interval_cuts_a_fortieth_at_each_end():
+    scores = np.random.default_rng(0).permutation(1000).astype(np.float64)
+    assert interval(scores) == Interval(25, 974)
+    assert interval(np.array([3.0, 1.0, 2.0])) == Interval(1, 3)
+
+
+def test_one_segment_has_nothing_to_vary():
+    assert interval(resampled(right_of(1, 1), mean)) == Interval(1, 1)
+
+
+def test_p_value_counts_chance_differences_no_smaller_than_the_real_one():
+    baseline, system = np.zeros(4), np.array([1.0, 2.0, 3.0, 6.0])  # centred: -2, -1, 0, 3
+    assert paired_p_value(baseline, system, 2.5) == 2 / 5
+    assert paired_p_value(baseline, system, -2.5) == 2 / 5
+    assert paired_p_value(baseline, system, 3.0) == 2 / 5
+    assert paired_p_value(baseline, system, 3.1) == 1 / 5

@@ -1,0 +1,122 @@
+"""chrF and TER are sacreBLEU's; intervals and paired tests too."""
+
+import numpy as np
+import pytest
+from sacrebleu.metrics import BLEU, CHRF, TER
+from sacrebleu.significance import PairedTest
+
+from regard.ground.errors import BadInput
+from regard.metrics.bleu import bleu, bleu_metric
+from regard.metrics.intervals import Interval
+from regard.metrics.translation import Score, check_parallel, chrf, compare, measured, ter
+
+METRICS = [(BLEU, bleu), (CHRF, chrf), (TER, ter)]
+
+
+def noisy(lines: list[str], rate: float, seed: int) -> list[str]:
+    """The same lines with some words replaced."""
+    generator = np.random.default_rng(seed)
+    return [
+        " ".join("wrong" if generator.random() < rate else word for word in line.split())
+        for line in lines
+    ]
+
+
+@pytest.fixture(scope="module")
+def corpus() -> tuple[list[str], list[list[str]]]:
+    generator = np.random.default_rng(1)
+    vocabulary = ["Ein", "ein", "Hund", "lief", "über", "die", "Straße", "und", "."]
+    truth = [" ".join(generator.choice(vocabulary, size=size)) for size in [*range(4, 16)] * 3]
+    return noisy(truth, 0.2, seed=2), [truth, noisy(truth, 0.1, seed=3)]
+
+
+@pytest.mark.parametrize(("reference", "ours"), METRICS)
+def test_scores_and_signatures_are_those_of_sacrebleu(corpus, reference, ours):
+    metric = reference()
+    theirs = metric.corpus_score(*corpus)
+    score = ours(*corpus)
+    assert score == Score(theirs.name, pytest.approx(theirs.score), str(metric.get_signature()))
+
+
+@pytest.mark.parametrize(("reference", "ours"), METRICS)
+def test_intervals_are_those_of_sacrebleu(corpus, reference, ours):
+    metric = reference()
+    theirs = metric.corpus_score(*corpus, n_bootstrap=1000)
+    score = ours(*corpus, with_interval=True)
+    assert score.interval is not None
+    low, high = score.interval
+    assert (high - low) / 2 == pytest.approx(theirs._ci, abs=1e-4)
+    assert low < score.value < high
+    assert score.signature == str(metric.get_signature())
+    assert "|bs:1000|seed:12345|" in score.signature
+    assert ours(*corpus, with_interval=True) == score
+
+
+@pytest.mark.parametrize("measure", [bleu, chrf])
+def test_case_counts_unless_asked_not_to(measure):
+    hypotheses, references = ["EIN HUND LIEF WEG"], [["ein hund lief weg"]]
+    assert measure(hypotheses, references).value == 0
+    lowered = measure(hypotheses, references, lowercase=True)
+    assert lowered.value == pytest.approx(100)
+    assert "case:lc" in lowered.signature
+
+
+def test_ter_ignores_case_as_tercom_does():
+    hypotheses, references = ["EIN HUND"], [["ein hund"]]
+    assert ter(hypotheses, references).value == 0
+    cased = ter(hypotheses, references, lowercase=False)
+    assert cased.value == 100
+    assert "case:mixed" in cased.signature
+
+
+def test_chrf_with_words_is_chrf_plus_plus(corpus):
+    score = chrf(*corpus, words=2)
+    assert score.name == "chrF2++"
+    assert score.value == pytest.approx(CHRF(word_order=2).corpus_score(*corpus).score)
+
+
+def test_a_score_prints_its_signature_and_interval():
+    assert str(Score("BLEU", 46.714, "nrefs:2")) == "BLEU 46.71  nrefs:2"
+    with_interval = Score("TER", 30.0, "nrefs:1", Interval(25.111, 35.0))
+    assert str(with_interval) == "TER 30.00 [25.11, 35.00]  nrefs:1"
+
+
+@pytest.mark.parametrize("rate", [0.2, 0.22, 0.5])
+def test_the_paired_test_is_that_of_sacrebleu(corpus, rate):
+    baseline, references = corpus
+    system = noisy(references[0], rate, seed=4)
+    result = compare(bleu_metric(), baseline, system, references)
+    systems = [("baseline", baseline), ("system", system)]
+    _, theirs = PairedTest(systems, {"BLEU": BLEU()}, references, test_type="bs")()
+    expected = theirs["BLEU"][1]
+    assert result.p_value == pytest.approx(expected.p_value, abs=0.0011)  # float32 draws there
+    assert result.system.value == pytest.approx(expected.score)
+    assert result.baseline == bleu(baseline, references, with_interval=True)
+    if rate == 0.5:
+        assert result.p_value < 0.01
+
+
+def test_a_system_is_not_better_than_itself(corpus):
+    hypotheses, references = corpus
+    same = compare(bleu_metric(), hypotheses, hypotheses, references)
+    assert same.baseline == same.system
+    assert same.p_value == 1
+
+
+def test_line_counts_are_checked_by_name():
+    check_parallel(["a"], [["b"], ["c"]])
+    with pytest.raises(BadInput, match="line counts differ: 2 in out, 3 in ref2; "):
+        check_parallel(["a", "b"], [["a", "b"], ["a", "b", "c"]], ["out", "ref1", "ref2"])
+    with pytest.raises(BadInput, match="out: no references"):
+        check_parallel(["a"], [], ["out"])
+    with pytest.raises(BadInput, match="out: no lines"):
+        check_parallel([], [[]], ["out", "ref"])
+    with pytest.raises(TypeError):
+        check_parallel("a", [["a"]])
+    with pytest.raises(BadInput, match="1 in the system, 2 in reference 1"):
+        compare(bleu_metric(), ["a", "b"], ["a"], [["a", "b"]])
+
+
+def test_any_metric_of_sacrebleu_can_be_measured(corpus):
+    score = measured(CHRF(char_order=3), *corpus)
+    assert "nc:3" in score.signature

@@ -1,0 +1,164 @@
+"""Every score against its formula, one query and one key at a time."""
+
+import math
+
+import pytest
+import torch
+from naive import spans
+from torch import Tensor, nn
+
+from regard.ground.layout import Layout
+from regard.parts.score import Additive, Bilinear, Cosine, Dot, Location, RelativeDot, ScaledDot
+
+QUERIES, KEYS, HEADS = [3, 0, 1, 2], [4, 2, 1, 5], 2
+
+
+def scores(
+    module: nn.Module, query: int, key: int, queries: Layout | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Random q (T, H, query) and k (T, H, key), and what the module says of them."""
+    queries, keys = queries or Layout.ragged(QUERIES), Layout.ragged(KEYS)
+    module.double()
+    q = torch.randn(queries.tokens, HEADS, query, dtype=torch.float64)
+    k = torch.randn(keys.tokens, HEADS, key, dtype=torch.float64)
+    return q, k, module(queries.pad(q), keys.pad(k), queries, keys)
+
+
+def agrees(q: Tensor, k: Tensor, scores_BHLS: Tensor, formula, tolerance: float = 1e-12) -> None:
+    """``formula(q, k, head, i, j)`` for every pair of every row."""
+    assert scores_BHLS.shape == (len(QUERIES), HEADS, max(QUERIES), max(KEYS))
+    rows = zip(spans(QUERIES), spans(KEYS), strict=True)
+    for row, ((first, end), (first_key, end_key)) in enumerate(rows):
+        for head in range(HEADS):
+            for i in range(end - first):
+                for j in range(end_key - first_key):
+                    wanted = formula(q[first + i, head], k[first_key + j, head], head, i, j)
+                    found = scores_BHLS[row, head, i, j]
+                    torch.testing.assert_close(found, wanted, rtol=tolerance, atol=tolerance)
+
+
+def test_dot():
+    agrees(*scores(Dot(), 3, 3), lambda q, k, head, i, j: sum(a * b for a, b in zip(q, k)))
+
+
+def test_scaled_dot_divides_by_the_root_of_the_key_size():
+    agrees(*scores(ScaledDot(), 5, 5), lambda q, k, head, i, j: (q @ k) / math.sqrt(5))
+
+
+def test_the_worked_example_of_scaling():
+    """Scores 112 and 96 with key size 64 become 14 and 12, and weigh 0.88 and 0.12."""
+    one, two = Layout.ragged([1]), Layout.ragged([2])
+    q = torch.ones(1, 1, 64)
+    k = torch.stack([torch.full((1, 64), 112 / 64), torch.full((1, 64), 96 / 64)])
+    assert Dot()(one.pad(q), two.pad(k), one, two).flatten().tolist() == [112, 96]
+    scaled = ScaledDot()(one.pad(q), two.pad(k), one, two).flatten()
+    assert scaled.tolist() == [14, 12]
+    assert [round(x, 2) for x in scaled.softmax(0).tolist()] == [0.88, 0.12]
+
+
+def test_cosine():
+    def formula(q, k, head, i, j):
+        return (q @ k) / (q.pow(2).sum().sqrt() * k.pow(2).sum().sqrt())
+
+    agrees(*scores(Cosine(), 4, 4), formula)
+
+
+def test_the_cosine_with_a_vector_of_zeros_is_zero_and_not_nan():
+    layout = Layout.ragged([1])
+    q = torch.zeros(1, 1, 1, 3, requires_grad=True)
+    score = Cosine()(q, torch.ones(1, 1, 1, 3), layout, layout)
+    score.sum().backward()
+    assert score == 0 and q.grad is not None and q.grad.isfinite().all()
+
+
+def test_additive_with_queries_and_keys_of_different_sizes():
+    module = Additive(query=3, key=5, inner=7, heads=HEADS)
+
+    def formula(q, k, head, i, j):
+        w = torch.cat([module.key[head], module.query[head]]).T  # W of W[k; q]
+        return module.v[head] @ torch.tanh(w @ torch.cat([k, q]))
+
+    agrees(*scores(module, 3, 5), formula)
+
+
+def test_bilinear_with_queries_and_keys_of_different_sizes():
+    module = Bilinear(query=3, key=5, heads=HEADS)
+    agrees(*scores(module, 3, 5), lambda q, k, head, i, j: q @ module.weight[head] @ k)
+
+
+def test_location_asks_the_query_alone():
+    module = Location(query=3, positions=6, heads=HEADS)
+    q, k, found = scores(module, 3, 9)
+    agrees(q, k, found, lambda q, k, head, i, j: q @ module.weight[head][:, j])
+
+
+def test_location_refuses_keys_past_the_positions_it_knows():
+    with pytest.raises(ValueError, match="knows 4 positions"):
+        scores(Location(query=3, positions=4, heads=HEADS), 3, 3)
+
+
+def relative(module: RelativeDot, start: int = 0):
+    """Dai et al., 2019, section 3.3, the four terms written out."""
+    u, w, width = module.content_bias, module.distance_bias, module.width
+
+    def formula(q, k, head, i, j):
+        frequencies = [10_000 ** (-2 * n / width) for n in range(width // 2)]
+        angles = [(start + i - j) * frequency for frequency in frequencies]
+        sinusoid = [*map(math.sin, angles), *map(math.cos, angles)]
+        size = len(q)
+        projection = module.distance.weight[head * size : (head + 1) * size]
+        r = projection @ torch.tensor(sinusoid, dtype=torch.float64)
+        return (q @ k + q @ r + u[head] @ k + w[head] @ r) / math.sqrt(size)
+
+    return formula
+
+
+def relative_dot() -> RelativeDot:
+    module = RelativeDot(width=6, heads=HEADS, size=3)
+    for bias in (module.content_bias, module.distance_bias):
+        nn.init.normal_(bias)
+    return module
+
+
+def test_relative_dot_is_transformer_xls_four_terms():
+    module = relative_dot()
+    agrees(*scores(module, 3, 3), relative(module), 1e-5)  # sinusoids are made in fp32
+
+
+def test_relative_dot_counts_from_where_the_queries_stand():
+    module, queries = relative_dot(), Layout.rectangle(4, 3, start=6)
+    keys = Layout.ragged(KEYS)
+    q = torch.randn(12, HEADS, 3)
+    k = torch.randn(keys.tokens, HEADS, 3)
+    found = module(queries.pad(q), keys.pad(k), queries, keys)
+    module.double()
+    wanted = relative(module, start=6)(q[4].double()[1], k[4].double()[1], 1, 1, 0)
+    torch.testing.assert_close(found[1, 1, 1, 0].double(), wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("lengths", [([0, 0], [2, 1]), ([2, 1], [0, 0]), ([], [])])
+@pytest.mark.parametrize(
+    "module",
+    [
+        Dot(),
+        ScaledDot(),
+        Cosine(),
+        Additive(3, 3, 4, HEADS),
+        Bilinear(3, 3, HEADS),
+        Location(3, 4, HEADS),
+        RelativeDot(4, HEADS, 3),
+    ],
+    ids=lambda module: type(module).__name__,
+)
+def test_every_score_bears_rows_without_queries_or_keys(module, lengths):
+    queries, keys = map(Layout.ragged, lengths)
+    q, k = torch.randn(queries.tokens, HEADS, 3), torch.randn(keys.tokens, HEADS, 3)
+    found = module(queries.pad(q), keys.pad(k), queries, keys)
+    assert found.shape == (queries.rows, HEADS, queries.longest, keys.longest)
+
+
+@pytest.mark.parametrize("module", [Additive(3, 5, 4, 2), Bilinear(3, 5, 2), Location(3, 6, 2)])
+def test_scores_with_weights_pass_gradients_on(module):
+    q, k, found = scores(module, 3, 5)
+    found.sum().backward()
+    assert all(one.grad is not None and one.grad.any() for one in module.parameters())

@@ -1,0 +1,65 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from regard.search import Greedy, Limits
+from regard.search.hypothesis import Alive
+from regard.search.limits import repeats, restrict
+
+from .toy import BOS, EOS, Toy
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.integers(1, 3), max_size=8), st.integers(1, 4))
+def test_a_token_is_a_repeat_when_it_completes_a_run_seen_before(tokens, size):
+    runs = {tuple(tokens[i : i + size]) for i in range(len(tokens) - size + 1)}
+    tail = tokens[len(tokens) - size + 1 :]
+    expected = {t for t in range(5) if len(tail) == size - 1 and (*tail, t) in runs}
+    rows, found = repeats(np.array([tokens], dtype=np.int64).reshape(1, -1), size)
+    assert set(found.tolist()) == expected
+    assert set(rows.tolist()) <= {0}
+
+
+def restricted(limits: Limits, prefixes: list[list[int]] | None = None, written: int = 0) -> list:
+    """What two rows, after ``written`` tokens 1, may write."""
+    rows = np.arange(2)
+    alive = Alive.begin(limits.bos_of(2))
+    for _ in range(written):
+        alive = alive.grow(rows, np.ones(2, dtype=np.int64), np.zeros(2))
+    logprobs_RV = torch.full((2, 4), -1.0)
+    restrict(logprobs_RV, alive, limits, limits.forced(prefixes, 2))
+    return [row.isfinite().nonzero()[:, 0].tolist() for row in logprobs_RV]
+
+
+def test_forbidden_tokens_never_come():
+    assert restricted(Limits(BOS, EOS, 9, forbidden=(1, 3))) == [[0, 2]] * 2
+
+
+def test_the_end_may_not_come_before_token_number_shortest():
+    assert restricted(Limits(BOS, EOS, 9, shortest=3), written=1) == [[1, 2, 3]] * 2
+    assert restricted(Limits(BOS, EOS, 9, shortest=3), written=2) == [[0, 1, 2, 3]] * 2
+
+
+def test_prefixes_of_different_lengths_overrule_what_is_forbidden():
+    limits, prefixes = Limits(BOS, EOS, 9, forbidden=(3,)), [[1, 3], [1]]
+    assert restricted(limits, prefixes) == [[1], [1]]
+    assert restricted(limits, prefixes, written=1) == [[3], [0, 1, 2]]
+    assert restricted(limits, prefixes, written=2) == [[0, 1, 2]] * 2
+
+
+@pytest.mark.parametrize(
+    ("limits", "prefixes"),
+    [
+        (Limits(BOS, EOS, 0), None),
+        (Limits(BOS, EOS, [3]), None),
+        (Limits([BOS] * 3, EOS, 3), None),
+        (Limits(BOS, EOS, 3), [[1]]),
+        (Limits(BOS, EOS, [3, 1]), [[1, 1], [1, 1]]),
+        (Limits(BOS, EOS, 3), [[1], [EOS]]),
+    ],
+)
+def test_limits_that_do_not_fit_the_sentences_are_errors(limits, prefixes):
+    with pytest.raises(ValueError):
+        Greedy()(Toy(0).open([0, 1]), limits, prefixes)
