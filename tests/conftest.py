@@ -14,8 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # for `naive`, the slow formulas
 settings.register_profile("regard", deadline=None, max_examples=25, derandomize="CI" in os.environ)
 settings.load_profile("regard")
 
-if "PYTEST_XDIST_WORKER" in os.environ:
-    torch.set_num_threads(1)
+torch.set_num_threads(1)  # tensors are tiny, and workers share the cores
 
 
 @pytest.fixture(autouse=True)

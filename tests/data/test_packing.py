@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from regard.data.packing import Budget, cut, in_order
+from regard.data.packing import cut, in_order
+from regard.ground.batch import Budget
 from regard.ground.errors import BadInput
 
 LENGTHS = arrays(

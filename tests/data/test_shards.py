@@ -5,6 +5,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -156,7 +157,8 @@ def test_a_description_that_is_not_ours_is_named(tmp_path, change):
 
 def test_pairs_have_equally_many_rows(tmp_path):
     two, three = (write_rows(tmp_path / str(n), [[1]] * n, vocab=5) for n in (2, 3))
-    assert [tuple(map(list, pair)) for pair in (PairRows(two, two)[0],)] == [([1], [1])]
+    pairs = PairRows(two, two)
+    assert len(pairs) == 2 and [side.tolist() for side in pairs[1]] == [[1], [1]]
     with pytest.raises(BadInput, match=r"2 rows but .* has 3"):
         PairRows(two, three)
 
@@ -179,12 +181,16 @@ def files(tmp_path) -> Lines:
     return Lines((str(tmp_path / "a.en"), str(tmp_path / "a.de")))
 
 
-def prepare(files: Lines, encode, dropped: Dropped | None = None, **change) -> list:
+def prepare(files: Lines, encode, dropped: Dropped | None = None, **change: Any) -> list:
     folder = Path(files.paths[0]).parent / "cache" / "of ids"
     dropped = Dropped() if dropped is None else dropped
-    options = {"vocab": 1_000, "fingerprint": "letters", "dropped": dropped} | change
+    options: dict[str, Any] = {
+        "vocab": 1_000,
+        "fingerprint": "letters",
+        "dropped": dropped,
+    } | change
     pairs = prepare_pairs(folder, "train", files, encode, encode, **options)
-    return [tuple("".join(map(chr, side)) for side in pairs[i]) for i in range(len(pairs))]
+    return [tuple("".join(map(chr, side)) for side in pair) for pair in pairs]
 
 
 def test_pairs_are_tokenised_once(files):
@@ -199,9 +205,9 @@ def test_pairs_are_tokenised_once(files):
 def test_pairs_are_tokenised_again_when_anything_differs(files):
     encode = Letters()
     prepare(files, encode)
-    for number, change in enumerate(
-        [{"fingerprint": "others"}, {"vocab": 999}, {"longest_characters": 9}], start=2
-    ):
+    changes: list[dict[str, Any]]
+    changes = [{"fingerprint": "others"}, {"vocab": 999}, {"longest_characters": 9}]
+    for number, change in enumerate(changes, start=2):
         prepare(files, encode, **change)
         assert encode.calls == 2 * number
     prepare(files, encode)
@@ -215,7 +221,16 @@ def test_pairs_are_tokenised_again_when_anything_differs(files):
     assert prepare(files, encode) == [("ab", "AB"), ("z", "X"), ("c", "CD")]
 
 
-def test_without_a_counter_bad_pairs_are_errors_and_nothing_is_written(files, tmp_path):
+def test_a_counter_that_is_no_longer_given_is_a_difference(files, tmp_path):
+    encode = Letters()
+    options: dict[str, Any] = {"vocab": 1_000, "fingerprint": "letters"}
+    prepare_pairs(tmp_path, "x", files, encode, encode, dropped=Dropped(), **options)
+    with pytest.raises(BadInput, match="empty"):
+        prepare_pairs(tmp_path, "x", files, encode, encode, **options)
+
+
+def test_a_bad_pair_in_the_middle_leaves_nothing(files, tmp_path, monkeypatch):
+    monkeypatch.setattr(shards, "CHUNK", 1)
     encode = Letters()
     with pytest.raises(BadInput, match=r"a\.en:2: empty text"):
         prepare_pairs(
@@ -263,21 +278,16 @@ def test_one_sided_text_and_texts_are_stored_too(files, tmp_path):
     rows = prepare_rows(tmp_path, "one", one, Letters(), vocab=256, fingerprint="")
     assert [row.tobytes().decode() for row in rows] == ["AB", "X", "CD"]
     texts = prepare_pair_texts(tmp_path, "one", files, dropped=Dropped())
-    assert [texts[i] for i in range(len(texts))] == [("ab", "AB"), ("c", "CD")]
+    assert list(texts) == [("ab", "AB"), ("c", "CD")]
 
 
-def test_nothing_usable_is_an_error(tmp_path):
+def test_nothing_usable_is_an_error_and_leaves_nothing(tmp_path):
     (tmp_path / "a").write_text("\n\n")
+    blank = Lines((str(tmp_path / "a"),))
+    options: dict[str, Any] = {"vocab": 9, "fingerprint": "", "dropped": Dropped()}
     with pytest.raises(BadInput, match=r"a: no usable text \(left out: 2 empty\)"):
-        prepare_rows(
-            tmp_path,
-            "x",
-            Lines((str(tmp_path / "a"),)),
-            Letters(),
-            vocab=9,
-            fingerprint="",
-            dropped=Dropped(),
-        )
+        prepare_rows(tmp_path / "cache", "x", blank, Letters(), **options)
+    assert not (tmp_path / "cache").exists()
 
 
 def test_missing_files_and_folders_that_cannot_be_written_are_named(files, tmp_path):
@@ -287,18 +297,11 @@ def test_missing_files_and_folders_that_cannot_be_written_are_named(files, tmp_p
         write_rows(Path(files.paths[0]) / "x", ROWS, vocab=70_000)
 
 
-def test_an_encoder_that_loses_a_text_is_noticed(files):
-    with pytest.raises(ValueError, match="differ in their number of rows"):
-        prepare_pairs(
-            Path(files.paths[0]).parent,
-            "x",
-            files,
-            Letters(),
-            lambda texts: Letters()(texts)[1:],
-            vocab=1_000,
-            fingerprint="",
-            dropped=Dropped(),
-        )
+def test_an_encoder_that_loses_a_text_is_noticed(files, tmp_path):
+    one = Lines(files.paths[1:])
+    with pytest.raises(ValueError, match="fewer or more rows"):
+        prepare_rows(tmp_path / "cache", "x", one, lambda texts: [[1]], vocab=1_000, fingerprint="")
+    assert list((tmp_path / "cache").iterdir()) == []
 
 
 def test_arrays_are_rows_too(tmp_path):

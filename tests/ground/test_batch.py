@@ -2,8 +2,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from naive import LENGTHS
 
+from naive import LENGTHS
 from regard.ground.batch import IGNORED, Batch, Budget, pack
 from regard.ground.errors import BadInput
 

@@ -3,10 +3,10 @@ from dataclasses import fields, replace
 import pytest
 import torch
 from hypothesis import given
-from naive import LENGTHS, spans
 from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 
+from naive import LENGTHS, spans
 from regard.ground.layout import Layout
 
 
@@ -132,4 +132,4 @@ def test_moving_takes_every_tensor_along_and_forgets_what_was_derived():
 
 def test_a_layout_cannot_be_changed():
     with pytest.raises(AttributeError):
-        Layout.ragged([1]).rows = 2  # type: ignore[misc]
+        Layout.ragged([1]).rows = 2

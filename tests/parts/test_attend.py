@@ -6,11 +6,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from naive import PAIRS, SEED, dot, gradients, scaled_dot
-from naive import attend as naive_attend
 from torch import Tensor, nn
 from torch.autograd import gradcheck
 
+from naive import PAIRS, SEED, dot, gradients, scaled_dot
+from naive import attend as naive_attend
 from regard.ground.layout import Layout
 from regard.ground.tape import Tape, forced_row, without_head
 from regard.parts.attend import attend, attention, masked_softmax

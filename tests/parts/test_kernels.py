@@ -7,9 +7,9 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
-from naive import LENGTH, LENGTHS, PAIRS, SEED, gradients
 from torch import Tensor, nn
 
+from naive import LENGTH, LENGTHS, PAIRS, SEED, gradients
 from regard.ground.batch import Budget, pack
 from regard.ground.layout import Layout
 from regard.parts.attend import attend

@@ -6,8 +6,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from naive import LENGTHS, PAIRS
 
+from naive import LENGTHS, PAIRS
 from regard.ground.layout import Layout
 from regard.parts.sight import Permuted, Window, causal, everyone
 

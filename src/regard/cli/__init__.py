@@ -26,7 +26,7 @@ BAD_INPUT, INTERRUPTED = 2, 130
 class Verbs(TyperGroup):
     """All verbs; what a user got wrong is said in one line."""
 
-    def invoke(self, ctx: typer.Context) -> object:
+    def invoke(self, ctx):  # type: ignore[no-untyped-def]
         try:
             return super().invoke(ctx)
         except BadInput as error:

@@ -1,5 +1,153 @@
-"""placeholder"""
+"""``regard tour``: the whole job on a language that comes with regard, in about three minutes."""
+
+import shutil
+from pathlib import Path
+from time import monotonic
+from typing import Annotated
+
+import typer
+from rich.rule import Rule
+
+from regard.api import Model, load
+from regard.cli.say import OUT, duration
+from regard.cli.train import follow
+from regard.data.language import Corpus, Pair, corpus, dictionary, word_by_word, write
+from regard.ground.errors import BadInput
+from regard.ground.files import write_text
+from regard.inside.align import choose
+from regard.inside.record import record
+from regard.metrics.alignment import AlignmentScore, Gold, alignment_error_rate
+from regard.metrics.bleu import bleu
+from regard.search.beam import Beam
+from regard.training.ranks import Ranks
+from regard.training.recipe import Recipe, find, read
+from regard.training.run import prepare
+
+QUICK = ("train.steps=30", "train.evaluate_every=30", "train.checkpoint_every=30")
+PAIRS, HELD_OUT = 30_000, 500
+SHOWN = 4
 
 
-def tour() -> None:
-    """Tour."""
+def tour(
+    out: Annotated[Path, typer.Option(help="Where everything goes.")] = Path("runs/tour"),
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A few steps only, to see that everything works.")
+    ] = False,
+) -> None:
+    """Train a translator on a built-in language, measure it, and see what it looks at.
+
+    Example: regard tour --out runs/tour
+    """
+    began = monotonic()
+    OUT.print("regard's tour: a Transformer learns to translate, from nothing.\n")
+    sentences = _language(out, 2_000 if quick else PAIRS, 50 if quick else HELD_OUT)
+    recipe = read(find("tour"), QUICK if quick else ())
+    model = _train(out, recipe)
+    _translate(model, recipe, sentences)
+    _align(model, sentences, out)
+    _look(model, sentences, out)
+    _what_next(out)
+    OUT.print(f"\nThe tour took {duration(monotonic() - began)}.")
+
+
+def _step(title: str) -> None:
+    OUT.print()
+    OUT.print(Rule(title, align="left", style="dim"))
+
+
+def _language(out: Path, train: int, held_out: int) -> Corpus:
+    _step("1. A language")
+    _clear(out)
+    sentences = corpus(train, held_out, held_out)
+    write(sentences, out / "corpus")
+    OUT.print(
+        f"{train:,} pairs to learn from, {held_out} to choose by, {held_out} to be judged by, "
+        f"all different; written to {out / 'corpus'}\n"
+    )
+    for pair in sentences.test[:2]:
+        OUT.print(f"  en  {pair.source}\n  de  {pair.target}", markup=False)
+    return sentences
+
+
+def _clear(out: Path) -> None:
+    """Make room for a new tour; a folder that holds something else is left alone."""
+    if out.exists() and any(out.iterdir()) and not (out / "corpus").is_dir():
+        raise BadInput(f"{out}: holds something that is no tour; choose another --out")
+    for name in ("checkpoints", "text", "data", "model", "corpus"):
+        shutil.rmtree(out / name, ignore_errors=True)
+    (out / "metrics.jsonl").unlink(missing_ok=True)
+
+
+def _train(out: Path, recipe: Recipe) -> Model:
+    _step("2. Training")
+    run = prepare(recipe, out, Ranks.join("cpu"), data=out / "corpus")
+    parameters = run.paper.parameters(run.facts)
+    OUT.print(
+        f"{recipe.text.kind} subwords, {len(run.text.source):,} for both languages; "
+        f"a {run.paper.name} of {parameters:,} parameters"
+    )
+    run.finish(follow(run).progress)
+    return load(run.model_folder, "cpu")
+
+
+def _translate(model: Model, recipe: Recipe, sentences: Corpus) -> None:
+    _step("3. Translating sentences it has never seen")
+    search = Beam(recipe.decode.beam, length=recipe.decode.length, alpha=recipe.decode.alpha)
+    found = model.translate([pair.source for pair in sentences.test], search)
+    translations = [one[0].text for one in found]
+    for pair, text in list(zip(sentences.test, translations, strict=True))[:SHOWN]:
+        mark = "✓" if text == pair.target else "✗"
+        OUT.print(f"  en  {pair.source}\n  de  {text}  {mark}", markup=False)
+        if text != pair.target:
+            OUT.print(f"      {pair.target}  (reference)", markup=False)
+    references = [[pair.target for pair in sentences.test]]
+    known = dictionary(sentences.train)
+    naive = [word_by_word(pair.source, known) for pair in sentences.test]
+    ours, baseline = bleu(translations, references), bleu(naive, references)
+    OUT.print(f"\nthis model              {ours}", markup=False)
+    OUT.print(f"word by word, for scale {baseline}", markup=False)
+    OUT.print(f"beam search ranks by {search.formula}", markup=False)
+
+
+def _align(model: Model, sentences: Corpus, out: Path) -> None:
+    _step("4. Alignment: does it look at the right word?")
+    tried = list(record(model.translator, _texts(sentences.dev)))
+    reading, _ = choose([one.attended() for one in tried], _golds(sentences.dev))
+    model.reading = reading
+    model.save(out / "model")
+    links = list(model.align(_texts(sentences.test)))
+    score: AlignmentScore = alignment_error_rate(links, _golds(sentences.test))
+    which = "shifted" if reading.shifted else "plain"
+    OUT.print(
+        f"alignment error rate {score.aer:.3f} (precision {score.precision:.3f}, recall "
+        f"{score.recall:.3f}) on the test set,\nreading layer {reading.layer} {which}, as chosen "
+        f"on the development set"
+    )
+
+
+def _look(model: Model, sentences: Corpus, out: Path) -> None:
+    _step("5. One alignment")
+    pair = min(sentences.test, key=lambda pair: abs(len(pair.target.split()) - 9))
+    seen = model.look(pair.source)
+    OUT.print(seen.terminal(OUT.width, layer=model.reading.layer), markup=False)
+    write_text(out / "look.html", seen.html())
+    OUT.print(f"\nAll layers and heads, in one page: {out / 'look.html'}")
+
+
+def _what_next(out: Path) -> None:
+    _step("6. What to try next")
+    for command in (
+        f'echo "The old man reads a book." | regard translate {out}/model --best 3',
+        f'regard look {out}/model "The children sleep because they are tired."',
+        f"regard evaluate {out}/model tour --data {out}/corpus --interval",
+        "regard recipes tour > mine.toml    # then: regard train mine.toml --data YOUR-FOLDER",
+    ):
+        OUT.print(f"  {command}", markup=False)
+
+
+def _texts(pairs: tuple[Pair, ...]) -> list[tuple[str, str]]:
+    return [(pair.source, pair.target) for pair in pairs]
+
+
+def _golds(pairs: tuple[Pair, ...]) -> list[Gold]:
+    return [Gold(pair.links, pair.links) for pair in pairs]

@@ -12,13 +12,15 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from regard.data.packing import Budget, cut
+from regard.data.packing import cut
 from regard.data.sources import Dropped
+from regard.ground.batch import Budget
 from regard.ground.errors import BadInput
 
 Example = TypeVar("Example")
 
 ROUNDS = 8
+FEW = 256
 
 log = logging.getLogger(__name__)
 
@@ -28,11 +30,13 @@ def shuffled(positions: np.ndarray, count: int, key: tuple[int, ...]) -> np.ndar
     values = np.asarray(positions, np.uint64)
     if len(values) and values.max() >= count:
         raise IndexError(f"position {values.max()} of {count}")
-    # With halves of fewer than 3 bits some shuffles would come up more often than others.
-    half = max(3, -(-(count - 1).bit_length() // 2))
     keys = _round_keys(key)
+    if count <= FEW:  # a network of fewer bits would not be random, and a walk in this one long
+        everyone = _network(np.arange(FEW, dtype=np.uint64), FEW.bit_length() // 2, keys)
+        return everyone[everyone < count][values].astype(np.int64)
+    half = -(-(count - 1).bit_length() // 2)
     values = _network(values, half, keys)
-    while (outside := values >= count).any():  # they walk on until they are inside
+    while (outside := values >= count).any():
         values[outside] = _network(values[outside], half, keys)
     return values.astype(np.int64)
 
@@ -122,6 +126,8 @@ class Sampler(Generic[Example]):
         return [[(int(indices[i]), examples[i]) for i in short[batches[b]]] for b in order]
 
     def _count_dropped(self, count: int) -> None:
-        if count and not self.dropped:
-            log.warning("examples longer than %d tokens are left out", self.budget.longest)
-        self.dropped[f"longer than {self.budget.longest} tokens"] += count
+        reason = f"longer than {self.budget.longest} tokens"
+        if count and reason not in self.dropped:
+            log.warning("examples %s are left out", reason)
+        if count:
+            self.dropped[reason] += count

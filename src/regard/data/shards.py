@@ -17,7 +17,8 @@ import numpy as np
 from regard.data.sources import STDIN, Dropped, Source, name_of, read_examples
 from regard.ground.errors import BadInput
 
-Encode = Callable[[list[str]], Sequence[Sequence[int]]]
+Ids = Sequence[int] | np.ndarray
+Encode = Callable[[list[str]], Sequence[Ids]]
 Row = TypeVar("Row")
 Item = TypeVar("Item")
 
@@ -55,6 +56,9 @@ class Stored(Generic[Row]):
         if not 0 <= i < len(self):
             raise IndexError(i)
         return self._read(self._data[self._offsets[i] : self._offsets[i + 1]])
+
+    def __iter__(self) -> Iterator[Row]:
+        return (self[i] for i in range(len(self)))
 
     def _read(self, row: np.ndarray) -> Row:
         raise NotImplementedError
@@ -103,12 +107,15 @@ class Pairs(Generic[Row]):
     def __getitem__(self, i: int) -> tuple[Row, Row]:
         return self.source[i], self.target[i]
 
+    def __iter__(self) -> Iterator[tuple[Row, Row]]:
+        return zip(self.source, self.target, strict=True)
+
 
 PairRows = Pairs[np.ndarray]
 PairTexts = Pairs[str]
 
 
-def write_rows(path: str | Path, rows: Iterable[Sequence[int]], vocab: int) -> Rows:
+def write_rows(path: str | Path, rows: Iterable[Ids], vocab: int) -> Rows:
     """Stores rows of ids below `vocab`; the files appear under their names only when complete."""
     _write([Path(path)], vocab, ([chunk] for chunk in _chunks(rows)))
     return Rows(path)
@@ -215,19 +222,23 @@ def _prepare(
                 dropped.update(made.get("dropped", {}))
             return sides
 
-    def encoded(chunk: list[tuple[str, ...]]) -> list[Sequence[Sequence[int]]]:
+    def encoded(chunk: list[tuple[str, ...]]) -> list[Sequence[Ids]]:
         texts = map(list, zip(*chunk, strict=True))
-        return [encode(side) for encode, side in zip(encoders.values(), texts, strict=True)]
+        rows = [encode(side) for encode, side in zip(encoders.values(), texts, strict=True)]
+        if any(len(side) != len(chunk) for side in rows):
+            raise ValueError(f"{path}: an encoder gave fewer or more rows than it was given texts")
+        return rows
 
     counted = None if dropped is None else Dropped()
     examples = read_examples(source, len(sides), origin["longest_characters"], counted)
     chunks = _chunks(texts for _, texts in examples)
-    rows = _write(sides, origin["vocab"], map(encoded, chunks), record)
-    if dropped is not None and counted is not None:
-        dropped.update(counted)
-    if not rows:
+    first = next(chunks, None)
+    if first is None:
         names = ", ".join(map(name_of, source.paths))
         raise BadInput(f"{names}: no usable text (left out: {counted or 'nothing'})")
+    _write(sides, origin["vocab"], map(encoded, chain([first], chunks)), record)
+    if dropped is not None and counted is not None:
+        dropped.update(counted)
     _write_json(record, {"origin": origin, "dropped": counted or {}})
     return sides
 
@@ -235,10 +246,10 @@ def _prepare(
 def _write(
     paths: Sequence[Path],
     vocab: int,
-    chunks: Iterable[Sequence[Sequence[Sequence[int]]]],
+    chunks: Iterable[Sequence[Sequence[Ids]]],
     record: Path | None = None,
-) -> int:
-    """Writes chunks (rows for each path) and returns the number of rows.
+) -> None:
+    """Writes chunks, each of them rows for every path.
 
     The files take their names when all are complete. `record` vouches for older ones, so it goes
     first: a crash between two names leaves nothing that looks whole.
@@ -249,15 +260,12 @@ def _write(
             path.parent.mkdir(parents=True, exist_ok=True)
             staged.append(_Staged(path, vocab))
         for chunk in chunks:
-            if len({len(rows) for rows in chunk}) > 1:
-                raise ValueError("the sides of a chunk differ in their number of rows")
             for side, rows in zip(staged, chunk, strict=True):
                 side.add(rows)
         if record is not None:
             record.unlink(missing_ok=True)
         for side in staged:
             side.publish()
-        return staged[0].rows
     except OSError as error:
         raise _unwritable(paths[0], error) from None
     finally:
@@ -276,7 +284,7 @@ class _Staged:
         self.files = {part: _temporary(_with(path, part)).open("wb") for part in PARTS}
         self._append(".idx", np.zeros(1, OFFSET))
 
-    def add(self, rows: Sequence[Sequence[int]]) -> None:
+    def add(self, rows: Sequence[Ids]) -> None:
         lengths = np.fromiter(map(len, rows), np.int64, len(rows))
         ids = np.fromiter(chain.from_iterable(rows), np.int64, lengths.sum())
         if len(ids) and not 0 <= ids.min() <= ids.max() < self.vocab:

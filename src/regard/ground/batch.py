@@ -60,7 +60,9 @@ class Budget:
         return lengths + [0] * (self.all_rows - len(lengths))
 
 
-def pack(sequences: Sequence[Sequence[int]], budget: Budget | None = None, fill: int = 0) -> Packed:
+def pack(
+    sequences: Sequence[Sequence[int] | np.ndarray], budget: Budget | None = None, fill: int = 0
+) -> Packed:
     """Rows laid end to end; with a ``budget``, filled up to it."""
     lengths = [len(sequence) for sequence in sequences]
     arrays = [np.asarray(sequence, dtype=np.int64) for sequence in sequences]

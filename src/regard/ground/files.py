@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,8 @@ def replacing(path: Path) -> Iterator[Path]:
     except OSError as error:
         raise BadInput(f"{path}: cannot be written ({error.strerror or error})") from None
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 def synchronise(path: Path) -> None:

@@ -105,12 +105,10 @@ def _subword_maps(translator: Translator, recorded: Recorded) -> tuple[Map, ...]
 def _word_maps(recorded: Recorded) -> tuple[Map, ...]:
     """The same by words; a row of the decoder is the word it predicts, a column one it has read."""
     source_words, target_words = (words(text) for text in recorded.texts)
-    source_groups = [*word_groups(recorded.source.words), [len(recorded.source.ids)]]
-    target_groups = [*word_groups(recorded.target.words), [len(recorded.target.ids)]]
-    fed_groups = [
-        [0],
-        *([token + 1 for token in group] for group in word_groups(recorded.target.words)),
-    ]
+    source_groups, target_groups = (
+        [*word_groups(cut.words), [len(cut.ids)]] for cut in (recorded.source, recorded.target)
+    )
+    fed_groups = [[0], *([token + 1 for token in group] for group in target_groups[:-1])]
     source = [*source_words, END]
     written, fed = [*target_words, END], [BEGIN, *target_words]
     cross, encoder, decoder = _maps(recorded)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -10,7 +11,7 @@ from regard.ground.batch import IGNORED, Batch, Budget, Packed, pack
 from regard.ground.tape import SILENT, Silent
 from regard.parts.loss import smoothed_cross_entropy
 
-Ids = Sequence[int]
+Ids = Sequence[int] | np.ndarray
 
 
 @dataclass(frozen=True)

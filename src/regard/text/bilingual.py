@@ -27,14 +27,13 @@ class Bilingual:
 
     def save(self, folder: Path) -> None:
         """Write the vocabulary files of ``folder``, and take away those of an earlier choice."""
-        folder.mkdir(parents=True, exist_ok=True)
         files = (
             {_JOINT: self.source} if self.joint else {_SOURCE: self.source, _TARGET: self.target}
         )
-        for name in {_JOINT, _SOURCE, _TARGET} - files.keys():
-            (folder / name).unlink(missing_ok=True)
         for name, subwords in files.items():
             subwords.save(folder / name)
+        for name in {_JOINT, _SOURCE, _TARGET} - files.keys():
+            (folder / name).unlink(missing_ok=True)
 
     @staticmethod
     def load(folder: Path) -> "Bilingual":

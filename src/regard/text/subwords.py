@@ -12,6 +12,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from regard.ground.errors import BadInput
+from regard.ground.files import write_text
 from regard.text.bytelevel import readable
 from regard.text.dropout import Merges, read_merges
 from regard.text.segmented import Segmented, stretched, touched
@@ -128,7 +129,7 @@ class Subwords:
 
     def save(self, path: Path) -> None:
         """Write the library's tokenizer.json, which ``transformers`` reads too."""
-        path.write_text(self._tokenizer.to_str(pretty=True), encoding="utf-8")
+        write_text(path, self._tokenizer.to_str(pretty=True))
 
     @staticmethod
     def load(path: Path) -> "Subwords":

@@ -54,9 +54,7 @@ def train(
         raise BadInput(f"unknown normalisation {normalise!r}: choose from {choices}")
     fixed = len(SPECIALS) + (0 if kind == "wordpiece" else len(BYTES))
     if vocab < fixed:
-        raise BadInput(
-            f"a vocabulary of {vocab} is too small: {kind} needs {fixed} and an alphabet"
-        )
+        raise BadInput(f"a vocabulary of {vocab} is too small: {kind} needs {fixed} or more")
     learn = {"bpe": _bpe, "byte-bpe": _byte_bpe, "unigram": _unigram, "wordpiece": _wordpiece}[kind]
     frame = partial(_frame, kind, normalise, lower)
     finished = frame()
@@ -89,17 +87,15 @@ def _frame(kind: str, normalise: str, lower: bool) -> Tokenizer:
     if kind == "wordpiece":
         frame = Tokenizer(models.WordPiece(unk_token=SPECIALS[UNK]))
         frame.pre_tokenizer = pre_tokenizers.Split(Regex(_SPACELESS), "removed", invert=True)
-        spaced, closed_up = (
-            decoders.WordPiece(cleanup=False),
-            decoders.Replace(Regex(_NEEDLESS), ""),
-        )
+        closed_up = decoders.Replace(Regex(_NEEDLESS), "")
+        spaced = decoders.WordPiece(cleanup=False)
         frame.decoder = decoders.Sequence([spaced, decoders.Fuse(), closed_up])
     else:
         frame = Tokenizer(models.Unigram() if kind == "unigram" else models.BPE())
         steps.append(normalizers.Prepend(" "))
-        unbyted, unprefixed = decoders.ByteFallback(), decoders.Strip(" ", 1, 0)
-        frame.decoder = decoders.Sequence([unbyted, decoders.Fuse(), unprefixed])
         frame.pre_tokenizer = pre_tokenizers.Split(Regex(_SPACED), "isolated")
+        unprefixed = decoders.Strip(" ", 1, 0)
+        frame.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse(), unprefixed])
     if kind == "byte-bpe":
         byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
         frame.pre_tokenizer = pre_tokenizers.Sequence([frame.pre_tokenizer, byte_level])

@@ -2,6 +2,7 @@
 
 import re
 from typing import NamedTuple
+from unicodedata import category
 
 _WORD = re.compile(r"\w+(?:['’\-]\w+)*|[^\w\s]")
 
@@ -14,8 +15,22 @@ class Span(NamedTuple):
 
 
 def word_spans(text: str) -> list[Span]:
-    """Words and punctuation marks, in order; inner apostrophes and hyphens belong to a word."""
-    return [Span(*match.span()) for match in _WORD.finditer(text)]
+    """Words and punctuation marks, in order; inner apostrophes and hyphens belong to a word.
+
+    An accent that stands as a character of its own belongs to the letter before it.
+    """
+    spans: list[Span] = []
+    after_accent = False
+    for match in _WORD.finditer(text):
+        start, end = match.span()
+        kind = category(text[start])[0]
+        goes_on = kind == "M" or (after_accent and kind in "LN")
+        if goes_on and spans and start == spans[-1].end:
+            spans[-1] = Span(spans[-1].start, end)
+        else:
+            spans.append(Span(start, end))
+        after_accent = kind == "M"
+    return spans
 
 
 def words(text: str) -> list[str]:

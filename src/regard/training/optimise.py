@@ -39,4 +39,5 @@ class MovingAverage:
     def update(self, weights: dict[str, Tensor], step: int) -> None:
         """Take in the weights after a step."""
         decay = min(self.decay, (1 + step) / (10 + step))
-        torch._foreach_lerp_(list(self.weights.values()), list(weights.values()), 1 - decay)
+        averages = [self.weights[name] for name in weights]
+        torch._foreach_lerp_(averages, list(weights.values()), 1 - decay)

@@ -160,7 +160,7 @@ def english_verb(text: str) -> EnglishVerb:
     particle, preposition = re.search(r"\+(\w+)", text), re.search(r"\((\w+)\)", text)
     return EnglishVerb(
         base=base,
-        third=plural_of(base),
+        third={"be": "is", "have": "has"}.get(base) or plural_of(base),
         past=past,
         participle=participle,
         ing=ing_of(base),

@@ -114,7 +114,7 @@ def adjunct(clause: Clause) -> Words:
 
 
 def middle(clause: Clause) -> Words:
-    """Light before heavy, known before new, time before place, the prepositional object last."""
+    """Light before heavy, known before new, time before place."""
     slot = object_slot(clause)
     object_ = governed(clause) if slot else ()
     receiver = receiver_of(clause)
@@ -130,10 +130,9 @@ def middle(clause: Clause) -> Words:
         + (object_ if slot == "given" else ())
         + negation(clause)
         + complement(clause)
-        + (object_ if slot == "new" else ())
         + (expression(clause.means, clause, "means") if clause.means else ())
         + (place(clause.place, clause) if clause.place else ())
-        + (object_ if slot == "prepositional" else ())
+        + (object_ if slot == "new" else ())
     )
 
 
@@ -143,7 +142,7 @@ def object_slot(clause: Clause) -> str:
     if node is None or isinstance(node, Gap):
         return ""
     if clause.verb.german.preposition:
-        return "prepositional"
+        return "new"
     if isinstance(node, Pronoun):
         return "light"
     if isinstance(node, NounPhrase) and not node.owner and node.determiner in _NEW:

@@ -405,12 +405,12 @@ HABITS = expressions("""
     every¹ day²              | jeden¹ Tag²
     every¹ morning²          | jeden¹ Morgen²
     in¹ the¹ evening²        | am¹ Abend²
-    on¹ Sunday²              | am¹ Sonntag²
+    on Sundays               | sonntags
 """)
 NOW = expressions("""
     now                      | jetzt
     today                    | heute
-    at the moment            | gerade
+    at¹ the¹ moment²         | im¹ Moment²
 """)
 PAST = expressions("""
     yesterday                | gestern

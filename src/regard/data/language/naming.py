@@ -36,7 +36,7 @@ def subject(dice: Random, pool: tuple[Noun, ...]) -> Nominal:
 
 def other(dice: Random, pool: tuple[Noun, ...], of: Nominal, known: bool = False) -> Nominal:
     """An object or receiver; ``of`` is the subject, who may own it."""
-    noun, roll = dice.choice(pool), dice.random()
+    noun, roll = dice.choice([noun for noun in pool if noun is not noun_of(of)]), dice.random()
     if noun.kind in HUMAN:
         if roll < 0.12:
             mine = isinstance(of, Pronoun) and of.english in ("I", "we")

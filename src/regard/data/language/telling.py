@@ -25,15 +25,16 @@ from regard.data.language.tree import Adjunct, Clause, Gap, Nominal, NounPhrase,
 DOING = ("habit", "now", "now", "past", "past", "past", "perfect", "future", "plan", "plan")
 ENJOYING = (*DOING, "like")
 CHANGING = ("habit", "past", "past", "perfect", "future", "plan")
-HAPPENING = ("habit", "past", "past", "perfect")
+HAPPENING = ("often", "past", "past", "perfect")
 LASTING = ("state", "state", "state", "past")
 """How each kind of verb is told: nobody is busy losing a key, or likes to wake up."""
 PLANS = ("can", "must", "should", "want to", "want to", "allowed to")
 GOALS = ("nature", "water", "town", "shops", "travel", "books", "culture", "work", "dining", "home")
+JOURNEYS = ("town", "town", "work", "books", "culture", "shops")
 REASONS = {
     "present": ("because", "when", "when"),
     "progressive": ("because", "because", "although"),
-    "past": ("because", "although", "when", "when"),
+    "past": ("although", "when", "when"),
     "will": ("because", "if"),
     "going to": ("because", "if"),
     "like to": ("because", "when", "when"),
@@ -63,7 +64,8 @@ def sentence(dice: Random) -> Sentence:
     clause = statement(dice, Scene())
     scene = next_scene(clause, depth=1) if roll < 0.17 and is_plain_action(clause) else None
     if scene:
-        return Sentence(clause, but=dice.choice((mood, refusal))(dice, scene))
+        contrast = mood if scene.past else dice.choice((mood, refusal))
+        return Sentence(clause, but=timeless(contrast(dice, scene)))
     return Sentence(clause)
 
 
@@ -134,7 +136,7 @@ def moving(dice: Random, scene: Scene) -> Clause:
     clause = begin(dice, scene, MOVING, DOING)
     if clause.verb is MOVING["travel"]:
         means = dice.choice(_MEANS)
-        return replace(clause, place=naming.goal(dice, ("town", "nature")), means=means)
+        return replace(clause, place=naming.goal(dice, JOURNEYS), means=means)
     clause = replace(clause, place=naming.goal(dice, GOALS))
     if dice.random() < 0.3 and naming.noun_of(clause.subject) not in _ANIMALS:
         return replace(clause, aim=errand(dice, clause.subject, lexicon.ERRANDS))
@@ -190,15 +192,13 @@ def wish(dice: Random, scene: Scene) -> Clause:
 
 
 def refusal(dice: Random, scene: Scene) -> Clause:
-    """does not want to dance · cannot sleep · did not sing."""
-    clause = replace(timeless(begin(dice, scene, ACTS, ("state",))), negative=True)
-    if clause.tense == "present":
-        clause = replace(clause, tense=dice.choice(("want to", "can")))
-    return with_place(dice, clause)
+    """does not want to dance · cannot sleep."""
+    clause = begin(dice, scene, ACTS, ("state",))
+    return with_place(dice, replace(clause, tense=dice.choice(("want to", "can")), negative=True))
 
 
 def weather(dice: Random, tense: str) -> Clause:
-    return Clause(Pronoun("it"), dice.choice(_WEATHER), tense, dice.random() < 0.15)
+    return Clause(Pronoun("it"), dice.choice(_WEATHER), tense)
 
 
 Teller = Callable[[Random, Scene], Clause]
@@ -221,6 +221,7 @@ TELLERS, WEIGHTS = tuple(_WEIGHED), tuple(accumulate(_WEIGHED.values()))
 _PEOPLE, _BELONGINGS = tuple(lexicon.PEOPLE.values()), tuple(lexicon.BELONGINGS.values())
 _WEATHER, _MEANS = tuple(lexicon.WEATHER.values()), tuple(lexicon.MEANS.values())
 _ANIMALS, _STATES = frozenset(lexicon.ANIMALS.values()), frozenset(STATES.values())
+_BODILY = frozenset((ACTS | CHANGES | MOVING).values())
 _ACTIONS = frozenset((ACTS | CHANGES | PASTIMES | DEEDS | EVENTS | GIVING | MOVING).values())
 
 
@@ -253,6 +254,8 @@ def moment(dice: Random, style: str, verb: Verb) -> tuple[str, Expression | None
     match style:
         case "habit":
             return "present", maybe(1.0, lexicon.OFTEN, lexicon.HABITS)
+        case "often":
+            return "present", maybe(1.0, lexicon.OFTEN)
         case "now":
             return "progressive", maybe(0.4, lexicon.NOW)
         case "past":
@@ -318,7 +321,7 @@ def with_relative(dice: Random, node: Nominal, scene: Scene) -> Nominal:
         return replace(node, relative=dice.choice((act, mood))(dice, inside))
     if node.noun.kind in ("adults", "children") and roll < 0.6:
         return replace(node, relative=dice.choice((act, pastime, living))(dice, inside))
-    if node.noun in _BELONGINGS and roll < 0.2:
+    if node.noun in _BELONGINGS and roll < 0.2 and not node.adjective:
         return replace(node, relative=describing(dice, inside))
     verbs = {str(i): v for i, v in enumerate(lexicon.RELATED) if node.noun in v.objects}
     if not verbs:
@@ -334,16 +337,16 @@ def with_reason(dice: Random, clause: Clause, scene: Scene) -> Clause:
     if clause.tense not in REASONS:
         return clause
     conjunction, past = dice.choice(REASONS[clause.tense]), clause.tense == "past"
-    follower = next_scene(clause, scene.depth + 1)
+    follower, roll = next_scene(clause, scene.depth + 1), dice.random()
     if conjunction == "when" and past:
         reason = begin(dice, Scene(9, past=True), CHANGES, ())
-    elif follower is None or dice.random() < 0.25:
+    elif follower is None or roll < 0.25:
         now = "present" if conjunction in ("if", "when") else "progressive"
         reason = weather(dice, "past" if past else now)
-    elif conjunction == "because" and not past and dice.random() < 0.6:
+    elif conjunction == "because" and not past and (roll < 0.6 or clause.verb not in _BODILY):
         reason = wish(dice, follower)
     else:
-        reason = mood(dice, follower)
+        reason = replace(mood(dice, follower), negative=False)
         reason = reason if past else replace(reason, tense="present")
     first = scene.depth == 0 and not clause.fronted and dice.random() < 0.35
     fronted = "adjunct" if first else clause.fronted

@@ -74,7 +74,7 @@ def _as_group(rows: list[tuple[int, int]], device: str) -> Group:
 
 
 def _as_layout(lengths: tuple[int, ...], device: str) -> Layout:
-    """A layout that training and inference can share: its tensors are made now, as ordinary ones."""
+    """A layout that training and inference can share: ordinary tensors, made now."""
     with torch.inference_mode(False):
         if len(set(lengths)) == 1:
             return Layout.rectangle(len(lengths), lengths[0], device)

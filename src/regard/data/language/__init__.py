@@ -1,0 +1,10 @@
+"""The built-in language: everyday English and its German, from one grammar that says both at once.
+
+A sentence is drawn as a tree (``telling``, ``naming``, over the words of ``lexicon``) and read
+twice, in the order and the forms of English and of German; the links come with it.
+"""
+
+from regard.data.language.baseline import dictionary, word_by_word
+from regard.data.language.corpus import Corpus, Pair, corpus, sample, write
+
+__all__ = ["Corpus", "Pair", "corpus", "dictionary", "sample", "word_by_word", "write"]

@@ -1,0 +1,131 @@
+"""Killed at any moment, a run goes on as if nothing had happened."""
+
+import random
+import signal
+import subprocess
+import time
+
+import pytest
+from small import command, environment, regard, tensors_of, write_corpus
+
+STEPS = 40
+CHANGES = (
+    *("--set", f"train.steps={STEPS}"),
+    *("--set", "train.checkpoint_every=1"),
+    *("--set", "train.evaluate_every=10"),
+    *("--set", "train.ema=0.9"),
+    *("--set", "text.dropout=0.1"),
+)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpus")
+    write_corpus(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def undisturbed(corpus, tmp_path_factory):
+    out = tmp_path_factory.mktemp("undisturbed")
+    done = regard("train", corpus / "small.toml", "--data", corpus, "--out", out, *CHANGES)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+def kill_after(corpus, out, checkpoints: int, delay: float, *more: str) -> int:
+    """Start or resume, and kill a moment after so many more checkpoints; how it ended."""
+    arguments = ("train", corpus / "small.toml", "--data", corpus, "--out", out, *CHANGES, *more)
+    seen = {path.name for path in out.glob("checkpoints/step-*")}
+    process = subprocess.Popen(
+        command(*arguments),
+        env=environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    new: set[str] = set()
+    while process.poll() is None and len(new) < checkpoints:
+        new |= {path.name for path in out.glob("checkpoints/step-*")} - seen
+        time.sleep(0.002)
+    time.sleep(delay)
+    process.send_signal(signal.SIGKILL)
+    return process.wait()
+
+
+def test_sigkill_at_random_points(corpus, undisturbed, tmp_path):
+    draw = random.Random(int(time.time()))
+    out = tmp_path / "run"
+    out.mkdir()
+    first = kill_after(corpus, out, draw.randint(0, 2), draw.random() * 0.5)
+    assert first == -signal.SIGKILL
+    for _ in range(2):
+        kill_after(corpus, out, draw.randint(1, 9), draw.random() * 0.05, "--resume")
+    arguments = ("train", corpus / "small.toml", "--data", corpus, "--out", out, *CHANGES)
+    done = regard(*arguments, "--resume")
+    assert done.returncode == 0, done.stderr
+    assert tensors_of(out, STEPS) == tensors_of(undisturbed, STEPS)
+    model = "model/model.safetensors"
+    assert (out / model).read_bytes() == (undisturbed / model).read_bytes()
+    assert curve(out) == curve(undisturbed)
+
+
+def curve(out):
+    """Step and loss of every line of the journal: no gap, no step twice."""
+    import json
+
+    lines = (out / "metrics.jsonl").read_text().splitlines()
+    return [(line["event"], line["step"], line["loss"]) for line in map(json.loads, lines)]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_polite_signal_finishes_the_step_and_saves(corpus, tmp_path, number, code):
+    out = tmp_path / "run"
+    arguments = ("train", corpus / "small.toml", "--data", corpus, "--out", out)
+    endless = ("--set", "train.steps=1000000", "--set", "train.checkpoint_every=1000000")
+    process = subprocess.Popen(
+        command(*arguments, *endless),
+        env=environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not (out / "metrics.jsonl").exists():
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.01)
+    process.send_signal(number)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == code
+    assert "everything is saved" in said
+    steps = sorted(int(path.name[5:]) for path in out.glob("checkpoints/step-*"))
+    assert steps[-1] > 0
+    assert not list(out.glob("checkpoints/.*"))
+
+
+def test_a_full_disk_is_said_and_the_last_checkpoint_stays(corpus, tmp_path):
+    out = tmp_path / "run"
+    arguments = ("train", corpus / "small.toml", "--data", corpus, "--out", out)
+    assert regard(*arguments).returncode == 0
+    before = tensors_of(out, 12)
+    script = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)); "
+        "sys.argv = ['regard', *sys.argv[1:]]; from regard.cli import main; main()"
+    )
+    python, _, _, *rest = command(*arguments, "--resume", "--set", "train.steps=20")
+    done = subprocess.run(
+        [python, "-c", script, *rest], env=environment(), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2, done.stderr
+    assert "cannot be written" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert tensors_of(out, 12) == before
+    assert not list(out.glob("checkpoints/.*"))
+
+
+def test_an_unwritable_folder_is_one_line(corpus, tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    done = regard("train", corpus / "small.toml", "--data", corpus, "--out", blocked / "run")
+    assert done.returncode == 2
+    assert "cannot be written" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.splitlines()) == 1

@@ -1,0 +1,61 @@
+"""Batches of one budget are one graph, however their rows fall."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch._dynamo.testing import CompileCounter
+
+from regard.ground.batch import Budget, Packed, pack
+from regard.models.facts import change
+from regard.models.transformer import BASE, Transformer
+
+FACTS = change(BASE, width=64, heads=4, inner=128, depth=2, vocab=50, dropout=0.0)
+BUDGET = Budget(tokens=64, rows=8, longest=16)
+BATCHES = [
+    ([3, 1, 16, 7], [2, 12, 5, 1]),
+    ([16, 16, 16, 16], [1, 1, 1, 1]),
+    ([1], [16]),
+]
+
+
+def batch(lengths: list[int]) -> Packed:
+    return pack([torch.randint(0, 50, (length,)).tolist() for length in lengths], BUDGET)
+
+
+def run(model: nn.Module, source: Packed, target: Packed) -> Tensor:
+    return model(source.tokens_T, source.layout, target.tokens_T, target.layout)
+
+
+@pytest.fixture(autouse=True)
+def _from_the_start():
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's own
+def test_one_graph_serves_all_batches_of_a_budget():
+    model, counter = Transformer(FACTS), CompileCounter()
+    compiled = torch.compile(model, backend=counter, fullgraph=True)
+    for lengths in BATCHES:
+        sides = [batch(side) for side in lengths]
+        wanted = run(model, *sides)
+        torch.testing.assert_close(run(compiled, *sides), wanted)
+    assert counter.frame_count == 1
+
+
+@pytest.mark.gpu
+def test_one_kernel_graph_serves_all_batches_on_cuda():
+    model = Transformer(FACTS).cuda().bfloat16()
+    compiled = torch.compile(model, fullgraph=True)
+    torch._dynamo.utils.counters.clear()
+    for number, lengths in enumerate(BATCHES):
+        sides = [batch(side).to("cuda") for side in lengths]
+        stance = "fail_on_recompile" if number else "default"
+        with torch.compiler.set_stance(stance):
+            found = run(compiled, *sides)
+            found.float().square().sum().backward()
+        wanted = run(model, *sides)
+        error = (found.float() - wanted.float()).norm() / wanted.float().norm()
+        assert error < 2e-2
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1

@@ -1,0 +1,109 @@
+"""A state for search: one token after another gives what the whole gives at once."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from naive import SEED
+from regard.ground.batch import pack
+from regard.models.decoding import Decoding
+from regard.models.facts import change
+from regard.models.transformer import BASE, Transformer
+from regard.parts.position import Learned
+
+FACTS = change(BASE, width=8, heads=2, inner=12, depth=2, vocab=13)
+PICKED = st.lists(st.integers(0, 5), min_size=1, max_size=5)
+HAPPENS = st.lists(st.none() | PICKED, max_size=6)  # a step, or rows to pick
+SOURCES = [[1, 2, 3, 4], [5], [6, 7]]
+
+
+def opened(model: Transformer, sources: list[list[int]], watch: bool = False) -> Decoding:
+    packed = pack(sources)
+    return model.open(packed.tokens_T, packed.layout, capacity=8, watch=watch)
+
+
+def in_full(model: Transformer, sources: list[list[int]], written: list[list[int]]):
+    """Log-probabilities of the next token of each row, all computed anew."""
+    source, target = pack(sources), pack(written)
+    logits_TV = model(source.tokens_T, source.layout, target.tokens_T, target.layout)
+    return torch.stack([row[-1] for row in target.layout.split(logits_TV)]).log_softmax(-1)
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [FACTS, change(FACTS, norm="pre", final_norm=True), change(FACTS, position=Learned(8))],
+)
+@settings(max_examples=8)
+@given(happens=HAPPENS, seed=SEED)
+@torch.inference_mode()
+def test_steps_and_picks_equal_the_whole(facts, happens, seed):
+    torch.manual_seed(seed)
+    model = Transformer(facts).eval()
+    state, sources = opened(model, SOURCES), list(SOURCES)
+    written: list[list[int]] = [[] for _ in sources]
+    for picked in [*happens, None]:
+        if picked is None:
+            tokens_R = torch.randint(0, 13, (state.rows,))
+            found = state.step(tokens_R)
+            written = [[*row, int(token)] for row, token in zip(written, tokens_R, strict=True)]
+            wanted = in_full(model, sources, written)
+            torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+        else:
+            index = [number % state.rows for number in picked]
+            state.pick(torch.tensor(index))
+            sources, written = [sources[i] for i in index], [written[i] for i in index]
+            assert state.rows == len(index)
+
+
+@torch.inference_mode()
+def test_probabilities_sum_to_one_in_single_precision():
+    state = opened(Transformer(FACTS).eval().bfloat16(), SOURCES)
+    logprobs_RV = state.step(torch.tensor([1, 1, 1]))
+    assert logprobs_RV.dtype == torch.float32
+    torch.testing.assert_close(logprobs_RV.exp().sum(-1), torch.ones(3))
+    assert state.device == logprobs_RV.device
+
+
+@torch.inference_mode()
+def test_a_watched_state_says_where_it_looked():
+    model = Transformer(FACTS).eval()
+    state, silent = opened(model, SOURCES, watch=True), opened(model, SOURCES)
+    tokens_R = torch.tensor([1, 2, 3])
+    torch.testing.assert_close(state.step(tokens_R), silent.step(tokens_R))
+    weights_RS = state.attention()
+    assert weights_RS.shape == (3, 4)
+    assert weights_RS.isnan().tolist() == [
+        [False] * 4,
+        [False] + [True] * 3,
+        [False] * 2 + [True] * 2,
+    ]
+    torch.testing.assert_close(weights_RS.nansum(-1), torch.ones(3))
+    assert weights_RS[1, 0] == 1
+
+
+@torch.inference_mode()
+def test_what_was_looked_at_keeps_its_width_when_the_longest_row_leaves():
+    state = opened(Transformer(FACTS).eval(), SOURCES, watch=True)
+    state.step(torch.tensor([1, 1, 1]))
+    state.pick(torch.tensor([2, 1]))
+    state.step(torch.tensor([1, 1]))
+    weights_RS = state.attention()
+    assert weights_RS.shape == (2, 4)
+    assert weights_RS.isnan().sum(-1).tolist() == [2, 3]
+
+
+def test_an_unwatched_state_cannot_say_where_it_looked():
+    state = opened(Transformer(FACTS).eval(), SOURCES)
+    with pytest.raises(ValueError, match="without watching"):
+        state.attention()
+
+
+@torch.inference_mode()
+def test_a_state_has_room_for_so_many_tokens():
+    source = pack([[1]])
+    state = Transformer(FACTS).eval().open(source.tokens_T, source.layout, capacity=2)
+    for _ in range(2):
+        state.step(torch.tensor([1]))
+    with pytest.raises(ValueError, match="asked to hold 3"):
+        state.step(torch.tensor([1]))

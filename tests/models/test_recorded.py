@@ -1,0 +1,118 @@
+"""A4: every score and weight of every layer can be read and edited, and reading changes nothing."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from regard.ground.batch import pack
+from regard.ground.tape import SILENT, Tape, forced_row, without_head
+from regard.models.facts import change
+from regard.models.transformer import BASE, Transformer
+from regard.parts import attend as meaning
+
+DEPTH, HEADS = 2, 2
+FACTS = change(BASE, width=8, heads=HEADS, inner=12, depth=DEPTH, vocab=13, dropout=0.0)
+SOURCE, TARGET = pack([[1, 2, 3, 4], [5], [6, 7]]), pack([[1, 2], [3, 4, 5], [6]])
+LAYERS = [
+    f"{side}.blocks.{number}.{part}"
+    for side, parts in (("source", ["attention"]), ("target", ["attention", "cross"]))
+    for number in range(DEPTH)
+    for part in parts
+]
+
+
+def logits(model: Transformer, tape=SILENT) -> Tensor:
+    return model(SOURCE.tokens_T, SOURCE.layout, TARGET.tokens_T, TARGET.layout, tape=tape)
+
+
+@pytest.fixture(params=["post", "pre"])
+def model(request) -> Transformer:
+    return Transformer(change(FACTS, norm=request.param, final_norm=request.param == "pre"))
+
+
+def test_everything_has_a_name(model):
+    tape = Tape("*")
+    logits(model, tape)
+    within = {f"{layer}.{what}" for layer in LAYERS for what in ("scores", "weights", "output")}
+    blocks = {layer.rsplit(".", 1)[0] for layer in LAYERS}
+    around = {f"{block}.{what}" for block in blocks for what in ("mlp.output", "output")}
+    ends = {
+        f"{side}.{what}" for side in ("source", "target") for what in ("embed.output", "output")
+    }
+    assert set(tape.kept) == within | around | ends | {"logits"}
+
+
+@pytest.mark.parametrize("layer", [*LAYERS, "*"])
+@pytest.mark.parametrize("what", ["scores", "weights"])
+def test_the_recorded_path_is_the_fast_path(model, layer, what):
+    fast, tape = logits(model), Tape(f"{layer}.{what}")
+    recorded = logits(model, tape)
+    assert len(tape.kept) == (len(LAYERS) if layer == "*" else 1)
+    torch.testing.assert_close(recorded, fast, rtol=1e-5, atol=1e-5)
+    towards = torch.randn_like(fast)
+    parameters = list(model.parameters())
+    wanted = torch.autograd.grad((fast * towards).sum(), parameters)
+    found = torch.autograd.grad((recorded * towards).sum(), parameters)
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_only_the_layer_asked_for_leaves_its_kernel(model, layer, monkeypatch):
+    calls = []
+    real = meaning.attend
+    monkeypatch.setattr(
+        meaning,
+        "attend",
+        lambda *args, **named: calls.append(named["tape"].path) or real(*args, **named),
+    )
+    logits(model, Tape(f"{layer}.weights"))
+    assert calls == [f"{layer}."]
+
+
+def test_weights_are_of_real_keys_and_sum_to_one(model):
+    tape = Tape("*.weights")
+    logits(model, tape)
+    for name, weights_BHLS in tape.kept.items():
+        queries = SOURCE.layout if name.startswith("source") else TARGET.layout
+        keys = TARGET.layout if name.startswith("target") and "cross" not in name else SOURCE.layout
+        assert weights_BHLS.shape == (3, HEADS, queries.longest, keys.longest)
+        for row, (length, seen) in enumerate(zip(queries.lengths, keys.lengths, strict=True)):
+            real = weights_BHLS[row, :, :length]
+            assert (real[:, :, seen:] == 0).all()
+            torch.testing.assert_close(real.sum(-1), torch.ones(HEADS, length))
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("head", range(HEADS))
+def test_a_head_off_is_a_model_without_its_columns_of_w_o(model, layer, head):
+    tape = Tape(f"{layer}.weights", edits={f"{layer}.weights": without_head(head)})
+    edited, whole = logits(model, tape), logits(model)
+    assert (tape.kept[f"{layer}.weights"][:, head] == 0).all()
+    size = 8 // HEADS
+    with torch.no_grad():
+        o = model.get_submodule(layer).o.weight
+        o[:, head * size : (head + 1) * size] = 0
+    torch.testing.assert_close(edited, logits(model), rtol=1e-5, atol=1e-5)
+    assert not torch.allclose(edited, whole, atol=1e-3)
+
+
+def test_a_forced_row_and_an_edit_of_scores_are_heard(model):
+    whole = logits(model)
+    name = "target.blocks.1.cross"
+    forced = Tape(f"{name}.weights", edits={f"{name}.weights": forced_row(0, 1, 3)})
+    assert not torch.allclose(logits(model, forced)[1], whole[1])
+    assert forced.kept[f"{name}.weights"][0, 0, 1].tolist() == [0, 0, 0, 1]
+    flat = Tape(f"{name}.weights", edits={f"{name}.scores": lambda name, scores: scores * 0})
+    logits(model, flat)
+    torch.testing.assert_close(flat.kept[f"{name}.weights"][0, :, 0], torch.full((HEADS, 4), 0.25))
+
+
+def test_a_value_may_be_patched_from_another_run(model):
+    donor = Tape("source.output")
+    logits(model, donor)
+    changed = pack([[9, 9, 9, 9], [8], [8, 8]])
+    arguments = (changed.tokens_T, changed.layout, TARGET.tokens_T, TARGET.layout)
+    assert not torch.allclose(model(*arguments), logits(model))
+    patch = Tape(edits={"source.output": lambda name, value: donor.kept[name]})
+    torch.testing.assert_close(model(*arguments, tape=patch), logits(model))

@@ -1,0 +1,113 @@
+"""Feed-forward, residual and block, against their formulas written out."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.ground.layout import Layout
+from regard.ground.tape import Tape
+from regard.parts.attention import CrossAttention, Heads, SelfAttention, Source
+from regard.parts.block import Block, Residual
+from regard.parts.mlp import Mlp
+
+WIDTH = 6
+LAYOUT, SOURCE_LAYOUT = Layout.ragged([3, 0, 1]), Layout.ragged([2, 1, 0])
+
+
+def block(norm: str, *, decodes: bool, dropout: float = 0.0) -> Block:
+    heads = Heads(2, 3, 3)
+    cross = CrossAttention(WIDTH, heads) if decodes else None
+    made = Block(
+        WIDTH,
+        SelfAttention(WIDTH, heads),
+        Mlp(WIDTH, 8),
+        cross=cross,
+        norm=norm,
+        eps=0.1,
+        dropout=dropout,
+    )
+    for one in made.parameters():
+        nn.init.normal_(one)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("name", "act"), [("relu", lambda x: x.clamp(min=0)), ("gelu", lambda x: x * normal(x))]
+)
+def test_feed_forward(name, act):
+    mlp = Mlp(WIDTH, 8, activation=name)
+    x_TD = torch.randn(5, WIDTH)
+    inner = act(x_TD @ mlp.up.weight.T + mlp.up.bias)
+    torch.testing.assert_close(mlp(x_TD), inner @ mlp.down.weight.T + mlp.down.bias)
+
+
+def normal(x: Tensor) -> Tensor:
+    """The standard normal distribution's Φ."""
+    return (1 + torch.erf(x / 2**0.5)) / 2
+
+
+def test_dropout_inside_the_feed_forward_layer_leaves_the_last_bias():
+    mlp = Mlp(WIDTH, 8, dropout=1.0)
+    nn.init.normal_(mlp.down.bias)
+    x_TD = torch.randn(5, WIDTH)
+    assert torch.equal(mlp(x_TD), mlp.down.bias.expand(5, WIDTH))
+    assert not torch.allclose(mlp.eval()(x_TD), mlp.down.bias.expand(5, WIDTH))
+
+
+def by_hand(norm: str, residual: Residual, x_TD: Tensor, part) -> Tensor:
+    mean, spread = residual.norm.weight, residual.norm.bias
+    if norm == "post":
+        return F.layer_norm(x_TD + part(x_TD), (WIDTH,), mean, spread, eps=0.1)
+    return x_TD + part(F.layer_norm(x_TD, (WIDTH,), mean, spread, eps=0.1))
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_an_encoder_block(norm):
+    made, x_TD = block(norm, decodes=False), torch.randn(4, WIDTH)
+    y_TD = by_hand(norm, made.attention_residual, x_TD, lambda x: made.attention(x, LAYOUT))
+    wanted = by_hand(norm, made.mlp_residual, y_TD, made.mlp)
+    torch.testing.assert_close(made(x_TD, LAYOUT), wanted)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_a_decoder_block_looks_at_the_source_between_the_two(norm):
+    made, x_TD = block(norm, decodes=True), torch.randn(4, WIDTH)
+    source = Source(torch.randn(3, WIDTH), SOURCE_LAYOUT)
+    y_TD = by_hand(norm, made.attention_residual, x_TD, lambda x: made.attention(x, LAYOUT))
+    z_TD = by_hand(norm, made.cross_residual, y_TD, lambda x: made.cross(x, LAYOUT, source))
+    wanted = by_hand(norm, made.mlp_residual, z_TD, made.mlp)
+    torch.testing.assert_close(made(x_TD, LAYOUT, source=source), wanted)
+
+
+def test_a_decoder_block_does_not_go_without_its_source():
+    with pytest.raises(AssertionError):
+        block("post", decodes=True)(torch.randn(4, WIDTH), LAYOUT)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_dropout_falls_on_what_each_part_adds(norm):
+    made, x_TD = block(norm, decodes=False, dropout=1.0), torch.randn(4, WIDTH)
+    nothing = [made.attention_residual, made.mlp_residual]
+    wanted = x_TD
+    for residual in nothing:
+        wanted = by_hand(norm, residual, wanted, torch.zeros_like)
+    torch.testing.assert_close(made(x_TD, LAYOUT), wanted)
+    assert not torch.allclose(made.eval()(x_TD, LAYOUT), wanted)
+
+
+def test_what_a_block_adds_can_be_read_by_name():
+    made, tape = block("pre", decodes=True), Tape("*")
+    source = Source(torch.randn(3, WIDTH), SOURCE_LAYOUT)
+    x_TD = torch.randn(4, WIDTH)
+    out_TD = made(x_TD, LAYOUT, source=source, tape=tape)
+    inside = {f"{part}.{what}" for part in ("attention", "cross") for what in ("scores", "weights")}
+    added = ["attention.output", "cross.output", "mlp.output"]
+    assert set(tape.kept) == {*inside, *added, "output"}
+    assert torch.equal(tape.kept["output"], out_TD)
+    torch.testing.assert_close(x_TD + sum(tape.kept[name] for name in added), out_TD)
+
+
+def test_norm_is_post_or_pre():
+    with pytest.raises(ValueError, match="'post' or 'pre', not 'none'"):
+        Residual(WIDTH, norm="none")

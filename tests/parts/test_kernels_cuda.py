@@ -1,0 +1,196 @@
+"""Kernels on CUDA in half precision, against ``attend`` in single, forward and backward."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from regard.ground.batch import Budget, pack
+from regard.ground.layout import Layout
+from regard.parts.attend import attend
+from regard.parts.kernels import Asked, choose, even, grouped, varlen
+from regard.parts.score import Dot, ScaledDot
+from regard.parts.sight import Sight, Window, causal, everyone
+
+pytestmark = pytest.mark.gpu
+
+HEADS, SIZE = 4, 32
+LENGTHS, OTHERS = [17, 0, 1, 64, 1, 5], [3, 9, 0, 1, 1, 70]  # one row has no keys, one no queries
+SIGHTS = [everyone, causal, Window(3, 0), Window(2, 5), Window(None, 1)]
+each_sight = pytest.mark.parametrize("sight", SIGHTS, ids=repr)
+each_half = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+
+
+def ragged(lengths: list[int]) -> Layout:
+    return Layout.ragged(lengths).to("cuda")
+
+
+def fixed(lengths: list[int]) -> Layout:
+    """The same rows in a batch of fixed shape, with fill behind them."""
+    budget = Budget(tokens=200, rows=8, longest=80)
+    return pack([[1] * length for length in lengths], budget).layout.to("cuda")
+
+
+def rectangle(*args: int, **settings) -> Layout:
+    return Layout.rectangle(*args, device="cuda", **settings)
+
+
+def vectors(
+    queries: Layout, keys: Layout, value: int = SIZE, dtype: torch.dtype = torch.bfloat16
+) -> list[Tensor]:
+    sizes = [(queries.tokens, SIZE), (keys.tokens, SIZE), (keys.tokens, value)]
+    return [torch.randn(n, HEADS, size, device="cuda").to(dtype) for n, size in sizes]
+
+
+def near(found: Tensor, wanted: Tensor) -> None:
+    """Within 2%, and exactly nothing where there is nothing."""
+    assert found.isfinite().all()
+    found = found.float()
+    assert (found[(wanted == 0).all(-1)] == 0).all()
+    if wanted.any():
+        assert (found - wanted).norm() / wanted.norm() < 2e-2
+
+
+def agree(
+    kernel,
+    queries: Layout,
+    keys: Layout,
+    sight: Sight,
+    *,
+    score: nn.Module | None = None,
+    value: int = SIZE,
+    dtype: torch.dtype = torch.bfloat16,
+) -> None:
+    """``kernel`` is chosen, and its values and gradients are those of the definition."""
+    score = score or ScaledDot()
+    given = vectors(queries, keys, value, dtype)
+    halves = [one.clone().requires_grad_() for one in given]
+    singles = [one.float().requires_grad_() for one in given]
+    asked = Asked(score, queries, keys, sight, 0.0)
+    assert choose(asked, halves[0], halves[2]) is kernel.run
+    found = kernel.run(asked, *halves)
+    wanted = attend(score, *singles, queries=queries, keys=keys, sight=sight)
+    assert found.dtype == dtype and found.shape == wanted.shape
+    near(found, wanted)
+    towards = torch.randn_like(wanted).to(dtype)
+    ours = torch.autograd.grad(found, halves, towards)
+    theirs = torch.autograd.grad(wanted, singles, towards.float())
+    for mine, right in zip(ours, theirs, strict=True):
+        near(mine, right)
+
+
+@each_sight
+@each_half
+@pytest.mark.parametrize("lay", [ragged, fixed])
+def test_varlen_on_self_attention(lay, sight, dtype):
+    layout = lay(LENGTHS)
+    agree(varlen, layout, layout, sight, dtype=dtype)
+
+
+@each_half
+@pytest.mark.parametrize("lay", [ragged, fixed])
+def test_varlen_on_cross_attention(lay, dtype):
+    agree(varlen, lay(LENGTHS), lay(OTHERS), everyone, dtype=dtype)
+
+
+def test_varlen_when_no_row_has_keys():
+    agree(varlen, ragged([3, 1, 0]), ragged([0, 0, 0]), everyone)
+
+
+def test_varlen_scales_as_the_score_says():
+    layout = ragged(LENGTHS)
+    agree(varlen, layout, layout, causal, score=Dot())
+
+
+def test_varlen_where_a_causal_query_sees_every_key_there_is():
+    """Flash counts a causal window from the last key, which is another one here."""
+    agree(varlen, ragged([3, 1, 5]), ragged([1, 1, 0]), causal)
+
+
+def test_packed_rows_do_not_see_each_other():
+    layout = ragged(LENGTHS)
+    q, k, v = vectors(layout, layout)
+    together = varlen.run(Asked(ScaledDot(), layout, layout, everyone, 0.0), q, k, v)
+    for q_row, k_row, v_row, found in zip(*map(layout.split, (q, k, v, together)), strict=True):
+        alone = ragged([len(q_row)])
+        wanted = attend(
+            ScaledDot(), q_row.float(), k_row.float(), v_row.float(), queries=alone, keys=alone
+        )
+        near(found, wanted)
+
+
+@each_sight
+@each_half
+def test_even_on_self_attention(sight, dtype):
+    layout = rectangle(3, 48)
+    agree(even, layout, layout, sight, dtype=dtype)
+
+
+@pytest.mark.parametrize("new", [1, 5])
+@each_sight
+def test_even_against_a_memory(sight, new):
+    agree(even, rectangle(3, new, start=20), rectangle(3, 20 + new), sight)
+
+
+@each_sight
+def test_even_with_dead_keys_and_rows_without_any(sight):
+    lengths_B = torch.tensor([40, 0, 1, 17], dtype=torch.int32, device="cuda")
+    agree(even, rectangle(4, 24), rectangle(4, 40, lengths_B=lengths_B), sight)
+
+
+@pytest.mark.parametrize("sight", [everyone, causal], ids=repr)
+def test_even_with_values_of_another_size(sight):
+    layout = rectangle(2, 16)
+    agree(even, layout, layout, sight, value=64)
+
+
+@each_sight
+def test_grouped_takes_what_flash_does_not(sight):
+    layout = ragged(LENGTHS)
+    agree(grouped, layout, layout, sight, value=64)
+    agree(grouped, layout, layout, Window(right=-1))
+
+
+def test_which_kernel_runs():
+    free, shaped, full = ragged(LENGTHS), fixed(LENGTHS), rectangle(2, 8)
+
+    def chosen(layout: Layout, dtype=torch.bfloat16, sight: Sight = causal, dropout: float = 0.0):
+        q, _, v = vectors(layout, layout, dtype=dtype)
+        return choose(Asked(ScaledDot(), layout, layout, sight, dropout), q, v)
+
+    assert chosen(free) is chosen(shaped) is varlen.run
+    assert chosen(full) is chosen(full, torch.float32) is even.run
+    assert chosen(free, torch.float32) is chosen(free, dropout=0.1) is grouped.run
+    assert chosen(shaped, torch.float32) is chosen(shaped, dropout=0.1) is None
+    assert chosen(shaped, sight=Window(right=-1)) is None  # flash reads -1 as "no limit"
+
+
+class Names(TorchDispatchMode):
+    """The names of the operators that ran."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.seen.append(str(func))
+        return func(*args, **kwargs or {})
+
+
+@pytest.mark.parametrize("sight", [everyone, causal], ids=repr)
+def test_full_rows_run_on_cudnn(sight):
+    if torch.cuda.get_device_capability() < (9, 0):
+        pytest.skip("preferred on Hopper and later")
+    layout = rectangle(4, 128)
+    asked = Asked(ScaledDot(), layout, layout, sight, 0.0)
+    with Names() as names:
+        even.run(asked, *vectors(layout, layout))
+    assert any("cudnn_attention" in name for name in names.seen), names.seen
+
+
+def test_even_drops_weights_and_keeps_their_mean():
+    layout = rectangle(64, 64)
+    q, k, _ = vectors(layout, layout)
+    out = even.run(Asked(ScaledDot(), layout, layout, everyone, 0.2), q, k, torch.ones_like(k))
+    assert out.float().std() > 0.01
+    assert out.float().mean().item() == pytest.approx(1, abs=0.02)

@@ -1,0 +1,82 @@
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from naive import LENGTHS
+from regard.ground.layout import Layout
+from regard.parts.position import Learned, LearnedPositions, Sinusoid, sinusoid, wavelengths
+
+
+@given(st.integers(1, 9), st.sampled_from([10_000.0, 1_000.0, 2.0]))
+def test_sinusoids_are_sine_and_cosine_of_growing_wavelengths(width, base):
+    found = sinusoid(torch.arange(6), width, base)
+    for position in range(6):
+        for dimension in range(width):
+            angle = position / base ** (2 * (dimension // 2) / width)
+            wanted = math.cos(angle) if dimension % 2 else math.sin(angle)
+            assert found[position, dimension] == pytest.approx(wanted, abs=1e-5)
+
+
+@given(st.integers(1, 9))
+def test_halves_are_the_same_numbers_in_another_order(width):
+    positions = torch.tensor([-3, 0, 2, 7])
+    woven = sinusoid(positions, width)
+    halves = sinusoid(positions, width, halves=True)
+    assert torch.equal(halves, torch.cat([woven[:, 0::2], woven[:, 1::2]], dim=1))
+
+
+def test_wavelengths_run_from_two_pi_to_the_base():
+    found = wavelengths(128)
+    assert len(found) == 64
+    assert found[0] == pytest.approx(2 * math.pi)
+    assert found[-1] == pytest.approx(2 * math.pi * 10_000 ** (126 / 128))
+    one_turn = sinusoid(torch.tensor([0.0, found[5]]), 128)
+    torch.testing.assert_close(one_turn[0, 10:12], one_turn[1, 10:12], atol=1e-4, rtol=0)
+
+
+@given(LENGTHS)
+def test_every_row_counts_from_its_own_start(lengths):
+    for part in (Sinusoid(base=100.0).build(4), Learned(8).build(4)):
+        alone = torch.cat([part(Layout.ragged([length])) for length in lengths])
+        assert torch.equal(part(Layout.ragged(lengths)), alone)
+
+
+@pytest.mark.parametrize("facts", [Sinusoid(), Sinusoid(halves=True), Learned(9)], ids=str)
+def test_a_row_that_starts_late_continues_where_it_left_off(facts):
+    part = facts.build(6)
+    whole = part(Layout.rectangle(1, 9))
+    late = part(Layout.rectangle(2, 3, start=6))
+    torch.testing.assert_close(late, whole[6:].repeat(2, 1), rtol=0, atol=1e-6)
+
+
+def test_positions_may_be_free():
+    free = replace(Layout.ragged([3]), start=None, positions_T=torch.tensor([7, 0, 7]))
+    found = Sinusoid().build(4)(free)
+    assert torch.equal(found[0], found[2]) and not torch.equal(found[0], found[1])
+    table = Learned(8).build(4)
+    assert isinstance(table, LearnedPositions)
+    assert torch.equal(table(free), table.weight[[7, 0, 7]])
+
+
+def test_sinusoids_have_nothing_to_learn_or_to_store():
+    assert not Sinusoid().build(4).state_dict()
+
+
+def test_facts_reach_the_part_they_build():
+    positions = torch.arange(5)
+    found = Sinusoid(base=50.0, halves=True).build(4)(Layout.ragged([5]))
+    assert torch.equal(found, sinusoid(positions, 4, 50.0, halves=True))
+    assert Learned(7).build(4).weight.shape == (7, 4)
+
+
+def test_learned_positions_end_somewhere():
+    table = Learned(4).build(2)
+    assert table(Layout.rectangle(1, 2, start=2)).shape == (2, 2)
+    with pytest.raises(ValueError, match="position 4 asked for; 4 were learned"):
+        table(Layout.ragged([2, 5]))
+    with pytest.raises(ValueError, match="position 4 asked for"):
+        table(Layout.rectangle(1, 1, start=4))

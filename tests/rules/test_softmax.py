@@ -1,0 +1,90 @@
+"""Only ``attend`` and its kernels take a softmax over keys.
+
+Elsewhere nobody calls another's attention, and a softmax is one over words or classes: of something
+named ``logits…``, or with the vocabulary's V among its axis letters. Search may take any, for it
+knows no keys.
+"""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "src" / "regard"
+ATTENTION = {
+    "scaled_dot_product_attention",
+    "MultiheadAttention",
+    "multi_head_attention_forward",
+    "flex_attention",
+    "varlen_attn",
+    "masked_softmax",
+    "Softmax",
+    "LogSoftmax",
+}
+SOFTMAX = {"softmax", "log_softmax", "gumbel_softmax", "_softmax", "_log_softmax"}
+OVER_WORDS = re.compile(r"logits|.*_[A-Z]*V[A-Z]*$")
+
+
+def may_attend(path: str) -> bool:
+    return path == "parts/attend.py" or path.startswith("parts/kernels/")
+
+
+def identifiers(node: ast.AST) -> set[str]:
+    names = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+    return names | {one.attr for one in ast.walk(node) if isinstance(one, ast.Attribute)}
+
+
+def over_words(call: ast.Call) -> bool:
+    """Whether what is under the softmax says that it is about words."""
+    what = call.func.value if isinstance(call.func, ast.Attribute) else None
+    operands = [*call.args[:1], *([what] if what is not None else [])]
+    return any(OVER_WORDS.match(name) for one in operands for name in identifiers(one))
+
+
+def wrong(source: str, path: str) -> list[str]:
+    """Each call that the rule forbids at that place."""
+    if may_attend(path):
+        return []
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name | ast.Attribute):
+            continue
+        name = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
+        allowed = path.startswith("search/") or over_words(node)
+        if name in ATTENTION or (name in SOFTMAX and not allowed):
+            found.append(f"{path}:{node.lineno}: {ast.unparse(node)}")
+    return found
+
+
+def test_no_softmax_over_keys_elsewhere():
+    found = []
+    for path in PACKAGE.rglob("*.py"):
+        found += wrong(path.read_text(encoding="utf-8"), path.relative_to(PACKAGE).as_posix())
+    assert found == []
+
+
+def test_the_places_that_may_are_there():
+    for path in ("parts/attend.py", "parts/kernels/asked.py"):
+        assert wrong((PACKAGE / path).read_text(encoding="utf-8"), f"elsewhere/{path}")
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "forbidden"),
+    [
+        ("models/seq2seq.py", "weights = F.softmax(scores, dim=-1)", True),
+        ("models/seq2seq.py", "weights = scores_BHLS.softmax(-1)", True),
+        ("models/seq2seq.py", "weights = torch.softmax(scores_BL, -1)", True),
+        ("models/seq2seq.py", "x = F.scaled_dot_product_attention(q, k, v)", True),
+        ("models/seq2seq.py", "x = nn.MultiheadAttention(8, 2)", True),
+        ("models/seq2seq.py", "x = masked_softmax(scores, allowed)", True),
+        ("models/seq2seq.py", "p = torch.log_softmax(logits_RV.float(), dim=-1)", False),
+        ("models/seq2seq.py", "p = logits.log_softmax(-1)", False),
+        ("parts/loss.py", "p = states_TV.softmax(-1)", False),
+        ("search/sample.py", "p = torch.softmax(values, dim=1)", False),
+        ("search/sample.py", "x = F.scaled_dot_product_attention(q, k, v)", True),
+        ("parts/kernels/new.py", "x = F.scaled_dot_product_attention(q, k, v)", False),
+    ],
+)
+def test_the_rule_would_notice(path, source, forbidden):
+    assert bool(wrong(source, path)) == forbidden

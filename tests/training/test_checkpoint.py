@@ -1,0 +1,97 @@
+"""Checkpoints are whole or absent."""
+
+import pytest
+import torch
+
+from regard.data.sampler import Cursor
+from regard.ground.errors import BadInput
+from regard.training.checkpoint import Checkpoints, Progress, load_optimiser, optimiser_tensors
+
+
+@pytest.fixture
+def checkpoints(tmp_path):
+    return Checkpoints(tmp_path / "checkpoints")
+
+
+def save(checkpoints, step, value=0.0):
+    checkpoints.save(Progress(step=step), {"model": {"w": torch.full((3,), value)}})
+
+
+def test_round_trip(checkpoints):
+    progress = Progress(7, Cursor(1, 2, 3), 10, 2.5, 1.0, 0.3, 5, 1, {"torch": "x"})
+    weights = {"w": torch.randn(4)}
+    checkpoints.save(progress, {"model": weights})
+    found, tensors = checkpoints.load(7)
+    assert found == progress
+    assert torch.equal(tensors["model"]["w"], weights["w"])
+
+
+def test_what_has_no_name_yet_is_no_checkpoint(checkpoints):
+    save(checkpoints, 1)
+    (checkpoints.folder / ".step-00000002.tmp").mkdir()
+    assert checkpoints.steps() == [1]
+    save(checkpoints, 3)
+    assert not list(checkpoints.folder.glob(".*"))  # leftovers are swept
+
+
+def test_a_failed_write_leaves_the_last_good_one(checkpoints, monkeypatch):
+    save(checkpoints, 1, 1.0)
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("regard.weights.files.save_file", full)
+    with pytest.raises(BadInput, match=r"No space left on device.*last good: step 1"):
+        save(checkpoints, 2)
+    monkeypatch.undo()
+    assert checkpoints.steps() == [1]
+    assert not list(checkpoints.folder.glob(".*"))
+    assert checkpoints.load(1)[1]["model"]["w"].tolist() == [1.0, 1.0, 1.0]
+
+
+def test_prune_keeps_what_it_is_told(checkpoints):
+    for step in (1, 2, 3):
+        save(checkpoints, step)
+    checkpoints.prune([2, 9])
+    assert checkpoints.steps() == [2]
+
+
+def test_average_is_the_mean(checkpoints):
+    for step, value in ((1, 1.0), (2, 2.0), (3, 6.0)):
+        save(checkpoints, step, value)
+    assert checkpoints.average([1, 2, 3])["w"].tolist() == [3.0, 3.0, 3.0]
+
+
+@pytest.mark.parametrize("name", ["state.json", "model.safetensors"])
+def test_a_damaged_file_is_named(checkpoints, name):
+    save(checkpoints, 1)
+    (checkpoints.place(1) / name).write_bytes(b"{}")
+    with pytest.raises(BadInput, match=name.replace(".", r"\.")) if name != "state.json" else (
+        pytest.raises(BadInput, match=r"state\.json: damaged")
+    ):
+        checkpoints.load(1)
+
+
+def test_an_optimiser_goes_on_bit_for_bit():
+    def built():
+        torch.manual_seed(1)
+        model = torch.nn.Linear(3, 2)
+        return model, torch.optim.Adam(model.parameters(), lr=0.1, fused=True)
+
+    def step(model, optimiser, number):
+        model(torch.full((1, 3), float(number))).sum().backward()
+        optimiser.step()
+        optimiser.zero_grad()
+
+    model, optimiser = built()
+    for number in range(4):
+        step(model, optimiser, number)
+        if number == 1:
+            weights = {k: v.clone() for k, v in model.state_dict().items()}
+            moments = {k: v.clone() for k, v in optimiser_tensors(model, optimiser).items()}
+    again, resumed = built()
+    again.load_state_dict(weights)
+    load_optimiser(again, resumed, moments)
+    for number in (2, 3):
+        step(again, resumed, number)
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters()))

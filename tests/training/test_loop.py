@@ -1,0 +1,218 @@
+"""The loop: it learns, it goes on exactly, its loss does not depend on how a step is cut."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from regard.ground.errors import BadInput
+from regard.models.folder import read as read_folder
+from regard.training.journal import Journal
+from regard.training.loop import Ended, Judged, Reported, Saved, Started, Verdict, train
+from regard.training.ranks import Ranks
+from regard.training.recipe import read
+from regard.training.run import prepare
+from regard.weights.files import weights_of
+from small import write_corpus
+
+ALONE = Ranks(0, 1, torch.device("cpu"))
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpus")
+    write_corpus(folder)
+    return folder
+
+
+def prepared(corpus, out, *settings, resume=False, **limits):
+    recipe = read(corpus / "small.toml", settings)
+    return prepare(recipe, out, ALONE, data=corpus, resume=resume, **limits)
+
+
+def losses(run, resume=False):
+    return [event.loss for event in train(run.job, resume=resume) if isinstance(event, Reported)]
+
+
+def test_it_learns_and_leaves_a_model(corpus, tmp_path):
+    run = prepared(corpus, tmp_path / "run", "train.steps=60", "train.report_every=20")
+    events = list(train(run.job))
+    assert isinstance(events[0], Started)
+    assert isinstance(events[-1], Ended) and events[-1].reason == "steps"
+    reports = [event for event in events if isinstance(event, Reported)]
+    assert reports[-1].loss < reports[0].loss - 0.5
+    assert any(isinstance(event, Saved) for event in events)
+    run.finish(events[-1].progress)
+    stored = read_folder(tmp_path / "run" / "model")
+    assert stored.notes["cost"]["tokens"] == events[-1].progress.tokens > 0
+    assert stored.notes["cost"]["training_flops"] > 0
+
+
+def test_accumulation_keeps_the_loss_per_token(corpus, tmp_path):
+    """Two batches a step give the gradient of both together, not the mean of two means."""
+    common = ("batches.tokens=100000", "model.change.dropout=0.0")
+    whole = prepared(corpus, tmp_path / "a", *common, "batches.rows=120")
+    parts = prepared(corpus, tmp_path / "b", *common, "batches.rows=60", "batches.accumulate=2")
+    assert losses(whole)[:4] == pytest.approx(losses(parts)[:4], abs=2e-5)
+
+
+@pytest.mark.parametrize("extra", [(), ("train.ema=0.9",), ("text.dropout=0.1",)])
+def test_resume_is_exact(corpus, tmp_path, extra):
+    straight = prepared(corpus, tmp_path / "a", *extra)
+    all_losses = losses(straight)
+    first = prepared(corpus, tmp_path / "b", *extra)
+    seen = []
+    for event in train(first.job):  # as if the process died between two checkpoints
+        if isinstance(event, Reported):
+            seen.append(event.loss)
+        if len(seen) == 8:
+            break
+    second = prepared(corpus, tmp_path / "b", *extra, resume=True)
+    rest = losses(second, resume=True)
+    assert seen[:6] + rest == all_losses
+    one, other = weights_of(straight.job.model), weights_of(second.job.model)
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_the_journal_forgets_what_is_done_again(corpus, tmp_path):
+    run = prepared(corpus, tmp_path / "run")
+    journal = Journal(run.out)
+    for event in train(run.job):
+        journal.write(event)
+    path = run.out / "metrics.jsonl"
+    path.write_text(path.read_text() + '{"event": "train", "st')  # cut off by a kill
+    Journal(run.out, after_step=6)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert max(line["step"] for line in lines) == 6
+    assert [line["step"] for line in lines if line["event"] == "train"] == [1, 2, 3, 4, 5, 6]
+
+
+def test_patience(corpus, tmp_path):
+    run = prepared(
+        corpus,
+        tmp_path / "run",
+        "train.steps=100",
+        "train.evaluate_every=1",
+        "train.patience=3",
+        "optimiser.rate=1e-12",
+    )
+    run.job.judge = _scripted([1.0, 2.0, 1.5, 1.4, 2.0, 9.0])
+    events = list(train(run.job))
+    assert events[-1].reason == "patience"
+    assert events[-1].progress.step == 5
+    assert events[-1].progress.best_step == 2
+    assert 2 in run.job.checkpoints.steps()  # the best is kept
+    run.finish(events[-1].progress)
+    kept = read_folder(run.model_folder)
+    best = run.job.checkpoints.load(2)[1]["model"]
+    assert all(torch.equal(weights_of(kept.module)[name], best[name]) for name in best)
+
+
+def _scripted(values):
+    left = iter(values)
+
+    def judge(model):
+        value = next(left)
+        return Verdict(value, {"loss": -value})
+
+    return judge
+
+
+def test_averaging_keeps_the_mean_of_the_last(corpus, tmp_path):
+    run = prepared(corpus, tmp_path / "run", "train.average=3")
+    *_, ended = train(run.job)
+    said = run.finish(ended.progress)
+    assert said == "mean of steps 6, 9, 12"
+    last = [run.job.checkpoints.load(step)[1]["model"] for step in (6, 9, 12)]
+    kept = weights_of(read_folder(run.model_folder).module)
+    for name, tensor in kept.items():
+        mean = sum(one[name].double() for one in last) / 3
+        torch.testing.assert_close(tensor.double(), mean, atol=1e-7, rtol=0)
+
+
+def test_the_moving_average_is_what_is_judged_and_kept(corpus, tmp_path):
+    run = prepared(corpus, tmp_path / "run", "train.ema=0.5")
+    *_, ended = train(run.job)
+    assert "moving average" in run.finish(ended.progress)
+    _, tensors = run.job.checkpoints.load(ended.progress.best_step)
+    assert not torch.equal(
+        tensors["average"]["source.embed.token.weight"],
+        tensors["model"]["source.embed.token.weight"],
+    )
+
+
+def test_a_loss_that_is_no_number_stops_with_the_step(corpus, tmp_path):
+    run = prepared(corpus, tmp_path / "run", "train.report_every=4")
+    objective, calls = run.job.objective, []
+
+    class Spoilt(type(objective)):
+        def __call__(self, model, batch, **more):
+            calls.append(1)
+            loss, nll = super().__call__(model, batch, **more)
+            return (loss * float("nan"), nll) if len(calls) == 5 else (loss, nll)
+
+    run.job.objective = Spoilt(objective.bos, objective.eos)
+    with pytest.raises(BadInput, match=r"not a number at step 5;.*optimiser\.rate"):
+        list(train(run.job))
+    assert run.job.checkpoints.steps()[-1] == 3
+    assert all(t.isfinite().all() for t in run.job.checkpoints.load(3)[1]["model"].values())
+
+
+def test_a_time_budget_ends_with_a_model(corpus, tmp_path):
+    run = prepared(corpus, tmp_path / "run", "train.steps=100000", budget_seconds=0.5)
+    *_, ended = train(run.job)
+    assert ended.reason == "time"
+    assert run.job.checkpoints.steps()[-1] == ended.progress.step
+
+
+def test_judging_by_bleu(corpus, tmp_path):
+    run = prepared(corpus, tmp_path / "run", "train.judge=bleu", "train.steps=6")
+    verdicts = [event.verdict for event in train(run.job) if isinstance(event, Judged)]
+    assert 0 <= verdicts[0].figures["bleu"] <= 100
+    assert verdicts[0].value == verdicts[0].figures["bleu"]
+
+
+def test_a_folder_that_holds_a_run_is_not_overwritten(corpus, tmp_path):
+    run = prepared(corpus, tmp_path / "run")
+    list(train(run.job))
+    with pytest.raises(BadInput, match="holds a run already"):
+        prepared(corpus, tmp_path / "run")
+    with pytest.raises(BadInput, match="another recipe .differs in: optimiser"):
+        prepared(corpus, tmp_path / "run", "optimiser.rate=0.5", resume=True)
+    longer = prepared(corpus, tmp_path / "run", "train.steps=15", resume=True)
+    *_, ended = train(longer.job, resume=True)
+    assert ended.progress.step == 15
+
+
+def test_settings_that_differ_are_said(corpus, tmp_path):
+    run = prepared(corpus, tmp_path / "run")
+    list(train(run.job))
+    progress, tensors = run.job.checkpoints.load(12)
+    before = {**progress.settings, "torch": "1.0", "threads": 64}
+    run.job.checkpoints.save(replace(progress, settings=before), tensors)
+    again = prepared(corpus, tmp_path / "run", "train.steps=14", resume=True)
+    started = next(iter(train(again.job, resume=True)))
+    assert any("torch was 1.0" in one for one in started.differences)
+    assert any("threads was 64" in one for one in started.differences)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (["text.joint=false"], "tie"),
+        (["model.size=huge"], "no size 'huge'"),
+        (["model.paper=bert"], "no paper"),
+        (["model.change.heads=3"], "cannot be shared by 3 heads"),
+        (["model.change.hedas=3"], "did you mean 'heads'"),
+        (["batches.longest=1"], "at most 1 tokens"),
+    ],
+)
+def test_what_cannot_be_built_is_said(corpus, tmp_path, settings, said):
+    with pytest.raises(BadInput, match=said):
+        list(train(prepared(corpus, tmp_path / "run", *settings).job))
+
+
+def test_separate_vocabularies_with_the_target_tied(corpus, tmp_path):
+    run = prepared(corpus, tmp_path / "run", "text.joint=false", "model.change.tie=target")
+    assert losses(run)

@@ -1,0 +1,96 @@
+"""Recipes are typed and closed: a slip is answered, not ignored."""
+
+import pytest
+
+from regard.data.sources import JsonLines, Lines, Table
+from regard.ground.errors import BadInput
+from regard.training.recipe import Files, built_in_recipes, find, read
+from small import RECIPE
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    path = tmp_path / "small.toml"
+    path.write_text(RECIPE)
+    return path
+
+
+def test_every_recipe_that_comes_with_regard_is_valid_and_named_by_its_command():
+    paths = built_in_recipes()
+    assert "tour" in [path.stem for path in paths]
+    for path in paths:
+        assert path.stem in read(path).about.command
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("train.stepz=3", "unknown key 'train.stepz'; did you mean 'steps'?"),
+        ("trane.steps=3", "unknown key 'trane'; did you mean 'train'?"),
+        ("train.steps=many", "train.steps: Input should be a valid integer"),
+        ("train.steps=0", "train.steps: Input should be greater than or equal to 1 (given 0)"),
+        ("text.kind=bqe", "no kind 'bqe'; did you mean 'bpe'?"),
+        ("optimiser.schedule=cosinus", "optimiser.schedule: Input should be"),
+        ("train.ema=0.9", None),
+    ],
+)
+def test_settings(recipe, setting, said):
+    if said is None:
+        assert read(recipe, [setting]).train.ema == 0.9
+        return
+    with pytest.raises(BadInput) as caught:
+        read(recipe, [setting])
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("setting", ["steps=3", "train.steps"])
+def test_a_setting_has_a_table_a_key_and_a_value(recipe, setting):
+    with pytest.raises(BadInput, match=r"write it as table\.key=value"):
+        read(recipe, [setting])
+
+
+def test_facts_of_one_side_can_be_set(recipe):
+    assert read(recipe, ["model.change.source.depth=5"]).model.change["source.depth"] == 5
+    assert read(recipe, ["model.change.depth=5"]).model.change["depth"] == 5
+
+
+def test_averages_exclude_each_other(recipe):
+    with pytest.raises(BadInput, match="choose one"):
+        read(recipe, ["train.ema=0.9", "train.average=3"])
+
+
+def test_broken_files(tmp_path):
+    path = tmp_path / "x.toml"
+    with pytest.raises(BadInput, match=r"x\.toml: no such recipe file"):
+        find(str(path))
+    path.write_text("[about\n")
+    with pytest.raises(BadInput, match=r"x\.toml: not TOML"):
+        read(path)
+    path.write_text("[about]\ntitle = 'x'\n")
+    with pytest.raises(BadInput, match=r"about\.command is missing"):
+        read(path)
+
+
+def test_a_bare_name_is_looked_up_among_those_that_come_with_regard():
+    assert find("tour").name == "tour.toml"
+    with pytest.raises(BadInput, match="did you mean 'tour'"):
+        find("toor")
+
+
+def test_where_pairs_come_from(tmp_path):
+    two = Files(source="a.en", target="a.de")
+    assert two.under(tmp_path) == Lines((str(tmp_path / "a.en"), str(tmp_path / "a.de")))
+    table = Files(table="a.tsv", columns=(0, 2))
+    assert table.under(tmp_path) == Table(str(tmp_path / "a.tsv"), (0, 2))
+    records = Files(jsonl="-", columns=("en", "de"))
+    assert records.under(tmp_path) == JsonLines("-", ("en", "de"))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{}, {"source": "a"}, {"source": "a", "target": "b", "columns": (0, 1)}, {"table": "a"}],
+)
+def test_half_a_description_is_refused(fields):
+    with pytest.raises(ValueError, match="give source and target"):
+        Files(**fields)
