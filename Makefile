@@ -1,30 +1,30 @@
 PYTHON ?= python3
-VENV := .venv
-BIN := $(VENV)/bin
+BIN := .venv/bin
 
-.PHONY: tour test check bench install slow
+.PHONY: tour test slow lint check bench install
 
-tour: install  ## install, then train a translator on a built-in language and look inside
+tour: install   ## train a translator on a built-in language and look inside
 	$(BIN)/regard tour
 
-test: install  ## everything that runs in minutes on two cores
+test: install   ## everything that can be checked in minutes on two cores
 	$(BIN)/pytest -q -n 2 -m "not slow and not gpu"
 
-slow: install  ## the long tests as well
+slow: install   ## the long tests as well
 	$(BIN)/pytest -q -n 2 -m "not gpu"
 
-check: install  ## what CI runs: style, types, tests
+lint: install   ## style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(MAKE) test
 
-bench: install  ## speed against the peers, into bench/RESULTS.md
-	$(BIN)/python -m bench
+check: lint test
 
-install: $(VENV)/.installed
+bench: install  ## speed against the peers, in the same run
+	$(BIN)/python bench/run.py
 
-$(VENV)/.installed: pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+install: .venv/.installed
+
+.venv/.installed: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	touch $@

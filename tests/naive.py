@@ -28,7 +28,7 @@ def attend(
     key_lengths: Sequence[int],
     sees: Callable[[int, int, int], bool] = lambda row, i, j: True,
 ) -> Tensor:
-    """``score(q, k, head, i, j)`` and ``sees(row, i, j)``: of a row, its i-th query and j-th key."""
+    """``score(q, k, head, i, j)`` and ``sees(row, i, j)``: of a row, query i and key j."""
     heads, size = q_THK.shape[1], v_THK.shape[2]
     out_THK = q_THK.new_zeros(len(q_THK), heads, size)
     rows = zip(spans(query_lengths), spans(key_lengths), strict=True)

@@ -40,7 +40,7 @@ def test_every_state_is_picked():
     assert [state.pairs for state in states] == [[(2, ()), (0, ())]] * 2
 
 
-def test_a_certain_token_stays_at_probability_one_at_most():
+def test_what_all_models_are_certain_of_stays_certain():
     class Certain(Toy):
         def logprobs(self, sentence, prefix):
             return np.array([0.0, -np.inf, -np.inf], dtype=np.float32)

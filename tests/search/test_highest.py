@@ -22,9 +22,9 @@ def test_equals_a_stable_sort_of_the_whole_row(data):
 
 def test_neighbours_in_float32_are_told_apart_at_the_far_end_of_a_vocabulary():
     one = torch.tensor(-1.0)
-    logprobs_RV = torch.full((1, 60_000), -50.0)
+    logprobs_RV = torch.full((1, 250_000), -50.0)
     logprobs_RV[0, 0], logprobs_RV[0, -1] = one, torch.nextafter(one, torch.tensor(0.0))
-    assert highest(logprobs_RV, 2)[1].tolist() == [[59_999, 0]]
+    assert highest(logprobs_RV, 2)[1].tolist() == [[249_999, 0]]
 
 
 def test_forbidden_entries_come_last():

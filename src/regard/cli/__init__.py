@@ -26,7 +26,7 @@ BAD_INPUT, INTERRUPTED = 2, 130
 class Verbs(TyperGroup):
     """All verbs; what a user got wrong is said in one line."""
 
-    def invoke(self, ctx):  # type: ignore[no-untyped-def]
+    def invoke(self, ctx):
         try:
             return super().invoke(ctx)
         except BadInput as error:

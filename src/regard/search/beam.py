@@ -146,13 +146,19 @@ def rank(alive: Alive, logprobs_RV: Tensor, size: int) -> Candidates:
 
     One row can give at most ``size`` that go on and one that ends.
     """
-    values_RK, tokens_RK = highest(logprobs_RV, size + 1)
-    values, tokens = read(values_RK), tokens_RK.cpu().numpy()
-    parent, at = np.nonzero(np.isfinite(values))
-    logprob = values[parent, at].astype(np.float64)
-    sentence = alive.sentence_R[parent]
-    order = np.lexsort((-(alive.total_R[parent] + logprob), sentence))  # keeps the order of equals
-    return Candidates(sentence[order], parent[order], tokens[parent, at][order], logprob[order])
+    top, index = highest(logprobs_RV, size + 1)
+    values, tokens = read(top), index.cpu().numpy()
+    sentence_R, slot_R = alive.sentence_R, place(alive.sentence_R)
+    parents = np.zeros((sentence_R[-1] + 1, slot_R.max() + 1), dtype=np.int64)
+    parents[sentence_R, slot_R] = np.arange(len(alive))
+    totals = np.full((*parents.shape, values.shape[1]), -np.inf)
+    totals[sentence_R, slot_R] = alive.total_R[:, None] + values
+    totals = totals.reshape(len(parents), -1)  # a sentence's by parent, then by token
+    order = np.argsort(-totals, axis=1, kind="stable")
+    sentence, nth = np.nonzero(np.isfinite(np.take_along_axis(totals, order, axis=1)))
+    slot, at = np.divmod(order[sentence, nth], values.shape[1])
+    parent = parents[sentence, slot]
+    return Candidates(sentence, parent, tokens[parent, at], values[parent, at].astype(np.float64))
 
 
 def place(groups: np.ndarray) -> np.ndarray:

@@ -47,7 +47,7 @@ class Ensemble:
         each = torch.stack([state.step(tokens_R) for state in self.states])
         if self.how == "mean of log-probabilities":
             return each.mean(0).log_softmax(-1)
-        return (each.logsumexp(0) - math.log(len(self.states))).clamp(max=0)
+        return each.logsumexp(0) - math.log(len(self.states))
 
     def pick(self, index_R: Tensor) -> None:
         """Pick in every state."""

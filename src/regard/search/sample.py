@@ -73,10 +73,8 @@ class Sample:
         if self.top_p < 1:
             chances = chances.masked_fill(chances.cumsum(1) - chances >= self.top_p, 0)
         passed = chances.cumsum(1)
-        total = passed[:, -1:]
-        goal = torch.from_numpy(uniform_R).to(passed)[:, None] * total
-        below = goal.minimum(torch.nextafter(total, -total))  # rounding may have reached the total
-        place = torch.searchsorted(passed, below, right=True)
+        goal_R = torch.from_numpy(uniform_R).to(passed) * passed[:, -1]
+        place = torch.searchsorted(passed, goal_R[:, None], right=True)
         # Where nothing is allowed there is no goal, and any token will do: its chance is 0.
         return index.gather(1, place.clamp(max=index.shape[1] - 1))[:, 0]
 

@@ -174,6 +174,7 @@ class _Run:
         if resume:
             precision, differences = self._restore()
         if precision is None:
+            self.probe_stream = self.job.sampler.batches()
             precision = precisions.choose(
                 self.recipe.train.precision, self.ranks.device, self._probe
             )
@@ -373,9 +374,9 @@ class _Run:
         return self.precision.context(self.ranks.device)
 
     def _probe(self, precision: Precision) -> None:
-        """A step without an update, on the first batch."""
+        """A step without an update, on a batch of its own: new shapes cost what they cost."""
         self.precision = precision
-        _, drawn = next(self.job.sampler.batches())
+        _, drawn = next(self.probe_stream)
         batch = self.job.objective.collate([example for _, example in drawn])
         self.model.train()
         self._backward(lambda b: self.job.objective(self.model, b), batch, 1.0)

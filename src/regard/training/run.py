@@ -11,8 +11,9 @@ import torch
 from torch import nn
 
 from regard.data.packing import in_order
+from regard.data.prepare import prepare_pair_texts, prepare_pairs
 from regard.data.sampler import Sampler
-from regard.data.shards import PairRows, prepare_pair_texts, prepare_pairs
+from regard.data.shards import PairRows
 from regard.data.sources import Dropped, Source, read_pairs
 from regard.ground.batch import Budget
 from regard.ground.errors import BadInput

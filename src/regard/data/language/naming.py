@@ -43,7 +43,7 @@ def other(dice: Random, pool: tuple[Noun, ...], of: Nominal, known: bool = False
             return Pronoun(dice.choice(("he", "she", "they") if mine else tuple(POSSESSIVE)))
         if roll < 0.22:
             return name(dice, but=of)
-    if not known and roll < 0.2 and noun.german_plural and noun.kind not in (*HUMAN, "fixtures"):
+    if not known and roll < 0.25 and noun.kind in ("food", "reading", "animals"):
         return NounPhrase(noun, "", plural=True, adjective=quality(dice, noun))
     return noun_phrase(dice, noun, of, known)
 

@@ -1,23 +1,34 @@
 """Ragged rows on CUDA in half precision: flash attention straight over the packed tokens."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from regard.parts.kernels.asked import Asked
 from regard.parts.sight import Window, everyone
 
-try:
-    from torch.nn.attention.varlen import varlen_attn
-except ImportError:  # torch built without it
-    varlen_attn = None  # type: ignore[assignment]
-
 LARGEST_HEAD = 256
+
+
+def _flash() -> Callable[..., Tensor] | None:
+    """torch's kernel, if it has one; without a GPU its import would cost a second for nothing."""
+    if not torch.cuda.is_available():
+        return None
+    try:
+        from torch.nn.attention.varlen import varlen_attn
+    except ImportError:
+        return None
+    return varlen_attn  # type: ignore[return-value]
+
+
+FLASH = _flash()
 
 
 def fits(asked: Asked, q_THK: Tensor, v_THK: Tensor) -> bool:
     """Flash knows half precision, one size of head, no dropout on weights, limits from 0 up."""
     return (
-        varlen_attn is not None
+        FLASH is not None
         and q_THK.is_cuda
         and q_THK.dtype in (torch.bfloat16, torch.float16)
         and asked.dropout == 0
@@ -31,7 +42,8 @@ def fits(asked: Asked, q_THK: Tensor, v_THK: Tensor) -> bool:
 def run(asked: Asked, q_THK: Tensor, k_THK: Tensor, v_THK: Tensor) -> Tensor:
     """No padding anywhere; empty rows cost nothing."""
     left, right = _limits(asked)
-    return varlen_attn(  # type: ignore[return-value]
+    assert FLASH is not None
+    return FLASH(
         q_THK,
         k_THK,
         v_THK,

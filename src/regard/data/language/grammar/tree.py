@@ -1,4 +1,4 @@
-"""What is said, before it is said in English or German: the tree that both sides read.
+"""What is said, before it is said in English or German: the tree that both languages read.
 
 Nodes are told apart by identity, never by content: the two dogs of "the dog sees the dog" are
 two nodes. A word remembers which parts of which nodes it expresses (its meanings), and two words
@@ -6,19 +6,40 @@ of a pair are linked when they share one.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from regard.data.language.entries import Adjective, Expression, Noun, Verb
+from regard.data.language.lexicon.entries import Adjective, Case, Expression, Noun, Verb
 
+Tense = Literal[
+    "present",
+    "progressive",
+    "past",
+    "perfect",
+    "will",
+    "going to",
+    "can",
+    "must",
+    "should",
+    "want to",
+    "allowed to",
+    "like to",
+]
 Meaning = tuple[object, str]
+"""A node and the name of a part of it."""
 
 
 class Word(NamedTuple):
     text: str
-    meanings: tuple[Meaning, ...] = ()
+    meanings: tuple[Meaning, ...]
 
 
 Words = tuple[Word, ...]
+
+
+def say(text: str, node: object, *parts: str) -> Words:
+    """The words of ``text``, all of which express these parts of ``node``."""
+    meanings = tuple((node, part) for part in parts)
+    return tuple(Word(word, meanings) for word in text.split())
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -39,8 +60,8 @@ class Name:
 class NounPhrase:
     noun: Noun
     determiner: str = "the"
-    """the, a, this, every, my, his, ..., two, three, many; empty for bare nouns and with a name
-    as owner."""
+    """the, a, this, every, my, his, ..., two, three, many; empty for bare nouns (fresh bread) and
+    where the owner stands in its place (Anna's book)."""
     plural: bool = False
     adjective: Adjective | None = None
     owner: "NounPhrase | Name | None" = None
@@ -49,8 +70,8 @@ class NounPhrase:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Both:
-    first: "Name | NounPhrase"
-    second: "Name | NounPhrase"
+    first: Name
+    second: NounPhrase
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -66,11 +87,11 @@ Nominal = Pronoun | Name | NounPhrase | Both | Gap
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Place:
-    """A noun phrase with a preposition of place or direction in each language."""
+    """A noun phrase with the prepositions of place or direction of both languages."""
 
     english: str
     german: str
-    case: str
+    case: Case
     where: NounPhrase
 
 
@@ -86,9 +107,7 @@ class Adjunct:
 class Clause:
     subject: Nominal
     verb: Verb
-    tense: str = "present"
-    """present, progressive, past, perfect, or an auxiliary: will, going to, can, must, should,
-    want to, allowed to, like to."""
+    tense: Tense = "present"
     negative: bool = False
     object: Nominal | None = None
     receiver: Nominal | None = None
@@ -100,12 +119,12 @@ class Clause:
     content: "Clause | None" = None
     """that ..."""
     task: "Clause | None" = None
-    """to ... after try and forget; its subject is the subject of this clause."""
+    """to ... after try and forget. It has the subject of this clause, as the next one does."""
     aim: "Clause | None" = None
     """(in order) to ..."""
     adjunct: Adjunct | None = None
-    fronted: str = ""
-    """Which of ``time`` and ``adjunct`` opens the sentence, if any."""
+    fronted: Literal["", "time", "adjunct"] = ""
+    """What opens the sentence in place of the subject."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -115,10 +134,17 @@ class Sentence:
     but: Clause | None = None
 
 
-def person(nominal: Nominal) -> tuple[int, bool]:
-    """First or third person, and whether plural: what a verb agrees with."""
+class Person(NamedTuple):
+    """What a verb agrees with: the first or third person, of one or many."""
+
+    number: int
+    plural: bool
+
+
+def person(nominal: Nominal) -> Person:
     if isinstance(nominal, Pronoun):
-        return (1 if nominal.english in ("I", "we") else 3), nominal.english in ("we", "they")
+        first = nominal.english in ("I", "we")
+        return Person(1 if first else 3, plural=nominal.english in ("we", "they"))
     if isinstance(nominal, NounPhrase | Gap):
-        return 3, nominal.plural
-    return 3, isinstance(nominal, Both)
+        return Person(3, nominal.plural)
+    return Person(3, plural=isinstance(nominal, Both))

@@ -3,7 +3,10 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
+Case = Literal["nominative", "accusative", "dative", "genitive"]
+Gender = Literal["masculine", "feminine", "neuter"]
 
 HUMAN = ("adults", "children", "family")
 """The kinds of nouns that mean people."""
@@ -11,11 +14,11 @@ HUMAN = ("adults", "children", "family")
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Noun:
-    """``boy | der Junge, des Jungen, die Jungen``; without a plural when none is wanted."""
+    """``boy | der Junge, des Jungen, die Jungen``; no plural where none is wanted."""
 
     singular: str
     plural: str
-    gender: str
+    gender: Gender
     german: str
     genitive: str
     german_plural: str
@@ -39,8 +42,8 @@ class Expression:
 
     english: tuple[tuple[str, str], ...]
     german: tuple[tuple[str, str], ...]
-    inner: bool = False
-    """Stands beside the verb (often, already), not at either end of the sentence."""
+    inner: bool
+    """It stands beside the verb (often, already), not at either end of the sentence."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -62,19 +65,20 @@ class GermanVerb:
     third: str
     prefix: str
     preterite: str
+    """The past in one word, for the few verbs that are not told in the perfect."""
     auxiliary: str
     participle: str
     reflexive: bool
     complement: str
     no_complement: str
-    """The word that negates the complement: Hunger, *keinen* Hunger."""
+    """The word that denies the complement: *keinen* Hunger."""
     preposition: str
-    case: str
+    case: Case
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Verb:
-    """A verb of both languages, and who does it, to whom or what, and where."""
+    """A verb of both languages; who does it, to whom or what, and in which places."""
 
     english: EnglishVerb
     german: GermanVerb
@@ -89,10 +93,15 @@ class Verb:
 
 
 def rows(table: str, columns: int) -> Iterator[list[str]]:
-    """The lines of a table, split at ``|`` and filled up with empty columns."""
+    """The lines of a table, split at ``|`` and filled up with empty cells."""
     for line in table.strip().splitlines():
         cells = [cell.strip() for cell in line.split("|")]
         yield cells + [""] * (columns - len(cells))
+
+
+_GENDERS: dict[str, Gender] = {"der": "masculine", "die": "feminine", "das": "neuter"}
+_NATURAL = {"masculine": "he", "feminine": "she", "neuter": ""}
+_CASES: dict[str, Case] = {"Akk": "accusative", "Dat": "dative"}
 
 
 def nouns(kind: str, table: str) -> dict[str, Noun]:
@@ -101,8 +110,7 @@ def nouns(kind: str, table: str) -> dict[str, Noun]:
     for english, german, pronoun in rows(table, 3):
         singular, _, plural = english.partition("/")
         nominative, genitive, *german_plural = [form.split()[-1] for form in german.split(",")]
-        gender = {"der": "masculine", "die": "feminine", "das": "neuter"}[german.split()[0]]
-        natural = {"masculine": "he", "feminine": "she", "neuter": ""}[gender]
+        gender = _GENDERS[german.split()[0]]
         entries[singular] = Noun(
             singular=singular,
             plural=plural or plural_of(singular),
@@ -111,7 +119,7 @@ def nouns(kind: str, table: str) -> dict[str, Noun]:
             genitive=genitive,
             german_plural=german_plural[0] if german_plural else "",
             kind=kind,
-            pronoun=pronoun or (natural if kind in HUMAN else "it"),
+            pronoun=pronoun or (_NATURAL[gender] if kind in HUMAN else "it"),
         )
     return entries
 
@@ -129,12 +137,12 @@ def expressions(table: str, inner: bool = False) -> dict[str, Expression]:
     """``in¹ the¹ evening² | am¹ Abend²``: the raised numbers say which words are linked."""
     entries = {}
     for english, german in rows(table, 2):
-        entry = Expression(numbered(english), numbered(german), inner)
+        entry = Expression(_numbered(english), _numbered(german), inner)
         entries[" ".join(word for word, _ in entry.english)] = entry
     return entries
 
 
-def numbered(text: str) -> tuple[tuple[str, str], ...]:
+def _numbered(text: str) -> tuple[tuple[str, str], ...]:
     return tuple((word.rstrip("¹²³"), word[len(word.rstrip("¹²³")) :]) for word in text.split())
 
 
@@ -153,10 +161,9 @@ def verbs(table: str, pools: dict[str, tuple[Noun, ...]]) -> dict[str, Verb]:
 
 
 def english_verb(text: str) -> EnglishVerb:
-    """``help`` · ``see saw seen`` · ``get got got +up`` (particle) · ``wait (for)`` (preposition)."""
-    forms = re.findall(r"(?<![+(\w])\w+", text)
-    base = forms[0]
-    past, participle = forms[1:] or [past_of(base)] * 2
+    """``help`` · ``see saw seen`` · ``get got got +up``, a particle · ``wait (for)``."""
+    base, *irregular = re.findall(r"(?<![+(\w])\w+", text)
+    past, participle = irregular or [past_of(base)] * 2
     particle, preposition = re.search(r"\+(\w+)", text), re.search(r"\((\w+)\)", text)
     return EnglishVerb(
         base=base,
@@ -170,26 +177,25 @@ def english_verb(text: str) -> EnglishVerb:
 
 
 def german_verb(text: str) -> GermanVerb:
-    """``sich freuen, freut, hat gefreut, auf Akk`` · ``anrufen, ruft an, hat angerufen`` ·
-    ``(keinen) Hunger haben, hat, hatte`` (its past is one word)."""
-    name, present, past, *object_ = [form.split() for form in text.split(",")]
-    infinitive = name[-1]
-    prefix = present[1] if len(present) == 2 else ""
-    *preposition, case = object_[0] if object_ else ["Akk"]
-    has_complement = name[0].startswith("(")
+    """``anrufen, ruft an, hat angerufen`` · ``sich freuen, freut, hat gefreut, auf Akk`` ·
+    ``(keinen) Hunger haben, hat, hatte``, whose past is one word."""
+    name, present, past, *governed = [form.split() for form in text.split(",")]
+    infinitive, prefix = name[-1], "".join(present[1:])
+    *preposition, case = governed[0] if governed else ["Akk"]
+    denial, complement = name[:2] if name[0].startswith("(") else ("", "")
     return GermanVerb(
         infinitive=infinitive,
         stem=infinitive.removeprefix(prefix),
         third=present[0],
         prefix=prefix,
         preterite=past[0] if len(past) == 1 else "",
-        auxiliary=past[0] if len(past) == 2 else "hat",
+        auxiliary=past[0],
         participle=past[-1],
         reflexive=name[0] == "sich",
-        complement=name[1] if has_complement else "",
-        no_complement=name[0].strip("()") if has_complement else "",
-        preposition=preposition[0] if preposition else "",
-        case={"Akk": "accusative", "Dat": "dative"}[case],
+        complement=complement,
+        no_complement=denial.strip("()"),
+        preposition="".join(preposition),
+        case=_CASES[case],
     )
 
 

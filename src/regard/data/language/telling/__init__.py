@@ -1,0 +1,1 @@
+"""What gets said: trees drawn at random, of parts that go together."""
