@@ -28,3 +28,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("gpu"):
             item.add_marker(pytest.mark.skip(reason="needs CUDA"))
+
+
+@pytest.fixture(scope="session")
+def small_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus with a recipe, and a model trained on it for a moment: ``small_run / "run"``."""
+    from small import write_corpus
+
+    from regard.training.loop import train
+    from regard.training.ranks import Ranks
+    from regard.training.recipe import read
+    from regard.training.run import prepare
+
+    folder = tmp_path_factory.mktemp("small")
+    recipe = read(write_corpus(folder), ["train.steps=60", "train.report_every=60"])
+    run = prepare(recipe, folder / "run", Ranks(0, 1, torch.device("cpu")), data=folder)
+    *_, ended = train(run.job)
+    run.finish(ended.progress)
+    return folder

@@ -52,15 +52,14 @@ class Model:
             raise BadInput("this folder has no tokenizer files: only token ids can be used")
         return Translator(self.module, self.tokenizer)
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def encode(self, texts: Texts, layer: int = -1) -> list[Tensor]:
         """States of the source, (tokens, width) each.
 
         Layer 0 is the embedding, n the state after block n, -1 what the decoder sees. Ids are used
         as given; texts get the end mark they had in training.
         """
-        assert isinstance(self.facts, PairFacts)
-        depth = self.facts.source.stack.depth
+        depth = self._pair_facts.source.stack.depth
         if not -1 <= layer <= depth:
             raise BadInput(f"layer {layer} asked for; there are 0 (embedding) to {depth}, and -1")
         name = {-1: "source.output", 0: "source.embed.output"}.get(
@@ -79,9 +78,10 @@ class Model:
             raise BadInput(f"pool is 'mean' or 'max', not {pool!r}")
         states = self.encode(texts)
         pooled = [one.mean(0) if pool == "mean" else one.amax(0) for one in states]
-        return torch.stack(pooled) if pooled else torch.zeros(0)
+        width = self._pair_facts.source.stack.width
+        return torch.stack(pooled) if pooled else torch.zeros(0, width)
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def logits(self, pairs: Sequence[tuple[Any, Any]]) -> list[Tensor]:
         """(tokens, vocabulary) for each pair (source, target), of texts or of ids.
 
@@ -117,9 +117,9 @@ class Model:
     @property
     def reading(self) -> Reading:
         """How its attention is read as alignment: as chosen at training, else the last layer."""
-        assert isinstance(self.facts, PairFacts)
         known = self.notes.get("alignment")
-        return Reading(**known) if known else Reading(layer=self.facts.target.stack.depth - 1)
+        last = self._pair_facts.target.stack.depth - 1
+        return Reading(**known) if known else Reading(layer=last)
 
     @reading.setter
     def reading(self, reading: Reading) -> None:
@@ -134,6 +134,12 @@ class Model:
     def save(self, folder: str | Path) -> None:
         """Write the model to a folder that ``load`` reads."""
         folders.write(Path(folder), self._stored)
+
+    @property
+    def _pair_facts(self) -> PairFacts:
+        if not isinstance(self.facts, PairFacts):
+            raise BadInput(f"{self.paper.name} reads no source and writes no target")
+        return self.facts
 
     def _ids(self, texts: Texts) -> list[list[int]]:
         return [

@@ -174,19 +174,18 @@ def test_batches_of_a_window_are_shuffled():
     assert lengths != sorted(lengths) and lengths != sorted(lengths, reverse=True)
 
 
-def test_examples_that_are_too_long_are_left_out_counted_and_reported_once(caplog):
+def test_examples_that_are_too_long_are_left_out_and_counted_once():
     corpus = Corpus([(3, 3), (3, 9), (9, 3), (2, 2), (9, 9)])
     sampler = corpus.sampler(Budget(8, 8, 8), window=1)
     for batches in epochs(sampler, 2):
         assert sorted(i for batch in batches for i in batch) == [0, 3]
-    assert 6 <= sampler.dropped["longer than 8 tokens"] <= 9  # a third epoch may have begun
-    assert caplog.messages == ["examples longer than 8 tokens are left out"]
+    assert sampler.dropped == {"longer than 8 tokens": 3}
 
 
-def test_what_fits_is_not_reported(caplog):
+def test_what_fits_is_not_counted():
     sampler = Corpus([(8, 1)] * 5).sampler(Budget(8, 8, 8), window=2)
     epochs(sampler, 1)
-    assert not sampler.dropped and not caplog.messages
+    assert not sampler.dropped
 
 
 def test_nothing_left_is_an_error():

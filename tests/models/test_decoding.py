@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from naive import SEED
 from regard.ground.batch import pack
+from regard.ground.layout import Layout
 from regard.models.decoding import Decoding
 from regard.models.facts import change
 from regard.models.transformer import BASE, Transformer
@@ -54,6 +55,20 @@ def test_steps_and_picks_equal_the_whole(facts, happens, seed):
             state.pick(torch.tensor(index))
             sources, written = [sources[i] for i in index], [written[i] for i in index]
             assert state.rows == len(index)
+
+
+@torch.inference_mode()
+def test_several_tokens_may_be_fed_at_once():
+    model = Transformer(FACTS).eval()
+    written = torch.randint(0, 13, (3, 5))
+    state = opened(model, SOURCES)
+    for start, end in ((0, 2), (2, 4)):
+        layout = Layout.rectangle(3, end - start, start=start)
+        tokens_T = written[:, start:end].flatten()
+        model.decode(tokens_T, layout, state.source, memory=state.memory)
+        assert state.memory.reach == end
+    wanted = in_full(model, SOURCES, written.tolist())
+    torch.testing.assert_close(state.step(written[:, 4]), wanted, rtol=1e-4, atol=1e-5)
 
 
 @torch.inference_mode()
@@ -107,3 +122,25 @@ def test_a_state_has_room_for_so_many_tokens():
         state.step(torch.tensor([1]))
     with pytest.raises(ValueError, match="asked to hold 3"):
         state.step(torch.tensor([1]))
+
+
+@pytest.mark.gpu
+@torch.inference_mode()
+def test_steps_on_cuda_are_those_of_the_cpu():
+    model = Transformer(change(FACTS, width=32, inner=64)).eval()
+    source, index_R = pack(SOURCES), torch.tensor([2, 0, 0, 1])
+    tokens = torch.randint(0, 13, (3, 4))
+    found = []
+    for device in ("cpu", "cuda"):
+        model.to(device)
+        moved = source.to(device)
+        state = model.open(moved.tokens_T, moved.layout, capacity=4, watch=True)
+        assert state.device.type == device
+        state.pick(index_R.to(device))
+        steps = []
+        for tokens_R in tokens.to(device):
+            steps += [state.step(tokens_R), state.attention()]
+            state.pick(torch.tensor([1, 0, 3, 2], device=device))
+        found.append([step.cpu() for step in steps])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4, equal_nan=True)

@@ -178,6 +178,13 @@ def test_each_kind_of_dropout_is_heard(dropout):
     assert not torch.equal(run(model, *batch), run(model, *batch))
 
 
+def test_every_norm_hears_eps():
+    model = Transformer(change(PRE, eps=0.5, normed=True))
+    norms = [one for one in model.modules() if isinstance(one, nn.LayerNorm)]
+    assert len(norms) == 2 * (2 + 3) + 2 + 2  # in blocks, at the end, after embeddings
+    assert {norm.eps for norm in norms} == {0.5}
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
 def test_the_whole_model_may_run_in_another_precision(dtype):
     model = Transformer(SMALL).eval()
@@ -187,3 +194,19 @@ def test_the_whole_model_may_run_in_another_precision(dtype):
     assert other.dtype == dtype
     tolerance = 0.1 if dtype == torch.bfloat16 else 1e-5
     torch.testing.assert_close(other.float(), single, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.gpu
+@torch.no_grad()
+def test_on_cuda_logits_are_those_of_the_cpu():
+    model = Transformer(change(SMALL, width=32, inner=64)).eval()
+    sources, targets = [[1, 2, 3], [4], [5, 6]], [[7], [8, 9, 1, 2], [3, 4]]
+    wanted = run(model, pack(sources), pack(targets))
+    model.cuda()
+    for budget in (None, Budget(tokens=16, rows=4, longest=5)):
+        sides = [pack(side, budget).to("cuda") for side in (sources, targets)]
+        found = run(model, *sides)[: len(wanted)].cpu()
+        torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-4)
+        half = run(model.bfloat16(), *sides)[: len(wanted)].float().cpu()
+        assert (half - wanted).norm() / wanted.norm() < 5e-2
+        model.float()

@@ -54,6 +54,7 @@ def translate(
 
     Example: echo "The old man reads a book." | regard translate runs/tour/model --beam 4
     """
+    translator = load(model, device).translator.with_rows(rows)
     chosen: Search
     if search == "beam":
         chosen = beam = Beam(
@@ -70,7 +71,6 @@ def translate(
         chosen = Sample(temperature, top_k, top_p, best, seed)
     else:
         chosen = Greedy()
-    translator = load(model, device).translator.with_rows(rows)
     prefixes = None if prefix is None else _as_many(prefix)
     lines = read_lines(file)
     for number, found in enumerate(translator.stream(lines, chosen, prefixes)):

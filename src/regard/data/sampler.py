@@ -5,7 +5,6 @@ run resumes anywhere at the cost of reading one window.
 """
 
 import hashlib
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
@@ -21,8 +20,6 @@ Example = TypeVar("Example")
 
 ROUNDS = 8
 FEW = 256
-
-log = logging.getLogger(__name__)
 
 
 def shuffled(positions: np.ndarray, count: int, key: tuple[int, ...]) -> np.ndarray:
@@ -79,7 +76,8 @@ class Sampler(Generic[Example]):
     """Microbatches without end: windows of the shuffled epoch, each cut by length and shuffled.
 
     `read(epoch, indices)` gives the examples (the epoch, so that draws can differ), `length` the
-    final length of each side of one. What exceeds the budget's `longest` is left out and counted.
+    final length of each side of one. What exceeds the budget's `longest` is left out, and counted
+    in the first epoch.
     """
 
     read: Callable[[int, np.ndarray], Sequence[Example]]
@@ -119,15 +117,10 @@ class Sampler(Generic[Example]):
         examples = self.read(cursor.epoch, indices)
         lengths = np.array([self.length(example) for example in examples])
         short = np.flatnonzero(lengths.max(axis=1) <= self.budget.longest)
-        self._count_dropped(len(indices) - len(short))
+        if cursor.epoch == 0 and len(short) < len(indices):  # the same are too long every time
+            reason = f"longer than {self.budget.longest} tokens"
+            self.dropped[reason] += len(indices) - len(short)
         batches = cut(lengths[short], self.budget)
         key = (self.seed, cursor.epoch, cursor.window)
         order = shuffled(np.arange(len(batches)), len(batches), key)
         return [[(int(indices[i]), examples[i]) for i in short[batches[b]]] for b in order]
-
-    def _count_dropped(self, count: int) -> None:
-        reason = f"longer than {self.budget.longest} tokens"
-        if count and reason not in self.dropped:
-            log.warning("examples %s are left out", reason)
-        if count:
-            self.dropped[reason] += count

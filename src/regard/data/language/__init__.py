@@ -1,7 +1,7 @@
 """The built-in language: everyday English and its German, from one grammar that says both at once.
 
-A sentence is drawn as a tree (``telling``, ``naming``, over the words of ``lexicon``) and read
-twice, in the order and the forms of English and of German; the links come with it.
+A sentence is drawn as a tree (``telling``, over the words of ``lexicon``) and read twice
+(``grammar``), in the order and the forms of each language; gold word links come with it.
 """
 
 from regard.data.language.baseline import dictionary, word_by_word

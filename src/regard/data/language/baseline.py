@@ -1,4 +1,4 @@
-"""Translation word by word with a learnt dictionary: the score that a translator must leave behind."""
+"""Translation word by word, with a dictionary learnt from the links: the score to leave behind."""
 
 import re
 from collections import Counter, defaultdict

@@ -1,15 +1,15 @@
 """Sentence pairs with their word links, the held-out split, and the files of a parallel corpus."""
 
-import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from itertools import islice
 from pathlib import Path
 from random import Random
 
-from regard.data.language import english, german
-from regard.data.language.telling import sentence
-from regard.data.language.tree import Meaning, Sentence, Words
+from regard.data.language.grammar import english, german
+from regard.data.language.grammar.tree import Meaning, Sentence, Words
+from regard.data.language.telling.sentences import sentence
+from regard.ground.files import write_text
 
 LONGEST = 30
 
@@ -72,20 +72,17 @@ def corpus(train: int = 20_000, dev: int = 500, test: int = 500, seed: int = 1) 
 
 
 def write(corpus: Corpus, folder: Path) -> None:
-    """``train.en``, ``train.de``, ``train.links`` ("0-0 1-2": source-target), and so for each part."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """``train.en``, ``train.de`` and ``train.links`` (``0-0 1-2``: source-target); dev and test."""
     for part in fields(corpus):
         pairs: tuple[Pair, ...] = getattr(corpus, part.name)
-        _write(folder / f"{part.name}.en", [pair.source for pair in pairs])
-        _write(folder / f"{part.name}.de", [pair.target for pair in pairs])
-        _write(folder / f"{part.name}.links", [pharaoh(pair.links) for pair in pairs])
+        _write(folder / f"{part.name}.en", (pair.source for pair in pairs))
+        _write(folder / f"{part.name}.de", (pair.target for pair in pairs))
+        _write(folder / f"{part.name}.links", (pharaoh(pair.links) for pair in pairs))
 
 
 def pharaoh(links: frozenset[tuple[int, int]]) -> str:
     return " ".join(f"{i}-{j}" for i, j in sorted(links))
 
 
-def _write(path: Path, lines: list[str]) -> None:
-    unfinished = path.with_name(path.name + ".unfinished")
-    unfinished.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
-    os.replace(unfinished, path)
+def _write(path: Path, lines: Iterable[str]) -> None:
+    write_text(path, "".join(f"{line}\n" for line in lines))

@@ -33,6 +33,8 @@ def fits(asked: Asked, q_THK: Tensor, v_THK: Tensor) -> bool:
         and q_THK.dtype in (torch.bfloat16, torch.float16)
         and asked.dropout == 0
         and asked.aligned
+        and asked.queries.longest > 0
+        and asked.keys.longest > 0
         and all(limit is None or limit >= 0 for limit in _limits(asked))
         and q_THK.shape[-1] == v_THK.shape[-1] <= LARGEST_HEAD
         and q_THK.shape[-1] % 8 == 0

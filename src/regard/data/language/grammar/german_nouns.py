@@ -78,7 +78,9 @@ def contracted(preposition: Words, words: Words) -> Words:
         return preposition + words
     (before,), (article, *rest) = preposition, words
     short = CONTRACTIONS.get((before.text, article.text))
-    return (Word(short, before.meanings + article.meanings), *rest) if short else preposition + words
+    return (
+        (Word(short, before.meanings + article.meanings), *rest) if short else preposition + words
+    )
 
 
 def expression(node: Expression, clause: Clause, role: str) -> Words:

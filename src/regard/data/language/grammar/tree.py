@@ -38,8 +38,10 @@ Words = tuple[Word, ...]
 
 def say(text: str, node: object, *parts: str) -> Words:
     """The words of ``text``, all of which express these parts of ``node``."""
-    meanings = tuple((node, part) for part in parts)
-    return tuple(Word(word, meanings) for word in text.split())
+    if not text:
+        return ()
+    meanings = tuple([(node, part) for part in parts])
+    return tuple([Word(word, meanings) for word in text.split()])
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -17,7 +17,7 @@ _ADJECTIVES = adjectives("""
     black       | schwarz      | animals things
     expensive   | teuer / teur | things dining
     fresh       | frisch       | food mass
-    cold        | kalt         | mass water
+    cold        | kalt         | water
     long        | lang         | reading
     interesting | interessant  | reading culture
 """)

@@ -28,48 +28,48 @@ CHANGES = _table("""
     come came come +back     | zurückkommen, kommt zurück, ist zurückgekommen |  |        | beings
 """)
 PASTIMES = _table("""
-    buy bought bought   | kaufen, kauft, hat gekauft                  | goods    | shops town
-    eat ate eaten       | essen, isst, hat gegessen                   | meals    | home dining
-    drink drank drunk   | trinken, trinkt, hat getrunken              | drinks   | home dining
-    read read read      | lesen, liest, hat gelesen                   | reading  | nature books
+    buy bought bought   | kaufen, kauft, hat gekauft                  | goods   | shops town
+    eat ate eaten       | essen, isst, hat gegessen                   | meals   | home dining
+    drink drank drunk   | trinken, trinkt, hat getrunken              | drinks  | home dining
+    read read read      | lesen, liest, hat gelesen                   | reading | nature books
     write wrote written | schreiben, schreibt, hat geschrieben        | letter, book, story, play
     paint               | malen, malt, hat gemalt                     | picture, flower, animals
     visit               | besuchen, besucht, hat besucht              | grown
-    meet met met        | treffen, trifft, hat getroffen              | people   | town dining culture
+    meet met met        | treffen, trifft, hat getroffen              | people  | town dining
     invite              | einladen, lädt ein, hat eingeladen          | people
     call                | anrufen, ruft an, hat angerufen             | grown
     look +at            | ansehen, sieht an, hat angesehen            | picture, animals
-    help                | helfen, hilft, hat geholfen, Dat            | people   | home nature
+    help                | helfen, hilft, hat geholfen, Dat            | people  | home nature
     listen +to          | zuhören, hört zu, hat zugehört, Dat         | people
     talk (about)        | sprechen, spricht, hat gesprochen, über Akk | people, animals, reading
-    play (with)         | spielen, spielt, hat gespielt, mit Dat      | animals, ball | nature | players
+    play (with)         | spielen, spielt, hat gespielt, mit Dat | animals, ball | nature | players
 """)
 DEEDS = _table("""
-    clean                        | putzen, putzt, hat geputzt                   | openings, vehicles
-    repair                       | reparieren, repariert, hat repariert         | machines | | grown
-    look (for)                   | suchen, sucht, hat gesucht                   | beings, things
-    open                         | aufmachen, macht auf, hat aufgemacht         | openings, letter, gift
-    close                        | zumachen, macht zu, hat zugemacht            | openings, book, bag
-    turn +on                     | einschalten, schaltet ein, hat eingeschaltet | machines
-    turn +off                    | ausschalten, schaltet aus, hat ausgeschaltet | machines
-    bring brought brought +along | mitbringen, bringt mit, hat mitgebracht      | groceries, flower
-    thank                        | danken, dankt, hat gedankt, Dat              | people
-    follow                       | folgen, folgt, ist gefolgt, Dat              | beings | nature
-    wait (for)                   | warten, wartet, hat gewartet, auf Akk        | people, transport | travel
-    take took taken +care (of)   | sich kümmern, kümmert, hat gekümmert, um Akk | animals, people
+    clean      | putzen, putzt, hat geputzt                   | openings, vehicles
+    repair     | reparieren, repariert, hat repariert         | machines, vehicles |        | grown
+    look (for) | suchen, sucht, hat gesucht                   | beings, things
+    open       | aufmachen, macht auf, hat aufgemacht         | openings, letter, gift
+    close      | zumachen, macht zu, hat zugemacht            | openings, book, bag
+    turn +on   | einschalten, schaltet ein, hat eingeschaltet | machines
+    turn +off  | ausschalten, schaltet aus, hat ausgeschaltet | machines
+    bring brought brought +along | mitbringen, bringt mit, hat mitgebracht | groceries, flower
+    thank      | danken, dankt, hat gedankt, Dat              | people
+    follow     | folgen, folgt, ist gefolgt, Dat              | beings             | nature
+    wait (for) | warten, wartet, hat gewartet, auf Akk        | people, transport  | travel
+    take took taken +care (of) | sich kümmern, kümmert, hat gekümmert, um Akk | animals, people
 """)
 THOUGHTS = _table("""
     think thought thought (of) | denken, denkt, hat gedacht, an Akk       | people
     dream (of)                 | träumen, träumt, hat geträumt, von Dat   | animals, people, car
-    look +forward (to)         | sich freuen, freut, hat gefreut, auf Akk | letter, gift, birthday cake
+    look +forward (to)         | sich freuen, freut, hat gefreut, auf Akk | letter, gift
 """)
 EVENTS = _table("""
-    see saw seen            | sehen, sieht, hat gesehen          | beings, things, play | nature town
-    hear heard heard        | hören, hört, hat gehört            | people, animals      | nature
-    find found found        | finden, findet, hat gefunden       | things, animals      | nature
-    lose lost lost          | verlieren, verliert, hat verloren  | things               | nature
+    see saw seen            | sehen, sieht, hat gesehen          | beings, things | nature
+    hear heard heard        | hören, hört, hat gehört            | beings         | nature
+    find found found        | finden, findet, hat gefunden       | things         | nature
+    lose lost lost          | verlieren, verliert, hat verloren  | things         | nature
     forget forgot forgotten | vergessen, vergisst, hat vergessen | things, letter
-    remember                | sich erinnern, erinnert, hat erinnert, an Akk | people, animals, reading
+    remember                | sich erinnern, erinnert, hat erinnert, an Akk | beings, reading
 """)
 STATES = _table("""
     know knew known | kennen, kennt, kannte                    | people, reading

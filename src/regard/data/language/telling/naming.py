@@ -2,17 +2,19 @@
 
 from random import Random
 
-from regard.data.language.entries import HUMAN, Adjective, Expression, Noun
-from regard.data.language.lexicon import (
-    AT_HOME,
-    HOMEWARD,
-    NAMES,
-    PEOPLE,
-    QUALITIES,
-    TO_WHERE,
-    WHERE,
+from regard.data.language.grammar.tree import (
+    Both,
+    Gap,
+    Name,
+    Nominal,
+    NounPhrase,
+    Place,
+    Pronoun,
 )
-from regard.data.language.tree import Both, Gap, Name, Nominal, NounPhrase, Place, Pronoun
+from regard.data.language.lexicon.adjectives import QUALITIES
+from regard.data.language.lexicon.entries import HUMAN, Adjective, Case, Expression, Noun
+from regard.data.language.lexicon.nouns import NAMES, PEOPLE
+from regard.data.language.lexicon.places import AT_HOME, HOMEWARD, TO_WHERE, WHERE
 
 KNOWN = ("the", "the", "the", "this")
 SINGULAR = ("the", "the", "the", "the", "a", "a", "a", "this")
@@ -36,7 +38,9 @@ def subject(dice: Random, pool: tuple[Noun, ...]) -> Nominal:
 
 def other(dice: Random, pool: tuple[Noun, ...], of: Nominal, known: bool = False) -> Nominal:
     """An object or receiver; ``of`` is the subject, who may own it."""
-    noun, roll = dice.choice([noun for noun in pool if noun is not noun_of(of)]), dice.random()
+    noun, own, roll = dice.choice(pool), noun_of(of), dice.random()
+    if noun is own:
+        noun = dice.choice([noun for noun in pool if noun is not own])
     if noun.kind in HUMAN:
         if roll < 0.12:
             mine = isinstance(of, Pronoun) and of.english in ("I", "we")
@@ -104,14 +108,18 @@ def pronoun_for(node: Nominal) -> Pronoun | None:
 
 def possessive(of: Nominal | None) -> str:
     """my, his, her, ...; none for animals and where no pronoun is natural."""
-    pronoun = pronoun_for(of) if of else None
-    human = of and (noun_of(of) is None or noun_of(of).kind in HUMAN)
-    return POSSESSIVE.get(pronoun.english, "") if pronoun and human else ""
+    pronoun = pronoun_for(of) if of and not is_animal(of) else None
+    return POSSESSIVE.get(pronoun.english, "") if pronoun else ""
 
 
 def noun_of(node: Nominal) -> Noun | None:
     """The noun behind a subject, to which a verb must be suited; None for people at large."""
     return node.noun if isinstance(node, NounPhrase | Gap) else None
+
+
+def is_animal(node: Nominal) -> bool:
+    noun = noun_of(node)
+    return noun is not None and noun.kind == "animals"
 
 
 def spot(dice: Random, groups: tuple[str, ...]) -> Place | Expression:
@@ -131,7 +139,7 @@ def goal(dice: Random, groups: tuple[str, ...]) -> Place | Expression:
     if dice.random() < 0.1:
         return HOMEWARD
     english, german, noun = dice.choice(TO_WHERE[dice.choice(groups)])
-    case = "dative" if german == "zu" else "accusative"
+    case: Case = "dative" if german == "zu" else "accusative"
     return Place(english, german, case, location(dice, noun))
 
 

@@ -1,0 +1,194 @@
+"""The verbs, as people call them."""
+
+import json
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+from regard.cli import app
+
+VERBS = (
+    *("tour", "train", "translate", "score", "evaluate"),
+    *("bleu", "align", "look", "papers", "recipes"),
+)
+
+
+def run(*arguments, code=0, stdin=None):
+    done = CliRunner().invoke(app, [str(one) for one in arguments], input=stdin)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert done.exit_code == code, done.output
+    return done
+
+
+@pytest.fixture(scope="module")
+def model(small_run):
+    return small_run / "run" / "model"
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_has_an_example(verb):
+    text = run(verb, "--help").stdout
+    assert "Example:" in text
+    assert re.search(rf"regard {verb}\b", text)
+
+
+def test_all_verbs_are_listed():
+    text = run("--help").stdout
+    assert all(re.search(rf"^\W*{verb}\b", text, re.MULTILINE) for verb in VERBS)
+    assert run("--version").stdout.startswith("regard 0.")
+
+
+def test_translate_keeps_lines_and_reads_standard_input(model, small_run):
+    text = "dog cow\n\nowl\n"
+    from_input = run("translate", model, stdin=text)
+    (small_run / "in.txt").write_text(text)
+    from_file = run("translate", model, small_run / "in.txt", "--rows", 1)
+    assert from_input.stdout == from_file.stdout
+    assert len(from_input.stdout.splitlines()) == 3
+    assert from_input.stdout.splitlines()[1] == ""
+    assert "log p / ((5+n)/6)^0.6" in from_input.stderr
+
+
+def test_translate_best_and_json(model):
+    done = run("translate", model, "--best", 2, "--json", stdin="dog cow\nowl\n")
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["line"] for line in lines] == [1, 1, 2, 2]
+    assert lines[0]["score"] >= lines[1]["score"]
+    assert sum(lines[0]["logprobs"]) == pytest.approx(lines[0]["logprob"], abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--search", "greedy"),
+        ("--search", "sample", "--top-k", 3, "--temperature", 0.7, "--seed", 4),
+        ("--length", "mean", "--beam", 3, "--coverage", 0.1, "--no-repeat", 2, "--finished", 2),
+    ],
+)
+def test_translate_searches(model, options):
+    assert run("translate", model, *options, stdin="dog cow\n").stdout.count("\n") == 1
+
+
+def test_translate_prefix(model, small_run):
+    (small_run / "begin.txt").write_text("owl\n")
+    done = run("translate", model, "--prefix", small_run / "begin.txt", stdin="dog cow owl\n")
+    assert done.stdout.startswith("owl")
+    done = run(
+        "translate", model, "--prefix", small_run / "begin.txt", stdin="dog\ncow\n", code=2
+    )
+    assert "fewer lines" in done.stderr
+
+
+def test_score(model):
+    plain = run("score", model, stdin="dog cow\tcow dog\n")
+    record = json.loads(run("score", model, "--json", stdin="dog cow\tcow dog\n").stdout)
+    assert float(plain.stdout) == pytest.approx(record["logprob"], abs=1e-4)
+    assert sum(record["logprobs"]) == pytest.approx(record["logprob"])
+    assert record["tokens"][-1] == "</s>"
+    assert "standard input:1" in run("score", model, stdin="no tab here\n", code=2).stderr
+
+
+def test_evaluate_prints_signatures_and_cost(model, small_run):
+    done = run("evaluate", model, small_run / "small.toml", "--data", small_run, "--interval")
+    for part in ("BLEU", "chrF2", "TER", "nrefs:1|", "parameters", "device-seconds"):
+        assert part in done.stdout
+    record = json.loads(
+        run("evaluate", model, small_run / "small.toml", "--data", small_run, "--json").stdout
+    )
+    assert record["signatures"]["BLEU"].startswith("nrefs:1|")
+
+
+@pytest.mark.parametrize(("score", "code", "word"), [(0, 0, "kept"), (100, 1, "NOT kept")])
+def test_a_promise_is_checked(model, small_run, score, code, word):
+    recipe = small_run / f"promise{score}.toml"
+    promise = f'[expect]\nscore = {score}\ntolerance = 0.0\nsource = "a test"\n'
+    recipe.write_text((small_run / "small.toml").read_text() + promise)
+    done = run("evaluate", model, recipe, "--data", small_run, code=code)
+    assert f": {word}" in done.stdout
+
+
+def test_align(model, small_run):
+    files = (small_run / "test.src", small_run / "test.tgt")
+    done = run("align", model, *files)
+    lines = done.stdout.splitlines()
+    assert len(lines) == 12
+    assert all(re.fullmatch(r"(\d+-\d+( \d+-\d+)*)?", line) for line in lines)
+    gold = small_run / "gold"
+    gold.write_text(done.stdout)
+    assert "aer 0.0000" in run("align", model, *files, "--gold", gold).stderr
+    gold.write_text("99-0\n" * 12)
+    assert "gold:1" in run("align", model, *files, "--gold", gold, code=2).stderr
+    gold.write_text("0-0\n")
+    assert "1 lines for 12" in run("align", model, *files, "--gold", gold, code=2).stderr
+    assert "layers 0-1" in run("align", model, *files, "--layer", 7, code=2).stderr
+
+
+def test_look(model, tmp_path):
+    page, drawing = tmp_path / "look.html", tmp_path / "look.svg"
+    done = run("look", model, "dog cow", "--html", page, "--svg", drawing)
+    assert "dog" in done.stdout
+    assert page.read_text().lstrip().lower().startswith("<!doctype html>")
+    assert drawing.read_text().startswith("<svg")
+    record = json.loads(run("look", model, "dog cow", "--json", "--map", "encoder").stdout)
+    assert record["columns"] == ["dog", "cow", "⟨end⟩"]
+    assert "no map called 'nose'" in run("look", model, "dog", "--map", "nose", code=2).stderr
+    assert "no such head" in run("look", model, "dog", "--head", 9, code=2).stderr
+    assert "no text" in run("look", model, " ", code=2).stderr
+
+
+def test_papers():
+    text = run("papers").stdout
+    assert "63,082,496" in text and "65,000,000" in text
+    changed = run("papers", "transformer:base", "transformer:big").stdout
+    assert "source.stack.width" in changed and "1024" in changed
+    assert "did you mean 'base'" in run("papers", "transformer:bas", "x:y", code=2).stderr
+    records = [json.loads(line) for line in run("papers", "--json").stdout.splitlines()]
+    assert records[0]["parameters"] == 63_082_496
+
+
+def test_recipes():
+    assert "tour" in run("recipes").stdout
+    assert run("recipes", "tour").stdout.startswith("# The tour")
+    assert json.loads(run("recipes", "tour", "--json").stdout)["text"]["kind"] == "bpe"
+    assert "no recipe is called" in run("recipes", "nothing", code=2).stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("translate", "nowhere"),
+        ("train", "small.tml"),
+        ("train", "tour", "--budget", "soon"),
+        ("train", "tour", "--set", "nonsense"),
+        ("train", "tour", "--data", "nowhere", "--out", "never"),
+        ("look", "nowhere", "text"),
+        ("evaluate", "nowhere", "tour"),
+    ],
+)
+def test_bad_input_is_one_line_and_code_2(arguments, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = run(*arguments, code=2)
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("regard: ")
+    assert not list(tmp_path.rglob("*.bin"))
+
+
+def test_undecodable_input_names_the_line(model, tmp_path):
+    bad = tmp_path / "bad.txt"
+    bad.write_bytes(b"dog\n\xff\n")
+    assert "bad.txt:2: not UTF-8" in run("translate", model, bad, code=2).stderr
+
+
+def test_bad_lines_stop_training_or_are_counted(small_run, tmp_path):
+    for side in ("src", "tgt"):
+        lines = (small_run / f"train.{side}").read_text()
+        (tmp_path / f"train.{side}").write_text(lines + ("\n" if side == "src" else "x\n"))
+        for name in ("dev", "test"):
+            (tmp_path / f"{name}.{side}").write_text((small_run / f"{name}.{side}").read_text())
+    common = ("train", small_run / "small.toml", "--data", tmp_path, "--set", "train.steps=1")
+    stopped = run(*common, "--out", tmp_path / "a", code=2)
+    assert "train.src:121: empty text" in stopped.stderr
+    assert "left out: 1 empty" in run(*common, "--out", tmp_path / "b", "--skip-bad").stderr

@@ -1,0 +1,93 @@
+"""A model on disk: what is written comes back bit for bit, and what is not ours is refused."""
+
+import json
+
+import pytest
+import torch
+
+from regard.ground.errors import BadInput
+from regard.models import folder as folders
+from regard.weights.files import read_tensors, weights_of, write_tensors
+
+
+@pytest.fixture
+def stored(small_run, tmp_path):
+    found = folders.read(small_run / "run" / "model")
+    folders.write(tmp_path / "copy", found)
+    return found, tmp_path / "copy"
+
+
+def test_round_trip_is_bit_exact(stored, small_run):
+    found, copy = stored
+    again = folders.read(copy)
+    assert again.facts == found.facts
+    assert again.paper is found.paper
+    assert again.notes == found.notes
+    one, other = weights_of(found.module), weights_of(again.module)
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    for name in ("config.json", "model.safetensors", "tokenizer.json"):
+        assert (copy / name).read_bytes() == (small_run / "run" / "model" / name).read_bytes()
+
+
+def test_tied_tensors_are_stored_once_and_stay_tied(stored):
+    found, copy = stored
+    assert "head.weight" not in read_tensors(copy / "model.safetensors")
+    module = folders.read(copy).module
+    assert module.head.weight is module.source.embed.token.weight
+    assert module.head.weight is module.target.embed.token.weight
+
+
+def test_without_tokenizer_files_it_still_loads(stored):
+    _, copy = stored
+    (copy / "tokenizer.json").unlink()
+    assert folders.read(copy).text is None
+
+
+def change_config(copy, **changes):
+    path = copy / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"regard": 99}, "not a folder written by regard"),
+        ({"paper": "tranformer"}, "did you mean 'transformer'"),
+        ({"facts": {"is": "Facts"}}, "config.json"),
+        ({"facts": {"is": "os.system"}}, "unknown kind 'os.system'"),
+        ({"facts": 3}, "3 is not a set of facts"),
+    ],
+)
+def test_a_config_that_is_not_ours_is_refused(stored, changes, said):
+    _, copy = stored
+    change_config(copy, **changes)
+    with pytest.raises(BadInput, match=said):
+        folders.read(copy)
+
+
+def test_tensors_that_do_not_fit_are_listed(stored):
+    _, copy = stored
+    tensors = read_tensors(copy / "model.safetensors")
+    tensors["extra"] = torch.zeros(1)
+    del tensors["source.norm.weight"]
+    tensors["target.norm.bias"] = torch.zeros(99)
+    write_tensors(copy / "model.safetensors", tensors)
+    with pytest.raises(BadInput) as caught:
+        folders.read(copy)
+    for part in ("missing: source.norm.weight", "unknown: extra", "target.norm.bias is [99]"):
+        assert part in str(caught.value)
+
+
+@pytest.mark.parametrize("damage", [b"", b"\x80\x04garbage", b"\xff" * 64])
+def test_damaged_weights_are_named(stored, damage):
+    _, copy = stored
+    (copy / "model.safetensors").write_bytes(damage)
+    with pytest.raises(BadInput, match=r"model\.safetensors: cannot be read"):
+        folders.read(copy)
+
+
+def test_no_folder(tmp_path):
+    with pytest.raises(BadInput, match="no such folder"):
+        folders.read(tmp_path / "nowhere")
+    with pytest.raises(BadInput, match=r"config\.json: cannot be read"):
+        folders.read(tmp_path)

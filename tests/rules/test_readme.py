@@ -1,0 +1,98 @@
+"""Every command in the README does what it says, on the tour in its short form."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+COMMANDS = [
+    line.split("  #")[0]
+    for language, block in BLOCKS
+    for line in block.splitlines()
+    if language == "console" and not line.startswith("make ")
+]
+PYTHON = [block for language, block in BLOCKS if language == "python"]
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory):
+    """A folder in which the tour was taken, and ``regard`` on the path."""
+    folder = tmp_path_factory.mktemp("desk")
+    tools = folder / "bin"
+    tools.mkdir()
+    (tools / "regard").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m regard "$@"\n')
+    (tools / "regard").chmod(0o755)
+    environment = {
+        **os.environ,
+        "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}",
+        "OMP_NUM_THREADS": "1",
+        "COLUMNS": "100",
+    }
+
+    def run(command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["bash", "-o", "pipefail", "-c", command],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+
+    tour = run("regard tour --quick")
+    assert tour.returncode == 0, tour.stderr
+    run.tour, run.folder = tour, folder  # type: ignore[attr-defined]
+    return run
+
+
+def test_the_tour_shows_everything(desk):
+    said = desk.tour.stdout
+    for part in (
+        "word by word, for scale BLEU",
+        "nrefs:1|case:mixed|eff:no|tok:13a",
+        "alignment error rate 0.",
+        "as chosen on the development set",
+        "cross, layer",
+        "What to try next",
+    ):
+        assert re.search(re.sub(r"\s+", r"\\s+", re.escape(part).replace(r"\ ", " ")), said), part
+    page = (desk.folder / "runs/tour/look.html").read_text(encoding="utf-8")
+    assert page.lstrip().lower().startswith("<!doctype html>")
+
+
+def test_there_are_commands_to_check():
+    assert len(COMMANDS) > 10
+    assert "make tour" in README and "make test" in README
+    assert len(PYTHON) == 1
+
+
+def test_every_command(desk):
+    """One after the other: later ones read what earlier ones wrote."""
+    for command in COMMANDS:
+        done = desk(command)
+        assert done.returncode == 0 or _unkept_promise(command, done), f"{command}\n{done.stderr}"
+        assert "Traceback" not in done.stderr
+
+
+def _unkept_promise(command, done):
+    """The short tour cannot keep the promise of the long one; saying so is what is asked."""
+    return "evaluate" in command and done.returncode == 1 and "NOT kept" in done.stdout
+
+
+def test_the_python_example(desk):
+    (desk.folder / "example.py").write_text(PYTHON[0])
+    done = desk(f'"{sys.executable}" example.py')
+    assert done.returncode == 0, done.stderr
+
+
+def test_paths_in_the_file_tree_exist():
+    root = Path(__file__).parents[2]
+    (tree,) = [block for _, block in BLOCKS if "floor 0" in block]
+    for name in re.findall(r"^  ([\w/]+/|\w+\.py)", tree, re.MULTILINE):
+        assert (root / "src" / "regard" / name).exists(), name

@@ -1,0 +1,92 @@
+"""Translation from text to text: the batch does not matter, and nothing is lost."""
+
+import pytest
+import torch
+
+import regard
+from regard.ground.errors import BadInput
+from regard.search import Beam, Greedy, Sample
+from regard.tasks.translate import Translator
+
+
+@pytest.fixture(scope="module")
+def translator(small_run) -> Translator:
+    return regard.load(small_run / "run" / "model", "cpu").translator
+
+
+@pytest.fixture(scope="module")
+def texts(small_run):
+    lines = (small_run / "train.src").read_text().splitlines()
+    return [*lines[:60], "", "an unseen wörd 😀", "cow " * 40, " "]
+
+
+SEARCHES = [Greedy(), Beam(4), Beam(3, best=3, length="mean"), Sample(count=2, seed=5)]
+
+
+@pytest.mark.parametrize("search", SEARCHES, ids=str)
+def test_the_result_does_not_depend_on_the_batch(translator, texts, search):
+    found = [translator.with_rows(rows).translate(texts, search) for rows in (1, 7, 64)]
+    for others in found[1:]:
+        for one, other in zip(found[0], others, strict=True):
+            assert [h.text for h in one] == [h.text for h in other]
+            assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-4)
+
+
+def test_windows_do_not_matter_either(translator, texts, monkeypatch):
+    whole = translator.translate(texts, Sample(seed=3))
+    monkeypatch.setattr("regard.tasks.translate.WINDOW", 5)
+    streamed = list(translator.stream(texts, Sample(seed=3)))
+    assert [one[0].text for one in streamed] == [one[0].text for one in whole]
+
+
+def test_an_empty_line_stays_empty(translator):
+    assert [one[0].text for one in translator.translate(["", "dog cow", ""])][::2] == ["", ""]
+    assert translator.translate([]) == []
+
+
+def test_prefixes_are_kept(translator):
+    (found,) = translator.translate(["dog cow owl"], Beam(3, best=3), ["owl"])
+    assert all(one.text.startswith("owl") for one in found)
+
+
+def test_scores_agree_with_search(translator, texts):
+    """What search says of its hypothesis is what scoring says of the same words."""
+    chosen = [text for text in texts if text.strip()][:10]
+    for source, (one, *_) in zip(chosen, translator.translate(chosen, Greedy()), strict=True):
+        tokens = translator.text.target.encode(one.text)
+        if one.hypothesis.finished and tuple(tokens) == one.hypothesis.tokens:
+            (logprobs,) = translator.score([(source, one.text)])
+            assert logprobs == pytest.approx(one.hypothesis.logprobs, abs=1e-4)
+
+
+def test_finished_rows_leave_and_source_keys_are_computed_once(translator, texts):
+    rows, crossed = [], []
+    decode = translator.model.decode
+    projections = [block.cross.kv for block in translator.model.target.blocks]
+    hooks = [one.register_forward_hook(lambda *_: crossed.append(1)) for one in projections]
+
+    def counted(tokens_T, *arguments, **more):
+        rows.append(len(tokens_T))
+        return decode(tokens_T, *arguments, **more)
+
+    translator.model.decode = counted
+    try:
+        translator.translate([text for text in texts if text.strip()][:20], Greedy())
+    finally:
+        del translator.model.decode
+        for hook in hooks:
+            hook.remove()
+    assert rows[0] == 20
+    assert rows == sorted(rows, reverse=True)
+    assert rows[-1] < 20
+    assert len(crossed) == len(projections)
+
+
+def test_coverage_needs_and_gets_attention(translator, texts):
+    found = translator.translate(texts[:5], Beam(2, coverage=0.2))
+    assert all(torch.isfinite(torch.tensor(one[0].score)) for one in found)
+
+
+def test_rows(translator):
+    with pytest.raises(BadInput, match="at least 1"):
+        translator.with_rows(0)

@@ -1,0 +1,101 @@
+"""The public face."""
+
+import pytest
+import torch
+
+import regard
+from regard.ground.errors import BadInput
+from regard.inside.align import Reading
+
+
+@pytest.fixture(scope="module")
+def model(small_run):
+    return regard.load(small_run / "run" / "model", "cpu")
+
+
+def test_names_to_begin_with():
+    for name in regard.__all__:
+        assert hasattr(regard, name)
+
+
+def test_what_it_is(model):
+    assert model.paper.name == "Transformer"
+    assert model.facts.source.stack.width == 16
+    assert "Transformer" in repr(model)
+
+
+def test_states_of_every_layer(model):
+    texts = ["dog cow owl", "pig"]
+    ids = [[*model.tokenizer.source.encode(text), model.tokenizer.source.eos] for text in texts]
+    for layer in (-1, 0, 1, 2):
+        by_text, by_ids = model.encode(texts, layer), model.encode(ids, layer)
+        assert [len(one) for one in by_text] == [len(one) for one in ids]
+        assert all(torch.equal(a, b) for a, b in zip(by_text, by_ids, strict=True))
+    last = model.module.source.norm(model.encode(texts, 2)[0])
+    torch.testing.assert_close(last, model.encode(texts)[0])
+    with pytest.raises(BadInput, match="layer 3 asked for"):
+        model.encode(texts, 3)
+
+
+def test_one_vector_per_text(model):
+    texts = ["dog cow owl", "pig"]
+    states = model.encode(texts)
+    torch.testing.assert_close(model.embed(texts), torch.stack([one.mean(0) for one in states]))
+    torch.testing.assert_close(
+        model.embed(texts, "max"), torch.stack([one.amax(0) for one in states])
+    )
+    assert model.embed([]).shape == (0, 16)
+    with pytest.raises(BadInput, match="pool"):
+        model.embed(texts, "median")
+
+
+def test_logits_agree_with_scores(model):
+    pairs = [("dog cow", "cow dog"), ("pig", "pig")]
+    for (_, target), logits, scores in zip(
+        pairs, model.logits(pairs), model.score(pairs), strict=True
+    ):
+        goals = [*model.tokenizer.target.encode(target), model.tokenizer.target.eos]
+        found = logits.log_softmax(-1)[torch.arange(len(goals)), goals]
+        assert found.tolist() == pytest.approx(scores, abs=1e-5)
+
+
+def test_a_look_has_all_maps_and_words(model):
+    seen = model.look("dog cow owl", "owl cow dog")
+    assert [one.name for one in seen.maps] == ["cross", "encoder", "decoder"]
+    cross = seen.map("cross")
+    assert cross.keys == ("dog", "cow", "owl", "⟨end⟩")
+    assert cross.queries == ("owl", "cow", "dog", "⟨end⟩")
+    assert len(cross.layers) == 2
+    for one in seen.maps:
+        for layer in one.layers:
+            torch.testing.assert_close(
+                torch.from_numpy(layer.sum(-1)), torch.ones(layer.shape[:2]), atol=1e-5, rtol=0
+            )
+    pieces = model.look("dog cow owl", "owl cow dog", subwords=True)
+    assert len(pieces.map("cross").keys) == len(model.tokenizer.source.encode("dog cow owl")) + 1
+    assert "dog" in str(seen)
+
+
+def test_a_look_without_a_target_translates_first(model):
+    assert model.look("dog cow").summary == model.translate(["dog cow"])[0][0].text
+
+
+def test_the_reading_is_kept_with_the_model(model, tmp_path):
+    assert model.reading == Reading(layer=1)
+    model.reading = Reading(layer=0, shifted=True)
+    model.save(tmp_path / "copy")
+    again = regard.load(tmp_path / "copy", "cpu")
+    assert again.reading == Reading(layer=0, shifted=True)
+    (links,) = again.align([("dog cow", "cow dog")])
+    assert links <= {(s, t) for s in range(2) for t in range(2)}
+
+
+def test_without_a_tokenizer_only_ids_are_served(model, tmp_path):
+    model.save(tmp_path / "copy")
+    (tmp_path / "copy" / "tokenizer.json").unlink()
+    bare = regard.load(tmp_path / "copy", "cpu")
+    assert bare.tokenizer is None
+    ids = [[5, 6, 2]]
+    assert torch.equal(bare.encode(ids)[0], model.encode(ids)[0])
+    with pytest.raises(BadInput, match="no tokenizer files"):
+        bare.translate(["dog"])
