@@ -33,12 +33,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def small_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A corpus with a recipe, and a model trained on it for a moment: ``small_run / "run"``."""
-    from small import write_corpus
-
     from regard.training.loop import train
     from regard.training.ranks import Ranks
     from regard.training.recipe import read
     from regard.training.run import prepare
+    from small import write_corpus
 
     folder = tmp_path_factory.mktemp("small")
     recipe = read(write_corpus(folder), ["train.steps=60", "train.report_every=60"])

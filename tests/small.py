@@ -45,7 +45,26 @@ report_every = 1
 beam = 2
 """
 
-WORDS = "ada bit cow dog elf fox gnu hen ibis jay kid lion mole newt owl pig rat sow".split()
+WORDS = [
+    "ada",
+    "bit",
+    "cow",
+    "dog",
+    "elf",
+    "fox",
+    "gnu",
+    "hen",
+    "ibis",
+    "jay",
+    "kid",
+    "lion",
+    "mole",
+    "newt",
+    "owl",
+    "pig",
+    "rat",
+    "sow",
+]
 
 
 def write_corpus(folder: Path, train: int = 120, held_out: int = 12) -> Path:

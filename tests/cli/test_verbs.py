@@ -75,9 +75,7 @@ def test_translate_prefix(model, small_run):
     (small_run / "begin.txt").write_text("owl\n")
     done = run("translate", model, "--prefix", small_run / "begin.txt", stdin="dog cow owl\n")
     assert done.stdout.startswith("owl")
-    done = run(
-        "translate", model, "--prefix", small_run / "begin.txt", stdin="dog\ncow\n", code=2
-    )
+    done = run("translate", model, "--prefix", small_run / "begin.txt", stdin="dog\ncow\n", code=2)
     assert "fewer lines" in done.stderr
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.ground.batch import Budget
 from regard.data.sampler import START, Cursor, Sampler, shuffled
+from regard.ground.batch import Budget
 from regard.ground.errors import BadInput
 
 KEYS = st.tuples(st.integers(0, 2**64), st.integers(0, 1_000))

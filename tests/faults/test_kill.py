@@ -6,6 +6,7 @@ import subprocess
 import time
 
 import pytest
+
 from small import command, environment, regard, tensors_of, write_corpus
 
 STEPS = 40
@@ -112,7 +113,11 @@ def test_a_full_disk_is_said_and_the_last_checkpoint_stays(corpus, tmp_path):
     )
     python, _, _, *rest = command(*arguments, "--resume", "--set", "train.steps=20")
     done = subprocess.run(
-        [python, "-c", script, *rest], env=environment(), capture_output=True, text=True, check=False
+        [python, "-c", script, *rest],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 2, done.stderr
     assert "cannot be written" in done.stderr

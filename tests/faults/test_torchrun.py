@@ -4,6 +4,7 @@ import json
 import sys
 
 import pytest
+
 from small import environment, write_corpus
 
 

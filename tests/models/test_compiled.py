@@ -9,6 +9,7 @@ from regard.ground.batch import Budget, Packed, pack
 from regard.models.facts import change
 from regard.models.transformer import BASE, Transformer
 
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the compiler's own
 FACTS = change(BASE, width=64, heads=4, inner=128, depth=2, vocab=50, dropout=0.0)
 BUDGET = Budget(tokens=64, rows=8, longest=16)
 BATCHES = [
@@ -33,7 +34,6 @@ def _from_the_start():
     torch._dynamo.reset()
 
 
-@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's own
 def test_one_graph_serves_all_batches_of_a_budget():
     model, counter = Transformer(FACTS), CompileCounter()
     compiled = torch.compile(model, backend=counter, fullgraph=True)

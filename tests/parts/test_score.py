@@ -8,6 +8,8 @@ from torch import Tensor, nn
 
 from naive import spans
 from regard.ground.layout import Layout
+from regard.ground.tape import Tape
+from regard.parts.attend import attend
 from regard.parts.score import Additive, Bilinear, Cosine, Dot, Location, RelativeDot, ScaledDot
 
 QUERIES, KEYS, HEADS = [3, 0, 1, 2], [4, 2, 1, 5], 2
@@ -51,9 +53,10 @@ def test_the_worked_example_of_scaling():
     q = torch.ones(1, 1, 64)
     k = torch.stack([torch.full((1, 64), 112 / 64), torch.full((1, 64), 96 / 64)])
     assert Dot()(one.pad(q), two.pad(k), one, two).flatten().tolist() == [112, 96]
-    scaled = ScaledDot()(one.pad(q), two.pad(k), one, two).flatten()
-    assert scaled.tolist() == [14, 12]
-    assert [round(x, 2) for x in scaled.softmax(0).tolist()] == [0.88, 0.12]
+    tape = Tape("*")
+    attend(ScaledDot(), q, k, k, queries=one, keys=two, tape=tape)
+    assert tape.kept["scores"].flatten().tolist() == [14, 12]
+    assert [round(x, 2) for x in tape.kept["weights"].flatten().tolist()] == [0.88, 0.12]
 
 
 def test_cosine():

@@ -66,8 +66,10 @@ def test_average_is_the_mean(checkpoints):
 def test_a_damaged_file_is_named(checkpoints, name):
     save(checkpoints, 1)
     (checkpoints.place(1) / name).write_bytes(b"{}")
-    with pytest.raises(BadInput, match=name.replace(".", r"\.")) if name != "state.json" else (
-        pytest.raises(BadInput, match=r"state\.json: damaged")
+    with (
+        pytest.raises(BadInput, match=name.replace(".", r"\."))
+        if name != "state.json"
+        else (pytest.raises(BadInput, match=r"state\.json: damaged"))
     ):
         checkpoints.load(1)
 

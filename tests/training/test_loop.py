@@ -8,8 +8,9 @@ import torch
 
 from regard.ground.errors import BadInput
 from regard.models.folder import read as read_folder
+from regard.training.events import Ended, Judged, Reported, Saved, Started, Verdict
 from regard.training.journal import Journal
-from regard.training.loop import Ended, Judged, Reported, Saved, Started, Verdict, train
+from regard.training.loop import train
 from regard.training.ranks import Ranks
 from regard.training.recipe import read
 from regard.training.run import prepare

@@ -1,4 +1,4 @@
-"""Floor 5: the command line. One verb a file, a plain function each, put together here."""
+"""Floor 6: the command line. One verb a file, a plain function each, put together here."""
 
 import os
 import sys

@@ -4,7 +4,7 @@ from rich.live import Live
 from rich.text import Text
 
 from regard.cli.say import ERR, duration, note
-from regard.training.loop import Ended, Event, Judged, Reported, Saved, Started
+from regard.training.events import Ended, Event, Judged, Reported, Saved, Started
 
 REASONS = {
     "steps": "all steps done",

@@ -15,8 +15,8 @@ from regard.cli.progress import Progress
 from regard.cli.say import DEVICE, duration, note
 from regard.ground.errors import BadInput
 from regard.training.checkpoint import Progress as Done
+from regard.training.events import Ended, Started
 from regard.training.journal import Journal
-from regard.training.loop import Ended, Started
 from regard.training.loop import train as train_loop
 from regard.training.ranks import Ranks
 from regard.training.recipe import Recipe, find, read

@@ -1,1 +1,1 @@
-"""Floor 4: what happens inside a model, made visible."""
+"""Floor 5: what happens inside a model, made visible."""

@@ -1,1 +1,1 @@
-"""Floor 3: what people do with a model."""
+"""Floor 4: what people do with a model."""

@@ -1,1 +1,1 @@
-"""Floor 4: from a recipe to a trained folder."""
+"""Floor 5: from a recipe to a trained folder."""

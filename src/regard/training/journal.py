@@ -6,7 +6,7 @@ from typing import Any
 
 from regard.ground.errors import BadInput
 from regard.ground.files import write_text
-from regard.training.loop import Event, Judged, Reported
+from regard.training.events import Event, Judged, Reported
 
 
 class Journal:

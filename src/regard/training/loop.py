@@ -26,6 +26,7 @@ from regard.training.checkpoint import (
     load_optimiser,
     optimiser_tensors,
 )
+from regard.training.events import Ended, Event, Judged, Reported, Saved, Started, Verdict
 from regard.training.optimise import MovingAverage, clip, optimiser
 from regard.training.precision import Precision
 from regard.training.ranks import Ranks
@@ -42,14 +43,6 @@ class Objective(Protocol):
     def __call__(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]: ...
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """What the development set says. ``value`` is better when higher; ``figures`` are shown."""
-
-    value: float
-    figures: dict[str, float]
-
-
 @dataclass
 class Job:
     """Everything a run consists of. ``flops`` counts the operations of a list of examples."""
@@ -64,56 +57,6 @@ class Job:
     ranks: Ranks
     budget_seconds: float = float("inf")
     asked_to_stop: Callable[[], bool] = lambda: False
-
-
-@dataclass(frozen=True)
-class Started:
-    """The first event: where the run begins, and what differs from how it ran before."""
-
-    progress: Progress
-    precision: Precision
-    differences: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Reported:
-    """Means over the steps since the last report."""
-
-    progress: Progress
-    loss: float
-    nll: float
-    rate: float
-    gradient: float
-    tokens_per_second: float
-    seconds_left: float
-    fill: float
-
-
-@dataclass(frozen=True)
-class Judged:
-    """The development set was asked."""
-
-    progress: Progress
-    verdict: Verdict
-    best: bool
-
-
-@dataclass(frozen=True)
-class Saved:
-    """A checkpoint was written."""
-
-    progress: Progress
-
-
-@dataclass(frozen=True)
-class Ended:
-    """The last event."""
-
-    progress: Progress
-    reason: str
-
-
-Event = Started | Reported | Judged | Saved | Ended
 
 
 def train(job: Job, *, resume: bool = False) -> Iterator[Event]:

@@ -29,7 +29,8 @@ from regard.search.greedy import Greedy
 from regard.tasks.translate import Translator
 from regard.text.bilingual import Bilingual, train_bilingual
 from regard.training.checkpoint import Checkpoints, Progress
-from regard.training.loop import Job, Verdict, seed_everything
+from regard.training.events import Verdict
+from regard.training.loop import Job, seed_everything
 from regard.training.ranks import Ranks
 from regard.training.recipe import Recipe
 from regard.weights.files import load_weights

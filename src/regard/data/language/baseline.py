@@ -12,10 +12,11 @@ def dictionary(pairs: Iterable[Pair]) -> dict[str, str]:
     """For each source word the target words it was linked to most often, as one string."""
     partners: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for pair in pairs:
-        target = words(pair.target)
+        target, linked = words(pair.target), defaultdict(list)
+        for i, j in sorted(pair.links):
+            linked[i].append(target[j])
         for i, word in enumerate(words(pair.source)):
-            linked = " ".join(target[j] for k, j in sorted(pair.links) if k == i)
-            partners[word][linked] += 1
+            partners[word][" ".join(linked[i])] += 1
     return {word: counts.most_common(1)[0][0] for word, counts in partners.items()}
 
 

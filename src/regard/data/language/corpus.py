@@ -12,6 +12,7 @@ from regard.data.language.telling.sentences import sentence
 from regard.ground.files import write_text
 
 LONGEST = 30
+"""English sentences of more words are not worth their time in a small corpus."""
 
 
 @dataclass(frozen=True, slots=True)

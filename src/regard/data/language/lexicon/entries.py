@@ -189,7 +189,7 @@ def german_verb(text: str) -> GermanVerb:
         third=present[0],
         prefix=prefix,
         preterite=past[0] if len(past) == 1 else "",
-        auxiliary=past[0],
+        auxiliary=past[0] if len(past) == 2 else "",
         participle=past[-1],
         reflexive=name[0] == "sich",
         complement=complement,

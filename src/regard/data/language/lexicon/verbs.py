@@ -15,7 +15,7 @@ ACTS = _table("""
     dance             | tanzen, tanzt, hat getanzt             |  | home nature
     swim swam swum    | schwimmen, schwimmt, ist geschwommen   |  | water              | beings
     play              | spielen, spielt, hat gespielt          |  | home nature        | players
-    sit sat sat       | sitzen, sitzt, hat gesessen            |  | shore shore nature | beings
+    sit sat sat       | sitzen, sitzt, hat gesessen            |  | shore shore nature
     watch +television | fernsehen, sieht fern, hat ferngesehen |  | home
 """)
 CHANGES = _table("""
@@ -72,16 +72,16 @@ EVENTS = _table("""
     remember                | sich erinnern, erinnert, hat erinnert, an Akk | beings, reading
 """)
 STATES = _table("""
-    know knew known | kennen, kennt, kannte                    | people, reading
-    like            | mögen, mag, mochte                       | people, animals, goods
-    love            | lieben, liebt, hat geliebt               | family, animals
-    need            | brauchen, braucht, hat gebraucht         | goods
-    have had had    | haben, hat, hatte                        | animals, things, vehicles, machines
-    be +afraid (of) | (keine) Angst haben, hat, hatte, vor Dat | animals, people |  | beings
+    know knew known | kennen, kennt, kannte            | people, reading
+    like            | mögen, mag, mochte               | people, animals, goods
+    love            | lieben, liebt, hat geliebt       | family, animals
+    need            | brauchen, braucht, hat gebraucht | goods
+    have had had    | haben, hat, hatte                | animals, things, vehicles, machines
+    be was been +afraid (of) | (keine) Angst haben, hat, hatte, vor Dat | beings |  | beings
 """)
 NEEDS = _table("""
-    be +hungry  | (keinen) Hunger haben, hat, hatte |  |  | beings
-    be +thirsty | (keinen) Durst haben, hat, hatte  |  |  | beings
+    be was been +hungry  | (keinen) Hunger haben, hat, hatte |  |  | beings
+    be was been +thirsty | (keinen) Durst haben, hat, hatte  |  |  | beings
 """)
 GIVING = _table("""
     give gave given       | geben, gibt, hat gegeben         | things, reading, food

@@ -3,13 +3,14 @@
 from dataclasses import replace
 from random import Random
 
-from regard.data.language.grammar.tree import Clause, Pronoun, Tense
+from regard.data.language.grammar.tree import Clause, NounPhrase, Pronoun, Tense
 from regard.data.language.lexicon import verbs as lexicon
 from regard.data.language.lexicon.adjectives import HARDSHIPS, MOODS, QUALITIES
 from regard.data.language.lexicon.expressions import MEANS
 from regard.data.language.lexicon.nouns import BELONGINGS, PEOPLE
 from regard.data.language.telling import naming
 from regard.data.language.telling.steps import (
+    COUNTED,
     Scene,
     begin,
     described,
@@ -28,6 +29,7 @@ HAPPENING = ("often", "past", "past", "perfect")
 LASTING = ("state", "state", "state", "past")
 """How each kind is told: nobody is busy losing a key, or likes to wake up."""
 
+FAMILIAR = tuple(lexicon.STATES[name] for name in ("know", "like", "love"))
 GOALS = ("nature", "water", "town", "shops", "travel", "books", "culture", "work", "dining", "home")
 ANIMAL_GOALS = ("nature", "water", "home")
 JOURNEYS = ("town", "town", "work", "books", "culture", "shops")
@@ -66,8 +68,12 @@ def event(dice: Random, scene: Scene) -> Clause:
 
 
 def state(dice: Random, scene: Scene) -> Clause:
-    """needs a coat."""
-    return with_object(dice, timeless(begin(dice, scene, lexicon.STATES, LASTING)))
+    """needs a coat · likes the coat, which must be known."""
+    clause = with_object(dice, timeless(begin(dice, scene, lexicon.STATES, LASTING)))
+    node, known = clause.object, clause.verb in FAMILIAR
+    if known and isinstance(node, NounPhrase) and node.determiner in ("a", *COUNTED):
+        return replace(clause, object=replace(node, determiner="the"))
+    return clause
 
 
 def living(dice: Random, scene: Scene) -> Clause:
@@ -86,7 +92,7 @@ def giving(dice: Random, scene: Scene) -> Clause:
 def moving(dice: Random, scene: Scene) -> Clause:
     """travels to the city by train · runs to the market to buy an apple."""
     clause = begin(dice, scene, lexicon.MOVING, DOING)
-    if (scene.noun and scene.noun.kind == "animals") or naming.is_animal(clause.subject):
+    if naming.is_animal(scene.noun or naming.noun_of(clause.subject)):
         return replace(clause, place=naming.goal(dice, ANIMAL_GOALS))
     if clause.verb is lexicon.MOVING["travel"]:
         means = dice.choice(_MEANS)
@@ -107,7 +113,7 @@ def mood(dice: Random, scene: Scene) -> Clause:
     clause = begin(dice, scene, lexicon.NEEDS, ("state", "past"))
     if dice.random() < 0.35:
         return clause
-    animal = (scene.noun and scene.noun.kind == "animals") or naming.is_animal(clause.subject)
+    animal = naming.is_animal(scene.noun or naming.noun_of(clause.subject))
     return described(dice, replace(clause, verb=lexicon.BE), HARDSHIPS if animal else MOODS)
 
 
@@ -139,8 +145,8 @@ def hardship(dice: Random, scene: Scene) -> Clause:
 
 def wish(dice: Random, scene: Scene) -> Clause:
     """wants to buy a coat · must help her friend."""
-    animal = scene.noun and scene.noun.kind == "animals"
-    clause = begin(dice, scene, lexicon.ACTS if animal else lexicon.PASTIMES, ("state",))
+    verbs = lexicon.ACTS if naming.is_animal(scene.noun) else lexicon.PASTIMES
+    clause = begin(dice, scene, verbs, ("state",))
     tenses: tuple[Tense, ...] = ("want to", "want to", "must")
     clause = replace(clause, tense=dice.choice(tenses), negative=False)
     return with_place(dice, with_object(dice, clause))

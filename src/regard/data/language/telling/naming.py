@@ -108,7 +108,7 @@ def pronoun_for(node: Nominal) -> Pronoun | None:
 
 def possessive(of: Nominal | None) -> str:
     """my, his, her, ...; none for animals and where no pronoun is natural."""
-    pronoun = pronoun_for(of) if of and not is_animal(of) else None
+    pronoun = pronoun_for(of) if of and not is_animal(noun_of(of)) else None
     return POSSESSIVE.get(pronoun.english, "") if pronoun else ""
 
 
@@ -117,8 +117,7 @@ def noun_of(node: Nominal) -> Noun | None:
     return node.noun if isinstance(node, NounPhrase | Gap) else None
 
 
-def is_animal(node: Nominal) -> bool:
-    noun = noun_of(node)
+def is_animal(noun: Noun | None) -> bool:
     return noun is not None and noun.kind == "animals"
 
 
