@@ -190,3 +190,24 @@ def test_bad_lines_stop_training_or_are_counted(small_run, tmp_path):
     stopped = run(*common, "--out", tmp_path / "a", code=2)
     assert "train.src:121: empty text" in stopped.stderr
     assert "left out: 1 empty" in run(*common, "--out", tmp_path / "b", "--skip-bad").stderr
+
+
+def test_training_from_standard_input(small_run, tmp_path):
+    sides = [(small_run / f"train.{side}").read_text().splitlines() for side in ("src", "tgt")]
+    text = "".join(f"{source}\t{target}\n" for source, target in zip(*sides, strict=True))
+    recipe = tmp_path / "piped.toml"
+    files = '{ source = "train.src", target = "train.tgt" }'
+    piped = '{ table = "-", columns = [0, 1] }'
+    recipe.write_text((small_run / "small.toml").read_text().replace(files, piped))
+    common = (recipe, "--data", small_run, "--out", tmp_path / "run", "--set", "train.steps=2")
+    run("train", *common, stdin=text)
+    again = run("train", *common[:-1], "train.steps=3", "--resume", stdin="")
+    assert "going on after step 2" in again.stderr
+
+
+def test_words_that_wordpiece_lacks_are_named(small_run, tmp_path):
+    changes = ("--set", "text.kind=wordpiece", "--set", "train.steps=1", "--set", "text.vocab=60")
+    run("train", small_run / "small.toml", "--data", small_run, "--out", tmp_path / "w", *changes)
+    done = run("translate", tmp_path / "w" / "model", stdin="dog\ncow Ωmega dog\n")
+    assert "line 2: not in the vocabulary: Ωmega" in done.stderr
+    assert "line 1" not in done.stderr

@@ -30,7 +30,7 @@ def test_round_trip_is_bit_exact(stored, small_run):
 
 
 def test_tied_tensors_are_stored_once_and_stay_tied(stored):
-    found, copy = stored
+    _, copy = stored
     assert "head.weight" not in read_tensors(copy / "model.safetensors")
     module = folders.read(copy).module
     assert module.head.weight is module.source.embed.token.weight

@@ -96,4 +96,6 @@ def test_an_optimiser_goes_on_bit_for_bit():
     load_optimiser(again, resumed, moments)
     for number in (2, 3):
         step(again, resumed, number)
-    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters()))
+    assert all(
+        torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True)
+    )

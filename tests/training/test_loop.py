@@ -179,7 +179,7 @@ def test_a_folder_that_holds_a_run_is_not_overwritten(corpus, tmp_path):
     list(train(run.job))
     with pytest.raises(BadInput, match="holds a run already"):
         prepared(corpus, tmp_path / "run")
-    with pytest.raises(BadInput, match="another recipe .differs in: optimiser"):
+    with pytest.raises(BadInput, match="differs in: optimiser"):
         prepared(corpus, tmp_path / "run", "optimiser.rate=0.5", resume=True)
     longer = prepared(corpus, tmp_path / "run", "train.steps=15", resume=True)
     *_, ended = train(longer.job, resume=True)

@@ -13,6 +13,7 @@ from regard.search.beam import Beam
 from regard.search.greedy import Greedy
 from regard.search.sample import Sample
 from regard.search.step import Search
+from regard.text.subwords import Subwords
 
 
 def translate(
@@ -72,7 +73,7 @@ def translate(
     else:
         chosen = Greedy()
     prefixes = None if prefix is None else _as_many(prefix)
-    lines = read_lines(file)
+    lines = _with_unknowns(read_lines(file), translator.text.source)
     for number, found in enumerate(translator.stream(lines, chosen, prefixes)):
         for one in found:
             if as_json:
@@ -95,3 +96,12 @@ def _as_many(path: str) -> Iterator[str]:
     """The lines of a file, and an error instead of too few of them."""
     yield from read_lines(path)
     raise BadInput(f"{path}: has fewer lines than the text to translate")
+
+
+def _with_unknowns(lines: Iterator[str], text: Subwords) -> Iterator[str]:
+    """The same lines; words that WordPiece cannot write in its pieces are named on the way."""
+    for number, line in enumerate(lines, 1):
+        if text.kind == "wordpiece" and (unknown := text.unknown(line)):
+            words = ", ".join(line[start:end] for start, end in unknown)
+            note(f"line {number}: not in the vocabulary: {words}")
+        yield line

@@ -1,7 +1,7 @@
 """From a recipe to a trained folder: data, vocabularies, model, loop, the weights that are kept."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,10 @@ from regard.data.packing import in_order
 from regard.data.prepare import prepare_pair_texts, prepare_pairs
 from regard.data.sampler import Sampler
 from regard.data.shards import PairRows
-from regard.data.sources import Dropped, Source, read_pairs
+from regard.data.sources import STDIN, Dropped, Lines, Source, read_lines, read_pairs
 from regard.ground.batch import Budget
 from regard.ground.errors import BadInput
-from regard.ground.files import read_json, write_json
+from regard.ground.files import read_json, write_json, write_text
 from regard.metrics.bleu import bleu
 from regard.models import folder as folders
 from regard.models import paper as paper_named
@@ -83,8 +83,9 @@ def prepare(
         torch.use_deterministic_algorithms(True)
     if not ranks.leads:
         ranks.wait()
-    text = _vocabularies(recipe, out, data, skip_bad, fresh=ranks.leads and not resume)
-    prepared = _Data(recipe, text, data, out / "data", skip_bad)
+    train = _kept_input(recipe.data.train.under(data), out)
+    text = _vocabularies(recipe, train, out, skip_bad, fresh=ranks.leads and not resume)
+    prepared = _Data(recipe, text, train, data, out / "data", skip_bad)
     if ranks.leads:
         write_json(out / RECIPE, recipe.model_dump(mode="json"))
         ranks.wait()
@@ -122,14 +123,21 @@ def cost(module: nn.Module, progress: Progress, ranks: Ranks) -> dict[str, float
 class _Data:
     """The pairs of a recipe as ids, tokenised once (training text anew each epoch if it drops)."""
 
-    def __init__(self, recipe: Recipe, text: Bilingual, root: Path, store: Path, skip_bad: bool):
+    def __init__(
+        self,
+        recipe: Recipe,
+        text: Bilingual,
+        train: Source,
+        root: Path,
+        store: Path,
+        skip_bad: bool,
+    ):
         self.recipe, self.text, self.store = recipe, text, store
         self.dropped = Dropped()
         self.options: dict[str, Any] = {
             "longest_characters": recipe.data.longest_characters,
             "dropped": self.dropped if skip_bad else None,
         }
-        train = recipe.data.train.under(root)
         self.read: Callable[[int, np.ndarray], Sequence[Any]]
         if recipe.text.dropout:
             self.texts = prepare_pair_texts(store, "train", train, **self.options)
@@ -202,8 +210,18 @@ def _check_folder(recipe: Recipe, out: Path, checkpoints: Checkpoints, resume: b
         raise BadInput(f"{out}: was begun with another recipe (differs in: {', '.join(changed)})")
 
 
+def _kept_input(source: Source, out: Path) -> Source:
+    """Standard input can be read once, training reads twice and may resume: keep a copy."""
+    if isinstance(source, Lines) or source.path != STDIN:
+        return source
+    copy = out / "stdin.txt"
+    if not copy.exists():
+        write_text(copy, "".join(f"{line}\n" for line in read_lines(STDIN)))
+    return replace(source, path=str(copy))
+
+
 def _vocabularies(
-    recipe: Recipe, out: Path, data: Path, skip_bad: bool, *, fresh: bool
+    recipe: Recipe, train: Source, out: Path, skip_bad: bool, *, fresh: bool
 ) -> Bilingual:
     folder = out / "text"
     if not fresh and any(folder.glob("*tokenizer.json")):
@@ -211,7 +229,7 @@ def _vocabularies(
     pairs = [
         (source, target)
         for _, source, target in read_pairs(
-            recipe.data.train.under(data),
+            train,
             recipe.data.longest_characters,
             Dropped() if skip_bad else None,
         )
