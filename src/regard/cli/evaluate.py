@@ -1,14 +1,14 @@
 """``regard evaluate``: a model on the test set of a recipe, held against its promise."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from regard.api import Model, load
 from regard.cli.say import DEVICE, JSON, MODEL, OUT, cost_line, print_json
-from regard.data.sources import read_pairs
+from regard.data.sources import Source, read_pairs
 from regard.ground.errors import BadInput
 from regard.metrics.bleu import bleu
 from regard.metrics.translation import Score, chrf, ter
@@ -38,45 +38,60 @@ def evaluate(
     """
     described = read(find(recipe))
     loaded = load(model, device)
-    scores = test_scores(loaded, described, data, with_interval=interval)
+    tables = test_scores(loaded, described, data, with_interval=interval)
     if as_json:
-        print_json(
-            {
-                **{score.name: score.value for score in scores},
-                "signatures": {score.name: score.signature for score in scores},
-                "intervals": {score.name: score.interval for score in scores if score.interval},
-                "cost": loaded.notes.get("cost"),
-            }
-        )
+        for name, scores in tables.items():
+            print_json(_record(name, scores, loaded))
     else:
-        show_scores(scores, loaded)
-    if described.expect is not None and not keeps(described.expect, scores, quiet=as_json):
+        show_scores(tables, loaded)
+    expect = described.expect
+    if expect is not None and not keeps(expect, tables["test"], quiet=as_json):
         raise typer.Exit(1)
 
 
 def test_scores(
     model: Model, recipe: Recipe, data: Path, *, with_interval: bool = False
-) -> list[Score]:
-    """All measures of a translator on the recipe's test set."""
+) -> dict[str, list[Score]]:
+    """All measures of a translator on each test set of the recipe."""
     if recipe.data.test is None:
         raise BadInput("the recipe names no test set (data.test)")
-    pairs = list(read_pairs(recipe.data.test.under(data), recipe.data.longest_characters))
-    facts = recipe.decode
+    sets = {"test": recipe.data.test, **recipe.data.more_tests}
+    return {
+        name: _scores(model, recipe, files.under(data), with_interval)
+        for name, files in sets.items()
+    }
+
+
+def _scores(model: Model, recipe: Recipe, files: Source, with_interval: bool) -> list[Score]:
+    pairs = list(read_pairs(files, recipe.data.longest_characters))
+    facts, measure = recipe.decode, recipe.measure
     search = Beam(facts.beam, length=facts.length, alpha=facts.alpha)
     found = model.translate([source for _, source, _ in pairs], search)
     hypotheses = [one[0].text for one in found]
     references = [[target for _, _, target in pairs]]
+    case: dict[str, Any] = {"lowercase": measure.lowercase, "with_interval": with_interval}
     return [
-        bleu(hypotheses, references, with_interval=with_interval),
-        chrf(hypotheses, references, with_interval=with_interval),
+        bleu(hypotheses, references, tokenize=measure.tokenize, **case),
+        chrf(hypotheses, references, **case),
         ter(hypotheses, references, with_interval=with_interval),
     ]
 
 
-def show_scores(scores: Iterable[Score], model: Model) -> None:
-    """Scores with their signatures, and what the model cost."""
-    for score in scores:
-        OUT.print(str(score), markup=False)
+def _record(name: str, scores: list[Score], model: Model) -> dict[str, Any]:
+    return {
+        "set": name,
+        **{score.name: score.value for score in scores},
+        "signatures": {score.name: score.signature for score in scores},
+        "intervals": {score.name: score.interval for score in scores if score.interval},
+        "cost": model.notes.get("cost"),
+    }
+
+
+def show_scores(tables: Mapping[str, list[Score]], model: Model) -> None:
+    """Scores with their signatures, set by set, and what the model cost."""
+    for name, scores in tables.items():
+        for score in scores:
+            OUT.print(f"{name}  {score}" if len(tables) > 1 else str(score), markup=False)
     if "cost" in model.notes:
         OUT.print(cost_line(model.notes["cost"]), markup=False)
 

@@ -114,9 +114,9 @@ def judge_on_test(run: Run, recipe: Recipe, data: Path, promised: bool) -> bool:
     if recipe.data.test is None:
         return True
     model = load(run.model_folder, str(run.job.ranks.device))
-    scores = test_scores(model, recipe, data)
-    show_scores(scores, model)
-    return not promised or recipe.expect is None or keeps(recipe.expect, scores)
+    tables = test_scores(model, recipe, data)
+    show_scores(tables, model)
+    return not promised or recipe.expect is None or keeps(recipe.expect, tables["test"])
 
 
 @contextmanager

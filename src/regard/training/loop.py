@@ -27,6 +27,7 @@ from regard.training.checkpoint import (
     optimiser_tensors,
 )
 from regard.training.events import Ended, Event, Judged, Reported, Saved, Started, Verdict
+from regard.training.micro import Captured, Plain
 from regard.training.optimise import MovingAverage, clip, optimiser
 from regard.training.precision import Precision
 from regard.training.ranks import Ranks
@@ -127,7 +128,7 @@ class _Run:
         self.earlier = self.progress.seconds
         self.stream = self.job.sampler.batches(self.progress.cursor)
         self.wrapped = self.ranks.wrap(self.model)
-        self.forward = self._compiled()
+        self.micro = self._micro()
         self.sums = self._no_sums()
         return Started(self.progress, precision, differences)
 
@@ -144,7 +145,7 @@ class _Run:
             batch = self._collate(examples).to(self.ranks.device)
             seed_everything(self.recipe.train.seed, number, slice_number)
             with self.ranks.quiet(self.wrapped, last=turn == len(mine) - 1):
-                loss, nll = self._backward(self.forward, batch, self.ranks.world / weight)
+                loss, nll = self.micro(batch, self.ranks.world / weight)
             self.sums.values[:2] += torch.stack([loss, nll])
         norm = self._update(number)
         self._take_note(number, norm)
@@ -289,11 +290,17 @@ class _Run:
     def _compiles(self) -> bool:
         return self.ranks.device.type == "cuda" and self.recipe.train.compile
 
-    def _compiled(self) -> Callable[[Batch], tuple[Tensor, Tensor]]:
-        def forward(batch: Batch) -> tuple[Tensor, Tensor]:
-            return self.job.objective(self.wrapped, batch)
+    def _micro(self) -> Plain | Captured:
+        """Compiled on CUDA, and captured where nothing forbids it."""
+        forward = self._forward
+        if self._compiles():
+            forward = torch.compile(forward)
+        plain = Plain(forward, self.precision_context)
+        alone = self.ranks.world == 1 and not self.recipe.train.deterministic
+        return Captured(plain, self.model) if self._compiles() and alone else plain
 
-        return torch.compile(forward) if self._compiles() else forward
+    def _forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        return self.job.objective(self.wrapped, batch)
 
     def _collate(self, examples: Sequence[Any]) -> Batch:
         """Free shapes on a CPU, one fixed shape on CUDA."""
@@ -303,14 +310,6 @@ class _Run:
         spare = limits.longest if splits > 1 else 0
         tokens, rows = -(-limits.tokens // splits) + spare, -(-limits.rows // splits)
         return self.job.objective.collate(examples, Budget(tokens, rows, limits.longest))
-
-    def _backward(
-        self, forward: Callable[[Batch], tuple[Tensor, Tensor]], batch: Batch, scale: float
-    ) -> tuple[Tensor, Tensor]:
-        with self.precision_context():
-            loss, nll = forward(batch)
-        (loss * scale).backward()
-        return loss.detach(), nll
 
     def precision_context(self) -> AbstractContextManager:
         """Where forward passes of this run happen."""
@@ -322,7 +321,8 @@ class _Run:
         _, drawn = next(self.probe_stream)
         batch = self.job.objective.collate([example for _, example in drawn])
         self.model.train()
-        self._backward(lambda b: self.job.objective(self.model, b), batch, 1.0)
+        self.wrapped = self.model
+        Plain(self._forward, self.precision_context)(batch, 1.0)
         self.optimiser.zero_grad()
 
     def _update(self, number: int) -> Tensor:
@@ -330,7 +330,7 @@ class _Run:
         for group in self.optimiser.param_groups:
             group["lr"] = self._rate(number)
         self.optimiser.step()
-        self.optimiser.zero_grad()
+        self.optimiser.zero_grad(set_to_none=isinstance(self.micro, Plain))
         if self.average is not None:
             self.average.update(self.weights, number)
         return norm

@@ -66,6 +66,7 @@ class Data(_Closed):
     train: Files
     dev: Files
     test: Files | None = None
+    more_tests: dict[str, Files] = {}
     longest_characters: int = 5_000
 
 
@@ -151,6 +152,13 @@ class Decode(_Closed):
     alpha: float = 0.6
 
 
+class Measure(_Closed):
+    """Which BLEU: sacreBLEU's tokeniser ("none" for text that is tokenised already), and case."""
+
+    tokenize: str = "13a"
+    lowercase: bool = False
+
+
 class Expect(_Closed):
     """The promise: what the test set must say at the end, and who says so."""
 
@@ -171,6 +179,7 @@ class Recipe(_Closed):
     optimiser: Optimiser
     train: Train
     decode: Decode = Decode()
+    measure: Measure = Measure()
     expect: Expect | None = None
 
 
@@ -193,19 +202,42 @@ def built_in_recipes() -> list[Path]:
 
 
 def read(path: Path, settings: Iterable[str] = ()) -> Recipe:
-    """The recipe in a file, with ``table.key=value`` settings laid over it."""
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be read ({error.strerror or error})") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path}: not TOML ({error})") from None
+    """The recipe in a file, with ``table.key=value`` settings laid over it.
+
+    ``like = "NAME"`` at its top begins with another recipe; the file says what differs.
+    """
+    content = _content(path)
     for setting in settings:
         _lay_over(content, setting)
     try:
         return Recipe.model_validate(content)
     except ValidationError as error:
         raise BadInput(f"{path}: {_first_fault(error)}") from None
+
+
+def _content(path: Path, depth: int = 0) -> dict[str, Any]:
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read ({error.strerror or error})") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path}: not TOML ({error})") from None
+    like = content.pop("like", None)
+    if like is None:
+        return content
+    if depth > 8:
+        raise BadInput(f"{path}: recipes that are like each other in a circle")
+    beside = path.with_name(f"{like}.toml")
+    return _merged(_content(beside if beside.is_file() else find(str(like)), depth + 1), content)
+
+
+def _merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    """Tables are merged key by key."""
+    both = {**under, **over}
+    for name in under.keys() & over.keys():
+        if isinstance(under[name], dict) and isinstance(over[name], dict):
+            both[name] = _merged(under[name], over[name])
+    return both
 
 
 def _lay_over(content: dict[str, Any], setting: str) -> None:

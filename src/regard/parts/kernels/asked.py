@@ -90,3 +90,18 @@ def fused_masked(
     mask = (allowed_BLS | blind_BL[:, :, None])[:, None]
     seen = fused(asked, q_BLHK, k_BSHK, v_BSHK, attn_mask=mask)
     return seen.masked_fill(blind_BL[:, :, None, None], 0.0)
+
+
+def fused_rows(asked: Asked, queries: Layout, keys: Layout, *qkv_THK: Tensor) -> Tensor:
+    """``fused`` on packed rows that are padded for it, under a mask only where one is needed."""
+    q, k, v = (layout.pad(x) for layout, x in zip((queries, keys, keys), qkv_THK, strict=True))
+    if asked.unlimited and keys.full:
+        return queries.pack(fused(asked, q, k, v))
+    # Where rows are ragged, padding lies behind the real keys: a causal query never reaches it.
+    by_index = asked.sight == causal and asked.aligned and not asked.unlimited
+    if by_index and (keys.full or not keys.even):
+        return queries.pack(fused(asked, q, k, v, is_causal=True))
+    allowed_BLS = keys.real_BL[:, None].expand(-1, queries.longest, -1)
+    if not asked.unlimited:
+        allowed_BLS = allowed_BLS & asked.sight(queries, keys)
+    return queries.pack(fused_masked(asked, q, k, v, allowed_BLS))

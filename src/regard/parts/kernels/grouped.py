@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from regard.ground.layout import Layout
-from regard.parts.kernels.asked import Asked, fused, fused_masked
-from regard.parts.sight import causal
+from regard.parts.kernels.asked import Asked, fused_rows
 
 # One more call to the kernel costs about as much as this many padded query-key pairs.
 CALL = 1024
@@ -31,7 +30,7 @@ def run(asked: Asked, q_THK: Tensor, k_THK: Tensor, v_THK: Tensor) -> Tensor:
     q_groups = q_THK.split([g.queries.tokens for g in groups])
     sizes = [g.keys.tokens for g in groups]
     seen = [
-        _run_group(asked, g, q, k, v)
+        fused_rows(asked, g.queries, g.keys, q, k, v)
         for g, q, k, v in zip(groups, q_groups, k_THK.split(sizes), v_THK.split(sizes), strict=True)
     ]
     return torch.cat(seen) if seen else q_THK.new_zeros(0, q_THK.shape[1], v_THK.shape[-1])
@@ -81,16 +80,3 @@ def _as_layout(lengths: tuple[int, ...], device: str) -> Layout:
         layout = Layout.ragged(lengths, device)
         _ = layout.slots_T, layout.real_BL
         return layout
-
-
-def _run_group(asked: Asked, g: Group, q_THK: Tensor, k_THK: Tensor, v_THK: Tensor) -> Tensor:
-    q, k, v = g.queries.pad(q_THK), g.keys.pad(k_THK), g.keys.pad(v_THK)
-    if asked.sight == causal and not asked.unlimited:
-        # Padding lies behind the real keys, so a causal query never reaches it.
-        return g.queries.pack(fused(asked, q, k, v, is_causal=True))
-    if asked.unlimited and g.keys.full:
-        return g.queries.pack(fused(asked, q, k, v))
-    allowed_BLS = g.keys.real_BL[:, None].expand(-1, g.queries.longest, -1)
-    if not asked.unlimited:
-        allowed_BLS = allowed_BLS & asked.sight(g.queries, g.keys)
-    return g.queries.pack(fused_masked(asked, q, k, v, allowed_BLS))
