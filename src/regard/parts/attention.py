@@ -1,5 +1,6 @@
 """Multi-head attention (Vaswani et al., 2017, section 3.2): H heads side by side, joined by W_O."""
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,6 +13,9 @@ from regard.parts.attend import attention
 from regard.parts.memory import LayerMemory
 from regard.parts.score import ScaledDot
 from regard.parts.sight import Sight, everyone
+
+# Flatter scores at the start: with 1.0, post-norm stacks often never learn to look at the source.
+INTO_HEADS = 1 / math.sqrt(2)
 
 
 class Source(NamedTuple):
@@ -62,7 +66,7 @@ class SelfAttention(nn.Module):
         self.heads, self.sight, self.dropout = heads, sight, dropout
         self.score = score or ScaledDot()
         sizes = (heads.key, heads.key, heads.value)
-        self.qkv = joined(width, [heads.count * size for size in sizes], bias)
+        self.qkv = joined(width, [heads.count * size for size in sizes], bias, INTO_HEADS)
         self.o = joined(heads.count * heads.value, [width], bias)
 
     def forward(
@@ -108,9 +112,10 @@ class CrossAttention(nn.Module):
         super().__init__()
         self.heads, self.dropout = heads, dropout
         self.score = score or ScaledDot()
-        self.q = joined(width, [heads.count * heads.key], bias)
+        self.q = joined(width, [heads.count * heads.key], bias, INTO_HEADS)
         sizes = (heads.key, heads.value)
-        self.kv = joined(source_width or width, [heads.count * size for size in sizes], bias)
+        outputs = [heads.count * size for size in sizes]
+        self.kv = joined(source_width or width, outputs, bias, INTO_HEADS)
         self.o = joined(heads.count * heads.value, [width], bias)
 
     def forward(
@@ -143,11 +148,11 @@ class CrossAttention(nn.Module):
         return (k, v, source.layout) if memory is None else memory.keep_source(k, v, source.layout)
 
 
-def joined(inputs: int, outputs: list[int], bias: bool) -> nn.Linear:
+def joined(inputs: int, outputs: list[int], bias: bool, gain: float = 1.0) -> nn.Linear:
     """Several projections as one matrix, each part initialised as if it stood alone (Glorot)."""
     linear = nn.Linear(inputs, sum(outputs), bias=bias)
     for part in linear.weight.detach().split(outputs):
-        nn.init.xavier_uniform_(part)
+        nn.init.xavier_uniform_(part, gain)
     if bias:
         torch.nn.init.zeros_(linear.bias)
     return linear
