@@ -19,8 +19,8 @@ lint: install   ## style and types
 
 check: lint test
 
-bench: install  ## speed against the peers, in the same run
-	$(BIN)/python bench/run.py
+bench: install  ## speed against the peers, in the same run (needs transformers)
+	$(BIN)/python bench/train_translator.py
 
 install: .venv/.installed
 

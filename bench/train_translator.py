@@ -100,8 +100,11 @@ class Marian:
         """One update."""
         source, mask = _padded([[*source, 2] for source, _ in pairs], 0, self.device)
         goals, _ = _padded([[*target, 2] for _, target in pairs], -100, self.device)
+        written, _ = _padded([[1, *target] for _, target in pairs], 0, self.device)
         with _precision(self.device):
-            logits = self.model(input_ids=source, attention_mask=mask, labels=goals).logits
+            logits = self.model(
+                input_ids=source, attention_mask=mask, decoder_input_ids=written, use_cache=False
+            ).logits
             loss = torch.nn.functional.cross_entropy(
                 logits.flatten(0, 1).float(), goals.flatten(), label_smoothing=0.1
             )

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from regard.ground.errors import BadInput
-from regard.ground.layout import Layout
+from regard.ground.layout import Layout, moved_to
 
 IGNORED = -100  # a goal that no loss counts
 
@@ -23,7 +23,7 @@ class Packed:
 
     def to(self, device: torch.device | str) -> "Packed":
         """The same rows on ``device``."""
-        tokens_T = self.tokens_T.to(device, non_blocking=True)
+        tokens_T = moved_to(self.tokens_T, device)
         return Packed(tokens_T, self.layout.to(device), self.real)
 
 
@@ -93,7 +93,7 @@ class Batch:
         """The same batch on ``device``."""
         return Batch(
             self.target.to(device),
-            self.goals_T.to(device, non_blocking=True),
+            moved_to(self.goals_T, device),
             self.weight,
             None if self.source is None else self.source.to(device),
         )

@@ -93,7 +93,7 @@ class Layout:
     def to(self, device: torch.device | str) -> "Layout":
         """The same layout with its tensors on ``device``."""
         moved: dict[str, Any] = {
-            field.name: getattr(self, field.name).to(device, non_blocking=True)
+            field.name: moved_to(getattr(self, field.name), device)
             for field in fields(self)
             if isinstance(getattr(self, field.name), Tensor)
         }
@@ -146,6 +146,13 @@ class Layout:
         if self.even:
             return [row[:length] for row, length in zip(self.pad(x), lengths, strict=True)]
         return list(x[: sum(lengths)].split(list(lengths)))
+
+
+def moved_to(tensor: Tensor, device: torch.device | str) -> Tensor:
+    """A copy on ``device`` that does not wait for what the device is doing."""
+    if torch.device(device).type == "cuda" and tensor.device.type == "cpu":
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)
 
 
 def _offsets(lengths_B: Tensor) -> Tensor:
