@@ -19,7 +19,7 @@ lint: install   ## style and types
 
 check: lint test
 
-bench: install  ## speed against the peers, in the same run (needs transformers)
+bench: install  ## speed against the peers, in the same run
 	$(BIN)/python bench/train_translator.py
 
 install: .venv/.installed

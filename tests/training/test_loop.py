@@ -186,6 +186,16 @@ def test_a_folder_that_holds_a_run_is_not_overwritten(corpus, tmp_path):
     assert ended.progress.step == 15
 
 
+def test_a_run_that_is_done_does_nothing_more(corpus, tmp_path):
+    run = prepared(corpus, tmp_path / "run")
+    list(train(run.job))
+    again = prepared(corpus, tmp_path / "run", resume=True)
+    started, ended = train(again.job, resume=True)
+    assert ended.reason == "steps"
+    assert ended.progress == started.progress
+    assert again.job.checkpoints.steps()[-1] == 12
+
+
 def test_settings_that_differ_are_said(corpus, tmp_path):
     run = prepared(corpus, tmp_path / "run")
     list(train(run.job))

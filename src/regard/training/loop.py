@@ -66,8 +66,8 @@ def train(job: Job, *, resume: bool = False) -> Iterator[Event]:
     yield run.start(resume)
     if run.progress.step == 0:
         yield run.save()
-    reason = ""
     recipe = job.recipe.train
+    reason = "steps" if run.progress.step >= recipe.steps else ""
     while not reason:
         run.step()
         step = run.progress.step

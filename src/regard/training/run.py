@@ -1,5 +1,6 @@
 """From a recipe to a trained folder: data, vocabularies, model, loop, the weights that are kept."""
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -80,6 +81,7 @@ def prepare(
     checkpoints = Checkpoints(out / "checkpoints")
     _check_folder(recipe, out, checkpoints, resume)
     if recipe.train.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # else cuBLAS draws lots
         torch.use_deterministic_algorithms(True)
     if not ranks.leads:
         ranks.wait()
