@@ -143,7 +143,7 @@ class Model:
 
     def _ids(self, texts: Texts) -> list[list[int]]:
         return [
-            self.translator.objective.marked(self.translator.text.source.encode(one))
+            [*self.translator.text.source.encode(one), self.translator.objective.eos]
             if isinstance(one, str)
             else list(one)
             for one in texts

@@ -60,20 +60,54 @@ class Budget:
         return lengths + [0] * (self.all_rows - len(lengths))
 
 
+Ids = Sequence[int] | np.ndarray
+
+
+@dataclass(frozen=True)
+class Marks:
+    """Tokens put around every row: ``first`` before it, ``last`` after it."""
+
+    first: int | None = None
+    last: int | None = None
+
+    @property
+    def count(self) -> int:
+        """How much longer they make a row."""
+        return (self.first is not None) + (self.last is not None)
+
+
+UNMARKED = Marks()
+
+
 def pack(
-    sequences: Sequence[Sequence[int] | np.ndarray], budget: Budget | None = None, fill: int = 0
+    rows: Sequence[Ids], budget: Budget | None = None, fill: int = 0, marks: Marks = UNMARKED
 ) -> Packed:
     """Rows laid end to end; with a ``budget``, filled up to it."""
-    lengths = [len(sequence) for sequence in sequences]
-    arrays = [np.asarray(sequence, dtype=np.int64) for sequence in sequences]
-    tokens = np.concatenate(arrays) if arrays else np.zeros(0, dtype=np.int64)
+    tokens_T = tokens_of(rows, budget, fill, marks)
+    lengths = [len(row) + marks.count for row in rows]
     if budget is None:
-        return Packed(torch.from_numpy(tokens), Layout.ragged(lengths), len(tokens))
+        return Packed(tokens_T, Layout.ragged(lengths), len(tokens_T))
     layout = Layout.ragged(budget.lengths(lengths))
     layout = replace(layout, lengths=None, longest=budget.longest)
-    filled = np.full(budget.tokens, fill, dtype=np.int64)
-    filled[: len(tokens)] = tokens
-    return Packed(torch.from_numpy(filled), layout, len(tokens))
+    return Packed(tokens_T, layout, sum(lengths))
+
+
+def tokens_of(
+    rows: Sequence[Ids], budget: Budget | None = None, fill: int = 0, marks: Marks = UNMARKED
+) -> Tensor:
+    """The tokens of ``pack`` without their layout."""
+    ends = np.cumsum(np.array([len(row) for row in rows], dtype=np.int64) + marks.count)
+    size = int(ends[-1]) if len(ends) else 0
+    if budget is not None and size > budget.tokens:
+        raise ValueError(f"{size} tokens do not fit {budget}")
+    tokens = np.full(budget.tokens if budget else size, fill, dtype=np.int64)
+    inside = np.ones(size, dtype=bool)
+    for mark, places in ((marks.first, np.append(0, ends[:-1])), (marks.last, ends - 1)):
+        if mark is not None and size:
+            tokens[places], inside[places] = mark, False
+    if size:
+        tokens[:size][inside] = np.concatenate(rows, dtype=np.int64, casting="unsafe")
+    return torch.from_numpy(tokens)
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,15 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.ground.batch import IGNORED, Batch, Budget, Packed, pack
+from regard.ground.batch import IGNORED, Batch, Budget, Ids, Marks, Packed, pack, tokens_of
 from regard.ground.tape import SILENT, Silent
 from regard.parts.loss import smoothed_cross_entropy
-
-Ids = Sequence[int] | np.ndarray
 
 
 @dataclass(frozen=True)
@@ -29,22 +26,18 @@ class Translated:
 
     def collate(self, examples: Sequence[tuple[Ids, Ids]], budget: Budget | None = None) -> Batch:
         """A batch of pairs; with a ``budget``, of fixed shape."""
-        goals = [[*target, self.eos] for _, target in examples]
-        goals_T = pack(goals, budget, fill=IGNORED).tokens_T
+        sources, targets = zip(*examples, strict=True) if examples else ((), ())
+        target = pack(targets, budget, marks=Marks(first=self.bos))
         return Batch(
-            source=self.read([source for source, _ in examples], budget),
-            target=pack([[self.bos, *target] for _, target in examples], budget),
-            goals_T=goals_T,
-            weight=sum(map(len, goals)),
+            source=self.read(sources, budget),
+            target=target,
+            goals_T=tokens_of(targets, budget, IGNORED, Marks(last=self.eos)),
+            weight=target.real,
         )
 
     def read(self, sources: Sequence[Ids], budget: Budget | None = None) -> Packed:
         """The source side alone, as at translation."""
-        return pack([self.marked(source) for source in sources], budget)
-
-    def marked(self, source: Ids) -> list[int]:
-        """A source sentence and its end."""
-        return [*source, self.eos]
+        return pack(sources, budget, marks=Marks(last=self.eos))
 
     def __call__(
         self, model: nn.Module, batch: Batch, tape: Silent = SILENT
