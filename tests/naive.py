@@ -63,3 +63,13 @@ def gradients(out: Tensor, inputs: Sequence[Tensor], towards: Tensor) -> list[Te
             (out * towards).sum(), inputs, allow_unused=True, materialize_grads=True
         )
     )
+
+
+def word_groups(words: Sequence[int | None]) -> list[list[int]]:
+    """From the word of every token to the tokens of every word; tokens of no word are left out."""
+    count = max((word for word in words if word is not None), default=-1) + 1
+    groups: list[list[int]] = [[] for _ in range(count)]
+    for position, word in enumerate(words):
+        if word is not None:
+            groups[word].append(position)
+    return groups

@@ -99,3 +99,41 @@ def test_without_a_tokenizer_only_ids_are_served(model, tmp_path):
     assert torch.equal(bare.encode(ids)[0], model.encode(ids)[0])
     with pytest.raises(BadInput, match="no tokenizer files"):
         bare.translate(["dog"])
+
+
+def test_a_tape_changes_what_the_model_says(model):
+    pairs = [("dog cow", "cow dog")]
+    headless = regard.Tape(edits={"target.blocks.*.cross.weights": regard.without_head(0)})
+    assert not torch.equal(model.logits(pairs)[0], model.logits(pairs, tape=headless)[0])
+
+
+@pytest.mark.parametrize("text", ["dog cow...", "dog?! cow", "?!", 'dog "cow."'])
+def test_marks_that_share_a_token_can_be_looked_at(model, text):
+    seen = model.look(text, text)
+    for one in seen.maps:
+        torch.testing.assert_close(
+            torch.from_numpy(one.select().sum(-1)), torch.ones(len(one.queries)), atol=1e-5, rtol=0
+        )
+    assert list(model.align([(text, text)]))
+
+
+def test_one_text_is_not_a_list_of_letters(model):
+    with pytest.raises(TypeError, match="list of texts"):
+        model.translate("dog cow")
+
+
+def test_a_tokenizer_larger_than_the_model_is_refused(model, tmp_path):
+    from regard.text.training import train
+
+    model.save(tmp_path / "copy")
+    larger = train(["".join(map(chr, range(0x4E00, 0x4E00 + 400)))], "bpe", 900)
+    larger.save(tmp_path / "copy" / "tokenizer.json")
+    with pytest.raises(BadInput, match="but the model knows 320"):
+        regard.load(tmp_path / "copy", "cpu")
+
+
+@pytest.mark.parametrize("device", ["foo", "cuda:99"])
+def test_a_device_that_is_not_there(model, tmp_path, device):
+    model.save(tmp_path / "copy")
+    with pytest.raises(BadInput, match=f"--device {device}"):
+        regard.load(tmp_path / "copy", device)

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from regard.ground.batch import pack
+from regard.ground.device import device_named
 from regard.ground.errors import BadInput
-from regard.ground.tape import Tape
+from regard.ground.tape import SILENT, Silent, Tape
 from regard.inside.align import Reading
 from regard.inside.look import Look
 from regard.inside.record import align, look
@@ -27,8 +28,7 @@ Texts = Sequence[str] | Sequence[Sequence[int]]
 
 def load(folder: str | Path, device: str | None = None) -> "Model":
     """The model in a folder; on the GPU if there is one, unless told otherwise."""
-    chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    return Model(folders.read(Path(folder), chosen))
+    return Model(folders.read(Path(folder), device_named(device)))
 
 
 class Model:
@@ -82,17 +82,20 @@ class Model:
         return torch.stack(pooled) if pooled else torch.zeros(0, width)
 
     @torch.no_grad()
-    def logits(self, pairs: Sequence[tuple[Any, Any]]) -> list[Tensor]:
+    def logits(self, pairs: Sequence[tuple[Any, Any]], *, tape: Silent = SILENT) -> list[Tensor]:
         """(tokens, vocabulary) for each pair (source, target), of texts or of ids.
 
-        Row t is the prediction of target token t; the last row predicts the end.
+        Row t is the prediction of target token t; the last row predicts the end. A ``tape`` records
+        or edits what happens inside.
         """
         text = self.translator.text
         sources = self._ids([source for source, _ in pairs])
         targets = [text.target.encode(t) if isinstance(t, str) else list(t) for _, t in pairs]
         source = pack(sources).to(self.translator.device)
         target = pack([[text.target.bos, *one] for one in targets]).to(self.translator.device)
-        logits_TV = self.module(source.tokens_T, source.layout, target.tokens_T, target.layout)
+        logits_TV = self.module(
+            source.tokens_T, source.layout, target.tokens_T, target.layout, tape=tape
+        )
         return target.layout.split(logits_TV)
 
     def translate(
@@ -102,6 +105,8 @@ class Model:
         prefixes: Sequence[str] | None = None,
     ) -> list[list[Translation]]:
         """Hypotheses with scores for each text, best first (beam search of 5 unless told)."""
+        if isinstance(texts, str):
+            raise TypeError("give a list of texts, not one text")
         return self.translator.translate(texts, search, prefixes)
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[list[float]]:
@@ -117,9 +122,11 @@ class Model:
     @property
     def reading(self) -> Reading:
         """How its attention is read as alignment: as chosen at training, else the last layer."""
-        known = self.notes.get("alignment")
-        last = self._pair_facts.target.stack.depth - 1
-        return Reading(**known) if known else Reading(layer=last)
+        known = self.notes.get("alignment") or {"layer": self._pair_facts.target.stack.depth - 1}
+        try:
+            return Reading(**known)
+        except TypeError:
+            raise BadInput(f"config.json: notes.alignment is no reading ({known})") from None
 
     @reading.setter
     def reading(self, reading: Reading) -> None:

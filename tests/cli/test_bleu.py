@@ -239,3 +239,54 @@ def test_standard_input_is_read_once():
 
 def test_a_reference_is_required():
     assert CliRunner().invoke(app, ["out"]).exit_code == 2
+
+
+@pytest.fixture
+def systems(cat):
+    """Twenty lines, a system that has every word right, one that errs, and one that errs more."""
+    lines = [f"the cat number {number} is on the mat today" for number in range(20)]
+    for name, wrong in (("ref", 0), ("good", 1), ("fair", 6), ("poor", 19)):
+        changed = ["a dog sat there" if number < wrong else lines[number] for number in range(20)]
+        (cat / name).write_text("".join(line + "\n" for line in changed))
+    return cat
+
+
+def test_systems_are_compared_with_the_first(systems):
+    first, second, third = run("fair", "good", "poor", "--refs", "ref").splitlines()
+    alone = [run(name, "ref", "--interval").strip() for name in ("fair", "good", "poor")]
+    assert first == f"fair: {alone[0]}"
+    assert second.startswith(f"good: {alone[1]}  +") and third.startswith(f"poor: {alone[2]}  -")
+    assert "|bs:1000|seed:12345|" in first
+    p_values = [float(line.split("p = ")[1]) for line in (second, third)]
+    assert 0.001 < p_values[0] < 0.1 and p_values[1] < 0.01
+
+
+def test_a_system_does_not_differ_from_itself(systems):
+    (systems / "copy").write_text((systems / "fair").read_text())
+    assert run("fair", "copy", "--refs", "ref").splitlines()[1].endswith("  +0.00, p = 1.0000")
+
+
+def test_comparisons_by_several_scores_and_references_as_json(systems):
+    options = ("--refs", "ref", "--refs", "poor", "--chrf", "--ter", "--json")
+    printed = run("fair", "good", *options)
+    assert printed.count("\n") == 1
+    baseline, system = json.loads(printed)["systems"]
+    assert (baseline["system"], system["system"]) == ("fair", "good")
+    assert [score["name"] for score in system["scores"]] == ["BLEU", "chrF2", "TER"]
+    assert all(score["signature"].startswith("nrefs:2|") for score in system["scores"])
+    for before, after in zip(baseline["scores"], system["scores"], strict=True):
+        assert after["difference"] == pytest.approx(after["value"] - before["value"])
+        assert 0 < after["p_value"] <= 1 and len(after["interval"]) == 2
+        assert before["signature"] == after["signature"] and "p_value" not in before
+    printed = run("fair", "good", *options[:-1]).splitlines()
+    names = [f"{one} {score}" for one in ("fair:", "good:") for score in ("BLEU", "chrF2", "TER")]
+    assert [" ".join(line.split()[:2]) for line in printed] == names
+
+
+def test_systems_that_cannot_be_compared(systems):
+    (systems / "short").write_text("one line\n")
+    message = refused("fair", "short", "--refs", "ref")
+    assert message.startswith("line counts differ: 1 in short, 20 in ref;")
+    assert "standard input" in refused("fair", "-", "--refs", "-", stdin="a\n")
+    assert "--explain" in refused("fair", "good", "--refs", "ref", "--explain")
+    assert CliRunner().invoke(app, ["fair", "--refs", "ref"]).exit_code == 2

@@ -71,6 +71,52 @@ def test_translate_searches(model, options):
     assert run("translate", model, *options, stdin="dog cow\n").stdout.count("\n") == 1
 
 
+def test_translate_exactly_reports_search_errors(model):
+    text = "dog cow\n\nowl\n"
+    options = ("--beam", 1, "--length", "none", "--json")
+    beam = run("translate", model, *options, stdin=text)
+    exact = run("translate", model, *options, "--search", "exact", stdin=text)
+    pairs = [
+        (json.loads(one), json.loads(other))
+        for one, other in zip(beam.stdout.splitlines(), exact.stdout.splitlines(), strict=True)
+    ]
+    assert [best["line"] for _, best in pairs] == [1, 2, 3]
+    assert all(best["score"] >= one["score"] or not one["finished"] for one, best in pairs)
+    missed = sum(best["tokens"] != one["tokens"] for one, best in pairs)
+    empty = sum(not best["tokens"] for _, best in (pairs[0], pairs[2]))
+    report = exact.stderr.splitlines()[-1]
+    assert report.startswith(f"{missed} of 2 sentences: search error of a beam of 1, mean score ")
+    assert f"{empty} optima are empty; 0 sentences not proven" in report
+
+
+def test_translate_exactly_says_what_it_could_not_prove(model):
+    options = ("--search", "exact", "--length", "mean", "--widest", 1)
+    exact = run("translate", model, *options, stdin="dog cow\nowl\n")
+    assert (
+        exact.stdout == run("translate", model, "--length", "mean", stdin="dog cow\nowl\n").stdout
+    )
+    assert "line 2: not proven, more than 1 prefixes are open" in exact.stderr
+    assert exact.stderr.endswith("0 optima are empty; 2 sentences not proven\n")
+    for option in (("--best", 2), ("--coverage", 0.1)):
+        refused = run("translate", model, "--search", "exact", *option, stdin="owl\n", code=2)
+        assert "means nothing to --search exact" in refused.stderr
+
+
+def test_translate_with_other_models(model, small_run, tmp_path):
+    text = "dog cow\n\nowl\n"
+    alone = run("translate", model, stdin=text)
+    together = run("translate", model, "--with", model, "--with", model, stdin=text)
+    assert together.stdout == alone.stdout
+    changes = ("--set", "train.steps=1", "--set", "text.vocab=300")
+    paths = ("--data", small_run, "--out", tmp_path / "other")
+    run("train", small_run / "small.toml", *paths, *changes)
+    other = tmp_path / "other" / "model"
+    refused = run("translate", model, "--with", other, stdin=text, code=2)
+    assert "model 2 of the ensemble writes another target vocabulary" in refused.stderr
+    refused = run("translate", model, "--with", model, "--coverage", 0.1, stdin=text, code=2)
+    assert "attention weights" in refused.stderr
+
+
 def test_translate_prefix(model, small_run):
     (small_run / "begin.txt").write_text("owl\n")
     done = run("translate", model, "--prefix", small_run / "begin.txt", stdin="dog cow owl\n")
@@ -211,3 +257,69 @@ def test_words_that_wordpiece_lacks_are_named(small_run, tmp_path):
     done = run("translate", tmp_path / "w" / "model", stdin="dog\ncow Ωmega dog\n")
     assert "line 2: not in the vocabulary: Ωmega" in done.stderr
     assert "line 1" not in done.stderr
+
+
+def test_a_tour_does_not_touch_what_is_not_a_tour(tmp_path):
+    for name in ("corpus", "data", "model"):
+        (tmp_path / "mine" / name).mkdir(parents=True)
+        (tmp_path / "mine" / name / "file").write_text("precious")
+    done = run("tour", "--quick", "--out", tmp_path / "mine", code=2)
+    assert "holds something else" in done.stderr
+    assert len(list((tmp_path / "mine").rglob("file"))) == 3
+
+
+def test_a_recipe_to_begin_with_makes_no_promise(tmp_path):
+    text = run("recipes", "tour").stdout
+    assert "[expect]" not in text
+    (tmp_path / "mine").write_text(text)
+    assert json.loads(run("recipes", tmp_path / "mine", "--json").stdout)["expect"] is None
+
+
+def test_a_closed_pipe_is_no_error(model, small_run):
+    import subprocess
+
+    from small import command, environment
+
+    words = " ".join(command("translate", model, small_run / "train.src", "--search", "greedy"))
+    done = subprocess.run(
+        ["bash", "-c", f"{words} | head -1; exit ${{PIPESTATUS[0]}}"],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_any_encoding_will_do(model):
+    from small import environment, regard
+
+    plain = {**environment(), "PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
+    done = regard("look", model, "dog cow", env=plain)
+    assert done.returncode == 0, done.stderr
+
+
+def test_n_best_lines_stay_parallel(model):
+    done = run("translate", model, "--best", 3, stdin="dog\n\n \ncow\n")
+    lines = done.stdout.split("\n")[:-1]
+    assert len(lines) == 12
+    assert lines[3:9] == [""] * 6
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--search", "greedy", "--best", 3), "--best: means nothing to --search greedy"),
+        (("--search", "sample", "--beam", 3), "--beam: means nothing to --search sample"),
+        (("--top-p", 0.5), "--top-p: means nothing to --search beam"),
+        (("--alpha", "nan"), "alpha must be"),
+        (("--coverage", "nan"), "coverage"),
+        (("--search", "sample", "--temperature", "inf"), "temperature"),
+        (("--search", "sample", "--seed", 10**23), "seed"),
+        (("--beam", 0), "at least 1"),
+        (("--device", "foo"), "--device foo"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(model, options, said):
+    assert said in run("translate", model, *options, stdin="dog\n", code=2).stderr

@@ -35,3 +35,20 @@ def test_two_ranks_give_the_same_losses(tmp_path, accumulate):
     together = losses("together", *torchrun, "--master-port", str(29_500 + accumulate))
     assert len(alone) == 14
     assert together == pytest.approx(alone, abs=1e-5)
+
+
+def test_a_batch_of_fewer_rows_than_ranks(tmp_path):
+    """One rank has nothing to do and must still meet the others."""
+    from regard.ground.batch import Budget
+    from regard.models.facts import change
+    from regard.models.transformer import LAPTOP, Transformer
+    from regard.objectives.translated import Translated
+
+    model = Transformer(change(LAPTOP, vocab=20, width=16, inner=32, heads=2, depth=1))
+    objective = Translated(1, 2)
+    for budget in (None, Budget(16, 4, 8)):
+        model.zero_grad()
+        loss, _ = objective(model, objective.collate([], budget))
+        loss.backward()
+        assert loss == 0
+        assert all(parameter.grad is not None for parameter in model.parameters())

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from naive import word_groups
 from regard.inside.align import Attended, Reading, choose, links
-from regard.inside.maps import word_groups
 from regard.metrics.alignment import Gold
 
 # "le chat noir" for "the black cat": four rows (the last predicts the end), four source columns

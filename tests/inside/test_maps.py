@@ -3,7 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.inside.maps import Map, merge, shown_groups, word_groups
+from naive import word_groups
+from regard.inside.maps import Map, merge
 
 
 def attention(seed, *shape):
@@ -91,24 +92,10 @@ def test_words_of_one_token_leave_the_map_as_it_is(seed, queries, keys):
     np.testing.assert_allclose(merged, weights)
 
 
-def test_word_groups_keep_the_number_of_the_word():
-    assert word_groups([None, 0, 0, 2, None, 2]) == [[1, 2], [], [3, 5]]
-    assert word_groups([]) == word_groups([None]) == []
-
-
-def test_shown_groups_keep_every_token_in_order():
-    assert shown_groups([None, None, 0, 0, 2, None]) == [[0], [1], [2, 3], [4], [5]]
-
-
-@given(st.lists(st.none() | st.integers(0, 4)))
-def test_shown_groups_part_the_tokens(words):
-    assert [at for group in shown_groups(words) for at in group] == list(range(len(words)))
-
-
 def test_a_map_of_words():
     weights = attention(3, 2, 2, 3, 3)
     tokens = Map("encoder", ("un", "seen", "."), ("un", "seen", "."), weights)
-    groups = shown_groups([0, 0, 1])
+    groups = word_groups([0, 0, 1])
     words = tokens.merged(["unseen", "."], ["unseen", "."], groups, groups)
     assert (words.name, words.queries, words.keys) == ("encoder", ("unseen", "."), ("unseen", "."))
     np.testing.assert_allclose(words.select(1, 0), merge(weights[1, 0], groups, groups), rtol=1e-6)

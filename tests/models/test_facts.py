@@ -200,4 +200,5 @@ def test_facts_are_values():
     embed = Embed(vocab=5, position=None)
     stack = Stack(width=4, depth=1, heads=1, inner=4)
     assert Facts(embed, stack) == Facts(embed, replace(stack, sight=everyone))
-    assert hash(PairFacts(Facts(embed, stack), Facts(embed, stack)))
+    target = replace(stack, cross=True)
+    assert hash(PairFacts(Facts(embed, stack), Facts(embed, target)))

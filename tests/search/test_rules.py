@@ -2,8 +2,10 @@ import numpy as np
 import pytest
 
 from regard.ground.errors import BadInput
-from regard.search import Beam
-from regard.search.rules import LENGTHS, uncovered
+from regard.search import Beam, Hypothesis, Limits, rescored
+from regard.search.rules import LENGTHS, to_beat, uncovered
+
+from .toy import BOS, EOS, Toy
 
 
 @pytest.mark.parametrize(
@@ -33,6 +35,38 @@ def test_divisors_for_seven_tokens(length, divisor):
 def test_no_divisor_falls_as_hypotheses_grow(length, alpha):
     n = np.arange(1, 200)
     assert (np.diff(LENGTHS[length][0](n, alpha) * np.ones(199)) >= 0).all()
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_no_length_allowed_beats_what_is_to_be_beaten(length):
+    bar, longest = -2.0, 9
+    needed = to_beat(bar, longest, length, 0.7)
+    scores = needed / (LENGTHS[length][0](np.arange(1, longest + 1), 0.7) * np.ones(longest))
+    assert scores.max() == pytest.approx(bar)
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_stored_hypotheses_are_ranked_as_if_searched_under_the_rule(length):
+    """All there are come back from a beam that wide, so only the ranking is left to differ."""
+    toy, limits = Toy(3, vocabulary=3), Limits(BOS, EOS, 4)
+    stored = Beam(100, best=100, length="none")(toy.open(range(3)), limits)
+    ranked = Beam(100, best=100, length=length, alpha=1.3)(toy.open(range(3)), limits)
+    assert [rescored(found, length, 1.3) for found in stored] == ranked
+
+
+def test_rescoring_keeps_the_unfinished_last_and_equals_in_order():
+    ended = Hypothesis((1,), -4.0, 0.0, (-2.0, -2.0), finished=True)
+    longer = Hypothesis((1, 2, 3), -4.0, 0.0, (-1.0,) * 4, finished=True)
+    open_ = Hypothesis((1, 2), -0.2, 0.0, (-0.1, -0.1), finished=False)
+    assert [one.tokens for one in rescored([open_, ended, longer], "none", 0)] == [
+        (1,),
+        (1, 2, 3),
+        (1, 2),
+    ]
+    assert [one.score for one in rescored([open_, ended, longer], "mean", 0)] == [-1, -2, -0.1]
+    assert rescored([], "mean", 1) == []
+    with pytest.raises(BadInput):
+        rescored([ended], "long", 1)
 
 
 def test_uncovered_positions_cost_and_absent_ones_do_not():

@@ -5,7 +5,7 @@ import torch
 
 import regard
 from regard.ground.errors import BadInput
-from regard.search import Beam, Greedy, Sample
+from regard.search import Beam, Exact, Greedy, Sample
 from regard.tasks.translate import Translator
 
 
@@ -90,3 +90,40 @@ def test_coverage_needs_and_gets_attention(translator, texts):
 def test_rows(translator):
     with pytest.raises(BadInput, match="at least 1"):
         translator.with_rows(0)
+
+
+def test_an_ensemble_of_a_model_with_itself_is_the_model(translator, texts):
+    twice = translator.with_others(translator)
+    for search in (Greedy(), Beam(3, best=2)):
+        both, alone = (one.translate(texts[:20], search) for one in (twice, translator))
+        for found, expected in zip(both, alone, strict=True):
+            assert [one.text for one in found] == [one.text for one in expected]
+            scores = [one.score for one in expected]
+            assert [one.score for one in found] == pytest.approx(scores, abs=1e-4)
+    with pytest.raises(BadInput, match="scored by one model"):
+        twice.score([("dog", "dog")])
+
+
+def test_an_ensemble_decides_by_the_mean(translator, small_run):
+    """Another model changes the scores to the mean of both, token by token."""
+    other = regard.load(small_run / "run" / "model", "cpu").translator
+    with torch.no_grad():
+        for parameter in other.model.parameters():
+            parameter.mul_(1.5)
+    ((found,),) = translator.with_others(other).translate(["dog cow owl"], Greedy())
+    tokens = found.hypothesis.tokens
+    assert tuple(translator.text.target.encode(found.text)) == tokens
+    each = [
+        torch.tensor(one.score([("dog cow owl", found.text)])[0]) for one in (translator, other)
+    ]
+    mean = torch.stack(each).exp().mean(0).log()[: len(found.hypothesis.logprobs)]
+    assert found.hypothesis.logprobs == pytest.approx(mean.tolist(), abs=1e-4)
+    assert not torch.allclose(*each, atol=1e-2)
+
+
+def test_exact_search_is_at_least_as_good_as_a_beam(translator, texts):
+    some = [text for text in texts if 0 < len(text.split()) < 4][:4]
+    beam = translator.translate(some, Beam(3, length="none"))
+    known = {number: found[0].hypothesis for number, found in enumerate(beam)}
+    for found, exact in zip(beam, translator.translate(some, Exact(known=known)), strict=True):
+        assert not exact or exact[0].score >= found[0].score or not found[0].hypothesis.finished

@@ -179,7 +179,7 @@ def test_a_folder_that_holds_a_run_is_not_overwritten(corpus, tmp_path):
     list(train(run.job))
     with pytest.raises(BadInput, match="holds a run already"):
         prepared(corpus, tmp_path / "run")
-    with pytest.raises(BadInput, match="differs in: optimiser"):
+    with pytest.raises(BadInput, match=r"differs in: optimiser\.rate"):
         prepared(corpus, tmp_path / "run", "optimiser.rate=0.5", resume=True)
     longer = prepared(corpus, tmp_path / "run", "train.steps=15", resume=True)
     *_, ended = train(longer.job, resume=True)
@@ -211,7 +211,13 @@ def test_settings_that_differ_are_said(corpus, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (["text.joint=false"], "tie"),
+        (["text.joint=false", "model.change.tie=all"], "tie 'target' or 'none'"),
+        (["model.change.vocab=9"], "follows from text.vocab"),
+        (["model.change.heads=0"], "heads must be at least 1"),
+        (["model.change.activation=swush"], "no activation"),
+        (["model.change.attention_dropout=1.5"], "attention_dropout is a share"),
+        (["model.change.cross=false"], "the target looks at the source"),
+        (["batches.longest=300"], "does not fit into"),
         (["model.size=huge"], "no size 'huge'"),
         (["model.paper=bert"], "no paper"),
         (["model.change.heads=3"], "cannot be shared by 3 heads"),
@@ -222,8 +228,85 @@ def test_settings_that_differ_are_said(corpus, tmp_path):
 def test_what_cannot_be_built_is_said(corpus, tmp_path, settings, said):
     with pytest.raises(BadInput, match=said):
         list(train(prepared(corpus, tmp_path / "run", *settings).job))
+    if settings != ["batches.longest=1"]:  # known only when the data has been read
+        assert not (tmp_path / "run").exists()
 
 
 def test_separate_vocabularies_with_the_target_tied(corpus, tmp_path):
-    run = prepared(corpus, tmp_path / "run", "text.joint=false", "model.change.tie=target")
+    run = prepared(corpus, tmp_path / "run", "text.joint=false")
     assert losses(run)
+
+
+def test_only_regular_checkpoints_are_averaged(corpus, tmp_path):
+    """Neither a new best nor a stop between two of them changes what the run leaves behind."""
+    changes = ("train.average=3", "train.evaluate_every=1", "train.patience=0")
+    run = prepared(corpus, tmp_path / "run", *changes)
+    *_, ended = train(run.job)
+    assert run.finish(ended.progress) == "mean of steps 6, 9, 12"
+
+
+def test_a_foreign_folder_is_left_alone(corpus, tmp_path):
+    out = tmp_path / "mine"
+    (out / "model").mkdir(parents=True)
+    (out / "model" / "config.json").write_text("precious")
+    with pytest.raises(BadInput, match="holds something else"):
+        prepared(corpus, out)
+    assert (out / "model" / "config.json").read_text() == "precious"
+    assert [path.name for path in out.iterdir()] == ["model"]
+
+
+def test_resuming_needs_a_run(corpus, tmp_path):
+    with pytest.raises(BadInput, match="no run to resume"):
+        prepared(corpus, tmp_path / "nowhere", resume=True)
+
+
+def test_a_run_that_failed_before_its_first_step_can_be_started_again(corpus, tmp_path):
+    with pytest.raises(BadInput, match="at most 1 tokens"):
+        list(train(prepared(corpus, tmp_path / "run", "batches.longest=1").job))
+    assert losses(prepared(corpus, tmp_path / "run"))
+
+
+def test_a_resume_may_change_how_it_is_shown(corpus, tmp_path):
+    list(train(prepared(corpus, tmp_path / "run").job))
+    again = prepared(corpus, tmp_path / "run", "train.report_every=2", "decode.beam=1", resume=True)
+    assert isinstance(list(train(again.job, resume=True))[-1], Ended)
+
+
+def test_data_that_changed_is_said(corpus, tmp_path):
+    list(train(prepared(corpus, tmp_path / "run").job))
+    other = tmp_path / "other"
+    other.mkdir()
+    write_corpus(other, train=60)
+    again = prepare(
+        read(corpus / "small.toml", ["train.steps=14"]),
+        tmp_path / "run",
+        ALONE,
+        data=other,
+        resume=True,
+    )
+    started = next(iter(train(again.job, resume=True)))
+    assert any(one.startswith("data was 120 pairs") for one in started.differences)
+
+
+@pytest.mark.parametrize("name", ["model", "optimiser"])
+def test_a_checkpoint_that_lacks_a_file_is_named(corpus, tmp_path, name):
+    run = prepared(corpus, tmp_path / "run")
+    list(train(run.job))
+    (run.job.checkpoints.place(12) / f"{name}.safetensors").unlink()
+    again = prepared(corpus, tmp_path / "run", "train.steps=14", resume=True)
+    with pytest.raises(BadInput, match=f"{name}.safetensors is missing"):
+        list(train(again.job, resume=True))
+
+
+def test_the_test_set_is_looked_at_before_training(corpus, tmp_path):
+    with pytest.raises(BadInput, match=r"nowhere\.src: cannot be read"):
+        prepared(corpus, tmp_path / "run", 'data.test.source="nowhere.src"')
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_probe_counts_nothing(corpus, tmp_path):
+    run = prepared(corpus, tmp_path / "run", "train.precision=auto", "batches.longest=5")
+    straight = prepared(corpus, tmp_path / "b", "batches.longest=5")
+    for one in (run, straight):
+        list(train(one.job))
+    assert run.dropped == straight.dropped != {}

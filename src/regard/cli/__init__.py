@@ -28,9 +28,17 @@ class Verbs(TyperGroup):
 
     def invoke(self, ctx):
         try:
-            return super().invoke(ctx)
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
         except BadInput as error:
             complain(str(error))
+            raise typer.Exit(BAD_INPUT) from None
+        except BrokenPipeError:  # the reader has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(0) from None
+        except OSError as error:
+            complain(f"{error.filename or 'a file'}: {error.strerror or error}")
             raise typer.Exit(BAD_INPUT) from None
 
 
@@ -64,10 +72,9 @@ for verb in (tour, train, translate, score, evaluate, bleu, align, look, papers,
 
 def main() -> None:
     """The command ``regard``."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
     try:
         app()
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
-    except BrokenPipeError:  # the reader has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)

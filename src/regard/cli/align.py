@@ -34,8 +34,9 @@ def align(
 ) -> None:
     """Print links between words, source-target, counted from 0, one line for each pair.
 
-    Words and punctuation marks count as words. Layer and reading are those chosen when the model
-    was trained, unless given.
+    Words and punctuation marks count as words. Layer and reading are those kept with the model (the
+    tour chooses them on its development set), else the last layer, unless given. The error rate
+    goes to standard error.
 
     Example: regard align runs/tour/model test.en test.de --gold test.links
     """

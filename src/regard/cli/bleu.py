@@ -8,12 +8,20 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table
+from sacrebleu.metrics.base import Metric
 
 from regard.data.sources import STDIN, name_of, read_lines
 from regard.ground.errors import BadInput
-from regard.metrics.bleu import Explanation, Order, explain
-from regard.metrics.bleu import bleu as bleu_score
-from regard.metrics.translation import Score, check_parallel, chrf, ter
+from regard.metrics.bleu import Explanation, Order, bleu_metric, explain
+from regard.metrics.translation import (
+    Comparison,
+    Score,
+    check_parallel,
+    chrf_metric,
+    compare,
+    measured,
+    ter_metric,
+)
 
 ROWS = 20
 UNWRAPPED = 1_000_000
@@ -26,6 +34,14 @@ def bleu(
     references: Annotated[
         list[str], typer.Argument(metavar="REF", help="References, as many lines in each.")
     ],
+    shared: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--refs",
+            metavar="REF",
+            help="Compare: the arguments are systems, the references stand here; repeatable.",
+        ),
+    ] = None,
     show_working: Annotated[
         bool, typer.Option("--explain", help="Print the n-gram tables behind BLEU.")
     ] = False,
@@ -47,22 +63,25 @@ def bleu(
     Files are plain text, .gz or .xz, one segment a line. The signature says which BLEU it is:
     number of references, case, tokeniser, smoothing and version of sacreBLEU.
 
+    With --refs REF, two or more systems are compared: each with its interval, and after the first,
+    the baseline, with the p-value of its difference from it (paired bootstrap, 1000 samples).
+
+    Example: regard bleu baseline.de out.de --refs test.de
+
     Example: regard bleu out.de test.de --explain
     """
-    lines, streams = _read(hypotheses, references)
-    scores = [
-        bleu_score(
-            lines,
-            streams,
-            tokenize=tokenize,
-            lowercase=lowercase,
-            with_interval=with_interval,
-        )
-    ]
+    metrics: list[Metric] = [bleu_metric(tokenize, lowercase)]
     if with_chrf:
-        scores.append(chrf(lines, streams, lowercase=lowercase, with_interval=with_interval))
+        metrics.append(chrf_metric(lowercase=lowercase))
     if with_ter:
-        scores.append(ter(lines, streams, with_interval=with_interval))
+        metrics.append(ter_metric())
+    if shared:
+        if show_working:
+            raise BadInput("--explain shows one system, and --refs compares several")
+        _compare([hypotheses, *references], shared, metrics, as_json)
+        return
+    (lines,), streams = _read([hypotheses], references)
+    scores = [measured(metric, lines, streams, with_interval) for metric in metrics]
     working = None
     if show_working:
         working = explain(lines, streams, tokenize=tokenize, lowercase=lowercase)
@@ -75,13 +94,38 @@ def bleu(
         _print_working(working)
 
 
-def _read(hypotheses: str, references: list[str]) -> tuple[list[str], list[list[str]]]:
-    paths = [hypotheses, *references]
+def _read(systems: list[str], references: list[str]) -> tuple[list[list[str]], list[list[str]]]:
+    paths = [*systems, *references]
     if paths.count(STDIN) > 1:
         raise BadInput("standard input can only be read once")
-    lines, *streams = [list(read_lines(path)) for path in paths]
-    check_parallel(lines, streams, names=[name_of(path) for path in paths])
-    return lines, streams
+    texts = [list(read_lines(path)) for path in paths]
+    outputs, streams = texts[: len(systems)], texts[len(systems) :]
+    for system, lines in zip(systems, outputs, strict=True):
+        check_parallel(lines, streams, names=[name_of(path) for path in (system, *references)])
+    return outputs, streams
+
+
+def _compare(
+    systems: list[str], references: list[str], metrics: list[Metric], as_json: bool
+) -> None:
+    """Every system after the first against the first, the baseline.
+
+    One metric measures both sides of a comparison, so they have one signature.
+    """
+    (baseline, *others), streams = _read(systems, references)
+    first, *rest = map(name_of, systems)
+    found = [[compare(metric, baseline, lines, streams) for metric in metrics] for lines in others]
+    if as_json:
+        records = [{"system": first, "scores": [_score_record(one.baseline) for one in found[0]]}]
+        for name, comparisons in zip(rest, found, strict=True):
+            records.append({"system": name, "scores": list(map(_comparison_record, comparisons))})
+        typer.echo(json.dumps({"systems": records}, ensure_ascii=False))
+        return
+    for one in found[0]:
+        typer.echo(f"{first}: {one.baseline}")
+    for name, comparisons in zip(rest, found, strict=True):
+        for one in comparisons:
+            typer.echo(f"{name}: {one.system}  {one.difference:+.2f}, p = {one.p_value:.4f}")
 
 
 def _record(scores: list[Score], working: Explanation | None) -> dict[str, Any]:
@@ -103,6 +147,10 @@ def _record(scores: list[Score], working: Explanation | None) -> dict[str, Any]:
 def _score_record(score: Score) -> dict[str, Any]:
     record = {"name": score.name, "value": score.value, "signature": score.signature}
     return record | ({"interval": score.interval} if score.interval else {})
+
+
+def _comparison_record(one: Comparison) -> dict[str, Any]:
+    return _score_record(one.system) | {"difference": one.difference, "p_value": one.p_value}
 
 
 def _order_record(order: Order, precision: float) -> dict[str, Any]:

@@ -36,6 +36,8 @@ def look(
     """
     if not text.strip():
         raise BadInput("there is no text to look at")
+    if any("\ud800" <= character <= "\udfff" for character in text + (target or "")):
+        raise BadInput("the text is not UTF-8")
     seen = load(model, device).look(text, target, subwords=subwords)
     try:
         shown = seen.map(kind)

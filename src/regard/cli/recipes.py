@@ -13,7 +13,7 @@ def recipes(
     name: Annotated[str | None, typer.Argument(help="Print this one.")] = None,
     as_json: JSON = False,
 ) -> None:
-    """List the recipes that come with regard, or print one of them.
+    """List the recipes that come with regard, or print one of them to begin your own with.
 
     Example: regard recipes tour > mine.toml
     """
@@ -23,7 +23,8 @@ def recipes(
         if as_json:
             print_json(recipe.model_dump(mode="json"))
         else:
-            print_line(path.read_text(encoding="utf-8").rstrip())
+            text = path.read_text(encoding="utf-8")
+            print_line(text.split("\n[expect]")[0].rstrip())  # the promise holds for its own data
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("recipe", "what", "hardware", "minutes", "promise"):

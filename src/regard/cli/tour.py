@@ -12,8 +12,7 @@ from regard.api import Model, load
 from regard.cli.say import OUT, duration
 from regard.cli.train import follow
 from regard.data.language import Corpus, Pair, corpus, dictionary, word_by_word, write
-from regard.ground.errors import BadInput
-from regard.ground.files import write_text
+from regard.ground.files import read_json, write_text
 from regard.inside.align import choose
 from regard.inside.record import record
 from regard.metrics.alignment import AlignmentScore, Gold, alignment_error_rate
@@ -21,7 +20,7 @@ from regard.metrics.bleu import bleu
 from regard.search.beam import Beam
 from regard.training.ranks import Ranks
 from regard.training.recipe import Recipe, find, read
-from regard.training.run import prepare
+from regard.training.run import OURS, RECIPE, claim, prepare
 
 QUICK = ("train.steps=30", "train.evaluate_every=30", "train.checkpoint_every=30")
 PAIRS, HELD_OUT = 30_000, 500
@@ -40,8 +39,9 @@ def tour(
     """
     began = monotonic()
     OUT.print("regard's tour: a Transformer learns to translate, from nothing.\n")
-    sentences = _language(out, 2_000 if quick else PAIRS, 50 if quick else HELD_OUT)
     recipe = read(find("tour"), QUICK if quick else ())
+    _clear(out, recipe)
+    sentences = _language(out, 2_000 if quick else PAIRS, 50 if quick else HELD_OUT)
     model = _train(out, recipe)
     _translate(model, recipe, sentences)
     _align(model, sentences, out)
@@ -57,7 +57,6 @@ def _step(title: str) -> None:
 
 def _language(out: Path, train: int, held_out: int) -> Corpus:
     _step("1. A language")
-    _clear(out)
     sentences = corpus(train, held_out, held_out)
     write(sentences, out / "corpus")
     OUT.print(
@@ -69,13 +68,13 @@ def _language(out: Path, train: int, held_out: int) -> Corpus:
     return sentences
 
 
-def _clear(out: Path) -> None:
-    """Make room for a new tour; a folder that holds something else is left alone."""
-    if out.exists() and any(out.iterdir()) and not (out / "corpus").is_dir():
-        raise BadInput(f"{out}: holds something that is no tour; choose another --out")
-    for name in ("checkpoints", "text", "data", "model", "corpus"):
-        shutil.rmtree(out / name, ignore_errors=True)
-    (out / "metrics.jsonl").unlink(missing_ok=True)
+def _clear(out: Path, recipe: Recipe) -> None:
+    """Make room for a new tour; a folder that holds anything but a tour is left alone."""
+    marker = out / RECIPE
+    if marker.is_file() and read_json(marker).get("about") == recipe.about.model_dump(mode="json"):
+        for name in (*OURS, "corpus"):
+            shutil.rmtree(out / name, ignore_errors=True)
+    claim(out, recipe)
 
 
 def _train(out: Path, recipe: Recipe) -> Model:

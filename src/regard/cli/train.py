@@ -63,17 +63,18 @@ def train(
     ranks = Ranks.join(device)
     try:
         folder = out or Path("runs") / path.stem
-        with asked_to_stop() as asked:
-            run = prepare(
-                described,
-                folder,
-                ranks,
-                data=data,
-                resume=resume,
-                skip_bad=skip_bad,
-                budget_seconds=seconds,
-                asked_to_stop=lambda: bool(asked),
-            )
+        asked: list[int] = []
+        run = prepare(
+            described,
+            folder,
+            ranks,
+            data=data,
+            resume=resume,
+            skip_bad=skip_bad,
+            budget_seconds=seconds,
+            asked_to_stop=lambda: bool(asked),
+        )
+        with signals_into(asked):
             ended = follow(run, resume=resume)
         if ended.reason == "asked":
             raise typer.Exit(128 + asked[0])
@@ -120,9 +121,8 @@ def judge_on_test(run: Run, recipe: Recipe, data: Path, promised: bool) -> bool:
 
 
 @contextmanager
-def asked_to_stop() -> Iterator[list[int]]:
-    """Signals that arrived: Ctrl-C or a scheduler's SIGTERM; a second Ctrl-C is not held back."""
-    asked: list[int] = []
+def signals_into(asked: list[int]) -> Iterator[None]:
+    """Remember Ctrl-C or a scheduler's SIGTERM; a second Ctrl-C is not held back."""
 
     def remember(number: int, frame: object) -> None:
         asked.append(number)
@@ -130,7 +130,7 @@ def asked_to_stop() -> Iterator[list[int]]:
 
     before = {number: signal.signal(number, remember) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield asked
+        yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

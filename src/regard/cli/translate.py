@@ -1,6 +1,7 @@
 """``regard translate``: lines in, translations out."""
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Annotated, Literal
 
 import typer
@@ -10,19 +11,35 @@ from regard.cli.say import DEVICE, JSON, MODEL, note, print_json, print_line
 from regard.data.sources import read_lines
 from regard.ground.errors import BadInput
 from regard.search.beam import Beam
+from regard.search.exact import Exact, search_errors
 from regard.search.greedy import Greedy
 from regard.search.sample import Sample
 from regard.search.step import Search
+from regard.tasks.translate import EMPTY, Translation, Translator
 from regard.text.subwords import Subwords
+
+OPTION = {"size": "beam"}
+# Options that mean something to one kind of search only.
+MEANT_FOR = {
+    "beam": {"size", "best", "length", "alpha", "coverage", "finished", "no_repeat"},
+    "exact": {"size", "length", "alpha", "no_repeat", "widest"},
+    "sample": {"best", "temperature", "top_k", "top_p", "seed"},
+    "greedy": set[str](),
+}
 
 
 def translate(
+    context: typer.Context,
     model: MODEL,
     file: Annotated[
         str, typer.Argument(help="Text, one sentence a line; - is standard input.")
     ] = "-",
+    others: Annotated[
+        list[str] | None,
+        typer.Option("--with", metavar="MODEL", help="Decide together with it; repeatable."),
+    ] = None,
     search: Annotated[
-        Literal["beam", "greedy", "sample"], typer.Option(help="How to search.")
+        Literal["beam", "greedy", "sample", "exact"], typer.Option(help="How to search.")
     ] = "beam",
     size: Annotated[int, typer.Option("--beam", help="Hypotheses kept at each step.")] = 5,
     best: Annotated[int, typer.Option(help="Translations printed for each line.")] = 1,
@@ -35,6 +52,9 @@ def translate(
         int | None, typer.Option(help="Stop at this many finished hypotheses.")
     ] = None,
     no_repeat: Annotated[int, typer.Option(help="No n-gram of this size twice.")] = 0,
+    widest: Annotated[
+        int, typer.Option(help="Exact search gives a sentence up at this many open prefixes.")
+    ] = 1_000,
     temperature: Annotated[float, typer.Option(help="For sampling.")] = 1.0,
     top_k: Annotated[int, typer.Option(help="Sample among this many tokens; 0 is all.")] = 0,
     top_p: Annotated[float, typer.Option(help="Sample in the nucleus of this mass.")] = 1.0,
@@ -43,7 +63,7 @@ def translate(
         str | None, typer.Option(help="A file of forced beginnings, one a line.")
     ] = None,
     rows: Annotated[
-        int, typer.Option(help="Sentences at once; the result does not depend on it.")
+        int, typer.Option(help="Sentences at once; beam and greedy results do not depend on it.")
     ] = 64,
     as_json: JSON = False,
     device: DEVICE = None,
@@ -53,28 +73,31 @@ def translate(
     With --best n, each line gives n lines, best first. The formula behind the scores is printed
     to standard error.
 
+    With --search exact, each line gives the best translation there is, found by branch and bound
+    from the beam's; how often the beam missed it is printed to standard error at the end. It is
+    quick with --length none; other rules leave more to look at.
+
     Example: echo "The old man reads a book." | regard translate runs/tour/model --beam 4
     """
+    _check_options(context, search)
     translator = load(model, device).translator.with_rows(rows)
+    if others:
+        translator = translator.with_others(*(load(one, device).translator for one in others))
+    prefixes = None if prefix is None else _as_many(prefix)
+    lines = _with_unknowns(read_lines(file), translator.text.source)
     chosen: Search
-    if search == "beam":
-        chosen = beam = Beam(
-            size,
-            best,
-            length,
-            alpha,
-            coverage,
-            finished,
-            no_repeat,
-        )
+    if search in ("beam", "exact"):
+        chosen = beam = Beam(size, best, length, alpha, coverage, finished, no_repeat)
         note(f"{beam}: score = {beam.formula}")
     elif search == "sample":
         chosen = Sample(temperature, top_k, top_p, best, seed)
     else:
         chosen = Greedy()
-    prefixes = None if prefix is None else _as_many(prefix)
-    lines = _with_unknowns(read_lines(file), translator.text.source)
-    for number, found in enumerate(translator.stream(lines, chosen, prefixes)):
+    if search == "exact":
+        translations = _exactly(translator, lines, prefixes, beam, widest)
+    else:
+        translations = translator.stream(lines, chosen, prefixes)
+    for number, found in enumerate(translations):
         for one in found:
             if as_json:
                 print_json(
@@ -90,6 +113,49 @@ def translate(
                 )
             else:
                 print_line(" ".join(one.text.split("\n")))
+        if not as_json:
+            for _ in range(best - len(found)):  # n lines for each, so that files stay parallel
+                print_line("")
+
+
+def _check_options(context: typer.Context, search: str) -> None:
+    given = {
+        name
+        for name in set().union(*MEANT_FOR.values())
+        if context.get_parameter_source(name).name == "COMMANDLINE"  # type: ignore[union-attr]
+    }
+    if foreign := given - MEANT_FOR[search]:
+        names = ", ".join("--" + OPTION.get(one, one.replace("_", "-")) for one in sorted(foreign))
+        raise BadInput(f"{names}: means nothing to --search {search}")
+
+
+def _exactly(
+    translator: Translator,
+    lines: Iterator[str],
+    prefixes: Iterator[str] | None,
+    beam: Beam,
+    widest: int,
+) -> Iterator[list[Translation]]:
+    """The best translation of each line, or the beam's where none is proven; then a report."""
+    texts = list(lines)
+    begun = None if prefixes is None else list(islice(prefixes, len(texts)))
+    found = [one for (one,) in translator.stream(texts, beam, begun)]
+    known = {number: one.hypothesis for number, one in enumerate(found)}
+    exact = Exact(beam.length, beam.alpha, beam.no_repeat, widest, known)
+    optima = []
+    alone = translator.with_rows(1)  # the prefixes of a single sentence may fill the memory
+    for number, best in enumerate(alone.stream(texts, exact, begun)):
+        if not best:
+            note(f"line {number + 1}: not proven, more than {widest} prefixes are open (--widest)")
+        optima.append([one.hypothesis for one in best])
+        yield best or [found[number]]
+    there = [number for number, one in known.items() if one is not EMPTY]
+    errors = search_errors([known[i] for i in there], [optima[i] for i in there])
+    note(
+        f"{errors.missed} of {errors.proven} sentences: search error of a beam of {beam.size}, "
+        f"mean score gap {errors.gap:.4f}; {errors.empty} optima are empty; "
+        f"{len(there) - errors.proven} sentences not proven"
+    )
 
 
 def _as_many(path: str) -> Iterator[str]:

@@ -12,7 +12,16 @@ from regard.ground.errors import BadInput
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary name to write to; the file takes its real name when the block ends well."""
+    """A temporary name to write to; the file takes its real name when the block ends well.
+
+    A link keeps pointing where it points; what is no file (a device, a pipe) is written as it is.
+    """
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        if path.is_dir():
+            raise BadInput(f"{path}: is a folder")
+        yield path
+        return
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -65,29 +65,6 @@ class Map:
         return Map(self.name, tuple(queries), tuple(keys), layers)
 
 
-def word_groups(words: Sequence[int | None]) -> Groups:
-    """From the word of every token to the tokens of every word; tokens of no word are left out."""
-    count = max((word for word in words if word is not None), default=-1) + 1
-    groups: list[list[int]] = [[] for _ in range(count)]
-    for position, word in enumerate(words):
-        if word is not None:
-            groups[word].append(position)
-    return groups
-
-
-def shown_groups(words: Sequence[int | None]) -> Groups:
-    """As ``word_groups``, for showing: in order of the tokens, those of no word alone."""
-    groups: list[list[int]] = []
-    before = None
-    for position, word in enumerate(words):
-        if word is not None and word == before:
-            groups[-1].append(position)
-        else:
-            groups.append([position])
-        before = word
-    return groups
-
-
 def merge(weights_LS: np.ndarray, query_groups: Groups, key_groups: Groups) -> np.ndarray:
     """From tokens to words (any axes may stand before the last two).
 

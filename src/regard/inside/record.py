@@ -11,11 +11,10 @@ from regard.ground.batch import Budget
 from regard.ground.tape import Tape
 from regard.inside.align import Attended, Reading, links
 from regard.inside.look import Look
-from regard.inside.maps import Map, word_groups
+from regard.inside.maps import Map
 from regard.metrics.alignment import Links
 from regard.tasks.translate import Translator
-from regard.text.segmented import Segmented
-from regard.text.words import words
+from regard.text.segmented import Segmented, tokens_of_words, units
 
 PATTERNS = {
     "cross": "target.blocks.*.cross.weights",
@@ -23,6 +22,7 @@ PATTERNS = {
     "decoder": "target.blocks.*.attention.weights",
 }
 TOKENS, ROWS = 2_048, 32  # recorded weights are large: less at once than in translation
+WINDOW = 512  # pairs whose weights are held at once
 END, BEGIN = "⟨end⟩", "⟨begin⟩"
 
 
@@ -37,9 +37,11 @@ class Recorded:
 
     def attended(self) -> Attended:
         """The cross-attention, as alignment reads it."""
-        return Attended(
-            self.weights["cross"], word_groups(self.target.words), word_groups(self.source.words)
+        source, target = (
+            tokens_of_words(text, cut)
+            for text, cut in zip(self.texts, (self.source, self.target), strict=True)
         )
+        return Attended(self.weights["cross"], target, source)
 
 
 def record(
@@ -75,8 +77,9 @@ def align(
     translator: Translator, pairs: Sequence[tuple[str, str]], reading: Reading
 ) -> Iterator[Links]:
     """Links between the words of each pair, read from its cross-attention."""
-    for recorded in record(translator, pairs):
-        yield links(recorded.attended(), reading)
+    for start in range(0, len(pairs), WINDOW):
+        for recorded in record(translator, pairs[start : start + WINDOW]):
+            yield links(recorded.attended(), reading)
 
 
 def look(translator: Translator, source: str, target: str, *, subwords: bool = False) -> Look:
@@ -104,13 +107,13 @@ def _subword_maps(translator: Translator, recorded: Recorded) -> tuple[Map, ...]
 
 def _word_maps(recorded: Recorded) -> tuple[Map, ...]:
     """The same by words; a row of the decoder is the word it predicts, a column one it has read."""
-    source_words, target_words = (words(text) for text in recorded.texts)
-    source_groups, target_groups = (
-        [*word_groups(cut.words), [len(cut.ids)]] for cut in (recorded.source, recorded.target)
-    )
-    fed_groups = [[0], *([token + 1 for token in group] for group in target_groups[:-1])]
-    source = [*source_words, END]
-    written, fed = [*target_words, END], [BEGIN, *target_words]
+    source, source_groups = units(recorded.texts[0], recorded.source)
+    target, target_groups = units(recorded.texts[1], recorded.target)
+    fed_groups = [[0], *([token + 1 for token in group] for group in target_groups)]
+    source_groups.append([len(recorded.source.ids)])
+    target_groups.append([len(recorded.target.ids)])
+    source.append(END)
+    written, fed = [*target, END], [BEGIN, *target]
     cross, encoder, decoder = _maps(recorded)
     return (
         cross.merged(written, source, target_groups, source_groups),

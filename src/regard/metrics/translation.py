@@ -47,6 +47,11 @@ class Comparison:
     system: Score
     p_value: float
 
+    @property
+    def difference(self) -> float:
+        """What the system has more than the baseline."""
+        return self.system.value - self.baseline.value
+
 
 def chrf(
     hypotheses: Sequence[str],
@@ -57,8 +62,12 @@ def chrf(
     with_interval: bool = False,
 ) -> Score:
     """Character n-gram F-score; ``words=2`` is chrF++. ``references``: one list of lines each."""
-    metric = CHRF(word_order=words, lowercase=lowercase)
-    return measured(metric, hypotheses, references, with_interval)
+    return measured(chrf_metric(words, lowercase), hypotheses, references, with_interval)
+
+
+def chrf_metric(words: int = 0, lowercase: bool = False) -> CHRF:
+    """sacreBLEU's metric, for ``compare``."""
+    return CHRF(word_order=words, lowercase=lowercase)
 
 
 def ter(
@@ -69,7 +78,12 @@ def ter(
     with_interval: bool = False,
 ) -> Score:
     """Translation edit rate; as in Tercom, case does not count unless ``lowercase=False``."""
-    return measured(TER(case_sensitive=not lowercase), hypotheses, references, with_interval)
+    return measured(ter_metric(lowercase), hypotheses, references, with_interval)
+
+
+def ter_metric(lowercase: bool = True) -> TER:
+    """sacreBLEU's metric, for ``compare``."""
+    return TER(case_sensitive=not lowercase)
 
 
 def measured(

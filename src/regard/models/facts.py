@@ -5,6 +5,7 @@ from difflib import get_close_matches
 from typing import Any, get_type_hints
 
 from regard.ground.errors import BadInput
+from regard.parts.mlp import ACTIVATIONS
 from regard.parts.position import Learned, Sinusoid
 from regard.parts.sight import Permuted, Sight, Window, everyone
 
@@ -18,6 +19,10 @@ class Embed:
     segments: int = 0
     scaled: bool = False
     normed: bool = False
+
+    def __post_init__(self) -> None:
+        _at_least(1, "vocab", self.vocab)
+        _at_least(0, "segments", self.segments)
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,16 @@ class Stack:
     sight: Sight = everyone
     cross: bool = False
 
+    def __post_init__(self) -> None:
+        for name in ("width", "depth", "heads", "inner", "key", "value"):
+            _at_least(1, name, getattr(self, name))
+        for name in ("dropout", "attention_dropout", "inner_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise BadInput(f"{name} is a share from 0 to below 1, not {getattr(self, name)}")
+        if self.activation not in ACTIVATIONS:
+            wrong = did_you_mean(self.activation, list(ACTIVATIONS))
+            raise BadInput(f"no activation is called {self.activation!r}{wrong}")
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -64,6 +79,10 @@ class PairFacts:
     source: Facts
     target: Facts
     tie: str = "all"
+
+    def __post_init__(self) -> None:
+        if self.source.stack.cross or not self.target.stack.cross:
+            raise BadInput("cross: the target looks at the source, and the source at nothing else")
 
 
 AnyFacts = Facts | PairFacts
@@ -153,6 +172,11 @@ def _ends(path: str, name: str) -> bool:
     """ "source.depth" names "source.stack.depth": the first and the last step, others left out."""
     steps, named = path.split("."), name.split(".")
     return steps[-1] == named[-1] and steps[: len(named) - 1] == named[:-1]
+
+
+def _at_least(least: int, name: str, value: Any) -> None:
+    if isinstance(value, int) and value < least:
+        raise BadInput(f"{name} must be at least {least}, not {value}")
 
 
 def _names(known: dict[str, Any]) -> list[str]:

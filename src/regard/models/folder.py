@@ -10,7 +10,7 @@ from torch import nn
 from regard.ground.errors import BadInput
 from regard.ground.files import read_json, write_json
 from regard.models import paper as paper_named
-from regard.models.facts import AnyFacts, from_json, to_json
+from regard.models.facts import AnyFacts, PairFacts, from_json, to_json
 from regard.models.paper import Paper
 from regard.text.bilingual import Bilingual
 from regard.weights.files import load_weights, read_tensors, weights_of, write_tensors
@@ -32,6 +32,7 @@ class Stored:
 
 def write(folder: Path, stored: Stored) -> None:
     """Write a folder; config.json comes last, so that a folder that has it is whole."""
+    (folder / CONFIG).unlink(missing_ok=True)
     if stored.text is not None:
         stored.text.save(folder)
     write_tensors(folder / WEIGHTS, weights_of(stored.module))
@@ -60,4 +61,8 @@ def read(folder: Path, device: torch.device | str = "cpu") -> Stored:
         raise BadInput(f"{folder / CONFIG}: its facts give no model ({error})") from None
     load_weights(module, read_tensors(folder / WEIGHTS), str(folder / WEIGHTS))
     text = Bilingual.load(folder) if any(folder.glob("*tokenizer.json")) else None
+    if text is not None and isinstance(facts, PairFacts):
+        for name, words in (("source", text.source), ("target", text.target)):
+            if len(words) > (known := getattr(facts, name).embed.vocab):
+                raise BadInput(f"{folder}: {len(words)} {name} tokens, but the model knows {known}")
     return Stored(paper, facts, module.eval(), text, config.get("notes", {}))

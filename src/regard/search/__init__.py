@@ -2,9 +2,11 @@
 
 from regard.search.beam import Beam
 from regard.search.ensemble import Ensemble
+from regard.search.exact import Exact
 from regard.search.greedy import Greedy
 from regard.search.hypothesis import Hypothesis
 from regard.search.limits import Limits
+from regard.search.rules import rescored
 from regard.search.sample import Sample
 from regard.search.score import score
 from regard.search.step import CoverageState, Search, State
@@ -13,11 +15,13 @@ __all__ = [
     "Beam",
     "CoverageState",
     "Ensemble",
+    "Exact",
     "Greedy",
     "Hypothesis",
     "Limits",
     "Sample",
     "Search",
     "State",
+    "rescored",
     "score",
 ]

@@ -1,8 +1,8 @@
 """Beam search: at every step the k best hypotheses go on, and those that end are set aside."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from regard.search.aside import Aside
 from regard.search.highest import highest
 from regard.search.hypothesis import Alive, Hypothesis
 from regard.search.limits import Limits, restrict
-from regard.search.rules import LENGTHS, uncovered
+from regard.search.rules import Length, check, formula, normalised, to_beat, uncovered
 from regard.search.step import CoverageState, State, feed, keep, read
 
 
@@ -25,9 +25,8 @@ class Beam:
     that end are set aside; the first ``size`` that do not end go on. A sentence is over when
 
     - ``finished`` hypotheses have been set aside (by default ``size``, or ``best`` if more);
-    - or nothing alive can still be among the best (``early``): log p only falls, no length rule's
-      divisor falls with n, and the coverage term is at most 0, so no score to come is above
-      log p now, divided by the divisor of the longest n allowed;
+    - or nothing alive can still be among the best (``early``): no log p is above what is needed
+      ``to_beat`` the last of them, and the coverage term is at most 0;
     - or its limit is reached. Then the hypotheses alive, unfinished, fill the places that finished
       ones leave among the best. One that nothing can be added to is unfinished as well.
 
@@ -38,7 +37,7 @@ class Beam:
 
     size: int = 5
     best: int = 1
-    length: Literal["none", "mean", "gnmt", "power"] = "gnmt"
+    length: Length = "gnmt"
     alpha: float = 0.6
     coverage: float = 0.0
     finished: int | None = None
@@ -48,10 +47,9 @@ class Beam:
     def __post_init__(self) -> None:
         if min(self.size, self.best) < 1 or self.enough < self.best:
             raise BadInput(f"size and best must be at least 1, finished at least best, in {self}")
-        if self.length not in LENGTHS:
-            raise BadInput(f"length must be one of {', '.join(LENGTHS)}, not {self.length!r}")
-        if min(self.alpha, self.coverage, self.no_repeat) < 0:
-            raise BadInput(f"alpha, coverage and no_repeat must be at least 0 in {self}")
+        check(self.length, self.alpha)
+        if not 0 <= self.coverage < math.inf or self.no_repeat < 0:
+            raise BadInput(f"coverage and no_repeat must be at least 0 in {self}")
 
     @property
     def enough(self) -> int:
@@ -61,10 +59,10 @@ class Beam:
     @property
     def formula(self) -> str:
         """The score in use; n is the number of tokens, EOS included."""
-        formula = LENGTHS[self.length][1].format(alpha=self.alpha)
+        plain = formula(self.length, self.alpha)
         if not self.coverage:
-            return formula
-        return f"{formula} + {self.coverage:g} Σ_i log min(Σ_j a_ij, 1)"
+            return plain
+        return f"{plain} + {self.coverage:g} Σ_i log min(Σ_j a_ij, 1)"
 
     @torch.inference_mode()
     def __call__(
@@ -99,8 +97,7 @@ class Beam:
 
     def scores(self, rows: Alive) -> np.ndarray:
         """``formula`` for each row."""
-        n = max(rows.length, 1)  # 0 where not even a first token was allowed
-        scores_R = rows.total_R / LENGTHS[self.length][0](n, self.alpha)
+        scores_R = normalised(rows.total_R, rows.length, self.length, self.alpha)
         if rows.coverage_RS is None:
             return scores_R
         return scores_R + self.coverage * np.array([uncovered(one) for one in rows.coverage_RS])
@@ -112,8 +109,9 @@ class Beam:
         if not self.early:
             return enough
         leader_R = np.arange(len(rows)) - place(sentence_R)  # a sentence's first row is its best
-        divisor = LENGTHS[self.length][0](longest_B[sentence_R], self.alpha)
-        return enough | (rows.total_R[leader_R] / divisor <= aside.bar_B[sentence_R])
+        longest_R, bar_R = longest_B[sentence_R], aside.bar_B[sentence_R]
+        needed_R = to_beat(bar_R, longest_R, self.length, self.alpha)
+        return enough | (rows.total_R[leader_R] <= needed_R)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Sampling: temperature, top-k, and the nucleus of Holtzman et al., 2019 (arXiv:1904.09751)."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -32,14 +33,14 @@ class Sample:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.temperature <= 0:
-            raise BadInput(f"a temperature must be positive, not {self.temperature}")
+        if not 0 < self.temperature < math.inf:
+            raise BadInput(f"a temperature must be positive and finite, not {self.temperature}")
         if self.top_k < 0:
             raise BadInput(f"top_k must be 0 (all tokens) or more, not {self.top_k}")
         if not 0 < self.top_p <= 1:
             raise BadInput(f"top_p must be above 0 and at most 1, not {self.top_p}")
-        if self.count < 1 or self.seed < 0:
-            raise BadInput(f"count must be at least 1 and seed at least 0 in {self}")
+        if self.count < 1 or not 0 <= self.seed < 2**64:
+            raise BadInput(f"count must be at least 1 and seed from 0 to below 2^64 in {self}")
 
     def __call__(
         self,

@@ -14,9 +14,10 @@ from regard.ground.batch import Budget
 from regard.ground.errors import BadInput
 from regard.objectives.translated import Translated
 from regard.search.beam import Beam
+from regard.search.ensemble import Ensemble
 from regard.search.hypothesis import Hypothesis
 from regard.search.limits import Limits
-from regard.search.step import Search
+from regard.search.step import Search, State
 from regard.text.bilingual import Bilingual
 
 TOKENS = 4_096  # source tokens translated at once
@@ -35,11 +36,23 @@ class Translation:
 
 @dataclass(frozen=True, eq=False)
 class Translator:
-    """A model with its vocabularies, and how many sentences it takes at once."""
+    """A model with its vocabularies, and how many sentences it takes at once.
+
+    ``others`` decide with it on every token, as an ensemble. Each reads the source in its own
+    vocabulary, but all write the same one.
+    """
 
     model: nn.Module
     text: Bilingual
     rows: int = 64
+    others: tuple["Translator", ...] = ()
+
+    def __post_init__(self) -> None:
+        for number, other in enumerate(self.others, 2):
+            if other.text.target.fingerprint != self.text.target.fingerprint:
+                raise BadInput(
+                    f"model {number} of the ensemble writes another target vocabulary than model 1"
+                )
 
     @property
     def objective(self) -> Translated:
@@ -56,6 +69,10 @@ class Translator:
         if rows < 1:
             raise BadInput(f"sentences at once must be at least 1, not {rows}")
         return replace(self, rows=rows)
+
+    def with_others(self, *others: "Translator") -> "Translator":
+        """The same, deciding together with ``others``."""
+        return replace(self, others=others)
 
     def stream(
         self,
@@ -86,15 +103,17 @@ class Translator:
         a sentence's number, counted from ``first``.
         """
         search = Beam() if search is None else search
-        ids = self.text.source.encode_all(texts)
+        if prefixes is not None and len(prefixes) != len(texts):
+            raise BadInput(f"{len(prefixes)} prefixes for {len(texts)} texts")
+        sources = [one.text.source.encode_all(texts) for one in (self, *self.others)]
         begun = None if prefixes is None else self.text.target.encode_all(prefixes)
         results: list[list[Translation]] = [[Translation("", 0.0, EMPTY)] for _ in texts]
-        lengths = np.array([len(one) + 1 for one in ids], dtype=np.int64)
-        there = [i for i, one in enumerate(ids) if one]
+        lengths = np.array([len(one) + 1 for one in sources[0]], dtype=np.int64)
+        there = [i for i, text in enumerate(texts) if text.strip()]
         for batch in in_order(lengths[there], Budget(TOKENS, self.rows, TOKENS)):
             chosen = [there[i] for i in batch]
             found = self._search(
-                [ids[i] for i in chosen],
+                [[ids[i] for i in chosen] for ids in sources],
                 search,
                 None if begun is None else [begun[i] for i in chosen],
                 [first + i for i in chosen],
@@ -106,22 +125,33 @@ class Translator:
     @torch.inference_mode()
     def _search(
         self,
-        ids: list[list[int]],
+        sources: list[list[list[int]]],  # the same sentences in the ids of each model
         search: Search,
         prefixes: list[list[int]] | None,
         numbers: list[int],
     ) -> list[list[Hypothesis]]:
-        source = self.objective.read(ids).to(self.device)
+        ids = sources[0]
         begun = [0] * len(ids) if prefixes is None else [len(prefix) for prefix in prefixes]
         longest = [
             GROWTH * len(one) + MARGIN + start for one, start in zip(ids, begun, strict=True)
         ]
         target = self.text.target
         limits = Limits(target.bos, target.eos, longest, forbidden=(target.pad, target.bos))
-        model: Any = self.model
         watch = isinstance(search, Beam) and search.coverage > 0
-        state = model.open(source.tokens_T, source.layout, max(longest) + 1, watch=watch)
-        return search(state, limits, prefixes, numbers)
+        states = [
+            one._open(ids, max(longest) + 1, watch)
+            for one, ids in zip((self, *self.others), sources, strict=True)
+        ]
+        state = Ensemble(states) if self.others else states[0]
+        try:
+            return search(state, limits, prefixes, numbers)
+        except FloatingPointError as error:
+            raise BadInput(f"the model is broken: {error}") from None
+
+    def _open(self, ids: list[list[int]], capacity: int, watch: bool) -> State:
+        source = self.objective.read(ids).to(self.device)
+        model: Any = self.model
+        return model.open(source.tokens_T, source.layout, capacity, watch=watch)
 
     def _as_text(self, hypothesis: Hypothesis) -> Translation:
         return Translation(self.text.target.decode(hypothesis.tokens), hypothesis.score, hypothesis)
@@ -129,6 +159,8 @@ class Translator:
     @torch.inference_mode()
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[list[float]]:
         """Log-probabilities of given translations, one for each target token and the end."""
+        if self.others:
+            raise BadInput("an ensemble translates; given translations are scored by one model")
         sources = self.text.source.encode_all([source for source, _ in pairs])
         targets = self.text.target.encode_all([target for _, target in pairs])
         examples = list(zip(sources, targets, strict=True))

@@ -36,3 +36,42 @@ def touched(text: str, spans: Sequence[Span]) -> list[int | None]:
         first if first < len(words) and words[first].start < span.end else None
         for first, span in zip(firsts, spans, strict=True)
     ]
+
+
+def tokens_of_words(text: str, cut: Segmented) -> list[list[int]]:
+    """For each word of ``text`` the tokens that share a character with it.
+
+    A token such as "?!" is more than one word, and then belongs to each of them.
+    """
+    words = word_spans(text)
+    ends = [word.end for word in words]
+    found: list[list[int]] = [[] for _ in words]
+    for token, (start, end) in enumerate(cut.spans):
+        word = bisect_right(ends, start)
+        while word < len(words) and words[word].start < end:
+            found[word].append(token)
+            word += 1
+    return found
+
+
+def units(text: str, cut: Segmented) -> tuple[list[str], list[list[int]]]:
+    """Words and their tokens, each token once: words that share one are one word here.
+
+    A token of no word (a lone space) goes with the word after it.
+    """
+    labels: list[str] = []
+    groups: list[list[int]] = []
+    start = 0
+    for word, tokens in zip(word_spans(text), tokens_of_words(text, cut), strict=True):
+        if groups and tokens and groups[-1] and tokens[0] == groups[-1][-1]:
+            labels[-1] = text[start : word.end]
+            groups[-1] += tokens[1:]
+        else:
+            start = word.start
+            labels.append(text[start : word.end])
+            groups.append(tokens)
+    taken = {token for group in groups for token in group}
+    for orphan in sorted(set(range(len(cut.ids))) - taken, reverse=True):
+        after = (group for group in groups if group and group[0] > orphan)
+        next(after, groups[-1] if groups else []).insert(0, orphan)
+    return labels, groups

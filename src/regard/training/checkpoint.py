@@ -93,7 +93,7 @@ class Checkpoints:
         for step in set(self.steps()) - set(keep):
             doomed = self.place(step).with_name(f".step-{step:08d}.tmp")
             self.place(step).replace(doomed)  # a half-deleted folder bears no checkpoint's name
-            shutil.rmtree(doomed)
+            shutil.rmtree(doomed, ignore_errors=True)
 
     def sweep(self) -> None:
         """Remove what an interrupted write or prune left."""

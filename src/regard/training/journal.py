@@ -36,9 +36,16 @@ class Journal:
         if not self.path.exists():
             return
         lines = self.path.read_text(encoding="utf-8").splitlines()
-        whole = [line for line in lines if line.endswith("}")]
-        kept = [line for line in whole if json.loads(line)["step"] <= after_step]
+        kept = [line for line in lines if _step(line) <= after_step]
         write_text(self.path, "".join(f"{line}\n" for line in kept))
+
+
+def _step(line: str) -> float:
+    """The step of a line; infinite where a kill cut it off."""
+    try:
+        return float(json.loads(line)["step"])
+    except (ValueError, KeyError, TypeError):
+        return float("inf")
 
 
 def as_figures(event: Event) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.sampler import Sampler
+from regard.data.sources import Dropped
 from regard.ground.batch import Batch, Budget
 from regard.ground.errors import BadInput
 from regard.training import precision as precisions
@@ -56,6 +57,7 @@ class Job:
     flops: Callable[[Sequence[Any]], float]
     checkpoints: Checkpoints
     ranks: Ranks
+    data: str = ""
     budget_seconds: float = float("inf")
     asked_to_stop: Callable[[], bool] = lambda: False
 
@@ -118,10 +120,12 @@ class _Run:
         if resume:
             precision, differences = self._restore()
         if precision is None:
-            self.probe_stream = self.job.sampler.batches()
+            self.probe_stream = replace(self.job.sampler, dropped=Dropped()).batches()
             precision = precisions.choose(
                 self.recipe.train.precision, self.ranks.device, self._probe
             )
+            half = self.ranks.agree(self.ranks.leads and precision.kind == "bf16")
+            precision = Precision("bf16" if half else "fp32", precision.why)
         self.precision = precision
         settings = {**self._settings(), "precision": precision.kind}
         self.progress = replace(self.progress, settings=settings)
@@ -235,8 +239,9 @@ class _Run:
             if self.average is not None:
                 tensors["average"] = self.average.weights
             self.job.checkpoints.save(self.progress, tensors)
-            recent = self.job.checkpoints.steps()[-max(2, self.recipe.train.average) :]
-            self.job.checkpoints.prune([*recent, self.progress.best_step])
+            steps = self.job.checkpoints.steps()
+            regular = self.recipe.train.regular(steps)[-self.recipe.train.average :]
+            self.job.checkpoints.prune([*steps[-2:], *regular, self.progress.best_step])
         self.ranks.wait()
         return Saved(self.progress)
 
@@ -259,6 +264,9 @@ class _Run:
             return None, ()
         self.progress, tensors = self.job.checkpoints.load(steps[-1])
         where = str(self.job.checkpoints.place(steps[-1]))
+        for name in ("model", "optimiser"):
+            if name not in tensors:
+                raise BadInput(f"{where}: {name}.safetensors is missing")
         load_weights(self.model, tensors["model"], where)
         load_optimiser(self.model, self.optimiser, tensors["optimiser"])
         if self.average is not None:
@@ -285,6 +293,7 @@ class _Run:
             "world": self.ranks.world,
             "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
             "compile": self._compiles(),
+            "data": self.job.data,
         }
 
     def _compiles(self) -> bool:
@@ -306,10 +315,10 @@ class _Run:
         """Free shapes on a CPU, one fixed shape on CUDA."""
         if self.ranks.device.type != "cuda":
             return self.job.objective.collate(examples)
-        limits, splits = self.recipe.batches, self.ranks.splits(self.recipe.batches.accumulate)
-        spare = limits.longest if splits > 1 else 0
-        tokens, rows = -(-limits.tokens // splits) + spare, -(-limits.rows // splits)
-        return self.job.objective.collate(examples, Budget(tokens, rows, limits.longest))
+        limits = self.recipe.batches
+        splits = self.ranks.splits(limits.accumulate)
+        rows = -(-limits.rows // splits)  # tokens are not halved: long rows may meet in one slice
+        return self.job.objective.collate(examples, Budget(limits.tokens, rows, limits.longest))
 
     def precision_context(self) -> AbstractContextManager:
         """Where forward passes of this run happen."""

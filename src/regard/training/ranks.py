@@ -16,6 +16,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from regard.ground.device import device_named
+
 Item = TypeVar("Item")
 
 
@@ -30,10 +32,9 @@ class Ranks:
     @classmethod
     def join(cls, device: str | None = None) -> "Ranks":
         """Take the place ``torchrun`` gave us, or be alone."""
-        cuda = device != "cpu" and torch.cuda.is_available()
         world = int(os.environ.get("WORLD_SIZE", "1"))
-        local = int(os.environ.get("LOCAL_RANK", "0"))
-        chosen = torch.device("cuda", local) if cuda else torch.device(device or "cpu")
+        chosen = device_named(device, local=int(os.environ.get("LOCAL_RANK", "0")))
+        cuda = chosen.type == "cuda"
         if cuda:
             torch.cuda.set_device(chosen)
         if world > 1 and not dist.is_initialized():

@@ -3,7 +3,7 @@
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -12,6 +12,7 @@ from regard.ground.errors import BadInput
 from regard.models.facts import did_you_mean
 from regard.text.training import KINDS
 
+Share = Annotated[float, Field(ge=0, lt=1)]
 BUILT_IN = Path(__file__).parent.parent / "recipes"
 
 
@@ -61,13 +62,20 @@ class Files(_Closed):
 
 
 class Data(_Closed):
-    """The pairs: to learn from, to choose by, to be judged by."""
+    """The pairs: to learn from (perhaps standard input), to choose by, to be judged by."""
 
     train: Files
     dev: Files
     test: Files | None = None
     more_tests: dict[str, Files] = {}
-    longest_characters: int = 5_000
+    longest_characters: int = Field(5_000, ge=1)
+
+    @model_validator(mode="after")
+    def _read_again_and_again(self) -> "Data":
+        for files in (self.dev, self.test, *self.more_tests.values()):
+            if files is not None and "-" in files.under(Path()).paths:
+                raise ValueError("only train can be standard input")
+        return self
 
 
 class Text(_Closed):
@@ -113,7 +121,7 @@ class Optimiser(_Closed):
     rate: float = Field(gt=0)
     schedule: Literal["inverse-sqrt", "linear", "cosine", "constant"] = "inverse-sqrt"
     warmup: int = Field(4_000, ge=0)
-    betas: tuple[float, float] = (0.9, 0.98)
+    betas: tuple[Share, Share] = (0.9, 0.98)
     eps: float = Field(1e-9, gt=0)
     decay: float = Field(0.0, ge=0)
     clip: float = Field(0.0, ge=0)
@@ -137,6 +145,10 @@ class Train(_Closed):
     deterministic: bool = False
     compile: bool = True
 
+    def regular(self, steps: Iterable[int]) -> list[int]:
+        """Of these checkpoints those due by the clock: not of a stop, nor of a new best."""
+        return [step for step in steps if step and step % self.checkpoint_every == 0]
+
     @model_validator(mode="after")
     def _agrees(self) -> "Train":
         if self.ema and self.average > 1:
@@ -149,7 +161,7 @@ class Decode(_Closed):
 
     beam: int = Field(5, ge=1)
     length: Literal["none", "mean", "gnmt", "power"] = "gnmt"
-    alpha: float = 0.6
+    alpha: float = Field(0.6, ge=0, allow_inf_nan=False)
 
 
 class Measure(_Closed):
@@ -186,10 +198,10 @@ class Recipe(_Closed):
 def find(name: str) -> Path:
     """A recipe by file name, or one of those that come with regard by its bare name."""
     path = Path(name)
-    if path.suffix == ".toml":
-        if not path.is_file():
-            raise BadInput(f"{name}: no such recipe file")
+    if path.is_file():
         return path
+    if path.suffix == ".toml":
+        raise BadInput(f"{name}: no such recipe file")
     built_in = {one.stem: one for one in built_in_recipes()}
     if name not in built_in:
         raise BadInput(f"no recipe is called {name!r}{did_you_mean(name, list(built_in))}")

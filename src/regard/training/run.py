@@ -1,6 +1,8 @@
 """From a recipe to a trained folder: data, vocabularies, model, loop, the weights that are kept."""
 
 import os
+import shutil
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -36,7 +38,9 @@ from regard.training.ranks import Ranks
 from regard.training.recipe import Recipe
 from regard.weights.files import load_weights
 
-RECIPE = "recipe.json"
+RECIPE = "recipe.json"  # its presence says that a folder is a run
+OURS = ("checkpoints", "text", "data", "model")
+FREE = {("train", "steps"), ("train", "report_every"), ("train", "patience")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,26 +81,28 @@ def prepare(
     skip_bad: bool = False,
     **limits: Any,
 ) -> Run:
-    """Everything up to the first step. The leader writes vocabularies and shards, all read them."""
+    """Everything up to the first step. The leader writes vocabularies and shards, all read them.
+
+    What can be known to be wrong is said before anything is written.
+    """
+    _check_model(recipe)
+    _check_test(recipe, data, skip_bad)
     checkpoints = Checkpoints(out / "checkpoints")
-    _check_folder(recipe, out, checkpoints, resume)
+    if ranks.leads:
+        claim(out, recipe, resume=resume)
     if recipe.train.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # else cuBLAS draws lots
         torch.use_deterministic_algorithms(True)
     if not ranks.leads:
         ranks.wait()
-    train = _kept_input(recipe.data.train.under(data), out)
+    train = _kept_input(recipe.data.train.under(data), out, again=resume or not ranks.leads)
     text = _vocabularies(recipe, train, out, skip_bad, fresh=ranks.leads and not resume)
     prepared = _Data(recipe, text, train, data, out / "data", skip_bad)
     if ranks.leads:
-        write_json(out / RECIPE, recipe.model_dump(mode="json"))
         ranks.wait()
     paper, facts = _model_facts(recipe, text)
     seed_everything(recipe.train.seed, 0)
-    try:
-        model = paper.build(facts)
-    except ValueError as error:
-        raise BadInput(f"model: {error}") from None
+    model = _built(paper, facts)
     objective = Translated(text.target.bos, text.target.eos, recipe.train.smoothing)
     job = Job(
         recipe=recipe,
@@ -107,6 +113,7 @@ def prepare(
         flops=lambda examples: training_flops(facts, [objective.length(one) for one in examples]),
         checkpoints=checkpoints,
         ranks=ranks,
+        data=prepared.mark,
         **limits,
     )
     return Run(job, paper, facts, text, out, prepared.dropped)
@@ -156,6 +163,13 @@ class _Data:
             )
         ][: recipe.train.judge_sentences]
 
+    @property
+    def mark(self) -> str:
+        """What the training data is, in short: a resumed run says if it has changed."""
+        rows = self.texts if self.recipe.text.dropout else self.pairs
+        lengths = np.stack([rows.source.lengths, rows.target.lengths])
+        return f"{self.count} pairs, {zlib.crc32(lengths.tobytes()):08x}"
+
     def sampler(self, objective: Translated) -> Sampler:
         """Batches without end."""
         limits = self.recipe.batches
@@ -198,27 +212,68 @@ class _Data:
         return [drawn(int(index)) for index in indices]
 
 
-def _check_folder(recipe: Recipe, out: Path, checkpoints: Checkpoints, resume: bool) -> None:
-    if not resume:
-        if checkpoints.steps():
-            raise BadInput(f"{out}: holds a run already; go on with --resume, or choose another")
-        return
-    if not (out / RECIPE).exists():
-        return
+def claim(out: Path, recipe: Recipe, *, resume: bool = False) -> None:
+    """Make a folder this run's own. What somebody else put there is never touched."""
+    ours, steps = (out / RECIPE).is_file(), Checkpoints(out / "checkpoints").steps()
+    if resume:
+        if not ours:
+            raise BadInput(f"{out}: there is no run to resume")
+        _check_same(out, recipe)
+    elif not ours and out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise BadInput(f"{out}: holds something else; choose a folder that is empty or not there")
+    elif steps and steps[-1] > 0:
+        raise BadInput(f"{out}: holds a run already; go on with --resume, or choose another --out")
+    else:
+        for name in OURS:
+            shutil.rmtree(out / name, ignore_errors=True)
+    write_json(out / RECIPE, recipe.model_dump(mode="json"))
+
+
+def _check_same(out: Path, recipe: Recipe) -> None:
+    """A run may be made longer or shown otherwise; what decides its weights must stay."""
     before, now = read_json(out / RECIPE), recipe.model_dump(mode="json")
-    before["train"].pop("steps"), now["train"].pop("steps")  # a run may be made longer
-    if before != now:
-        changed = [name for name in now if now[name] != before.get(name)]
+    changed = [
+        f"{table}.{key}"
+        for table in ("data", "text", "model", "batches", "optimiser", "train")
+        for key, value in now[table].items()
+        if (table, key) not in FREE and (before.get(table) or {}).get(key) != value
+    ]
+    if changed:
         raise BadInput(f"{out}: was begun with another recipe (differs in: {', '.join(changed)})")
 
 
-def _kept_input(source: Source, out: Path) -> Source:
+def _check_model(recipe: Recipe) -> None:
+    paper, facts = _chosen_facts(recipe)
+    with torch.device("meta"):
+        _built(paper, facts)
+    Budget(recipe.batches.tokens, recipe.batches.rows, recipe.batches.longest)
+
+
+def _built(paper: Paper, facts: PairFacts) -> nn.Module:
+    try:
+        return paper.build(facts)
+    except (ValueError, RuntimeError) as error:
+        raise BadInput(f"model: {str(error).splitlines()[0]}") from None
+
+
+def _check_test(recipe: Recipe, data: Path, skip_bad: bool) -> None:
+    sets = [recipe.data.test, *recipe.data.more_tests.values()]
+    for files in sets:
+        if files is not None:
+            source, dropped = files.under(data), Dropped() if skip_bad else None
+            if not any(True for _ in read_pairs(source, recipe.data.longest_characters, dropped)):
+                raise BadInput(f"{', '.join(source.paths)}: no pairs to test on")
+
+
+def _kept_input(source: Source, out: Path, *, again: bool) -> Source:
     """Standard input can be read once, training reads twice and may resume: keep a copy."""
-    if isinstance(source, Lines) or source.path != STDIN:
+    if STDIN not in source.paths:
         return source
     copy = out / "stdin.txt"
-    if not copy.exists():
+    if not (again and copy.exists()):
         write_text(copy, "".join(f"{line}\n" for line in read_lines(STDIN)))
+    if isinstance(source, Lines):
+        return Lines(tuple(str(copy) if path == STDIN else path for path in source.paths))
     return replace(source, path=str(copy))
 
 
@@ -250,16 +305,25 @@ def _vocabularies(
     return text
 
 
-def _model_facts(recipe: Recipe, text: Bilingual) -> tuple[Paper, PairFacts]:
-    paper = paper_named(recipe.model.paper)
-    if recipe.model.size not in paper.sizes:
-        wrong = did_you_mean(recipe.model.size, list(paper.sizes))
-        raise BadInput(f"{paper.name} has no size {recipe.model.size!r}{wrong}")
-    facts = change(paper.sizes[recipe.model.size], **recipe.model.change)
-    facts = change(facts, **{"source.vocab": len(text.source), "target.vocab": len(text.target)})
-    if facts.tie == "all" and not text.joint:
-        raise BadInput("text.joint=false gives two vocabularies: set model.change.tie to 'target'")
+def _chosen_facts(recipe: Recipe) -> tuple[Paper, PairFacts]:
+    paper, wanted = paper_named(recipe.model.paper), recipe.model
+    if wanted.size not in paper.sizes:
+        wrong = did_you_mean(wanted.size, list(paper.sizes))
+        raise BadInput(f"{paper.name} has no size {wanted.size!r}{wrong}")
+    if any(name.split(".")[-1] == "vocab" for name in wanted.change):
+        raise BadInput("model.change.vocab follows from text.vocab: set that")
+    facts = change(paper.sizes[wanted.size], **wanted.change)
+    if facts.tie == "all" and not recipe.text.joint:  # two vocabularies cannot share vectors
+        if "tie" in wanted.change:
+            raise BadInput("text.joint=false gives two vocabularies: tie 'target' or 'none'")
+        facts = change(facts, tie="target")
     return paper, facts
+
+
+def _model_facts(recipe: Recipe, text: Bilingual) -> tuple[Paper, PairFacts]:
+    paper, facts = _chosen_facts(recipe)
+    sizes = {"source.vocab": len(text.source), "target.vocab": len(text.target)}
+    return paper, change(facts, **sizes)
 
 
 def _judge(
@@ -308,7 +372,8 @@ def _kept_weights(
     steps = checkpoints.steps()
     best = progress.best_step if progress.best_step in steps else steps[-1]
     if recipe.train.average > 1:
-        chosen = [step for step in steps if step > 0][-recipe.train.average :] or steps
+        regular = recipe.train.regular(steps)
+        chosen = regular[-recipe.train.average :] or steps[-1:]
         return f"mean of steps {', '.join(map(str, chosen))}", checkpoints.average(chosen)
     _, tensors = checkpoints.load(best)
     if "average" in tensors:

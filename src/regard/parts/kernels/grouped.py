@@ -33,7 +33,9 @@ def run(asked: Asked, q_THK: Tensor, k_THK: Tensor, v_THK: Tensor) -> Tensor:
         fused_rows(asked, g.queries, g.keys, q, k, v)
         for g, q, k, v in zip(groups, q_groups, k_THK.split(sizes), v_THK.split(sizes), strict=True)
     ]
-    return torch.cat(seen) if seen else q_THK.new_zeros(0, q_THK.shape[1], v_THK.shape[-1])
+    if not seen:  # no rows at all: nothing, but nothing that gradients can be asked of
+        return torch.einsum("thk,shk,shv->thv", q_THK, k_THK, v_THK)
+    return torch.cat(seen)
 
 
 class Group(NamedTuple):
@@ -48,24 +50,18 @@ def group(
     query_lengths: tuple[int, ...], key_lengths: tuple[int, ...], device: str = "cpu"
 ) -> tuple[Group, ...]:
     """Cut the rows, in order, into groups whose padding is worth a call saved."""
-    groups = []
+    groups: list[Group] = []
     rows: list[tuple[int, int]] = []
-    for row in zip(query_lengths, key_lengths, strict=True):
-        if rows and not _worth(rows, row):
+    longest_q = longest_k = real = 0
+    for q, k in zip(query_lengths, key_lengths, strict=True):
+        padded = (len(rows) + 1) * max(longest_q, q) * max(longest_k, k)
+        blind_alike = not rows or (k == 0) == (rows[0][1] == 0)  # rows without keys stay apart
+        if not blind_alike or padded - (real + q * k) > CALL:
             groups.append(_as_group(rows, device))
-            rows = []
-        rows.append(row)
+            rows, longest_q, longest_k, real = [], 0, 0, 0
+        rows.append((q, k))
+        longest_q, longest_k, real = max(longest_q, q), max(longest_k, k), real + q * k
     return (*groups, _as_group(rows, device)) if rows else tuple(groups)
-
-
-def _worth(rows: list[tuple[int, int]], row: tuple[int, int]) -> bool:
-    if row == rows[-1] == rows[0]:
-        return True
-    if (row[1] == 0) != (rows[0][1] == 0):  # rows without keys stay apart: they see nothing
-        return False
-    together = [*rows, row]
-    padded = len(together) * max(q for q, _ in together) * max(k for _, k in together)
-    return padded - sum(q * k for q, k in together) <= CALL
 
 
 def _as_group(rows: list[tuple[int, int]], device: str) -> Group:

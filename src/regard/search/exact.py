@@ -1,0 +1,148 @@
+"""Exact search: the best hypothesis there is, by branch and bound (Stahlberg & Byrne, 2019).
+
+The paper (arXiv:1908.10090) walks depth first; here all rows of a state have one length, so the
+tree is cut level by level. Bound and answer are the same.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.ground.errors import BadInput
+from regard.search.hypothesis import Alive, Hypothesis
+from regard.search.limits import Limits, restrict
+from regard.search.rules import Length, check, formula, normalised, rescored, to_beat
+from regard.search.step import State, feed, keep, read
+
+
+@dataclass(frozen=True)
+class Exact:
+    """The one finished hypothesis with the highest score, or none.
+
+    At each step every prefix goes on that may still lead to a better score than the best found.
+    So an answer is proven, to the rounding of the model's numbers. A sentence gets an empty list
+    when more than ``widest`` prefixes would go on, which is giving up, or when nothing finishes.
+
+    ``known`` holds, by sentence id, a hypothesis that another search found under the same limits:
+    the first to beat. It can only save work, and the tighter it is the more. Without a length rule
+    the bound is tight; with one, every prefix counts as if it could grow to the longest n allowed.
+    """
+
+    length: Length = "none"
+    alpha: float = 0.6
+    no_repeat: int = 0
+    widest: int = 1_000
+    known: Mapping[int, Hypothesis] = field(default_factory=dict, repr=False, hash=False)
+
+    def __post_init__(self) -> None:
+        check(self.length, self.alpha)
+        if self.no_repeat < 0 or self.widest < 1:
+            raise BadInput(f"no_repeat must be at least 0 and widest at least 1 in {self}")
+
+    @property
+    def formula(self) -> str:
+        """The score in use; n is the number of tokens, EOS included."""
+        return formula(self.length, self.alpha)
+
+    @torch.inference_mode()
+    def __call__(
+        self,
+        state: State,
+        limits: Limits,
+        prefixes: Sequence[Sequence[int]] | None = None,
+        ids: Sequence[int] | None = None,
+    ) -> list[list[Hypothesis]]:
+        """See ``Search``; without ``ids`` a sentence's id is its index."""
+        sentences = state.rows
+        longest_B, forced_BL = limits.longest_of(sentences), limits.forced(prefixes, sentences)
+        best = self.first(range(sentences) if ids is None else ids)
+        given_up_B = np.zeros(sentences, dtype=bool)
+        alive = Alive.begin(limits.bos_of(sentences))
+        while len(alive):
+            logprobs_RV = feed(state, alive.last_R)
+            restrict(logprobs_RV, alive, limits, forced_BL, self.no_repeat)
+            self.end(alive, limits.eos, logprobs_RV, best)
+            promising_RV = self.promising(alive, logprobs_RV, longest_B, best)
+            promising_RV[:, limits.eos] = False
+
+            count_R = promising_RV.sum(1).cpu().numpy()
+            given_up_B |= np.bincount(alive.sentence_R, count_R, sentences) > self.widest
+            promising_RV[given_up_B[alive.sentence_R]] = False
+            rows, tokens = at = promising_RV.nonzero(as_tuple=True)
+            parents = rows.cpu().numpy()
+            alive = alive.grow(parents, tokens.cpu().numpy(), read(logprobs_RV[at]))
+            if len(alive):
+                keep(state, parents)
+        pairs = zip(best, given_up_B, strict=True)
+        return [[] if one is None or given_up else [one] for one, given_up in pairs]
+
+    def first(self, ids: Sequence[int]) -> list[Hypothesis | None]:
+        """What is known of each sentence, under the rule in use; the unfinished proves nothing."""
+        known = [self.known.get(one) for one in ids]
+        return [
+            rescored([one], self.length, self.alpha)[0] if one and one.finished else None
+            for one in known
+        ]
+
+    def end(
+        self, alive: Alive, eos: int, logprobs_RV: Tensor, best: list[Hypothesis | None]
+    ) -> None:
+        """Where a hypothesis that ends here is better than the best, put it there."""
+        every_R = np.arange(len(alive))
+        ended = alive.grow(every_R, np.full(len(alive), eos), read(logprobs_RV[:, eos]))
+        score_R = normalised(ended.total_R, ended.length, self.length, self.alpha)
+        for row in np.flatnonzero(score_R > _scores(best)[alive.sentence_R]).tolist():
+            sentence, score = alive.sentence_R[row], float(score_R[row])
+            before = best[sentence]
+            if before is None or score > before.score:
+                best[sentence] = ended.hypothesis(row, finished=True, score=score)
+
+    def promising(
+        self,
+        alive: Alive,
+        logprobs_RV: Tensor,
+        longest_B: np.ndarray,
+        best: list[Hypothesis | None],
+    ) -> Tensor:
+        """Which tokens may still lead to something better, if they do not end the hypothesis."""
+        longest_R, score_R = longest_B[alive.sentence_R], _scores(best)[alive.sentence_R]
+        needed_R = to_beat(score_R, longest_R, self.length, self.alpha) - alive.total_R
+        needed_R[longest_R == alive.length + 1] = np.inf  # no room is left for EOS
+        return logprobs_RV > torch.from_numpy(needed_R).to(logprobs_RV.device)[:, None]
+
+
+def _scores(best: list[Hypothesis | None]) -> np.ndarray:
+    return np.array([-np.inf if one is None else one.score for one in best])
+
+
+@dataclass(frozen=True)
+class SearchErrors:
+    """How often another search missed the optimum, among the sentences where it is proven."""
+
+    proven: int
+    missed: int
+    empty: int  # optima without a single token
+    gap: float  # mean score missed by, over the finished among those that missed
+
+
+def search_errors(
+    found: Sequence[Hypothesis], optima: Sequence[Sequence[Hypothesis]]
+) -> SearchErrors:
+    """``found``: one hypothesis for each sentence; ``optima``: what ``Exact`` answered."""
+    pairs = [(one, best[0]) for one, best in zip(found, optima, strict=True) if best]
+    missed = [(one, best) for one, best in pairs if _is_missed(one, best)]
+    gaps = [best.score - one.score for one, best in missed if one.finished]
+    return SearchErrors(
+        proven=len(pairs),
+        missed=len(missed),
+        empty=sum(not best.tokens for _, best in pairs),
+        gap=sum(gaps) / len(gaps) if gaps else 0.0,
+    )
+
+
+def _is_missed(one: Hypothesis, best: Hypothesis) -> bool:
+    """The same tokens may come back with another rounding of their score: that is no error."""
+    return not one.finished or (one.tokens != best.tokens and one.score < best.score)
