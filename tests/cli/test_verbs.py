@@ -323,3 +323,9 @@ def test_n_best_lines_stay_parallel(model):
 )
 def test_options_that_make_no_sense_are_refused(model, options, said):
     assert said in run("translate", model, *options, stdin="dog\n", code=2).stderr
+
+
+def test_resuming_nothing_says_that_it_begins(small_run, tmp_path):
+    common = ("--data", small_run, "--out", tmp_path / "new", "--set", "train.steps=1")
+    done = run("train", small_run / "small.toml", *common, "--resume")
+    assert "nothing to resume yet" in done.stderr

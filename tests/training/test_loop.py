@@ -255,9 +255,13 @@ def test_a_foreign_folder_is_left_alone(corpus, tmp_path):
     assert [path.name for path in out.iterdir()] == ["model"]
 
 
-def test_resuming_needs_a_run(corpus, tmp_path):
-    with pytest.raises(BadInput, match="no run to resume"):
-        prepared(corpus, tmp_path / "nowhere", resume=True)
+def test_resuming_before_the_first_word_begins_but_never_in_a_foreign_folder(corpus, tmp_path):
+    run = prepared(corpus, tmp_path / "nothing yet", resume=True)
+    assert next(iter(train(run.job, resume=True))).progress.step == 0
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "file").write_text("precious")
+    with pytest.raises(BadInput, match="holds something else"):
+        prepared(corpus, tmp_path / "mine", resume=True)
 
 
 def test_a_run_that_failed_before_its_first_step_can_be_started_again(corpus, tmp_path):

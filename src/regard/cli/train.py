@@ -94,6 +94,8 @@ def follow(run: Run, *, resume: bool = False, quiet: bool = False) -> Ended:
     with Progress(job.recipe.train.steps, quiet=quiet or not job.ranks.leads) as progress:
         for event in train_loop(job, resume=resume):
             if isinstance(event, Started) and job.ranks.leads:
+                if resume and not event.progress.step:
+                    note(f"{run.out}: nothing to resume yet, so this is the beginning")
                 journal = Journal(run.out, after_step=event.progress.step)
             if journal is not None:
                 journal.write(event)

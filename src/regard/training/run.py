@@ -213,11 +213,12 @@ class _Data:
 
 
 def claim(out: Path, recipe: Recipe, *, resume: bool = False) -> None:
-    """Make a folder this run's own. What somebody else put there is never touched."""
+    """Make a folder this run's own. What somebody else put there is never touched.
+
+    Resuming where there is nothing yet begins: a run may be killed before it has written a word.
+    """
     ours, steps = (out / RECIPE).is_file(), Checkpoints(out / "checkpoints").steps()
-    if resume:
-        if not ours:
-            raise BadInput(f"{out}: there is no run to resume")
+    if resume and ours:
         _check_same(out, recipe)
     elif not ours and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise BadInput(f"{out}: holds something else; choose a folder that is empty or not there")
