@@ -127,3 +127,13 @@ def test_exact_search_is_at_least_as_good_as_a_beam(translator, texts):
     known = {number: found[0].hypothesis for number, found in enumerate(beam)}
     for found, exact in zip(beam, translator.translate(some, Exact(known=known)), strict=True):
         assert not exact or exact[0].score >= found[0].score or not found[0].hypothesis.finished
+
+
+def test_a_broken_model_is_said(small_run):
+    broken = regard.load(small_run / "run" / "model", "cpu")
+    with torch.no_grad():
+        broken.module.target.norm.weight.fill_(float("nan"))
+    with pytest.raises(BadInput, match="the model is broken"):
+        broken.score([("dog", "dog")])
+    with pytest.raises(BadInput, match="the model is broken"):
+        broken.translate(["dog"])

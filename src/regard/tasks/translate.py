@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from math import isnan
 from typing import Any
 
 import numpy as np
@@ -171,6 +172,8 @@ class Translator:
             found = self.objective.score(self.model, batch)
             for i, row in zip(chosen, found, strict=True):
                 results[i] = row.tolist()
+                if any(map(isnan, results[i])):
+                    raise BadInput("the model is broken: its probabilities are not numbers")
         return results
 
 
