@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from regard.models.facts import Facts, PairFacts, Stack
+from regard.models.facts import PairFacts, Stack
 
 
 def training_flops(facts: PairFacts, pairs: Sequence[tuple[int, int]]) -> float:
@@ -22,13 +22,6 @@ def training_flops(facts: PairFacts, pairs: Sequence[tuple[int, int]]) -> float:
         + _pair_cost(target) * target.cross * sum(s * t for s, t in pairs)
     )
     return 6.0 * forward
-
-
-def stack_flops(facts: Facts, lengths: Sequence[int]) -> float:
-    """The same for a model of one stack, its head not counted."""
-    stack = facts.stack
-    pairs = sum(length * length for length in lengths)
-    return 6.0 * (_weights(stack) * sum(lengths) + _pair_cost(stack) * pairs)
 
 
 def _sizes(stack: Stack) -> tuple[int, int]:

@@ -43,25 +43,17 @@ class Translated:
         self, model: nn.Module, batch: Batch, tape: Silent = SILENT
     ) -> tuple[Tensor, Tensor]:
         """Sums over the batch: (loss, negative log-likelihood)."""
-        assert batch.source is not None
-        logits_TV = model(
-            batch.source.tokens_T,
-            batch.source.layout,
-            batch.target.tokens_T,
-            batch.target.layout,
-            tape=tape,
-        )
+        logits_TV = self._logits(model, batch, tape)
         return smoothed_cross_entropy(logits_TV, batch.goals_T, self.smoothing)
 
     def score(self, model: nn.Module, batch: Batch) -> list[Tensor]:
         """Log-probability of every goal, one tensor per row."""
-        assert batch.source is not None
-        logits_TV = model(
-            batch.source.tokens_T,
-            batch.source.layout,
-            batch.target.tokens_T,
-            batch.target.layout,
-        )
+        logits_TV = self._logits(model, batch)
         logp_TV = torch.log_softmax(logits_TV.float(), dim=-1)
         picked_T = logp_TV.gather(1, batch.goals_T[:, None])[:, 0]
         return batch.target.layout.split(picked_T)
+
+    def _logits(self, model: nn.Module, batch: Batch, tape: Silent = SILENT) -> Tensor:
+        source, target = batch.source, batch.target
+        assert source is not None
+        return model(source.tokens_T, source.layout, target.tokens_T, target.layout, tape=tape)
