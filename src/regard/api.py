@@ -138,9 +138,9 @@ class Model:
         """Links (source word, target word) for each pair."""
         return align(self.translator, pairs, reading or self.reading)
 
-    def save(self, folder: str | Path) -> None:
-        """Write the model to a folder that ``load`` reads."""
-        folders.write(Path(folder), self._stored)
+    def save(self, folder: str | Path, format: str = "regard") -> None:
+        """Write the model to a folder that ``load`` reads; "hf" is also for ``transformers``."""
+        folders.write(Path(folder), self._stored, format)
 
     @property
     def _pair_facts(self) -> PairFacts:

@@ -10,7 +10,7 @@ from regard.cli import app
 
 VERBS = (
     *("tour", "train", "translate", "score", "evaluate"),
-    *("bleu", "align", "look", "papers", "recipes"),
+    *("bleu", "align", "look", "papers", "recipes", "convert"),
 )
 
 

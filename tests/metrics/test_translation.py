@@ -8,7 +8,15 @@ from sacrebleu.significance import PairedTest
 from regard.ground.errors import BadInput
 from regard.metrics.bleu import bleu, bleu_metric
 from regard.metrics.intervals import Interval
-from regard.metrics.translation import Score, check_parallel, chrf, compare, measured, ter
+from regard.metrics.translation import (
+    Comparison,
+    Score,
+    check_parallel,
+    chrf,
+    compare,
+    measured,
+    ter,
+)
 
 METRICS = [(BLEU, bleu), (CHRF, chrf), (TER, ter)]
 
@@ -101,6 +109,17 @@ def test_a_system_is_not_better_than_itself(corpus):
     same = compare(bleu_metric(), hypotheses, hypotheses, references)
     assert same.baseline == same.system
     assert same.p_value == 1
+
+
+def test_scores_of_unlike_signatures_are_not_compared(corpus):
+    plain, lowered = bleu(*corpus), bleu(*corpus, lowercase=True)
+    with pytest.raises(BadInput, match="unlike signatures"):
+        Comparison(plain, lowered, 0.5)
+    with pytest.raises(BadInput, match="unlike signatures"):
+        Comparison(plain, chrf(*corpus), 0.5)
+    with pytest.raises(BadInput, match="unlike signatures"):
+        Comparison(plain, bleu(corpus[0], corpus[1][:1]), 0.5)
+    assert Comparison(plain, plain, 1.0).difference == 0
 
 
 def test_line_counts_are_checked_by_name():

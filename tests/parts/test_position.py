@@ -21,6 +21,12 @@ def test_sinusoids_are_sine_and_cosine_of_growing_wavelengths(width, base):
             assert found[position, dimension] == pytest.approx(wanted, abs=1e-5)
 
 
+def test_late_positions_are_as_exact_as_early_ones():
+    found = sinusoid(torch.tensor([511]), 512)[0]
+    wanted = [math.sin(511 / 10_000 ** (i / 512)) for i in range(0, 512, 2)]
+    torch.testing.assert_close(found[0::2], torch.tensor(wanted), rtol=0, atol=1e-7)
+
+
 @given(st.integers(1, 9))
 def test_halves_are_the_same_numbers_in_another_order(width):
     positions = torch.tensor([-3, 0, 2, 7])

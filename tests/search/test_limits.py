@@ -4,7 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.search import Greedy, Limits
+from regard.search import Beam, Exact, Greedy, Limits, Sample
 from regard.search.hypothesis import Alive
 from regard.search.limits import repeats, restrict
 
@@ -49,6 +49,24 @@ def test_prefixes_of_different_lengths_overrule_what_is_forbidden():
     assert restricted(limits, prefixes, written=2) == [[0, 1, 2]] * 2
 
 
+def test_what_must_end_ends_at_its_limit_at_no_cost():
+    limits = Limits(BOS, EOS, [3, 4], shortest=9, forbidden=(1,), must_end=True)
+    assert restricted(limits, written=1) == [[2, 3]] * 2
+    assert restricted(limits, written=2) == [[0], [2, 3]]
+    greedy, sampled, beamed, proven = (
+        search(Toy(0).open([0, 1]), limits) for search in (Greedy(), Sample(), Beam(), Exact())
+    )
+    for found in (greedy, sampled, beamed, proven):
+        for (one,), longest in zip(found, (3, 4), strict=True):
+            assert one.finished and len(one.tokens) == longest - 1
+            assert one.logprobs[-1] == 0 and sum(one.logprobs) == pytest.approx(one.logprob)
+
+
+def test_limits_can_be_repeated():
+    limits = Limits([7, 8], EOS, [3, 4], shortest=2, must_end=True).repeated(2, 3)
+    assert limits == Limits([7] * 3 + [8] * 3, EOS, [3] * 3 + [4] * 3, 2, must_end=True)
+
+
 @pytest.mark.parametrize(
     ("limits", "prefixes"),
     [
@@ -58,6 +76,7 @@ def test_prefixes_of_different_lengths_overrule_what_is_forbidden():
         (Limits(BOS, EOS, 3), [[1]]),
         (Limits(BOS, EOS, [3, 1]), [[1, 1], [1, 1]]),
         (Limits(BOS, EOS, 3), [[1], [EOS]]),
+        (Limits(BOS, EOS, 2, must_end=True), [[1], [1, 1]]),
     ],
 )
 def test_limits_that_do_not_fit_the_sentences_are_errors(limits, prefixes):

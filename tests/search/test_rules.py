@@ -5,7 +5,7 @@ from regard.ground.errors import BadInput
 from regard.search import Beam, Hypothesis, Limits, rescored
 from regard.search.rules import LENGTHS, to_beat, uncovered
 
-from .toy import BOS, EOS, Toy
+from .toy import BOS, EOS, Toy, WatchedState
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,29 @@ def test_rescoring_keeps_the_unfinished_last_and_equals_in_order():
 
 def test_uncovered_positions_cost_and_absent_ones_do_not():
     assert uncovered(np.array([0.5, 3.0, 1.0, np.nan])) == pytest.approx(np.log(0.5))
-    assert uncovered(np.array([0.0, 1.0])) == -np.inf
+    never_looked_at = uncovered(np.array([0.0, 1.0]))
+    assert np.isfinite(never_looked_at) and never_looked_at < uncovered(np.array([1e-30]))
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("coverage", [0.0, 0.7])
+def test_stored_coverage_ranks_as_if_searched_with_it(length, coverage):
+    toy, limits = Toy(3, vocabulary=3), Limits(BOS, EOS, 4)
+    states = [WatchedState(toy, [(sentence, ()) for sentence in range(3)], "cpu") for _ in "ab"]
+    stored = Beam(100, best=100, length="none", coverage=0.0)(states[0], limits)
+    ranked = Beam(100, best=100, length=length, alpha=1.3, coverage=coverage)(states[1], limits)
+    assert [rescored(found, length, 1.3, coverage) for found in stored] == ranked
+    assert all(one.score == one.logprob and one.coverage <= 0 for one in stored[1])
+    assert any(one.coverage < 0 for one in stored[1])
+
+
+def test_coverage_that_was_not_stored_cannot_rank():
+    toy, limits = Toy(3), Limits(BOS, EOS, 4)
+    ((found,),) = Beam()(toy.open([0]), limits)
+    assert found.coverage is None
+    assert rescored([found], "mean", 1)
+    with pytest.raises(BadInput, match="stored with their coverage"):
+        rescored([found], "mean", 1, coverage=0.1)
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,14 @@ from typer.core import TyperGroup
 from regard import __version__
 from regard.cli.align import align
 from regard.cli.bleu import bleu
+from regard.cli.convert import convert
 from regard.cli.evaluate import evaluate
 from regard.cli.look import look
 from regard.cli.papers import papers
 from regard.cli.recipes import recipes
 from regard.cli.say import complain
 from regard.cli.score import score
+from regard.cli.sweep import sweep
 from regard.cli.tour import tour
 from regard.cli.train import train
 from regard.cli.translate import translate
@@ -66,7 +68,20 @@ def _regard(
     """Train, run, measure and open up attention models."""
 
 
-for verb in (tour, train, translate, score, evaluate, bleu, align, look, papers, recipes):
+for verb in (
+    tour,
+    train,
+    translate,
+    score,
+    evaluate,
+    bleu,
+    sweep,
+    align,
+    look,
+    papers,
+    recipes,
+    convert,
+):
     app.command()(verb)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -11,17 +11,22 @@ from regard.cli.say import DEVICE, JSON, MODEL, note, print_json, print_line
 from regard.data.sources import read_lines
 from regard.ground.errors import BadInput
 from regard.search.beam import Beam
+from regard.search.diverse import Diverse
 from regard.search.exact import Exact, search_errors
 from regard.search.greedy import Greedy
 from regard.search.sample import Sample
 from regard.search.step import Search
 from regard.tasks.translate import EMPTY, Translation, Translator
-from regard.text.subwords import Subwords
+from regard.text.vocabulary import Vocabulary
 
+LOSING = ("wordpiece", "sentencepiece")  # kinds that cannot write every word
 OPTION = {"size": "beam"}
 # Options that mean something to one kind of search only.
 MEANT_FOR = {
-    "beam": {"size", "best", "length", "alpha", "coverage", "finished", "no_repeat"},
+    "beam": {
+        *("size", "best", "length", "alpha", "coverage", "no_repeat"),
+        *("finished", "stop", "groups", "diversity"),
+    },
     "exact": {"size", "length", "alpha", "no_repeat", "widest"},
     "sample": {"best", "temperature", "top_k", "top_p", "seed"},
     "greedy": set[str](),
@@ -47,10 +52,23 @@ def translate(
         Literal["none", "mean", "gnmt", "power"], typer.Option(help="How length is weighed.")
     ] = "gnmt",
     alpha: Annotated[float, typer.Option(help="Its exponent, for gnmt and power.")] = 0.6,
-    coverage: Annotated[float, typer.Option(help="Weight of the coverage penalty.")] = 0.0,
+    coverage: Annotated[
+        float | None,
+        typer.Option(help="Weight of the coverage penalty; if given, --json stores its term."),
+    ] = None,
     finished: Annotated[
         int | None, typer.Option(help="Stop at this many finished hypotheses.")
     ] = None,
+    stop: Annotated[
+        Literal["enough", "transformers", "transformers-early", "transformers-never"],
+        typer.Option(help="When a sentence is over: by our rule, or those of transformers."),
+    ] = "enough",
+    groups: Annotated[
+        int, typer.Option(help="Beams, each of --beam hypotheses, that avoid each other.")
+    ] = 1,
+    diversity: Annotated[
+        float, typer.Option(help="What a token costs that another group has just chosen.")
+    ] = 0.5,
     no_repeat: Annotated[int, typer.Option(help="No n-gram of this size twice.")] = 0,
     widest: Annotated[
         int, typer.Option(help="Exact search gives a sentence up at this many open prefixes.")
@@ -71,7 +89,11 @@ def translate(
     """Translate text, one sentence a line. An empty line stays empty.
 
     With --best n, each line gives n lines, best first. The formula behind the scores is printed
-    to standard error.
+    to standard error. With --json they can be stored, for regard sweep to rank them again.
+
+    With --groups n, n beams search side by side, and each avoids the words of those before it: a
+    list of translations that differ. With --stop transformers --length power --alpha A the beam is
+    that of transformers' generate with length_penalty A; -early and -never are its early_stopping.
 
     With --search exact, each line gives the best translation there is, found by branch and bound
     from the beam's; how often the beam missed it is printed to standard error at the end. It is
@@ -79,7 +101,7 @@ def translate(
 
     Example: echo "The old man reads a book." | regard translate runs/tour/model --beam 4
     """
-    _check_options(context, search)
+    _check_options(context, search, groups)
     translator = load(model, device).translator.with_rows(rows)
     if others:
         translator = translator.with_others(*(load(one, device).translator for one in others))
@@ -87,8 +109,9 @@ def translate(
     lines = _with_unknowns(read_lines(file), translator.text.source)
     chosen: Search
     if search in ("beam", "exact"):
-        chosen = beam = Beam(size, best, length, alpha, coverage, finished, no_repeat)
-        note(f"{beam}: score = {beam.formula}")
+        beam = Beam(size, best, length, alpha, coverage, finished, no_repeat, stop=stop)
+        chosen = beam if groups == 1 else Diverse(beam, groups, diversity)
+        note(f"{chosen}: score = {beam.formula}")
     elif search == "sample":
         chosen = Sample(temperature, top_k, top_p, best, seed)
     else:
@@ -100,17 +123,8 @@ def translate(
     for number, found in enumerate(translations):
         for one in found:
             if as_json:
-                print_json(
-                    {
-                        "line": number + 1,
-                        "text": one.text,
-                        "score": one.score,
-                        "logprob": one.hypothesis.logprob,
-                        "tokens": translator.text.target.pieces(one.hypothesis.tokens),
-                        "logprobs": one.hypothesis.logprobs,
-                        "finished": one.hypothesis.finished,
-                    }
-                )
+                pieces = translator.text.target.pieces(one.hypothesis.tokens)
+                print_json(_record(number + 1, one, pieces))
             else:
                 print_line(" ".join(one.text.split("\n")))
         if not as_json:
@@ -118,7 +132,23 @@ def translate(
                 print_line("")
 
 
-def _check_options(context: typer.Context, search: str) -> None:
+def _record(line: int, one: Translation, pieces: list[str]) -> dict[str, Any]:
+    """What is printed of a translation: all that another score needs to rank it."""
+    hypothesis = one.hypothesis
+    record = {
+        "line": line,
+        "text": one.text,
+        "score": one.score,
+        "logprob": hypothesis.logprob,
+        "n": len(hypothesis.logprobs),
+        "tokens": pieces,
+        "logprobs": hypothesis.logprobs,
+        "finished": hypothesis.finished,
+    }
+    return record | ({} if hypothesis.coverage is None else {"coverage": hypothesis.coverage})
+
+
+def _check_options(context: typer.Context, search: str, groups: int) -> None:
     given = {
         name
         for name in set().union(*MEANT_FOR.values())
@@ -127,6 +157,8 @@ def _check_options(context: typer.Context, search: str) -> None:
     if foreign := given - MEANT_FOR[search]:
         names = ", ".join("--" + OPTION.get(one, one.replace("_", "-")) for one in sorted(foreign))
         raise BadInput(f"{names}: means nothing to --search {search}")
+    if "diversity" in given and groups == 1:
+        raise BadInput("--diversity: means nothing without --groups")
 
 
 def _exactly(
@@ -164,10 +196,10 @@ def _as_many(path: str) -> Iterator[str]:
     raise BadInput(f"{path}: has fewer lines than the text to translate")
 
 
-def _with_unknowns(lines: Iterator[str], text: Subwords) -> Iterator[str]:
-    """The same lines; words that WordPiece cannot write in its pieces are named on the way."""
+def _with_unknowns(lines: Iterator[str], text: Vocabulary) -> Iterator[str]:
+    """The same lines; words that cannot be written in the pieces there are, named on the way."""
     for number, line in enumerate(lines, 1):
-        if text.kind == "wordpiece" and (unknown := text.unknown(line)):
+        if text.kind in LOSING and (unknown := text.unknown(line)):
             words = ", ".join(line[start:end] for start, end in unknown)
             note(f"line {number}: not in the vocabulary: {words}")
         yield line

@@ -13,7 +13,8 @@
 | V      | vocabulary                                        |
 | N      | chosen positions (those with a target)            |
 | R      | rows alive in a search                            |
+| W      | slots of a beam                                   |
 | P      | positions a table knows, or distances between two |
 """
 
-LEGEND = frozenset("BTLSHKDFVNRP")
+LEGEND = frozenset("BTLSHKDFVNRWP")

@@ -36,6 +36,9 @@ class Layout:
     ``longest`` is the padded length; ``lengths`` are the rows' lengths on the host where shapes are
     free (CPU) and ``None`` where four numbers are fixed (CUDA), so that one graph serves all
     batches. Positions count ``start``, ``start`` + 1, … in every row, or freely if it is ``None``.
+    Tensors that come with a ``padded`` layout are rectangles already (slices of a memory, perhaps);
+    its own facts, one number per token, are packed as ever. Where rows share a buffer, the token of
+    row b at place s lies in the buffer's row ``owners_BS[b, s]``.
     """
 
     rows: int
@@ -46,6 +49,8 @@ class Layout:
     lengths: tuple[int, ...] | None = None
     even: bool = False
     start: int | None = 0
+    padded: bool = False
+    owners_BS: Tensor | None = None
     segments_T: Tensor | None = None
     orders_T: Tensor | None = None
 
@@ -74,6 +79,7 @@ class Layout:
         *,
         start: int = 0,
         lengths_B: Tensor | None = None,
+        padded: bool = False,
     ) -> "Layout":
         """``rows`` rows of ``length`` from position ``start``; past ``lengths_B`` they are dead."""
         full = lengths_B is None
@@ -88,6 +94,7 @@ class Layout:
             lengths=(length,) * rows if full else None,
             even=True,
             start=start,
+            padded=padded,
         )
 
     def to(self, device: torch.device | str) -> "Layout":
@@ -129,8 +136,23 @@ class Layout:
         places = torch.arange(self.longest, device=self.lengths_B.device)
         return places < self.lengths_B[:, None]
 
+    @cached_property
+    def key_bias_BS(self) -> Tensor:
+        """What to add to scores of these keys: -inf where none is, 0 in a row that has none."""
+        bias_BS = torch.zeros(self.real_BL.shape, device=self.real_BL.device)
+        return bias_BS.masked_fill_(~self.real_BL & ~self.empty_B[:, None], -torch.inf)
+
+    @cached_property
+    def empty_B(self) -> Tensor:
+        """Which rows hold no token at all."""
+        return self.lengths_B == 0
+
     def pad(self, x: Tensor) -> Tensor:
         """Packed (T, …) to padded (B, L, …); the gaps are zeros."""
+        if self.owners_BS is not None and x.dim() > 1:
+            return x[self.owners_BS.long(), torch.arange(self.longest, device=x.device)]
+        if self.padded and x.dim() > 1:
+            return x
         if not self.even:
             x = _Move.apply(x, self.slots_T, self.rows * self.longest)
         return x.view(self.rows, self.longest, *x.shape[1:])

@@ -41,11 +41,19 @@ class Score:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two systems on the same sentences, and how likely chance alone makes such a difference."""
+    """Two systems on the same sentences, and how likely chance alone makes such a difference.
+
+    Scores of unlike signatures are not the same measure, and are refused.
+    """
 
     baseline: Score
     system: Score
     p_value: float
+
+    def __post_init__(self) -> None:
+        one, other = (f"{it.name} {it.signature}" for it in (self.baseline, self.system))
+        if one != other:
+            raise BadInput(f"scores of unlike signatures cannot be compared: {one} and {other}")
 
     @property
     def difference(self) -> float:
@@ -93,7 +101,11 @@ def measured(
     with_interval: bool = False,
 ) -> Score:
     """The score of a corpus by any metric of sacreBLEU, with its bootstrap interval on request."""
-    statistics = segment_statistics(metric, hypotheses, references)
+    return scored(metric, segment_statistics(metric, hypotheses, references), with_interval)
+
+
+def scored(metric: Metric, statistics: Numbers, with_interval: bool = False) -> Score:
+    """The same from ``segment_statistics``, which may be chosen and put together again."""
     return _score(metric, statistics, _resampled(metric, statistics) if with_interval else None)
 
 

@@ -1,11 +1,14 @@
 """Floor 2: papers as values, one shared stack. ``LINEAGE`` lists them in order of time."""
 
 from regard.ground.errors import BadInput
-from regard.models import transformer
+from regard.models import marian, transformer
 from regard.models.facts import did_you_mean
+from regard.models.form import Form
 from regard.models.paper import Paper
 
-LINEAGE: tuple[Paper, ...] = (transformer.PAPER,)
+LINEAGE: tuple[Paper, ...] = (transformer.PAPER, marian.PAPER)
+HF: dict[str, Form] = {transformer.PAPER.key: marian.HF, marian.PAPER.key: marian.HF}
+"""The form in which Hugging Face keeps the models of a paper."""
 
 
 def paper(name: str) -> Paper:

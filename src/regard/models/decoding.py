@@ -1,5 +1,7 @@
 """One step after another: a decoder and its memory, as search knows them."""
 
+from collections.abc import Callable, Hashable
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -8,17 +10,38 @@ from torch import Tensor
 
 from regard.ground.layout import Layout
 from regard.ground.tape import SILENT, Tape
+from regard.models.room import House, Room, at_least
 from regard.parts.attention import Source
-from regard.parts.memory import Memory
+from regard.parts.memory import Memory, shared_rectangle
+
+LEAST_SENTENCES, LEAST_PLACES, LEAST_CAPACITY = 8, 16, 64  # of a room; then twice as many
 
 
 class Decoding:
-    """A decoder that has read a source; ``watch`` keeps what its last layer looked at."""
+    """A decoder with a source to read; ``watch`` keeps what its last layer looked at.
 
-    def __init__(self, model: Any, source: Source, memory: Memory, watch: bool = False):
-        self.model, self.source, self.memory = model, source, memory
+    With a ``house``, a search that can will run in one of its rooms.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokens_T: Tensor,
+        layout: Layout,
+        memory: Memory,
+        *,
+        watch: bool = False,
+        house: House | None = None,
+    ):
+        self.model, self.tokens_T, self.layout = model, tokens_T, layout
+        self.memory, self.house = memory, None if watch else house
         self._watched = f"target.blocks.{len(memory.layers) - 1}.cross.weights" if watch else None
         self._weights_RS: Tensor | None = None
+
+    @cached_property
+    def source(self) -> Source:
+        """The source as the decoder sees it, read when it is first looked at."""
+        return self.model.encode(self.tokens_T, self.layout)
 
     @property
     def rows(self) -> int:
@@ -28,11 +51,11 @@ class Decoding:
     @property
     def device(self) -> torch.device:
         """Where tokens and indices must lie."""
-        return self.source.states_TD.device
+        return self.tokens_T.device
 
     def step(self, tokens_R: Tensor) -> Tensor:
         """Log-probabilities of the next token, after one more token in each row."""
-        layout = Layout.rectangle(self.rows, 1, tokens_R.device, start=self.memory.reach)
+        layout = shared_rectangle(self.rows, 1, str(tokens_R.device), start=self.memory.reach)
         tape = SILENT if self._watched is None else Tape(self._watched)
         logits_RV = self.model.decode(tokens_R, layout, self.source, memory=self.memory, tape=tape)
         if isinstance(tape, Tape):
@@ -45,7 +68,7 @@ class Decoding:
         assert kept is not None
         *_, keys = kept
         looked_RS = weights_RHLS.mean(1)[:, 0].masked_fill(~keys.real_BL, torch.nan)
-        gone = self.source.layout.longest - keys.longest  # rows that left may have been longer
+        gone = self.layout.longest - keys.longest  # rows that left may have been longer
         return F.pad(looked_RS, (0, gone), value=torch.nan)
 
     def pick(self, index_R: Tensor) -> None:
@@ -57,3 +80,24 @@ class Decoding:
         if self._weights_RS is None:
             raise ValueError("this state was opened without watching its attention")
         return self._weights_RS
+
+    @property
+    def rooms(self) -> bool:
+        """Whether a whole search can run in a room."""
+        return self.house is not None
+
+    def room(self, copies: int, key: Hashable, chooser: Callable[..., Any]) -> Room:
+        """The same source where turns are captured; ``copies`` rows for each sentence."""
+        assert self.house is not None
+        sentences = at_least(self.layout.rows, LEAST_SENTENCES)
+        places = at_least(self.layout.longest, LEAST_PLACES)
+        capacity = at_least(self.memory.capacity, LEAST_CAPACITY)
+
+        def build() -> Room:
+            sizes = (sentences, copies, capacity, places)
+            chooses = chooser(sentences, capacity, self.device)
+            return Room(self.model, chooses, *sizes, self.device)
+
+        room = self.house.room((key, sentences, copies, capacity, places), build)
+        room.enter(self.tokens_T, self.layout)
+        return room

@@ -74,11 +74,13 @@ class PairFacts:
     """A model that reads a source and writes a target.
 
     ``tie``: "all" shares source, target and output embeddings, "target" the last two, "none" none.
+    ``head_bias`` adds a number to the logit of every word.
     """
 
     source: Facts
     target: Facts
     tie: str = "all"
+    head_bias: bool = False
 
     def __post_init__(self) -> None:
         if self.source.stack.cross or not self.target.stack.cross:

@@ -1,68 +1,100 @@
 """A model on disk: config.json (which paper, which facts), model.safetensors, its tokenizers."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor
 
 from regard.ground.errors import BadInput
 from regard.ground.files import read_json, write_json
+from regard.models import HF, hf
 from regard.models import paper as paper_named
-from regard.models.facts import AnyFacts, PairFacts, from_json, to_json
+from regard.models.facts import from_json, to_json
+from regard.models.form import Origin
 from regard.models.paper import Paper
+from regard.models.stored import CONFIG, WEIGHTS, Stored, built, check_text
 from regard.text.bilingual import Bilingual
+from regard.text.marian import SOURCE, MarianText
 from regard.weights.files import load_weights, read_tensors, weights_of, write_tensors
+from regard.weights.names import Beside
 
-CONFIG, WEIGHTS = "config.json", "model.safetensors"
+KEPT = "kept.safetensors"  # tensors that only the folder a model came from needs
 FORMAT = 1
+FORMATS = ("regard", "hf")
 
 
-@dataclass(frozen=True, eq=False)
-class Stored:
-    """What a folder holds. ``notes`` is anything JSON that belongs to it: cost, chosen readings."""
-
-    paper: Paper
-    facts: AnyFacts
-    module: nn.Module
-    text: Bilingual | None
-    notes: dict[str, Any]
-
-
-def write(folder: Path, stored: Stored) -> None:
+def write(folder: Path, stored: Stored, format: str = "regard") -> None:
     """Write a folder; config.json comes last, so that a folder that has it is whole."""
+    if format not in FORMATS:
+        raise BadInput(f"format is {' or '.join(FORMATS)}, not {format!r}")
+    if format == "hf":
+        hf.write(folder, stored)
+        return
     (folder / CONFIG).unlink(missing_ok=True)
     if stored.text is not None:
         stored.text.save(folder)
-    write_tensors(folder / WEIGHTS, weights_of(stored.module))
     config = {
         "regard": FORMAT,
         "paper": stored.paper.key,
         "facts": to_json(stored.facts),
         "notes": stored.notes,
     }
+    (folder / KEPT).unlink(missing_ok=True)
+    if stored.origin is not None:
+        config["origin"] = _write_origin(folder, stored.origin)
+    write_tensors(folder / WEIGHTS, _in_their_precision(stored))
     write_json(folder / CONFIG, config)
 
 
 def read(folder: Path, device: torch.device | str = "cpu") -> Stored:
-    """The model in a folder, ready to run."""
+    """The model in a folder, regard's or Hugging Face's, ready to run."""
     if not folder.is_dir():
         raise BadInput(f"{folder}: no such folder")
     config = read_json(folder / CONFIG)
+    if "regard" not in config and "model_type" in config:
+        return hf.read(folder, config, device)
     if config.get("regard") != FORMAT:
         raise BadInput(f"{folder / CONFIG}: not a folder written by regard (format {FORMAT})")
     paper = paper_named(str(config.get("paper")))
     facts = from_json(config.get("facts"), str(folder / CONFIG))
+    module = built(paper, facts, device, str(folder / CONFIG))
+    tensors = read_tensors(folder / WEIGHTS)
+    load_weights(module, tensors, str(folder / WEIGHTS))
+    origin = _read_origin(folder, config["origin"], tensors) if "origin" in config else None
+    text = _read_text(folder, paper, origin)
+    check_text(text, facts, folder)
+    return Stored(paper, facts, module.eval(), text, config.get("notes", {}), origin)
+
+
+def _read_text(folder: Path, paper: Paper, origin: Origin | None) -> Bilingual | None:
+    if origin is not None:
+        return HF[paper.key].text(folder, origin.config)
+    if (folder / SOURCE).exists():
+        return MarianText.load(folder)
+    return Bilingual.load(folder) if any(folder.glob("*tokenizer.json")) else None
+
+
+def _in_their_precision(stored: Stored) -> dict[str, Tensor]:
+    """A model's tensors as precise as they were in the folder it came from."""
+    dtypes = stored.origin.beside.dtypes if stored.origin is not None else {}
+    weights = weights_of(stored.module)
+    return {name: one.to(dtypes.get(name, one.dtype)) for name, one in weights.items()}
+
+
+def _write_origin(folder: Path, origin: Origin) -> dict[str, Any]:
+    hf.write_files(folder, origin)
+    beside = origin.beside
+    if beside.kept:
+        write_tensors(folder / KEPT, beside.kept)
+    return {"config": origin.config, "bare": beside.bare, "tied": beside.tied}
+
+
+def _read_origin(folder: Path, said: Any, tensors: dict[str, Tensor]) -> Origin:
     try:
-        with torch.device(device):
-            module = paper.build(facts)
-    except (TypeError, ValueError, AttributeError, RuntimeError) as error:
-        raise BadInput(f"{folder / CONFIG}: its facts give no model ({error})") from None
-    load_weights(module, read_tensors(folder / WEIGHTS), str(folder / WEIGHTS))
-    text = Bilingual.load(folder) if any(folder.glob("*tokenizer.json")) else None
-    if text is not None and isinstance(facts, PairFacts):
-        for name, words in (("source", text.source), ("target", text.target)):
-            if len(words) > (known := getattr(facts, name).embed.vocab):
-                raise BadInput(f"{folder}: {len(words)} {name} tokens, but the model knows {known}")
-    return Stored(paper, facts, module.eval(), text, config.get("notes", {}))
+        config, bare, tied = said["config"], said["bare"], said["tied"]
+    except (TypeError, KeyError):
+        raise BadInput(f"{folder / CONFIG}: origin is no Hugging Face folder") from None
+    kept = read_tensors(folder / KEPT) if (folder / KEPT).exists() else {}
+    dtypes = {name: tensor.dtype for name, tensor in tensors.items()}
+    return Origin(config, hf.files_of(folder), Beside(bool(bare), tuple(tied), kept, dtypes))

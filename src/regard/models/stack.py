@@ -42,7 +42,7 @@ class Trunk(nn.Module):
                 tape=blocks_tape.under(number),
             )
         if memory is not None:
-            memory.reach += layout.longest
+            memory.advance(layout)
         return tape("output", self.norm(x_TD))
 
 

@@ -10,8 +10,10 @@ from regard.ground.tape import SILENT, Silent
 from regard.models.decoding import Decoding
 from regard.models.facts import Embed, Facts, PairFacts, Stack, change
 from regard.models.paper import Paper
+from regard.models.room import House
 from regard.models.stack import Trunk
 from regard.parts.attention import Source
+from regard.parts.held import HeldMemory
 from regard.parts.memory import Memory
 from regard.parts.position import Sinusoid
 from regard.parts.sight import causal
@@ -35,7 +37,9 @@ class Transformer(nn.Module):
         width, vocab = facts.target.stack.width, facts.target.embed.vocab
         self.source = Trunk(facts.source)
         self.target = Trunk(facts.target, source_width=facts.source.stack.width)
-        self.head = nn.Linear(width, vocab, bias=False)
+        self.head = nn.Linear(width, vocab, bias=facts.head_bias)
+        if facts.head_bias:
+            nn.init.zeros_(self.head.bias)
         if facts.tie == "all":
             if facts.source.embed.vocab != vocab or facts.source.stack.width != width:
                 raise ValueError("source and target share embeddings only if their shapes agree")
@@ -63,9 +67,9 @@ class Transformer(nn.Module):
         self,
         tokens_T: Tensor,
         layout: Layout,
-        source: Source,
+        source: Source | None,
         *,
-        memory: Memory | None = None,
+        memory: Memory | HeldMemory | None = None,
         tape: Silent = SILENT,
     ) -> Tensor:
         """Logits over the next token, given the source and what was written (or its memory)."""
@@ -74,10 +78,21 @@ class Transformer(nn.Module):
         )
         return tape("logits", self.head(states_TD))
 
-    def open(self, tokens_T: Tensor, layout: Layout, capacity: int, *, watch: bool = False):
-        """A state for search: one row per source sentence, room for ``capacity`` tokens."""
-        source = self.encode(tokens_T, layout)
-        return Decoding(self, source, Memory(layout.rows, capacity, len(self.target.blocks)), watch)
+    def open(
+        self,
+        tokens_T: Tensor,
+        layout: Layout,
+        capacity: int,
+        *,
+        watch: bool = False,
+        house: House | None = None,
+    ) -> Decoding:
+        """A state for search: one row per source sentence, room for ``capacity`` tokens.
+
+        Given a ``house``, a search that can will run in one of its rooms.
+        """
+        memory = Memory(layout.rows, capacity, len(self.target.blocks))
+        return Decoding(self, tokens_T, layout, memory, watch=watch, house=house)
 
 
 PAPER = Paper(

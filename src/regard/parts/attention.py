@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from regard.ground.layout import Layout
 from regard.ground.tape import SILENT, Silent
 from regard.parts.attend import attention
-from regard.parts.memory import LayerMemory
+from regard.parts.memory import Kept, LayerMemory
 from regard.parts.score import ScaledDot
 from regard.parts.sight import Sight, everyone
 
@@ -122,13 +122,13 @@ class CrossAttention(nn.Module):
         self,
         x_TD: Tensor,
         layout: Layout,
-        source: Source,
+        source: Source | None,
         *,
         memory: LayerMemory | None = None,
         tape: Silent = SILENT,
     ) -> Tensor:
         (q,) = self.heads.part(self.q(x_TD), self.heads.key)
-        k, v, keys = self._keys_and_values(source, memory)
+        k, v, keys = self.kept(source, memory)
         seen_THK = attention(
             self.score,
             q,
@@ -141,9 +141,11 @@ class CrossAttention(nn.Module):
         )
         return self.o(seen_THK.flatten(1))
 
-    def _keys_and_values(self, source: Source, memory: LayerMemory | None):
+    def kept(self, source: Source | None, memory: LayerMemory | None) -> Kept:
+        """Keys and values of the source: computed, or as the memory keeps them."""
         if memory is not None and memory.source is not None:
             return memory.source
+        assert source is not None
         k, v = self.heads.part(self.kv(source.states_TD), self.heads.key, self.heads.value)
         return (k, v, source.layout) if memory is None else memory.keep_source(k, v, source.layout)
 

@@ -67,7 +67,6 @@ class Block(nn.Module):
             return inner("output", self.attention(x, layout, memory=memory, tape=inner))
 
         def look_at_source(x: Tensor) -> Tensor:
-            assert source is not None
             inner = tape.under("cross")
             return inner("output", self.cross(x, layout, source, memory=memory, tape=inner))
 

@@ -1,10 +1,13 @@
 """Key/value memory: what a decoder has already seen, handed in at every step.
 
-One fixed buffer of rows × capacity per layer. ``pick`` reorders rows in place; rows that leave make
-the used part shorter, never the buffer. The keys and values of a source are computed once, and
-stay where they are while a beam only reorders within its sentence.
+One fixed buffer of rows × capacity per layer, of which attention reads a slice. ``pick`` reorders
+rows in place; rows that leave make the used part shorter, never the buffer. The keys and values of
+a source are computed once, and stay where they are while a beam only reorders within its sentence.
 """
 
+from functools import lru_cache
+
+import torch
 from torch import Tensor
 
 from regard.ground.layout import Layout
@@ -35,20 +38,14 @@ class LayerMemory:
             self.past = (k_buffer, v_buffer)
         for buffer, new in zip(self.past, (k_THK, v_THK), strict=True):
             buffer[: self.rows, layout.start : reach] = layout.pad(new)
-        keys = Layout.rectangle(self.rows, reach, k_THK.device)
-        k, v = (keys.pack(buffer[: self.rows, :reach]) for buffer in self.past)
-        return k, v, keys
+        k, v = (buffer[: self.rows, :reach] for buffer in self.past)
+        return k, v, shared_rectangle(self.rows, reach, str(k.device), padded=True)
 
     def keep_source(self, k_THK: Tensor, v_THK: Tensor, layout: Layout) -> Kept:
         """Keep a source's keys and values, padded so that its rows can be picked."""
-        keys = Layout.rectangle(
-            layout.rows,
-            layout.longest,
-            k_THK.device,
-            lengths_B=None if layout.full else layout.lengths_B,
-        )
-        k, v = (keys.pack(layout.pad(x)) for x in (k_THK, v_THK))
-        self.source = (k, v, keys)
+        lengths_B = None if layout.full else layout.lengths_B
+        keys = _padded(layout.longest, layout.rows, lengths_B, k_THK.device)
+        self.source = (layout.pad(k_THK), layout.pad(v_THK), keys)
         if self._picked_early_R is not None:
             self.pick_source(self._picked_early_R)
         return self.source
@@ -66,12 +63,11 @@ class LayerMemory:
             early_R = self._picked_early_R
             self._picked_early_R = index_R if early_R is None else early_R[index_R]
             return
-        *kept, keys = self.source
+        k, v, keys = self.source
         lengths_B = keys.lengths_B[index_R]
         longest = int(lengths_B.max()) if len(index_R) else 0
-        picked = Layout.rectangle(len(index_R), longest, index_R.device, lengths_B=lengths_B)
-        k, v = (picked.pack(keys.pad(x)[index_R, :longest]) for x in kept)
-        self.source = (k, v, picked)
+        picked = _padded(longest, len(index_R), lengths_B, index_R.device)
+        self.source = (k[index_R, :longest], v[index_R, :longest], picked)
 
 
 class Memory:
@@ -79,12 +75,16 @@ class Memory:
 
     def __init__(self, rows: int, capacity: int, depth: int):
         self.layers = [LayerMemory(rows, capacity) for _ in range(depth)]
-        self.rows, self.reach = rows, 0
+        self.rows, self.capacity, self.reach = rows, capacity, 0
         self._source_rows = list(range(rows))
 
     def under(self, number: int) -> LayerMemory:
         """The part that belongs to one layer."""
         return self.layers[number]
+
+    def advance(self, layout: Layout) -> None:
+        """All layers have taken in the tokens of ``layout``."""
+        self.reach += layout.longest
 
     def pick(self, index_R: Tensor) -> None:
         """Keep, repeat, reorder or drop rows."""
@@ -100,10 +100,31 @@ class Memory:
         self.rows, self._source_rows = len(index), source_rows
 
 
+@lru_cache(maxsize=4_096)
+def shared_rectangle(
+    rows: int, length: int, device: str, *, start: int = 0, padded: bool = False
+) -> Layout:
+    """Full rows: the same layout for every layer, and for every batch of that shape."""
+    with torch.inference_mode(False):
+        return Layout.rectangle(rows, length, device, start=start, padded=padded)
+
+
+def _padded(longest: int, rows: int, lengths_B: Tensor | None, device: torch.device) -> Layout:
+    """Rows of a source; where they are of one length no key is dead, and no mask is needed."""
+    if lengths_B is not None and device.type == "cpu" and bool((lengths_B == longest).all()):
+        lengths_B = None
+    return Layout.rectangle(rows, longest, device, lengths_B=lengths_B, padded=True)
+
+
 def _picked(buffer: Tensor, index_R: Tensor, reach: int) -> Tensor:
-    """Rows by index, in place unless there are more of them than the buffer has room for."""
-    picked = buffer[index_R, :reach]
+    """Rows by index, in place unless there are more of them than the buffer has room for.
+
+    Only rows that change are moved.
+    """
     if len(index_R) > len(buffer):
-        buffer = buffer.new_empty(len(index_R), *buffer.shape[1:])
-    buffer[: len(index_R), :reach] = picked
+        grown = buffer.new_empty(len(index_R), *buffer.shape[1:])
+        grown[:, :reach] = buffer[index_R, :reach]
+        return grown
+    moved_R = (index_R != torch.arange(len(index_R), device=index_R.device)).nonzero()[:, 0]
+    buffer[moved_R, :reach] = buffer[index_R[moved_R], :reach]
     return buffer

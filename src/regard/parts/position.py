@@ -14,11 +14,12 @@ def sinusoid(
 ) -> Tensor:
     """sin(pos / n^(2i/d)) and cos(pos / n^(2i/d)) (Vaswani et al., 2017, section 3.5).
 
-    The paper interleaves them (sin, cos, sin, …); ``halves`` lays all sines before all cosines.
+    The paper interleaves them (sin, cos, sin, …); ``halves`` lays all sines before all cosines. The
+    angles are double: a float32 frequency is 3e-5 off at position 500.
     """
-    even = torch.arange(0, width, 2, device=positions_P.device, dtype=torch.float32)
-    angles = positions_P[:, None].float() * torch.exp(even * (-math.log(base) / width))
-    sine, cosine = angles.sin(), angles.cos()[:, : width // 2]
+    even = torch.arange(0, width, 2, device=positions_P.device, dtype=torch.float64)
+    angles = positions_P[:, None].double() * torch.exp(even * (-math.log(base) / width))
+    sine, cosine = angles.sin().float(), angles.cos()[:, : width // 2].float()
     if halves:
         return torch.cat([sine, cosine], dim=1)
     both = positions_P.new_empty(len(positions_P), width, dtype=torch.float32)
@@ -40,9 +41,9 @@ class SinusoidPositions(nn.Module):
 
     def forward(self, layout: Layout) -> Tensor:
         positions_T = layout.positions_T
-        if layout.start == 0 and layout.longest < layout.tokens:
+        if layout.start is not None and layout.longest < layout.tokens:
             table = torch.arange(layout.longest, device=positions_T.device)
-            return self._vectors(table)[positions_T]
+            return self._vectors(table + layout.start)[positions_T - layout.start]
         return self._vectors(positions_T)
 
     def _vectors(self, positions_P: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
 """Floor 3: from next-token distributions to sequences."""
 
 from regard.search.beam import Beam
+from regard.search.diverse import Diverse
 from regard.search.ensemble import Ensemble
 from regard.search.exact import Exact
 from regard.search.greedy import Greedy
@@ -14,6 +15,7 @@ from regard.search.step import CoverageState, Search, State
 __all__ = [
     "Beam",
     "CoverageState",
+    "Diverse",
     "Ensemble",
     "Exact",
     "Greedy",

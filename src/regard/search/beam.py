@@ -3,18 +3,28 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal, cast
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from regard.ground.errors import BadInput
 from regard.search.aside import Aside
-from regard.search.highest import highest
+from regard.search.candidates import Candidates, rank
 from regard.search.hypothesis import Alive, Hypothesis
 from regard.search.limits import Limits, restrict
+from regard.search.race import RacingState, can_race, race
 from regard.search.rules import Length, check, formula, normalised, to_beat, uncovered
-from regard.search.step import CoverageState, State, feed, keep, read
+from regard.search.step import CoverageState, State, feed, keep
+
+Stop = Literal["enough", "transformers", "transformers-early", "transformers-never"]
+# When a sentence is over by transformers' rules: early_stopping=False, True and "never".
+STOPS: dict[Stop, str] = {
+    "enough": "",
+    "transformers": "{k} are found and no {score} alive, at its n now, is above the last",
+    "transformers-early": "{k} are found",
+    "transformers-never": "{k} are found and no {score} alive, at the longest n, is above the last",
+}
 
 
 @dataclass(frozen=True)
@@ -30,39 +40,66 @@ class Beam:
     - or its limit is reached. Then the hypotheses alive, unfinished, fill the places that finished
       ones leave among the best. One that nothing can be added to is unfinished as well.
 
+    With another ``stop`` it is over when ``generate`` of transformers 5 says so, given ``size`` as
+    num_beams (of 1: greedy search), ``best`` as num_return_sequences, ``length="power"``, ``alpha``
+    as length_penalty and ``no_repeat`` as no_repeat_ngram_size; ``formula`` says when. Then at the
+    limit the first ``size`` continuations count as found, whether they end or not. In ``Limits``
+    max_length is ``longest + 1`` (it counts BOS), max_new_tokens ``longest``, min_length
+    ``shortest``, forced_eos_token_id ``must_end``, single tokens of bad_words_ids ``forbidden``.
+    Where it would fill its list up with copies of score -1e9, fewer come back.
+
     Scores follow ``formula``, where n counts the tokens, EOS included and BOS not. The length rule
-    and the coverage penalty rank what was set aside; they do not steer the beam. With ``no_repeat``
-    no run of that many tokens occurs twice in a hypothesis.
+    and the coverage penalty rank what was set aside; they do not steer the beam. With a
+    ``coverage``, be it 0, hypotheses keep their coverage term. With ``no_repeat`` no run of that
+    many tokens occurs twice in a hypothesis.
     """
 
     size: int = 5
     best: int = 1
     length: Length = "gnmt"
     alpha: float = 0.6
-    coverage: float = 0.0
+    coverage: float | None = None
     finished: int | None = None
     no_repeat: int = 0
     early: bool = True
+    stop: Stop = "enough"
 
     def __post_init__(self) -> None:
+        if self.stop not in STOPS:
+            raise BadInput(f"stop must be one of {', '.join(STOPS)}, not {self.stop!r}")
+        if self.as_transformers and (self.finished is not None or not self.early):
+            raise BadInput(f"finished and early mean nothing to stop={self.stop!r} in {self}")
+        if self.as_transformers and self.best > self.size:
+            raise BadInput(f"best must be at most size, as in transformers, in {self}")
         if min(self.size, self.best) < 1 or self.enough < self.best:
             raise BadInput(f"size and best must be at least 1, finished at least best, in {self}")
-        check(self.length, self.alpha)
-        if not 0 <= self.coverage < math.inf or self.no_repeat < 0:
+        check(self.length, self.alpha, lowest=-math.inf if self.as_transformers else 0.0)
+        if not 0 <= (self.coverage or 0.0) < math.inf or self.no_repeat < 0:
             raise BadInput(f"coverage and no_repeat must be at least 0 in {self}")
 
     @property
-    def enough(self) -> int:
-        """Finished hypotheses at which a sentence is over."""
-        return max(self.size, self.best) if self.finished is None else self.finished
+    def as_transformers(self) -> bool:
+        """Whether the rules of transformers are followed."""
+        return self.stop != "enough"
+
+    @property
+    def watches(self) -> bool:
+        """Whether it needs to know where the model looks."""
+        return self.coverage is not None
+
+    @property
+    def enough(self) -> float:
+        """Hypotheses found at which a sentence is over, whatever is alive."""
+        if self.stop == "enough":
+            return max(self.size, self.best) if self.finished is None else self.finished
+        return self.size if self.stop == "transformers-early" or self.size == 1 else math.inf
 
     @property
     def formula(self) -> str:
-        """The score in use; n is the number of tokens, EOS included."""
-        plain = formula(self.length, self.alpha)
-        if not self.coverage:
-            return plain
-        return f"{plain} + {self.coverage:g} Σ_i log min(Σ_j a_ij, 1)"
+        """The score in use; n is the number of tokens, EOS included and BOS not."""
+        plain = formula(self.length, self.alpha, self.coverage)
+        over = STOPS[self.stop].format(k=self.size, score=formula(self.length, self.alpha))
+        return f"{plain}, over when {over}" if over else plain
 
     @torch.inference_mode()
     def __call__(
@@ -73,34 +110,67 @@ class Beam:
         ids: Sequence[int] | None = None,
     ) -> list[list[Hypothesis]]:
         """See ``Search``."""
+        if can_race(self, state, limits, prefixes):
+            return race(self, cast(RacingState, state), limits, state.rows)
         longest_B, forced_BL = limits.longest_of(state.rows), limits.forced(prefixes, state.rows)
-        aside = Aside(state.rows, self.best, self.scores)
+        aside = self.shelves(state.rows)
         alive = Alive.begin(limits.bos_of(state.rows))
         while len(alive):
             logprobs_RV = feed(state, alive.last_R)
-            looked = look(state, alive) if self.coverage else alive
+            looked = look(state, alive) if self.watches else alive
             restrict(logprobs_RV, alive, limits, forced_BL, self.no_repeat)
             candidates = rank(alive, logprobs_RV, self.size)
-            ended, going = candidates.select(self.size, limits.eos)
-
-            finished, grown = candidates.grow(looked, ended), candidates.grow(looked, going)
-            at_limit = longest_B[grown.sentence_R] == grown.length
-            aside.add(finished, finished=True)
-            aside.add(grown.take(at_limit), finished=False)
-            aside.add(alive.take(candidates.stuck(len(alive))), finished=False)
-
-            on = np.flatnonzero(~at_limit & ~self.settled(grown, longest_B, aside))
-            alive = grown.take(on)
+            self.set_aside_stuck(alive, candidates, aside)
+            alive, going = self.judge(looked, candidates, limits.eos, longest_B, aside)
             if len(alive):
-                keep(state, candidates.parent[going[on]])
-        return aside.results()
+                keep(state, candidates.parent[going])
+        return aside.results(self.best)
 
-    def scores(self, rows: Alive) -> np.ndarray:
-        """``formula`` for each row."""
+    def shelves(self, sentences: int) -> Aside:
+        """Where hypotheses are set aside; as many as must be beaten to be found later."""
+        return Aside(sentences, self.size if self.as_transformers else self.best)
+
+    def set_aside_stuck(self, alive: Alive, candidates: Candidates, aside: Aside) -> None:
+        """Set aside what nothing can be added to."""
+        self.set_aside(alive.take(candidates.stuck(len(alive))), aside, False, counts=False)
+
+    def judge(
+        self,
+        alive: Alive,
+        candidates: Candidates,
+        eos: int,
+        longest_B: np.ndarray,
+        aside: Aside,
+    ) -> tuple[Alive, np.ndarray]:
+        """Set aside what ends here; the hypotheses that go on, and which candidates they are."""
+        ended, going = candidates.select(self.size, eos)
+        finished, grown = candidates.grow(alive, ended), candidates.grow(alive, going)
+        at_limit = longest_B[grown.sentence_R] == grown.length
+        first = candidates.place[going] < self.size
+        stopped = at_limit & first if self.as_transformers else at_limit
+        self.set_aside(finished, aside, True, counts=True)
+        self.set_aside(grown.take(stopped), aside, False, counts=self.as_transformers)
+        on = np.flatnonzero(~at_limit & ~self.settled(grown, longest_B, aside))
+        return grown.take(on), going[on]
+
+    def set_aside(self, rows: Alive, aside: Aside, finished: bool, counts: bool) -> None:
+        """Score these rows by ``formula`` and put them on their shelf."""
+        if not len(rows):
+            return
         scores_R = normalised(rows.total_R, rows.length, self.length, self.alpha)
-        if rows.coverage_RS is None:
-            return scores_R
-        return scores_R + self.coverage * np.array([uncovered(one) for one in rows.coverage_RS])
+        terms_R: list[float] | list[None] = [None] * len(rows)
+        if rows.coverage_RS is not None and self.coverage is not None:
+            terms_R = [uncovered(one) for one in rows.coverage_RS]
+            scores_R = scores_R + self.coverage * np.array(terms_R)
+        pairs = zip(scores_R.tolist(), terms_R, strict=True)
+        hypotheses = [
+            rows.hypothesis(row, finished, score, term) for row, (score, term) in enumerate(pairs)
+        ]
+        aside.add(rows.sentence_R, hypotheses, counts)
+
+    def standing(self, one: Hypothesis) -> tuple[bool, float]:
+        """What results are sorted by: the unfinished last, unless they count as found."""
+        return not (one.finished or self.as_transformers), -one.score
 
     def settled(self, rows: Alive, longest_B: np.ndarray, aside: Aside) -> np.ndarray:
         """Whether the sentence of each row needs no further step."""
@@ -108,61 +178,17 @@ class Beam:
         enough = aside.count_B[sentence_R] >= self.enough
         if not self.early:
             return enough
-        leader_R = np.arange(len(rows)) - place(sentence_R)  # a sentence's first row is its best
-        longest_R, bar_R = longest_B[sentence_R], aside.bar_B[sentence_R]
-        needed_R = to_beat(bar_R, longest_R, self.length, self.alpha)
-        return enough | (rows.total_R[leader_R] <= needed_R)
+        now = self.stop == "transformers" or self.alpha < 0
+        n_R = rows.length if now else longest_B[sentence_R]
+        needed_R = to_beat(aside.bar_B[sentence_R], n_R, self.length, self.alpha)
+        return enough | (leaders(rows, len(longest_B)) <= needed_R)
 
 
-@dataclass(frozen=True)
-class Candidates:
-    """Continuations of the hypotheses alive, by sentence and within it the most probable first."""
-
-    sentence: np.ndarray
-    parent: np.ndarray  # the row continued
-    token: np.ndarray
-    logprob: np.ndarray
-
-    def select(self, size: int, eos: int) -> tuple[np.ndarray, np.ndarray]:
-        """Which candidates end, and which go on."""
-        ends = self.token == eos
-        ended = np.flatnonzero(ends & (place(self.sentence) < size))
-        going = np.flatnonzero(~ends)
-        return ended, going[place(self.sentence[going]) < size]
-
-    def grow(self, alive: Alive, chosen: np.ndarray) -> Alive:
-        """The chosen candidates as hypotheses."""
-        return alive.grow(self.parent[chosen], self.token[chosen], self.logprob[chosen])
-
-    def stuck(self, rows: int) -> np.ndarray:
-        """The rows that have no continuation at all."""
-        return np.flatnonzero(np.bincount(self.parent, minlength=rows) == 0)
-
-
-def rank(alive: Alive, logprobs_RV: Tensor, size: int) -> Candidates:
-    """All candidates ``select`` may need; of equals the earlier parent's, then the lower token.
-
-    One row can give at most ``size`` that go on and one that ends.
-    """
-    top, index = highest(logprobs_RV, size + 1)
-    values, tokens = read(top), index.cpu().numpy()
-    sentence_R, slot_R = alive.sentence_R, place(alive.sentence_R)
-    parents = np.zeros((sentence_R[-1] + 1, slot_R.max() + 1), dtype=np.int64)
-    parents[sentence_R, slot_R] = np.arange(len(alive))
-    totals = np.full((*parents.shape, values.shape[1]), -np.inf)
-    totals[sentence_R, slot_R] = alive.total_R[:, None] + values
-    totals = totals.reshape(len(parents), -1)  # a sentence's by parent, then by token
-    order = np.argsort(-totals, axis=1, kind="stable")
-    sentence, nth = np.nonzero(np.isfinite(np.take_along_axis(totals, order, axis=1)))
-    slot, at = np.divmod(order[sentence, nth], values.shape[1])
-    parent = parents[sentence, slot]
-    return Candidates(sentence, parent, tokens[parent, at], values[parent, at].astype(np.float64))
-
-
-def place(groups: np.ndarray) -> np.ndarray:
-    """0, 1, 2, ... within each run of equal numbers; ``groups`` is sorted."""
-    sizes = np.bincount(groups)
-    return np.arange(len(groups)) - (sizes.cumsum() - sizes)[groups]
+def leaders(rows: Alive, sentences: int) -> np.ndarray:
+    """The highest log p in the sentence of each row."""
+    highest_B = np.full(sentences, -np.inf)
+    np.maximum.at(highest_B, rows.sentence_R, rows.total_R)
+    return highest_B[rows.sentence_R]
 
 
 def look(state: State, alive: Alive) -> Alive:

@@ -1,11 +1,19 @@
 """The highest entries of long rows, with ties settled: ``torch.topk`` leaves them open."""
 
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
 
+try:
+    import triton
+    import triton.language as tl
+except ImportError:  # torch's CPU builds come without it
+    triton = None
+
 BLOCK = 64
+WIDEST, MOST = 65_536, 16  # what one program of the kernel can hold of a row, and find in it
 
 
 def highest(logprobs_RV: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -29,6 +37,51 @@ def highest(logprobs_RV: Tensor, count: int) -> tuple[Tensor, Tensor]:
     values = logprobs_RV.gather(1, index)
     order = (values * lean_V[index]).topk(min(count, V)).indices
     return values.gather(1, order), index.gather(1, order)
+
+
+def highest_of_logits(logits_RV: Tensor, bias_V: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """``highest`` of log softmax plus ``bias_V`` (0, or -inf where a token may not come)."""
+    R, V = logits_RV.shape
+    count = min(count, V)
+    if triton is None or not logits_RV.is_cuda or V > WIDEST or count > MOST:
+        return highest(torch.log_softmax(logits_RV.float(), dim=-1) + bias_V, count)
+    values = torch.empty(R, count, device=logits_RV.device)
+    tokens = torch.empty(R, count, device=logits_RV.device, dtype=torch.long)
+    wide = triton.next_power_of_2(V)
+    warps = min(32, max(4, wide // 1024))
+    _highest[(R,)](
+        logits_RV, bias_V, values, tokens, logits_RV.stride(0), V, count, wide, num_warps=warps
+    )
+    return values, tokens
+
+
+def _kernel(
+    logits,
+    bias,
+    values,
+    tokens,
+    stride,
+    vocab,
+    count: "tl.constexpr",
+    wide: "tl.constexpr",
+):
+    """One program per row, which it holds from the first maximum to the last."""
+    row, at = tl.program_id(0), tl.arange(0, wide)
+    there = at < vocab
+    x = tl.load(logits + row.to(tl.int64) * stride + at, mask=there, other=float("-inf"))
+    x = x.to(tl.float32)
+    top = tl.max(x, 0)
+    x = x - top - tl.log(tl.sum(tl.exp(x - top), 0))
+    x += tl.load(bias + at, mask=there, other=float("-inf"))
+    for place in tl.static_range(count):
+        best = tl.max(x, 0)
+        token = tl.min(tl.where(x == best, at, vocab - 1), 0)
+        tl.store(values + row * count + place, best)
+        tl.store(tokens + row * count + place, token.to(tl.int64))
+        x = tl.where(at == token, float("-inf"), x)
+
+
+_highest: Any = None if triton is None else triton.jit(_kernel)
 
 
 @lru_cache(maxsize=8)

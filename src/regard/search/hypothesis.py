@@ -7,13 +7,17 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """Tokens without BOS and EOS; ``logprobs`` has one entry more, for EOS, when finished."""
+    """Tokens without BOS and EOS; ``logprobs`` has one entry more, for EOS, when finished.
+
+    ``coverage`` is Σ_i log min(Σ_j a_ij, 1) over the source, where the search looked.
+    """
 
     tokens: tuple[int, ...]
     logprob: float
     score: float
     logprobs: tuple[float, ...]
     finished: bool
+    coverage: float | None = None
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,13 @@ class Alive:
             total_R=rows.total_R + logprobs_R,
         )
 
-    def hypothesis(self, row: int, finished: bool, score: float | None = None) -> Hypothesis:
+    def hypothesis(
+        self,
+        row: int,
+        finished: bool,
+        score: float | None = None,
+        coverage: float | None = None,
+    ) -> Hypothesis:
         """One row as a result; its score is its log-probability unless another is given."""
         tokens = self.tokens_RL[row, 1:].tolist()
         logprob = float(self.total_R[row])
@@ -85,4 +95,5 @@ class Alive:
             score=logprob if score is None else score,
             logprobs=tuple(self.logprobs_RL[row].tolist()),
             finished=finished,
+            coverage=coverage,
         )

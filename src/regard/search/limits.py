@@ -1,7 +1,7 @@
 """What a search may write: markers, lengths, forbidden tokens, forced prefixes, no repeats."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -14,10 +14,11 @@ from regard.search.hypothesis import Alive
 class Limits:
     """Lengths count every token written, EOS and prefix included, BOS not.
 
-    A hypothesis that has ``longest`` tokens and no EOS among them remains unfinished. EOS may not
-    come before it is token number ``shortest``. ``bos`` and ``longest`` are one number for all
-    sentences or one for each; ``bos`` is whatever is fed first, so after a prompt that the state
-    has already read it is the prompt's last token.
+    A hypothesis that has ``longest`` tokens and no EOS among them remains unfinished; with
+    ``must_end`` token number ``longest`` is EOS, and as nothing else may come, its log p is 0. EOS
+    may not come before it is token number ``shortest``. ``bos`` and ``longest`` are one number for
+    all sentences or one for each; ``bos`` is whatever is fed first, so after a prompt that the
+    state has already read it is the prompt's last token.
     """
 
     bos: int | Sequence[int]
@@ -25,6 +26,7 @@ class Limits:
     longest: int | Sequence[int]
     shortest: int = 0
     forbidden: tuple[int, ...] = ()
+    must_end: bool = False
 
     def bos_of(self, sentences: int) -> np.ndarray:
         """The token fed first, for each sentence."""
@@ -46,9 +48,20 @@ class Limits:
         for prefix, longest in zip(prefixes, self.longest_of(sentences), strict=True):
             if len(prefix) > longest:
                 raise ValueError(f"a prefix of {len(prefix)} tokens where {longest} are the most")
+            if self.must_end and len(prefix) == longest:
+                raise ValueError(f"a prefix of {len(prefix)} tokens leaves no room for the end")
             if self.eos in prefix:
                 raise ValueError("a prefix contains the end marker")
         return table(prefixes)
+
+    def repeated(self, sentences: int, copies: int) -> "Limits":
+        """The same for ``copies`` of each sentence, those of one sentence together."""
+        bos_B, longest_B = self.bos_of(sentences), self.longest_of(sentences)
+        return replace(
+            self,
+            bos=np.repeat(bos_B, copies).tolist(),
+            longest=np.repeat(longest_B, copies).tolist(),
+        )
 
 
 def _each(value: int | Sequence[int], sentences: int, name: str) -> np.ndarray:
@@ -83,6 +96,11 @@ def restrict(
     if forced:
         logprobs_RV[forced[0]] = -torch.inf
         logprobs_RV[forced] = forced_logprobs
+    if limits.must_end:
+        longest_R = limits.longest_of(len(forced_BL))[alive.sentence_R]
+        last = np.flatnonzero(longest_R == n)
+        logprobs_RV[last] = -torch.inf
+        logprobs_RV[last, limits.eos] = 0.0
 
 
 def _forced_next(alive: Alive, forced_BL: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:

@@ -1,4 +1,4 @@
-"""How a finished hypothesis is scored: length rules and the coverage penalty."""
+"""How a hypothesis is scored: length rules and the coverage penalty."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -11,6 +11,7 @@ from regard.ground.errors import BadInput
 from regard.search.hypothesis import Hypothesis
 
 Length = Literal["none", "mean", "gnmt", "power"]
+LEAST = float(np.finfo(np.float32).tiny)
 
 
 def none(n: Any, alpha: float) -> Any:
@@ -30,10 +31,10 @@ def gnmt(n: Any, alpha: float) -> Any:
 
 def power(n: Any, alpha: float) -> Any:
     """Between none (alpha 0) and mean (alpha 1)."""
-    return n**alpha
+    return n ** float(alpha)  # numpy refuses integers to a negative integer power
 
 
-# Each divides log p, and none falls as n grows (alpha >= 0): ``to_beat`` relies on it.
+# Each divides log p, and none falls as n grows if alpha >= 0: ``to_beat`` relies on it.
 LENGTHS: dict[str, tuple[Callable[[Any, float], Any], str]] = {
     "none": (none, "log p"),
     "mean": (mean, "log p / n"),
@@ -42,17 +43,19 @@ LENGTHS: dict[str, tuple[Callable[[Any, float], Any], str]] = {
 }
 
 
-def check(length: str, alpha: float) -> None:
+def check(length: str, alpha: float, lowest: float = 0.0) -> None:
     """A length rule there is, with an exponent it can have; or ``BadInput``."""
     if length not in LENGTHS:
         raise BadInput(f"length must be one of {', '.join(LENGTHS)}, not {length!r}")
-    if not 0 <= alpha < math.inf:
-        raise BadInput(f"alpha must be at least 0 and finite, not {alpha}")
+    if not math.isfinite(alpha) or alpha < lowest:
+        least = "" if lowest == -math.inf else f"at least {lowest:g} and "
+        raise BadInput(f"alpha must be {least}finite, not {alpha}")
 
 
-def formula(length: Length, alpha: float) -> str:
+def formula(length: Length, alpha: float, coverage: float | None = None) -> str:
     """The score as people write it; n is the number of tokens, EOS included."""
-    return LENGTHS[length][1].format(alpha=alpha)
+    plain = LENGTHS[length][1].format(alpha=alpha)
+    return f"{plain} + {coverage:g} Σ_i log min(Σ_j a_ij, 1)" if coverage else plain
 
 
 def normalised(logprob: Any, n: int, length: Length, alpha: float) -> Any:
@@ -60,29 +63,41 @@ def normalised(logprob: Any, n: int, length: Length, alpha: float) -> Any:
     return logprob / LENGTHS[length][0](max(n, 1), alpha)
 
 
-def to_beat(score: Any, longest: Any, length: Length, alpha: float) -> Any:
-    """Nothing that grows from a prefix with this log p or less will score above ``score``.
+def to_beat(score: Any, n: Any, length: Length, alpha: float) -> Any:
+    """The log p that ``n`` tokens need for this score.
 
-    For log p only falls, and no divisor to come is above that of the longest n allowed.
+    At the longest n allowed it is a bound: nothing that grows from a prefix with this log p or less
+    will score above ``score``, for log p only falls, and no divisor to come is above that one.
     """
-    return score * LENGTHS[length][0](longest, alpha)
+    return score * LENGTHS[length][0](n, alpha)
 
 
-def rescored(hypotheses: Iterable[Hypothesis], length: Length, alpha: float) -> list[Hypothesis]:
+def rescored(
+    hypotheses: Iterable[Hypothesis], length: Length, alpha: float, coverage: float = 0.0
+) -> list[Hypothesis]:
     """Hypotheses as another rule ranks them: finished ones first, equals in the order given.
 
-    Coverage is not stored with a hypothesis, so a coverage penalty in the old scores is dropped.
+    With a weight ``coverage`` they need to have been found by a search that looked at it.
     """
-    check(length, alpha)
-    scored = [
-        replace(one, score=normalised(one.logprob, len(one.logprobs), length, alpha))
-        for one in hypotheses
-    ]
+    check(length, alpha, lowest=-math.inf)
+    scored = [replace(one, score=_score(one, length, alpha, coverage)) for one in hypotheses]
     return sorted(scored, key=lambda one: (not one.finished, -one.score))
 
 
+def _score(one: Hypothesis, length: Length, alpha: float, coverage: float) -> float:
+    plain = normalised(one.logprob, len(one.logprobs), length, alpha)
+    if not coverage:
+        return plain
+    if one.coverage is None:
+        raise BadInput("a coverage penalty needs hypotheses that were stored with their coverage")
+    return plain + coverage * one.coverage
+
+
 def uncovered(coverage_S: np.ndarray) -> float:
-    """Σ_i log min(Σ_j a_ij, 1), equation 14's penalty without its β; NaN marks no position."""
+    """Σ_i log min(Σ_j a_ij, 1), equation 14's penalty without its β; NaN marks no position.
+
+    A position never looked at counts as one that got the least number there is, so that the term
+    is finite: it can be stored, and weighed by 0.
+    """
     there = coverage_S[~np.isnan(coverage_S)].astype(np.float64)
-    with np.errstate(divide="ignore"):  # a position never looked at: -inf
-        return math.fsum(np.log(np.minimum(there, 1.0)))
+    return math.fsum(np.log(np.clip(there, LEAST, 1.0)))

@@ -44,7 +44,7 @@ class CoverageState(Protocol):
 
 
 class Search(Protocol):
-    """What ``Greedy``, ``Beam``, ``Exact`` and ``Sample`` have in common."""
+    """What ``Greedy``, ``Beam``, ``Diverse``, ``Exact`` and ``Sample`` have in common."""
 
     def __call__(
         self,

@@ -138,7 +138,7 @@ class Translator:
         ]
         target = self.text.target
         limits = Limits(target.bos, target.eos, longest, forbidden=(target.pad, target.bos))
-        watch = isinstance(search, Beam) and search.coverage > 0
+        watch = getattr(search, "watches", False)
         states = [
             one._open(ids, max(longest) + 1, watch)
             for one, ids in zip((self, *self.others), sources, strict=True)

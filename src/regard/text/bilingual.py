@@ -4,21 +4,26 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import ClassVar
 
 from regard.text.subwords import Subwords
 from regard.text.training import train
+from regard.text.vocabulary import Vocabulary
 
 _JOINT = "tokenizer.json"
 _SOURCE = "source.tokenizer.json"
 _TARGET = "target.tokenizer.json"
+OTHERS = ("source.spm", "target.spm")  # of a vocabulary of another kind, once in the same folder
 
 
 @dataclass(frozen=True)
 class Bilingual:
     """How the two sides of a pair are written in ids."""
 
-    source: Subwords
-    target: Subwords
+    FILES: ClassVar = (_JOINT, _SOURCE, _TARGET)
+
+    source: Vocabulary
+    target: Vocabulary
 
     @property
     def joint(self) -> bool:
@@ -32,7 +37,7 @@ class Bilingual:
         )
         for name, subwords in files.items():
             subwords.save(folder / name)
-        for name in {_JOINT, _SOURCE, _TARGET} - files.keys():
+        for name in {*Bilingual.FILES, *OTHERS} - files.keys():
             (folder / name).unlink(missing_ok=True)
 
     @staticmethod

@@ -54,6 +54,14 @@ def tokens_of_words(text: str, cut: Segmented) -> list[list[int]]:
     return found
 
 
+def lost_words(text: str, cut: Segmented, unk: int | None) -> list[Span]:
+    """The words of ``text`` that became ``unk``, if only in part."""
+    words = word_spans(text)
+    lost = [at for at, i in enumerate(cut.ids) if i == unk]
+    owners = [(cut.words[at], cut.spans[at]) for at in lost]
+    return list(dict.fromkeys(s if word is None else words[word] for word, s in owners))
+
+
 def units(text: str, cut: Segmented) -> tuple[list[str], list[list[int]]]:
     """Words and their tokens, each token once: words that share one are one word here.
 

@@ -15,8 +15,8 @@ from regard.ground.errors import BadInput
 from regard.ground.files import write_text
 from regard.text.bytelevel import readable
 from regard.text.dropout import Merges, read_merges
-from regard.text.segmented import Segmented, stretched, touched
-from regard.text.words import Span, word_spans
+from regard.text.segmented import Segmented, lost_words, stretched, touched
+from regard.text.words import Span
 
 # The names under which the vocabularies of the field keep their special tokens.
 _PADS = ("<pad>", "[PAD]")
@@ -122,10 +122,7 @@ class Subwords:
 
     def unknown(self, text: str) -> list[Span]:
         """The words of ``text`` that become ``<unk>``, if only in part: none in byte-safe kinds."""
-        unk, words, cut = self._find(_UNKNOWNS), word_spans(text), self.segment(text)
-        lost = [at for at, i in enumerate(cut.ids) if i == unk]
-        owners = [(cut.words[at], cut.spans[at]) for at in lost]
-        return list(dict.fromkeys(s if word is None else words[word] for word, s in owners))
+        return lost_words(text, self.segment(text), self._find(_UNKNOWNS))
 
     def save(self, path: Path) -> None:
         """Write the library's tokenizer.json, which ``transformers`` reads too."""

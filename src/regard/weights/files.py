@@ -1,14 +1,16 @@
-"""Tensors in safetensors files: written whole or not at all, read without running code."""
+"""Tensors in files: written as safetensors, whole or not at all; read without running code."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from regard.ground.errors import BadInput
-from regard.ground.files import replacing
+from regard.ground.files import read_json, replacing
 
 LISTED = 8  # names shown of those that do not fit
 
@@ -31,6 +33,61 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         raise BadInput(f"{path}: cannot be read as safetensors ({error})") from None
 
 
+def read_pickled(path: Path) -> dict[str, Tensor]:
+    """The named tensors of a pytorch_model.bin, by the reader that builds tensors and runs nothing.
+
+    The library raises whatever its unpickler meets in a damaged file.
+    """
+    if not path.is_file():
+        raise BadInput(f"{path}: cannot be read (no such file)")
+    try:
+        content: Any = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        reason = str(error).split("\n")[0].split(". ")[0]
+        raise BadInput(f"{path}: is damaged or holds more than tensors ({reason})") from None
+    if not isinstance(content, dict):
+        raise BadInput(f"{path}: is not a set of named tensors")
+    for name, tensor in content.items():
+        plain = isinstance(tensor, Tensor) and tensor.layout == torch.strided
+        if not isinstance(name, str) or not plain or tensor.device.type != "cpu":
+            raise BadInput(f"{path}: {name!r} is not a plain tensor")
+    return {name: tensor.detach() for name, tensor in content.items()}
+
+
+READERS = {"model.safetensors": read_tensors, "pytorch_model.bin": read_pickled}
+
+
+def read_folder(folder: Path) -> dict[str, Tensor]:
+    """The named tensors of a folder, in one file or in parts that an index lists."""
+    for name, reader in READERS.items():
+        index = folder / f"{name}.index.json"
+        if (folder / name).exists():
+            return reader(folder / name)
+        if index.exists():
+            return _read_parts(index, reader)
+    raise BadInput(f"{folder}: has no weights ({', '.join(READERS)} or an index of parts)")
+
+
+def _read_parts(index: Path, reader: Callable[[Path], dict[str, Tensor]]) -> dict[str, Tensor]:
+    places = read_json(index).get("weight_map")
+    if not isinstance(places, dict):
+        raise BadInput(f"{index}: has no weight_map")
+    for file in places.values():
+        if not isinstance(file, str) or Path(file).name != file:
+            raise BadInput(f"{index}: {file!r} is not a file of its folder")
+    tensors: dict[str, Tensor] = {}
+    for file in dict.fromkeys(places.values()):
+        part = reader(index.parent / file)
+        wanted = [name for name, place in places.items() if place == file]
+        refuse_misfits(
+            f"{index.parent / file}",
+            missing=[name for name in wanted if name not in part],
+            unknown=[name for name in part if name not in wanted],
+        )
+        tensors |= part
+    return tensors
+
+
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
     """A model's tensors by name, a tied one only under its first name."""
     tensors: dict[str, Tensor] = {}
@@ -50,16 +107,21 @@ def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], where: str) ->
         for name in wanted
         if name in tensors and tensors[name].shape != wanted[name].shape
     ]
-    faults = {
-        "missing": [name for name in wanted if name not in tensors],
-        "unknown": [name for name in tensors if name not in wanted],
-        "misshapen": misshapen,
-    }
+    refuse_misfits(
+        where,
+        missing=[name for name in wanted if name not in tensors],
+        unknown=[name for name in tensors if name not in wanted],
+        misshapen=misshapen,
+    )
+    for name, tensor in wanted.items():
+        tensor.copy_(tensors[name])
+
+
+def refuse_misfits(where: str, **faults: list[str]) -> None:
+    """An error that lists the tensors that do not fit, by what is wrong with them, if any."""
     said = [f"{fault}: {_listed(names)}" for fault, names in faults.items() if names]
     if said:
         raise BadInput(f"{where}: tensors do not fit the model; {'; '.join(said)}")
-    for name, tensor in wanted.items():
-        tensor.copy_(tensors[name])
 
 
 def _listed(names: list[str]) -> str:

@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from regard.parts.kernels import even, grouped, varlen
+from regard.parts.kernels import even, grouped, single, varlen
 from regard.parts.kernels.asked import Asked
 
 __all__ = ["Asked", "choose"]
 
-KERNELS = (even, varlen, grouped)
+KERNELS = (single, even, varlen, grouped)
 
 
 def choose(asked: Asked, q_THK: Tensor, v_THK: Tensor) -> Callable[..., Tensor] | None:

@@ -71,7 +71,7 @@ def fused(asked: Asked, q_BLHK: Tensor, k_BSHK: Tensor, v_BSHK: Tensor, **mask) 
     if on_cpu and given in (torch.bfloat16, torch.float16):
         q, k, v = q.float(), k.float(), v.float()
     settings: dict[str, Any] = {"scale": asked.scale(q.shape[-1]), "dropout_p": asked.dropout}
-    settings |= mask
+    settings |= {name: m.to(q.dtype) if is_bias(m) else m for name, m in mask.items()}
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
     if on_cpu:
         with torch.autocast("cpu", enabled=False):
@@ -80,6 +80,11 @@ def fused(asked: Asked, q_BLHK: Tensor, k_BSHK: Tensor, v_BSHK: Tensor, **mask) 
         with sdpa_kernel(ON_CUDA, set_priority=True):
             seen = F.scaled_dot_product_attention(q, k, v, **settings)
     return seen.transpose(1, 2).to(given)
+
+
+def is_bias(mask: Any) -> bool:
+    """Whether a mask is added to scores, not a table of what is allowed."""
+    return isinstance(mask, Tensor) and mask.is_floating_point()
 
 
 def fused_masked(
@@ -101,7 +106,8 @@ def fused_rows(asked: Asked, queries: Layout, keys: Layout, *qkv_THK: Tensor) ->
     by_index = asked.sight == causal and asked.aligned and not asked.unlimited
     if by_index and (keys.full or not keys.even):
         return queries.pack(fused(asked, q, k, v, is_causal=True))
-    allowed_BLS = keys.real_BL[:, None].expand(-1, queries.longest, -1)
-    if not asked.unlimited:
-        allowed_BLS = allowed_BLS & asked.sight(queries, keys)
+    if asked.unlimited:
+        seen = fused(asked, q, k, v, attn_mask=keys.key_bias_BS[:, None, None])
+        return queries.pack(seen.masked_fill(keys.empty_B[:, None, None, None], 0.0))
+    allowed_BLS = keys.real_BL[:, None] & asked.sight(queries, keys)
     return queries.pack(fused_masked(asked, q, k, v, allowed_BLS))

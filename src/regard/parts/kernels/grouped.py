@@ -74,5 +74,5 @@ def _as_layout(lengths: tuple[int, ...], device: str) -> Layout:
         if len(set(lengths)) == 1:
             return Layout.rectangle(len(lengths), lengths[0], device)
         layout = Layout.ragged(lengths, device)
-        _ = layout.slots_T, layout.real_BL
+        _ = layout.slots_T, layout.real_BL, layout.key_bias_BS
         return layout

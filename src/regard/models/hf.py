@@ -1,0 +1,86 @@
+"""Hugging Face folders: config.json, safetensors or pickled tensors, generation settings, text."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from regard.ground.errors import BadInput
+from regard.ground.files import read_json, replacing, write_json
+from regard.models import HF
+from regard.models.form import Form, Origin
+from regard.models.stored import CONFIG, WEIGHTS, Stored, built, check_text
+from regard.weights.files import load_weights, read_folder, weights_of, write_tensors
+
+GENERATION = "generation_config.json"
+NOTED = (
+    "num_beams",
+    "length_penalty",
+    "early_stopping",
+    "max_length",
+    "max_new_tokens",
+    "min_length",
+    "no_repeat_ngram_size",
+    "renormalize_logits",
+    "forced_eos_token_id",
+    "bad_words_ids",
+)
+
+
+def read(folder: Path, config: dict[str, Any], device: torch.device | str) -> Stored:
+    """The model in a folder that says ``config``; how it generates is noted as "generation"."""
+    form, where = _form(folder, config), str(folder / CONFIG)
+    file = read_folder(folder)
+    try:
+        facts = form.facts(config, file.keys())
+    except BadInput as error:
+        raise BadInput(f"{where}: {error}") from None
+    shapes = weights_of(built(form.paper, facts, "meta", where))  # a misfit costs no memory
+    tensors, beside = form.names(facts).read(file, shapes, str(folder))
+    module = built(form.paper, facts, device, where)
+    load_weights(module, tensors, str(folder))
+    text = form.text(folder, config)
+    check_text(text, facts, folder)
+    settings = read_json(folder / GENERATION) if (folder / GENERATION).exists() else config
+    generation = {name: settings[name] for name in NOTED if settings.get(name) is not None}
+    notes = {"generation": generation} if generation else {}
+    origin = Origin(config, files_of(folder), beside)
+    return Stored(form.paper, facts, module.eval(), text, notes, origin)
+
+
+def write(folder: Path, stored: Stored) -> None:
+    """Write a folder that ``transformers`` reads; what it cannot express is refused beforehand."""
+    form = HF[stored.paper.key]
+    config = form.config(stored.facts)
+    origin = stored.origin or form.fresh(stored.text)
+    tensors = form.names(stored.facts).write(weights_of(stored.module), origin.beside)
+    if stored.origin is not None:  # it keeps its own words for what has not changed
+        before = form.config(form.facts(origin.config, tensors.keys()))
+        config = {key: value for key, value in config.items() if value != before[key]}
+    (folder / CONFIG).unlink(missing_ok=True)
+    if stored.text is not None:
+        stored.text.save(folder)
+    write_files(folder, origin)
+    write_tensors(folder / WEIGHTS, tensors)
+    write_json(folder / CONFIG, {**origin.config, **config})
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """The files of a folder that are only handed on."""
+    path = folder / GENERATION
+    return {path.name: path.read_bytes()} if path.exists() else {}
+
+
+def write_files(folder: Path, origin: Origin) -> None:
+    """Hand them on, byte for byte."""
+    for name, content in origin.files.items():
+        with replacing(folder / name) as temporary:
+            temporary.write_bytes(content)
+
+
+def _form(folder: Path, config: dict[str, Any]) -> Form:
+    known = {form.model_type: form for form in HF.values()}
+    if (kind := str(config.get("model_type"))) not in known:
+        names = ", ".join(known)
+        raise BadInput(f"{folder / CONFIG}: model_type {kind!r} is not supported, only {names}")
+    return known[kind]

@@ -1,0 +1,132 @@
+"""Diverse beam search (Vijayakumar et al., 2016, arXiv:1610.02424): beams that avoid each other."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.ground.errors import BadInput
+from regard.search.beam import Beam, look
+from regard.search.candidates import Candidates, joined, rank
+from regard.search.hypothesis import Alive, Hypothesis
+from regard.search.limits import Limits, restrict
+from regard.search.step import State, feed, keep, read
+
+
+@dataclass(frozen=True)
+class Diverse:
+    """``groups`` beams search each sentence side by side, and ``beam.best`` come back.
+
+    At each step the groups choose one after the other. A token costs a group ``strength`` for
+    every time that a group before it has just chosen the token at this step, to go on or to end
+    (Hamming diversity), and what a hypothesis has so paid it owes as long as it lives. That steers
+    the beams; scores are those of ``beam``. Each group is over by itself, as a beam is.
+
+    The best of every group come back before the second best of any, no hypothesis twice; those
+    chosen so are given best first. One group is the beam itself, and so are many of strength 0.
+    The paper's B hypotheses are ``groups * beam.size``.
+    """
+
+    beam: Beam
+    groups: int = 4
+    strength: float = 0.5
+
+    def __post_init__(self) -> None:
+        if self.groups < 1 or not 0 <= self.strength < math.inf:
+            raise BadInput(
+                "groups must be at least 1, and a diversity at least 0 and finite, "
+                f"not {self.groups} and {self.strength}"
+            )
+
+    @property
+    def watches(self) -> bool:
+        """Whether it needs to know where the model looks."""
+        return self.beam.watches
+
+    @property
+    def formula(self) -> str:
+        """The score in use; n is the number of tokens, EOS included."""
+        return self.beam.formula
+
+    @torch.inference_mode()
+    def __call__(
+        self,
+        state: State,
+        limits: Limits,
+        prefixes: Sequence[Sequence[int]] | None = None,
+        ids: Sequence[int] | None = None,
+    ) -> list[list[Hypothesis]]:
+        """See ``Search``. Group g of sentence i is number ``i * groups + g``."""
+        beam, sentences = self.beam, state.rows
+        begun = None if prefixes is None else [one for one in prefixes for _ in range(self.groups)]
+        limits, each = limits.repeated(sentences, self.groups), sentences * self.groups
+        longest_B, forced_BL = limits.longest_of(each), limits.forced(begun, each)
+        keep(state, np.repeat(np.arange(sentences), self.groups))
+        aside = beam.shelves(each)
+        alive, owed_R = Alive.begin(limits.bos_of(each)), np.zeros(each)
+        while len(alive):
+            logprobs_RV = feed(state, alive.last_R)
+            looked = look(state, alive) if beam.watches else alive
+            restrict(logprobs_RV, alive, limits, forced_BL, beam.no_repeat)
+            candidates, owed = self.rank(alive, owed_R, logprobs_RV, limits.eos)
+            beam.set_aside_stuck(alive, candidates, aside)
+            alive, going = beam.judge(looked, candidates, limits.eos, longest_B, aside)
+            owed_R = owed[going]
+            if len(alive):
+                keep(state, candidates.parent[going])
+        found = aside.results(beam.best)
+        return [
+            in_turn(found[start : start + self.groups], beam.best, beam.standing)
+            for start in range(0, each, self.groups)
+        ]
+
+    def rank(
+        self, alive: Alive, owed_R: np.ndarray, logprobs_RV: Tensor, eos: int
+    ) -> tuple[Candidates, np.ndarray]:
+        """The candidates of all groups, and what each of them owes."""
+        sentence_R, group_R = np.divmod(alive.sentence_R, self.groups)
+        chosen_BV = logprobs_RV.new_zeros(int(sentence_R[-1]) + 1, logprobs_RV.shape[1])
+        parts = []
+        for group in np.unique(group_R):
+            rows = np.flatnonzero(group_R == group)
+            standing = replace(alive, total_R=alive.total_R - owed_R).take(rows)
+            costly_RV = logprobs_RV[rows] - self.strength * chosen_BV[sentence_R[rows]]
+            part = rank(standing, costly_RV, self.beam.size)
+            parts.append(replace(part, parent=rows[part.parent]))
+            chosen = np.concatenate(part.select(self.beam.size, eos))
+            _count(chosen_BV, part.sentence[chosen] // self.groups, part.token[chosen])
+        ranked = joined(parts)
+        logprob = read(logprobs_RV[ranked.parent, ranked.token]).astype(np.float64)
+        owed = owed_R[ranked.parent] + logprob - ranked.logprob
+        return replace(ranked, logprob=logprob), owed
+
+
+def _count(chosen_BV: Tensor, sentence: np.ndarray, token: np.ndarray) -> None:
+    at = torch.from_numpy(np.stack([sentence, token])).to(chosen_BV.device)
+    chosen_BV.index_put_((at[0], at[1]), chosen_BV.new_ones(()), accumulate=True)
+
+
+def in_turn(
+    groups: Sequence[Sequence[Hypothesis]], best: int, standing: Callable[[Hypothesis], Any]
+) -> list[Hypothesis]:
+    """Up to ``best`` of the groups' hypotheses: every group gives one before any gives another.
+
+    A group passes over what was given already. Where a round has too many, those of the best
+    ``standing`` are taken.
+    """
+    left = [iter(group) for group in groups]
+    given: list[Hypothesis] = []
+    while len(given) < best:
+        offered: list[Hypothesis] = []
+        for group in left:
+            known = {(one.tokens, one.finished) for one in given + offered}
+            offered += islice((one for one in group if (one.tokens, one.finished) not in known), 1)
+        if not offered:
+            break
+        given += sorted(offered, key=standing)[: best - len(given)]
+    return sorted(given, key=standing)

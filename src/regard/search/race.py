@@ -1,0 +1,235 @@
+"""Beam search that stays on the device: the decisions of ``Beam``, with fixed shapes.
+
+Each sentence has ``size`` slots. What every step chose is written into tables on the device; when
+all sentences are over, the host reads them once and follows the best hypotheses back. A sentence
+that is over runs on, unread, until the others are.
+"""
+
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.search.candidates import place
+from regard.search.highest import highest_of_logits
+from regard.search.hypothesis import Hypothesis
+from regard.search.limits import Limits
+from regard.search.rules import LENGTHS
+
+if TYPE_CHECKING:
+    from regard.search.beam import Beam
+
+AHEAD = 3  # turns the host asks for before it looks whether the first of them was the last
+TOKEN, SLOT, LOGPROB, TOTAL = range(4)  # of a continuation; ``slot`` is the one it continues
+
+
+@runtime_checkable
+class RacingState(Protocol):
+    """What a state offers beside ``State`` so that a whole search can run on its device."""
+
+    @property
+    def rooms(self) -> bool:
+        """Whether it has rooms here and now."""
+
+    def room(
+        self, copies: int, key: Hashable, chooser: Callable[[int, int, torch.device], Any]
+    ) -> Any:
+        """A room with ``copies`` rows a sentence and a chooser (of sentences, steps, device)."""
+
+
+def can_race(beam: "Beam", state: Any, limits: Limits, prefixes: Any) -> bool:
+    """Whether this search needs nothing that only the host does, and the state has rooms."""
+    plain = beam.stop == "enough" and not (beam.watches or beam.no_repeat or limits.must_end)
+    simple = plain and prefixes is None and limits.shortest <= 1
+    return simple and isinstance(state, RacingState) and state.rooms
+
+
+def race(
+    beam: "Beam", state: RacingState, limits: Limits, sentences: int
+) -> list[list[Hypothesis]]:
+    """What ``beam`` finds, every turn captured and replayed."""
+    longest_B = limits.longest_of(sentences)
+    key = (beam, limits.eos, limits.forbidden)
+    room = state.room(beam.size, key, lambda *sizes: Race(beam, limits, *sizes))
+    room.begin(torch.from_numpy(limits.bos_of(sentences)))
+    room.chooser.begin(longest_B)
+    flags: deque[Flag] = deque()
+    for _ in range(longest_B.max(initial=0)):
+        room.turn()
+        flags.append(Flag(room.chooser.going))
+        if len(flags) > AHEAD and not flags.popleft().read():
+            break
+    return room.chooser.results(longest_B)
+
+
+class Flag:
+    """A truth on its way to the host; asking for it does not hold up what comes after it."""
+
+    def __init__(self, value: Tensor):
+        self.copy = value.to("cpu", non_blocking=True)
+        self.event = torch.cuda.Event() if value.is_cuda else None
+        if self.event is not None:
+            self.event.record()
+
+    def read(self) -> bool:
+        """Wait until it is there."""
+        if self.event is not None:
+            self.event.synchronize()
+        return bool(self.copy)
+
+
+class Race:
+    """The tables of a beam: ``sentences`` × ``size`` slots, ``capacity`` steps.
+
+    Continuations are four numbers each, in one tensor of doubles: (4, B, W) of a step, (L, 4, B, W)
+    of all. A total of -inf is none.
+    """
+
+    def __init__(
+        self, beam: "Beam", limits: Limits, sentences: int, capacity: int, device: torch.device
+    ):
+        def table(*shape: int, dtype: torch.dtype = torch.long) -> Tensor:
+            return torch.zeros(shape, dtype=dtype, device=device)
+
+        def double(*shape: int) -> Tensor:
+            return table(*shape, dtype=torch.float64)
+
+        B, k = sentences, beam.size
+        self.beam, self.limits = beam, limits
+        self.bias_V: Tensor | None = None
+        self.first_row_B = torch.arange(B, device=device)[:, None] * k
+        self.slot_W = torch.arange(k, dtype=torch.float64, device=device)
+        self.n = table(1)
+        self.longest_B, self.count_B, self.over_at_B = table(B), table(B), table(B)
+        self.total_BW, self.best_BN = double(B, k), double(B, beam.best)
+        self.going, self.broken = table(dtype=torch.bool), table(dtype=torch.bool)
+        self.grown, self.ended = double(capacity, 4, B, k), double(capacity, 4, B, k)
+
+    def begin(self, longest_B: np.ndarray) -> None:
+        """A new batch; places without a sentence are over from the start."""
+        there = len(longest_B)
+        self.longest_B[:there] = torch.from_numpy(longest_B).to(self.longest_B.device)
+        self.over_at_B.fill_(-1)
+        self.over_at_B[:there] = 0
+        self.total_BW.fill_(-torch.inf)
+        self.total_BW[:there, 0] = 0.0
+        self.best_BN.fill_(-torch.inf)
+        for counter in (self.n, self.count_B, self.broken):
+            counter.zero_()
+
+    def choose(self, logits_RV: Tensor) -> tuple[Tensor, Tensor]:
+        """Rank all continuations; the first ``size`` that do not end go on."""
+        size, ranked = self.beam.size, self._ranked(logits_RV)
+        ends = ranked[TOKEN] == self.limits.eos
+        ended = ranked[:, :, :size].clone()
+        ended[TOTAL].masked_fill_(~ends[:, :size], -torch.inf)
+        ranked[TOTAL].masked_fill_(ends, -torch.inf)
+        on = ends.sort(dim=1, stable=True).indices[:, :size]
+        grown = ranked.gather(2, on.expand(4, -1, -1))
+        self.ended.index_copy_(0, self.n, ended[None])
+        self.grown.index_copy_(0, self.n, grown[None])
+        self.n += 1
+        self.total_BW.copy_(grown[TOTAL])
+        self._settle(ended[TOTAL])
+        rows_BW = grown[SLOT].long() + self.first_row_B
+        return grown[TOKEN].long().flatten(), rows_BW.flatten()
+
+    def _ranked(self, logits_RV: Tensor) -> Tensor:
+        """What ``Beam`` ranks: each slot's ``size`` + 1 best continuations, all in order.
+
+        Impossible ones are last, for their total is -inf.
+        """
+        if self.bias_V is None:
+            self.bias_V = torch.zeros(logits_RV.shape[1], device=logits_RV.device)
+            self.bias_V[list(self.limits.forbidden)] = -torch.inf
+        B, k = self.total_BW.shape
+        values_RN, tokens_RN = highest_of_logits(logits_RV, self.bias_V, k + 1)
+        nowhere_B = ~(values_RN[::k, 0] > -torch.inf)  # NaN is nowhere too
+        self.broken |= (nowhere_B & (self.over_at_B == 0)).any()
+        values_BWN, tokens_BWN = values_RN.view(B, k, -1), tokens_RN.view(B, k, -1)
+        slot_BWN = self.slot_W[:, None].expand_as(values_BWN)
+        total_BWN = self.total_BW[:, :, None] + values_BWN
+        facts = torch.stack([tokens_BWN, slot_BWN, values_BWN, total_BWN]).flatten(2)
+        order = facts[TOTAL].sort(dim=1, descending=True, stable=True).indices
+        return facts.gather(2, order.expand(4, -1, -1))
+
+    def _settle(self, ended_BW: Tensor) -> None:
+        """Which sentences are over: enough found, nothing alive can win, or no room is left."""
+        beam, alive_B = self.beam, self.over_at_B == 0
+        divide, _ = LENGTHS[beam.length]
+        scores = torch.cat([self.best_BN, ended_BW / divide(self.n.double(), beam.alpha)], dim=1)
+        best_BN = scores.sort(dim=1, descending=True).values[:, : beam.best]
+        self.best_BN.copy_(torch.where(alive_B[:, None], best_BN, self.best_BN))
+        self.count_B += (ended_BW > -torch.inf).sum(1) * alive_B
+        over_B = (self.count_B >= beam.enough) | (self.longest_B == self.n)
+        if beam.early:
+            needed_B = self.best_BN[:, -1] * divide(self.longest_B.double(), beam.alpha)
+            over_B |= self.total_BW[:, 0] <= needed_B
+        self.over_at_B.copy_(torch.where(alive_B & over_B, self.n, self.over_at_B))
+        torch.any(self.over_at_B == 0, out=self.going)
+
+    def results(self, longest_B: np.ndarray) -> list[list[Hypothesis]]:
+        """The best of each sentence; unfinished ones only in places that the others leave."""
+        if self.broken:
+            raise FloatingPointError("the model's log-probabilities are not numbers")
+        steps, there = int(self.n), len(longest_B)
+        over_at_B = self.over_at_B[:there].cpu().numpy()
+        ended, grown = (x[:steps, :, :there].cpu().numpy() for x in (self.ended, self.grown))
+        step_L = np.arange(steps)[:, None, None]
+        counted = step_L < over_at_B[:, None]
+        last = (step_L == over_at_B[:, None] - 1) & (over_at_B == longest_B)[:, None]
+        found = Found.of(ended, counted, True, self.beam), Found.of(grown, last, False, self.beam)
+        best = Found(*map(np.concatenate, zip(*found, strict=True))).best(self.beam.best)
+        hypotheses = iter(followed(grown, best))
+        counts_B = np.bincount(best.sentence, minlength=there).tolist()
+        return [[next(hypotheses) for _ in range(count)] for count in counts_B]
+
+
+class Found(NamedTuple):
+    """Hypotheses in the tables: where each stopped, its last continuation, what it is worth."""
+
+    sentence: np.ndarray
+    step: np.ndarray
+    finished: np.ndarray
+    last: np.ndarray  # (hypotheses, 4)
+    score: np.ndarray
+
+    @classmethod
+    def of(cls, table: np.ndarray, there: np.ndarray, finished: bool, beam: "Beam") -> "Found":
+        """What a table holds where it counts."""
+        total = table[:, TOTAL]
+        step, sentence, place = np.nonzero((total > -np.inf) & there)
+        divide, _ = LENGTHS[beam.length]
+        scores = total[step, sentence, place] / divide(step + 1, beam.alpha)
+        last = table[step, :, sentence, place]
+        return cls(sentence, step, np.full(len(step), finished), last, scores)
+
+    def best(self, count: int) -> "Found":
+        """By sentence, the finished first, the best first, of equals what was found first."""
+        order = np.lexsort((-self.score, ~self.finished, self.sentence))
+        chosen = order[place(self.sentence[order]) < count]
+        return Found(*(column[chosen] for column in self))
+
+
+def followed(grown: np.ndarray, found: Found) -> Iterator[Hypothesis]:
+    """Each hypothesis from its end back to its beginning, all of them at once."""
+    slot = found.last[:, SLOT].astype(np.int64)
+    tokens = np.zeros((len(slot), len(grown)), dtype=np.int64)
+    logprobs = np.zeros(tokens.shape)
+    for step in range(int(found.step.max(initial=0)) - 1, -1, -1):
+        on = np.flatnonzero(found.step > step)
+        facts = grown[step, :, found.sentence[on], slot[on]]
+        tokens[on, step], logprobs[on, step] = facts[:, TOKEN], facts[:, LOGPROB]
+        slot[on] = facts[:, SLOT]
+    for row, (step, finished, last, score) in enumerate(zip(*found[1:], strict=True)):
+        end = () if finished else (int(last[TOKEN]),)
+        yield Hypothesis(
+            tokens=(*tokens[row, :step].tolist(), *end),
+            logprob=float(last[TOTAL]),
+            score=float(score),
+            logprobs=(*logprobs[row, :step].tolist(), float(last[LOGPROB])),
+            finished=bool(finished),
+        )

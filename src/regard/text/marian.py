@@ -1,0 +1,236 @@
+"""The vocabularies of Marian folders: SentencePiece cuts the text, vocab.json gives the ids.
+
+The ids are those of ``transformers.MarianTokenizer``, but for one thing: "</s>" in a text is text.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from regard.ground.errors import BadInput
+from regard.ground.files import read_json, replacing
+from regard.text.bilingual import Bilingual
+from regard.text.segmented import Segmented, lost_words, touched
+from regard.text.words import Span
+
+SOURCE, TARGET = "source.spm", "target.spm"
+VOCAB, TARGET_VOCAB = "vocab.json", "target_vocab.json"
+SETTINGS, SPECIALS, ADDED = "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"
+FILES = (SOURCE, TARGET, VOCAB, TARGET_VOCAB, SETTINGS, SPECIALS, ADDED)
+NAMES = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
+EXTRAS = ("added_tokens_decoder", "additional_special_tokens", "extra_special_tokens")
+
+# What "clean_up_tokenization_spaces" does to a decoded text, in this order.
+TIDIED = {" .": ".", " ?": "?", " !": "!", " ,": ",", " ' ": "'", " n't": "n't"} | {
+    f" '{end}": f"'{end}" for end in ("m", "s", "ve", "re")
+}
+
+
+@dataclass(frozen=True)
+class Marks:
+    """The special ids of one side, and the names in its vocabulary that no text becomes."""
+
+    pad: int
+    bos: int
+    eos: int
+    unk: int
+    names: frozenset[str]
+
+
+class MarianPieces:
+    """One language. A text may begin with a code such as ``>>fra<<``, which is one piece."""
+
+    kind = "sentencepiece"
+
+    def __init__(
+        self, model: bytes, vocabulary: Mapping[str, int], marks: Marks, tidy: bool = False
+    ) -> None:
+        self._given = (model, vocabulary, marks, tidy)
+        self._processor = _processor(model)
+        self._pieces = {number: piece for piece, number in vocabulary.items()}
+        self._special = {marks.pad, marks.eos, marks.unk}
+        self._ids = {name: i for name, i in vocabulary.items() if name not in marks.names}
+        self._tidy = tidy
+        self.pad, self.bos, self.eos, self.unk = marks.pad, marks.bos, marks.eos, marks.unk
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return MarianPieces, self._given
+
+    def __len__(self) -> int:
+        return 1 + max(self._pieces)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Sixteen hexadecimal digits that name the content: same vocabulary, same digits."""
+        model, vocabulary, *_ = self._given
+        content = model + json.dumps(dict(vocabulary), sort_keys=True).encode()
+        return hashlib.sha256(content).hexdigest()[:16]
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of ``text``, without any special tokens."""
+        return self.encode_all([text])[0]
+
+    def encode_all(self, texts: Iterable[str]) -> list[list[int]]:
+        """The ids of each text, on all cores."""
+        parted = [_without_code(text) for text in texts]
+        cut = self._processor.encode([rest for _, rest in parted], out_type=str)
+        return [
+            [self._id(piece) for piece in (*code, *pieces)]
+            for (code, _), pieces in zip(parted, cut, strict=True)
+        ]
+
+    def encode_dropped(self, text: str, rate: float, key: tuple[int, ...]) -> list[int]:
+        """Not for these: the library cannot draw the same segmentation twice."""
+        raise BadInput(f"BPE-dropout needs a bpe vocabulary; this one is {self.kind}")
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Plain text again; special tokens are left out."""
+        known = (i for i in ids if i not in self._special and i in self._pieces)
+        text = self._processor.decode_pieces([self._pieces[i] for i in known])
+        text = text.replace("▁", " ").strip()
+        for wide, narrow in TIDIED.items() if self._tidy else ():
+            text = text.replace(wide, narrow)
+        return text
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Each id as people read it: ``▁`` is a space."""
+        return [self._pieces.get(i, "") for i in ids]
+
+    def segment(self, text: str) -> Segmented:
+        """The ids of ``text`` with what each covers; ``ids`` equals ``encode(text)``."""
+        code, rest = _without_code(text)
+        cut = self._processor.encode(rest, return_type="offset_mapping")
+        start = len(text) - len(rest)
+        ids = [self._id(piece) for piece in (*code, *cut["pieces"])]
+        spans = [Span(0, start) for _ in code]
+        for piece, (begin, end) in zip(cut["pieces"], cut["offsets"], strict=True):
+            if begin == end and piece != "▁":
+                end += 1  # of several pieces from one character only the last was given it
+            spans.append(Span(start + begin, start + end))
+        return Segmented(tuple(ids), tuple(spans), tuple(touched(text, spans)))
+
+    def unknown(self, text: str) -> list[Span]:
+        """The words of ``text`` that become ``<unk>``, if only in part."""
+        return lost_words(text, self.segment(text), self.unk)
+
+    def save(self, path: Path) -> None:
+        """Write the SentencePiece model, as it was read."""
+        model, *_ = self._given
+        _write_bytes(path, model)
+
+    def _id(self, piece: str) -> int:
+        return self._ids.get(piece, self.unk)
+
+
+@dataclass(frozen=True)
+class MarianText(Bilingual):
+    """Both languages of a Marian folder, and its files as they were read."""
+
+    files: Mapping[str, bytes]
+
+    def save(self, folder: Path) -> None:
+        """Write the same files, and take away those of an earlier choice."""
+        for name, content in self.files.items():
+            _write_bytes(folder / name, content)
+        for name in {*FILES, *Bilingual.FILES} - self.files.keys():
+            (folder / name).unlink(missing_ok=True)
+
+    @staticmethod
+    def load(folder: Path, begin: int | None = None) -> "MarianText":
+        """Read a folder; ``begin`` is what its decoder is fed first, by default the pad."""
+        files = {name: _bytes(folder / name) for name in FILES if (folder / name).exists()}
+        if absent := [name for name in (SOURCE, TARGET, VOCAB) if name not in files]:
+            raise BadInput(f"{folder}: a Marian tokenizer needs {', '.join(absent)}")
+        given = {name: read_json(folder / name) for name in (SETTINGS, SPECIALS) if name in files}
+        settings = {**given.get(SPECIALS, {}), **given.get(SETTINGS, {})}
+        eos, unk, pad = (_content(settings.get(key) or name) for key, name in NAMES.items())
+        added = read_json(folder / ADDED) if ADDED in files else {}
+        _refuse_extras(folder, settings, added, {eos, unk, pad})
+
+        # With two vocabularies the reference takes end and pad from the first for both.
+        source = target = _vocabulary(folder / VOCAB, (eos, unk, pad))
+        target_path = folder / VOCAB
+        if settings.get("separate_vocabs"):
+            target_path = folder / TARGET_VOCAB
+            target = _vocabulary(target_path, (eos, unk))
+        if source[eos] != target[eos]:
+            raise BadInput(f"{target_path}: {eos} is {target[eos]}, in {VOCAB} {source[eos]}")
+        tidy = bool(settings.get("clean_up_tokenization_spaces"))
+
+        def side(name: str, vocabulary: dict[str, int]) -> MarianPieces:
+            begins = source[pad] if begin is None else begin
+            names = frozenset((eos, unk, pad))
+            marks = Marks(source[pad], begins, source[eos], vocabulary[unk], names)
+            try:
+                return MarianPieces(files[name], vocabulary, marks, tidy)
+            except BadInput as error:
+                raise BadInput(f"{folder / name}: {error}") from None
+
+        return MarianText(side(SOURCE, source), side(TARGET, target), files)
+
+
+def _without_code(text: str) -> tuple[list[str], str]:
+    """The language code at the start of a text, if there is one, and the rest."""
+    end = text.find("<<") if text.startswith(">>") else -1
+    return ([], text) if end < 0 else ([text[: end + 2]], text[end + 2 :])
+
+
+def _processor(model: bytes) -> Any:
+    try:
+        from sentencepiece import SentencePieceProcessor
+    except ImportError:
+        raise BadInput("to read it, install sentencepiece") from None
+    processor = SentencePieceProcessor()
+    try:
+        processor.LoadFromSerializedProto(model)
+    except (RuntimeError, ValueError):
+        raise BadInput("not a SentencePiece model") from None
+    return processor
+
+
+def _refuse_extras(
+    folder: Path, settings: dict[str, Any], added: dict[str, Any], special: set[str]
+) -> None:
+    """What would change the ids and is not done here is not passed over."""
+    if settings.get("sp_model_kwargs"):
+        raise BadInput(f"{folder / SETTINGS}: sp_model_kwargs are not supported")
+    more = [token for key in EXTRAS for token in _several(settings.get(key))]
+    if strange := [name for name in (*map(_content, more), *added) if name not in special]:
+        raise BadInput(f"{folder / SETTINGS}: added tokens are not supported ({strange[0]!r})")
+
+
+def _several(tokens: Any) -> list[Any]:
+    """Tokens as folders list them: in a row, by their ids or by their roles."""
+    if isinstance(tokens, dict):
+        return list(tokens.values())
+    return tokens if isinstance(tokens, list) else [tokens] if tokens else []
+
+
+def _content(token: Any) -> str:
+    """The name of a special token, which newer folders wrap in its properties."""
+    return str(token.get("content") if isinstance(token, dict) else token)
+
+
+def _vocabulary(path: Path, special: Sequence[str]) -> dict[str, int]:
+    vocabulary = read_json(path)
+    if not all(type(number) is int and number >= 0 for number in vocabulary.values()):
+        raise BadInput(f"{path}: not a vocabulary of pieces and their ids")
+    if absent := [name for name in special if name not in vocabulary]:
+        raise BadInput(f"{path}: has no {', '.join(absent)}")
+    return vocabulary
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def _write_bytes(path: Path, content: bytes) -> None:
+    with replacing(path) as temporary:
+        temporary.write_bytes(content)

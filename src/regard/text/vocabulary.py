@@ -1,0 +1,59 @@
+"""What translators, alignment and training ask of a vocabulary, whichever library is behind it."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from regard.text.segmented import Segmented
+from regard.text.words import Span
+
+
+class Vocabulary(Protocol):
+    """Raw text to ids and back, for one language or for both. Text never becomes a special id."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def kind(self) -> str:
+        """How it cuts words: one of ``regard.text.training.KINDS``, or "sentencepiece"."""
+
+    @property
+    def pad(self) -> int: ...
+
+    @property
+    def bos(self) -> int:
+        """What a decoder is fed before its first word."""
+
+    @property
+    def eos(self) -> int: ...
+
+    @property
+    def unk(self) -> int: ...
+
+    @property
+    def fingerprint(self) -> str:
+        """Sixteen hexadecimal digits that name the content: same vocabulary, same digits."""
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of ``text``, without any special tokens."""
+
+    def encode_all(self, texts: Iterable[str]) -> list[list[int]]:
+        """The ids of each text, on all cores."""
+
+    def encode_dropped(self, text: str, rate: float, key: tuple[int, ...]) -> list[int]:
+        """One random segmentation, the same for the same ``key``."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Plain text again; special tokens are left out."""
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Each id as people read it."""
+
+    def segment(self, text: str) -> Segmented:
+        """The ids of ``text`` with what each covers; ``ids`` equals ``encode(text)``."""
+
+    def unknown(self, text: str) -> list[Span]:
+        """The words of ``text`` that become the unknown token, if only in part."""
+
+    def save(self, path: Path) -> None:
+        """Write its file."""
