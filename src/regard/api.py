@@ -19,6 +19,7 @@ from regard.metrics.alignment import Links
 from regard.models import folder as folders
 from regard.models.facts import AnyFacts, PairFacts
 from regard.models.paper import Paper
+from regard.models.room import House
 from regard.search.step import Search
 from regard.tasks.translate import Translation, Translator
 from regard.text.bilingual import Bilingual
@@ -41,6 +42,8 @@ class Model:
         self.module: nn.Module = stored.module
         self.tokenizer: Bilingual | None = stored.text
         self.notes: dict[str, Any] = stored.notes
+        on_cuda = next(stored.module.parameters()).is_cuda
+        self._house = House() if on_cuda else None
 
     def __repr__(self) -> str:
         return f"Model({self.paper.name}, {sum(p.numel() for p in self.module.parameters()):,})"
@@ -50,7 +53,8 @@ class Model:
         """The model as a translator."""
         if self.tokenizer is None:
             raise BadInput("this folder has no tokenizer files: only token ids can be used")
-        return Translator(self.module, self.tokenizer)
+        settings = self.notes.get("generation")
+        return Translator(self.module, self.tokenizer, generation=settings, house=self._house)
 
     @torch.no_grad()
     def encode(self, texts: Texts, layer: int = -1) -> list[Tensor]:
@@ -104,7 +108,10 @@ class Model:
         search: Search | None = None,
         prefixes: Sequence[str] | None = None,
     ) -> list[list[Translation]]:
-        """Hypotheses with scores for each text, best first (beam search of 5 unless told)."""
+        """Hypotheses with scores for each text, best first.
+
+        Unless told otherwise: a beam of 5, or for a published folder what it was published with.
+        """
         if isinstance(texts, str):
             raise TypeError("give a list of texts, not one text")
         return self.translator.translate(texts, search, prefixes)

@@ -398,3 +398,53 @@ def test_nothing_half_written(tied, tmp_path, monkeypatch):
 
 def fail(*_):
     raise BadInput("the disk is full")
+
+
+GENERATION = {
+    "beam": {"num_beams": 4, "length_penalty": 1.0},
+    "early": {"num_beams": 3, "early_stopping": True, "length_penalty": 0.6},
+    "never": {"num_beams": 2, "early_stopping": "never", "no_repeat_ngram_size": 3},
+    "greedy": {"num_beams": 1},
+    "renormalised": {"num_beams": 4, "renormalize_logits": True},
+    "free": {"num_beams": 4, "forced_eos_token_id": None, "min_length": 4},
+}
+
+
+@pytest.mark.parametrize("settings", GENERATION.values(), ids=GENERATION)
+def test_a_folder_translates_as_generate_does(settings, tied, tmp_path):
+    folder = shutil.copytree(tied, tmp_path / "folder")
+    saved = json.loads((folder / "generation_config.json").read_text())
+    pad = saved["pad_token_id"]
+    said = {**saved, "max_length": 14, "bad_words_ids": [[pad]], **settings}
+    (folder / "generation_config.json").write_text(json.dumps(said))
+    model, reference = regard.load(folder, "cpu"), reference_model(folder)
+    texts = [source for source, _ in sentences()[:6]]
+    tokenizer = reference_tokenizer(folder)
+    for rows in (1, 6):
+        translator = model.translator.with_rows(rows)
+        found = translator.translate(texts)
+        for text, (best, *_) in zip(texts, found, strict=True):
+            ids = tokenizer(text, return_tensors="pt")
+            out = reference.generate(**ids, return_dict_in_generate=True, output_scores=True)
+            tokens = [one for one in out.sequences[0, 1:].tolist() if one != pad]
+            ended = (translator.text.target.eos,) if best.hypothesis.finished else ()
+            assert [*best.hypothesis.tokens, *ended] == tokens
+            assert best.text == tokenizer.decode(tokens, skip_special_tokens=True)
+            if settings["num_beams"] > 1:
+                assert best.score == pytest.approx(out.sequences_scores.item(), abs=1e-4)
+
+
+def test_generation_settings_that_cannot_be_followed_are_said(tied, tmp_path):
+    folder = shutil.copytree(tied, tmp_path / "folder")
+    said = json.loads((folder / "generation_config.json").read_text())
+    for wrong, message in (
+        ({"bad_words_ids": [[1, 2]]}, "bad_words_ids of several tokens"),
+        ({"forced_eos_token_id": 7}, "forced_eos_token_id is 7"),
+        ({"early_stopping": "soon"}, "mean nothing"),
+        ({"num_beams": 0}, "best must be at most size"),
+    ):
+        (folder / "generation_config.json").write_text(json.dumps({**said, **wrong}))
+        model = regard.load(folder, "cpu")
+        with pytest.raises(BadInput, match=message):
+            model.translate(["A book."])
+        assert model.translate(["A book."], regard.Beam(2))

@@ -59,6 +59,10 @@ SEARCHES = [
     Beam(4, best=4, early=False),
     Beam(2, best=3, length="none", finished=5),
     Beam(5, best=2, length="power", alpha=1.2),
+    Beam(1, length="power", alpha=1.0, stop="transformers"),
+    Beam(4, best=3, length="power", alpha=1.0, stop="transformers"),
+    Beam(3, best=3, length="power", alpha=-0.5, stop="transformers-never"),
+    Beam(3, length="power", alpha=0.7, stop="transformers-early"),
 ]
 
 
@@ -69,12 +73,23 @@ SEARCHES = [
     lengths=st.lists(st.integers(1, 6), min_size=1, max_size=9),
     longest=st.integers(1, 12),
     sharp=st.sampled_from([1.0, 4.0, 12.0]),
+    must_end=st.booleans(),
+    renormalise=st.booleans(),
     seed=SEED,
 )
-def test_a_race_finds_what_the_search_finds(device, search, lengths, longest, sharp, seed):
+def test_a_race_finds_what_the_search_finds(
+    device, search, lengths, longest, sharp, must_end, renormalise, seed
+):
     translator = model(seed, sharp, device)
     ids = sources(lengths)
-    limits = Limits(BOS, EOS, [min(longest, n + 3) for n in lengths], forbidden=(PAD, BOS))
+    limits = Limits(
+        BOS,
+        EOS,
+        [min(longest, n + 3) for n in lengths],
+        forbidden=(PAD, BOS),
+        must_end=must_end,
+        renormalise=renormalise,
+    )
     wanted = found(search, translator, ids, limits, None)
     assert_same(found(search, translator, ids, limits, House()), wanted)
 
@@ -93,8 +108,7 @@ def test_a_room_serves_batch_after_batch(device):
 def test_what_only_the_host_does_is_done_there():
     translator, house = model(1, 6.0, "cpu"), House()
     limits = Limits(BOS, EOS, 8)
-    for search in (Beam(2, no_repeat=2), Beam(2, stop="transformers")):
-        found(search, translator, sources([2, 3]), limits, house)
+    found(Beam(2, no_repeat=2), translator, sources([2, 3]), limits, house)
     found(Beam(2), translator, sources([2]), Limits(BOS, EOS, 8, shortest=3), house)
     assert not house.rooms
 

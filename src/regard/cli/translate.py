@@ -1,6 +1,7 @@
 """``regard translate``: lines in, translations out."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import Annotated, Any, Literal
 
@@ -30,6 +31,7 @@ MEANT_FOR = {
     "exact": {"size", "length", "alpha", "no_repeat", "widest"},
     "sample": {"best", "temperature", "top_k", "top_p", "seed"},
     "greedy": set[str](),
+    "published": {"best"},
 }
 
 
@@ -44,8 +46,9 @@ def translate(
         typer.Option("--with", metavar="MODEL", help="Decide together with it; repeatable."),
     ] = None,
     search: Annotated[
-        Literal["beam", "greedy", "sample", "exact"], typer.Option(help="How to search.")
-    ] = "beam",
+        Literal["beam", "greedy", "sample", "exact", "published"] | None,
+        typer.Option(help="How; unless told: as published if that is known, else beam."),
+    ] = None,
     size: Annotated[int, typer.Option("--beam", help="Hypotheses kept at each step.")] = 5,
     best: Annotated[int, typer.Option(help="Translations printed for each line.")] = 1,
     length: Annotated[
@@ -91,6 +94,8 @@ def translate(
     With --best n, each line gives n lines, best first. The formula behind the scores is printed
     to standard error. With --json they can be stored, for regard sweep to rank them again.
 
+    A published folder is searched as its generation settings say, unless an option says otherwise.
+
     With --groups n, n beams search side by side, and each avoids the words of those before it: a
     list of translations that differ. With --stop transformers --length power --alpha A the beam is
     that of transformers' generate with length_penalty A; -early and -never are its early_stopping.
@@ -101,8 +106,12 @@ def translate(
 
     Example: echo "The old man reads a book." | regard translate runs/tour/model --beam 4
     """
-    _check_options(context, search, groups)
     translator = load(model, device).translator.with_rows(rows)
+    given = _given(context)
+    if search is None:
+        as_published = translator.generation is not None and given <= MEANT_FOR["published"]
+        search = "published" if as_published else "beam"
+    _check_options(given, search, groups)
     if others:
         translator = translator.with_others(*(load(one, device).translator for one in others))
     prefixes = None if prefix is None else _as_many(prefix)
@@ -111,6 +120,11 @@ def translate(
     if search in ("beam", "exact"):
         beam = Beam(size, best, length, alpha, coverage, finished, no_repeat, stop=stop)
         chosen = beam if groups == 1 else Diverse(beam, groups, diversity)
+        note(f"{chosen}: score = {beam.formula}")
+    elif search == "published":
+        if translator.published is None:
+            raise BadInput(f"{model}: has no generation settings to search by")
+        chosen = beam = replace(translator.published.search, best=best)
         note(f"{chosen}: score = {beam.formula}")
     elif search == "sample":
         chosen = Sample(temperature, top_k, top_p, best, seed)
@@ -148,12 +162,16 @@ def _record(line: int, one: Translation, pieces: list[str]) -> dict[str, Any]:
     return record | ({} if hypothesis.coverage is None else {"coverage": hypothesis.coverage})
 
 
-def _check_options(context: typer.Context, search: str, groups: int) -> None:
-    given = {
+def _given(context: typer.Context) -> set[str]:
+    """The options of a search that were given."""
+    return {
         name
         for name in set().union(*MEANT_FOR.values())
         if context.get_parameter_source(name).name == "COMMANDLINE"  # type: ignore[union-attr]
     }
+
+
+def _check_options(given: set[str], search: str, groups: int) -> None:
     if foreign := given - MEANT_FOR[search]:
         names = ", ".join("--" + OPTION.get(one, one.replace("_", "-")) for one in sorted(foreign))
         raise BadInput(f"{names}: means nothing to --search {search}")

@@ -95,6 +95,16 @@ class Beam:
         return self.size if self.stop == "transformers-early" or self.size == 1 else math.inf
 
     @property
+    def beaten(self) -> int:
+        """How many found ones must be beaten to be found later."""
+        return self.size if self.as_transformers else self.best
+
+    @property
+    def bounds_now(self) -> bool:
+        """Whether what is alive is weighed at its length now, not at the longest it may reach."""
+        return self.stop == "transformers" or self.alpha < 0
+
+    @property
     def formula(self) -> str:
         """The score in use; n is the number of tokens, EOS included and BOS not."""
         plain = formula(self.length, self.alpha, self.coverage)
@@ -127,8 +137,8 @@ class Beam:
         return aside.results(self.best)
 
     def shelves(self, sentences: int) -> Aside:
-        """Where hypotheses are set aside; as many as must be beaten to be found later."""
-        return Aside(sentences, self.size if self.as_transformers else self.best)
+        """Where hypotheses are set aside."""
+        return Aside(sentences, self.beaten)
 
     def set_aside_stuck(self, alive: Alive, candidates: Candidates, aside: Aside) -> None:
         """Set aside what nothing can be added to."""
@@ -178,8 +188,7 @@ class Beam:
         enough = aside.count_B[sentence_R] >= self.enough
         if not self.early:
             return enough
-        now = self.stop == "transformers" or self.alpha < 0
-        n_R = rows.length if now else longest_B[sentence_R]
+        n_R = rows.length if self.bounds_now else longest_B[sentence_R]
         needed_R = to_beat(aside.bar_B[sentence_R], n_R, self.length, self.alpha)
         return enough | (leaders(rows, len(longest_B)) <= needed_R)
 

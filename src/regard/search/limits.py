@@ -16,7 +16,8 @@ class Limits:
 
     A hypothesis that has ``longest`` tokens and no EOS among them remains unfinished; with
     ``must_end`` token number ``longest`` is EOS, and as nothing else may come, its log p is 0. EOS
-    may not come before it is token number ``shortest``. ``bos`` and ``longest`` are one number for
+    may not come before it is token number ``shortest``. What may come has its own probability, or,
+    with ``renormalise``, such that they sum to one. ``bos`` and ``longest`` are one number for
     all sentences or one for each; ``bos`` is whatever is fed first, so after a prompt that the
     state has already read it is the prompt's last token.
     """
@@ -27,6 +28,7 @@ class Limits:
     shortest: int = 0
     forbidden: tuple[int, ...] = ()
     must_end: bool = False
+    renormalise: bool = False
 
     def bos_of(self, sentences: int) -> np.ndarray:
         """The token fed first, for each sentence."""
@@ -93,6 +95,8 @@ def restrict(
         logprobs_RV[:, limits.eos] = -torch.inf
     if no_repeat:
         logprobs_RV[repeats(alive.tokens_RL[:, 1:], no_repeat)] = -torch.inf
+    if limits.renormalise:
+        logprobs_RV.copy_(torch.log_softmax(logprobs_RV, dim=-1))
     if forced:
         logprobs_RV[forced[0]] = -torch.inf
         logprobs_RV[forced] = forced_logprobs

@@ -42,9 +42,8 @@ class RacingState(Protocol):
 
 def can_race(beam: "Beam", state: Any, limits: Limits, prefixes: Any) -> bool:
     """Whether this search needs nothing that only the host does, and the state has rooms."""
-    plain = beam.stop == "enough" and not (beam.watches or beam.no_repeat or limits.must_end)
-    simple = plain and prefixes is None and limits.shortest <= 1
-    return simple and isinstance(state, RacingState) and state.rooms
+    plain = prefixes is None and limits.shortest <= 1 and not (beam.watches or beam.no_repeat)
+    return plain and isinstance(state, RacingState) and state.rooms
 
 
 def race(
@@ -52,7 +51,7 @@ def race(
 ) -> list[list[Hypothesis]]:
     """What ``beam`` finds, every turn captured and replayed."""
     longest_B = limits.longest_of(sentences)
-    key = (beam, limits.eos, limits.forbidden)
+    key = (beam, limits.eos, limits.forbidden, limits.must_end, limits.renormalise)
     room = state.room(beam.size, key, lambda *sizes: Race(beam, limits, *sizes))
     room.begin(torch.from_numpy(limits.bos_of(sentences)))
     room.chooser.begin(longest_B)
@@ -102,9 +101,11 @@ class Race:
         self.bias_V: Tensor | None = None
         self.first_row_B = torch.arange(B, device=device)[:, None] * k
         self.slot_W = torch.arange(k, dtype=torch.float64, device=device)
+        self.certain_N = torch.full((k + 1,), -torch.inf, device=device)
+        self.certain_N[0] = 0.0
         self.n = table(1)
         self.longest_B, self.count_B, self.over_at_B = table(B), table(B), table(B)
-        self.total_BW, self.best_BN = double(B, k), double(B, beam.best)
+        self.total_BW, self.best_BN = double(B, k), double(B, beam.beaten)
         self.going, self.broken = table(dtype=torch.bool), table(dtype=torch.bool)
         self.grown, self.ended = double(capacity, 4, B, k), double(capacity, 4, B, k)
 
@@ -125,7 +126,8 @@ class Race:
         size, ranked = self.beam.size, self._ranked(logits_RV)
         ends = ranked[TOKEN] == self.limits.eos
         ended = ranked[:, :, :size].clone()
-        ended[TOTAL].masked_fill_(~ends[:, :size], -torch.inf)
+        stopped = self._stopped(ends)
+        ended[TOTAL].masked_fill_(~stopped[:, :size], -torch.inf)
         ranked[TOTAL].masked_fill_(ends, -torch.inf)
         on = ends.sort(dim=1, stable=True).indices[:, :size]
         grown = ranked.gather(2, on.expand(4, -1, -1))
@@ -137,6 +139,12 @@ class Race:
         rows_BW = grown[SLOT].long() + self.first_row_B
         return grown[TOKEN].long().flatten(), rows_BW.flatten()
 
+    def _stopped(self, ends: Tensor) -> Tensor:
+        """What is found if it is among the first; by transformers' rules, at the limit, all."""
+        if not self.beam.as_transformers:
+            return ends
+        return ends | (self.longest_B == self.n + 1)[:, None]
+
     def _ranked(self, logits_RV: Tensor) -> Tensor:
         """What ``Beam`` ranks: each slot's ``size`` + 1 best continuations, all in order.
 
@@ -146,7 +154,13 @@ class Race:
             self.bias_V = torch.zeros(logits_RV.shape[1], device=logits_RV.device)
             self.bias_V[list(self.limits.forbidden)] = -torch.inf
         B, k = self.total_BW.shape
+        if self.limits.renormalise:
+            logits_RV = logits_RV + self.bias_V
         values_RN, tokens_RN = highest_of_logits(logits_RV, self.bias_V, k + 1)
+        if self.limits.must_end:
+            last_R = (self.longest_B == self.n + 1).repeat_interleave(k)[:, None]
+            values_RN = torch.where(last_R, self.certain_N[: values_RN.shape[1]], values_RN)
+            tokens_RN = tokens_RN.masked_fill(last_R, self.limits.eos)
         nowhere_B = ~(values_RN[::k, 0] > -torch.inf)  # NaN is nowhere too
         self.broken |= (nowhere_B & (self.over_at_B == 0)).any()
         values_BWN, tokens_BWN = values_RN.view(B, k, -1), tokens_RN.view(B, k, -1)
@@ -161,12 +175,13 @@ class Race:
         beam, alive_B = self.beam, self.over_at_B == 0
         divide, _ = LENGTHS[beam.length]
         scores = torch.cat([self.best_BN, ended_BW / divide(self.n.double(), beam.alpha)], dim=1)
-        best_BN = scores.sort(dim=1, descending=True).values[:, : beam.best]
+        best_BN = scores.sort(dim=1, descending=True).values[:, : beam.beaten]
         self.best_BN.copy_(torch.where(alive_B[:, None], best_BN, self.best_BN))
         self.count_B += (ended_BW > -torch.inf).sum(1) * alive_B
         over_B = (self.count_B >= beam.enough) | (self.longest_B == self.n)
         if beam.early:
-            needed_B = self.best_BN[:, -1] * divide(self.longest_B.double(), beam.alpha)
+            n = self.n if beam.bounds_now else self.longest_B
+            needed_B = self.best_BN[:, -1] * divide(n.double(), beam.alpha)
             over_B |= self.total_BW[:, 0] <= needed_B
         self.over_at_B.copy_(torch.where(alive_B & over_B, self.n, self.over_at_B))
         torch.any(self.over_at_B == 0, out=self.going)
@@ -181,8 +196,11 @@ class Race:
         step_L = np.arange(steps)[:, None, None]
         counted = step_L < over_at_B[:, None]
         last = (step_L == over_at_B[:, None] - 1) & (over_at_B == longest_B)[:, None]
-        found = Found.of(ended, counted, True, self.beam), Found.of(grown, last, False, self.beam)
-        best = Found(*map(np.concatenate, zip(*found, strict=True))).best(self.beam.best)
+        found = Found.of(ended, counted, self.beam, self.limits.eos)
+        if not self.beam.as_transformers:
+            spare = Found.of(grown, last, self.beam, self.limits.eos)
+            found = Found(*map(np.concatenate, zip(found, spare, strict=True)))
+        best = found.best(self.beam)
         hypotheses = iter(followed(grown, best))
         counts_B = np.bincount(best.sentence, minlength=there).tolist()
         return [[next(hypotheses) for _ in range(count)] for count in counts_B]
@@ -198,19 +216,20 @@ class Found(NamedTuple):
     score: np.ndarray
 
     @classmethod
-    def of(cls, table: np.ndarray, there: np.ndarray, finished: bool, beam: "Beam") -> "Found":
+    def of(cls, table: np.ndarray, there: np.ndarray, beam: "Beam", eos: int) -> "Found":
         """What a table holds where it counts."""
         total = table[:, TOTAL]
         step, sentence, place = np.nonzero((total > -np.inf) & there)
         divide, _ = LENGTHS[beam.length]
         scores = total[step, sentence, place] / divide(step + 1, beam.alpha)
         last = table[step, :, sentence, place]
-        return cls(sentence, step, np.full(len(step), finished), last, scores)
+        return cls(sentence, step, last[:, TOKEN] == eos, last, scores)
 
-    def best(self, count: int) -> "Found":
-        """By sentence, the finished first, the best first, of equals what was found first."""
-        order = np.lexsort((-self.score, ~self.finished, self.sentence))
-        chosen = order[place(self.sentence[order]) < count]
+    def best(self, beam: "Beam") -> "Found":
+        """By sentence, in the order of ``Beam.standing``, of equals what was found first."""
+        behind = ~(self.finished | beam.as_transformers)
+        order = np.lexsort((-self.score, behind, self.sentence))
+        chosen = order[place(self.sentence[order]) < beam.best]
         return Found(*(column[chosen] for column in self))
 
 

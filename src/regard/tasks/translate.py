@@ -1,7 +1,8 @@
 """Translation: text in, text out, by any model that can be stepped."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 from math import isnan
 from typing import Any
@@ -13,12 +14,14 @@ from torch import nn
 from regard.data.packing import in_order
 from regard.ground.batch import Budget
 from regard.ground.errors import BadInput
+from regard.models.room import House
 from regard.objectives.translated import Translated
 from regard.search.beam import Beam
 from regard.search.ensemble import Ensemble
 from regard.search.hypothesis import Hypothesis
 from regard.search.limits import Limits
 from regard.search.step import Search, State
+from regard.tasks.published import Published
 from regard.text.bilingual import Bilingual
 
 TOKENS = 4_096  # source tokens translated at once
@@ -40,13 +43,17 @@ class Translator:
     """A model with its vocabularies, and how many sentences it takes at once.
 
     ``others`` decide with it on every token, as an ensemble. Each reads the source in its own
-    vocabulary, but all write the same one.
+    vocabulary, but all write the same one. ``generation`` are the settings it was published with:
+    how it searches unless told otherwise, and what it may write by transformers' rules. Where it
+    has a ``house``, searches run in captured rooms.
     """
 
     model: nn.Module
     text: Bilingual
     rows: int = 64
     others: tuple["Translator", ...] = ()
+    generation: Mapping[str, Any] | None = None
+    house: House | None = None
 
     def __post_init__(self) -> None:
         for number, other in enumerate(self.others, 2):
@@ -64,6 +71,18 @@ class Translator:
     def device(self) -> torch.device:
         """Where the model is."""
         return next(self.model.parameters()).device
+
+    @cached_property
+    def published(self) -> Published | None:
+        """The settings it was published with, understood."""
+        if self.generation is None:
+            return None
+        return Published.of(self.generation, self.text.target.eos)
+
+    @property
+    def search(self) -> Search:
+        """How it searches unless told otherwise."""
+        return Beam() if self.published is None else self.published.search
 
     def with_rows(self, rows: int) -> "Translator":
         """The same, taking ``rows`` sentences at once."""
@@ -103,7 +122,7 @@ class Translator:
         Sentences are put together by length; the result does not depend on how. Sampling draws by
         a sentence's number, counted from ``first``.
         """
-        search = Beam() if search is None else search
+        search = self.search if search is None else search
         if prefixes is not None and len(prefixes) != len(texts):
             raise BadInput(f"{len(prefixes)} prefixes for {len(texts)} texts")
         sources = [one.text.source.encode_all(texts) for one in (self, *self.others)]
@@ -131,16 +150,11 @@ class Translator:
         prefixes: list[list[int]] | None,
         numbers: list[int],
     ) -> list[list[Hypothesis]]:
-        ids = sources[0]
-        begun = [0] * len(ids) if prefixes is None else [len(prefix) for prefix in prefixes]
-        longest = [
-            GROWTH * len(one) + MARGIN + start for one, start in zip(ids, begun, strict=True)
-        ]
-        target = self.text.target
-        limits = Limits(target.bos, target.eos, longest, forbidden=(target.pad, target.bos))
+        limits = self._limits(search, sources[0], prefixes)
+        capacity = int(limits.longest_of(len(sources[0])).max()) + 1
         watch = getattr(search, "watches", False)
         states = [
-            one._open(ids, max(longest) + 1, watch)
+            one._open(ids, capacity, watch)
             for one, ids in zip((self, *self.others), sources, strict=True)
         ]
         state = Ensemble(states) if self.others else states[0]
@@ -149,10 +163,23 @@ class Translator:
         except FloatingPointError as error:
             raise BadInput(f"the model is broken: {error}") from None
 
+    def _limits(
+        self, search: Search, ids: list[list[int]], prefixes: list[list[int]] | None
+    ) -> Limits:
+        target = self.text.target
+        if getattr(search, "as_transformers", False) and self.published is not None:
+            return self.published.limits(target.bos, target.eos)
+        begun = [0] * len(ids) if prefixes is None else [len(prefix) for prefix in prefixes]
+        longest = [
+            GROWTH * len(one) + MARGIN + start for one, start in zip(ids, begun, strict=True)
+        ]
+        return Limits(target.bos, target.eos, longest, forbidden=(target.pad, target.bos))
+
     def _open(self, ids: list[list[int]], capacity: int, watch: bool) -> State:
         source = self.objective.read(ids).to(self.device)
         model: Any = self.model
-        return model.open(source.tokens_T, source.layout, capacity, watch=watch)
+        house = {} if self.house is None else {"house": self.house}
+        return model.open(source.tokens_T, source.layout, capacity, watch=watch, **house)
 
     def _as_text(self, hypothesis: Hypothesis) -> Translation:
         return Translation(self.text.target.decode(hypothesis.tokens), hypothesis.score, hypothesis)
