@@ -1,10 +1,12 @@
 """Training a Transformer-base translator: real tokens a second, regard against its peers.
 
     python bench/train_translator.py [--tokens 16384] [--rounds 5] [--only ours] [--small]
+    python bench/train_translator.py --curves 200
 
 Same pairs, same optimiser, bf16 autocast on CUDA (fp32 on a CPU), steps taken in turns; the median
 of the rounds counts. The peer is transformers' Marian in its own way: rows sorted by length and
-padded to the longest.
+padded to the longest. With --curves both begin with the same weights and read the same batches,
+without dropout, and their losses are printed side by side.
 """
 
 import argparse
@@ -19,10 +21,13 @@ import torch
 from torch import Tensor
 
 from regard.ground.batch import Budget
-from regard.models.facts import change
+from regard.models import marian
+from regard.models.facts import PairFacts, change
 from regard.models.transformer import BASE, Transformer
 from regard.objectives.translated import Translated
 from regard.training.micro import Captured, Plain
+from regard.weights.files import weights_of
+from regard.weights.names import Beside
 
 VOCAB = 32_000
 Pair = tuple[np.ndarray, np.ndarray]
@@ -60,10 +65,11 @@ class Ours:
     def step(self, pairs: Sequence[Pair]) -> Tensor:
         """One update."""
         batch = self.objective.collate(pairs, self.budget).to(self.device)
-        _, likelihood = self.micro(batch, 1 / batch.weight)
+        loss, _ = self.micro(batch, 1 / batch.weight)
+        loss = loss / batch.weight  # a new tensor: the next replay overwrites the old one
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=isinstance(self.micro, Plain))
-        return likelihood / batch.weight
+        return loss
 
 
 class Marian:
@@ -75,6 +81,7 @@ class Marian:
         from transformers import MarianConfig, MarianMTModel
 
         stack = change(BASE, **facts).source.stack
+        dropout = stack.dropout
         self.device = device
         config = MarianConfig(
             vocab_size=VOCAB,
@@ -91,10 +98,17 @@ class Marian:
             decoder_start_token_id=1,
             scale_embedding=True,
             activation_function="relu",
+            dropout=dropout,
             attn_implementation="sdpa",
         )
         self.model = MarianMTModel(config).to(device).train()
         self.optimiser = torch.optim.Adam(self.model.parameters(), lr=1e-4, fused=True)
+
+    def begin_as(self, ours: Transformer, facts: PairFacts) -> None:
+        """Take over these weights."""
+        written = marian.names(facts).write(weights_of(ours), Beside())
+        self.model.load_state_dict(written, strict=False)
+        self.model.tie_weights()
 
     def step(self, pairs: Sequence[Pair]) -> Tensor:
         """One update."""
@@ -128,6 +142,25 @@ def _precision(device: torch.device):
     return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda")
 
 
+def curves(device: torch.device, budget: Budget, facts: dict, steps: int) -> None:
+    """Print the losses of both, and how far they are apart."""
+    torch.manual_seed(1)
+    facts = {**facts, "halves": True, "dropout": 0.0}
+    ours, theirs = Ours(device, budget, facts), Marian(device, budget, facts)
+    theirs.begin_as(ours.model, change(BASE, vocab=VOCAB, **facts))
+    draw = np.random.default_rng(1)
+    some = [
+        pairs_within(budget, draw) for _ in range(8)
+    ]  # few, so that there is something to learn
+    apart = []
+    for step in range(steps):
+        losses = [float(system.step(some[step % len(some)])) for system in (ours, theirs)]
+        apart.append(abs(losses[0] - losses[1]) / losses[1])
+        if step % max(1, steps // 20) == 0 or step == steps - 1:
+            print(json.dumps({"step": step, "regard": losses[0], "transformers": losses[1]}))
+    print(json.dumps({"mean_relative_difference": float(np.mean(apart)), "largest": max(apart)}))
+
+
 def measured(system: Ours | Marian, batches: list[list[Pair]]) -> float:
     """Seconds for all batches."""
     _settle()
@@ -150,11 +183,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--only", choices=["ours", "theirs"], help="one system, for its memory")
+    parser.add_argument("--curves", type=int, help="print so many losses of both instead")
     parser.add_argument("--small", action="store_true", help="a laptop-size model")
     asked = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     budget = Budget(asked.tokens, max(1, asked.tokens // 8), min(128, asked.tokens))
     facts = {"width": 256, "inner": 1_024, "depth": 3, "heads": 4} if asked.small else {}
+    if asked.curves:
+        curves(device, budget, facts, asked.curves)
+        return
     draw = np.random.default_rng(1)
     batches = [pairs_within(budget, draw) for _ in range(asked.steps)]
     real = sum(len(s) + len(t) + 2 for batch in batches for s, t in batch)

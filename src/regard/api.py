@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +28,20 @@ from regard.text.bilingual import Bilingual
 Texts = Sequence[str] | Sequence[Sequence[int]]
 
 
-def load(folder: str | Path, device: str | None = None) -> "Model":
-    """The model in a folder; on the GPU if there is one, unless told otherwise."""
-    return Model(folders.read(Path(folder), device_named(device)))
+def load(folder: str | Path, device: str | None = None, *, precision: str | None = None) -> "Model":
+    """The model in a folder; on the GPU if there is one, unless told otherwise.
+
+    With a ``precision`` ("fp32", "bf16", "int8" or "auto") translations run on a copy made for
+    speed; weights changed afterwards do not reach it.
+    """
+    return Model(folders.read(Path(folder), device_named(device)), precision)
 
 
 class Model:
     """A model with its paper, its facts and its vocabularies."""
 
-    def __init__(self, stored: folders.Stored):
-        self._stored = stored
+    def __init__(self, stored: folders.Stored, precision: str | None = None):
+        self._stored, self._precision = stored, precision
         self.paper: Paper = stored.paper
         self.facts: AnyFacts = stored.facts
         self.module: nn.Module = stored.module
@@ -82,7 +87,7 @@ class Model:
             raise BadInput(f"pool is 'mean' or 'max', not {pool!r}")
         states = self.encode(texts)
         pooled = [one.mean(0) if pool == "mean" else one.amax(0) for one in states]
-        width = self._pair_facts.source.stack.width
+        width = self._pair_facts.source.stack.states
         return torch.stack(pooled) if pooled else torch.zeros(0, width)
 
     @torch.no_grad()
@@ -114,7 +119,13 @@ class Model:
         """
         if isinstance(texts, str):
             raise TypeError("give a list of texts, not one text")
-        return self.translator.translate(texts, search, prefixes)
+        return self._swift.translate(texts, search, prefixes)
+
+    @cached_property
+    def _swift(self) -> Translator:
+        """The translator in the precision asked for."""
+        plain = self.translator
+        return plain if self._precision is None else plain.with_precision(self._precision)
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[list[float]]:
         """Log-probabilities of given translations, per target token and for the end."""
@@ -129,7 +140,8 @@ class Model:
     @property
     def reading(self) -> Reading:
         """How its attention is read as alignment: as chosen at training, else the last layer."""
-        known = self.notes.get("alignment") or {"layer": self._pair_facts.target.stack.depth - 1}
+        last = max(0, self._pair_facts.target.stack.looks[0] - 1)
+        known = self.notes.get("alignment") or {"layer": last}
         try:
             return Reading(**known)
         except TypeError:

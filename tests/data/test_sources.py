@@ -236,3 +236,14 @@ def test_the_wrong_number_of_sides_is_refused(tmp_path):
         list(read_pairs(Lines((put(tmp_path / "a", "x"),))))
     with complains("standard input can only be read once"):
         list(read_pairs(Lines(("-", "-"))))
+
+
+def test_words_are_set_apart_by_the_rules_of_each_side(tmp_path):
+    path = put(tmp_path / "a.tsv", "en\tfr\nThe idea's end.\tLa fin de l'idée.\n")
+    spaced = ("english", "french")
+    expected = [("The idea 's end .", "La fin de le idée .")]
+    table = Table(path, ("en", "fr"), spaced)
+    assert [(one, other) for _, one, other in read_pairs(table)] == expected
+    lines = put(tmp_path / "a.fr", "la fin du monde\n")
+    (_, text), *_ = read_texts(Lines((lines,), ("french",)))
+    assert text == "la fin de le monde"

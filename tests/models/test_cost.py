@@ -1,12 +1,17 @@
 """Training cost, held against a count of the products that really happen."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from regard.ground.tape import Tape
-from regard.models.cost import training_flops
-from regard.models.facts import change
+from regard.models import bahdanau, cho, luong, sutskever
+from regard.models.cost import products, training_flops
+from regard.models.facts import Facts, change
+from regard.models.seq2seq import Seq2Seq
+from regard.models.sides import Convolved
 from regard.models.transformer import BASE, Transformer
 from regard.objectives.translated import Translated
 
@@ -31,3 +36,32 @@ def _both(facts):
     stack = facts.target.stack
     key = stack.width // stack.heads if stack.key is None else stack.key
     return stack.heads * (key + (key if stack.value is None else stack.value))
+
+
+SIZES = {"vocab": 40, "width": 16, "embedding": 12, "dropout": 0.0}
+TWO = {**SIZES, "depth": 2}
+RECURRENT = {
+    "cho": change(cho.BASE, **SIZES, maxout=6),
+    "sutskever": change(sutskever.BASE, **TWO),
+    "bahdanau": change(bahdanau.BASE, **SIZES, maxout=6, inner=10),
+    "bahdanau, deep": change(bahdanau.BASE, **TWO, maxout=6, cell="lstm"),
+    "luong": change(luong.BASE, **TWO),
+    "luong at once": change(luong.BASE, **TWO, feeding=False),
+    "luong, dot": change(luong.BASE, **TWO, score="dot"),
+    "luong, location": change(luong.BASE, **TWO, score="location", positions=20),
+    "convolved": replace(FACTS, source=Facts(FACTS.source.embed, Convolved(16, 2)), tie="target"),
+}
+
+
+@pytest.mark.parametrize("facts", list(RECURRENT.values()), ids=list(RECURRENT))
+def test_recurrent_models_too(facts):
+    """Rows of one length: nothing is padded."""
+    objective = Translated(1, 2)
+    pairs = [([5] * 9, [6] * 7), ([5] * 9, [6] * 7)]
+    model = Seq2Seq(facts).double()  # in float an LSTM is one operation, of unknown cost
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        objective(model, objective.collate(pairs), Tape("*.weights"))
+    lengths = [objective.length(pair) for pair in pairs]
+    own = sum(t * t for _, t in lengths) * products(facts.target, facts.source.stack).own_pair
+    forward = training_flops(facts, lengths) / 3 + own  # torch counts the masked half too
+    assert forward == pytest.approx(counter.get_total_flops(), rel=0.02)

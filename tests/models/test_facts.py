@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from regard.ground.errors import BadInput
-from regard.models import paper
+from regard.models import bahdanau, cho, luong, paper, sutskever
 from regard.models.facts import (
     Embed,
     Facts,
@@ -18,6 +18,8 @@ from regard.models.facts import (
     paths,
     to_json,
 )
+from regard.models.seq2seq import Seq2Seq
+from regard.models.sides import Convolved
 from regard.models.transformer import BASE, BIG, LAPTOP, Transformer
 from regard.parts.position import Learned, Sinusoid
 from regard.parts.sight import Permuted, Window, causal, everyone
@@ -177,6 +179,18 @@ def read_by(build, facts: Any) -> set[str]:
 def all_of(facts: Any) -> set[str]:
     """Every path, but for what lies within a sight, which is a value and not facts."""
     return {path for path, _ in paths(facts) if ".sight." not in path}
+
+
+@pytest.mark.parametrize("paper", [cho, sutskever, bahdanau, luong], ids=lambda one: one.__name__)
+def test_recurrent_papers_have_none_either(paper):
+    facts = change(paper.LAPTOP, vocab=11, width=4, embedding=4)
+    assert read_by(Seq2Seq, facts) == all_of(facts)
+
+
+def test_nor_has_a_convolutional_encoder():
+    source = Facts(SMALL.source.embed, Convolved(8, 2))
+    facts = replace(SMALL, source=source)
+    assert read_by(Seq2Seq, facts) == all_of(facts)
 
 
 @pytest.mark.parametrize("position", [Sinusoid(), Learned(9)], ids=str)

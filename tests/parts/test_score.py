@@ -10,7 +10,15 @@ from naive import spans
 from regard.ground.layout import Layout
 from regard.ground.tape import Tape
 from regard.parts.attend import attend
-from regard.parts.score import Additive, Bilinear, Cosine, Dot, Location, RelativeDot, ScaledDot
+from regard.parts.score import (
+    Additive,
+    Bilinear,
+    Cosine,
+    Dot,
+    Location,
+    RelativeDot,
+    ScaledDot,
+)
 
 QUERIES, KEYS, HEADS = [3, 0, 1, 2], [4, 2, 1, 5], 2
 
@@ -95,9 +103,31 @@ def test_location_asks_the_query_alone():
     agrees(q, k, found, lambda q, k, head, i, j: q @ module.weight[head][:, j])
 
 
-def test_location_refuses_keys_past_the_positions_it_knows():
-    with pytest.raises(ValueError, match="knows 4 positions"):
-        scores(Location(query=3, positions=4, heads=HEADS), 3, 3)
+def test_location_does_not_look_past_the_positions_it_knows():
+    module = Location(query=3, positions=4, heads=HEADS)
+    q, k, found = scores(module, 3, 3)
+    agrees(
+        *(q, k, found),
+        lambda q, k, head, i, j: (
+            q @ module.weight[head][:, j] if j < 4 else torch.tensor(-torch.inf).double()
+        ),
+    )
+    queries, keys = Layout.ragged(QUERIES), Layout.ragged(KEYS)
+    tape = Tape("weights")
+    attend(module, q, k, k, queries=queries, keys=keys, tape=tape)
+    assert (tape.kept["weights"][..., 4] == 0).all()
+
+
+@pytest.mark.parametrize(
+    "module",
+    [Dot(), Cosine(), Additive(3, 3, 4, HEADS), Bilinear(3, 3, HEADS), Location(3, 9, HEADS)],
+    ids=lambda module: type(module).__name__,
+)
+def test_keys_may_be_made_ready_once(module):
+    q, k, wanted = scores(module, 3, 3)
+    queries, keys = Layout.ragged(QUERIES), Layout.ragged(KEYS)
+    ready = keys.pad(module.keyed(k))
+    torch.testing.assert_close(module.between(queries.pad(q), ready, queries, keys), wanted)
 
 
 def relative(module: RelativeDot, start: int = 0):

@@ -17,6 +17,7 @@ from .toy import (
     exhaustive,
     in_batches,
     plain_beam,
+    small_tree,
 )
 
 LENGTHS = st.sampled_from(["none", "mean", "gnmt", "power"])
@@ -30,23 +31,11 @@ def close(found, expected):
 
 
 def test_greedy_search_loses_to_a_beam_of_two_on_a_small_tree():
-    end, a, b = EOS, 1, 2
-    tree = {
-        (): {end: 0.1, a: 0.5, b: 0.4},
-        (a,): {end: 0.4, a: 0.3, b: 0.3},
-        (b,): {end: 0.9, a: 0.05, b: 0.05},
-    }
-
-    class Tree(Toy):
-        def logprobs(self, sentence, prefix):
-            chances = tree.get(prefix, {end: 1.0})
-            return np.log([chances.get(t, 1e-9) for t in range(3)]).astype(np.float32)
-
     limits = Limits(BOS, EOS, 3)
-    ((greedy,),) = Greedy()(Tree(0).open([0]), limits)
-    ((beam,),) = Beam(size=2, length="none")(Tree(0).open([0]), limits)
-    assert greedy.tokens == (a,) and math.exp(greedy.logprob) == pytest.approx(0.20)
-    assert beam.tokens == (b,) and math.exp(beam.logprob) == pytest.approx(0.36)
+    ((greedy,),) = Greedy()(small_tree().open([0]), limits)
+    ((beam,),) = Beam(size=2, length="none")(small_tree().open([0]), limits)
+    assert greedy.tokens == (1,) and math.exp(greedy.logprob) == pytest.approx(0.20)
+    assert beam.tokens == (2,) and math.exp(beam.logprob) == pytest.approx(0.36)
 
 
 @settings(max_examples=60, deadline=None)

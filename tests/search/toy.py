@@ -55,6 +55,17 @@ class Toy:
         return math.fsum(float(step) for step in steps)
 
 
+def small_tree() -> Toy:
+    """Begins with 1 (0.5) or 2 (0.4); but after 1 it ends with 0.4 only, after 2 with 0.9."""
+    tree = {(): (0.1, 0.5, 0.4), (1,): (0.4, 0.3, 0.3), (2,): (0.9, 0.05, 0.05)}
+
+    class Tree(Toy):
+        def logprobs(self, sentence, prefix):
+            return np.log(tree.get(prefix, (1.0, 1e-9, 1e-9))).astype(np.float32)
+
+    return Tree(0, vocabulary=3)
+
+
 class ToyState:
     """Rows are (sentence, prefix); ``entered`` counts the rows of each step."""
 

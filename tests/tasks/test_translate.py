@@ -1,12 +1,16 @@
 """Translation from text to text: the batch does not matter, and nothing is lost."""
 
+from functools import partial
+
 import pytest
 import torch
 
 import regard
+from regard.cli.translate import _found
 from regard.ground.errors import BadInput
 from regard.search import Beam, Exact, Greedy, Sample
 from regard.tasks.translate import Translator
+from regard.tasks.workers import Workers
 
 
 @pytest.fixture(scope="module")
@@ -137,3 +141,45 @@ def test_a_broken_model_is_said(small_run):
         broken.score([("dog", "dog")])
     with pytest.raises(BadInput, match="the model is broken"):
         broken.translate(["dog"])
+
+
+@pytest.mark.parametrize("kind", ["fp32", "int8", "bf16", "auto"])
+def test_precisions_say_nearly_the_same(translator, texts, kind):
+    chosen = [text for text in texts if text.strip()][:20]
+    swift = translator.with_precision(kind)
+    pairs = zip(
+        translator.translate(chosen, Greedy()), swift.translate(chosen, Greedy()), strict=True
+    )
+    same = [one[0].text == other[0].text for one, other in pairs]
+    assert all(same) if kind in ("fp32", "auto") else sum(same) >= 15
+
+
+def test_in_8_bits_the_batch_does_not_matter_to_the_bit(translator, texts):
+    swift = translator.with_precision("int8")
+    found = [swift.with_rows(rows).translate(texts, Beam(3)) for rows in (1, 5, 64)]
+    scores = [[one.score for (one,) in result] for result in found]
+    assert scores[0] == scores[1] == scores[2]
+
+
+def test_without_a_compiler_the_module_steps(translator, texts, monkeypatch):
+    monkeypatch.setattr("regard.models.native.library", lambda: None)
+    swift = translator.with_precision("int8")
+    assert swift.house is None
+    assert len(swift.translate(texts[:5], Greedy())) == 5
+
+
+def test_a_precision_there_is_not_is_said(translator):
+    with pytest.raises(BadInput, match="int8, fp32, bf16, not 'fp8'"):
+        translator.with_precision("fp8")
+
+
+def test_workers_find_the_same(small_run, translator, texts):
+    folder = str(small_run / "run" / "model")
+    with Workers(2, partial(_found, folder, [], "fp32")) as workers:
+        shared = translator.with_rows(8).with_workers(workers)
+        found = shared.translate(texts, Sample(seed=4))
+        assert [one.text for (one,) in found] == [
+            one.text for (one,) in translator.with_rows(8).translate(texts, Sample(seed=4))
+        ]
+    with pytest.raises(BadInput, match="at least 1"):
+        Workers(0, partial(_found, folder, [], "fp32"))

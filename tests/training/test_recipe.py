@@ -94,3 +94,11 @@ def test_where_pairs_come_from(tmp_path):
 def test_half_a_description_is_refused(fields):
     with pytest.raises(ValueError, match="give source and target"):
         Files(**fields)
+
+
+def test_words_can_be_set_apart_by_languages_that_are_known(recipe, tmp_path):
+    files = Files(table="a.tsv", columns=(2, 3), spaced=("english", "french"))
+    assert files.under(tmp_path).spaced == ("english", "french")
+    assert Files(table="a.tsv", columns=(2, 3)).under(tmp_path).spaced == ()
+    with pytest.raises(BadInput, match=r"words of 'frensh' cannot .* did you mean 'french'"):
+        read(recipe, ['data.train.spaced=["english", "frensh"]'])

@@ -20,6 +20,7 @@ from regard.cli.sweep import sweep
 from regard.cli.tour import tour
 from regard.cli.train import train
 from regard.cli.translate import translate
+from regard.cli.tree import tree
 from regard.ground.errors import BadInput
 
 BAD_INPUT, INTERRUPTED = 2, 130
@@ -78,6 +79,7 @@ for verb in (
     sweep,
     align,
     look,
+    tree,
     papers,
     recipes,
     convert,

@@ -1,28 +1,64 @@
 """``regard align``: attention read as word alignment."""
 
 import json
+from collections import Counter
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
-from regard.api import load
+from regard.api import Model, load
 from regard.cli.say import DEVICE, JSON, MODEL, note, print_json, print_line
+from regard.data.bars import read_bars
 from regard.data.sources import Lines, read_lines, read_pairs
 from regard.ground.errors import BadInput
-from regard.metrics.alignment import Gold, alignment_error_rate, format_pharaoh, parse_gold
-from regard.models.facts import PairFacts
-from regard.text.words import words
+from regard.inside.align import Reading
+from regard.inside.directions import choose_agreeing
+from regard.inside.record import WINDOW, record
+from regard.inside.record import align as links_of
+from regard.metrics.alignment import (
+    Gold,
+    Links,
+    alignment_error_rate,
+    format_pharaoh,
+    kinds,
+    parse_gold,
+)
+from regard.metrics.symmetrise import flipped, symmetrised
+from regard.text.words import Spans, spaced_spans, word_spans
+
+Pairs = list[tuple[str, str]]
+How = Literal["intersection", "grow-diag", "grow-diag-final-and", "grow-diag-final", "union"]
 
 
 def align(
     model: MODEL,
-    source: Annotated[str, typer.Argument(metavar="SRC", help="Sentences, one a line.")],
-    target: Annotated[str, typer.Argument(metavar="TGT", help="Their translations.")],
+    source: Annotated[
+        str, typer.Argument(metavar="SRC", help="Sentences, one a line; or 'source ||| target'.")
+    ],
+    target: Annotated[
+        str | None, typer.Argument(metavar="[TGT]", help="Their translations.")
+    ] = None,
+    back: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="A model of the other direction.")
+    ] = None,
+    symmetrise: Annotated[
+        How | None, typer.Option(help="How two directions become one: grow-diag-final.")
+    ] = None,
+    choose: Annotated[
+        Literal["agreement"] | None,
+        typer.Option(help="Choose the readings on which both directions agree most."),
+    ] = None,
     gold: Annotated[
         str | None, typer.Option(help="Gold links: i-j sure, ipj possible; prints the error rate.")
     ] = None,
     base: Annotated[int, typer.Option(help="What gold links count from: 0 or 1.")] = 0,
+    count_kinds: Annotated[
+        bool, typer.Option("--kinds", help="Count kinds of links: 1-1, 1-n, spurious words ...")
+    ] = False,
+    spaced: Annotated[
+        bool, typer.Option("--spaced", help="Words are what spaces set apart (with ||| always).")
+    ] = False,
     layer: Annotated[int | None, typer.Option(help="Decoder layer, from 0.")] = None,
     head: Annotated[int | None, typer.Option(help="One head instead of their mean.")] = None,
     shifted: Annotated[
@@ -34,41 +70,106 @@ def align(
 ) -> None:
     """Print links between words, source-target, counted from 0, one line for each pair.
 
-    Words and punctuation marks count as words. Layer and reading are those kept with the model (the
-    tour chooses them on its development set), else the last layer, unless given. The error rate
-    goes to standard error.
+    Words and punctuation marks count as words, unless --spaced. Layer and reading are those kept
+    with the model (the tour chooses them on its development set), else the last layer, unless
+    given. Error rate and kinds go to standard error.
 
-    Example: regard align runs/tour/model test.en test.de --gold test.links
+    With --back, a model that translates TGT to SRC aligns the same pairs, and both alignments are
+    made one. With --choose agreement, layer and reading of both are those on which they agree most
+    over the first pairs; no gold is looked at.
+
+    Example: regard align runs/tour/model test.en test.de --gold test.links --kinds
     """
-    loaded = load(model, device)
-    reading = loaded.reading
-    given: dict[str, Any] = {"layer": layer, "head": head, "shifted": shifted}
-    reading = replace(reading, **{k: v for k, v in given.items() if v is not None})
-    assert isinstance(loaded.facts, PairFacts)
-    stack = loaded.facts.target.stack
-    if not (0 <= reading.layer < stack.depth and 0 <= (reading.head or 0) < stack.heads):
-        raise BadInput(f"the decoder has layers 0-{stack.depth - 1} and heads 0-{stack.heads - 1}")
-    note(f"{reading}")
-    pairs = [(one, other) for _, one, other in read_pairs(Lines((source, target)), None)]
-    golds = None if gold is None else _golds(gold, base, pairs)
-    found = list(loaded.align(pairs, reading))
+    if back is None and (symmetrise or choose):
+        raise BadInput("--symmetrise and --choose need a model of the other direction: --back")
+    spans = spaced_spans if spaced or target is None else word_spans
+    pairs = _pairs(source, target)
+    golds = None if gold is None else _golds(gold, base, pairs, spans)
+    models = [load(one, device) for one in (model, back) if one is not None]
+    given = {"layer": layer, "head": head, "shifted": shifted}
+    readings = _agreed(models, pairs, spans) if choose else [one.reading for one in models]
+    ways = zip(models, readings, (pairs, _turned(pairs)), strict=False)
+    readings = [_as_given(*one, given) for one in ways]
+    note("\n".join(map(str, readings)))
+    found = _links(models, readings, pairs, spans, symmetrise or "grow-diag-final")
     for (one, other), links in zip(pairs, found, strict=True):
         if as_json:
-            print_json({"source": words(one), "target": words(other), "links": sorted(links)})
+            words = {"source": _words(one, spans), "target": _words(other, spans)}
+            print_json({**words, "links": sorted(links)})
         else:
             print_line(format_pharaoh(links))
     if golds is not None:
         score = alignment_error_rate(found, golds)
-        figures = {"aer": score.aer, "precision": score.precision, "recall": score.recall}
-        shown = "  ".join(f"{name} {value:.4f}" for name, value in figures.items())
-        note(json.dumps(figures) if as_json else shown)
+        _report({"aer": score.aer, "precision": score.precision, "recall": score.recall}, as_json)
+    if count_kinds:
+        counts: Counter[str] = Counter()
+        for (one, other), links in zip(pairs, found, strict=True):
+            counts.update(kinds(links, len(spans(one)), len(spans(other))))
+        _report(dict(counts), as_json)
 
 
-def _golds(path: str, base: int, pairs: list[tuple[str, str]]) -> list[Gold]:
+def _pairs(source: str, target: str | None) -> Pairs:
+    if target is None:
+        return read_bars(source)
+    return [(one, other) for _, one, other in read_pairs(Lines((source, target)), None)]
+
+
+def _turned(pairs: Pairs) -> Pairs:
+    return [(target, source) for source, target in pairs]
+
+
+def _agreed(models: list[Model], pairs: Pairs, spans: Spans) -> list[Reading]:
+    looked = pairs[:WINDOW]
+    forward, backward = (
+        [one.attended(spans) for one in record(model.translator, given)]
+        for model, given in zip(models, (looked, _turned(looked)), strict=True)
+    )
+    agreed = choose_agreeing(forward, backward)
+    note(f"chosen by agreement on {len(looked)} pairs: {agreed.share:.4f} of the links are common")
+    return [agreed.forward, agreed.backward]
+
+
+def _as_given(model: Model, reading: Reading, pairs: Pairs, given: dict[str, Any]) -> Reading:
+    """The reading with what the options say instead, if the model has such a layer and head."""
+    reading = replace(reading, **{k: v for k, v in given.items() if v is not None})
+    for recorded in record(model.translator, pairs[:1]):
+        layers = recorded.attended().layers
+        depth, heads = len(layers), min(map(len, layers))
+        if not (0 <= reading.layer < depth and 0 <= (reading.head or 0) < heads):
+            raise BadInput(f"the decoder has layers 0-{depth - 1} and heads 0-{heads - 1}")
+    return reading
+
+
+def _links(
+    models: list[Model], readings: list[Reading], pairs: Pairs, spans: Spans, how: str
+) -> list[Links]:
+    forward = list(links_of(models[0].translator, pairs, readings[0], spans))
+    if len(models) == 1:
+        return forward
+    backward = links_of(models[1].translator, _turned(pairs), readings[1], spans)
+    return [
+        symmetrised(one, flipped(other), how) for one, other in zip(forward, backward, strict=True)
+    ]
+
+
+def _words(text: str, spans: Spans) -> list[str]:
+    return [text[start:end] for start, end in spans(text)]
+
+
+def _golds(path: str, base: int, pairs: Pairs, spans: Spans) -> list[Gold]:
     lines = list(read_lines(path))
     if len(lines) != len(pairs):
         raise BadInput(f"{path} has {len(lines)} lines for {len(pairs)} pairs")
     return [
-        parse_gold(line, base, f"{path}:{number}", (len(words(one)), len(words(other))))
+        parse_gold(line, base, f"{path}:{number}", (len(spans(one)), len(spans(other))))
         for number, (line, (one, other)) in enumerate(zip(lines, pairs, strict=True), 1)
     ]
+
+
+def _report(figures: dict[str, Any], as_json: bool) -> None:
+    """Figures on one line of standard error."""
+    if as_json:
+        note(json.dumps(figures))
+    else:
+        written = {k: f"{v:.4f}" if isinstance(v, float) else f"{v:,}" for k, v in figures.items()}
+        note("  ".join(f"{name} {value}" for name, value in written.items()))

@@ -7,9 +7,8 @@ from rich.table import Table
 
 from regard.cli.say import JSON, OUT, print_json
 from regard.ground.errors import BadInput
-from regard.models import LINEAGE
-from regard.models import paper as paper_named
-from regard.models.facts import did_you_mean, difference
+from regard.models import LINEAGE, sized
+from regard.models.facts import difference
 
 
 def papers(
@@ -49,16 +48,8 @@ def _lineage() -> list[dict[str, Any]]:
 def _differences(one: str, other: str) -> list[dict[str, Any]]:
     return [
         {"fact": path, one: here, other: there}
-        for path, (here, there) in difference(_facts(one), _facts(other)).items()
+        for path, (here, there) in difference(sized(one), sized(other)).items()
     ]
-
-
-def _facts(name: str) -> Any:
-    key, _, size = name.partition(":")
-    sizes = paper_named(key).sizes
-    if size not in sizes:
-        raise BadInput(f"{key} has no size {size!r}{did_you_mean(size, list(sizes))}")
-    return sizes[size]
 
 
 def _show(records: list[dict[str, Any]], as_json: bool) -> None:

@@ -1,7 +1,9 @@
 """``regard translate``: lines in, translations out."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import Annotated, Any, Literal
 
@@ -15,9 +17,11 @@ from regard.search.beam import Beam
 from regard.search.diverse import Diverse
 from regard.search.exact import Exact, search_errors
 from regard.search.greedy import Greedy
+from regard.search.mbr import MinimumRisk
 from regard.search.sample import Sample
 from regard.search.step import Search
 from regard.tasks.translate import EMPTY, Translation, Translator
+from regard.tasks.workers import Workers
 from regard.text.vocabulary import Vocabulary
 
 LOSING = ("wordpiece", "sentencepiece")  # kinds that cannot write every word
@@ -30,6 +34,10 @@ MEANT_FOR = {
     },
     "exact": {"size", "length", "alpha", "no_repeat", "widest"},
     "sample": {"best", "temperature", "top_k", "top_p", "seed"},
+    "mbr": {
+        *("best", "temperature", "top_k", "top_p", "seed"),
+        *("samples", "utility", "candidates", "size", "length", "alpha"),
+    },
     "greedy": set[str](),
     "published": {"best"},
 }
@@ -46,7 +54,7 @@ def translate(
         typer.Option("--with", metavar="MODEL", help="Decide together with it; repeatable."),
     ] = None,
     search: Annotated[
-        Literal["beam", "greedy", "sample", "exact", "published"] | None,
+        Literal["beam", "greedy", "sample", "mbr", "exact", "published"] | None,
         typer.Option(help="How; unless told: as published if that is known, else beam."),
     ] = None,
     size: Annotated[int, typer.Option("--beam", help="Hypotheses kept at each step.")] = 5,
@@ -80,12 +88,26 @@ def translate(
     top_k: Annotated[int, typer.Option(help="Sample among this many tokens; 0 is all.")] = 0,
     top_p: Annotated[float, typer.Option(help="Sample in the nucleus of this mass.")] = 1.0,
     seed: Annotated[int, typer.Option(help="For sampling.")] = 0,
+    samples: Annotated[int, typer.Option(help="Draws that mbr weighs candidates by.")] = 32,
+    utility: Annotated[
+        Literal["chrf", "bleu"], typer.Option(help="What mbr weighs them by.")
+    ] = "chrf",
+    candidates: Annotated[
+        Literal["samples", "beam"], typer.Option(help="What mbr chooses from.")
+    ] = "samples",
     prefix: Annotated[
         str | None, typer.Option(help="A file of forced beginnings, one a line.")
     ] = None,
     rows: Annotated[
         int, typer.Option(help="Sentences at once; beam and greedy results do not depend on it.")
     ] = 64,
+    precision: Annotated[
+        Literal["auto", "fp32", "bf16", "int8"],
+        typer.Option(help="auto is bf16 on a GPU, fp32 on a CPU; int8 is for CPUs."),
+    ] = "auto",
+    workers: Annotated[
+        int, typer.Option(help="Processes of one thread each, for much text on a CPU; 0 is none.")
+    ] = 0,
     as_json: JSON = False,
     device: DEVICE = None,
 ) -> None:
@@ -94,11 +116,17 @@ def translate(
     With --best n, each line gives n lines, best first. The formula behind the scores is printed
     to standard error. With --json they can be stored, for regard sweep to rank them again.
 
+    On a CPU, --precision int8 is fastest, and --workers N (N cores) translates much text in N
+    processes. In int8 a sentence has the same translation in any batch, bit for bit.
+
     A published folder is searched as its generation settings say, unless an option says otherwise.
 
     With --groups n, n beams search side by side, and each avoids the words of those before it: a
     list of translations that differ. With --stop transformers --length power --alpha A the beam is
     that of transformers' generate with length_penalty A; -early and -never are its early_stopping.
+
+    With --search mbr, each line gives what resembles many samples most (minimum Bayes risk), from
+    among the samples or, with --candidates beam, from the --beam best of a beam.
 
     With --search exact, each line gives the best translation there is, found by branch and bound
     from the beam's; how often the beam missed it is printed to standard error at the end. It is
@@ -106,14 +134,14 @@ def translate(
 
     Example: echo "The old man reads a book." | regard translate runs/tour/model --beam 4
     """
-    translator = load(model, device).translator.with_rows(rows)
+    translator = _translator(model, others or [], device).with_rows(rows)
+    if workers and translator.device.type != "cpu":
+        raise BadInput("--workers: they are for a CPU (--device cpu)")
     given = _given(context)
     if search is None:
         as_published = translator.generation is not None and given <= MEANT_FOR["published"]
         search = "published" if as_published else "beam"
-    _check_options(given, search, groups)
-    if others:
-        translator = translator.with_others(*(load(one, device).translator for one in others))
+    _check_options(given, search, groups, candidates)
     prefixes = None if prefix is None else _as_many(prefix)
     lines = _with_unknowns(read_lines(file), translator.text.source)
     chosen: Search
@@ -128,22 +156,49 @@ def translate(
         note(f"{chosen}: score = {beam.formula}")
     elif search == "sample":
         chosen = Sample(temperature, top_k, top_p, best, seed)
+    elif search == "mbr":
+        draws = Sample(temperature, top_k, top_p, samples, seed)
+        chosen = risk = MinimumRisk(translator.text.target.decode, draws, utility, best)
+        note(f"{risk}: score = {risk.formula}")
     else:
         chosen = Greedy()
-    if search == "exact":
-        translations = _exactly(translator, lines, prefixes, beam, widest)
-    else:
-        translations = translator.stream(lines, chosen, prefixes)
-    for number, found in enumerate(translations):
-        for one in found:
-            if as_json:
-                pieces = translator.text.target.pieces(one.hypothesis.tokens)
-                print_json(_record(number + 1, one, pieces))
-            else:
-                print_line(" ".join(one.text.split("\n")))
-        if not as_json:
-            for _ in range(best - len(found)):  # n lines for each, so that files stay parallel
-                print_line("")
+    with ExitStack() as stack:
+        if workers:
+            begin = partial(_found, model, others or [], precision)
+            translator = translator.with_workers(stack.enter_context(Workers(workers, begin)))
+        else:
+            translator = translator.with_precision(precision)
+        if search == "exact":
+            translations = _exactly(translator, lines, prefixes, beam, widest)
+        elif search == "mbr" and candidates == "beam":
+            beam = Beam(size, size, length, alpha)
+            translations = _from_beam(translator, lines, prefixes, beam, risk)
+        else:
+            translations = translator.stream(lines, chosen, prefixes)
+        for number, found in enumerate(translations, 1):
+            _print(number, found, best, translator.text.target if as_json else None)
+
+
+def _translator(model: str, others: list[str], device: str | None) -> Translator:
+    first, *more = (load(one, device).translator for one in (model, *others))
+    return first.with_others(*more)
+
+
+def _found(model: str, others: list[str], precision: str) -> Callable[..., Any]:
+    """What a worker does."""
+    return _translator(model, others, "cpu").with_precision(precision).found
+
+
+def _print(line: int, found: list[Translation], best: int, pieces: Vocabulary | None) -> None:
+    """As JSON if there are pieces to name; else ``best`` lines, so that files stay parallel."""
+    for one in found:
+        if pieces is not None:
+            print_json(_record(line, one, pieces.pieces(one.hypothesis.tokens)))
+        else:
+            print_line(" ".join(one.text.split("\n")))
+    if pieces is None:
+        for _ in range(best - len(found)):
+            print_line("")
 
 
 def _record(line: int, one: Translation, pieces: list[str]) -> dict[str, Any]:
@@ -171,12 +226,14 @@ def _given(context: typer.Context) -> set[str]:
     }
 
 
-def _check_options(given: set[str], search: str, groups: int) -> None:
+def _check_options(given: set[str], search: str, groups: int, candidates: str) -> None:
     if foreign := given - MEANT_FOR[search]:
         names = ", ".join("--" + OPTION.get(one, one.replace("_", "-")) for one in sorted(foreign))
         raise BadInput(f"{names}: means nothing to --search {search}")
     if "diversity" in given and groups == 1:
         raise BadInput("--diversity: means nothing without --groups")
+    if search == "mbr" and candidates != "beam" and given & {"size", "length", "alpha"}:
+        raise BadInput("--beam, --length and --alpha mean nothing to mbr without --candidates beam")
 
 
 def _exactly(
@@ -206,6 +263,21 @@ def _exactly(
         f"mean score gap {errors.gap:.4f}; {errors.empty} optima are empty; "
         f"{len(there) - errors.proven} sentences not proven"
     )
+
+
+def _from_beam(
+    translator: Translator,
+    lines: Iterator[str],
+    prefixes: Iterator[str] | None,
+    beam: Beam,
+    risk: MinimumRisk,
+) -> Iterator[list[Translation]]:
+    """The least risky of what a beam found for each line."""
+    texts = list(lines)
+    begun = None if prefixes is None else list(islice(prefixes, len(texts)))
+    found = enumerate(translator.stream(texts, beam, begun))
+    known = {number: [one.hypothesis for one in best] for number, best in found}
+    yield from translator.stream(texts, replace(risk, candidates=known), begun)
 
 
 def _as_many(path: str) -> Iterator[str]:

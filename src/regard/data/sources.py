@@ -12,21 +12,26 @@ import sys
 import zlib
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from regard.ground.errors import BadInput
+from regard.text.spaced import SPACED
 
 STDIN = "-"
 
 
 @dataclass(frozen=True)
 class Lines:
-    """Plain text, one file for each side: ``Lines(("train.en", "train.de.gz"))``."""
+    """Plain text, one file for each side: ``Lines(("train.en", "train.de.gz"))``.
+
+    Any source may name, for each side, a language of ``regard.text.spaced`` to set words apart by.
+    """
 
     paths: tuple[str, ...]
+    spaced: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,7 @@ class Table:
 
     path: str
     columns: tuple[int | str, ...]
+    spaced: tuple[str, ...] = ()
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -50,6 +56,7 @@ class JsonLines:
 
     path: str
     keys: tuple[str, ...]
+    spaced: tuple[str, ...] = ()
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -129,6 +136,8 @@ def read_examples(
             if not isinstance(source, Lines):
                 texts = _fields(source, texts[0], places[0])
                 places *= sides
+            if source.spaced:
+                texts = _spaced(source.spaced, texts)
             for text, place in zip(texts, places, strict=True):
                 _check(text, place, longest_characters)
         except Flaw as flaw:
@@ -137,6 +146,10 @@ def read_examples(
             dropped[flaw.reason] += 1
         else:
             yield places[0], texts
+
+
+def _spaced(languages: tuple[str, ...], texts: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(SPACED[one](text) for one, text in zip(languages, texts, strict=True))
 
 
 def _check(text: str, where: str, longest: int | None) -> None:
@@ -159,7 +172,7 @@ def _without_header(table: Table, first: bytes) -> Table:
             raise BadInput(f"{where}: no column {column!r} among {', '.join(header)!r}")
         return header.index(column)
 
-    return Table(table.path, tuple(map(place, table.columns)))
+    return replace(table, columns=tuple(map(place, table.columns)))
 
 
 def _fields(source: Table | JsonLines, line: str, where: str) -> tuple[str, ...]:

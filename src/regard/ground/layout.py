@@ -7,26 +7,14 @@ are a rectangle (images, full blocks, one-token decoding), so that padding and p
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import Function
 
-
-class _Move(Function):
-    """Spread rows of x over ``size`` slots of zeros, or gather them back: each undoes the other."""
-
-    @staticmethod
-    def forward(ctx, x: Tensor, slots_T: Tensor, size: int | None) -> Tensor:
-        ctx.slots_T, ctx.back = slots_T, x.shape[0] if size is None else None
-        if size is None:
-            return x.index_select(0, slots_T)
-        return x.new_zeros(size, *x.shape[1:]).index_copy_(0, slots_T, x)
-
-    @staticmethod
-    def backward(ctx, gradient: Tensor):
-        return _Move.apply(gradient, ctx.slots_T, ctx.back), None, None
+from regard.ground.moves import gathered, spread
+from regard.ground.times import Times
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,6 +135,30 @@ class Layout:
         """Which rows hold no token at all."""
         return self.lengths_B == 0
 
+    @cached_property
+    def times(self) -> Times:
+        """The tokens in the order of time, for recurrence: asks the device where lengths are."""
+        lengths = self.known_lengths
+        steps = [self.longest] * self.rows if self.even else lengths
+        starts = [0, *accumulate(steps)][: self.rows]
+        return Times.of(lengths, starts, self.tokens, self.positions_T.device)
+
+    @property
+    def known_lengths(self) -> list[int]:
+        """The rows' lengths on the host; where only the device has them, it is asked."""
+        return self.lengths_B.tolist() if self.lengths is None else list(self.lengths)
+
+    def first(self, rows: int) -> "Layout":
+        """The first rows of a rectangle."""
+        return replace(
+            self,
+            rows=rows,
+            lengths_B=self.lengths_B[:rows],
+            offsets=self.offsets[: rows + 1],
+            positions_T=self.positions_T[: rows * self.longest],
+            lengths=None if self.lengths is None else self.lengths[:rows],
+        )
+
     def pad(self, x: Tensor) -> Tensor:
         """Packed (T, …) to padded (B, L, …); the gaps are zeros."""
         if self.owners_BS is not None and x.dim() > 1:
@@ -154,20 +166,20 @@ class Layout:
         if self.padded and x.dim() > 1:
             return x
         if not self.even:
-            x = _Move.apply(x, self.slots_T, self.rows * self.longest)
+            x = spread(x, self.slots_T, self.rows * self.longest)
         return x.view(self.rows, self.longest, *x.shape[1:])
 
     def pack(self, x: Tensor) -> Tensor:
         """Padded (B, L, …) to packed (T, …)."""
         x = x.reshape(self.rows * self.longest, *x.shape[2:])
-        return x if self.even else _Move.apply(x, self.slots_T, None)
+        return x if self.even else gathered(x, self.slots_T)
 
     def split(self, x: Tensor) -> list[Tensor]:
         """A packed tensor as one tensor per row."""
-        lengths = self.lengths if self.lengths is not None else self.lengths_B.tolist()
+        lengths = self.known_lengths
         if self.even:
             return [row[:length] for row, length in zip(self.pad(x), lengths, strict=True)]
-        return list(x[: sum(lengths)].split(list(lengths)))
+        return list(x[: sum(lengths)].split(lengths))
 
 
 def moved_to(tensor: Tensor, device: torch.device | str) -> Tensor:

@@ -64,6 +64,42 @@ class Tape(Silent):
 SILENT = Silent()
 
 
+class Unrolled:
+    """A tape for a loop over time: what it sees of a value is the whole, (B, H, L, S).
+
+    ``at(t, rows_R)`` takes the value of one moment, (R, H, 1, S), of the rows still alive. An edit
+    is given all moments so far, the others as zeros, and heard for this one: so it means what it
+    means where all are computed at once.
+    """
+
+    def __init__(self, tape: Silent, rows: int, length: int):
+        self.tape, self.rows, self.length = tape, rows, length
+        self.whole: dict[str, Tensor] = {}
+
+    def at(self, time: int, rows_R: Tensor) -> Silent:
+        """The tape at one moment."""
+        return _Moment(self, time, rows_R) if self.tape.wants("scores", "weights") else self.tape
+
+
+class _Moment(Silent):
+    def __init__(self, unrolled: Unrolled, time: int, rows_R: Tensor):
+        self.unrolled, self.place = unrolled, (rows_R, slice(None), time)
+
+    def __call__(self, name: str, value: Tensor) -> Tensor:
+        all_time = self.unrolled
+        before = all_time.whole.get(name)
+        if before is None:
+            _, heads, _, keys = value.shape
+            before = value.new_zeros(all_time.rows, heads, all_time.length, keys)
+        whole = before.clone()
+        whole[self.place] = value[:, :, 0]
+        all_time.whole[name] = whole
+        return all_time.tape(name, whole)[self.place][:, :, None]
+
+    def wants(self, *names: str) -> bool:
+        return self.unrolled.tape.wants(*names)
+
+
 def without_head(head: int) -> Edit:
     """Switch one head off: its weights become zero. Edits values of shape (B, H, L, S)."""
 

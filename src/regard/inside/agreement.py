@@ -36,8 +36,9 @@ def values(module: nn.Module, facts: PairFacts, pairs: Iterable[Pair]) -> Values
         source, target = (pack([one]) for one in ids)
         module(source.tokens_T, source.layout, target.tokens_T, target.layout, tape=tape)
         for layer, place in places.items():
-            found[layer].append(tape.kept[place])
-    return found
+            if place in tape.kept:  # a decoder that runs step by step has no layers of their own
+                found[layer].append(tape.kept[place])
+    return {layer: values for layer, values in found.items() if values}
 
 
 @torch.no_grad()

@@ -79,6 +79,11 @@ def _judged(
             yield reading, alignment_error_rate(hypotheses, golds)
 
 
+def readings(attended: Attended, each_head: bool = False) -> list[Reading]:
+    """Every layer, plain and shifted, each target word linked to its largest weight."""
+    return [Reading(*each) for each in _matrices(attended, each_head)]
+
+
 def _matrices(attended: Attended, each_head: bool) -> Iterator[tuple[int, int | None, bool]]:
     """Every layer, head and shift to try."""
     for layer, weights_HLS in enumerate(attended.layers):

@@ -8,6 +8,7 @@ import torch
 
 from regard.data.packing import in_order
 from regard.ground.batch import Budget
+from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
 from regard.inside.align import Attended, Reading, links
 from regard.inside.look import Look
@@ -15,9 +16,10 @@ from regard.inside.maps import Map
 from regard.metrics.alignment import Links
 from regard.tasks.translate import Translator
 from regard.text.segmented import Segmented, tokens_of_words, units
+from regard.text.words import Spans, word_spans
 
 PATTERNS = {
-    "cross": "target.blocks.*.cross.weights",
+    "cross": "target.*cross.weights",
     "encoder": "source.blocks.*.attention.weights",
     "decoder": "target.blocks.*.attention.weights",
 }
@@ -35,10 +37,10 @@ class Recorded:
     target: Segmented
     weights: dict[str, list[np.ndarray]]
 
-    def attended(self) -> Attended:
+    def attended(self, spans: Spans = word_spans) -> Attended:
         """The cross-attention, as alignment reads it."""
         source, target = (
-            tokens_of_words(text, cut)
+            tokens_of_words(text, cut, spans)
             for text, cut in zip(self.texts, (self.source, self.target), strict=True)
         )
         return Attended(self.weights["cross"], target, source)
@@ -61,6 +63,8 @@ def record(
         tape = Tape(*(PATTERNS[kind] for kind in kinds))
         with torch.inference_mode():
             objective(translator.model, batch, tape)
+        if not tape.kept:
+            raise BadInput("this model has no attention: there is nothing that it looks at")
         for row, i in enumerate(chosen):
             source_length, target_length = lengths[i]
             sizes = {
@@ -74,12 +78,15 @@ def record(
 
 
 def align(
-    translator: Translator, pairs: Sequence[tuple[str, str]], reading: Reading
+    translator: Translator,
+    pairs: Sequence[tuple[str, str]],
+    reading: Reading,
+    spans: Spans = word_spans,
 ) -> Iterator[Links]:
     """Links between the words of each pair, read from its cross-attention."""
     for start in range(0, len(pairs), WINDOW):
         for recorded in record(translator, pairs[start : start + WINDOW]):
-            yield links(recorded.attended(), reading)
+            yield links(recorded.attended(spans), reading)
 
 
 def look(translator: Translator, source: str, target: str, *, subwords: bool = False) -> Look:
@@ -114,12 +121,12 @@ def _word_maps(recorded: Recorded) -> tuple[Map, ...]:
     target_groups.append([len(recorded.target.ids)])
     source.append(END)
     written, fed = [*target, END], [BEGIN, *target]
-    cross, encoder, decoder = _maps(recorded)
-    return (
-        cross.merged(written, source, target_groups, source_groups),
-        encoder.merged(source, source, source_groups, source_groups),
-        decoder.merged(written, fed, target_groups, fed_groups),
-    )
+    by_words = {
+        "cross": (written, source, target_groups, source_groups),
+        "encoder": (source, source, source_groups, source_groups),
+        "decoder": (written, fed, target_groups, fed_groups),
+    }
+    return tuple(one.merged(*by_words[one.name]) for one in _maps(recorded))
 
 
 def _maps(
@@ -132,9 +139,9 @@ def _maps(
     source = tuple(source or ("",) * source_length)
     written = tuple(written or ("",) * target_length)
     fed = tuple(fed or ("",) * target_length)
-    weights = {kind: tuple(layers) for kind, layers in recorded.weights.items()}
-    return (
-        Map("cross", written, source, weights["cross"]),
-        Map("encoder", source, source, weights["encoder"]),
-        Map("decoder", written, fed, weights["decoder"]),
+    sides = {"cross": (written, source), "encoder": (source, source), "decoder": (written, fed)}
+    return tuple(
+        Map(kind, *sides[kind], tuple(layers))
+        for kind, layers in recorded.weights.items()
+        if layers
     )

@@ -1,12 +1,21 @@
 """Floor 2: papers as values, one shared stack. ``LINEAGE`` lists them in order of time."""
 
+from typing import Any
+
 from regard.ground.errors import BadInput
-from regard.models import marian, transformer
+from regard.models import bahdanau, cho, luong, marian, sutskever, transformer
 from regard.models.facts import did_you_mean
 from regard.models.form import Form
 from regard.models.paper import Paper
 
-LINEAGE: tuple[Paper, ...] = (transformer.PAPER, marian.PAPER)
+LINEAGE: tuple[Paper, ...] = (
+    cho.PAPER,
+    sutskever.PAPER,
+    bahdanau.PAPER,
+    luong.PAPER,
+    transformer.PAPER,
+    marian.PAPER,
+)
 HF: dict[str, Form] = {transformer.PAPER.key: marian.HF, marian.PAPER.key: marian.HF}
 """The form in which Hugging Face keeps the models of a paper."""
 
@@ -17,3 +26,12 @@ def paper(name: str) -> Paper:
     if name.lower() not in known:
         raise BadInput(f"no paper is called {name!r}{did_you_mean(name.lower(), list(known))}")
     return known[name.lower()]
+
+
+def sized(name: str) -> Any:
+    """The facts of "PAPER:SIZE"."""
+    key, _, size = name.partition(":")
+    one = paper(key)
+    if size not in one.sizes:
+        raise BadInput(f"{one.name} has no size {size!r}{did_you_mean(size, list(one.sizes))}")
+    return one.sizes[size]

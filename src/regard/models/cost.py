@@ -1,8 +1,23 @@
 """What a model costs to train: floating-point operations, counted from its facts."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from regard.models.facts import PairFacts, Stack
+from regard.models.facts import Facts, PairFacts, Stack
+from regard.models.sides import Convolved, Reader, Recurrent, Side, Writer
+
+GATES = {"rnn": 1, "gru": 3, "lstm": 4}
+
+
+class Products(NamedTuple):
+    """How many products a side makes: for each of its tokens, each token of its source, each
+    sentence, each pair of its own tokens, and each pair of one with a source token."""
+
+    token: int
+    source_token: int = 0
+    sentence: int = 0
+    own_pair: int = 0
+    cross_pair: int = 0
 
 
 def training_flops(facts: PairFacts, pairs: Sequence[tuple[int, int]]) -> float:
@@ -11,38 +26,80 @@ def training_flops(facts: PairFacts, pairs: Sequence[tuple[int, int]]) -> float:
     Two per weight and token forward and four backward, and the same for each query-key pair.
     """
     source_T, target_T = sum(s for s, _ in pairs), sum(t for _, t in pairs)
-    source, target = facts.source.stack, facts.target.stack
+    reads, writes = products(facts.source), products(facts.target, facts.source.stack)
     forward = (
-        _weights(source) * source_T
-        + _weights(target) * target_T
-        + _cross_key_weights(source, target) * source_T
-        + target.width * facts.target.embed.vocab * target_T
-        + _pair_cost(source) * sum(s * s for s, _ in pairs)
-        + _pair_cost(target) * sum(t * t for _, t in pairs) / 2
-        + _pair_cost(target) * target.cross * sum(s * t for s, t in pairs)
+        reads.token * source_T
+        + writes.token * target_T
+        + writes.source_token * source_T
+        + writes.sentence * len(pairs)
+        + facts.target.stack.states * facts.target.embed.vocab * target_T
+        + reads.own_pair * sum(s * s for s, _ in pairs)
+        + writes.own_pair * sum(t * t for _, t in pairs) / 2
+        + writes.cross_pair * sum(s * t for s, t in pairs)
     )
     return 6.0 * forward
 
 
-def _sizes(stack: Stack) -> tuple[int, int]:
-    key = stack.width // stack.heads if stack.key is None else stack.key
-    return stack.heads * key, stack.heads * (key if stack.value is None else stack.value)
+def products(facts: Facts, source: Side | None = None) -> Products:
+    """What one side costs; a decoder's depends on the source it looks at."""
+    match facts.stack:
+        case Stack() as stack:
+            return _of_stack(stack, source)
+        case Reader() as stack:
+            return Products(_recurrent(stack, stack.embedding, 2 if stack.reads == "both" else 1))
+        case Convolved() as stack:
+            return Products(stack.depth * stack.kernel * stack.width * 2 * stack.width)
+        case Writer() as stack:
+            assert source is not None
+            return _of_writer(stack, source.states)
 
 
-def _weights(stack: Stack) -> int:
-    """Weights each token of this stack meets: projections and feed-forward, in all layers."""
-    key, value = _sizes(stack)
-    own = stack.width * (2 * key + 2 * value)
-    cross = stack.width * (key + value) if stack.cross else 0
-    return stack.depth * (own + cross + 2 * stack.width * stack.inner)
+def _of_stack(stack: Stack, source: Side | None) -> Products:
+    """Projections and feed-forward, in all layers; scores and weighted sums."""
+    width = stack.width
+    key = width // stack.heads if stack.key is None else stack.key
+    both = stack.heads * (key + (key if stack.value is None else stack.value))
+    own = 2 * width * both + 2 * width * stack.inner
+    if not stack.cross or source is None:
+        return Products(stack.depth * own, own_pair=stack.depth * both)
+    return Products(
+        token=stack.depth * (own + width * both),
+        source_token=stack.depth * source.states * both,
+        own_pair=stack.depth * both,
+        cross_pair=stack.depth * both,
+    )
 
 
-def _cross_key_weights(source: Stack, target: Stack) -> int:
-    """Weights each source token meets in the decoder: its keys and values."""
-    key, value = _sizes(target)
-    return target.depth * source.width * (key + value) if target.cross else 0
+def _recurrent(stack: Recurrent, inputs: int, ways: int = 1) -> int:
+    """The gates of all layers; a layer above the first reads all ways of the one below."""
+    width, gates = stack.width, GATES[stack.cell]
+    above = (stack.depth - 1) * (ways * width + width)
+    return ways * gates * width * (inputs + width + above)
 
 
-def _pair_cost(stack: Stack) -> int:
-    """Products for each query and key: the score and the weighted sum."""
-    return stack.depth * sum(_sizes(stack))
+def _of_writer(stack: Writer, source: int) -> Products:
+    width, looking = stack.width, stack.attention
+    told = width if stack.summary or (looking is not None and looking.feeding) else 0
+    seen = source if looking is not None and looking.timing == "previous" else 0
+    token = _recurrent(stack, stack.embedding + told + seen)
+    if stack.maxout is not None:
+        context = seen or (width if stack.summary else 0)
+        token += (width + stack.embedding + context) * 2 * stack.maxout
+    given = source // 2 if stack.bridge == "backward" else source
+    states = stack.depth * (2 if stack.cell == "lstm" else 1) * width
+    sentence = given * width if stack.summary else 0
+    if stack.bridge != "copy":
+        sentence += (width if stack.summary else given) * states
+    if looking is None:
+        return Products(token, sentence=sentence)
+    if looking.timing == "current":
+        token += (source + width) * width
+    inner = looking.inner or width
+    query, key, pair = {
+        "additive": (width * inner, source * inner, inner),
+        "concat": (width * inner, source * inner, inner),
+        "general": (0, source * width, width),
+        "bilinear": (0, source * width, width),
+        "location": (width * looking.positions, 0, 0),
+    }.get(looking.score, (0, 0, source))
+    return Products(token + query, key, sentence, cross_pair=pair + source)

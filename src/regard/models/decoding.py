@@ -35,7 +35,7 @@ class Decoding:
     ):
         self.model, self.tokens_T, self.layout = model, tokens_T, layout
         self.memory, self.house = memory, None if watch else house
-        self._watched = f"target.blocks.{len(memory.layers) - 1}.cross.weights" if watch else None
+        self._watched = model.watched if watch else None
         self._weights_RS: Tensor | None = None
 
     @cached_property

@@ -1,10 +1,11 @@
 """Facts: a paper's model as a value, and the one way to say how another differs from it."""
 
 from dataclasses import dataclass, fields, is_dataclass, replace
-from difflib import get_close_matches
 from typing import Any, get_type_hints
 
 from regard.ground.errors import BadInput
+from regard.models.checks import at_least, did_you_mean, one_of, share
+from regard.models.sides import Convolved, Looking, Reader, Side, Writer
 from regard.parts.mlp import ACTIVATIONS
 from regard.parts.position import Learned, Sinusoid
 from regard.parts.sight import Permuted, Sight, Window, everyone
@@ -21,12 +22,12 @@ class Embed:
     normed: bool = False
 
     def __post_init__(self) -> None:
-        _at_least(1, "vocab", self.vocab)
-        _at_least(0, "segments", self.segments)
+        at_least(1, "vocab", self.vocab)
+        at_least(0, "segments", self.segments)
 
 
 @dataclass(frozen=True)
-class Stack:
+class Stack(Side):
     """N like blocks. ``key`` and ``value`` are sizes per head where they do not share the width.
 
     ``dropout`` falls on embeddings and on what each part adds to the residual, as in Vaswani et
@@ -52,21 +53,26 @@ class Stack:
 
     def __post_init__(self) -> None:
         for name in ("width", "depth", "heads", "inner", "key", "value"):
-            _at_least(1, name, getattr(self, name))
+            at_least(1, name, getattr(self, name))
         for name in ("dropout", "attention_dropout", "inner_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise BadInput(f"{name} is a share from 0 to below 1, not {getattr(self, name)}")
-        if self.activation not in ACTIVATIONS:
-            wrong = did_you_mean(self.activation, list(ACTIVATIONS))
-            raise BadInput(f"no activation is called {self.activation!r}{wrong}")
+            share(name, getattr(self, name))
+        one_of(ACTIVATIONS, "activation", self.activation)
+
+    @property
+    def writes(self) -> bool:
+        return self.cross
+
+    @property
+    def looks(self) -> tuple[int, int]:
+        return (self.depth, self.heads) if self.cross else (0, 0)
 
 
 @dataclass(frozen=True)
 class Facts:
-    """A model of one stack."""
+    """A model of one stack, or a side of a translator."""
 
     embed: Embed
-    stack: Stack
+    stack: Stack | Reader | Writer | Convolved
 
 
 @dataclass(frozen=True)
@@ -83,14 +89,17 @@ class PairFacts:
     head_bias: bool = False
 
     def __post_init__(self) -> None:
-        if self.source.stack.cross or not self.target.stack.cross:
+        if self.source.stack.writes or not self.target.stack.writes:
             raise BadInput("cross: the target looks at the source, and the source at nothing else")
 
 
 AnyFacts = Facts | PairFacts
 VALUES = {
     kind.__name__: kind
-    for kind in (Embed, Stack, Facts, PairFacts, Sinusoid, Learned, Window, Permuted)
+    for kind in (
+        *(Embed, Stack, Facts, PairFacts, Sinusoid, Learned, Window, Permuted),
+        *(Reader, Writer, Looking, Convolved),
+    )
 }
 
 
@@ -133,12 +142,6 @@ def difference(one: Any, other: Any) -> dict[str, tuple[Any, Any]]:
     }
 
 
-def did_you_mean(name: str, known: list[str]) -> str:
-    """The end of a sentence about a name that is not known."""
-    close = get_close_matches(name, known, n=1)
-    return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(sorted(known))}"
-
-
 def to_json(value: Any) -> Any:
     """Facts as plain JSON, each value under its name."""
     if is_dataclass(value) and not isinstance(value, type):
@@ -174,11 +177,6 @@ def _ends(path: str, name: str) -> bool:
     """ "source.depth" names "source.stack.depth": the first and the last step, others left out."""
     steps, named = path.split("."), name.split(".")
     return steps[-1] == named[-1] and steps[: len(named) - 1] == named[:-1]
-
-
-def _at_least(least: int, name: str, value: Any) -> None:
-    if isinstance(value, int) and value < least:
-        raise BadInput(f"{name} must be at least {least}, not {value}")
 
 
 def _names(known: dict[str, Any]) -> list[str]:

@@ -50,6 +50,8 @@ def read(folder: Path, config: dict[str, Any], device: torch.device | str) -> St
 
 def write(folder: Path, stored: Stored) -> None:
     """Write a folder that ``transformers`` reads; what it cannot express is refused beforehand."""
+    if stored.paper.key not in HF:
+        raise BadInput(f"{stored.paper.name}: Hugging Face has no form for such models")
     form = HF[stored.paper.key]
     config = form.config(stored.facts)
     origin = stored.origin or form.fresh(stored.text)

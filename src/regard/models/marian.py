@@ -173,14 +173,15 @@ def facts_of(config: Config, tensors: Collection[str]) -> PairFacts:
 def config_of(facts: PairFacts) -> dict[str, Any]:
     """What a config.json says of these facts; those it has no word for are an error."""
     source, target = facts.source, facts.target
+    stack: Any = source.stack
     config = {
         "vocab_size": source.embed.vocab,
         "decoder_vocab_size": target.embed.vocab,
-        "d_model": source.stack.width,
-        "activation_function": source.stack.activation,
-        "dropout": source.stack.dropout,
-        "attention_dropout": source.stack.attention_dropout,
-        "activation_dropout": source.stack.inner_dropout,
+        "d_model": stack.width,
+        "activation_function": stack.activation,
+        "dropout": stack.dropout,
+        "attention_dropout": stack.attention_dropout,
+        "activation_dropout": stack.inner_dropout,
         "scale_embedding": source.embed.scaled,
         "share_encoder_decoder_embeddings": facts.tie == "all",
         "tie_word_embeddings": facts.tie != "none",

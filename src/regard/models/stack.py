@@ -18,7 +18,9 @@ class Trunk(nn.Module):
     def __init__(self, facts: Facts, source_width: int | None = None):
         super().__init__()
         stack = facts.stack
-        self.embed = embedding(facts.embed, stack)
+        if not isinstance(stack, Stack):
+            raise ValueError(f"a Transformer is made of stacks of attention, not {type(stack)}")
+        self.embed = embedding(facts.embed, stack.width, stack.dropout, stack.eps)
         self.blocks = nn.ModuleList(block(stack, source_width) for _ in range(stack.depth))
         self.norm = nn.LayerNorm(stack.width, eps=stack.eps) if stack.final_norm else nn.Identity()
 
@@ -46,16 +48,16 @@ class Trunk(nn.Module):
         return tape("output", self.norm(x_TD))
 
 
-def embedding(facts: Embed, stack: Stack) -> Embedding:
+def embedding(facts: Embed, width: int, dropout: float, eps: float = 1e-5) -> Embedding:
     """The embedding these facts describe."""
     return Embedding(
         facts.vocab,
-        stack.width,
-        position=facts.position.build(stack.width) if facts.position else None,
+        width,
+        position=facts.position.build(width) if facts.position else None,
         segments=facts.segments,
         scaled=facts.scaled,
-        norm=stack.eps if facts.normed else None,
-        dropout=stack.dropout,
+        norm=eps if facts.normed else None,
+        dropout=dropout,
     )
 
 

@@ -1,8 +1,10 @@
 """What attention means. Fused kernels are faster ways to say the same, and must agree with it."""
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.ground.layout import Layout
 from regard.ground.tape import SILENT, Silent
@@ -24,7 +26,7 @@ def masked_softmax(scores: Tensor, allowed: Tensor) -> Tensor:
 
 
 def attend(
-    score: nn.Module,
+    score: Callable[..., Tensor],
     q_THK: Tensor,
     k_THK: Tensor,
     v_THK: Tensor,
@@ -45,7 +47,7 @@ def attend(
 
 
 def attention(
-    score: nn.Module,
+    score: Callable[..., Tensor],
     q_THK: Tensor,
     k_THK: Tensor,
     v_THK: Tensor,

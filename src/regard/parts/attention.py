@@ -1,6 +1,7 @@
 """Multi-head attention (Vaswani et al., 2017, section 3.2): H heads side by side, joined by W_O."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -19,10 +20,14 @@ INTO_HEADS = 1 / math.sqrt(2)
 
 
 class Source(NamedTuple):
-    """What a decoder looks at: an encoder's states and how they lie."""
+    """What a decoder looks at: an encoder's states and how they lie.
+
+    ``ends`` is where each layer of a recurrent encoder ended: its state, (B, width) each.
+    """
 
     states_TD: Tensor
     layout: Layout
+    ends: Sequence[tuple[Tensor, ...]] | None = None
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ a source are computed once, and stay where they are while a beam only reorders w
 """
 
 from functools import lru_cache
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -98,6 +99,36 @@ class Memory:
             for layer in self.layers:
                 layer.pick_source(index_R)
         self.rows, self._source_rows = len(index), source_rows
+
+
+class Rows(Protocol):
+    """Anything that has rows which can be picked."""
+
+    def rows(self, index_R: Tensor) -> "Rows":
+        """Row i of the answer is row ``index_R[i]``."""
+
+
+class Carried(Memory):
+    """The memory of a recurrent decoder: what it carries ``now``, from one step to the next."""
+
+    def __init__(self, rows: int, capacity: int):
+        super().__init__(rows, capacity, depth=1)
+        self.now: Any = None
+        self._early_R: Tensor | None = None
+
+    def begin(self, now: Rows) -> Any:
+        """What is there before the first step, a row for each source."""
+        self.now = now if self._early_R is None else now.rows(self._early_R)
+        return self.now
+
+    def pick(self, index_R: Tensor) -> None:
+        """Keep, repeat, reorder or drop rows."""
+        super().pick(index_R)
+        if self.now is None:  # no step was made yet
+            early_R = self._early_R
+            self._early_R = index_R if early_R is None else early_R[index_R]
+        else:
+            self.now = self.now.rows(index_R)
 
 
 @lru_cache(maxsize=4_096)

@@ -1,7 +1,8 @@
 """Scores s(q, k): how well a query and a key fit. Every model of the line picks one.
 
 A score is called with padded queries (B, L, H, K), padded keys (B, S, H, K) and both layouts, and
-answers (B, H, L, S). What attention then does with it is ``attend``'s business.
+answers (B, H, L, S). What attention then does with it is ``attend``'s business. What a score makes
+of keys alone can be done once for many queries that come one after the other.
 """
 
 import math
@@ -14,14 +15,28 @@ from regard.ground.layout import Layout
 from regard.parts.position import sinusoid
 
 
-class Dot(nn.Module):
+class Score(nn.Module):
+    """``keyed`` is what becomes of the keys alone, ``between`` all that is left to do then."""
+
+    def keyed(self, k: Tensor) -> Tensor:
+        """Keys (…, H, K) as ``between`` wants them."""
+        return k
+
+    def between(self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout) -> Tensor:
+        raise NotImplementedError
+
+    def forward(self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout) -> Tensor:
+        return self.between(q_BLHK, self.keyed(k_BSHK), queries, keys)
+
+
+class Dot(Score):
     """q·k (Luong et al., 2015)."""
 
     def scale(self, size: int) -> float:
         """The factor on q·k; fused kernels ask for it."""
         return 1.0
 
-    def forward(self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout) -> Tensor:
+    def between(self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout) -> Tensor:
         return torch.einsum("blhk,bshk->bhls", q_BLHK * self.scale(q_BLHK.shape[-1]), k_BSHK)
 
 
@@ -32,15 +47,17 @@ class ScaledDot(Dot):
         return 1 / math.sqrt(size)
 
 
-class Cosine(nn.Module):
+class Cosine(Score):
     """cosine(q, k): content-based addressing (Graves et al., 2014)."""
 
-    def forward(self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout) -> Tensor:
-        q_BLHK, k_BSHK = F.normalize(q_BLHK, dim=-1), F.normalize(k_BSHK, dim=-1)
-        return torch.einsum("blhk,bshk->bhls", q_BLHK, k_BSHK)
+    def keyed(self, k: Tensor) -> Tensor:
+        return F.normalize(k, dim=-1)
+
+    def between(self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout) -> Tensor:
+        return torch.einsum("blhk,bshk->bhls", F.normalize(q_BLHK, dim=-1), k_BSHK)
 
 
-class Additive(nn.Module):
+class Additive(Score):
     """v·tanh(W[k; q]) (Bahdanau et al., 2014); queries and keys may differ in size."""
 
     def __init__(self, query: int, key: int, inner: int, heads: int = 1):
@@ -49,42 +66,49 @@ class Additive(nn.Module):
         self.key = _weight(heads, key, inner)
         self.v = nn.Parameter(torch.empty(heads, inner).uniform_(-1, 1) / math.sqrt(inner))
 
-    def forward(self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout) -> Tensor:
+    def keyed(self, k: Tensor) -> Tensor:
+        return torch.einsum("...hk,hka->...ha", k, self.key)
+
+    def between(self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout) -> Tensor:
         from_query = torch.einsum("blhk,hka->bhla", q_BLHK, self.query)
-        from_key = torch.einsum("bshk,hka->bhsa", k_BSHK, self.key)
-        both = torch.tanh(from_query[:, :, :, None] + from_key[:, :, None])
+        both = torch.tanh(from_query[:, :, :, None] + k_BSHK.transpose(1, 2)[:, :, None])
         return torch.einsum("bhlsa,ha->bhls", both, self.v)
 
 
-class Bilinear(nn.Module):
+class Bilinear(Score):
     """qᵀWk, Luong's "general" score; queries and keys may differ in size."""
 
     def __init__(self, query: int, key: int, heads: int = 1):
         super().__init__()
         self.weight = _weight(heads, query, key)
 
-    def forward(self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout) -> Tensor:
-        return torch.einsum("blhk,hkj,bshj->bhls", q_BLHK, self.weight, k_BSHK)
+    def keyed(self, k: Tensor) -> Tensor:
+        return torch.einsum("...hj,hkj->...hk", k, self.weight)
+
+    def between(self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout) -> Tensor:
+        return torch.einsum("blhk,bshk->bhls", q_BLHK, k_BSHK)
 
 
-class Location(nn.Module):
-    """W q: the query alone says at which positions to look (Luong et al., 2015, eq. 8)."""
+class Location(Score):
+    """W q: the query alone says at which positions to look (Luong et al., 2015, eq. 8).
+
+    Keys past the positions it knows are not looked at, as in the paper.
+    """
 
     def __init__(self, query: int, positions: int, heads: int = 1):
         super().__init__()
         self.weight = _weight(heads, query, positions)
 
-    def forward(self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout) -> Tensor:
+    def between(self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout) -> Tensor:
         known = self.weight.shape[-1]
-        if keys.longest > known:
-            raise ValueError(f"keys up to {keys.longest} long; this score knows {known} positions")
         score_BHLP = torch.einsum("blhk,hkp->bhlp", q_BLHK, self.weight)
         place_BS = keys.pad(keys.positions_T)
-        where = place_BS[:, None, None, :].expand(*score_BHLP.shape[:3], keys.longest)
-        return score_BHLP.gather(-1, where)
+        where = place_BS.clamp(max=known - 1)[:, None, None, :]
+        score_BHLS = score_BHLP.gather(-1, where.expand(*score_BHLP.shape[:3], keys.longest))
+        return score_BHLS.masked_fill((place_BS >= known)[:, None, None, :], -torch.inf)
 
 
-class RelativeDot(nn.Module):
+class RelativeDot(Score):
     """((q+u)·k + (q+w)·r) / √K with r from the distance of the two (Dai et al., 2019, eq. 4).
 
     Transformer-XL's and XLNet's score: r is a projection of the sinusoid of the distance, u and w
@@ -98,7 +122,7 @@ class RelativeDot(nn.Module):
         self.content_bias = nn.Parameter(torch.zeros(heads, size))
         self.distance_bias = nn.Parameter(torch.zeros(heads, size))
 
-    def forward(self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout) -> Tensor:
+    def between(self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout) -> Tensor:
         heads, size = q_BLHK.shape[-2:]
         gap_BLS = queries.pad(queries.positions_T)[:, :, None] - keys.pad(keys.positions_T)[:, None]
         nearest, farthest = (gap_BLS.min(), gap_BLS.max()) if gap_BLS.numel() else (0, -1)

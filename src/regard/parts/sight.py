@@ -21,6 +21,9 @@ class Window:
 
     def __call__(self, queries: Layout, keys: Layout) -> Tensor:
         """Which keys each query may see, by position."""
+        if self.left is None and self.right is None:
+            seen = torch.ones((), dtype=torch.bool, device=keys.positions_T.device)
+            return seen.expand(keys.rows, queries.longest, keys.longest)
         ahead = _gap(queries, keys, queries.positions_T, keys.positions_T)
         allowed = torch.ones_like(ahead, dtype=torch.bool)
         if self.left is not None:

@@ -7,6 +7,7 @@ from regard.search.exact import Exact
 from regard.search.greedy import Greedy
 from regard.search.hypothesis import Hypothesis
 from regard.search.limits import Limits
+from regard.search.mbr import MinimumRisk
 from regard.search.rules import rescored
 from regard.search.sample import Sample
 from regard.search.score import score
@@ -21,6 +22,7 @@ __all__ = [
     "Greedy",
     "Hypothesis",
     "Limits",
+    "MinimumRisk",
     "Sample",
     "Search",
     "State",

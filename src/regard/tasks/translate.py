@@ -1,5 +1,6 @@
 """Translation: text in, text out, by any model that can be stepped."""
 
+import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,18 +15,22 @@ from torch import nn
 from regard.data.packing import in_order
 from regard.ground.batch import Budget
 from regard.ground.errors import BadInput
+from regard.models.native import Native, can_run
 from regard.models.room import House
 from regard.objectives.translated import Translated
+from regard.parts.linear.engine import engine
 from regard.search.beam import Beam
 from regard.search.ensemble import Ensemble
 from regard.search.hypothesis import Hypothesis
 from regard.search.limits import Limits
 from regard.search.step import Search, State
 from regard.tasks.published import Published
+from regard.tasks.workers import Job, Workers
 from regard.text.bilingual import Bilingual
 
 TOKENS = 4_096  # source tokens translated at once
 WINDOW = 4_096  # lines read ahead, so that like lengths can be put together
+NATIVE = ("fp32", "int8")  # the precisions compiled steps have
 GROWTH, MARGIN = 2, 10  # a translation has at most 2n + 10 tokens
 
 
@@ -45,7 +50,8 @@ class Translator:
     ``others`` decide with it on every token, as an ensemble. Each reads the source in its own
     vocabulary, but all write the same one. ``generation`` are the settings it was published with:
     how it searches unless told otherwise, and what it may write by transformers' rules. Where it
-    has a ``house``, searches run in captured rooms.
+    has a ``house``, searches run in captured rooms or by compiled steps; ``workers`` share the
+    searches out.
     """
 
     model: nn.Module
@@ -53,7 +59,8 @@ class Translator:
     rows: int = 64
     others: tuple["Translator", ...] = ()
     generation: Mapping[str, Any] | None = None
-    house: House | None = None
+    house: House | Native | None = None
+    workers: Workers | None = None
 
     def __post_init__(self) -> None:
         for number, other in enumerate(self.others, 2):
@@ -94,6 +101,32 @@ class Translator:
         """The same, deciding together with ``others``."""
         return replace(self, others=others)
 
+    def with_workers(self, workers: Workers) -> "Translator":
+        """The same, leaving each batch to ``workers``, who must have ``found`` of its like."""
+        return replace(self, workers=workers)
+
+    def with_precision(self, kind: str) -> "Translator":
+        """The same, for inference only, in "fp32", "bf16" or (on a CPU) "int8"; or "auto".
+
+        That is bf16 on a GPU that has it, else fp32. On a CPU with a compiler, steps of the
+        decoder become native code.
+        """
+        house: House | Native | None = self.house
+        if self.device.type == "cpu":
+            kind = "fp32" if kind == "auto" else kind
+            if kind in NATIVE and can_run(self.model):
+                house = Native(self.model, kind)
+            taken = house.taken if isinstance(house, Native) else ()
+            model = engine(self.model, kind, but_for=taken)
+        elif kind == "bf16" or (kind == "auto" and torch.cuda.is_bf16_supported()):
+            model = copy.deepcopy(self.model).bfloat16()
+        elif kind in ("fp32", "auto"):
+            model = self.model
+        else:
+            raise BadInput(f"precision {kind}: a GPU has fp32 and bf16")
+        others = tuple(other.with_precision(kind) for other in self.others)
+        return replace(self, model=model, others=others, house=house)
+
     def stream(
         self,
         texts: Iterable[str],
@@ -130,26 +163,36 @@ class Translator:
         results: list[list[Translation]] = [[Translation("", 0.0, EMPTY)] for _ in texts]
         lengths = np.array([len(one) + 1 for one in sources[0]], dtype=np.int64)
         there = [i for i, text in enumerate(texts) if text.strip()]
-        for batch in in_order(lengths[there], Budget(TOKENS, self.rows, TOKENS)):
-            chosen = [there[i] for i in batch]
-            found = self._search(
-                [[ids[i] for i in chosen] for ids in sources],
+        batches = in_order(lengths[there], Budget(TOKENS, self.rows, TOKENS))
+        chosen = [[there[i] for i in batch] for batch in batches]
+        jobs = [
+            (
+                [[ids[i] for i in numbers] for ids in sources],
                 search,
-                None if begun is None else [begun[i] for i in chosen],
-                [first + i for i in chosen],
+                None if begun is None else [begun[i] for i in numbers],
+                [first + i for i in numbers],
             )
-            for i, hypotheses in zip(chosen, found, strict=True):
+            for numbers in chosen
+        ]
+        for numbers, found in zip(chosen, self._each_found(jobs), strict=True):
+            for i, hypotheses in zip(numbers, found, strict=True):
                 results[i] = [self._as_text(hypothesis) for hypothesis in hypotheses]
         return results
 
+    def _each_found(self, jobs: list[Job]) -> Iterator[list[list[Hypothesis]]]:
+        if self.workers is not None:
+            return self.workers.map(jobs)
+        return (self.found(*job) for job in jobs)
+
     @torch.inference_mode()
-    def _search(
+    def found(
         self,
         sources: list[list[list[int]]],  # the same sentences in the ids of each model
         search: Search,
         prefixes: list[list[int]] | None,
         numbers: list[int],
     ) -> list[list[Hypothesis]]:
+        """The hypotheses for each sentence of one batch, in ids."""
         limits = self._limits(search, sources[0], prefixes)
         capacity = int(limits.longest_of(len(sources[0])).max()) + 1
         watch = getattr(search, "watches", False)

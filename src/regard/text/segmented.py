@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from regard.text.words import Span, word_spans
+from regard.text.words import Span, Spans, word_spans
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,12 @@ def touched(text: str, spans: Sequence[Span]) -> list[int | None]:
     ]
 
 
-def tokens_of_words(text: str, cut: Segmented) -> list[list[int]]:
+def tokens_of_words(text: str, cut: Segmented, spans: Spans = word_spans) -> list[list[int]]:
     """For each word of ``text`` the tokens that share a character with it.
 
     A token such as "?!" is more than one word, and then belongs to each of them.
     """
-    words = word_spans(text)
+    words = spans(text)
     ends = [word.end for word in words]
     found: list[list[int]] = [[] for _ in words]
     for token, (start, end) in enumerate(cut.spans):

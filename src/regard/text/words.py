@@ -1,9 +1,11 @@
 """Where the words of a text are: the unit in which people count, align and read attention."""
 
 import re
+from collections.abc import Callable
 from typing import NamedTuple
 from unicodedata import category
 
+_SPACED = re.compile(r"\S+")
 _WORD = re.compile(r"\w+(?:['’\-]\w+)*|[^\w\s]")
 
 
@@ -12,6 +14,10 @@ class Span(NamedTuple):
 
     start: int
     end: int
+
+
+Spans = Callable[[str], list[Span]]
+"""Where the words of a text are."""
 
 
 def word_spans(text: str) -> list[Span]:
@@ -31,6 +37,11 @@ def word_spans(text: str) -> list[Span]:
             spans.append(Span(start, end))
         after_accent = kind == "M"
     return spans
+
+
+def spaced_spans(text: str) -> list[Span]:
+    """What white space sets apart, in text whose words were separated before."""
+    return [Span(*match.span()) for match in _SPACED.finditer(text)]
 
 
 def words(text: str) -> list[str]:

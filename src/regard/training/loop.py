@@ -297,7 +297,12 @@ class _Run:
         }
 
     def _compiles(self) -> bool:
-        return self.ranks.device.type == "cuda" and self.recipe.train.compile
+        return self._fixed and self.recipe.train.compile
+
+    @property
+    def _fixed(self) -> bool:
+        """Whether all batches have one shape: on CUDA, unless the model is an eager one."""
+        return self.ranks.device.type == "cuda" and not getattr(self.model, "eager", False)
 
     def _micro(self) -> Plain | Captured:
         """Compiled on CUDA, and captured where nothing forbids it."""
@@ -313,7 +318,7 @@ class _Run:
 
     def _collate(self, examples: Sequence[Any]) -> Batch:
         """Free shapes on a CPU, one fixed shape on CUDA."""
-        if self.ranks.device.type != "cuda":
+        if not self._fixed:
             return self.job.objective.collate(examples)
         limits = self.recipe.batches
         splits = self.ranks.splits(limits.accumulate)

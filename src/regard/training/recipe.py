@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from regard.data.sources import JsonLines, Lines, Source, Table
 from regard.ground.errors import BadInput
 from regard.models.facts import did_you_mean
+from regard.text.spaced import SPACED
 from regard.text.training import KINDS
 
 Share = Annotated[float, Field(ge=0, lt=1)]
@@ -32,13 +33,17 @@ class About(_Closed):
 
 
 class Files(_Closed):
-    """Where pairs come from: two files, or one table or JSON-lines file and two of its columns."""
+    """Where pairs come from: two files, or one table or JSON-lines file and two of its columns.
+
+    ``spaced`` names the two languages by whose rules words are set apart, as aligners need them.
+    """
 
     source: str | None = None
     target: str | None = None
     table: str | None = None
     jsonl: str | None = None
     columns: tuple[int | str, int | str] | None = None
+    spaced: tuple[str, str] | None = None
 
     @model_validator(mode="after")
     def _one_kind(self) -> "Files":
@@ -46,6 +51,10 @@ class Files(_Closed):
         one = [self.table, self.jsonl].count(None) == 1 and self.columns is not None
         if two == one or (one and (self.source or self.target)) or (two and self.columns):
             raise ValueError("give source and target, or table and columns, or jsonl and columns")
+        for language in self.spaced or ():
+            if language not in SPACED:
+                wrong = did_you_mean(language, list(SPACED))
+                raise ValueError(f"words of {language!r} cannot be set apart{wrong}")
         return self
 
     def under(self, root: Path) -> Source:
@@ -54,11 +63,12 @@ class Files(_Closed):
         def place(name: str | None) -> str:
             return "-" if name == "-" else str(root / str(name))
 
+        spaced = self.spaced or ()
         if self.columns is None:
-            return Lines((place(self.source), place(self.target)))
+            return Lines((place(self.source), place(self.target)), spaced)
         if self.table is not None:
-            return Table(place(self.table), self.columns)
-        return JsonLines(place(self.jsonl), tuple(map(str, self.columns)))
+            return Table(place(self.table), self.columns, spaced)
+        return JsonLines(place(self.jsonl), tuple(map(str, self.columns)), spaced)
 
 
 class Data(_Closed):
@@ -98,10 +108,16 @@ class Text(_Closed):
 
 
 class Model(_Closed):
-    """A paper, one of its sizes, and the facts that differ."""
+    """A paper, one of its sizes, and the facts that differ.
+
+    ``source`` or ``target`` takes that side from another, "PAPER:SIZE": a recurrent encoder under a
+    Transformer's decoder, say. The paper is then the recurrent one.
+    """
 
     paper: str = "transformer"
     size: str = "base"
+    source: str | None = None
+    target: str | None = None
     change: dict[str, Any] = {}
 
 

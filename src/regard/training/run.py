@@ -24,8 +24,9 @@ from regard.ground.files import read_json, write_json, write_text
 from regard.metrics.bleu import bleu
 from regard.models import folder as folders
 from regard.models import paper as paper_named
+from regard.models import sized
 from regard.models.cost import training_flops
-from regard.models.facts import PairFacts, change, did_you_mean
+from regard.models.facts import PairFacts, change
 from regard.models.paper import Paper, count_parameters
 from regard.objectives.translated import Translated
 from regard.search.greedy import Greedy
@@ -274,7 +275,8 @@ def _kept_input(source: Source, out: Path, *, again: bool) -> Source:
     if not (again and copy.exists()):
         write_text(copy, "".join(f"{line}\n" for line in read_lines(STDIN)))
     if isinstance(source, Lines):
-        return Lines(tuple(str(copy) if path == STDIN else path for path in source.paths))
+        paths = tuple(str(copy) if path == STDIN else path for path in source.paths)
+        return replace(source, paths=paths)
     return replace(source, path=str(copy))
 
 
@@ -308,12 +310,14 @@ def _vocabularies(
 
 def _chosen_facts(recipe: Recipe) -> tuple[Paper, PairFacts]:
     paper, wanted = paper_named(recipe.model.paper), recipe.model
-    if wanted.size not in paper.sizes:
-        wrong = did_you_mean(wanted.size, list(paper.sizes))
-        raise BadInput(f"{paper.name} has no size {wanted.size!r}{wrong}")
     if any(name.split(".")[-1] == "vocab" for name in wanted.change):
         raise BadInput("model.change.vocab follows from text.vocab: set that")
-    facts = change(paper.sizes[wanted.size], **wanted.change)
+    facts = sized(f"{wanted.paper}:{wanted.size}")
+    if wanted.source is not None:
+        facts = replace(facts, source=sized(wanted.source).source)
+    if wanted.target is not None:
+        facts = replace(facts, target=sized(wanted.target).target)
+    facts = change(facts, **wanted.change)
     if facts.tie == "all" and not recipe.text.joint:  # two vocabularies cannot share vectors
         if "tie" in wanted.change:
             raise BadInput("text.joint=false gives two vocabularies: tie 'target' or 'none'")

@@ -1,11 +1,12 @@
 """What is asked of a kernel, and the one call to torch's fused attention."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from regard.ground.layout import Layout
@@ -25,7 +26,7 @@ ON_CUDA = [
 class Asked:
     """Everything about one attention except the tensors."""
 
-    score: nn.Module
+    score: Callable[..., Tensor]
     queries: Layout
     keys: Layout
     sight: Sight

@@ -1,0 +1,155 @@
+"""Word alignment on the Hansards: attention of two translators beside the statistical eflomal.
+
+    python bench/hansards.py EN-FR FR-EN --data DIR [--pairs 60000] [--without-eflomal]
+
+EN-FR and FR-EN are folders trained by ``europarl-en-fr-align`` and ``europarl-fr-en-align``; either
+may be left out to see eflomal alone. DIR holds ``alignment/hansards.en-fr.{txt,gold}.gz`` and
+``translation/europarl/train200k.fr-en.tsv.gz``. Readings are chosen by agreement of the two
+directions, without gold; the table also shows what the gold would have chosen, for scale. eflomal
+(``pip install eflomal``) learns from ``--pairs`` of the same Europarl pairs, spaced and lower-cased
+in the same way, and from the Hansards text itself.
+"""
+
+import argparse
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from rich.console import Console
+from rich.table import Table as Shown
+
+import regard
+from regard.data.bars import read_bars
+from regard.data.sources import Table, read_lines, read_pairs
+from regard.inside.align import Attended, Reading, choose, links
+from regard.inside.directions import choose_agreeing
+from regard.inside.record import record
+from regard.metrics.alignment import (
+    Gold,
+    Links,
+    alignment_error_rate,
+    parse_gold,
+    parse_pharaoh,
+)
+from regard.metrics.symmetrise import HOW, flipped, symmetrised
+from regard.text.words import spaced_spans
+
+Pairs = list[tuple[str, str]]
+
+
+def main() -> None:
+    """One table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("models", nargs="*", help="EN-FR and FR-EN, or neither")
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--pairs", type=int, default=60_000, help="for eflomal")
+    parser.add_argument("--without-eflomal", action="store_true")
+    asked = parser.parse_args()
+    pairs = read_bars(asked.data / "alignment" / "hansards.en-fr.txt.gz")
+    golds = read_golds(asked.data / "alignment" / "hansards.en-fr.gold.gz", pairs)
+    rows: list[tuple[str, list[Links]]] = []
+    if asked.models:
+        rows += attention_rows(*asked.models, pairs, golds)
+    if not asked.without_eflomal:
+        table = asked.data / "translation" / "europarl" / "train200k.fr-en.tsv.gz"
+        rows += eflomal_rows(europarl(table, asked.pairs), pairs)
+    show(rows, golds)
+
+
+def read_golds(path: Path, pairs: Pairs) -> list[Gold]:
+    """Hansards' gold, which counts from 1."""
+    return [
+        parse_gold(line, 1, f"{path}:{number}", (len(english.split()), len(french.split())))
+        for number, (line, (english, french)) in enumerate(
+            zip(read_lines(path), pairs, strict=True), 1
+        )
+    ]
+
+
+def europarl(path: Path, count: int) -> Pairs:
+    """Pairs as the recipes read them."""
+    table = Table(str(path), (2, 3), ("english", "french"))
+    return [(one, other) for _, one, other in islice(read_pairs(table), count)]
+
+
+def attention_rows(
+    forward: str, backward: str, pairs: Pairs, golds: Sequence[Gold]
+) -> list[tuple[str, list[Links]]]:
+    """Each direction read in several ways, and both together."""
+    ours = attended(forward, pairs)
+    theirs = attended(backward, [(french, english) for english, french in pairs])
+    agreed = choose_agreeing(ours, theirs)
+    turned = [Gold(flipped(one.sure), flipped(one.possible)) for one in golds]
+    by_gold = choose(ours, golds, shares=(1.0,))[0], choose(theirs, turned, shares=(1.0,))[0]
+    last = Reading(len(ours[0].layers) - 1)
+    rows = [
+        ("en-fr, last layer, plain", read(ours, last)),
+        (f"en-fr, {said(agreed.forward)}, by agreement", read(ours, agreed.forward)),
+        (f"fr-en, {said(agreed.backward)}, by agreement", turn(read(theirs, agreed.backward))),
+        *both("both", read(ours, agreed.forward), turn(read(theirs, agreed.backward))),
+        (f"en-fr, {said(by_gold[0])}, by gold", read(ours, by_gold[0])),
+        (f"fr-en, {said(by_gold[1])}, by gold", turn(read(theirs, by_gold[1]))),
+    ]
+    print(f"the two directions agree on {agreed.share:.4f} of their links")
+    return rows
+
+
+def attended(folder: str, pairs: Pairs) -> list[Attended]:
+    """The cross-attention of a model on all pairs."""
+    translator = regard.load(folder).translator
+    return [one.attended(spaced_spans) for one in record(translator, pairs)]
+
+
+def said(reading: Reading) -> str:
+    """A reading in short."""
+    spurious = ", spurious words" if reading.spurious else ""
+    return f"layer {reading.layer} {'shifted' if reading.shifted else 'plain'}{spurious}"
+
+
+def read(pairs: Sequence[Attended], reading: Reading) -> list[Links]:
+    """The links of every pair."""
+    return [links(one, reading) for one in pairs]
+
+
+def turn(found: Sequence[Links]) -> list[Links]:
+    """Links seen from the other side."""
+    return [flipped(one) for one in found]
+
+
+def both(name: str, ours: list[Links], theirs: list[Links]) -> list[tuple[str, list[Links]]]:
+    """Two directions made one in every way."""
+    return [
+        (f"{name}, {how}", [symmetrised(*one, how) for one in zip(ours, theirs, strict=True)])
+        for how in HOW
+    ]
+
+
+def eflomal_rows(learned: Pairs, pairs: Pairs) -> list[tuple[str, list[Links]]]:
+    """eflomal with its own defaults, in both directions."""
+    import eflomal
+
+    english, french = ([one[side].lower() + "\n" for one in [*learned, *pairs]] for side in (0, 1))
+    with TemporaryDirectory() as folder:
+        places = [str(Path(folder) / name) for name in ("forward", "backward")]
+        eflomal.Aligner().align(english, french, *places)
+        ours, theirs = (
+            [parse_pharaoh(line, path) for line in read_lines(path)][len(learned) :]
+            for path in places
+        )
+    name = f"eflomal, {len(learned):,} pairs"
+    return [(f"{name}, forward", ours), (f"{name}, backward", theirs), *both(name, ours, theirs)]
+
+
+def show(rows: Sequence[tuple[str, list[Links]]], golds: Sequence[Gold]) -> None:
+    """One row a system."""
+    shown = Shown("alignment of the Hansards", "AER", "precision", "recall", "links")
+    for name, found in rows:
+        score = alignment_error_rate(found, golds)
+        figures = (f"{one:.4f}" for one in (score.aer, score.precision, score.recall))
+        shown.add_row(name, *figures, f"{score.links:,}")
+    Console().print(shown)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""``regard tree``: how a beam search went, candidate by candidate."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from regard.api import load
+from regard.cli.say import DEVICE, JSON, MODEL, OUT, note, print_json
+from regard.ground.errors import BadInput
+from regard.ground.files import write_text
+from regard.inside.beam_drawing import drawing
+from regard.inside.beam_page import page
+from regard.inside.beam_terminal import lines
+from regard.inside.beamtree import BeamTree
+from regard.inside.witness import tree as search_tree
+from regard.search.beam import Beam
+
+
+def tree(
+    model: MODEL,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="A sentence to translate.")],
+    size: Annotated[int, typer.Option("--beam", help="Hypotheses kept at each step.")] = 5,
+    length: Annotated[
+        Literal["none", "mean", "gnmt", "power"], typer.Option(help="How length is weighed.")
+    ] = "gnmt",
+    alpha: Annotated[float, typer.Option(help="Its exponent, for gnmt and power.")] = 0.6,
+    coverage: Annotated[float | None, typer.Option(help="Weight of the coverage penalty.")] = None,
+    finished: Annotated[
+        int | None, typer.Option(help="Stop at this many finished hypotheses.")
+    ] = None,
+    no_repeat: Annotated[int, typer.Option(help="No n-gram of this size twice.")] = 0,
+    stop: Annotated[
+        Literal["enough", "transformers", "transformers-early", "transformers-never"],
+        typer.Option(help="When a sentence is over: by our rule, or those of transformers."),
+    ] = "enough",
+    pruned: Annotated[
+        int, typer.Option(min=0, help="Pruned candidates shown of each step in the terminal.")
+    ] = 2,
+    html: Annotated[
+        Path | None, typer.Option(help="Write one page with everything; it works offline.")
+    ] = None,
+    svg: Annotated[Path | None, typer.Option(help="Write the tree as a vector drawing.")] = None,
+    as_json: JSON = False,
+    device: DEVICE = None,
+) -> None:
+    """Show the beam as a tree: what went on, what was set aside, what was pruned and why.
+
+    For every candidate of every step: its token's log p, the log p of all its tokens, by which it
+    is ranked, and its score after the length rule. Then all hypotheses that were set aside, and
+    what other length rules would have chosen from them.
+
+    Example: regard tree runs/tour/model "The old man reads a book." --beam 3 --html tree.html
+    """
+    if not text.strip():
+        raise BadInput("there is no text to translate")
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise BadInput("the text is not UTF-8")
+    beam = Beam(size, 1, length, alpha, coverage, finished, no_repeat, stop=stop)
+    seen = search_tree(load(model, device).translator, text, beam)
+    if as_json:
+        print_json(_record(seen))
+    else:
+        for line in lines(seen, OUT.width, pruned):
+            OUT.print(line)
+    for path, make in ((html, page), (svg, drawing)):
+        if path is not None:
+            write_text(path, make(seen))
+            note(f"wrote {path}")
+
+
+def _record(seen: BeamTree) -> dict[str, Any]:
+    """All there is; parents and ends are indices into the nodes."""
+    return {
+        "title": seen.title,
+        "formula": seen.beam.formula,
+        "winner": seen.winner,
+        "nodes": [
+            {**asdict(node), "why": seen.why(number)} for number, node in enumerate(seen.nodes)
+        ],
+        "found": [
+            {
+                "text": one.text,
+                "node": one.node,
+                "score": one.hypothesis.score,
+                "logprob": one.hypothesis.logprob,
+                "finished": one.hypothesis.finished,
+            }
+            for one in seen.found
+        ],
+        "choices": [asdict(choice) for choice in seen.choices],
+    }

@@ -1,0 +1,29 @@
+"""Rows of a tensor moved to other places: each way is the other's gradient."""
+
+from torch import Tensor
+from torch.autograd import Function
+
+
+class _Move(Function):
+    """Spread rows of x over ``size`` slots of zeros, or gather them back: each undoes the other."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, slots_T: Tensor, size: int | None) -> Tensor:
+        ctx.slots_T, ctx.back = slots_T, x.shape[0] if size is None else None
+        if size is None:
+            return x.index_select(0, slots_T)
+        return x.new_zeros(size, *x.shape[1:]).index_copy_(0, slots_T, x)
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor):
+        return _Move.apply(gradient, ctx.slots_T, ctx.back), None, None
+
+
+def spread(x: Tensor, slots_T: Tensor, size: int) -> Tensor:
+    """Row i of x at place ``slots_T[i]`` of ``size`` places; the others are zeros."""
+    return _Move.apply(x, slots_T, size)
+
+
+def gathered(x: Tensor, slots_T: Tensor) -> Tensor:
+    """The rows at ``slots_T``, of which no two are the same."""
+    return _Move.apply(x, slots_T, None)

@@ -1,0 +1,74 @@
+"""The bridge: how a recurrent decoder begins, given what an encoder has read."""
+
+import torch
+from torch import Tensor, nn
+
+from regard.parts.attention import Source
+from regard.parts.recurrent import PARTS, State
+
+KINDS = ("copy", "last", "backward", "mean")
+
+
+class Bridge(nn.Module):
+    """From a source to the first state of every layer.
+
+    "copy": each layer begins as the same layer of the encoder ended (Sutskever et al., 2014). The
+    others are tanh(W·summary) of the highest layer: where it ended ("last", both ends of one that
+    reads both ways), where its reading from the end ended ("backward", Bahdanau et al., 2014), the
+    "mean" of its states. With ``summarises`` decoders see c = tanh(V·summary), and begin from it
+    (Cho et al., 2014).
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        source: int,
+        cell: str,
+        width: int,
+        depth: int,
+        *,
+        summarises: bool = False,
+    ):
+        super().__init__()
+        self.kind, self.depth, self.parts = kind, depth, PARTS[cell]
+        size = source // 2 if kind == "backward" else source
+        self.summary = nn.Linear(size, width) if summarises else None
+        given = width if summarises else size
+        self.begin = None if kind == "copy" else nn.Linear(given, depth * self.parts * width)
+
+    def forward(self, source: Source) -> tuple[list[State], Tensor | None]:
+        """The states to begin with, and c where there is one."""
+        context_BD = None
+        if self.summary is not None:
+            context_BD = torch.tanh(self.summary(self._summary(source)))
+        if self.begin is None:
+            return self._copied(source), context_BD
+        given_BD = self._summary(source) if context_BD is None else context_BD
+        begun = torch.tanh(self.begin(given_BD)).chunk(self.depth * self.parts, dim=-1)
+        layers = range(0, len(begun), self.parts)
+        return [tuple(begun[at : at + self.parts]) for at in layers], context_BD
+
+    def _copied(self, source: Source) -> list[State]:
+        ends = source.ends or [(_last(source),)] * self.depth
+        return [_filled(state, self.parts) for state in ends]
+
+    def _summary(self, source: Source) -> Tensor:
+        if self.kind == "mean":
+            lengths_B = source.layout.lengths_B.clamp(min=1)
+            return source.layout.pad(source.states_TD).sum(1) / lengths_B[:, None]
+        last_BD = source.ends[-1][0] if source.ends else _last(source)
+        return last_BD.chunk(2, dim=-1)[1] if self.kind == "backward" else last_BD
+
+
+def _last(source: Source) -> Tensor:
+    """The state of the last token of every row; zeros where there is none."""
+    layout = source.layout
+    at_B = (layout.offsets[:-1] + layout.lengths_B - 1).clamp(min=0)
+    if not len(source.states_TD):
+        return source.states_TD.new_zeros(layout.rows, source.states_TD.shape[-1])
+    return source.states_TD[at_B] * ~layout.empty_B[:, None]
+
+
+def _filled(state: State, parts: int) -> State:
+    """h alone where no cell is kept, and an empty cell where none was given."""
+    return state[:parts] if len(state) >= parts else (*state, torch.zeros_like(state[0]))

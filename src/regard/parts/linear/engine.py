@@ -1,0 +1,60 @@
+"""A model for inference on a CPU: linear layers in the precision asked for, products by rows."""
+
+import copy
+from collections.abc import Callable, Collection
+from typing import Any
+
+import torch
+from torch import nn
+
+from regard.ground.errors import BadInput
+from regard.parts.linear import int8, packed
+from regard.parts.linear.int8 import Int8Linear
+from regard.parts.linear.packed import HalfLinear, PackedLinear
+
+LAYERS: dict[str, Callable[[nn.Linear], nn.Module]] = {
+    "int8": Int8Linear,
+    "fp32": PackedLinear,
+    "bf16": HalfLinear,
+}
+
+
+def engine(module: nn.Module, kind: str, *, but_for: Collection[nn.Module] = ()) -> nn.Module:
+    """A copy for inference whose linear layers run in ``kind``: "int8", "fp32" or "bf16".
+
+    All else, embeddings too, is shared with ``module``; a head tied to an embedding becomes a layer
+    of its own. ``choice`` says which products do the work. Layers ``but_for`` stay as they are.
+    """
+    choice(kind)
+    for one in module.parameters():
+        if one.device.type != "cpu":
+            raise BadInput(f"{kind}: this engine runs on a CPU, and the model is on {one.device}")
+    stays = (*module.parameters(), *module.buffers(), *but_for)
+    shared: dict[int, Any] = {id(one): one for one in stays}
+    copied = copy.deepcopy(module, shared)
+    made: dict[nn.Module | None, nn.Module] = {
+        one: LAYERS[kind](one)
+        for one in copied.modules()
+        if type(one) is nn.Linear and one not in but_for
+    }
+    for parent in list(copied.modules()):
+        for name, child in parent._modules.items():
+            if child in made:
+                setattr(parent, name, made[child])
+    return made.get(copied, copied).eval()
+
+
+def choice(kind: str) -> str:
+    """Which products do the work on this machine, in words; BadInput where there are none."""
+    if kind not in LAYERS:
+        raise BadInput(f"an engine is {', '.join(LAYERS)}, not {kind!r}")
+    if kind == "int8":
+        few, many = (one.name for one in int8.products())
+        return f"int8: {few} up to {int8.FEW} rows, {many} beyond"
+    if kind == "fp32":
+        many = "oneDNN, packed" if packed.can_pack(torch.float32) else "torch"
+        rows = f"{packed.FEW} rows ({packed.FEW_WIDE} for the map to words)"
+        return f"fp32: torch up to {rows}, {many} beyond"
+    if not packed.can_pack(torch.bfloat16):
+        raise BadInput("bf16: this torch has no products in bfloat16 for this machine")
+    return "bf16: oneDNN, packed"

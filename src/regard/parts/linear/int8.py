@@ -1,0 +1,189 @@
+"""Linear layers in 8 bits: y = 2^e c (q · w) + b, with the same bits for a row in any batch.
+
+Each column of weights has a scale c of its own. Each row of activations has a power of two: to
+multiply by it is exact, so that it may be done early or late, and sums of integers are exact too.
+"""
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from math import frexp, ldexp
+
+import torch
+from torch import Tensor, nn
+
+from regard.ground.errors import BadInput
+from regard.parts.linear.made import Made
+from regard.parts.linear.packed import ABSENT
+
+ZERO = 128  # what the integer 0 is as a byte
+STEPS = 128  # of a row from 0 to its power of two
+FEW = 16  # rows up to which fbgemm is faster than oneDNN, in most shapes of a Transformer
+# In these bounds no float on the way leaves its normal range. Rows outside take the long way.
+LEAST, MOST = 2.0**-64, 2.0**64
+LEAST_COLUMN = 2.0**-50
+
+
+def powers(x_TD: Tensor) -> Tensor:
+    """For each row the power of two above its entries; NaN where one of them is not finite."""
+    largest_T1 = x_TD.abs().amax(-1, keepdim=True).clamp_min_(LEAST)
+    return largest_T1 / torch.frexp(largest_T1).mantissa
+
+
+def integers(x_TD: Tensor, powers_T1: Tensor) -> Tensor:
+    """The rows in steps, rounded as bytes are: 128 is added, and half goes to the even number."""
+    steps_T1 = powers_T1.reciprocal().mul_(STEPS)
+    bytes_TD = torch.addcmul(_zeros(x_TD.shape[1]), x_TD, steps_T1).round_()
+    return bytes_TD.sub_(ZERO).clamp_max_(127).char()
+
+
+@lru_cache
+def _zeros(width: int) -> Tensor:
+    return torch.full((width,), float(ZERO))
+
+
+class Product(ABC):
+    """Packed weights, and rows multiplied with them: exactly, or ``is_exact`` rejects it."""
+
+    name: str
+
+    @abstractmethod
+    def __init__(self, weight_FD: Tensor, scale_F: Tensor):
+        """From int8 weights and the scale of each column of the result."""
+
+    @abstractmethod
+    def __call__(self, x_TD: Tensor, powers_T1: Tensor) -> Tensor:
+        """Sums of integers times scale_F / STEPS, in float32; the rows' powers are left to do."""
+
+
+class Fbgemm(Product):
+    """Least work around the product: it makes the bytes on its own. Exact with VNNI."""
+
+    name = "fbgemm"
+
+    def __init__(self, weight_FD: Tensor, scale_F: Tensor):
+        zeros_F = torch.zeros(len(scale_F), dtype=torch.long)
+        with _fbgemm_packs():
+            make = torch._make_per_channel_quantized_tensor
+            columns = make(weight_FD, scale_F.double(), zeros_F, 0)
+            self.packed = torch.ops.quantized.linear_prepack(columns, None)
+        self.multiply = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
+
+    def __call__(self, x_TD: Tensor, powers_T1: Tensor) -> Tensor:
+        return self.multiply(x_TD / powers_T1, 1 / STEPS, ZERO, self.packed)
+
+    def one(self, x_1D: Tensor, exponent: int) -> Tensor:
+        """The same for a single row, its power applied."""
+        return self.multiply(x_1D, ldexp(1 / STEPS, exponent), ZERO, self.packed)
+
+
+class OneDnn(Product):
+    """Fastest with many rows: AMX where there is AMX."""
+
+    name = "oneDNN"
+
+    def __init__(self, weight_FD: Tensor, scale_F: Tensor):
+        rows = 2 * FEW  # like those to come; the weights lie well for other numbers too
+        self.packed = torch.ops.onednn.qlinear_prepack(weight_FD, [rows, weight_FD.shape[1]])
+        self.scale_F, self.zeros_F = scale_F, torch.zeros(len(scale_F), dtype=torch.int32)
+        self.multiply = torch.ops.onednn.qlinear_pointwise.default
+
+    def __call__(self, x_TD: Tensor, powers_T1: Tensor) -> Tensor:
+        rows_TD = integers(x_TD, powers_T1)
+        weights = (self.packed, self.scale_F, self.zeros_F)
+        after: tuple = ("none", [], "")
+        return self.multiply(rows_TD, 1 / STEPS, 0, *weights, None, 1.0, 0, torch.float32, *after)
+
+
+class Integer(Product):
+    """For other machines: torch's own product of int8 matrices."""
+
+    name = "torch._int_mm"
+
+    def __init__(self, weight_FD: Tensor, scale_F: Tensor):
+        self.weight_DF, self.scale_F = weight_FD.T, scale_F / STEPS
+
+    def __call__(self, x_TD: Tensor, powers_T1: Tensor) -> Tensor:
+        return torch._int_mm(integers(x_TD, powers_T1), self.weight_DF) * self.scale_F
+
+
+class Int8Linear(Made):
+    """What an ``nn.Linear`` computes, from 8-bit weights and activations; for inference only."""
+
+    def __init__(self, linear: nn.Linear):
+        super().__init__(linear)
+        few, many = products()
+        weights = quantised(linear.weight.detach())
+        self.few = few(*weights)
+        self.many = self.few if few is many else many(*weights)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.dim() != 2:
+            return self(x.reshape(-1, self.in_features)).view(*x.shape[:-1], self.out_features)
+        if len(x) == 1 and isinstance(self.few, Fbgemm):
+            largest = x.abs().max().item()
+            if LEAST <= largest <= MOST:
+                _, exponent = frexp(largest)
+                y = self.few.one(x, exponent)
+                return y if self.bias_F is None else y.add_(self.bias_F)
+        powers_T1 = powers(x)
+        y = (self.few if len(x) <= FEW else self.many)(x, powers_T1)
+        if self.bias_F is None:
+            return y.mul_(powers_T1)
+        return torch.addcmul(self.bias_F, y, powers_T1, out=y)
+
+
+def quantised(weight_FD: Tensor) -> tuple[Tensor, Tensor]:
+    """Weights as int8, and the scale of each column of the result."""
+    scale_F = (weight_FD.abs().amax(1) / 127).clamp_min_(LEAST_COLUMN)
+    return (weight_FD / scale_F[:, None]).round_().char(), scale_F
+
+
+@lru_cache
+def products() -> tuple[type[Product], type[Product]]:
+    """The products for few rows and for many, among those that are exact on this machine."""
+    exact = [one for one in (Fbgemm, OneDnn, Integer) if is_exact(one)]
+    if not exact:
+        raise BadInput("int8: this torch on this machine multiplies no 8-bit integers exactly")
+    return exact[0], OneDnn if OneDnn in exact else exact[0]
+
+
+def is_exact(product: type[Product]) -> bool:
+    """Whether a product is there, and equal to sums of integers where those are hardest.
+
+    Without VNNI, instructions add pairs of products in 16 bits, which 255 · 127 overflows.
+    """
+    draw = torch.Generator().manual_seed(0)
+    D = 1_043  # sums beyond 24 bits, and no round number
+    weight_FD = torch.randint(-127, 128, (24, D), generator=draw).char()
+    weight_FD[:8], weight_FD[8:16] = 127, -127
+    scale_F = torch.rand(24, generator=draw)
+    halves = torch.arange(-255, 256, 2) / (2 * STEPS)
+    x_TD = torch.rand(FEW + 1, D, generator=draw) * 2 - 1
+    x_TD[0], x_TD[1] = 1 - 2**-7, -1
+    x_TD[2, : len(halves)] = halves
+    x_TD[3, : len(halves)] = halves.nextafter(torch.tensor(1.0))
+    powers_T1 = torch.ones(len(x_TD), 1)
+    sums_TF = integers(x_TD, powers_T1).long() @ weight_FD.T.long()
+    wanted_TF = sums_TF.float() * (scale_F / STEPS)
+    try:
+        made = product(weight_FD, scale_F)
+        alone_TF = torch.cat([made(x_TD[i : i + 1], powers_T1[:1]) for i in range(len(x_TD))])
+        return torch.equal(made(x_TD, powers_T1), wanted_TF) and torch.equal(alone_TF, wanted_TF)
+    except ABSENT:
+        return False
+
+
+@contextmanager
+def _fbgemm_packs() -> Iterator[None]:
+    """Weights are packed for fbgemm; torch's farewell to its quantised tensors is not repeated."""
+    before = torch.backends.quantized.engine
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.backends.quantized.engine = "fbgemm"
+        try:
+            yield
+        finally:
+            torch.backends.quantized.engine = before

@@ -1,0 +1,66 @@
+"""Linear layers in float32 and bfloat16, with weights in the order in which oneDNN reads them."""
+
+from functools import lru_cache
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.parts.linear.made import Made
+
+WIDE = 8  # outputs for each input, as in the map to words
+FEW, FEW_WIDE = 8, 1  # rows up to which torch's own product is the faster one
+# A torch without the operator, or on a machine it was not written for, raises one of these.
+ABSENT = (AttributeError, NotImplementedError, RuntimeError)
+
+
+class PackedLinear(Made):
+    """``nn.Linear`` in float32, with packed weights for many rows.
+
+    Wide layers have them transposed for a single row, which takes up to a quarter less time.
+    """
+
+    def __init__(self, linear: nn.Linear):
+        super().__init__(linear)
+        weight_FD = linear.weight.detach()
+        wide = self.out_features >= WIDE * self.in_features
+        self.few = FEW_WIDE if wide else FEW
+        self.weight_FD = weight_FD.T.contiguous().T if wide else weight_FD
+        self.packed = packed(weight_FD) if can_pack(torch.float32) else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.packed is None or x.numel() <= self.few * self.in_features:
+            return F.linear(x, self.weight_FD, self.bias_F)
+        return multiplied(x, self.packed, self.bias_F)
+
+
+class HalfLinear(Made):
+    """``nn.Linear`` with weights, activations and results rounded to bfloat16."""
+
+    def __init__(self, linear: nn.Linear):
+        super().__init__(linear)
+        self.packed = packed(linear.weight.detach().bfloat16())
+        self.bias_F = None if self.bias_F is None else self.bias_F.bfloat16()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return multiplied(x.bfloat16(), self.packed, self.bias_F).float()
+
+
+def packed(weight_FD: Tensor) -> Tensor:
+    """Weights as only ``multiplied`` understands them."""
+    return torch.ops.mkldnn._reorder_linear_weight(weight_FD)
+
+
+def multiplied(x: Tensor, packed: Tensor, bias_F: Tensor | None) -> Tensor:
+    """xW + b with packed weights."""
+    return torch.ops.mkldnn._linear_pointwise(x, packed, bias_F, "none", [], "")
+
+
+@lru_cache
+def can_pack(dtype: torch.dtype) -> bool:
+    """Whether this torch packs weights on this machine: tried, and compared."""
+    x = torch.eye(16, dtype=dtype)
+    try:
+        return torch.equal(multiplied(x, packed(x), None), x)
+    except ABSENT:
+        return False

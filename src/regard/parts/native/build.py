@@ -1,0 +1,57 @@
+"""Compile the decoder for the machine at hand, once; what was compiled is kept in a cache."""
+
+import ctypes
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+
+SOURCE = Path(__file__).with_name("decoder.cpp")
+FLAGS = ("-O3", "-march=native", "-std=c++17", "-fopenmp", "-fPIC", "-shared")
+SECONDS = 120  # after which a compiler is given up
+COMPILER, OFF = "CXX", "REGARD_NATIVE"  # environment: which compiler; "0": none
+
+
+@lru_cache
+def library() -> ctypes.CDLL | None:
+    """The compiled decoder, or None where it cannot be had."""
+    if os.environ.get(OFF) == "0":
+        return None
+    compiler = shutil.which(os.environ.get(COMPILER) or "c++")
+    if compiler is None:
+        return None
+    try:
+        return ctypes.CDLL(str(_compiled(compiler)))
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _compiled(compiler: str) -> Path:
+    kept = _cache() / f"decoder-{_key(compiler)}.so"
+    if not kept.exists():
+        kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
+            fresh = Path(folder) / kept.name
+            command = [compiler, *FLAGS, str(SOURCE), "-o", str(fresh)]
+            subprocess.run(command, check=True, capture_output=True, timeout=SECONDS)
+            fresh.replace(kept)
+    return kept
+
+
+def _cache() -> Path:
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "regard"
+
+
+def _key(compiler: str) -> str:
+    """Names the source, the compiler and the machine: another of them is compiled anew."""
+    version = subprocess.run([compiler, "--version"], capture_output=True, timeout=SECONDS).stdout
+    cpu = Path("/proc/cpuinfo")
+    lines = cpu.read_text().splitlines() if cpu.exists() else [platform.processor()]
+    abilities = next((line for line in lines if line.startswith(("flags", "Features"))), lines[0])
+    parts = (SOURCE.read_bytes(), " ".join(FLAGS).encode(), version, abilities.encode())
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]

@@ -1,0 +1,80 @@
+"""Minimum-Bayes-risk decoding (Eikema & Aziz, 2020, arXiv:2005.10283).
+
+The most probable translation may be a strange one. Here samples say what the model believes, and
+the candidate is chosen that resembles them most on average: u(h) = 1/n Σ_i utility(h, sample_i).
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from regard.ground.errors import BadInput
+from regard.metrics.utility import UTILITIES, Utility
+from regard.search.hypothesis import Hypothesis
+from regard.search.limits import Limits
+from regard.search.sample import Sample
+from regard.search.step import State
+
+DRAWS = Sample(count=32)
+
+
+@dataclass(frozen=True)
+class MinimumRisk:
+    """The ``best`` candidates by their mean utility over the draws of ``sample``: their score.
+
+    Utility is of text, which ``decode`` makes of tokens. Candidates are the samples themselves, or,
+    for a sentence whose id is in ``candidates``, what another search found (an n-best list). A text
+    that several candidates have is given once, as the first of them. Draws, and so the choice, do
+    not depend on the batch.
+    """
+
+    decode: Callable[[Sequence[int]], str] = field(repr=False)
+    sample: Sample = DRAWS
+    utility: Utility = "chrf"
+    best: int = 1
+    candidates: Mapping[int, Sequence[Hypothesis]] = field(
+        default_factory=dict, repr=False, hash=False
+    )
+
+    def __post_init__(self) -> None:
+        if self.utility not in UTILITIES:
+            raise BadInput(f"utility must be one of {', '.join(UTILITIES)}, not {self.utility!r}")
+        if self.best < 1:
+            raise BadInput(f"best must be at least 1, not {self.best}")
+
+    @property
+    def formula(self) -> str:
+        """The score in use."""
+        name = {"chrf": "chrF", "bleu": "BLEU"}[self.utility]
+        return f"mean sentence {name} over {self.sample.count} samples"
+
+    def __call__(
+        self,
+        state: State,
+        limits: Limits,
+        prefixes: Sequence[Sequence[int]] | None = None,
+        ids: Sequence[int] | None = None,
+    ) -> list[list[Hypothesis]]:
+        """See ``Search``; without ``ids`` a sentence's id is its index."""
+        ids = range(state.rows) if ids is None else ids
+        drawn = self.sample(state, limits, prefixes, ids)
+        return [
+            self.ranked(self.candidates.get(one, samples), samples)
+            for one, samples in zip(ids, drawn, strict=True)
+        ]
+
+    def ranked(
+        self, candidates: Sequence[Hypothesis], samples: Sequence[Hypothesis]
+    ) -> list[Hypothesis]:
+        """The ``best`` candidates, highest mean utility first; of equals the one given first."""
+        drawn = Counter(self.decode(one.tokens) for one in samples)
+        distinct: dict[str, Hypothesis] = {}
+        for one in candidates:
+            distinct.setdefault(self.decode(one.tokens), one)
+        utility = UTILITIES[self.utility](list(distinct), list(drawn))
+        mean = utility @ np.array(list(drawn.values())) / len(samples)
+        pairs = zip(distinct.values(), mean.tolist(), strict=True)
+        scored = [replace(one, score=value) for one, value in pairs]
+        return sorted(scored, key=lambda one: -one.score)[: self.best]

@@ -1,0 +1,109 @@
+"""``regard align`` with two directions, other files, and kinds of links."""
+
+import gzip
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from regard.api import load
+from regard.cli import app
+from regard.metrics.alignment import format_pharaoh, parse_pharaoh
+from regard.metrics.symmetrise import HOW, flipped, symmetrised
+
+
+def run(*arguments, code=0):
+    done = CliRunner().invoke(app, [str(one) for one in arguments])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert done.exit_code == code, done.output
+    return done
+
+
+@pytest.fixture(scope="module")
+def model(small_run):
+    return small_run / "run" / "model"
+
+
+@pytest.fixture(scope="module")
+def files(small_run):
+    return small_run / "test.src", small_run / "test.tgt"
+
+
+@pytest.fixture(scope="module")
+def bars(files, tmp_path_factory):
+    """The same pairs as one packed file, with signs that are no words of their own."""
+    pairs = zip(*(path.read_text().splitlines() for path in files), strict=True)
+    path = tmp_path_factory.mktemp("bars") / "pairs.txt.gz"
+    text = "".join(f"Mr. {one}  ||| m.  {other} \n" for one, other in pairs)
+    path.write_bytes(gzip.compress(text.encode()))
+    return path
+
+
+def links_of(done):
+    return [parse_pharaoh(line, "links") for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_two_directions_become_one(model, files, how):
+    pairs = list(zip(*(path.read_text().splitlines() for path in files), strict=True))
+    loaded = load(model)
+    forward = loaded.align(pairs)
+    backward = loaded.align([(other, one) for one, other in pairs])
+    expected = [
+        symmetrised(one, flipped(other), how) for one, other in zip(forward, backward, strict=True)
+    ]
+    assert links_of(run("align", model, *files, "--back", model, "--symmetrise", how)) == expected
+
+
+def test_readings_chosen_by_agreement_are_said_and_used(model, files):
+    done = run("align", model, *files, "--back", model, "--choose", "agreement")
+    first, *readings = done.stderr.splitlines()
+    assert first.startswith("chosen by agreement on 12 pairs: 0.")
+    assert len(readings) == 2 and all(one.startswith("Reading(layer=") for one in readings)
+    assert len(links_of(done)) == 12
+    given = run("align", model, *files, "--back", model, "--choose", "agreement", "--layer", 0)
+    assert given.stderr.count("Reading(layer=0") == 2
+
+
+@pytest.mark.parametrize("option", [("--symmetrise", "union"), ("--choose", "agreement")])
+def test_one_direction_has_nothing_to_agree_with(model, files, option):
+    assert "--back" in run("align", model, *files, *option, code=2).stderr
+
+
+def test_words_of_a_bars_file_are_what_spaces_set_apart(model, bars, tmp_path):
+    done = run("align", model, bars, "--json")
+    record = json.loads(done.stdout.splitlines()[0])
+    assert record["source"][0] == "Mr." and record["target"][0] == "m."
+    gold = tmp_path / "gold"
+    lines = [
+        " ".join(f"{i + 1}{'-' if i else 'p'}{j + 1}" for i, j in sorted(links))
+        for links in links_of(run("align", model, bars))
+    ]
+    gold.write_text("".join(f"{line}\n" for line in lines))
+    done = run("align", model, bars, "--gold", gold, "--base", 1)
+    assert "aer 0.0000  precision 1.0000  recall 1.0000" in done.stderr
+
+
+def test_spaced_files_are_split_at_spaces_if_asked(model, tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).write_text("Mr. dog\n")
+    paths = (tmp_path / "a", tmp_path / "b")
+    plain = json.loads(run("align", model, *paths, "--json").stdout)
+    spaced = json.loads(run("align", model, *paths, "--json", "--spaced").stdout)
+    assert plain["source"] == ["Mr", ".", "dog"] and spaced["source"] == ["Mr.", "dog"]
+
+
+def test_kinds_of_links_are_counted(model, files):
+    done = run("align", model, *files, "--kinds")
+    words = [sum(len(line.split()) for line in path.read_text().splitlines()) for path in files]
+    shown = dict(one.split(" ") for one in done.stderr.splitlines()[-1].split("  "))
+    assert list(shown) == ["1-1", "1-n", "n-1", "n-m", "spurious", "unaligned", "fertile"]
+    assert 0 < int(shown["1-1"]) <= min(words)
+    as_json = run("align", model, *files, "--kinds", "--json").stderr.splitlines()[-1]
+    assert json.loads(as_json) == {name: int(value) for name, value in shown.items()}
+
+
+def test_pharaoh_output_is_what_aligners_write(model, files):
+    lines = run("align", model, *files, "--back", model).stdout.splitlines()
+    assert all(line == format_pharaoh(parse_pharaoh(line, "x")) for line in lines)

@@ -1,0 +1,60 @@
+"""``regard translate --search mbr``."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from regard.cli import app
+
+TEXT = "dog cow\n\nowl\nfox hen\n"
+
+
+def run(*arguments, code=0, stdin=TEXT):
+    done = CliRunner().invoke(app, [str(one) for one in arguments], input=stdin)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert done.exit_code == code, done.output
+    return done
+
+
+@pytest.fixture(scope="module")
+def model(small_run):
+    return small_run / "run" / "model"
+
+
+@pytest.mark.parametrize("utility", ["chrf", "bleu"])
+def test_the_same_in_any_batch(model, utility):
+    options = ("--search", "mbr", "--samples", 6, "--utility", utility, "--json")
+    done = run("translate", model, *options)
+    records = [json.loads(line) for line in done.stdout.splitlines()]
+    alone = run("translate", model, *options, "--rows", 1).stdout.splitlines()
+    for one, other in zip(records, map(json.loads, alone), strict=True):
+        assert one["text"] == other["text"] and one["score"] == pytest.approx(other["score"])
+    assert [one["line"] for one in records] == [1, 2, 3, 4]
+    name = {"chrf": "chrF", "bleu": "BLEU"}[utility]
+    assert f"score = mean sentence {name} over 6 samples" in done.stderr
+
+
+def test_candidates_of_a_beam(model):
+    beam = run("translate", model, "--beam", 3, "--best", 3, "--json")
+    options = ("--candidates", "beam", "--beam", 3, "--samples", 5, "--best", 2, "--json")
+    found = run("translate", model, "--search", "mbr", *options)
+    known = {(one["line"], one["text"]) for one in map(json.loads, beam.stdout.splitlines())}
+    records = [json.loads(line) for line in found.stdout.splitlines()]
+    assert {(one["line"], one["text"]) for one in records} <= known
+    first, second = [one["score"] for one in records if one["line"] == 4]
+    assert first >= second
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--search", "mbr", "--beam", 3), "without --candidates beam"),
+        (("--search", "mbr", "--coverage", 0.1), "--coverage: means nothing to --search mbr"),
+        (("--samples", 3), "--samples: means nothing to --search beam"),
+        (("--search", "mbr", "--samples", 0), "count must be at least 1"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(model, options, said):
+    assert said in run("translate", model, *options, code=2).stderr

@@ -1,0 +1,69 @@
+"""Readings chosen by the agreement of two directions."""
+
+import numpy as np
+import pytest
+
+from naive import word_groups
+from regard.inside.align import Attended, Reading, links, readings
+from regard.inside.directions import Agreed, choose_agreeing
+from regard.metrics.symmetrise import agreement, flipped
+
+TARGETS, SOURCES = 5, 4
+
+
+def pair(seed, truth, good, layers=3, flip=False):
+    """Noise in every layer but ``good``, which holds ``truth`` (target, source), shifted by one."""
+    draw = np.random.default_rng(seed)
+    truth = truth.T if flip else truth
+    shape = (2, truth.shape[0] + 1, truth.shape[1])
+    weights = [draw.random(shape) for _ in range(layers)]
+    weights[good][:, 1:] += 3 * truth
+    return Attended(weights, word_groups(range(shape[1] - 1)), word_groups(range(shape[2])))
+
+
+def corpus(count=12):
+    draw = np.random.default_rng(0)
+    truths = [np.eye(TARGETS, SOURCES)[draw.permutation(TARGETS)] for _ in range(count)]
+    forward = [pair(seed, truth, good=1) for seed, truth in enumerate(truths)]
+    backward = [pair(99 + seed, truth, good=2, flip=True) for seed, truth in enumerate(truths)]
+    return forward, backward
+
+
+def test_it_finds_the_layers_that_say_the_same():
+    forward, backward = corpus()
+    agreed = choose_agreeing(forward, backward)
+    assert agreed.forward == Reading(layer=1, shifted=True)
+    assert agreed.backward == Reading(layer=2, shifted=True)
+
+
+@pytest.mark.parametrize("each_head", [False, True])
+def test_no_other_two_readings_agree_more(each_head):
+    forward, backward = corpus(3)
+
+    def share(one, other):
+        said = [links(each, one) for each in forward]
+        answered = [flipped(links(each, other)) for each in backward]
+        return agreement(said, answered)
+
+    ours, theirs = readings(forward[0], each_head), readings(backward[0], each_head)
+    assert len(ours) == 3 * 2 * (3 if each_head else 1)
+    tried = {(one, other): share(one, other) for one in ours for other in theirs}
+    best = max(tried, key=tried.__getitem__)
+    assert choose_agreeing(forward, backward, each_head) == Agreed(
+        *best, pytest.approx(tried[best])
+    )
+
+
+def test_a_pair_without_words_is_no_obstacle():
+    forward, backward = corpus(2)
+    empty = Attended([np.ones((2, 1, 1))] * 3, [], [])
+    agreed = choose_agreeing([*forward, empty], [*backward, empty])
+    assert agreed == choose_agreeing(forward, backward)
+    assert choose_agreeing([empty], [empty]).share == 0.0
+
+
+def test_both_directions_need_the_same_pairs():
+    forward, backward = corpus(2)
+    for ours, theirs in (([], []), (forward, backward[:1])):
+        with pytest.raises(ValueError, match="pairs forward"):
+            choose_agreeing(ours, theirs)

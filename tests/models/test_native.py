@@ -1,0 +1,179 @@
+"""Compiled steps: what the module computes, a row with the same bits in any batch."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from naive import SEED
+from regard.ground.batch import pack
+from regard.models import native as native_steps
+from regard.models.facts import change
+from regard.models.native import Native, can_run
+from regard.models.transformer import BASE, Transformer
+from regard.parts.linear.int8 import quantised
+from regard.parts.native import build
+from regard.parts.position import Learned
+from regard.parts.sight import Window
+from regard.search import Beam, Greedy, Limits
+
+SMALL = change(BASE, width=20, heads=2, inner=22, depth=2, vocab=37)
+KINDS = {
+    "post": SMALL,
+    "pre": change(SMALL, norm="pre", final_norm=True),
+    "gelu": change(SMALL, activation="gelu", tie="none", head_bias=True),
+    "swish": change(SMALL, activation="swish", key=5, value=7),
+    "learned": change(SMALL, position=Learned(12), width=16, inner=64),
+}
+SOURCES = [[1, 2, 3, 4], [5], [6, 7], [8, 9, 10], [11] * 6]
+
+needs_compiler = pytest.mark.skipif(build.library() is None, reason="needs a C++ compiler")
+pytestmark = needs_compiler
+
+
+def built(name: str, seed: int = 0) -> Transformer:
+    torch.manual_seed(seed)
+    model = Transformer(KINDS[name]).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.1 * torch.randn_like(parameter)
+    return model
+
+
+def opened(model, house, sources=SOURCES, capacity=12):
+    packed = pack(sources)
+    return model.open(packed.tokens_T, packed.layout, capacity, house=house)
+
+
+@pytest.mark.parametrize("name", KINDS)
+@settings(max_examples=10, deadline=None)
+@given(happens=st.lists(st.none() | st.lists(st.integers(0, 9), min_size=1, max_size=9)), seed=SEED)
+@torch.inference_mode()
+def test_steps_and_picks_are_those_of_the_module(name, happens, seed):
+    model = built(name, seed)
+    plain, native = opened(model, None), opened(model, Native(model, "fp32"))
+    for picked in [*happens, None][-10:]:
+        if picked is None:
+            tokens_R = torch.randint(0, 37, (plain.rows,))
+            found = native.step(tokens_R)
+            torch.testing.assert_close(found, plain.step(tokens_R), rtol=1e-4, atol=1e-5)
+        else:
+            index_R = torch.tensor([number % plain.rows for number in picked])
+            plain.pick(index_R)
+            native.pick(index_R)
+            assert native.rows == plain.rows
+
+
+def in_8_bits(model: Transformer) -> Transformer:
+    """A copy in which every layer that the code takes rounds as the code says it does."""
+    native = Native(model, "int8")
+    for module in native.taken:
+        bytes_FD, scale_F = quantised(module.weight.detach())
+
+        def forward(x, bytes_FD=bytes_FD, scale_F=scale_F, bias=module.bias):
+            scale_T1 = x.abs().amax(-1, keepdim=True).clamp_min(1e-30) / 127
+            sums = (x / scale_T1).round() @ bytes_FD.float().T
+            y = sums * scale_F * scale_T1
+            return y if bias is None else y + bias
+
+        module.forward = forward
+    return model
+
+
+@pytest.mark.parametrize("name", KINDS)
+@torch.inference_mode()
+def test_bytes_are_rounded_as_said(name):
+    model = built(name)
+    native = opened(model, Native(model, "int8"))
+    exact = opened(built(name), None)
+    rounded = opened(in_8_bits(model), None)
+    for tokens_R in torch.randint(0, 37, (5, len(SOURCES))):
+        found, wanted = native.step(tokens_R), rounded.step(tokens_R)
+        far = (exact.step(tokens_R) - wanted).abs().mean()
+        assert (found - wanted).abs().mean() < 0.1 * far  # a rare tie may fall to the other side
+
+
+@pytest.mark.parametrize("kind", ["fp32", "int8"])
+@pytest.mark.parametrize("copies", [1, 3, 30])
+@torch.inference_mode()
+def test_a_row_has_the_same_bits_in_any_batch(kind, copies):
+    model = built("pre")
+    house = Native(model, kind)
+    packed = pack([SOURCES[0]])
+    source = model.encode(packed.tokens_T, packed.layout)
+    alone = house.open(model, source, 12)
+    together = house.open(model, source, 12)
+    together.pick(torch.zeros(copies * 5, dtype=torch.long))
+    for token in (3, 9, 4, 21):
+        one = alone.step(torch.tensor([token]))
+        others = torch.randint(0, 37, (copies * 5,))
+        others[copies * 2] = token
+        many = together.step(others)
+        assert torch.equal(many[copies * 2], one[0])
+        together.pick(torch.full((copies * 5,), copies * 2))
+
+
+@pytest.mark.parametrize("kind", ["fp32", "int8"])
+@torch.inference_mode()
+def test_searches_do_not_notice(kind):
+    model = built("post")
+    limits = Limits(1, 2, 9, forbidden=(0, 1))
+    for search in (Greedy(), Beam(3, best=2)):
+        found = search(opened(model, Native(model, kind)), limits)
+        one_by_one = [
+            search(opened(model, Native(model, kind), [one]), limits)[0] for one in SOURCES
+        ]
+        assert [[h.tokens for h in one] for one in found] == [
+            [h.tokens for h in one] for one in one_by_one
+        ]
+        if kind == "fp32":
+            plain = search(opened(model, None), limits)
+            assert [[h.tokens for h in one] for one in found] == [
+                [h.tokens for h in one] for one in plain
+            ]
+
+
+@torch.inference_mode()
+def test_what_is_no_number_stays_none():
+    for kind in ("fp32", "int8"):
+        model = built("gelu")
+        model.target.embed.token.weight[7, 3] = torch.nan
+        logprobs_RV = opened(model, Native(model, kind)).step(torch.tensor([7, 8, 9, 7, 1]))
+        assert logprobs_RV.isnan().all(-1).tolist() == [True, False, False, True, False]
+
+
+@torch.inference_mode()
+def test_it_says_when_it_is_full():
+    model = built("post")
+    state = opened(model, Native(model, "fp32"), capacity=2)
+    for _ in range(2):
+        state.step(torch.ones(5, dtype=torch.long))
+    with pytest.raises(ValueError, match="asked to hold 3"):
+        state.step(torch.ones(5, dtype=torch.long))
+
+
+def test_what_the_code_does_not_know_is_left_to_the_module(monkeypatch):
+    assert can_run(built("post"))
+    assert not can_run(Transformer(change(SMALL, **{"target.sight": Window(1, 0)})))
+    assert not can_run(torch.nn.Linear(2, 2))
+    monkeypatch.setattr(native_steps, "library", lambda: None)
+    assert not can_run(built("post"))
+
+
+@torch.inference_mode()
+def test_a_watched_state_is_the_module_s():
+    model = built("post")
+    packed = pack(SOURCES)
+    state = model.open(packed.tokens_T, packed.layout, 4, watch=True, house=Native(model, "fp32"))
+    state.step(torch.ones(5, dtype=torch.long))
+    assert state.attention().shape == (5, 6)
+
+
+def test_without_a_compiler_there_is_no_code(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for name, value in (("CXX", "no-such-compiler"), ("CXX", "false"), ("REGARD_NATIVE", "0")):
+        with monkeypatch.context() as patched:
+            patched.setenv(name, value)
+            assert build.library.__wrapped__() is None
+    assert build.library.__wrapped__() is not None
+    assert [one.suffix for one in (tmp_path / "regard").iterdir()] == [".so"]
