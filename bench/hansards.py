@@ -23,7 +23,7 @@ import regard
 from regard.data.bars import read_bars
 from regard.data.sources import Table, read_lines, read_pairs
 from regard.inside.align import Attended, Reading, choose, links
-from regard.inside.directions import choose_agreeing
+from regard.inside.directions import Agreed, choose_agreeing, multiplied
 from regard.inside.record import record
 from regard.metrics.alignment import (
     Gold,
@@ -88,6 +88,7 @@ def attention_rows(
         (f"en-fr, {said(agreed.forward)}, by agreement", read(ours, agreed.forward)),
         (f"fr-en, {said(agreed.backward)}, by agreement", turn(read(theirs, agreed.backward))),
         *both("both", read(ours, agreed.forward), turn(read(theirs, agreed.backward))),
+        *both("multiplied", *product(ours, theirs, agreed)),
         (f"en-fr, {said(by_gold[0])}, by gold", read(ours, by_gold[0])),
         (f"fr-en, {said(by_gold[1])}, by gold", turn(read(theirs, by_gold[1]))),
     ]
@@ -110,6 +111,16 @@ def said(reading: Reading) -> str:
 def read(pairs: Sequence[Attended], reading: Reading) -> list[Links]:
     """The links of every pair."""
     return [links(one, reading) for one in pairs]
+
+
+def product(
+    ours: Sequence[Attended], theirs: Sequence[Attended], agreed: Agreed
+) -> tuple[list[Links], list[Links]]:
+    """Both directions read from the product of their weights."""
+    pairs = [
+        multiplied(*one, agreed.forward, agreed.backward) for one in zip(ours, theirs, strict=True)
+    ]
+    return [one for one, _ in pairs], [other for _, other in pairs]
 
 
 def turn(found: Sequence[Links]) -> list[Links]:

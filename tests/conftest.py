@@ -45,3 +45,20 @@ def small_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     *_, ended = train(run.job)
     run.finish(ended.progress)
     return folder
+
+
+@pytest.fixture(scope="session")
+def owl_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Labelled texts with a recipe, and a classifier trained on them: ``owl_run / "run"``."""
+    from regard.training.loop import train
+    from regard.training.ranks import Ranks
+    from regard.training.recipe import read
+    from regard.training.run import prepare
+    from small_labels import write_owls
+
+    folder = tmp_path_factory.mktemp("owls")
+    recipe = read(write_owls(folder), ["train.steps=60", "train.report_every=60"])
+    run = prepare(recipe, folder / "run", Ranks(0, 1, torch.device("cpu")), data=folder)
+    *_, ended = train(run.job)
+    run.finish(ended.progress)
+    return folder

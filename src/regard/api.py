@@ -16,14 +16,18 @@ from regard.ground.tape import SILENT, Silent, Tape
 from regard.inside.align import Reading
 from regard.inside.look import Look
 from regard.inside.record import align, look
+from regard.inside.worded import Worded, worded
 from regard.metrics.alignment import Links
 from regard.models import folder as folders
-from regard.models.facts import AnyFacts, PairFacts
+from regard.models.facts import AnyFacts, ClassifierFacts, Facts, PairFacts
 from regard.models.paper import Paper
 from regard.models.room import House
+from regard.models.stored import Text
 from regard.search.step import Search
+from regard.tasks.classify import Classifier, Prediction
 from regard.tasks.translate import Translation, Translator
 from regard.text.bilingual import Bilingual
+from regard.text.labelled import LabelledText
 
 Texts = Sequence[str] | Sequence[Sequence[int]]
 
@@ -45,7 +49,7 @@ class Model:
         self.paper: Paper = stored.paper
         self.facts: AnyFacts = stored.facts
         self.module: nn.Module = stored.module
-        self.tokenizer: Bilingual | None = stored.text
+        self.tokenizer: Text | None = stored.text
         self.notes: dict[str, Any] = stored.notes
         on_cuda = next(stored.module.parameters()).is_cuda
         self._house = House() if on_cuda else None
@@ -56,23 +60,38 @@ class Model:
     @property
     def translator(self) -> Translator:
         """The model as a translator."""
-        if self.tokenizer is None:
-            raise BadInput("this folder has no tokenizer files: only token ids can be used")
-        settings = self.notes.get("generation")
-        return Translator(self.module, self.tokenizer, generation=settings, house=self._house)
+        settings, text = self.notes.get("generation"), self._text
+        if not isinstance(text, Bilingual):
+            raise BadInput(f"{self.paper.name} labels texts: it does not translate")
+        return Translator(self.module, text, generation=settings, house=self._house)
+
+    @property
+    def classifier(self) -> Classifier:
+        """The model as a classifier."""
+        text = self._text
+        if not isinstance(text, LabelledText):
+            raise BadInput(f"{self.paper.name} translates: it has no labels")
+        return Classifier(self.module, text)
+
+    def predict(self, texts: Sequence[str]) -> list[Prediction]:
+        """The most probable label of each text, and the probabilities of all."""
+        if isinstance(texts, str):
+            raise TypeError("give a list of texts, not one text")
+        return self.classifier.predict(texts)
 
     @torch.no_grad()
     def encode(self, texts: Texts, layer: int = -1) -> list[Tensor]:
-        """States of the source, (tokens, width) each.
+        """States of the text that is read, (tokens, width) each.
 
-        Layer 0 is the embedding, n the state after block n, -1 what the decoder sees. Ids are used
-        as given; texts get the end mark they had in training.
+        Layer 0 is the embedding, n the state after block n, -1 what the decoder (or the pooling)
+        sees. Ids are used as given; texts get the end mark they had in training, if any.
         """
-        depth = self._pair_facts.source.stack.depth
+        side, facts = self._reading
+        depth = facts.stack.depth
         if not -1 <= layer <= depth:
             raise BadInput(f"layer {layer} asked for; there are 0 (embedding) to {depth}, and -1")
-        name = {-1: "source.output", 0: "source.embed.output"}.get(
-            layer, f"source.blocks.{layer - 1}.output"
+        name = {-1: f"{side}.output", 0: f"{side}.embed.output"}.get(
+            layer, f"{side}.blocks.{layer - 1}.output"
         )
         packed = pack(self._ids(texts))
         packed = packed.to(next(self.module.parameters()).device)
@@ -87,7 +106,7 @@ class Model:
             raise BadInput(f"pool is 'mean' or 'max', not {pool!r}")
         states = self.encode(texts)
         pooled = [one.mean(0) if pool == "mean" else one.amax(0) for one in states]
-        width = self._pair_facts.source.stack.states
+        width = self._reading[1].stack.states
         return torch.stack(pooled) if pooled else torch.zeros(0, width)
 
     @torch.no_grad()
@@ -131,8 +150,17 @@ class Model:
         """Log-probabilities of given translations, per target token and for the end."""
         return self.translator.score(pairs)
 
-    def look(self, text: str, target: str | None = None, *, subwords: bool = False) -> Look:
-        """What the model looks at while it translates; prints itself, ``.html()``, ``.svg()``."""
+    def look(
+        self, text: str, target: str | None = None, *, subwords: bool = False
+    ) -> Look | Worded:
+        """What the model looks at while it translates, or what a label rests on.
+
+        Prints itself; ``.html()`` is a page of it.
+        """
+        if isinstance(self.facts, ClassifierFacts):
+            if target is not None:
+                raise BadInput("a classifier writes nothing: there is no target to look at")
+            return worded(self.classifier, text, subwords=subwords)
         if target is None:
             target = self.translate([text])[0][0].text
         return look(self.translator, text, target, subwords=subwords)
@@ -167,10 +195,24 @@ class Model:
             raise BadInput(f"{self.paper.name} reads no source and writes no target")
         return self.facts
 
+    @property
+    def _reading(self) -> tuple[str, Facts]:
+        """The side that reads, as the tape calls it, and its facts."""
+        if isinstance(self.facts, ClassifierFacts):
+            return "reader", self.facts.reader
+        return "source", self._pair_facts.source
+
+    @property
+    def _text(self) -> Text:
+        if self.tokenizer is None:
+            raise BadInput("this folder has no tokenizer files: only token ids can be used")
+        return self.tokenizer
+
     def _ids(self, texts: Texts) -> list[list[int]]:
-        return [
-            [*self.translator.text.source.encode(one), self.translator.objective.eos]
-            if isinstance(one, str)
-            else list(one)
-            for one in texts
-        ]
+        return [self._ids_of(one) if isinstance(one, str) else list(one) for one in texts]
+
+    def _ids_of(self, text: str) -> list[int]:
+        known = self._text
+        if isinstance(known, LabelledText):
+            return known.words.encode(text)
+        return [*known.source.encode(text), known.target.eos]

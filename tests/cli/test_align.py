@@ -66,7 +66,16 @@ def test_readings_chosen_by_agreement_are_said_and_used(model, files):
     assert given.stderr.count("Reading(layer=0") == 2
 
 
-@pytest.mark.parametrize("option", [("--symmetrise", "union"), ("--choose", "agreement")])
+def test_weights_can_be_multiplied_first(model, files):
+    common = ("align", model, *files, "--back", model, "--layer", 1, "--plain", "--symmetrise")
+    made = {how: links_of(run(*common, how, "--multiply")) for how in ("intersection", "grow-diag")}
+    assert all(one <= other for one, other in zip(*made.values(), strict=True))
+    assert made["intersection"] != links_of(run(*common, "intersection"))
+
+
+@pytest.mark.parametrize(
+    "option", [("--symmetrise", "union"), ("--choose", "agreement"), ("--multiply",)]
+)
 def test_one_direction_has_nothing_to_agree_with(model, files, option):
     assert "--back" in run("align", model, *files, *option, code=2).stderr
 

@@ -189,7 +189,10 @@ def test_papers():
     assert "source.stack.width" in changed and "1024" in changed
     assert "did you mean 'base'" in run("papers", "transformer:bas", "x:y", code=2).stderr
     records = [json.loads(line) for line in run("papers", "--json").stdout.splitlines()]
-    assert records[0]["parameters"] == 63_082_496
+    counts = {(one["paper"], one["size"]): one["parameters"] for one in records}
+    assert counts["Transformer", "base"] == 63_082_496
+    assert counts["Sutskever", "base"] == 384_064_000
+    assert [one["year"] for one in records] == sorted(one["year"] for one in records)
 
 
 def test_recipes():

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data.sources import (
+    Csv,
     Dropped,
     JsonLines,
     Lines,
@@ -175,7 +176,7 @@ BAD_ROWS = [
 BAD_JSON = [
     ("without a key", '{"en": "x"}', "a.jsonl:2: no key 'de'"),
     ("without a key", '["en", "de"]', "a.jsonl:2: no key 'en'"),
-    ("not text", '{"en": "x", "de": 7}', "a.jsonl:2: the value of 'de' is not text"),
+    ("not text", '{"en": "x", "de": 7.5}', "a.jsonl:2: the value of 'de' is not text"),
     ("not JSON", "{'en'", "a.jsonl:2: not JSON (Expecting property name"),
     ("not JSON", "[" * 100_000, "a.jsonl:2: not JSON ("),
     ("not JSON", "1" * 5_000, "a.jsonl:2: not JSON ("),
@@ -247,3 +248,34 @@ def test_words_are_set_apart_by_the_rules_of_each_side(tmp_path):
     lines = put(tmp_path / "a.fr", "la fin du monde\n")
     (_, text), *_ = read_texts(Lines((lines,), ("french",)))
     assert text == "la fin de le monde"
+
+
+def test_csv_has_quotes_that_hold_commas_and_line_ends(tmp_path):
+    text = 'label,text,n\npos,"one, two",1\nneg,"said ""no""\nand left",2\nneg,plain,3\n'
+    path = put(tmp_path / "a.csv.gz", text)
+    assert list(read_pairs(Csv(path, ("text", "label")))) == [
+        (f"{path}:2", "one, two", "pos"),
+        (f"{path}:3", 'said "no"\nand left', "neg"),
+        (f"{path}:5", "plain", "neg"),
+    ]
+
+
+def test_csv_that_is_none_is_named_by_line_or_dropped(tmp_path):
+    path = put(tmp_path / "a.csv", 'one,pos\n"two"x,neg\nthree\nfour,neg\n')
+    with complains(f"{path}:2: not CSV (',' expected after '\"')"):
+        list(read_pairs(Csv(path, (0, 1))))
+    dropped = Dropped()
+    kept = [text for _, text, _ in read_pairs(Csv(path, (0, 1)), dropped=dropped)]
+    assert kept == ["one", "four"]
+    assert dropped == {"not CSV": 1, "without a column": 1}
+    path = put(tmp_path / "b.csv", 'one,pos\n"two,neg\nthree,neg\n')
+    with complains(f"{path}:2: a quote that is never closed"):
+        list(read_pairs(Csv(path, (0, 1))))
+
+
+def test_a_whole_number_in_json_is_the_text_of_its_digits(tmp_path):
+    path = put(tmp_path / "a.jsonl", '{"text": "x", "label": 0}\n')
+    assert list(read_pairs(JsonLines(path, ("text", "label")))) == [(f"{path}:1", "x", "0")]
+    path = put(tmp_path / "b.jsonl", '{"text": "x", "label": true}\n')
+    with complains(f"{path}:1: the value of 'label' is not text"):
+        list(read_pairs(JsonLines(path, ("text", "label"))))

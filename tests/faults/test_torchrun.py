@@ -7,13 +7,16 @@ import pytest
 
 from small import environment, write_corpus
 
+RECURRENT = ("model.paper=bahdanau", "model.change={width=16, embedding=16, maxout=16}")
 
-@pytest.mark.parametrize("accumulate", [1, 2])
-def test_two_ranks_give_the_same_losses(tmp_path, accumulate):
+
+@pytest.mark.parametrize(("accumulate", "model"), [(1, ()), (2, ()), (1, RECURRENT)])
+def test_two_ranks_give_the_same_losses(tmp_path, accumulate, model):
     import subprocess
 
     recipe = write_corpus(tmp_path)
-    changes = ("--set", "model.change.dropout=0.0", "--set", f"batches.accumulate={accumulate}")
+    settings = (*model, "model.change.dropout=0.0", f"batches.accumulate={accumulate}")
+    changes = [word for setting in settings for word in ("--set", setting)]
 
     def losses(name, *launcher):
         out = tmp_path / name
@@ -32,7 +35,7 @@ def test_two_ranks_give_the_same_losses(tmp_path, accumulate):
 
     alone = losses("alone", sys.executable)
     torchrun = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2")
-    together = losses("together", *torchrun, "--master-port", str(29_500 + accumulate))
+    together = losses("together", *torchrun, "--master-port", str(29_500 + accumulate + len(model)))
     assert len(alone) == 14
     assert together == pytest.approx(alone, abs=1e-5)
 

@@ -49,3 +49,8 @@ def test_the_first_rows_of_a_rectangle():
     first = layout.first(2)
     assert (first.rows, first.longest, first.tokens) == (2, 4, 8)
     assert torch.equal(first.real_BL, layout.real_BL[:2])
+
+
+def test_rows_that_stand_further_on():
+    later = Layout.rectangle(2, 2, start=3).later(4)
+    assert later.start == 7 and later.positions_T.tolist() == [7, 8, 7, 8]

@@ -5,7 +5,7 @@ import pytest
 
 from naive import word_groups
 from regard.inside.align import Attended, Reading, links, readings
-from regard.inside.directions import Agreed, choose_agreeing
+from regard.inside.directions import Agreed, choose_agreeing, multiplied
 from regard.metrics.symmetrise import agreement, flipped
 
 TARGETS, SOURCES = 5, 4
@@ -52,6 +52,31 @@ def test_no_other_two_readings_agree_more(each_head):
     assert choose_agreeing(forward, backward, each_head) == Agreed(
         *best, pytest.approx(tried[best])
     )
+
+
+def test_the_product_is_read_in_both_directions():
+    """Source word 1 is sure of target 0; target 1 wavers, and the other direction decides."""
+    said = np.array([[0.5, 0.5], [0.6, 0.4], [0, 0]])
+    answered = np.array([[0.1, 0.9], [0.9, 0.1], [0, 0]])
+    words = word_groups([0, 1])
+    ours, theirs = Attended([said[None]], words, words), Attended([answered[None]], words, words)
+    assert links(ours, Reading(0)) == {(0, 0), (1, 0), (0, 1)}
+    forward, backward = multiplied(ours, theirs, Reading(0), Reading(0, spurious=True))
+    assert forward == backward == {(0, 1), (1, 0)}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_product_has_no_side(seed):
+    draw = np.random.default_rng(seed)
+    words = [word_groups(range(count)) for count in (TARGETS, SOURCES)]
+    ours = Attended([draw.random((2, TARGETS + 1, SOURCES))], *words)
+    theirs = Attended([draw.random((2, SOURCES + 1, TARGETS))], *words[::-1])
+    one = multiplied(ours, theirs, Reading(0), Reading(0, shifted=True))
+    other = multiplied(theirs, ours, Reading(0, shifted=True), Reading(0))
+    assert [flipped(links) for links in one] == list(reversed(other))
+    weights = ours.layers[0].mean(0)[:-1] * theirs.layers[0].mean(0)[1:].T
+    assert one[0] == {(int(row.argmax()), target) for target, row in enumerate(weights)}
+    assert one[1] == {(source, int(row.argmax())) for source, row in enumerate(weights.T)}
 
 
 def test_a_pair_without_words_is_no_obstacle():

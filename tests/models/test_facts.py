@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from regard.ground.errors import BadInput
-from regard.models import bahdanau, cho, luong, paper, sutskever
+from regard.models import bahdanau, cho, luong, paper, pooled, sutskever
 from regard.models.facts import (
     Embed,
     Facts,
@@ -185,6 +185,12 @@ def all_of(facts: Any) -> set[str]:
 def test_recurrent_papers_have_none_either(paper):
     facts = change(paper.LAPTOP, vocab=11, width=4, embedding=4)
     assert read_by(Seq2Seq, facts) == all_of(facts)
+
+
+def test_nor_has_a_classifier():
+    facts = change(pooled.LAPTOP, vocab=11, width=4, embedding=4, inner=3)
+    assert read_by(pooled.Pooled, facts) == all_of(facts)
+    assert from_json(json.loads(json.dumps(to_json(facts))), "config.json") == facts
 
 
 def test_nor_has_a_convolutional_encoder():

@@ -319,6 +319,24 @@ def test_fixed_shapes_mean_the_same(facts):
 
 
 @every
+def test_half_precision_is_close_and_has_gradients(facts):
+    model, objective = Seq2Seq(facts), Translated(1, 2)
+    batch = objective.collate(list(zip(SOURCES, TARGETS, strict=True)))
+    wanted, _ = objective(model, batch)
+    with torch.autocast("cpu", torch.bfloat16):
+        found, _ = objective(model, batch)
+    found.backward()
+    torch.testing.assert_close(found, wanted, rtol=0.01, atol=0.01)
+    assert all(one.grad is not None for one in model.parameters())
+    source, target = pack(SOURCES), pack([[1]] * 3)
+    with torch.autocast("cpu", torch.bfloat16), torch.inference_mode():
+        step = model.eval().open(source.tokens_T, source.layout, 8).step(torch.tensor([1, 1, 1]))
+        layouts = (source.layout, target.tokens_T, target.layout)
+        whole = model(source.tokens_T, *layouts).float().log_softmax(-1)
+    torch.testing.assert_close(step, whole, rtol=0, atol=0.03)
+
+
+@every
 def test_facts_survive_json_and_can_be_changed(facts):
     assert from_json(json.loads(json.dumps(to_json(facts))), "config.json") == facts
     assert change(facts, dropout=0.3) != facts
@@ -368,6 +386,33 @@ def test_facts_that_mean_nothing_are_refused(changes, message):
         change(BAHDANAU, **changes)
     with pytest.raises(BadInput, match="as many tokens on either side"):
         Convolved(6, 2, kernel=4)
+
+
+@pytest.mark.gpu
+@every
+def test_cuda_agrees_with_the_cpu(facts):
+    model, objective = Seq2Seq(facts), Translated(1, 2)
+    pairs = list(zip(SOURCES, TARGETS, strict=True))
+    found = []
+    for device in ("cpu", "cuda"):
+        model.to(device).zero_grad()
+        batch = objective.collate(pairs).to(device)
+        loss, _ = objective(model, batch)
+        loss.backward()
+        source = pack(SOURCES).to(device)
+        with torch.inference_mode():
+            state = model.open(source.tokens_T, source.layout, 8)
+            state.step(torch.tensor([1, 2, 3], device=device))
+            state.pick(torch.tensor([2, 0], device=device))
+            step = state.step(torch.tensor([4, 5], device=device))
+        gradients = [one.grad.cpu() for one in model.parameters()]
+        found.append([loss.detach().cpu(), step.cpu(), *gradients])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(other, one, rtol=1e-2, atol=1e-3)
+    with torch.autocast("cuda", torch.bfloat16):
+        half, _ = objective(model, batch)
+    half.backward()
+    torch.testing.assert_close(half.cpu(), found[0][0], rtol=0.02, atol=0.02)
 
 
 def by_formula(facts: PairFacts) -> int:

@@ -22,6 +22,15 @@ def test_sums_are_torchs(smoothing):
     assert not likelihood.requires_grad
 
 
+def test_goals_may_weigh_unlike():
+    logits_TV, weights_V = torch.randn(5, 7), torch.rand(7) + 0.5
+    settings = {"ignore_index": IGNORED, "reduction": "sum"}
+    loss, likelihood = smoothed_cross_entropy(logits_TV, GOALS, 0.0, weights_V)
+    reference = F.cross_entropy(logits_TV, GOALS, weight=weights_V, **settings)
+    torch.testing.assert_close(loss, reference)
+    torch.testing.assert_close(likelihood, reference)
+
+
 def test_half_precision_logits_are_summed_in_single():
     logits_TV = torch.randn(5, 7).bfloat16()
     loss, likelihood = smoothed_cross_entropy(logits_TV, GOALS, 0.1)

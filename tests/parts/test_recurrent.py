@@ -147,3 +147,16 @@ def test_nothing_to_read_still_has_gradients(lengths):
     assert ends[0][0].shape == (len(lengths), 2 * WIDTH)
     states_TD.sum().backward()
     assert all(one.grad is not None and not one.grad.any() for one in layers.parameters())
+
+
+@pytest.mark.parametrize("cell", list(CELLS))
+def test_recurrence_keeps_its_precision_under_autocast(cell):
+    layers, layout = Recurrence(cell, INPUTS, WIDTH, 2, reads="both"), Layout.ragged([3, 1])
+    x_TD = torch.randn(4, INPUTS)
+    wanted, _ = layers(x_TD, layout)
+    with torch.autocast("cpu", torch.bfloat16):
+        found, ends = layers(x_TD, layout)
+        from_half, _ = layers(x_TD.bfloat16(), layout)
+    assert found.dtype == ends[0][0].dtype == from_half.dtype == torch.float32
+    assert torch.equal(found, wanted)
+    torch.testing.assert_close(from_half, wanted, rtol=0, atol=0.02)

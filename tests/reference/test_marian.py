@@ -255,7 +255,7 @@ def test_a_model_that_never_was_a_folder(tmp_path):
     assert again.notes["generation"]["bad_words_ids"] == [[vocab - 1]]
     folders.write(tmp_path / "regard", stored)
     assert folders.read(tmp_path / "regard").text.target.bos == vocab - 1
-    plain = replace(stored, paper=regard.LINEAGE[0])
+    plain = replace(stored, paper=regard.models.paper("transformer"))
     folders.write(tmp_path / "plain", plain, "hf")
     assert_same_bits(tmp_path / "hf", tmp_path / "plain")
 

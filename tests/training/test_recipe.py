@@ -2,9 +2,10 @@
 
 import pytest
 
-from regard.data.sources import JsonLines, Lines, Table
+from regard.data.sources import Csv, JsonLines, Lines, Table
 from regard.ground.errors import BadInput
-from regard.training.recipe import Files, built_in_recipes, find, read
+from regard.training.files import Files
+from regard.training.recipe import built_in_recipes, find, read
 from small import RECIPE
 
 
@@ -102,3 +103,39 @@ def test_words_can_be_set_apart_by_languages_that_are_known(recipe, tmp_path):
     assert Files(table="a.tsv", columns=(2, 3)).under(tmp_path).spaced == ()
     with pytest.raises(BadInput, match=r"words of 'frensh' cannot .* did you mean 'french'"):
         read(recipe, ['data.train.spaced=["english", "frensh"]'])
+
+
+def test_examples_may_be_held_out_of_training(recipe, tmp_path):
+    assert read(recipe, ["data.dev={held_out = 5}"]).data.dev.held_out == 5
+    for setting, said in [
+        ('data.dev={held_out = 5, table = "a"}', "name no file beside it"),
+        ("data.test={held_out = 5}", "only dev can be held out"),
+        ("data.dev={held_out = 0}", "greater than or equal to 1"),
+    ]:
+        with pytest.raises(BadInput, match=said):
+            read(recipe, [setting])
+    with pytest.raises(BadInput, match="no file of their own"):
+        Files(held_out=5).under(tmp_path)
+    csv = Files(csv="a.csv", columns=(0, 1)).under(tmp_path)
+    assert csv == Csv(str(tmp_path / "a.csv"), (0, 1))
+
+
+def test_what_belongs_to_another_task_is_refused(recipe):
+    classify = 'task = "classify"\n' + RECIPE.split("[decode]")[0]
+    promise = ["expect.score=1", "expect.tolerance=1", "expect.source=x"]
+    for text, settings, said in [
+        (RECIPE, ["labels.weights=balanced"], "labels means nothing, or something else, to task"),
+        (RECIPE, ["train.judge=accuracy"], "train.judge means nothing"),
+        (RECIPE, [*promise, "expect.metric=accuracy"], "expect.metric means nothing"),
+        (classify, ["decode.beam=3"], "decode means nothing"),
+        (classify, ["train.judge=bleu"], "train.judge means nothing"),
+        (classify, ["text.joint=false"], "text.joint means nothing"),
+        (classify, promise, "expect.metric means nothing"),
+        (classify, ["labels.weights={a=0}"], "labels.weights"),
+        (classify, ["labels.wheights={a=2}"], "unknown key 'labels.wheights'; did you mean"),
+    ]:
+        recipe.write_text(text)
+        with pytest.raises(BadInput, match=said):
+            read(recipe, settings)
+    recipe.write_text(classify)
+    assert read(recipe, ["labels.weights=balanced"]).task == "classify"

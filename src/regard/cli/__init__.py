@@ -13,6 +13,8 @@ from regard.cli.convert import convert
 from regard.cli.evaluate import evaluate
 from regard.cli.look import look
 from regard.cli.papers import papers
+from regard.cli.predict import predict
+from regard.cli.recency import recency
 from regard.cli.recipes import recipes
 from regard.cli.say import complain
 from regard.cli.score import score
@@ -73,6 +75,7 @@ for verb in (
     tour,
     train,
     translate,
+    predict,
     score,
     evaluate,
     bleu,
@@ -80,6 +83,7 @@ for verb in (
     align,
     look,
     tree,
+    recency,
     papers,
     recipes,
     convert,

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -12,8 +13,8 @@ from regard.cli.say import DEVICE, JSON, MODEL, note, print_json, print_line
 from regard.data.bars import read_bars
 from regard.data.sources import Lines, read_lines, read_pairs
 from regard.ground.errors import BadInput
-from regard.inside.align import Reading
-from regard.inside.directions import choose_agreeing
+from regard.inside.align import Attended, Reading
+from regard.inside.directions import choose_agreeing, multiplied
 from regard.inside.record import WINDOW, record
 from regard.inside.record import align as links_of
 from regard.metrics.alignment import (
@@ -45,6 +46,9 @@ def align(
     symmetrise: Annotated[
         How | None, typer.Option(help="How two directions become one: grow-diag-final.")
     ] = None,
+    multiply: Annotated[
+        bool, typer.Option("--multiply", help="Multiply the weights of both before reading them.")
+    ] = False,
     choose: Annotated[
         Literal["agreement"] | None,
         typer.Option(help="Choose the readings on which both directions agree most."),
@@ -75,13 +79,14 @@ def align(
     given. Error rate and kinds go to standard error.
 
     With --back, a model that translates TGT to SRC aligns the same pairs, and both alignments are
-    made one. With --choose agreement, layer and reading of both are those on which they agree most
+    made one; with --multiply, both are read from the product of the two attentions, which is often
+    better. With --choose agreement, layer and reading of both are those on which they agree most
     over the first pairs; no gold is looked at.
 
     Example: regard align runs/tour/model test.en test.de --gold test.links --kinds
     """
-    if back is None and (symmetrise or choose):
-        raise BadInput("--symmetrise and --choose need a model of the other direction: --back")
+    if back is None and (symmetrise or multiply or choose):
+        raise BadInput("--symmetrise, --multiply and --choose need the other direction: --back")
     spans = spaced_spans if spaced or target is None else word_spans
     pairs = _pairs(source, target)
     golds = None if gold is None else _golds(gold, base, pairs, spans)
@@ -91,7 +96,12 @@ def align(
     ways = zip(models, readings, (pairs, _turned(pairs)), strict=False)
     readings = [_as_given(*one, given) for one in ways]
     note("\n".join(map(str, readings)))
-    found = _links(models, readings, pairs, spans, symmetrise or "grow-diag-final")
+    if back is None:
+        found = list(links_of(models[0].translator, pairs, readings[0], spans))
+    else:
+        both = _multiplied if multiply else _apart
+        how = symmetrise or "grow-diag-final"
+        found = [symmetrised(*one, how) for one in both(models, readings, pairs, spans)]
     for (one, other), links in zip(pairs, found, strict=True):
         if as_json:
             words = {"source": _words(one, spans), "target": _words(other, spans)}
@@ -120,10 +130,7 @@ def _turned(pairs: Pairs) -> Pairs:
 
 def _agreed(models: list[Model], pairs: Pairs, spans: Spans) -> list[Reading]:
     looked = pairs[:WINDOW]
-    forward, backward = (
-        [one.attended(spans) for one in record(model.translator, given)]
-        for model, given in zip(models, (looked, _turned(looked)), strict=True)
-    )
+    forward, backward = _attended(models, looked, spans)
     agreed = choose_agreeing(forward, backward)
     note(f"chosen by agreement on {len(looked)} pairs: {agreed.share:.4f} of the links are common")
     return [agreed.forward, agreed.backward]
@@ -140,15 +147,30 @@ def _as_given(model: Model, reading: Reading, pairs: Pairs, given: dict[str, Any
     return reading
 
 
-def _links(
-    models: list[Model], readings: list[Reading], pairs: Pairs, spans: Spans, how: str
-) -> list[Links]:
-    forward = list(links_of(models[0].translator, pairs, readings[0], spans))
-    if len(models) == 1:
-        return forward
+def _apart(
+    models: list[Model], readings: list[Reading], pairs: Pairs, spans: Spans
+) -> Iterator[tuple[Links, Links]]:
+    """The links of each direction, both as (source, target)."""
+    forward = links_of(models[0].translator, pairs, readings[0], spans)
     backward = links_of(models[1].translator, _turned(pairs), readings[1], spans)
+    return zip(forward, map(flipped, backward), strict=True)
+
+
+def _multiplied(
+    models: list[Model], readings: list[Reading], pairs: Pairs, spans: Spans
+) -> Iterator[tuple[Links, Links]]:
+    """The same, from the product of both attentions."""
+    for start in range(0, len(pairs), WINDOW):
+        some = pairs[start : start + WINDOW]
+        forward, backward = _attended(models, some, spans)
+        for ours, theirs in zip(forward, backward, strict=True):
+            yield multiplied(ours, theirs, *readings)
+
+
+def _attended(models: list[Model], pairs: Pairs, spans: Spans) -> list[list[Attended]]:
     return [
-        symmetrised(one, flipped(other), how) for one, other in zip(forward, backward, strict=True)
+        [one.attended(spans) for one in record(model.translator, given)]
+        for model, given in zip(models, (pairs, _turned(pairs)), strict=True)
     ]
 
 

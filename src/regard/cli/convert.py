@@ -46,6 +46,8 @@ def convert(
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise BadInput(f"{target}: is there already, and nothing is overwritten")
     model = load(source, "cpu")
+    if check and not isinstance(model.facts, PairFacts):
+        raise BadInput("--check compares translators; this model labels texts")
     with _appearing(target) as written:
         model.save(written, to)
         if check:
@@ -85,7 +87,7 @@ def _compared(model: Model, written: Path, theirs: Path | None, as_json: bool) -
         "read back": agreement.differences(ours, agreement.values(again.module, model.facts, pairs))
     }
     if model.tokenizer is not None and again.tokenizer is not None:
-        own, other = agreement.coders(model.tokenizer), agreement.coders(again.tokenizer)
+        own, other = (agreement.coders(one.translator.text) for one in (model, again))
         columns["read back"][TEXTS] = agreement.other_ids(own, other, texts)
     if theirs is not None and not agreement.has_reference():
         note("transformers is not installed: compared without it")
@@ -110,7 +112,7 @@ def _random_ids(facts: PairFacts) -> Iterator[agreement.Pair]:
 
 def _ids_of(model: Model, texts: list[tuple[str, str]]) -> Iterator[agreement.Pair]:
     if model.tokenizer is not None:
-        source, target = model.tokenizer.source, model.tokenizer.target
+        source, target = model.translator.text.sides
         for one, other in texts:
             yield [*source.encode(one), target.eos], [target.bos, *target.encode(other)]
 

@@ -11,6 +11,7 @@ from regard.cli.say import DEVICE, JSON, MODEL, OUT, cost_line, print_json
 from regard.data.sources import Source, read_pairs
 from regard.ground.errors import BadInput
 from regard.metrics.bleu import bleu
+from regard.metrics.classification import classification_scores
 from regard.metrics.translation import Score, chrf, ter
 from regard.search.beam import Beam
 from regard.training.recipe import Expect, Recipe, find, read
@@ -32,6 +33,7 @@ def evaluate(
 ) -> None:
     """Translate a recipe's test set and print BLEU, chrF and TER with their signatures.
 
+    Of a classifier: accuracy, macro-averaged F1 and Matthews' correlation, always with intervals.
     Ends with exit code 1 if the recipe's promise is not kept.
 
     Example: regard evaluate runs/tour/model tour --data runs/tour/corpus
@@ -52,14 +54,26 @@ def evaluate(
 def test_scores(
     model: Model, recipe: Recipe, data: Path, *, with_interval: bool = False
 ) -> dict[str, list[Score]]:
-    """All measures of a translator on each test set of the recipe."""
+    """All measures of a model on each test set of the recipe."""
     if recipe.data.test is None:
         raise BadInput("the recipe names no test set (data.test)")
     sets = {"test": recipe.data.test, **recipe.data.more_tests}
+    if recipe.task == "classify":
+        return {
+            name: _label_scores(model, recipe, files.under(data)) for name, files in sets.items()
+        }
     return {
         name: _scores(model, recipe, files.under(data), with_interval)
         for name, files in sets.items()
     }
+
+
+def _label_scores(model: Model, recipe: Recipe, files: Source) -> list[Score]:
+    examples = list(read_pairs(files, recipe.data.longest_characters))
+    labels = model.classifier.text.labels
+    golds = [labels.name(label, where) for where, _, label in examples]
+    found = model.predict([text for _, text, _ in examples])
+    return classification_scores(golds, [one.label for one in found], with_interval=True)
 
 
 def _scores(model: Model, recipe: Recipe, files: Source, with_interval: bool) -> list[Score]:

@@ -9,17 +9,21 @@ from regard.api import load
 from regard.cli.say import DEVICE, JSON, MODEL, OUT, note, print_json
 from regard.ground.errors import BadInput
 from regard.ground.files import write_text
+from regard.inside.worded import Worded
 
 
 def look(
     model: MODEL,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="A sentence to translate.")],
+    text: Annotated[
+        str, typer.Argument(metavar="TEXT", help="A sentence to translate or to label.")
+    ],
     target: Annotated[
         str | None, typer.Option(help="Look at this translation instead of the model's own.")
     ] = None,
     kind: Annotated[
-        str, typer.Option("--map", help="cross, encoder or decoder attention.")
-    ] = "cross",
+        str | None,
+        typer.Option("--map", help="cross (by default), encoder or decoder attention."),
+    ] = None,
     layer: Annotated[int | None, typer.Option(help="One layer instead of the mean.")] = None,
     head: Annotated[int | None, typer.Option(help="One head instead of the mean.")] = None,
     subwords: Annotated[bool, typer.Option("--subwords", help="Show pieces, not words.")] = False,
@@ -32,6 +36,8 @@ def look(
 ) -> None:
     """Show which words a model looks at: rows look, columns are looked at.
 
+    Of a classifier that pools by attention, the words of the text, each as dark as its weight.
+
     Example: regard look runs/tour/model "The old man reads a book." --html look.html
     """
     if not text.strip():
@@ -39,6 +45,14 @@ def look(
     if any("\ud800" <= character <= "\udfff" for character in text + (target or "")):
         raise BadInput("the text is not UTF-8")
     seen = load(model, device).look(text, target, subwords=subwords)
+    if isinstance(seen, Worded):
+        options = {"--map": kind, "--layer": layer, "--head": head, "--svg": svg}
+        for name, given in options.items():
+            if given is not None:
+                raise BadInput(f"{name}: means nothing to a classifier, which looks once")
+        _show_words(seen, html, as_json)
+        return
+    kind = kind or "cross"
     try:
         shown = seen.map(kind)
         weights_LS = shown.select(layer, head)
@@ -55,3 +69,15 @@ def look(
     if svg is not None:
         write_text(svg, seen.svg(name=kind, layer=layer, head=head))
         note(f"wrote {svg}")
+
+
+def _show_words(seen: Worded, html: Path | None, as_json: bool) -> None:
+    if as_json:
+        weights = seen.weights.round(6).tolist()
+        said = {"label": seen.prediction.label, "probabilities": seen.prediction.probabilities}
+        print_json({**said, "words": seen.words, "weights": weights})
+    else:
+        OUT.print(seen)
+    if html is not None:
+        write_text(html, seen.html())
+        note(f"wrote {html}")

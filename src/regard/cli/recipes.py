@@ -40,7 +40,11 @@ def recipes(
                 recipe.about.title,
                 recipe.about.hardware,
                 f"{recipe.about.minutes:g}",
-                f"{promise.metric} {promise.score:g} ± {promise.tolerance:g}" if promise else "–",
+                f"{promise.metric} {promise.score:g} ± {promise.tolerance:g}"
+                if promise
+                else f"{len(recipe.rung)} models side by side"
+                if recipe.rung
+                else "–",
             )
     if not as_json:
         OUT.print(table)

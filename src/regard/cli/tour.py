@@ -14,6 +14,7 @@ from regard.cli.train import follow
 from regard.data.language import Corpus, Pair, corpus, dictionary, word_by_word, write
 from regard.ground.files import read_json, write_text
 from regard.inside.align import choose
+from regard.inside.look import Look
 from regard.inside.record import record
 from regard.metrics.alignment import AlignmentScore, Gold, alignment_error_rate
 from regard.metrics.bleu import bleu
@@ -82,7 +83,7 @@ def _train(out: Path, recipe: Recipe) -> Model:
     run = prepare(recipe, out, Ranks.join("cpu"), data=out / "corpus")
     parameters = run.paper.parameters(run.facts)
     OUT.print(
-        f"{recipe.text.kind} subwords, {len(run.text.source):,} for both languages; "
+        f"{recipe.text.kind} subwords, {len(run.text.sides[0]):,} for both languages; "
         f"a {run.paper.name} of {parameters:,} parameters"
     )
     run.finish(follow(run).progress)
@@ -128,6 +129,7 @@ def _look(model: Model, sentences: Corpus, out: Path) -> None:
     _step("5. One alignment")
     pair = min(sentences.test, key=lambda pair: abs(len(pair.target.split()) - 9))
     seen = model.look(pair.source)
+    assert isinstance(seen, Look)
     OUT.print(seen.terminal(OUT.width, layer=model.reading.layer), markup=False)
     write_text(out / "look.html", seen.html())
     OUT.print(f"\nAll layers and heads, in one page: {out / 'look.html'}")

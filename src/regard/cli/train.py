@@ -4,13 +4,15 @@ import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from regard.api import load
 from regard.cli.evaluate import DATA, keeps, show_scores, test_scores
+from regard.cli.ladder import climb
 from regard.cli.progress import Progress
 from regard.cli.say import DEVICE, duration, note
 from regard.ground.errors import BadInput
@@ -47,6 +49,10 @@ def train(
     deterministic: Annotated[
         bool, typer.Option("--deterministic", help="Bit-exact on CUDA too; slower.")
     ] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--rung", metavar="NAME", help="Of a ladder only this one; repeatable."),
+    ] = None,
     device: DEVICE = None,
 ) -> None:
     """Train a model as a recipe says, and hold it against the recipe's promise.
@@ -54,37 +60,51 @@ def train(
     Ctrl-C finishes the step, saves, and exits with 130; --resume goes on. On several devices:
     torchrun --nproc-per-node 2 -m regard train ...
 
+    A recipe with rungs is a ladder: all its models are trained, and one table compares them. Rungs
+    may be trained apart, with --rung; --resume then goes through all of them for the table.
+
     Example: regard train tour --data runs/tour/corpus --out runs/mine --budget 2m
     """
     path = find(recipe)
     changes = [*(settings or ()), *(["train.deterministic=true"] if deterministic else ())]
     described = read(path, changes)
+    if only:
+        described = described.only(only)
     seconds = float("inf") if budget is None else parse_duration(budget)
     ranks = Ranks.join(device)
+    options: dict[str, Any] = {
+        "data": data,
+        "resume": resume,
+        "skip_bad": skip_bad,
+        "budget_seconds": seconds,
+    }
+    promised = not changes and budget is None
+    folder = out or Path("runs") / path.stem
     try:
-        folder = out or Path("runs") / path.stem
-        asked: list[int] = []
-        run = prepare(
-            described,
-            folder,
-            ranks,
-            data=data,
-            resume=resume,
-            skip_bad=skip_bad,
-            budget_seconds=seconds,
-            asked_to_stop=lambda: bool(asked),
-        )
-        with signals_into(asked):
-            ended = follow(run, resume=resume)
-        if ended.reason == "asked":
-            raise typer.Exit(128 + asked[0])
-        if ranks.leads:
-            leave_behind(run, ended.progress)
-            promised = not changes and budget is None
-            if not judge_on_test(run, described, data, promised):
-                raise typer.Exit(1)
+        if described.rung:
+            each = partial(trained, ranks=ranks, **options)
+            kept = climb(described, folder, ranks, each, data, promised)
+        else:
+            run = trained(described, folder, ranks=ranks, **options)
+            kept = not ranks.leads or judge_on_test(run, described, data, promised)
+        if not kept:
+            raise typer.Exit(1)
     finally:
         ranks.leave()
+
+
+def trained(recipe: Recipe, folder: Path, *, ranks: Ranks, resume: bool, **options: Any) -> Run:
+    """A recipe run to its end, its model written; a signal saves and exits."""
+    asked: list[int] = []
+    options["asked_to_stop"] = lambda: bool(asked)
+    run = prepare(recipe, folder, ranks, resume=resume, **options)
+    with signals_into(asked):
+        ended = follow(run, resume=resume)
+    if ended.reason == "asked":
+        raise typer.Exit(128 + asked[0])
+    if ranks.leads:
+        leave_behind(run, ended.progress)
+    return run
 
 
 def follow(run: Run, *, resume: bool = False, quiet: bool = False) -> Ended:

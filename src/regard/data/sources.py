@@ -4,6 +4,7 @@ gz, xz or standard input. What is wrong with it is said with file and line, or d
 
 import codecs
 import contextlib
+import csv
 import gzip
 import io
 import json
@@ -21,6 +22,8 @@ from regard.ground.errors import BadInput
 from regard.text.spaced import SPACED
 
 STDIN = "-"
+
+_Numbered = Iterator[tuple[int, tuple[bytes, ...]]]  # lines of all files, counted from 1
 
 
 @dataclass(frozen=True)
@@ -51,8 +54,16 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Csv(Table):
+    """The same with commas, by RFC 4180: in quotes a comma or a line end is text, "" a quote."""
+
+
+@dataclass(frozen=True)
 class JsonLines:
-    """One JSON object on each line; ``"translation.en"`` is the key "en" inside "translation"."""
+    """One JSON object on each line; ``"translation.en"`` is the key "en" inside "translation".
+
+    A whole number is the text of its digits, as labels often are.
+    """
 
     path: str
     keys: tuple[str, ...]
@@ -125,11 +136,12 @@ def read_examples(
             if len(asked) != sides:
                 raise BadInput(f"{sides} text(s) of each example are needed, not {len(asked)}")
     names = [name_of(path) for path in source.paths]
-    lines = _aligned(source.paths)
-    start = 1
+    lines: _Numbered = enumerate(_aligned(source.paths), start=1)
+    if isinstance(source, Csv):
+        lines = _records(lines, names[0])
     if isinstance(source, Table) and any(isinstance(column, str) for column in source.columns):
-        source, start = _without_header(source, next(lines, (b"",))[0]), 2
-    for number, raws in enumerate(lines, start):
+        source = _without_header(source, next(lines, (1, (b"",)))[1][0])
+    for number, raws in lines:
         places = [f"{name}:{number}" for name in names]
         try:
             texts = tuple(map(_decoded, raws, places))
@@ -163,7 +175,7 @@ def _check(text: str, where: str, longest: int | None) -> None:
 def _without_header(table: Table, first: bytes) -> Table:
     """The same table with its named columns counted instead."""
     where = f"{name_of(table.path)}:1"
-    header = _decoded(first, where).split("\t")
+    header = _cells(table, _decoded(first, where), where)
 
     def place(column: int | str) -> int:
         if isinstance(column, int):
@@ -180,12 +192,34 @@ def _fields(source: Table | JsonLines, line: str, where: str) -> tuple[str, ...]
         raise Flaw(where, "empty", "empty line")
     if isinstance(source, JsonLines):
         return _json_fields(line, source.keys, where)
-    cells = line.split("\t")
+    cells = _cells(source, line, where)
     for column in source.columns:
         if not 0 <= cast(int, column) < len(cells):
             detail = f"no column {column}, counted from 0: the line has {len(cells)}"
             raise Flaw(where, "without a column", detail)
     return tuple(cells[cast(int, column)] for column in source.columns)
+
+
+def _cells(table: Table, line: str, where: str) -> list[str]:
+    if not isinstance(table, Csv):
+        return line.split("\t")
+    try:
+        (cells,) = csv.reader([line], strict=True)
+    except (csv.Error, ValueError) as error:
+        raise Flaw(where, "not CSV", f"not CSV ({error})") from None
+    return cells
+
+
+def _records(lines: _Numbered, name: str) -> _Numbered:
+    """Lines put together until their quotes are closed, under the number of the first."""
+    first, begun = 1, b""
+    for number, (raw,) in lines:
+        first, begun = (first, begun + b"\n" + raw) if begun else (number, raw)
+        if begun.count(b'"') % 2 == 0:
+            yield first, (begun,)
+            begun = b""
+    if begun:
+        raise BadInput(f"{name}:{first}: a quote that is never closed")
 
 
 def _json_fields(line: str, keys: tuple[str, ...], where: str) -> tuple[str, ...]:
@@ -203,6 +237,8 @@ def _json_text(record: object, key: str, where: str) -> str:
         if not isinstance(value, dict) or step not in value:
             raise Flaw(where, "without a key", f"no key {key!r}")
         value = value[step]
+    if type(value) is int:
+        return str(value)
     if not isinstance(value, str):
         raise Flaw(where, "not text", f"the value of {key!r} is not text")
     if any("\ud800" <= character <= "\udfff" for character in value):

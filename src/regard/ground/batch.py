@@ -114,13 +114,14 @@ def tokens_of(
 class Batch:
     """What one step of training sees: what is read, what is written so far, what comes next.
 
-    ``source`` is absent where a model reads only what it has written (language models). ``weight``
-    counts the goals that are not ``IGNORED``.
+    ``source`` is absent where a model reads only what it has written (language models), or writes
+    nothing: a classifier reads its target, and has one goal for each row of it. ``weight`` counts
+    the goals that are not ``IGNORED``.
     """
 
     target: Packed
     goals_T: Tensor
-    weight: int
+    weight: float
     source: Packed | None = None
 
     def to(self, device: torch.device | str) -> "Batch":

@@ -159,6 +159,12 @@ class Layout:
             lengths=None if self.lengths is None else self.lengths[:rows],
         )
 
+    def later(self, places: int) -> "Layout":
+        """The same rows, so many places further on."""
+        assert self.start is not None
+        start, positions_T = self.start + places, self.positions_T + places
+        return replace(self, start=start, positions_T=positions_T) if places else self
+
     def pad(self, x: Tensor) -> Tensor:
         """Packed (T, …) to padded (B, L, …); the gaps are zeros."""
         if self.owners_BS is not None and x.dim() > 1:

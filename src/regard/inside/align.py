@@ -48,7 +48,7 @@ class Attended(NamedTuple):
 
 def links(attended: Attended, reading: Reading) -> Links:
     """The links of one sentence pair."""
-    return _link(_word_weights(attended, reading.layer, reading.head, reading.shifted), reading)
+    return linked(word_weights(attended, reading.layer, reading.head, reading.shifted), reading)
 
 
 def choose(
@@ -72,10 +72,10 @@ def _judged(
     attended: Sequence[Attended], golds: Sequence[Gold], shares: Sequence[float], each_head: bool
 ) -> Iterator[tuple[Reading, AlignmentScore]]:
     for layer, head, shifted in _matrices(attended[0], each_head):
-        weights = [_word_weights(each, layer, head, shifted) for each in attended]
+        weights = [word_weights(each, layer, head, shifted) for each in attended]
         for share, spurious in product(shares, (False, True)):
             reading = Reading(layer, head, shifted, share, spurious)
-            hypotheses = [_link(weights_LS, reading) for weights_LS in weights]
+            hypotheses = [linked(weights_LS, reading) for weights_LS in weights]
             yield reading, alignment_error_rate(hypotheses, golds)
 
 
@@ -92,7 +92,7 @@ def _matrices(attended: Attended, each_head: bool) -> Iterator[tuple[int, int | 
             yield layer, head, shifted
 
 
-def _word_weights(attended: Attended, layer: int, head: int | None, shifted: bool) -> np.ndarray:
+def word_weights(attended: Attended, layer: int, head: int | None, shifted: bool) -> np.ndarray:
     """(target words, source words): a row sums to what the target word spends on words at all."""
     weights_HLS = attended.layers[layer]
     weights_LS = weights_HLS.mean(axis=0) if head is None else weights_HLS[head]
@@ -100,7 +100,8 @@ def _word_weights(attended: Attended, layer: int, head: int | None, shifted: boo
     return merge(rows_LS, attended.target, attended.source)
 
 
-def _link(weights_LS: np.ndarray, reading: Reading) -> Links:
+def linked(weights_LS: np.ndarray, reading: Reading) -> Links:
+    """The links of (target words, source words); of the reading, only what it makes of weights."""
     peak_L1 = weights_LS.max(axis=1, keepdims=True, initial=0.0)
     linked_LS = (weights_LS >= reading.share * peak_L1) & (peak_L1 > 0)
     if reading.spurious:

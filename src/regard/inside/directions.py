@@ -1,11 +1,14 @@
-"""Two translators of opposite directions over the same pairs: readings on which they agree."""
+"""Two translators of opposite directions over the same pairs: what they say together."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from regard.inside.align import Attended, Reading, links, readings
+from regard.inside.align import Attended, Reading, linked, links, readings, word_weights
+from regard.metrics.alignment import Links
+from regard.metrics.symmetrise import flipped
 
 
 class Agreed(NamedTuple):
@@ -34,6 +37,23 @@ def choose_agreeing(
     share = 2 * (said @ answered.T) / np.maximum(total, 1)
     at = np.unravel_index(share.argmax(), share.shape)
     return Agreed(ours[at[0]], theirs[at[1]], float(share[at]))
+
+
+def multiplied(
+    forward: Attended, backward: Attended, ours: Reading, theirs: Reading
+) -> tuple[Links, Links]:
+    """Links of both directions, (source, target) each, read from the product of their weights.
+
+    A pair of words that both directions look at stands out in the product, and one that only one
+    of them looks at hardly shows; so each direction is read with the knowledge of the other.
+    """
+    said, answered = (
+        word_weights(attended, reading.layer, reading.head, reading.shifted)
+        for attended, reading in ((forward, ours), (backward, theirs))
+    )
+    both = said * answered.T
+    ours, theirs = (replace(reading, spurious=False) for reading in (ours, theirs))
+    return linked(both, ours), flipped(linked(both.T, theirs))
 
 
 def _cells(attended: Sequence[Attended], reading: Reading, flip: bool) -> np.ndarray:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from regard.ground.errors import BadInput
-from regard.models import bahdanau, cho, luong, marian, sutskever, transformer
+from regard.models import bahdanau, cho, luong, marian, pooled, sutskever, transformer
 from regard.models.facts import did_you_mean
 from regard.models.form import Form
 from regard.models.paper import Paper
@@ -13,6 +13,7 @@ LINEAGE: tuple[Paper, ...] = (
     sutskever.PAPER,
     bahdanau.PAPER,
     luong.PAPER,
+    pooled.PAPER,
     transformer.PAPER,
     marian.PAPER,
 )

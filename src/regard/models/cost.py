@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from regard.models.facts import Facts, PairFacts, Stack
+from regard.models.facts import ClassifierFacts, Facts, PairFacts, Stack
 from regard.models.sides import Convolved, Reader, Recurrent, Side, Writer
 
 GATES = {"rnn": 1, "gru": 3, "lstm": 4}
@@ -36,6 +36,23 @@ def training_flops(facts: PairFacts, pairs: Sequence[tuple[int, int]]) -> float:
         + reads.own_pair * sum(s * s for s, _ in pairs)
         + writes.own_pair * sum(t * t for _, t in pairs) / 2
         + writes.cross_pair * sum(s * t for s, t in pairs)
+    )
+    return 6.0 * forward
+
+
+def classifier_flops(facts: ClassifierFacts, lengths: Sequence[int]) -> float:
+    """The same of a classifier over texts of these lengths."""
+    reads, states = products(facts.reader), facts.reader.stack.states
+    sentence, token = states * facts.classes, reads.token
+    if facts.pooling is not None:
+        inner, positions = facts.pooling.inner or states, facts.pooling.positions
+        query, key, pair = _of_score(facts.pooling.score, states, states, inner, positions)
+        sentence += query
+        token += key + pair + states
+    forward = (
+        token * sum(lengths)
+        + sentence * len(lengths)
+        + reads.own_pair * sum(length * length for length in lengths)
     )
     return 6.0 * forward
 
@@ -95,11 +112,16 @@ def _of_writer(stack: Writer, source: int) -> Products:
     if looking.timing == "current":
         token += (source + width) * width
     inner = looking.inner or width
-    query, key, pair = {
-        "additive": (width * inner, source * inner, inner),
-        "concat": (width * inner, source * inner, inner),
-        "general": (0, source * width, width),
-        "bilinear": (0, source * width, width),
-        "location": (width * looking.positions, 0, 0),
-    }.get(looking.score, (0, 0, source))
+    query, key, pair = _of_score(looking.score, width, source, inner, looking.positions)
     return Products(token + query, key, sentence, cross_pair=pair + source)
+
+
+def _of_score(score: str, query: int, key: int, inner: int, positions: int) -> tuple[int, int, int]:
+    """The products of a score, from sizes: for each query, each key, and each pair of them."""
+    return {
+        "additive": (query * inner, key * inner, inner),
+        "concat": (query * inner, key * inner, inner),
+        "general": (0, key * query, query),
+        "bilinear": (0, key * query, query),
+        "location": (query * positions, 0, 0),
+    }.get(score, (0, 0, key))

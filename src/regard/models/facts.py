@@ -6,7 +6,9 @@ from typing import Any, get_type_hints
 from regard.ground.errors import BadInput
 from regard.models.checks import at_least, did_you_mean, one_of, share
 from regard.models.sides import Convolved, Looking, Reader, Side, Writer
+from regard.parts.glance import SCORES
 from regard.parts.mlp import ACTIVATIONS
+from regard.parts.pool import QUERIES
 from regard.parts.position import Learned, Sinusoid
 from regard.parts.sight import Permuted, Sight, Window, everyone
 
@@ -93,12 +95,52 @@ class PairFacts:
             raise BadInput("cross: the target looks at the source, and the source at nothing else")
 
 
-AnyFacts = Facts | PairFacts
+@dataclass(frozen=True)
+class Pooling:
+    """How the states of a text become one vector: Σ_i α_i h_i, by a ``score`` of one query.
+
+    The ``query`` is "learned", "zeros" (to a dot product all states are alike then: their mean) or
+    "mean", of the states. ``inner`` and ``positions`` are as in ``Looking``.
+    """
+
+    score: str = "additive"
+    query: str = "learned"
+    inner: int | None = None
+    positions: int = 128
+
+    def __post_init__(self) -> None:
+        one_of(SCORES, "score", self.score)
+        one_of(QUERIES, "query", self.query)
+        for name in ("inner", "positions"):
+            at_least(1, name, getattr(self, name))
+
+
+@dataclass(frozen=True)
+class ClassifierFacts:
+    """A model that reads a text and says which of ``classes`` it is.
+
+    It judges by its states as ``pooling`` sums them up, or without one by the last state alone.
+    ``dropout`` falls on what it judges by.
+    """
+
+    reader: Facts
+    classes: int
+    pooling: Pooling | None = Pooling()
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        at_least(2, "classes", self.classes)
+        share("dropout", self.dropout)
+        if self.reader.stack.writes:
+            raise BadInput("cross: a reader looks at nothing but its text")
+
+
+AnyFacts = Facts | PairFacts | ClassifierFacts
 VALUES = {
     kind.__name__: kind
     for kind in (
         *(Embed, Stack, Facts, PairFacts, Sinusoid, Learned, Window, Permuted),
-        *(Reader, Writer, Looking, Convolved),
+        *(Reader, Writer, Looking, Convolved, Pooling, ClassifierFacts),
     )
 }
 

@@ -10,11 +10,12 @@ from regard.ground.errors import BadInput
 from regard.ground.files import read_json, write_json
 from regard.models import HF, hf
 from regard.models import paper as paper_named
-from regard.models.facts import from_json, to_json
+from regard.models.facts import AnyFacts, ClassifierFacts, from_json, to_json
 from regard.models.form import Origin
 from regard.models.paper import Paper
-from regard.models.stored import CONFIG, WEIGHTS, Stored, built, check_text
+from regard.models.stored import CONFIG, WEIGHTS, Stored, Text, built, check_text
 from regard.text.bilingual import Bilingual
+from regard.text.labelled import LABELS, LabelledText
 from regard.text.marian import SOURCE, MarianText
 from regard.weights.files import load_weights, read_tensors, weights_of, write_tensors
 from regard.weights.names import Beside
@@ -62,12 +63,14 @@ def read(folder: Path, device: torch.device | str = "cpu") -> Stored:
     tensors = read_tensors(folder / WEIGHTS)
     load_weights(module, tensors, str(folder / WEIGHTS))
     origin = _read_origin(folder, config["origin"], tensors) if "origin" in config else None
-    text = _read_text(folder, paper, origin)
+    text = _read_text(folder, paper, facts, origin)
     check_text(text, facts, folder)
     return Stored(paper, facts, module.eval(), text, config.get("notes", {}), origin)
 
 
-def _read_text(folder: Path, paper: Paper, origin: Origin | None) -> Bilingual | None:
+def _read_text(folder: Path, paper: Paper, facts: AnyFacts, origin: Origin | None) -> Text | None:
+    if isinstance(facts, ClassifierFacts):
+        return LabelledText.load(folder) if (folder / LABELS).exists() else None
     if origin is not None:
         return HF[paper.key].text(folder, origin.config)
     if (folder / SOURCE).exists():

@@ -10,6 +10,7 @@ from regard.ground.files import read_json, replacing, write_json
 from regard.models import HF
 from regard.models.form import Form, Origin
 from regard.models.stored import CONFIG, WEIGHTS, Stored, built, check_text
+from regard.text.labelled import LabelledText
 from regard.weights.files import load_weights, read_folder, weights_of, write_tensors
 
 GENERATION = "generation_config.json"
@@ -53,6 +54,7 @@ def write(folder: Path, stored: Stored) -> None:
     if stored.paper.key not in HF:
         raise BadInput(f"{stored.paper.name}: Hugging Face has no form for such models")
     form = HF[stored.paper.key]
+    assert not isinstance(stored.text, LabelledText), "no form has labels yet"
     config = form.config(stored.facts)
     origin = stored.origin or form.fresh(stored.text)
     tensors = form.names(stored.facts).write(weights_of(stored.module), origin.beside)

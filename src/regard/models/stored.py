@@ -8,12 +8,14 @@ import torch
 from torch import nn
 
 from regard.ground.errors import BadInput
-from regard.models.facts import AnyFacts, PairFacts
+from regard.models.facts import AnyFacts, ClassifierFacts, PairFacts
 from regard.models.form import Origin
 from regard.models.paper import Paper
 from regard.text.bilingual import Bilingual
+from regard.text.labelled import LabelledText
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
+Text = Bilingual | LabelledText
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +25,7 @@ class Stored:
     paper: Paper
     facts: AnyFacts
     module: nn.Module
-    text: Bilingual | None
+    text: Text | None
     notes: dict[str, Any]
     origin: Origin | None = None
 
@@ -37,12 +39,24 @@ def built(paper: Paper, facts: AnyFacts, device: torch.device | str, where: str)
         raise BadInput(f"{where}: its facts give no model ({error})") from None
 
 
-def check_text(text: Bilingual | None, facts: AnyFacts, folder: Path) -> None:
+def check_text(text: Text | None, facts: AnyFacts, folder: Path) -> None:
     """A model must know every id that its vocabularies give."""
-    if text is None or not isinstance(facts, PairFacts):
-        return
-    for name, words in (("source", text.source), ("target", text.target)):
-        if len(words) > (known := getattr(facts, name).embed.vocab):
-            raise BadInput(f"{folder}: {len(words)} {name} tokens, but the model knows {known}")
-    if not 0 <= text.target.bos < (known := facts.target.embed.vocab):
-        raise BadInput(f"{folder}: texts begin with {text.target.bos}, the model knows {known} ids")
+    match facts, text:
+        case PairFacts(), Bilingual():
+            sizes = {
+                "source tokens": (len(text.source), facts.source.embed.vocab),
+                "target tokens": (len(text.target), facts.target.embed.vocab),
+            }
+            if not 0 <= text.target.bos < (known := facts.target.embed.vocab):
+                said = f"texts begin with {text.target.bos}, the model knows {known} ids"
+                raise BadInput(f"{folder}: {said}")
+        case ClassifierFacts(), LabelledText():
+            sizes = {
+                "tokens": (len(text.words), facts.reader.embed.vocab),
+                "labels": (len(text.labels), facts.classes),
+            }
+        case _:
+            return
+    for name, (given, known) in sizes.items():
+        if given > known or (name == "labels" and given < known):
+            raise BadInput(f"{folder}: {given} {name}, but the model knows {known}")

@@ -18,9 +18,9 @@ from regard.models.stack import embedding
 from regard.parts.attention import Source
 from regard.parts.bridge import Bridge
 from regard.parts.glance import Glance, Keys
-from regard.parts.memory import Carried, shared_rectangle
+from regard.parts.memory import Carried
 from regard.parts.readout import Attentional, Maxout
-from regard.parts.recurrent import Recurrence, State
+from regard.parts.recurrent import Recurrence, State, in_full
 
 
 class Now(NamedTuple):
@@ -37,6 +37,11 @@ class Now(NamedTuple):
         states = [tuple(part[index] for part in state) for state in self.states]
         return Now(states, None if self.told_RD is None else self.told_RD[index])
 
+    def to(self, dtype: torch.dtype) -> "Now":
+        """The same in that precision."""
+        states = [tuple(part.to(dtype) for part in state) for state in self.states]
+        return Now(states, None if self.told_RD is None else self.told_RD.to(dtype))
+
 
 class RecurrentWriter(nn.Module):
     """Embeddings, recurrent layers over them that begin at the bridge, and what is read out."""
@@ -44,17 +49,17 @@ class RecurrentWriter(nn.Module):
     def __init__(self, facts: Facts, stack: Writer, source: int):
         super().__init__()
         looking, width = stack.attention, stack.width
-        before = looking is not None and looking.timing == "previous"
-        self.feeds, self.looks_before = looking is not None and looking.feeding, before
-        self.unrolls = before or self.feeds
+        self.looks_before = looking is not None and looking.timing == "previous"
+        self.feeds = looking is not None and looking.feeding
         told = width if self.feeds or stack.summary else 0
+        seen = source if self.looks_before else 0
         self.embed = embedding(facts.embed, stack.embedding, stack.dropout)
         self.bridge = Bridge(
             stack.bridge, source, stack.cell, width, stack.depth, summarises=stack.summary
         )
         self.layers = Recurrence(
             stack.cell,
-            stack.embedding + told + (source if before else 0),
+            stack.embedding + told + seen,
             width,
             stack.depth,
             residual=stack.residual,
@@ -62,13 +67,12 @@ class RecurrentWriter(nn.Module):
         )
         self.cross = self.joined = self.maxout = None
         if looking is not None:
-            inner = looking.inner or width
-            size = {"inner": inner, "positions": looking.positions}
+            size = {"inner": looking.inner or width, "positions": looking.positions}
             self.cross = Glance(width, source, looking.score, **size)
-            self.joined = None if before else Attentional(source, width)
-        seen = source if before else width if stack.summary else 0
+            self.joined = None if self.looks_before else Attentional(source, width)
         if stack.maxout is not None:
-            self.maxout = Maxout(width + stack.embedding + seen, stack.maxout)
+            of_source = width if stack.summary else seen
+            self.maxout = Maxout(width + stack.embedding + of_source, stack.maxout)
         self.dropout = nn.Dropout(stack.dropout)
 
     def forward(
@@ -83,11 +87,12 @@ class RecurrentWriter(nn.Module):
         """What the next word is read from, at every place of the target."""
         x_TD = tape("embed.output", self.embed(tokens_T, layout))
         now = self._begin(source, memory)
-        run = self._unrolled if self.unrolls else self._at_once
-        states_TD, seen_TD, now = run(x_TD, layout, now, source, memory, tape)
-        if memory is not None:
-            memory.now = now
-            memory.advance(layout)
+        if memory is not None or self.looks_before or self.feeds:
+            with in_full(x_TD):
+                x_TD, read = x_TD.to(self.layers.dtype), source.to(self.layers.dtype)
+                states_TD, seen_TD = self._unrolled(x_TD, layout, now, read, memory, tape)
+        else:
+            states_TD, seen_TD = self._at_once(x_TD, layout, now, source, tape)
         if self.maxout is not None:
             given = [one for one in (states_TD, x_TD, seen_TD) if one is not None]
             states_TD = self.maxout(torch.cat(given, dim=-1))
@@ -99,28 +104,22 @@ class RecurrentWriter(nn.Module):
             return memory.now
         states, told_BD = self.bridge(source)
         now = Now(states, torch.zeros_like(states[-1][0]) if self.feeds else told_BD)
+        now = now.to(self.layers.dtype)
         return now if memory is None else memory.begin(now)
 
     def _at_once(
-        self,
-        x_TD: Tensor,
-        layout: Layout,
-        now: Now,
-        source: Source,
-        memory: Carried | None,
-        tape: Silent,
-    ) -> tuple[Tensor, Tensor | None, Now]:
-        told_TD = None
-        if now.told_RD is not None:
-            told_TD = now.told_RD[layout.rows_T]
+        self, x_TD: Tensor, layout: Layout, now: Now, source: Source, tape: Silent
+    ) -> tuple[Tensor, Tensor | None]:
+        """All tokens in one call: a state (or h̃) for each, and the one vector all were told."""
+        told_TD = None if now.told_RD is None else now.told_RD[layout.rows_T]
+        if told_TD is not None:
             x_TD = torch.cat([x_TD, told_TD], dim=-1)
-        states_TD, ends = self.layers(x_TD, layout, now.states, tape=tape.under("blocks"))
-        if self.cross is not None:
-            assert self.joined is not None
-            keys = self.cross.kept(source, memory.under(0)) if memory else self.cross.keys(source)
+        states_TD, _ = self.layers(x_TD, layout, now.states, tape=tape.under("blocks"))
+        if self.cross is not None and self.joined is not None:
+            keys = self.cross.keys(source)
             seen_TD = self.cross(states_TD, layout, keys, tape=tape.under("cross"))
             states_TD = self.joined(states_TD, seen_TD)
-        return states_TD, told_TD, Now(ends, now.told_RD)
+        return states_TD, told_TD
 
     def _unrolled(
         self,
@@ -130,38 +129,42 @@ class RecurrentWriter(nn.Module):
         source: Source,
         memory: Carried | None,
         tape: Silent,
-    ) -> tuple[Tensor, Tensor | None, Now]:
-        assert self.cross is not None
-        times = layout.times
-        now = now.rows(times.order_B)
-        keys = self.cross.kept(source, memory.under(0) if memory else None).ordered(times.order_B)
+    ) -> tuple[Tensor, Tensor | None]:
+        """The same step by step; rows that have ended leave from the end of the order."""
+        times, keys = layout.times, None
+        if self.cross is not None:
+            keys = self.cross.kept(source, None if memory is None else memory.under(0))
+        if not layout.full:  # full rows are in order as they are
+            now = now.rows(times.order_B)
+            keys = None if keys is None else keys.ordered(times.order_B)
+        one_each = Layout.rectangle(layout.rows, 1, x_TD.device, start=layout.start or 0)
         record = Unrolled(tape.under("cross"), layout.rows, layout.longest)
         states, seen = [], []
-        for time, x_RD in enumerate(times.take(x_TD).split(times.alive)):
+        # Where no row has a token, a step on nothing still has gradients.
+        for time, x_RD in enumerate(times.take(x_TD).split(times.alive or (0,))):
             alive = len(x_RD)
-            now, keys = now.rows(slice(alive)), keys.first(alive)
-            queries = shared_rectangle(alive, 1, str(x_TD.device), start=(layout.start or 0) + time)
+            now, keys = now.rows(slice(alive)), None if keys is None else keys.first(alive)
+            queries = one_each.first(alive).later(time)
             moment = record.at(time, times.order_B[:alive])
             state_RD, seen_RD, now = self._step(x_RD, now, keys, queries, moment)
             states.append(state_RD)
-            seen.append(seen_RD)
-        if not states:  # no row has a token: a step on nothing still has gradients
-            state_RD, seen_RD, now = self._step(x_TD, now, keys, layout, SILENT)
-            states, seen = [state_RD], [seen_RD]
-        seen_TD = times.give(torch.cat(seen)) if self.looks_before else None  # h̃ has it already
-        return times.give(torch.cat(states)), seen_TD, now
+            seen += [] if seen_RD is None else [seen_RD]
+        if memory is not None:
+            memory.now = now
+            memory.advance(layout)
+        return times.give(torch.cat(states)), times.give(torch.cat(seen)) if seen else None
 
     def _step(
-        self, x_RD: Tensor, now: Now, keys: Keys, queries: Layout, tape: Silent
-    ) -> tuple[Tensor, Tensor, Now]:
-        """The next state (or h̃), what was seen on the way, and what goes on."""
-        assert self.cross is not None
-        if self.looks_before:
+        self, x_RD: Tensor, now: Now, keys: Keys | None, queries: Layout, tape: Silent
+    ) -> tuple[Tensor, Tensor | None, Now]:
+        """The next state (or h̃), what of the source maxout reads with it, and what goes on."""
+        told_RD = seen_RD = now.told_RD
+        given = [x_RD] if told_RD is None else [x_RD, told_RD]
+        if self.looks_before and self.cross is not None and keys is not None:
             seen_RD = self.cross(now.states[-1][0], queries, keys, tape=tape)
-            state_RD, states = self.layers.step(torch.cat([x_RD, seen_RD], dim=-1), now.states)
-            return state_RD, seen_RD, Now(states, None)
-        assert self.joined is not None and now.told_RD is not None
-        state_RD, states = self.layers.step(torch.cat([x_RD, now.told_RD], dim=-1), now.states)
-        seen_RD = self.cross(state_RD, queries, keys, tape=tape)
-        joined_RD = self.joined(state_RD, seen_RD)
-        return joined_RD, seen_RD, Now(states, joined_RD)
+            given.append(seen_RD)
+        state_RD, states = self.layers.step(torch.cat(given, dim=-1), now.states)
+        if self.joined is not None and self.cross is not None and keys is not None:
+            state_RD = self.joined(state_RD, self.cross(state_RD, queries, keys, tape=tape))
+            seen_RD = None  # h̃ has it already
+        return state_RD, seen_RD, Now(states, state_RD if self.feeds else told_RD)

@@ -24,6 +24,10 @@ class Translated:
         source, target = example
         return len(source) + 1, len(target) + 1
 
+    def weight(self, example: tuple[Ids, Ids]) -> int:
+        """How many goals it has."""
+        return len(example[1]) + 1
+
     def collate(self, examples: Sequence[tuple[Ids, Ids]], budget: Budget | None = None) -> Batch:
         """A batch of pairs; with a ``budget``, of fixed shape."""
         sources, targets = zip(*examples, strict=True) if examples else ((), ())

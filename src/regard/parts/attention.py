@@ -29,6 +29,10 @@ class Source(NamedTuple):
     layout: Layout
     ends: Sequence[tuple[Tensor, ...]] | None = None
 
+    def to(self, dtype: torch.dtype) -> "Source":
+        """The same with states in that precision."""
+        return self._replace(states_TD=self.states_TD.to(dtype))
+
 
 @dataclass(frozen=True)
 class Heads:

@@ -49,19 +49,24 @@ class Bridge(nn.Module):
         return [tuple(begun[at : at + self.parts]) for at in layers], context_BD
 
     def _copied(self, source: Source) -> list[State]:
-        ends = source.ends or [(_last(source),)] * self.depth
+        ends = source.ends or [(last_state(source),)] * self.depth
         return [_filled(state, self.parts) for state in ends]
 
     def _summary(self, source: Source) -> Tensor:
         if self.kind == "mean":
             lengths_B = source.layout.lengths_B.clamp(min=1)
             return source.layout.pad(source.states_TD).sum(1) / lengths_B[:, None]
-        last_BD = source.ends[-1][0] if source.ends else _last(source)
+        last_BD = last_state(source)
         return last_BD.chunk(2, dim=-1)[1] if self.kind == "backward" else last_BD
 
 
-def _last(source: Source) -> Tensor:
-    """The state of the last token of every row; zeros where there is none."""
+def last_state(source: Source) -> Tensor:
+    """Where the highest layer ended in every row, or its last token's state; zeros where none is.
+
+    Of an encoder that reads both ways these are both ends.
+    """
+    if source.ends:
+        return source.ends[-1][0]
     layout = source.layout
     at_B = (layout.offsets[:-1] + layout.lengths_B - 1).clamp(min=0)
     if not len(source.states_TD):

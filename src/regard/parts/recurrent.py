@@ -2,7 +2,8 @@
 
 All tokens of a batch run in torch's fused kernels, in the order of time and without padding; one
 step at a time runs in torch's cells, with the same weights. Lengths must be known on the host, so
-these layers are an eager island: neither compiled nor captured.
+these layers are an eager island: neither compiled nor captured. They keep the precision of their
+weights under autocast: torch would run them in fp16 there, and a state is added to many times.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,6 +30,11 @@ PARTS = {"rnn": 1, "gru": 1, "lstm": 2}  # of a state
 READS = ("forward", "backward", "both")
 
 
+def in_full(x: Tensor) -> torch.autocast:
+    """Where recurrence runs: without autocast."""
+    return torch.autocast(x.device.type, enabled=False)
+
+
 class Layer(nn.Module):
     """One layer that reads from the first token, from the last, or from both ends.
 
@@ -52,8 +58,8 @@ class Layer(nn.Module):
         first, or zeros)."""
         times = layout.times
         if begin is None:
-            zeros_BD = x_TD.new_zeros(layout.rows, self.states)
-            begin = (zeros_BD,) * PARTS[self.cell]
+            begin = (x_TD.new_zeros(layout.rows, self.states),) * PARTS[self.cell]
+        begin = tuple(part.to(x_TD.dtype) for part in begin)
         if not times.rows:
             nothing_TD = self._nothing(x_TD, begin)
             return nothing_TD, tuple(part + nothing_TD.sum() for part in begin)
@@ -63,7 +69,7 @@ class Layer(nn.Module):
         states_TD = times.give(out.data, backward=self.backward_only)
         ends = [part.transpose(0, 1).flatten(1) for part in _as_tuple(end)]
         return states_TD, tuple(
-            whole.to(part.dtype).index_copy(0, times.order_R, part)
+            whole.index_copy(0, times.order_R, part)
             for whole, part in zip(begin, ends, strict=True)
         )
 
@@ -125,14 +131,20 @@ class Recurrence(nn.Module):
         tape: Silent = SILENT,
     ) -> tuple[Tensor, list[State]]:
         """The states of the highest layer, and where every layer ended."""
-        ends = []
-        for number, layer in enumerate(self.layers):
-            given_TD = self.dropout(x_TD) if number else x_TD
-            states_TD, end = layer(given_TD, layout, None if begin is None else begin[number])
-            x_TD = x_TD + states_TD if number and self.residual else states_TD
-            x_TD = tape.under(number)("output", x_TD)
-            ends.append(end)
+        ends, x_TD = [], x_TD.to(self.dtype)
+        with in_full(x_TD):
+            for number, layer in enumerate(self.layers):
+                given_TD = self.dropout(x_TD) if number else x_TD
+                states_TD, end = layer(given_TD, layout, None if begin is None else begin[number])
+                x_TD = x_TD + states_TD if number and self.residual else states_TD
+                x_TD = tape.under(number)("output", x_TD)
+                ends.append(end)
         return x_TD, ends
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The precision of its weights."""
+        return next(self.parameters()).dtype
 
     def step(self, x_RD: Tensor, states: Sequence[State]) -> tuple[Tensor, list[State]]:
         """The same for one token more in every row."""

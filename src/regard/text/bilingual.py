@@ -13,7 +13,7 @@ from regard.text.vocabulary import Vocabulary
 _JOINT = "tokenizer.json"
 _SOURCE = "source.tokenizer.json"
 _TARGET = "target.tokenizer.json"
-OTHERS = ("source.spm", "target.spm")  # of a vocabulary of another kind, once in the same folder
+OTHERS = ("source.spm", "target.spm", "labels.json")  # of another kind, once in the same folder
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,11 @@ class Bilingual:
 
     source: Vocabulary
     target: Vocabulary
+
+    @property
+    def sides(self) -> tuple[Vocabulary, Vocabulary]:
+        """What an example consists of."""
+        return self.source, self.target
 
     @property
     def joint(self) -> bool:

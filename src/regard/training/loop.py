@@ -41,6 +41,7 @@ class Objective(Protocol):
     """What the loop asks of an objective."""
 
     def length(self, example: Any) -> tuple[int, ...]: ...
+    def weight(self, example: Any) -> float: ...
     def collate(self, examples: Sequence[Any], budget: Budget | None = None) -> Batch: ...
     def __call__(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]: ...
 
@@ -91,7 +92,7 @@ class _Sums:
     """What is added up between two reports, on the device until it is asked for."""
 
     values: Tensor  # loss, likelihood, gradient norm, first bad step
-    weight: int = 0
+    weight: float = 0
     tokens: int = 0
     steps: int = 0
     room: int = 0
@@ -142,7 +143,7 @@ class _Run:
         drawn = list(islice(self.stream, accumulate))
         step = [[example for _, example in batch] for _, batch in drawn]
         every = [example for batch in step for example in batch]
-        weight = sum(self.job.objective.length(example)[-1] for example in every)
+        weight = sum(map(self.job.objective.weight, every))
         mine = self.ranks.share(step)
         self.model.train()
         for turn, (slice_number, examples) in enumerate(mine):
@@ -153,10 +154,11 @@ class _Run:
             self.sums.values[:2] += torch.stack([loss, nll])
         norm = self._update(number)
         self._take_note(number, norm)
-        tokens = sum(sum(self.job.objective.length(example)) for example in every)
+        lengths = list(map(self.job.objective.length, every))
+        tokens = sum(map(sum, lengths))
         self.sums.weight += weight
         self.sums.tokens += tokens
-        self.sums.room += 2 * self.recipe.batches.tokens * accumulate
+        self.sums.room += len(lengths[0]) * self.recipe.batches.tokens * accumulate
         self.sums.steps += 1
         self.progress = replace(
             self.progress,

@@ -5,25 +5,18 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from regard.data.sources import JsonLines, Lines, Source, Table
 from regard.ground.errors import BadInput
 from regard.models.facts import did_you_mean
-from regard.text.spaced import SPACED
 from regard.text.training import KINDS
+from regard.training.files import Closed, Data
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 BUILT_IN = Path(__file__).parent.parent / "recipes"
 
 
-class _Closed(BaseModel):
-    """A table of a recipe: unknown keys are errors, and values do not change."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class About(_Closed):
+class About(Closed):
     """What the recipe is, for people."""
 
     title: str
@@ -32,63 +25,7 @@ class About(_Closed):
     minutes: float
 
 
-class Files(_Closed):
-    """Where pairs come from: two files, or one table or JSON-lines file and two of its columns.
-
-    ``spaced`` names the two languages by whose rules words are set apart, as aligners need them.
-    """
-
-    source: str | None = None
-    target: str | None = None
-    table: str | None = None
-    jsonl: str | None = None
-    columns: tuple[int | str, int | str] | None = None
-    spaced: tuple[str, str] | None = None
-
-    @model_validator(mode="after")
-    def _one_kind(self) -> "Files":
-        two = self.source is not None and self.target is not None
-        one = [self.table, self.jsonl].count(None) == 1 and self.columns is not None
-        if two == one or (one and (self.source or self.target)) or (two and self.columns):
-            raise ValueError("give source and target, or table and columns, or jsonl and columns")
-        for language in self.spaced or ():
-            if language not in SPACED:
-                wrong = did_you_mean(language, list(SPACED))
-                raise ValueError(f"words of {language!r} cannot be set apart{wrong}")
-        return self
-
-    def under(self, root: Path) -> Source:
-        """The files, looked up under the data root."""
-
-        def place(name: str | None) -> str:
-            return "-" if name == "-" else str(root / str(name))
-
-        spaced = self.spaced or ()
-        if self.columns is None:
-            return Lines((place(self.source), place(self.target)), spaced)
-        if self.table is not None:
-            return Table(place(self.table), self.columns, spaced)
-        return JsonLines(place(self.jsonl), tuple(map(str, self.columns)), spaced)
-
-
-class Data(_Closed):
-    """The pairs: to learn from (perhaps standard input), to choose by, to be judged by."""
-
-    train: Files
-    dev: Files
-    test: Files | None = None
-    more_tests: dict[str, Files] = {}
-    longest_characters: int = Field(5_000, ge=1)
-
-    @model_validator(mode="after")
-    def _read_again_and_again(self) -> "Data":
-        for files in (self.dev, self.test, *self.more_tests.values()):
-            if files is not None and "-" in files.under(Path()).paths:
-                raise ValueError("only train can be standard input")
-        return self
-
-
-class Text(_Closed):
+class Text(Closed):
     """Subwords: kind, size, shared by both languages or not."""
 
     kind: str = "bpe"
@@ -107,21 +44,33 @@ class Text(_Closed):
         return self
 
 
-class Model(_Closed):
+class Labels(Closed):
+    """How classes are called, where files write them otherwise, and how much each counts.
+
+    Weights are one for each class (1 where none is given), or "balanced": all classes together
+    count the same.
+    """
+
+    names: dict[str, str] | None = None
+    weights: dict[str, Annotated[float, Field(gt=0)]] | Literal["balanced"] | None = None
+
+
+class Model(Closed):
     """A paper, one of its sizes, and the facts that differ.
 
     ``source`` or ``target`` takes that side from another, "PAPER:SIZE": a recurrent encoder under a
-    Transformer's decoder, say. The paper is then the recurrent one.
+    Transformer's decoder, say. The paper is then the recurrent one. A classifier's reader is its
+    source.
     """
 
     paper: str = "transformer"
     size: str = "base"
     source: str | None = None
     target: str | None = None
-    change: dict[str, Any] = {}
+    change: dict[str, Any] = Field(default_factory=dict)
 
 
-class Batches(_Closed):
+class Batches(Closed):
     """A step reads ``accumulate`` batches, each within the three limits on either side."""
 
     tokens: int = Field(4_096, ge=1)
@@ -130,7 +79,7 @@ class Batches(_Closed):
     accumulate: int = Field(1, ge=1)
 
 
-class Optimiser(_Closed):
+class Optimiser(Closed):
     """How weights follow gradients."""
 
     kind: Literal["adam", "adamw"] = "adam"
@@ -143,7 +92,7 @@ class Optimiser(_Closed):
     clip: float = Field(0.0, ge=0)
 
 
-class Train(_Closed):
+class Train(Closed):
     """How long, how exact, how often to look, what to keep."""
 
     steps: int = Field(ge=1)
@@ -153,7 +102,7 @@ class Train(_Closed):
     report_every: int = Field(50, ge=1)
     evaluate_every: int = Field(1_000, ge=1)
     checkpoint_every: int = Field(1_000, ge=1)
-    judge: Literal["loss", "bleu"] = "loss"
+    judge: Literal["loss", "bleu", "accuracy"] = "loss"
     judge_sentences: int = Field(1_000, ge=1)
     patience: int = Field(0, ge=0)
     ema: float = Field(0.0, ge=0, lt=1)
@@ -172,7 +121,7 @@ class Train(_Closed):
         return self
 
 
-class Decode(_Closed):
+class Decode(Closed):
     """How sentences are found when the model is judged on the test set."""
 
     beam: int = Field(5, ge=1)
@@ -180,28 +129,41 @@ class Decode(_Closed):
     alpha: float = Field(0.6, ge=0, allow_inf_nan=False)
 
 
-class Measure(_Closed):
+class Measure(Closed):
     """Which BLEU: sacreBLEU's tokeniser ("none" for text that is tokenised already), and case."""
 
     tokenize: str = "13a"
     lowercase: bool = False
 
 
-class Expect(_Closed):
+class Expect(Closed):
     """The promise: what the test set must say at the end, and who says so."""
 
-    metric: Literal["BLEU", "chrF", "TER"] = "BLEU"
+    metric: Literal["BLEU", "chrF", "TER", "accuracy", "macro-F1", "Matthews"] = "BLEU"
     score: float
     tolerance: float = Field(ge=0)
     source: str
 
 
-class Recipe(_Closed):
-    """Everything that decides a run."""
+class Rung(Closed):
+    """One model of a ladder: what differs from the recipe it stands in."""
 
+    name: str = Field(min_length=1)
+    model: Model
+    batches: dict[str, Any] = Field(default_factory=dict)
+    optimiser: dict[str, Any] = Field(default_factory=dict)
+    train: dict[str, Any] = Field(default_factory=dict)
+    expect: Expect | None = None
+
+
+class Recipe(Closed):
+    """Everything that decides a run; with rungs, several runs on the same data."""
+
+    task: Literal["translate", "classify"] = "translate"
     about: About
     data: Data
     text: Text = Text()
+    labels: Labels = Labels()
     model: Model = Model()
     batches: Batches = Batches()
     optimiser: Optimiser
@@ -209,6 +171,43 @@ class Recipe(_Closed):
     decode: Decode = Decode()
     measure: Measure = Measure()
     expect: Expect | None = None
+    rung: tuple[Rung, ...] = ()
+
+    @model_validator(mode="after")
+    def _means_something(self) -> "Recipe":
+        """What belongs to another task is refused, not left unread."""
+        classifies = self.task == "classify"
+        measures = ("accuracy", "macro-F1", "Matthews")
+        foreign = {
+            "labels": not classifies and self.labels != Labels(),
+            "text.joint": classifies and not self.text.joint,
+            "decode": classifies and self.decode != Decode(),
+            "measure": classifies and self.measure != Measure(),
+            "data.links": classifies and self.data.links is not None,
+            "rung": classifies and bool(self.rung),
+            "train.judge": self.train.judge == ("bleu" if classifies else "accuracy"),
+            "expect.metric": self.expect is not None
+            and (self.expect.metric in measures) != classifies,
+        }
+        for name, wrong in foreign.items():
+            if wrong:
+                raise ValueError(f"{name} means nothing, or something else, to task {self.task!r}")
+        return self
+
+    def only(self, names: Iterable[str]) -> "Recipe":
+        """The same ladder with no other rungs than these."""
+        known = [rung.name for rung in self.rung]
+        for name in names:
+            if name not in known:
+                raise BadInput(f"no rung is called {name!r}{did_you_mean(name, known)}")
+        chosen = tuple(rung for rung in self.rung if rung.name in names)
+        return self.model_copy(update={"rung": chosen})
+
+    def at(self, rung: Rung) -> "Recipe":
+        """The recipe of one rung."""
+        own = {"model": rung.model.model_dump(), "expect": rung.expect, "rung": ()}
+        tables = {name: getattr(rung, name) for name in ("batches", "optimiser", "train")}
+        return Recipe.model_validate({**_merged(self.model_dump(), tables), **own})
 
 
 def find(name: str) -> Path:
@@ -237,10 +236,15 @@ def read(path: Path, settings: Iterable[str] = ()) -> Recipe:
     content = _content(path)
     for setting in settings:
         _lay_over(content, setting)
+    where = str(path)
     try:
-        return Recipe.model_validate(content)
+        recipe = Recipe.model_validate(content)
+        for rung in recipe.rung:
+            where = f"{path}: rung {rung.name!r}"
+            recipe.at(rung)
+        return recipe
     except ValidationError as error:
-        raise BadInput(f"{path}: {_first_fault(error)}") from None
+        raise BadInput(f"{where}: {_first_fault(error)}") from None
 
 
 def _content(path: Path, depth: int = 0) -> dict[str, Any]:
@@ -298,12 +302,14 @@ def _first_fault(error: ValidationError) -> str:
         return f"{name} is missing"
     message = fault["msg"].removeprefix("Value error, ")
     given = "" if isinstance(fault["input"], dict) else f" (given {fault['input']!r})"
-    return f"{name}: {message}{given}"
+    return f"{name}: {message}{given}" if name else message
 
 
 def _keys(tables: list[str]) -> list[str]:
     kind: type[BaseModel] = Recipe
     for table in tables:
+        if table.isdigit():  # the number of a rung
+            continue
         annotation = kind.model_fields[table].annotation
         choices = getattr(annotation, "__args__", (annotation,))
         kind = next(c for c in choices if isinstance(c, type) and issubclass(c, BaseModel))

@@ -2,46 +2,36 @@
 
 import os
 import shutil
-import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
-from regard.data.packing import in_order
-from regard.data.prepare import prepare_pair_texts, prepare_pairs
-from regard.data.sampler import Sampler
-from regard.data.shards import PairRows
 from regard.data.sources import STDIN, Dropped, Lines, Source, read_lines, read_pairs
 from regard.ground.batch import Budget
 from regard.ground.errors import BadInput
 from regard.ground.files import read_json, write_json, write_text
-from regard.metrics.bleu import bleu
 from regard.models import folder as folders
-from regard.models import paper as paper_named
-from regard.models import sized
-from regard.models.cost import training_flops
-from regard.models.facts import PairFacts, change
+from regard.models.facts import AnyFacts
 from regard.models.paper import Paper, count_parameters
-from regard.objectives.translated import Translated
-from regard.search.greedy import Greedy
-from regard.tasks.translate import Translator
-from regard.text.bilingual import Bilingual, train_bilingual
+from regard.models.stored import Text
 from regard.training.checkpoint import Checkpoints, Progress
-from regard.training.events import Verdict
+from regard.training.examples import Examples
+from regard.training.labelling import Labelling
 from regard.training.loop import Job, seed_everything
 from regard.training.ranks import Ranks
 from regard.training.recipe import Recipe
+from regard.training.translating import Translating
 from regard.weights.files import load_weights
 
 RECIPE = "recipe.json"  # its presence says that a folder is a run
 OURS = ("checkpoints", "text", "data", "model")
 FREE = {("train", "steps"), ("train", "report_every"), ("train", "patience")}
+TASKS: dict[str, Any] = {"translate": Translating, "classify": Labelling}
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,8 +40,8 @@ class Run:
 
     job: Job
     paper: Paper
-    facts: PairFacts
-    text: Bilingual
+    facts: AnyFacts
+    text: Text
     out: Path
     dropped: Dropped
 
@@ -86,7 +76,9 @@ def prepare(
 
     What can be known to be wrong is said before anything is written.
     """
-    _check_model(recipe)
+    task = TASKS[recipe.task](recipe)
+    paper, facts = task.facts()
+    _check_model(recipe, paper, facts)
     _check_test(recipe, data, skip_bad)
     checkpoints = Checkpoints(out / "checkpoints")
     if ranks.leads:
@@ -97,27 +89,30 @@ def prepare(
     if not ranks.leads:
         ranks.wait()
     train = _kept_input(recipe.data.train.under(data), out, again=resume or not ranks.leads)
-    text = _vocabularies(recipe, train, out, skip_bad, fresh=ranks.leads and not resume)
-    prepared = _Data(recipe, text, train, data, out / "data", skip_bad)
+    text = _text(task, train, out, skip_bad, fresh=ranks.leads and not resume)
+    for files in (recipe.data.dev, recipe.data.test, *recipe.data.more_tests.values()):
+        if files is not None and not files.held_out:
+            task.check(text, _pairs(recipe, files.under(data), skip_bad))
+    examples = Examples(recipe, text.sides, train, data, out / "data", skip_bad)
     if ranks.leads:
         ranks.wait()
-    paper, facts = _model_facts(recipe, text)
+    facts = task.fitted(facts, text)
     seed_everything(recipe.train.seed, 0)
     model = _built(paper, facts)
-    objective = Translated(text.target.bos, text.target.eos, recipe.train.smoothing)
+    objective = task.objective(text, examples)
     job = Job(
         recipe=recipe,
         model=model,
         objective=objective,
-        sampler=prepared.sampler(objective),
-        judge=partial(_judge, recipe, text, prepared.dev, prepared.dev_texts, ranks),
-        flops=lambda examples: training_flops(facts, [objective.length(one) for one in examples]),
+        sampler=examples.sampler(objective),
+        judge=partial(task.judge, text, examples, ranks),
+        flops=lambda some: task.flops(facts, [objective.length(one) for one in some]),
         checkpoints=checkpoints,
         ranks=ranks,
-        data=prepared.mark,
+        data=examples.mark,
         **limits,
     )
-    return Run(job, paper, facts, text, out, prepared.dropped)
+    return Run(job, paper, facts, text, out, examples.dropped)
 
 
 def cost(module: nn.Module, progress: Progress, ranks: Ranks) -> dict[str, float]:
@@ -128,89 +123,6 @@ def cost(module: nn.Module, progress: Progress, ranks: Ranks) -> dict[str, float
         "tokens": progress.tokens,
         "device_seconds": round(progress.seconds * ranks.world, 1),
     }
-
-
-class _Data:
-    """The pairs of a recipe as ids, tokenised once (training text anew each epoch if it drops)."""
-
-    def __init__(
-        self,
-        recipe: Recipe,
-        text: Bilingual,
-        train: Source,
-        root: Path,
-        store: Path,
-        skip_bad: bool,
-    ):
-        self.recipe, self.text, self.store = recipe, text, store
-        self.dropped = Dropped()
-        self.options: dict[str, Any] = {
-            "longest_characters": recipe.data.longest_characters,
-            "dropped": self.dropped if skip_bad else None,
-        }
-        self.read: Callable[[int, np.ndarray], Sequence[Any]]
-        if recipe.text.dropout:
-            self.texts = prepare_pair_texts(store, "train", train, **self.options)
-            self.count, self.read = len(self.texts), self._read_dropped
-        else:
-            self.pairs = self._tokenised("train", train)
-            self.count, self.read = len(self.pairs), self._read
-        dev = recipe.data.dev.under(root)
-        self.dev = self._tokenised("dev", dev)
-        self.dev_texts = [
-            (source, target)
-            for _, source, target in read_pairs(
-                dev, recipe.data.longest_characters, Dropped() if skip_bad else None
-            )
-        ][: recipe.train.judge_sentences]
-
-    @property
-    def mark(self) -> str:
-        """What the training data is, in short: a resumed run says if it has changed."""
-        rows = self.texts if self.recipe.text.dropout else self.pairs
-        lengths = np.stack([rows.source.lengths, rows.target.lengths])
-        return f"{self.count} pairs, {zlib.crc32(lengths.tobytes()):08x}"
-
-    def sampler(self, objective: Translated) -> Sampler:
-        """Batches without end."""
-        limits = self.recipe.batches
-        budget = Budget(limits.tokens, limits.rows, limits.longest)
-        return Sampler(
-            self.read,
-            objective.length,
-            self.count,
-            budget,
-            self.recipe.train.seed,
-            dropped=self.dropped,
-        )
-
-    def _tokenised(self, name: str, source: Source) -> PairRows:
-        source_text, target_text = self.text.source, self.text.target
-        return prepare_pairs(
-            self.store,
-            name,
-            source,
-            source_text.encode_all,
-            target_text.encode_all,
-            vocab=max(len(source_text), len(target_text)),
-            fingerprint=f"{source_text.fingerprint} {target_text.fingerprint}",
-            **self.options,
-        )
-
-    def _read(self, epoch: int, indices: np.ndarray) -> Sequence[Any]:
-        return [self.pairs[i] for i in indices]
-
-    def _read_dropped(self, epoch: int, indices: np.ndarray) -> Sequence[Any]:
-        rate, seed = self.recipe.text.dropout, self.recipe.train.seed
-
-        def drawn(index: int) -> tuple[list[int], list[int]]:
-            source, target = self.texts[index]
-            return (
-                self.text.source.encode_dropped(source, rate, (seed, epoch, index, 0)),
-                self.text.target.encode_dropped(target, rate, (seed, epoch, index, 1)),
-            )
-
-        return [drawn(int(index)) for index in indices]
 
 
 def claim(out: Path, recipe: Recipe, *, resume: bool = False) -> None:
@@ -236,22 +148,30 @@ def _check_same(out: Path, recipe: Recipe) -> None:
     before, now = read_json(out / RECIPE), recipe.model_dump(mode="json")
     changed = [
         f"{table}.{key}"
-        for table in ("data", "text", "model", "batches", "optimiser", "train")
+        for table in ("data", "text", "labels", "model", "batches", "optimiser", "train")
         for key, value in now[table].items()
-        if (table, key) not in FREE and (before.get(table) or {}).get(key) != value
+        if (table, key) not in FREE and _said((before.get(table) or {}).get(key)) != _said(value)
     ]
+    if before.get("task", "translate") != now["task"]:
+        changed = ["task"]
     if changed:
         raise BadInput(f"{out}: was begun with another recipe (differs in: {', '.join(changed)})")
 
 
-def _check_model(recipe: Recipe) -> None:
-    paper, facts = _chosen_facts(recipe)
+def _said(value: Any) -> Any:
+    """A value without the keys that are not set: older recipes do not have them all."""
+    if not isinstance(value, dict):
+        return value
+    return {key: _said(inner) for key, inner in value.items() if inner is not None}
+
+
+def _check_model(recipe: Recipe, paper: Paper, facts: AnyFacts) -> None:
     with torch.device("meta"):
         _built(paper, facts)
     Budget(recipe.batches.tokens, recipe.batches.rows, recipe.batches.longest)
 
 
-def _built(paper: Paper, facts: PairFacts) -> nn.Module:
+def _built(paper: Paper, facts: AnyFacts) -> nn.Module:
     try:
         return paper.build(facts)
     except (ValueError, RuntimeError) as error:
@@ -262,9 +182,13 @@ def _check_test(recipe: Recipe, data: Path, skip_bad: bool) -> None:
     sets = [recipe.data.test, *recipe.data.more_tests.values()]
     for files in sets:
         if files is not None:
-            source, dropped = files.under(data), Dropped() if skip_bad else None
-            if not any(True for _ in read_pairs(source, recipe.data.longest_characters, dropped)):
+            source = files.under(data)
+            if not any(True for _ in _pairs(recipe, source, skip_bad)):
                 raise BadInput(f"{', '.join(source.paths)}: no pairs to test on")
+
+
+def _pairs(recipe: Recipe, source: Source, skip_bad: bool) -> Iterator[tuple[str, str, str]]:
+    return read_pairs(source, recipe.data.longest_characters, Dropped() if skip_bad else None)
 
 
 def _kept_input(source: Source, out: Path, *, again: bool) -> Source:
@@ -280,94 +204,13 @@ def _kept_input(source: Source, out: Path, *, again: bool) -> Source:
     return replace(source, path=str(copy))
 
 
-def _vocabularies(
-    recipe: Recipe, train: Source, out: Path, skip_bad: bool, *, fresh: bool
-) -> Bilingual:
+def _text(task: Any, train: Source, out: Path, skip_bad: bool, *, fresh: bool) -> Any:
     folder = out / "text"
     if not fresh and any(folder.glob("*tokenizer.json")):
-        return Bilingual.load(folder)
-    pairs = [
-        (source, target)
-        for _, source, target in read_pairs(
-            train,
-            recipe.data.longest_characters,
-            Dropped() if skip_bad else None,
-        )
-    ]
-    facts = recipe.text
-    text = train_bilingual(
-        (source for source, _ in pairs),
-        (target for _, target in pairs),
-        facts.kind,
-        facts.vocab,
-        joint=facts.joint,
-        normalise=facts.normalise,
-        lower=facts.lower,
-    )
+        return task.load_text(folder)
+    text = task.learn_text([(one, two) for _, one, two in _pairs(task.recipe, train, skip_bad)])
     text.save(folder)
     return text
-
-
-def _chosen_facts(recipe: Recipe) -> tuple[Paper, PairFacts]:
-    paper, wanted = paper_named(recipe.model.paper), recipe.model
-    if any(name.split(".")[-1] == "vocab" for name in wanted.change):
-        raise BadInput("model.change.vocab follows from text.vocab: set that")
-    facts = sized(f"{wanted.paper}:{wanted.size}")
-    if wanted.source is not None:
-        facts = replace(facts, source=sized(wanted.source).source)
-    if wanted.target is not None:
-        facts = replace(facts, target=sized(wanted.target).target)
-    facts = change(facts, **wanted.change)
-    if facts.tie == "all" and not recipe.text.joint:  # two vocabularies cannot share vectors
-        if "tie" in wanted.change:
-            raise BadInput("text.joint=false gives two vocabularies: tie 'target' or 'none'")
-        facts = change(facts, tie="target")
-    return paper, facts
-
-
-def _model_facts(recipe: Recipe, text: Bilingual) -> tuple[Paper, PairFacts]:
-    paper, facts = _chosen_facts(recipe)
-    sizes = {"source.vocab": len(text.source), "target.vocab": len(text.target)}
-    return paper, change(facts, **sizes)
-
-
-def _judge(
-    recipe: Recipe,
-    text: Bilingual,
-    dev: PairRows,
-    texts: list[tuple[str, str]],
-    ranks: Ranks,
-    model: nn.Module,
-) -> Verdict:
-    """Negative log-likelihood of the development set, and BLEU where it judges."""
-    objective = Translated(text.target.bos, text.target.eos, smoothing=0.0)
-    lengths = np.stack([dev.source.lengths, dev.target.lengths], axis=1) + 1
-    limits = recipe.batches
-    batches = in_order(lengths, Budget(limits.tokens, limits.rows, limits.tokens))
-    sums = torch.zeros(2, dtype=torch.float64, device=ranks.device)
-    with torch.inference_mode():
-        for chosen in batches[ranks.rank :: ranks.world]:
-            batch = objective.collate([dev[i] for i in chosen]).to(ranks.device)
-            sums[0] += objective(model, batch)[1]
-            sums[1] += batch.weight
-    total, weight = ranks.total(sums).tolist()
-    loss = total / weight
-    figures = {"loss": loss, "perplexity": float(np.exp(min(loss, 700.0)))}
-    if recipe.train.judge == "loss":
-        return Verdict(-loss, figures)
-    figures["bleu"] = _dev_bleu(model, text, texts, ranks)
-    return Verdict(figures["bleu"], figures)
-
-
-def _dev_bleu(
-    model: nn.Module, text: Bilingual, texts: list[tuple[str, str]], ranks: Ranks
-) -> float:
-    found = torch.zeros(1, dtype=torch.float64, device=ranks.device)
-    if ranks.leads:
-        with torch.autocast(ranks.device.type, enabled=ranks.device.type == "cuda"):
-            translations = Translator(model, text).translate([s for s, _ in texts], Greedy())
-        found += bleu([one[0].text for one in translations], [[t for _, t in texts]]).value
-    return float(ranks.total(found))
 
 
 def _kept_weights(

@@ -91,66 +91,76 @@ void quantise(const float *x, int64_t n, int64_t n_padded, Row &row) {
     row.sum = sum;
 }
 
-template <int ROWS>
-void block_of_floats(const float *w, const float *const *x, int64_t in, Floats *sums) {
-    Floats acc[ROWS];
-    for (int r = 0; r < ROWS; r++) acc[r] = Floats{};
-    for (int64_t k = 0; k < in; k++) {
-        const Floats column = *reinterpret_cast<const Floats *>(w + k * BLOCK);
-        for (int r = 0; r < ROWS; r++) acc[r] += column * x[r][k];
-    }
-    for (int r = 0; r < ROWS; r++) sums[r] = acc[r];
-}
-
-template <int ROWS>
-void block_of_bytes(const uint8_t *w, const Row *rows, int64_t in, Ints *sums) {
-    Ints acc[ROWS];
-    for (int r = 0; r < ROWS; r++) acc[r] = Ints{};
-    for (int64_t k = 0; k < in; k += 4) {
-        const uint8_t *columns = w + k * BLOCK;
-#ifdef __AVX512VNNI__
-        const __m512i four = _mm512_load_si512(columns);
-        for (int r = 0; r < ROWS; r++) {
-            int32_t activation;
-            std::memcpy(&activation, rows[r].bytes + k, 4);
-            acc[r] = (Ints)_mm512_dpbusd_epi32((__m512i)acc[r], four, _mm512_set1_epi32(activation));
+template <int ROWS, int BLOCKS>
+void columns_of_floats(const float *w, const float *const *x, int64_t in, Floats *sums) {
+    Floats acc[ROWS * BLOCKS] = {};
+    for (int64_t k = 0; k < in; k++)
+        for (int b = 0; b < BLOCKS; b++) {
+            const Floats column = *reinterpret_cast<const Floats *>(w + (b * in + k) * BLOCK);
+            for (int r = 0; r < ROWS; r++) acc[b * ROWS + r] += column * x[r][k];
         }
-#else
-        for (int r = 0; r < ROWS; r++)
-            for (int64_t j = 0; j < BLOCK; j++)
-                for (int i = 0; i < 4; i++)
-                    acc[r][j] += int32_t(columns[j * 4 + i]) * int32_t(rows[r].bytes[k + i]);
-#endif
-    }
-    for (int r = 0; r < ROWS; r++) sums[r] = acc[r];
+    std::copy_n(acc, ROWS * BLOCKS, sums);
 }
 
-template <int ROWS>
+template <int ROWS, int BLOCKS>
+void columns_of_bytes(const uint8_t *w, const Row *rows, int64_t in, Ints *sums) {
+    Ints acc[ROWS * BLOCKS] = {};
+    for (int64_t k = 0; k < in; k += 4)
+        for (int b = 0; b < BLOCKS; b++) {
+            const uint8_t *columns = w + (b * in + k) * BLOCK;
+#ifdef __AVX512VNNI__
+            const __m512i four = _mm512_load_si512(columns);
+            for (int r = 0; r < ROWS; r++) {
+                int32_t bytes;
+                std::memcpy(&bytes, rows[r].bytes + k, 4);
+                Ints &sum = acc[b * ROWS + r];
+                sum = (Ints)_mm512_dpbusd_epi32((__m512i)sum, four, _mm512_set1_epi32(bytes));
+            }
+#else
+            for (int r = 0; r < ROWS; r++)
+                for (int64_t j = 0; j < BLOCK; j++)
+                    for (int i = 0; i < 4; i++)
+                        acc[b * ROWS + r][j] +=
+                            int32_t(columns[j * 4 + i]) * int32_t(rows[r].bytes[k + i]);
+#endif
+        }
+    std::copy_n(acc, ROWS * BLOCKS, sums);
+}
+
+// Up to eight rows and two blocks of outputs: as many sums as there are registers for.
+template <int ROWS, int BLOCKS>
 void tile(const Linear &linear, int64_t block, const float *const *x, const Row *bytes,
           float *const *y) {
-    const int64_t out = block * BLOCK;
-    Floats sums[ROWS];
+    Floats sums[ROWS * BLOCKS];
     if (linear.scale) {
-        const uint8_t *w = static_cast<const uint8_t *>(linear.weight) + out * linear.in;
-        Ints whole[ROWS];
-        block_of_bytes<ROWS>(w, bytes, linear.in, whole);
-        const Floats scale = *reinterpret_cast<const Floats *>(linear.scale + out);
-        for (int r = 0; r < ROWS; r++) {
-            const Ints real = whole[r] - 128 * bytes[r].sum;
-            sums[r] = __builtin_convertvector(real, Floats) * scale * bytes[r].scale;
+        Ints whole[ROWS * BLOCKS];
+        const uint8_t *w = static_cast<const uint8_t *>(linear.weight) + block * BLOCK * linear.in;
+        columns_of_bytes<ROWS, BLOCKS>(w, bytes, linear.in, whole);
+        for (int b = 0; b < BLOCKS; b++) {
+            const float *scale = linear.scale + (block + b) * BLOCK;
+            for (int r = 0; r < ROWS; r++) {
+                const Ints real = whole[b * ROWS + r] - 128 * bytes[r].sum;
+                sums[b * ROWS + r] = __builtin_convertvector(real, Floats) *
+                                     *reinterpret_cast<const Floats *>(scale) * bytes[r].scale;
+            }
         }
     } else {
-        const float *w = static_cast<const float *>(linear.weight) + out * linear.in;
-        block_of_floats<ROWS>(w, x, linear.in, sums);
+        const float *w = static_cast<const float *>(linear.weight) + block * BLOCK * linear.in;
+        columns_of_floats<ROWS, BLOCKS>(w, x, linear.in, sums);
     }
-    for (int r = 0; r < ROWS; r++) {
-        if (linear.bias) sums[r] += *reinterpret_cast<const Floats *>(linear.bias + out);
-        std::memcpy(y[r] + out, &sums[r], sizeof(Floats));
-    }
+    for (int b = 0; b < BLOCKS; b++)
+        for (int r = 0; r < ROWS; r++) {
+            const int64_t out = (block + b) * BLOCK;
+            Floats &sum = sums[b * ROWS + r];
+            if (linear.bias) sum += *reinterpret_cast<const Floats *>(linear.bias + out);
+            std::memcpy(y[r] + out, &sum, sizeof(Floats));
+        }
 }
 
 using Tile = void (*)(const Linear &, int64_t, const float *const *, const Row *, float *const *);
-const Tile TILES[TILE] = {tile<1>, tile<2>, tile<3>, tile<4>, tile<5>, tile<6>, tile<7>, tile<8>};
+template <int BLOCKS>
+constexpr Tile TILES[TILE] = {tile<1, BLOCKS>, tile<2, BLOCKS>, tile<3, BLOCKS>, tile<4, BLOCKS>,
+                              tile<5, BLOCKS>, tile<6, BLOCKS>, tile<7, BLOCKS>, tile<8, BLOCKS>};
 
 // y = Wx + b for rows of x, `x_stride` and `y_stride` floats apart.
 void multiply(const Linear &linear, const float *x, int64_t width, int64_t x_stride, float *y,
@@ -165,8 +175,9 @@ void multiply(const Linear &linear, const float *x, int64_t width, int64_t x_str
                 quantise(x + (first + r) * x_stride, width, linear.in, bytes[r]);
             }
         }
+        const int64_t blocks = linear.out / BLOCK;
 #pragma omp parallel for
-        for (int64_t block = 0; block < linear.out / BLOCK; block++) {
+        for (int64_t block = 0; block < blocks; block += 2) {
             for (int64_t r = 0; r < count; r += TILE) {
                 const int64_t size = std::min(TILE, count - r);
                 const float *from[TILE];
@@ -175,7 +186,8 @@ void multiply(const Linear &linear, const float *x, int64_t width, int64_t x_str
                     from[i] = x + (first + r + i) * x_stride;
                     to[i] = y + (first + r + i) * y_stride;
                 }
-                TILES[size - 1](linear, block, from, bytes + r, to);
+                const Tile *tiles = block + 1 < blocks ? TILES<2> : TILES<1>;
+                tiles[size - 1](linear, block, from, bytes + r, to);
             }
         }
     }

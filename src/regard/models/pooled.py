@@ -1,0 +1,70 @@
+"""A reader, attention over its states, a class (Lin et al., 2017, arXiv:1703.03130).
+
+h_i = [→h_i; ←h_i]; α = softmax of v·tanh(W h_i + U q) over i; m = Σ_i α_i h_i; the class is read
+from m. In the paper the query adds nothing (U q = 0) and thirty such m stand side by side; here
+there is one, whose query may be learned, and whose score may be any other.
+"""
+
+from torch import Tensor, nn
+
+from regard.ground.layout import Layout
+from regard.ground.tape import SILENT, Silent
+from regard.models.facts import ClassifierFacts, Embed, Facts, Pooling, change
+from regard.models.paper import Paper
+from regard.models.readers import reader
+from regard.models.sides import Reader
+from regard.parts.attention import Source
+from regard.parts.bridge import last_state
+from regard.parts.pool import Pool
+
+READER = Reader(width=300, embedding=100, reads="both", dropout=0.5)
+
+BASE = ClassifierFacts(
+    reader=Facts(Embed(vocab=30_000, position=None), READER),
+    classes=5,
+    pooling=Pooling(score="additive", query="zeros", inner=350),
+    dropout=0.5,
+)
+LAPTOP = change(BASE, width=128, embedding=128, scaled=True, query="learned", inner=None)
+LAST = change(LAPTOP, pooling=None)
+
+
+class Pooled(nn.Module):
+    """``eager`` models are neither compiled nor captured, as recurrent ones cannot be."""
+
+    def __init__(self, facts: ClassifierFacts):
+        super().__init__()
+        self.eager = isinstance(facts.reader.stack, Reader)
+        self.reader = reader(facts.reader)
+        states, how = facts.reader.stack.states, facts.pooling
+        self.pool: Pool | None = None
+        if how is not None:
+            sizes = {"inner": how.inner or states, "positions": how.positions}
+            self.pool = Pool(states, how.score, how.query, **sizes)
+        self.dropout = nn.Dropout(facts.dropout)
+        self.head = nn.Linear(states, facts.classes)
+
+    def forward(self, tokens_T: Tensor, layout: Layout, *, tape: Silent = SILENT) -> Tensor:
+        """Logits over the classes, (B, V): one row of them for each text."""
+        source = self.encode(tokens_T, layout, tape=tape)
+        if self.pool is None:
+            pooled_BD = last_state(source)
+        else:
+            pooled_BD = self.pool(source, tape=tape.under("pool"))
+        pooled_BD = tape("pooled", pooled_BD)
+        return tape("logits", self.head(self.dropout(pooled_BD)))
+
+    def encode(self, tokens_T: Tensor, layout: Layout, *, tape: Silent = SILENT) -> Source:
+        """A state for every token."""
+        return self.reader(tokens_T, layout, tape=tape.under("reader"))
+
+
+PAPER = Paper(
+    name="Lin",
+    year=2017,
+    title="A Structured Self-attentive Sentence Embedding",
+    arxiv="1703.03130",
+    after="Bahdanau",
+    sizes={"base": BASE, "laptop": LAPTOP, "last": LAST},
+    build=Pooled,
+)

@@ -1,0 +1,97 @@
+"""The tables of a recipe that say where its examples come from."""
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from regard.data.sources import Csv, JsonLines, Lines, Source, Table
+from regard.ground.errors import BadInput
+from regard.models.facts import did_you_mean
+from regard.text.spaced import SPACED
+
+
+class Closed(BaseModel):
+    """A table of a recipe: unknown keys are errors, and values do not change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Files(Closed):
+    """Where pairs come from: two files, or one table, CSV or JSON-lines file and two columns of it.
+
+    ``spaced`` names the two languages by whose rules words are set apart, as aligners need them.
+    ``held_out`` takes so many examples away from those to learn from; that is for dev alone.
+    """
+
+    source: str | None = None
+    target: str | None = None
+    table: str | None = None
+    csv: str | None = None
+    jsonl: str | None = None
+    held_out: int | None = Field(None, ge=1)
+    columns: tuple[int | str, int | str] | None = None
+    spaced: tuple[str, str] | None = None
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> "Files":
+        two = self.source is not None and self.target is not None
+        one = [self.table, self.csv, self.jsonl].count(None) == 2 and self.columns is not None
+        files = (self.source, self.target, self.table, self.csv, self.jsonl, self.columns)
+        if self.held_out:
+            if any(file is not None for file in files):
+                raise ValueError("held_out takes examples from train: name no file beside it")
+        elif two == one or (one and (self.source or self.target)) or (two and self.columns):
+            raise ValueError("give source and target, or columns and table, csv or jsonl")
+        for language in self.spaced or ():
+            if language not in SPACED:
+                wrong = did_you_mean(language, list(SPACED))
+                raise ValueError(f"words of {language!r} cannot be set apart{wrong}")
+        return self
+
+    def under(self, root: Path) -> Source:
+        """The files, looked up under the data root."""
+
+        def place(name: str | None) -> str:
+            return "-" if name == "-" else str(root / str(name))
+
+        spaced = self.spaced or ()
+        if self.held_out:
+            raise BadInput("examples held out of data.train lie in no file of their own")
+        if self.columns is None:
+            return Lines((place(self.source), place(self.target)), spaced)
+        if self.table is not None:
+            return Table(place(self.table), self.columns, spaced)
+        if self.csv is not None:
+            return Csv(place(self.csv), self.columns, spaced)
+        return JsonLines(place(self.jsonl), tuple(map(str, self.columns)), spaced)
+
+
+class Links(Closed):
+    """Files of gold word links, one line for each pair: source-target, counted from 0."""
+
+    dev: str
+    test: str
+
+
+class Data(Closed):
+    """The pairs: to learn from (perhaps standard input), to choose by, to be judged by.
+
+    A pair is a text and its translation, or a text and its label.
+    """
+
+    train: Files
+    dev: Files
+    test: Files | None = None
+    more_tests: dict[str, Files] = {}
+    links: Links | None = None
+    longest_characters: int = Field(5_000, ge=1)
+
+    @model_validator(mode="after")
+    def _read_again_and_again(self) -> "Data":
+        tests = [files for files in (self.test, *self.more_tests.values()) if files is not None]
+        if any(files.held_out for files in (self.train, *tests)):
+            raise ValueError("only dev can be held out")
+        for files in (self.dev, *tests):
+            if not files.held_out and "-" in files.under(Path()).paths:
+                raise ValueError("only train can be standard input")
+        return self

@@ -1,0 +1,110 @@
+"""What a run needs to know of classification: its labels, facts, objective and judge."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from regard.ground.errors import BadInput
+from regard.ground.tape import Tape
+from regard.models import paper, sized
+from regard.models.cost import classifier_flops
+from regard.models.facts import ClassifierFacts, change
+from regard.models.paper import Paper
+from regard.objectives.labelled import Labelled
+from regard.text.labelled import LabelledText, Labels
+from regard.text.training import train as train_subwords
+from regard.training.events import Verdict
+from regard.training.examples import Examples
+from regard.training.ranks import Ranks
+from regard.training.recipe import Recipe
+from regard.training.translating import pair
+
+FOLLOWS = {"vocab": "text.vocab", "classes": "the labels of the training data"}
+
+
+@dataclass(frozen=True)
+class Labelling:
+    """The task "classify"."""
+
+    recipe: Recipe
+
+    def facts(self) -> tuple[Paper, ClassifierFacts]:
+        """The model, but for its vocabulary and the number of classes."""
+        wanted = self.recipe.model
+        for name in wanted.change:
+            if (what := name.split(".")[-1]) in FOLLOWS:
+                raise BadInput(f"model.change.{name} follows from {FOLLOWS[what]}")
+        facts = sized(f"{wanted.paper}:{wanted.size}")
+        if not isinstance(facts, ClassifierFacts):
+            raise BadInput(f"model.paper: {wanted.paper} is no classifier")
+        if wanted.target is not None:
+            raise BadInput("model.target: a classifier writes nothing")
+        if wanted.source is not None:
+            facts = replace(facts, reader=pair(wanted.source).source)
+        return paper(wanted.paper), change(facts, **wanted.change)
+
+    def learn_text(self, pairs: Sequence[tuple[str, str]]) -> LabelledText:
+        """The vocabulary of the training text, and the labels that occur."""
+        text, labels = self.recipe.text, self.recipe.labels
+        known = Labels.of((label for _, label in pairs), labels.names or {})
+        words = train_subwords(
+            (one for one, _ in pairs),
+            text.kind,
+            text.vocab,
+            normalise=text.normalise,
+            lower=text.lower,
+        )
+        for name in labels.weights if isinstance(labels.weights, dict) else ():
+            known.name(name, "labels.weights")
+        return LabelledText(words, known)
+
+    def load_text(self, folder: Path) -> LabelledText:
+        """Those of an earlier run."""
+        return LabelledText.load(folder)
+
+    def check(self, text: LabelledText, pairs: Iterable[tuple[str, str, str]]) -> None:
+        """Every label must be one that can be learned."""
+        for where, _, label in pairs:
+            text.labels.name(label, where)
+
+    def fitted(self, facts: ClassifierFacts, text: LabelledText) -> ClassifierFacts:
+        """The facts with the sizes of vocabulary and labels."""
+        return change(facts, vocab=len(text.words), classes=len(text.labels))
+
+    def objective(self, text: LabelledText, examples: Examples) -> Labelled:
+        """What is learned, each class weighing what the recipe says."""
+        names, asked = text.labels.names, self.recipe.labels.weights
+        weights: tuple[float, ...] | None = None
+        if asked == "balanced":  # all classes together count the same
+            counts = Counter(examples.second_sides())
+            share = len(examples.rows) / len(names)
+            weights = tuple(share / counts[number] for number in range(len(names)))
+        elif isinstance(asked, dict):
+            given = {text.labels.name(name): weight for name, weight in asked.items()}
+            weights = tuple(given.get(name, 1.0) for name in names)
+        return Labelled(self.recipe.train.smoothing, weights)
+
+    def flops(self, facts: ClassifierFacts, lengths: Sequence[tuple[int]]) -> float:
+        """What a step costs."""
+        return classifier_flops(facts, [length for (length,) in lengths])
+
+    def judge(
+        self, text: LabelledText, examples: Examples, ranks: Ranks, model: nn.Module
+    ) -> Verdict:
+        """Negative log-likelihood of the development set, and the share that is right."""
+        objective = Labelled()
+        sums = torch.zeros(3, dtype=torch.float64, device=ranks.device)
+        with torch.inference_mode():
+            for batch in examples.dev_batches(objective, ranks):
+                tape = Tape("logits")
+                sums[0] += objective(model, batch, tape)[1]
+                sums[1] += (tape.kept["logits"].argmax(-1) == batch.goals_T).sum()
+                sums[2] += batch.weight
+        total, right, count = ranks.total(sums).tolist()
+        figures = {"loss": total / count, "accuracy": 100 * right / count}
+        judge = self.recipe.train.judge
+        return Verdict(figures["accuracy"] if judge == "accuracy" else -figures["loss"], figures)

@@ -1,0 +1,121 @@
+"""What a run needs to know of translation: its vocabularies, facts, objective and judge."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from regard.ground.errors import BadInput
+from regard.metrics.bleu import bleu
+from regard.models import paper, sized
+from regard.models.cost import training_flops
+from regard.models.facts import PairFacts, change
+from regard.models.paper import Paper
+from regard.objectives.translated import Translated
+from regard.search.greedy import Greedy
+from regard.tasks.translate import Translator
+from regard.text.bilingual import Bilingual, train_bilingual
+from regard.training.events import Verdict
+from regard.training.examples import Examples
+from regard.training.ranks import Ranks
+from regard.training.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class Translating:
+    """The task "translate"."""
+
+    recipe: Recipe
+
+    def facts(self) -> tuple[Paper, PairFacts]:
+        """The model, but for the sizes of its vocabularies."""
+        wanted = self.recipe.model
+        if any(name.split(".")[-1] == "vocab" for name in wanted.change):
+            raise BadInput("model.change.vocab follows from text.vocab: set that")
+        facts = pair(f"{wanted.paper}:{wanted.size}")
+        if wanted.source is not None:
+            facts = replace(facts, source=pair(wanted.source).source)
+        if wanted.target is not None:
+            facts = replace(facts, target=pair(wanted.target).target)
+        facts = change(facts, **wanted.change)
+        if facts.tie == "all" and not self.recipe.text.joint:  # two vocabularies share no vectors
+            if "tie" in wanted.change:
+                raise BadInput("text.joint=false gives two vocabularies: tie 'target' or 'none'")
+            facts = change(facts, tie="target")
+        return paper(wanted.paper), facts
+
+    def learn_text(self, pairs: Sequence[tuple[str, str]]) -> Bilingual:
+        """Vocabularies of the training text."""
+        text = self.recipe.text
+        return train_bilingual(
+            (source for source, _ in pairs),
+            (target for _, target in pairs),
+            text.kind,
+            text.vocab,
+            joint=text.joint,
+            normalise=text.normalise,
+            lower=text.lower,
+        )
+
+    def load_text(self, folder: Path) -> Bilingual:
+        """Those of an earlier run."""
+        return Bilingual.load(folder)
+
+    def check(self, text: Bilingual, pairs: Iterable[tuple[str, str, str]]) -> None:
+        """Any text can be written."""
+
+    def fitted(self, facts: PairFacts, text: Bilingual) -> PairFacts:
+        """The facts with the sizes of their vocabularies."""
+        sizes = {"source.vocab": len(text.source), "target.vocab": len(text.target)}
+        return change(facts, **sizes)
+
+    def objective(self, text: Bilingual, examples: Examples) -> Translated:
+        """What is learned."""
+        return Translated(text.target.bos, text.target.eos, self.recipe.train.smoothing)
+
+    def flops(self, facts: PairFacts, lengths: Sequence[tuple[int, int]]) -> float:
+        """What a step costs."""
+        return training_flops(facts, lengths)
+
+    def judge(self, text: Bilingual, examples: Examples, ranks: Ranks, model: nn.Module) -> Verdict:
+        """Negative log-likelihood of the development set, and BLEU where it judges."""
+        objective = Translated(text.target.bos, text.target.eos, smoothing=0.0)
+        sums = torch.zeros(2, dtype=torch.float64, device=ranks.device)
+        with torch.inference_mode():
+            for batch in examples.dev_batches(objective, ranks):
+                sums[0] += objective(model, batch)[1]
+                sums[1] += batch.weight
+        total, weight = ranks.total(sums).tolist()
+        loss = total / weight
+        figures = {"loss": loss, "perplexity": float(np.exp(min(loss, 700.0)))}
+        if self.recipe.train.judge == "loss":
+            return Verdict(-loss, figures)
+        figures["bleu"] = self._dev_bleu(text, examples, ranks, model)
+        return Verdict(figures["bleu"], figures)
+
+    def _dev_bleu(
+        self, text: Bilingual, examples: Examples, ranks: Ranks, model: nn.Module
+    ) -> float:
+        found = torch.zeros(1, dtype=torch.float64, device=ranks.device)
+        if ranks.leads:
+            texts = examples.dev_texts(self.recipe.train.judge_sentences)
+            with torch.autocast(ranks.device.type, enabled=ranks.device.type == "cuda"):
+                translations = Translator(model, text).translate([s for s, _ in texts], Greedy())
+            best, refs = [one[0].text for one in translations], [[t for _, t in texts]]
+            measure = self.recipe.measure
+            found += bleu(
+                best, refs, tokenize=measure.tokenize, lowercase=measure.lowercase
+            ).value
+        return float(ranks.total(found))
+
+
+def pair(name: str) -> Any:
+    """The facts of "PAPER:SIZE", which must be those of a translator."""
+    facts = sized(name)
+    if not isinstance(facts, PairFacts):
+        raise BadInput(f"model: {name} reads no source and writes no target")
+    return facts

@@ -1,0 +1,120 @@
+"""Verbs for classifiers, as people call them."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from regard.cli import app
+
+
+def run(*arguments, code=0, stdin=None):
+    done = CliRunner().invoke(app, [str(one) for one in arguments], input=stdin)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert done.exit_code == code, done.output
+    return done
+
+
+@pytest.fixture(scope="module")
+def model(owl_run):
+    return owl_run / "run" / "model"
+
+
+@pytest.mark.parametrize("verb", ["predict", "recency"])
+def test_help_has_an_example(verb):
+    assert "Example:" in run(verb, "--help").stdout
+
+
+def test_predict_keeps_lines(model, tmp_path):
+    text = "dog owl pig\n\ndog pig\n"
+    done = run("predict", model, stdin=text)
+    lines = done.stdout.split("\n")
+    assert [line.split("\t")[0] for line in lines] == ["owl", "", "no", ""]
+    assert 0.5 < float(lines[0].split("\t")[1]) <= 1
+    (tmp_path / "in.txt").write_text(text)
+    assert run("predict", model, tmp_path / "in.txt").stdout == done.stdout
+    records = [
+        json.loads(line) for line in run("predict", model, "--json", stdin=text).stdout.splitlines()
+    ]
+    assert [one["label"] for one in records] == ["owl", None, "no"]
+    assert sum(records[0]["probabilities"].values()) == pytest.approx(1)
+
+
+def test_predict_needs_a_classifier(small_run):
+    refused = run("predict", small_run / "run" / "model", stdin="dog\n", code=2)
+    assert "Transformer translates: it has no labels" in refused.stderr
+
+
+def test_translate_needs_a_translator(model):
+    assert "Lin labels texts" in run("translate", model, stdin="dog\n", code=2).stderr
+
+
+def test_look_at_words(model, tmp_path):
+    page = tmp_path / "look.html"
+    done = run("look", model, "dog owl pig", "--html", page)
+    assert done.stdout.startswith("owl ") and "owl█" in done.stdout
+    assert page.read_text().startswith("<!doctype html>")
+    record = json.loads(run("look", model, "dog owl pig", "--json").stdout)
+    assert record["words"] == ["dog", "owl", "pig"] and record["label"] == "owl"
+    assert sum(record["weights"]) == pytest.approx(1, abs=1e-4)
+    for option in (("--layer", 0), ("--map", "cross"), ("--svg", tmp_path / "a.svg")):
+        refused = run("look", model, "dog", *option, code=2)
+        assert f"{option[0]}: means nothing to a classifier" in refused.stderr
+
+
+def test_evaluate_prints_accuracy_with_an_interval(model, owl_run):
+    done = run("evaluate", model, owl_run / "owls.toml", "--data", owl_run)
+    assert done.stdout.startswith("accuracy ") and "examples:40|classes:2|bs:1000" in done.stdout
+    for part in ("macro-F1", "Matthews", "parameters"):
+        assert part in done.stdout
+    record = json.loads(
+        run("evaluate", model, owl_run / "owls.toml", "--data", owl_run, "--json").stdout
+    )
+    low, high = record["intervals"]["accuracy"]
+    assert low <= record["accuracy"] <= high
+
+
+@pytest.mark.parametrize(("score", "code", "word"), [(50, 0, "kept"), (200, 1, "NOT kept")])
+def test_a_promise_is_checked(owl_run, tmp_path, score, code, word):
+    recipe = tmp_path / "promise.toml"
+    promise = f'[expect]\nmetric = "accuracy"\nscore = {score}\ntolerance = 0.0\nsource = "x"\n'
+    text = (owl_run / "owls.toml").read_text().replace("steps = 12", "steps = 60")
+    recipe.write_text(text + promise)
+    done = run("train", recipe, "--data", owl_run, "--out", tmp_path / "run", code=code)
+    assert f": {word}" in done.stdout
+
+
+def test_a_classifier_can_be_copied(model, tmp_path):
+    run("convert", model, tmp_path / "copy", "--to", "regard")
+    assert (tmp_path / "copy" / "labels.json").exists()
+    refused = run("convert", model, tmp_path / "more", "--to", "regard", "--check", code=2)
+    assert "--check compares translators" in refused.stderr
+
+
+def test_recency_of_a_model(model, tmp_path):
+    page = tmp_path / "recency.html"
+    done = run("recency", model, "--html", page, stdin="dog owl pig\n\ncow\n")
+    assert done.stdout.split()[:5] == ["tokens", "from", "the", "end", "untrained"]
+    assert page.read_text().count("<polyline") == 2
+    lines = run("recency", model, "--json", stdin="dog owl pig\n").stdout.splitlines()
+    assert [json.loads(line)["distance"] for line in lines] == list(range(len(lines)))
+    assert "no text" in run("recency", model, stdin="\n", code=2).stderr
+
+
+def test_recency_of_four_readers(tmp_path):
+    done = run("recency", "--quick", "--seeds", 1, "--out", tmp_path / "out")
+    for part in (
+        "RNN, last state",
+        "LSTM, attention",
+        "Transformer",
+        "0 attractors",
+        "not language",
+    ):
+        assert part in done.stdout.replace("\n", " ")
+    page = (tmp_path / "out" / "recency.html").read_text()
+    assert page.count("<polyline") == 8
+    for name in ("untrained.svg", "trained.svg", "lstm-attention-1/model/labels.json"):
+        assert (tmp_path / "out" / name).exists()
+    refused = run("recency", "--quick", "--out", tmp_path / "out", code=2)
+    assert "holds something already" in refused.stderr

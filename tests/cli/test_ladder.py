@@ -1,0 +1,115 @@
+"""A ladder end to end: several models, one table."""
+
+import json
+
+import pytest
+
+from regard.ground.errors import BadInput
+from regard.training.recipe import read
+from small import RECIPE, regard, write_corpus
+
+RUNGS = """
+[[rung]]
+name = "no attention"
+model = { paper = "sutskever", size = "laptop", change = { width = 16, embedding = 16 } }
+train = { steps = 4 }
+
+[[rung]]
+name = "Bahdanau"
+model = { paper = "bahdanau", size = "laptop", change = { width = 16, embedding = 16, maxout = 8 } }
+optimiser = { rate = 0.02 }
+expect = { score = 0.0, tolerance = 1.0, source = "it cannot be less" }
+
+[[rung]]
+name = "Transformer"
+model = { size = "laptop", change = { width = 16, inner = 32, depth = 1, heads = 2 } }
+"""
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpus")
+    write_corpus(folder)
+    for name in ("dev", "test"):
+        lines = [line.split() for line in (folder / f"{name}.src").read_text().splitlines()]
+        links = [
+            " ".join(f"{i}-{len(words) - 1 - i}" for i in range(len(words))) for words in lines
+        ]
+        (folder / f"{name}.links").write_text("".join(f"{one}\n" for one in links))
+    start, end = RECIPE.index("[model]"), RECIPE.index("[batches]")
+    test = 'target = "test.tgt" }\n'
+    text = (RECIPE[:start] + RECIPE[end:]).replace("steps = 12", "steps = 6")
+    text = text.replace("beam = 2", 'beam = 1\nlength = "none"\nalpha = 0.0')
+    links = 'links = { dev = "dev.links", test = "test.links" }\n'
+    (folder / "ladder.toml").write_text(text.replace(test, test + links) + RUNGS)
+    return folder
+
+
+def test_rungs_say_what_differs(corpus):
+    recipe = read(corpus / "ladder.toml")
+    one, two, three = (recipe.at(rung) for rung in recipe.rung)
+    assert (one.train.steps, two.train.steps, three.train.steps) == (4, 6, 6)
+    assert (one.optimiser.rate, two.optimiser.rate) == (0.01, 0.02)
+    assert (one.model.paper, three.model.paper) == ("sutskever", "transformer")
+    assert one.data == two.data == three.data and not one.rung
+    assert [rung.name for rung in recipe.only(["Bahdanau"]).rung] == ["Bahdanau"]
+    with pytest.raises(BadInput, match="no rung is called 'Badanau'; did you mean 'Bahdanau'"):
+        recipe.only(["Badanau"])
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("steps = 4", "stepz = 4", r"rung 'no attention': unknown key 'train.stepz'; did you mean"),
+        ("rate = 0.02", "rate = -1", "rung 'Bahdanau': optimiser.rate"),
+        (
+            'name = "Bahdanau"',
+            'nam = "Bahdanau"',
+            "rung.1.name is missing|'rung.1.nam'",
+        ),
+    ],
+)
+def test_rungs_are_typed_and_closed(corpus, tmp_path, before, after, said):
+    path = tmp_path / "ladder.toml"
+    path.write_text((corpus / "ladder.toml").read_text().replace(before, after))
+    with pytest.raises(BadInput, match=said) as caught:
+        read(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_one_table_of_all_rungs(corpus, tmp_path):
+    out = tmp_path / "out"
+    arguments = ("train", corpus / "ladder.toml", "--data", corpus, "--out", out, "--device", "cpu")
+    apart = regard(*arguments, "--rung", "Bahdanau")
+    assert apart.returncode == 0, apart.stderr
+    done = regard(*arguments, "--resume")
+    assert done.returncode == 0, done.stderr
+    assert "nothing to resume yet" in done.stderr and "all steps done" in done.stderr
+    lines = done.stdout.splitlines()
+    head, *rows = lines[:4]
+    assert head.split()[:2] == ["model", "BLEU"]
+    assert [row.split("  ")[0] for row in rows] == ["no attention", "Bahdanau", "Transformer"]
+    assert "nrefs:1|case:mixed|eff:no|tok:13a" in done.stdout and "greedy search" in done.stdout
+    assert "promised: BLEU 0" in done.stdout and "kept" in done.stdout
+    records = json.loads((out / "ladder.json").read_text())["rungs"]
+    assert [one["aer"] is None for one in records] == [True, False, False]
+    for one in records:
+        assert one["cost"]["parameters"] > 0 and one["cost"]["training_flops"] > 0
+        assert sum(bucket["sentences"] for bucket in one["by length"]) == 12
+    assert (out / "ladder.svg").read_text().startswith("<svg")
+    assert "<table>" in (out / "ladder.html").read_text()
+    kept = json.loads((out / "bahdanau" / "model" / "config.json").read_text())
+    assert "alignment" in kept["notes"]
+
+
+def test_what_is_wrong_is_said_before_anything_is_trained(corpus, tmp_path):
+    text = (corpus / "ladder.toml").read_text()
+    for before, after, said in (
+        ('name = "Transformer"', 'name = "BAHDANAU"', "two rungs of a ladder have one name"),
+        ("test.links", "train.src", "lines for 12 pairs"),
+    ):
+        (tmp_path / "ladder.toml").write_text(text.replace(before, after))
+        arguments = (tmp_path / "ladder.toml", "--data", corpus, "--out", tmp_path / "out")
+        done = regard("train", *arguments, "--device", "cpu")
+        assert done.returncode == 2 and said in done.stderr
+        assert not (tmp_path / "out").exists()

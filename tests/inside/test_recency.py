@@ -1,0 +1,95 @@
+"""Gradients of the final state, held against autograd one number at a time."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from regard.ground.layout import Layout
+from regard.inside.chart import Line, chart
+from regard.inside.recency import Influence, Recency, influence
+from regard.models import transformer
+from regard.models.facts import change
+from regard.models.pooled import LAPTOP, LAST, Pooled
+from regard.parts.bridge import last_state
+
+SIZES = {"vocab": 20, "width": 4, "embedding": 3, "dropout": 0.0}
+STACK = change(transformer.LAPTOP, vocab=20, width=8, inner=16, heads=2, depth=1, dropout=0.0)
+MODELS = {
+    "rnn": change(LAST, **SIZES, cell="rnn", reads="forward"),
+    "attention": change(LAPTOP, **SIZES),
+    "transformer": replace(change(LAST, vocab=20), reader=STACK.source),
+}
+
+
+@pytest.mark.parametrize("facts", MODELS.values(), ids=list(MODELS))
+def test_norms_are_those_of_the_whole_jacobian(facts):
+    model = Pooled(facts).double().eval()
+    tokens = [3, 7, 5, 11]
+    layout = Layout.ragged([4])
+    x_TD = model.reader.embed(torch.tensor(tokens), layout).detach()
+
+    def final(given):
+        """The model from its embeddings on, said once more."""
+        model.reader.embed.forward = lambda tokens_T, layout: given
+        try:
+            source = model.encode(torch.tensor(tokens), layout)
+        finally:
+            del model.reader.embed.forward
+        return (last_state(source) if model.pool is None else model.pool(source))[0]
+
+    jacobian = torch.autograd.functional.jacobian(final, x_TD)  # (D, T, embedding)
+    wanted = jacobian.square().sum((0, 2)).sqrt().flip(0)
+    np.testing.assert_allclose(influence(model, [tokens]), wanted, rtol=1e-8)
+
+
+def test_texts_are_averaged_by_distance_from_their_ends():
+    model = Pooled(MODELS["rnn"]).double().eval()
+    one, other = influence(model, [[3, 7, 5]]), influence(model, [[4, 6]])
+    both = influence(model, [[3, 7, 5], [4, 6]])
+    np.testing.assert_allclose(both[:2], (one[:2] + other) / 2)
+    assert both[2] == pytest.approx(one[2])
+    many = influence(model, [[3, 7, 5]] * 40)  # more than are read at once
+    np.testing.assert_allclose(many, one)
+
+
+def test_a_gradient_vanishes_through_states_and_not_through_attention():
+    text = [[int(i) for i in torch.randint(20, (30,))] for _ in range(8)]
+    sizes = {**SIZES, "width": 16, "embedding": 16, "reads": "forward"}
+    last = influence(Pooled(change(LAST, **sizes, cell="rnn")).eval(), text)
+    pooled = influence(Pooled(change(LAPTOP, **sizes)).eval(), text)
+    assert last[-1] < last[0] / 1_000
+    assert pooled[-1] > pooled[0] / 10
+
+
+def test_pictures_and_page():
+    lines = [Influence("RNN", 10.0 ** -np.arange(12.0)), Influence("<b>", np.full(12, 0.1))]
+    shown = Recency("How far", {"trained": lines}, ["reader", "0"], [["RNN", "99 ± 1"]], ["a note"])
+    drawing = shown.svg("trained")
+    assert drawing.startswith("<svg") and drawing.count("<polyline") == 2
+    assert "&lt;b&gt;" in drawing and "<b>" not in drawing
+    page = shown.html()
+    for part in ("<td>99 ± 1</td>", "a note", "How far: trained", "var(--ink)"):
+        assert part in page
+    assert "http://www.w3.org" in page and not re.search(r"(src|href)=", page)
+
+
+def test_powers_of_ten_lie_evenly():
+    drawn = chart(
+        "t",
+        "x",
+        "y",
+        [(0, "0"), (2, "2")],
+        [Line("a", [(0, 1), (1, 0.1), (2, 0.01)])],
+        decades=True,
+    )
+    points = re.search(r'points="([^"]*)"', drawn)[1].split()
+    heights = [float(point.split(",")[1]) for point in points]
+    assert heights[1] - heights[0] == pytest.approx(heights[2] - heights[1], abs=0.2)
+    assert ">0.01<" in drawn and ">1<" in drawn
+
+
+def test_no_place_for_nothing_on_a_scale_of_powers():
+    assert Influence("a", np.array([1.0, 0.0, 0.5])).line.points == [(0, 1.0), (2, 0.5)]

@@ -1,0 +1,61 @@
+"""Accuracy, macro-F1 and Matthews, by hand and against scikit-learn."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.ground.errors import BadInput
+from regard.metrics.classification import classification_scores, confusion
+
+GOLDS = ["a", "a", "a", "b", "b", "c"]
+FOUND = ["a", "a", "b", "b", "c", "c"]
+LABELS = st.sampled_from("abcd")
+
+
+def values(golds, found, **options):
+    return {one.name: one.value for one in classification_scores(golds, found, **options)}
+
+
+def test_by_hand():
+    classes, counts = confusion(GOLDS, FOUND)
+    assert classes == ["a", "b", "c"]
+    assert counts.tolist() == [[2, 1, 0], [0, 1, 1], [0, 0, 1]]
+    found = values(GOLDS, FOUND)
+    assert found["accuracy"] == pytest.approx(100 * 4 / 6)
+    assert found["macro-F1"] == pytest.approx(100 * (4 / 5 + 2 / 4 + 2 / 3) / 3)
+    two = values(["n", "n", "n", "p", "p"], ["n", "n", "p", "p", "p"])
+    assert two["Matthews"] == pytest.approx(100 * (2 * 2 - 1 * 0) / (3 * 2 * 3 * 2) ** 0.5)
+
+
+@given(st.lists(st.tuples(LABELS, LABELS), min_size=1, max_size=40))
+def test_as_scikit_learn_has_them(pairs):
+    learn = pytest.importorskip("sklearn.metrics")
+    golds, found = map(list, zip(*pairs, strict=True))
+    ours = values(golds, found)
+    assert ours["accuracy"] == pytest.approx(100 * learn.accuracy_score(golds, found))
+    wanted = learn.f1_score(golds, found, average="macro", zero_division=0)
+    assert ours["macro-F1"] == pytest.approx(100 * wanted)
+    if len({*golds, *found}) > 1:  # of a single class scikit-learn only warns
+        assert ours["Matthews"] == pytest.approx(100 * learn.matthews_corrcoef(golds, found))
+
+
+def test_one_class_has_no_correlation():
+    assert values(["a", "a"], ["a", "a"])["Matthews"] == 0
+
+
+def test_intervals_hold_the_score_and_shrink_with_more_examples():
+    few = classification_scores(GOLDS * 5, FOUND * 5, with_interval=True)
+    many = classification_scores(GOLDS * 200, FOUND * 200, with_interval=True)
+    for one, other in zip(few, many, strict=True):
+        assert one.interval.low <= one.value <= one.interval.high
+        assert other.interval.high - other.interval.low < one.interval.high - one.interval.low
+    assert str(few[0]).startswith("accuracy 66.67 [")
+    assert few[0].signature == "examples:30|classes:3|bs:1000|seed:12345"
+    assert classification_scores(GOLDS, FOUND)[0].interval is None
+
+
+def test_what_cannot_be_scored_is_said():
+    with pytest.raises(BadInput, match="1 predictions for 2 labels"):
+        classification_scores(["a", "b"], ["a"])
+    with pytest.raises(BadInput, match="no labels"):
+        classification_scores([], [])

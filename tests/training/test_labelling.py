@@ -1,0 +1,200 @@
+"""Classification through the same loop: it learns, goes on exactly, counts as the recipe says."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from regard.ground.errors import BadInput
+from regard.models.cost import classifier_flops
+from regard.models.folder import read as read_folder
+from regard.training.events import Judged, Reported
+from regard.training.journal import Journal
+from regard.training.loop import train
+from regard.training.ranks import Ranks
+from regard.training.recipe import read
+from regard.training.run import prepare
+from regard.weights.files import weights_of
+from small_labels import write_owls
+
+ALONE = Ranks(0, 1, torch.device("cpu"))
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("owls")
+    write_owls(folder)
+    return folder
+
+
+def prepared(corpus, out, *settings, resume=False):
+    recipe = read(corpus / "owls.toml", settings)
+    return prepare(recipe, out, ALONE, data=corpus, resume=resume)
+
+
+def losses(run, resume=False):
+    return [event.loss for event in train(run.job, resume=resume) if isinstance(event, Reported)]
+
+
+def test_it_leaves_a_model_with_labels_and_cost(owl_run):
+    stored = read_folder(owl_run / "run" / "model")
+    assert stored.text.labels.names == ("no", "owl")
+    assert stored.facts.classes == 2
+    assert stored.notes["cost"]["training_flops"] > 0
+
+
+def test_it_learns_a_keyword_as_the_development_set_says(corpus, tmp_path):
+    run = prepared(corpus, tmp_path / "run", "train.steps=60", "train.report_every=20")
+    journal = Journal(run.out)
+    verdicts = []
+    for event in train(run.job):
+        journal.write(event)
+        if isinstance(event, Judged):
+            verdicts.append(event.verdict)
+    assert verdicts[-1].figures["accuracy"] > 95
+    assert verdicts[-1].value == verdicts[-1].figures["accuracy"]
+    lines = [json.loads(line) for line in (run.out / "metrics.jsonl").read_text().splitlines()]
+    assert {"loss", "accuracy"} <= lines[-1].keys()
+    assert 0 < max(line["fill"] for line in lines if line["event"] == "train") <= 1
+
+
+@pytest.mark.parametrize("extra", [(), ("text.dropout=0.1", "data.dev={held_out=40}")])
+def test_resume_is_exact(corpus, tmp_path, extra):
+    straight = prepared(corpus, tmp_path / "a", *extra)
+    all_losses = losses(straight)
+    first, seen = prepared(corpus, tmp_path / "b", *extra), []
+    for event in train(first.job):  # as if the process died between two checkpoints
+        seen += [event.loss] if isinstance(event, Reported) else []
+        if len(seen) == 8:
+            break
+    second = prepared(corpus, tmp_path / "b", *extra, resume=True)
+    assert seen[:6] + losses(second, resume=True) == all_losses
+    one, other = weights_of(straight.job.model), weights_of(second.job.model)
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_the_loss_is_the_mean_over_examples_however_a_step_is_cut(corpus, tmp_path):
+    common = ("batches.tokens=100000", "model.change.dropout=0.0", "labels.weights={owl=3}")
+    whole = prepared(corpus, tmp_path / "a", *common, "batches.rows=240")
+    parts = prepared(corpus, tmp_path / "b", *common, "batches.rows=120", "batches.accumulate=2")
+    assert losses(whole)[:4] == pytest.approx(losses(parts)[:4], abs=2e-5)
+
+
+def test_classes_can_weigh_unlike(corpus, tmp_path):
+    given = prepared(corpus, tmp_path / "a", "labels.weights={owl=3}").job.objective
+    assert given.weights == (1.0, 3.0)
+    lines = (corpus / "train.tsv").read_text().splitlines()
+    unlike = tmp_path / "unlike"
+    unlike.mkdir()
+    for name in ("dev", "test"):
+        (unlike / f"{name}.tsv").write_text((corpus / f"{name}.tsv").read_text())
+    owls = [line for line in lines[1:] if line.endswith("1")]
+    rest = [line for line in lines[1:] if line.endswith("0")]
+    (unlike / "train.tsv").write_text("\n".join([lines[0], *owls[:20], *rest[:60]]) + "\n")
+    recipe = read(corpus / "owls.toml", ["labels.weights=balanced"])
+    balanced = prepare(recipe, tmp_path / "b", ALONE, data=unlike).job.objective
+    assert balanced.weights == pytest.approx((80 / (2 * 60), 80 / (2 * 20)))
+
+
+def test_what_is_held_out_is_never_learned_from(corpus, tmp_path):
+    runs = [
+        prepared(corpus, tmp_path / str(seed), "data.dev={held_out=40}", f"train.seed={seed}")
+        for seed in (1, 2)
+    ]
+    for run in runs:
+        examples = run.job.judge.args[1]
+        held, kept = set(examples.held_N.tolist()), examples.kept_N.tolist()
+        assert len(examples.dev) == len(held) == 40
+        assert held | set(kept) == set(range(240)) and len(kept) == run.job.sampler.count == 200
+        drawn = run.job.sampler.read(0, np.arange(200))
+        for (text, label), i in zip(drawn, kept, strict=True):
+            assert text.tolist() == examples.rows[i][0].tolist()
+            assert label.tolist() == examples.rows[i][1].tolist()
+        texts = examples.dev_texts(40)
+        assert [examples.sides[0].encode(text) for text, _ in texts] == [
+            text.tolist() for text, _ in examples.dev
+        ]
+    splits = [run.job.judge.args[1].held_N.tolist() for run in runs]
+    assert splits[0] == splits[1]  # the same for every seed
+
+
+def test_a_step_costs_what_its_texts_cost(corpus, tmp_path):
+    run = prepared(corpus, tmp_path / "run")
+    examples = [([5] * 7, [0]), ([6] * 3, [1])]
+    assert run.job.flops(examples) == classifier_flops(run.facts, [7, 3])
+
+
+def test_a_transformer_can_be_the_reader(corpus, tmp_path):
+    settings = (
+        "model.size=last",
+        "model.source=transformer:laptop",
+        "model.change={width=16, inner=32, heads=2, depth=1}",
+    )
+    run = prepared(corpus, tmp_path / "run", *settings)
+    assert len(losses(run)) == 12
+    assert not run.job.model.eager
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (["model.paper=transformer"], "transformer is no classifier"),
+        (["model.paper=lin", "model.size=huge"], "no size 'huge'"),
+        (["model.change.classes=4"], "follows from the labels"),
+        (["model.change.reader.vocab=4"], "follows from text.vocab"),
+        (["model.target=transformer:base"], "a classifier writes nothing"),
+        (["model.source=lin:base"], "reads no source and writes no target"),
+        (["model.change.score=dott"], "did you mean 'dot'"),
+        (["data.test.columns=[0, 'lable']"], "no column 'lable'"),
+    ],
+)
+def test_what_cannot_be_built_is_said_before_anything_is_written(corpus, tmp_path, settings, said):
+    with pytest.raises(BadInput, match=said):
+        prepared(corpus, tmp_path / "run", *settings)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (
+            ["labels.weights={eagle=2}"],
+            r"labels.weights: no label is called 'eagle'; known: no, owl",
+        ),
+        (["data.dev={held_out=240}"], "leaves nothing to learn"),
+        (["labels.names={0='owl', 1='owl'}"], "two labels or more"),
+    ],
+)
+def test_labels_that_make_no_sense_are_refused(corpus, tmp_path, settings, said):
+    with pytest.raises(BadInput, match=said):
+        prepared(corpus, tmp_path / "run", *settings)
+
+
+def test_a_label_that_cannot_be_learned_is_named_by_its_line(corpus, tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    for name in ("train", "dev", "test"):
+        (other / f"{name}.tsv").write_text((corpus / f"{name}.tsv").read_text())
+    with (other / "test.tsv").open("a") as file:
+        file.write("dog\t7\n")
+    recipe = read(corpus / "owls.toml")
+    with pytest.raises(BadInput, match=r"test\.tsv:42: no label is called '7'; known: no, owl"):
+        prepare(recipe, tmp_path / "run", ALONE, data=other)
+
+
+def test_a_translation_recipe_needs_a_translator(corpus, tmp_path):
+    text = (corpus / "owls.toml").read_text().replace('task = "classify"', "")
+    text = text.split("[labels]")[0] + "[model]" + text.split("[model]")[1]
+    (tmp_path / "wrong.toml").write_text(text.replace('judge = "accuracy"', ""))
+    with pytest.raises(BadInput, match="lin:laptop reads no source and writes no target"):
+        prepare(read(tmp_path / "wrong.toml"), tmp_path / "run", ALONE, data=corpus)
+
+
+def test_another_task_is_another_run(corpus, tmp_path):
+    out = tmp_path / "run"
+    list(train(prepared(corpus, out).job))
+    kept = json.loads((out / "recipe.json").read_text())
+    (out / "recipe.json").write_text(json.dumps({**kept, "task": "translate"}))
+    with pytest.raises(BadInput, match=r"differs in: task"):
+        prepared(corpus, out, resume=True)

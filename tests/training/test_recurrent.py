@@ -1,0 +1,162 @@
+"""Recurrent translators train, resume and are looked into like any other."""
+
+import pytest
+import torch
+
+from regard.api import load
+from regard.ground.errors import BadInput
+from regard.models.seq2seq import Seq2Seq
+from regard.search.beam import Beam
+from regard.search.exact import Exact
+from regard.search.greedy import Greedy
+from regard.search.sample import Sample
+from regard.training.events import Reported
+from regard.training.loop import _Run, train
+from regard.training.ranks import Ranks
+from regard.training.recipe import read
+from regard.training.run import prepare
+from regard.weights.files import weights_of
+from small import RECIPE, write_corpus
+
+ALONE = Ranks(0, 1, torch.device("cpu"))
+SMALL = "width = 16, embedding = 16, dropout = 0.1"
+MODELS = {
+    "sutskever": f'paper = "sutskever"\nchange = {{ {SMALL} }}',
+    "bahdanau": f'paper = "bahdanau"\nchange = {{ {SMALL}, maxout = 16 }}',
+    "luong": f'paper = "luong"\nchange = {{ {SMALL}, depth = 1 }}',
+    "recurrent to trunk": 'paper = "bahdanau"\ntarget = "transformer:laptop"\n'
+    'change = { "source.width" = 16, embedding = 16, "target.width" = 16, heads = 2, inner = 32 }',
+    "trunk to recurrent": 'paper = "luong"\nsource = "transformer:laptop"\n'
+    "change = { width = 16, embedding = 16, heads = 2, inner = 32, depth = 1 }",
+}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpus")
+    write_corpus(folder, train=500)
+    start, end = RECIPE.index("[model]"), RECIPE.index("[batches]")
+    for name, model in MODELS.items():
+        text = f'{RECIPE[:start]}[model]\nsize = "laptop"\n{model}\n\n{RECIPE[end:]}'
+        (folder / f"{name}.toml").write_text(text)
+    return folder
+
+
+def prepared(corpus, out, name, *settings, resume=False):
+    recipe = read(corpus / f"{name}.toml", settings)
+    return prepare(recipe, out, ALONE, data=corpus, resume=resume)
+
+
+def losses(run, resume=False):
+    return [event.loss for event in train(run.job, resume=resume) if isinstance(event, Reported)]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_resume_is_exact(corpus, tmp_path, name):
+    straight = prepared(corpus, tmp_path / "a", name)
+    assert isinstance(straight.job.model, Seq2Seq)
+    all_losses = losses(straight)
+    first, seen = prepared(corpus, tmp_path / "b", name), []
+    for event in train(first.job):  # as if the process died between two checkpoints
+        if isinstance(event, Reported):
+            seen.append(event.loss)
+        if len(seen) == 8:
+            break
+    second = prepared(corpus, tmp_path / "b", name, resume=True)
+    assert seen[:6] + losses(second, resume=True) == all_losses
+    one, other = weights_of(straight.job.model), weights_of(second.job.model)
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_a_side_of_another_paper_must_be_there(corpus, tmp_path):
+    with pytest.raises(BadInput, match="no paper is called 'bert'"):
+        prepared(corpus, tmp_path / "a", "bahdanau", "model.source=bert:base")
+    with pytest.raises(BadInput, match="made of stacks of attention"):
+        prepared(
+            corpus,
+            tmp_path / "a",
+            "luong",
+            "model.paper=transformer",
+            "model.source=bahdanau:base",
+            "model.change.depth=1",
+        )
+
+
+def test_eager_models_have_free_shapes_and_are_not_compiled(corpus, tmp_path):
+    """Recurrence is an eager island; the Transformer's graph stays one graph."""
+    for name, eager in (("bahdanau", True), ("sutskever", True)):
+        run = prepared(corpus, tmp_path / name, name)
+        moving = _Run(run.job)
+        moving.ranks = Ranks(0, 1, torch.device("cuda"))  # as the loop would see it there
+        assert run.job.model.eager == eager
+        assert not moving._compiles()
+        examples = [(list(range(5)), list(range(3)))]
+        assert moving._collate(examples).source.layout.lengths == (6,)
+
+
+@pytest.fixture(scope="module")
+def learned(corpus, tmp_path_factory):
+    """A model with attention that has learnt to reverse words, and its folder."""
+    out = tmp_path_factory.mktemp("learned") / "run"
+    longer = ("train.steps=250", "train.report_every=250", "train.evaluate_every=250")
+    wider = ("model.change.width=32", "model.change.embedding=32", "model.change.dropout=0.0")
+    run = prepared(corpus, out, "bahdanau", *longer, *wider)
+    *_, ended = train(run.job)
+    run.finish(ended.progress)
+    return load(run.model_folder, "cpu")
+
+
+def test_it_learns_to_reverse_and_every_search_runs(learned):
+    texts, wanted = ["ada bit cow", "dog", "elf fox"], ["cow bit ada", "dog", "fox elf"]
+    for search in (Greedy(), Beam(3), Beam(3, coverage=0.1), Sample(top_k=1), Exact(length="none")):
+        found = [one[0].text for one in learned.translate(texts, search)]
+        assert found == wanted, search
+    both = learned.translator.with_others(learned.translator)
+    assert [one[0].text for one in both.translate(texts, Beam(2))] == wanted
+
+
+def test_translations_do_not_depend_on_the_batch(learned):
+    texts = ["ada bit cow dog", "elf", "fox gnu hen", "jay kid", "owl pig rat sow ada bit"]
+    one_by_one = [learned.translator.with_rows(1).translate([text], Beam(3))[0] for text in texts]
+    together = learned.translate(texts, Beam(3))
+    for alone, among in zip(one_by_one, together, strict=True):
+        assert [one.text for one in alone] == [one.text for one in among]
+        assert alone[0].score == pytest.approx(among[0].score, abs=1e-5)
+
+
+def test_look_and_align_read_its_attention(learned):
+    seen = learned.look("ada bit cow")
+    assert [one.name for one in seen.maps] == ["cross"]
+    assert len(seen.maps[0].layers) == 1
+    assert "ada" in seen.terminal(80) and seen.html().startswith("<!doctype html>")
+    assert learned.reading.layer == 0
+    (links,) = learned.align([("ada bit cow", "cow bit ada")])
+    assert links and all(0 <= i < 3 and 0 <= j < 3 for i, j in links)
+    assert learned.score([("ada bit", "bit ada")])[0][-1] < 0
+    states = learned.encode(["ada bit"], layer=1)
+    assert states[0].shape[1] == 64 and learned.embed(["ada"]).shape == (1, 64)
+
+
+def test_a_folder_gives_it_back(learned, tmp_path):
+    learned.save(tmp_path / "copy")
+    again = load(tmp_path / "copy", "cpu")
+    assert again.facts == learned.facts and again.paper is learned.paper
+    one, other = weights_of(learned.module), weights_of(again.module)
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    with pytest.raises(BadInput, match="Hugging Face has no form"):
+        learned.save(tmp_path / "hf", format="hf")
+
+
+def test_without_attention_there_is_one_clear_line(corpus, tmp_path):
+    run = prepared(corpus, tmp_path / "run", "sutskever", "train.steps=2")
+    *_, ended = train(run.job)
+    run.finish(ended.progress)
+    model = load(run.model_folder, "cpu")
+    for work in (
+        lambda: model.look("ada bit", "bit ada"),
+        lambda: list(model.align([("ada", "ada")])),
+        lambda: model.translate(["ada"], Beam(2, coverage=0.1)),
+    ):
+        with pytest.raises(BadInput, match="this model has no attention"):
+            work()
