@@ -10,6 +10,7 @@ where it is installed.
 """
 
 import argparse
+import copy
 import json
 import platform
 import statistics
@@ -74,7 +75,7 @@ class Ours:
         if device == "cuda":
             self.house = House()
             dtype = torch.float32 if precision == "fp32" else torch.bfloat16
-            self.model = model.to(device, dtype)
+            self.model = copy.deepcopy(model).to(device, dtype)
         else:
             self.house = Native(model, precision) if native and can_run(model) else None
             taken = self.house.taken if self.house else ()

@@ -82,7 +82,8 @@ def test_a_regard_model_is_copied_without_transformers(small_run, tmp_path):
 
 def test_a_model_without_vocabulary(marian, tmp_path):
     shutil.copytree(marian, tmp_path / "bare")
-    (tmp_path / "bare" / "source.spm").unlink()
+    for name in ("source.spm", "target.spm", "vocab.json"):
+        (tmp_path / "bare" / name).unlink()
     done = run("convert", tmp_path / "bare", tmp_path / "ours", "--to", "regard", "--check")
     assert "ids of texts" not in done.stdout and "transformers" in done.stdout
 

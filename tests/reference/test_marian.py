@@ -349,7 +349,7 @@ def test_only_what_changed_is_rewritten(tied, tmp_path):
 def test_generation_settings_come_from_their_own_file_first(tied, tmp_path):
     copy = changed_config(tied, tmp_path / "copy", num_beams=6)
     settings = {"num_beams": 4, "length_penalty": 0.6, "max_length": 99, "bad_words_ids": [[296]]}
-    (copy / "generation_config.json").write_text(json.dumps({**settings, "top_k": 3}))
+    (copy / "generation_config.json").write_text(json.dumps({**settings, "top_k": None}))
     assert regard.load(copy, "cpu").notes["generation"] == settings
 
 
@@ -440,8 +440,19 @@ def test_generation_settings_that_cannot_be_followed_are_said(tied, tmp_path):
     for wrong, message in (
         ({"bad_words_ids": [[1, 2]]}, "bad_words_ids of several tokens"),
         ({"forced_eos_token_id": 7}, "forced_eos_token_id is 7"),
-        ({"early_stopping": "soon"}, "mean nothing"),
-        ({"num_beams": 0}, "best must be at most size"),
+        ({"early_stopping": "soon"}, "means nothing"),
+        ({"num_beams": 0}, "num_beams is 0"),
+        ({"num_beams": 4.0}, "num_beams is 4.0"),
+        ({"max_length": 1}, "max_length is 1"),
+        ({"max_new_tokens": -5}, "max_new_tokens is -5"),
+        ({"length_penalty": "x"}, "length_penalty 'x'"),
+        ({"bad_words_ids": [[58_100]]}, "bad_words_ids has 58100"),
+        ({"bad_words_ids": [[-1]]}, "bad_words_ids has -1"),
+        ({"repetition_penalty": 1.5}, "repetition_penalty 1.5 is not supported"),
+        ({"suppress_tokens": [3]}, "suppress_tokens"),
+        ({"do_sample": True}, "do_sample"),
+        ({"invented": 1}, "invented 1 is not supported"),
+        ({"eos_token_id": 5}, "eos_token_id is not 0"),
     ):
         (folder / "generation_config.json").write_text(json.dumps({**said, **wrong}))
         model = regard.load(folder, "cpu")

@@ -4,6 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from regard.ground.errors import BadInput
 from regard.search import Beam, Exact, Greedy, Limits, Sample
 from regard.search.hypothesis import Alive
 from regard.search.limits import repeats, restrict
@@ -80,5 +81,5 @@ def test_limits_can_be_repeated():
     ],
 )
 def test_limits_that_do_not_fit_the_sentences_are_errors(limits, prefixes):
-    with pytest.raises(ValueError):
+    with pytest.raises((ValueError, BadInput)):
         Greedy()(Toy(0).open([0, 1]), limits, prefixes)

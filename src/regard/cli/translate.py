@@ -99,7 +99,7 @@ def translate(
         str | None, typer.Option(help="A file of forced beginnings, one a line.")
     ] = None,
     rows: Annotated[
-        int, typer.Option(help="Sentences at once; beam and greedy results do not depend on it.")
+        int, typer.Option(help="Sentences at once; beam and greedy depend on it by rounding only.")
     ] = 64,
     precision: Annotated[
         Literal["auto", "fp32", "bf16", "int8"],
@@ -117,7 +117,7 @@ def translate(
     to standard error. With --json they can be stored, for regard sweep to rank them again.
 
     On a CPU, --precision int8 is fastest, and --workers N (N cores) translates much text in N
-    processes. In int8 a sentence has the same translation in any batch, bit for bit.
+    processes.
 
     A published folder is searched as its generation settings say, unless an option says otherwise.
 
@@ -168,6 +168,7 @@ def translate(
             translator = translator.with_workers(stack.enter_context(Workers(workers, begin)))
         else:
             translator = translator.with_precision(precision)
+            note(translator.engine)
         if search == "exact":
             translations = _exactly(translator, lines, prefixes, beam, widest)
         elif search == "mbr" and candidates == "beam":

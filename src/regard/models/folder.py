@@ -29,6 +29,8 @@ def write(folder: Path, stored: Stored, format: str = "regard") -> None:
     """Write a folder; config.json comes last, so that a folder that has it is whole."""
     if format not in FORMATS:
         raise BadInput(f"format is {' or '.join(FORMATS)}, not {format!r}")
+    if (folder / CONFIG).exists() and _format_of(folder) != format:
+        raise BadInput(f"{folder}: holds a model in another format; choose another folder")
     if format == "hf":
         hf.write(folder, stored)
         return
@@ -66,6 +68,10 @@ def read(folder: Path, device: torch.device | str = "cpu") -> Stored:
     text = _read_text(folder, paper, facts, origin)
     check_text(text, facts, folder)
     return Stored(paper, facts, module.eval(), text, config.get("notes", {}), origin)
+
+
+def _format_of(folder: Path) -> str:
+    return "regard" if "regard" in read_json(folder / CONFIG) else "hf"
 
 
 def _read_text(folder: Path, paper: Paper, facts: AnyFacts, origin: Origin | None) -> Text | None:

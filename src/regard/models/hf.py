@@ -14,6 +14,7 @@ from regard.text.labelled import LabelledText
 from regard.weights.files import load_weights, read_folder, weights_of, write_tensors
 
 GENERATION = "generation_config.json"
+# Where an old folder says in its config.json how it searches.
 NOTED = (
     "num_beams",
     "length_penalty",
@@ -42,8 +43,10 @@ def read(folder: Path, config: dict[str, Any], device: torch.device | str) -> St
     load_weights(module, tensors, str(folder))
     text = form.text(folder, config)
     check_text(text, facts, folder)
-    settings = read_json(folder / GENERATION) if (folder / GENERATION).exists() else config
-    generation = {name: settings[name] for name in NOTED if settings.get(name) is not None}
+    generation = {name: config[name] for name in NOTED if config.get(name) is not None}
+    if (folder / GENERATION).exists():
+        said = read_json(folder / GENERATION)
+        generation = {name: value for name, value in said.items() if value is not None}
     notes = {"generation": generation} if generation else {}
     origin = Origin(config, files_of(folder), beside)
     return Stored(form.paper, facts, module.eval(), text, notes, origin)

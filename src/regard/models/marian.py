@@ -21,7 +21,7 @@ from regard.models.transformer import BASE as VASWANI
 from regard.models.transformer import Transformer
 from regard.parts.position import sinusoid
 from regard.text.bilingual import Bilingual
-from regard.text.marian import SOURCE, MarianText
+from regard.text.marian import SOURCE, TARGET, VOCAB, MarianText
 from regard.weights.names import Alias, Derived, Kept, Names, Rule
 
 BASE = change(VASWANI, vocab=58_101, halves=True, activation="swish", head_bias=True)
@@ -200,7 +200,7 @@ def config_of(facts: PairFacts) -> dict[str, Any]:
 
 def text_of(folder: Path, config: Config) -> MarianText | None:
     """The vocabularies of a folder, if it has any."""
-    if not (folder / SOURCE).exists():
+    if not any((folder / name).exists() for name in (SOURCE, TARGET, VOCAB)):
         return None
     begin, end = ({**DEFAULTS, **config}[f"{name}_token_id"] for name in ("decoder_start", "eos"))
     if type(begin) is not int:

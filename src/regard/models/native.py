@@ -63,8 +63,8 @@ class _Step(ctypes.Structure):
 
 def can_run(model: Any) -> bool:
     """Whether there is a compiler, and the code knows what this model does."""
-    target = getattr(model, "target", None)
-    blocks = list(getattr(target, "blocks", ()))
+    takes = getattr(model, "takes_native_steps", False)
+    blocks = list(model.target.blocks) if takes else []
     plain = blocks and all(isinstance(one, Block) and one.decodes for one in blocks)
     return bool(plain) and all(map(_known, blocks)) and library() is not None
 
@@ -161,6 +161,9 @@ class NativeDecoding:
     def __init__(self, native: Native, model: Any, source: Source, capacity: int):
         layout = source.layout
         self.native, self.model = native, model
+        self.layers = type(native.layers)(*native.layers)  # its own: it points to its own buffers
+        self.decoder = _Decoder.from_buffer_copy(native.decoder)
+        self.decoder.layers = self.layers
         self.rows, self.capacity, self.at = layout.rows, capacity, 0
         self.sentence_R = torch.arange(layout.rows, dtype=torch.int32)
         self.lengths_B = layout.lengths_B.to(torch.int32)
@@ -180,7 +183,6 @@ class NativeDecoding:
         layout = shared_rectangle(rows, 1, "cpu", start=self.at)
         x_RD = self.model.target.embed(tokens_R, layout).float().contiguous()
         logits_RV = torch.empty(rows, native.decoder.head.outputs)
-        self._point(native.layers)
         step = _Step(
             x=x_RD.data_ptr(),
             logits=logits_RV.data_ptr(),
@@ -195,7 +197,7 @@ class NativeDecoding:
         )
         code = library()
         assert code is not None
-        code.regard_step(byref(native.decoder), byref(step))
+        code.regard_step(byref(self.decoder), byref(step))
         self.at += 1
         return torch.log_softmax(logits_RV[:, : native.vocab], dim=-1)
 
@@ -219,16 +221,14 @@ class NativeDecoding:
                 other[:have, : self.at] = one[:, : self.at]
         self.past = grown
         self.owners_RS = F.pad(self.owners_RS, (0, 0, 0, rows - have))
+        for layer, past, source in zip(self.layers, self.past, self.source, strict=True):
+            layer.keys, layer.values = (one.data_ptr() for one in past)
+            layer.source_keys, layer.source_values = (one.data_ptr() for one in source)
         code = library()
         assert code is not None
         code.regard_scratch_floats.restype = c_int64
         sized = (c_int64(rows), c_int64(self.capacity), c_int64(self.places))
         self.scratch = torch.empty(code.regard_scratch_floats(byref(self.native.decoder), *sized))
-
-    def _point(self, layers: Any) -> None:
-        for layer, past, source in zip(layers, self.past, self.source, strict=True):
-            layer.keys, layer.values = (one.data_ptr() for one in past)
-            layer.source_keys, layer.source_values = (one.data_ptr() for one in source)
 
 
 def _sources(model: Any, source: Source) -> Iterator[tuple[Tensor, Tensor]]:

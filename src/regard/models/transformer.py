@@ -29,6 +29,8 @@ LAPTOP = change(BASE, width=256, inner=1_024, heads=4, depth=3, norm="pre", fina
 class Transformer(Pair):
     """Two trunks; the second looks at the first."""
 
+    takes_native_steps = True
+
     def __init__(self, facts: PairFacts):
         width = facts.source.stack.states
         super().__init__(facts, Trunk(facts.source), Trunk(facts.target, source_width=width))

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.ground.errors import BadInput
 from regard.search.hypothesis import Alive
 
 
@@ -49,11 +50,11 @@ class Limits:
             raise ValueError(f"{len(prefixes)} prefixes for {sentences} sentences")
         for prefix, longest in zip(prefixes, self.longest_of(sentences), strict=True):
             if len(prefix) > longest:
-                raise ValueError(f"a prefix of {len(prefix)} tokens where {longest} are the most")
+                raise BadInput(f"a prefix of {len(prefix)} tokens where {longest} are the most")
             if self.must_end and len(prefix) == longest:
-                raise ValueError(f"a prefix of {len(prefix)} tokens leaves no room for the end")
+                raise BadInput(f"a prefix of {len(prefix)} tokens leaves no room for the end")
             if self.eos in prefix:
-                raise ValueError("a prefix contains the end marker")
+                raise BadInput("a prefix contains the end marker")
         return table(prefixes)
 
     def repeated(self, sentences: int, copies: int) -> "Limits":

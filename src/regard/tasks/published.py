@@ -15,6 +15,42 @@ STOPS: dict[Any, Stop] = {
     "never": "transformers-never",
 }
 LONGEST = 20  # max_length where nothing is said
+# Settings that would change what is found, each with the value that changes nothing; of others
+# that is null.
+NEUTRAL: dict[str, Any] = {
+    "do_sample": False,
+    "num_beam_groups": 1,
+    "diversity_penalty": 0.0,
+    "repetition_penalty": 1.0,
+    "encoder_repetition_penalty": 1.0,
+    "encoder_no_repeat_ngram_size": 0,
+    "min_new_tokens": 0,
+    "penalty_alpha": 0.0,
+    "guidance_scale": 1.0,
+    "epsilon_cutoff": 0.0,
+    "eta_cutoff": 0.0,
+}
+UNDERSTOOD = (
+    "num_beams",
+    "length_penalty",
+    "early_stopping",
+    "max_length",
+    "max_new_tokens",
+    "min_length",
+    "no_repeat_ngram_size",
+    "renormalize_logits",
+    "forced_eos_token_id",
+    "eos_token_id",
+    "bad_words_ids",
+)
+# Settings that do not change what a beam finds.
+IDLE = (
+    *("bos_token_id", "pad_token_id", "decoder_start_token_id", "num_return_sequences"),
+    *("temperature", "top_k", "top_p", "top_h", "min_p", "typical_p"),
+    *("use_cache", "cache_implementation", "cache_config", "return_dict_in_generate"),
+    *("output_scores", "output_logits", "output_attentions", "output_hidden_states"),
+    *("transformers_version", "_from_model_config", "remove_invalid_values"),
+)
 
 
 @dataclass(frozen=True)
@@ -33,35 +69,42 @@ class Published:
     renormalise: bool = False
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any], eos: int) -> "Published":
+    def of(cls, settings: Mapping[str, Any], eos: int, vocab: int) -> "Published":
         """Read Hugging Face's generation settings; what cannot be done is an error."""
-        try:
-            early = settings.get("early_stopping", False)
-            stop = STOPS[early]
-            longest = settings.get("max_new_tokens") or settings.get("max_length", LONGEST) - 1
-            search = Beam(
-                size=settings.get("num_beams", 1),
+        for name, value in settings.items():
+            known = name in UNDERSTOOD or name in IDLE
+            if not known and value not in (None, NEUTRAL.get(name)):
+                raise BadInput(
+                    f"generation settings: {name} {value!r} is not supported; choose a search"
+                )
+        if settings.get("eos_token_id") not in (None, eos, [eos]):
+            raise BadInput(f"generation settings: eos_token_id is not {eos}, as the vocabulary has")
+        early = settings.get("early_stopping", False)
+        if not isinstance(early, bool | str) or early not in STOPS:
+            raise BadInput(f"generation settings: early_stopping {early!r} means nothing")
+        longest = _whole(settings, "max_length", LONGEST, least=2) - 1
+        if settings.get("max_new_tokens") is not None:
+            longest = _whole(settings, "max_new_tokens", least=1)
+        ends = settings.get("forced_eos_token_id")
+        if ends not in (None, eos, [eos]):
+            raise BadInput(f"generation settings: forced_eos_token_id is {ends}, the end is {eos}")
+        penalty = settings.get("length_penalty", 1.0)
+        if not isinstance(penalty, int | float):
+            raise BadInput(f"generation settings: length_penalty {penalty!r} is no number")
+        return cls(
+            Beam(
+                size=_whole(settings, "num_beams", 1, least=1),
                 length="power",
-                alpha=float(settings.get("length_penalty", 1.0)),
-                no_repeat=settings.get("no_repeat_ngram_size", 0),
-                stop=stop,
-            )
-            words = settings.get("bad_words_ids", [])
-            if any(len(word) != 1 for word in words):
-                raise BadInput("bad_words_ids of several tokens are not supported")
-            ends = settings.get("forced_eos_token_id")
-            if ends not in (None, eos, [eos]):
-                raise BadInput(f"forced_eos_token_id is {ends}, but the end is {eos}")
-            return cls(
-                search,
-                longest,
-                settings.get("min_length", 0),
-                tuple(word for (word,) in words),
-                must_end=ends is not None,
-                renormalise=bool(settings.get("renormalize_logits", False)),
-            )
-        except (TypeError, ValueError, KeyError) as error:
-            raise BadInput(f"generation settings that mean nothing ({error})") from None
+                alpha=float(penalty),
+                no_repeat=_whole(settings, "no_repeat_ngram_size", 0),
+                stop=STOPS[early],
+            ),
+            longest,
+            _whole(settings, "min_length", 0),
+            _forbidden(settings.get("bad_words_ids") or [], vocab),
+            must_end=ends is not None,
+            renormalise=bool(settings.get("renormalize_logits", False)),
+        )
 
     def limits(self, bos: int, eos: int) -> Limits:
         """What may be written."""
@@ -74,3 +117,23 @@ class Published:
             must_end=self.must_end,
             renormalise=self.renormalise,
         )
+
+
+def _whole(settings: Mapping[str, Any], name: str, default: int = 0, least: int = 0) -> int:
+    value = settings.get(name)
+    value = default if value is None else value
+    if type(value) is not int or value < least:
+        raise BadInput(f"generation settings: {name} is {value!r}, not a number from {least} up")
+    return value
+
+
+def _forbidden(words: Any, vocab: int) -> tuple[int, ...]:
+    if not isinstance(words, list) or not all(isinstance(word, list) for word in words):
+        raise BadInput("generation settings: bad_words_ids are no lists of ids")
+    if any(len(word) != 1 for word in words):
+        raise BadInput("generation settings: bad_words_ids of several tokens are not supported")
+    found = tuple(one for (one,) in words)
+    for one in found:
+        if type(one) is not int or not 0 <= one < vocab:
+            raise BadInput(f"generation settings: bad_words_ids has {one!r}, no id of {vocab}")
+    return found

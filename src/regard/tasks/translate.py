@@ -19,6 +19,7 @@ from regard.models.native import Native, can_run
 from regard.models.room import House
 from regard.objectives.translated import Translated
 from regard.parts.linear.engine import engine
+from regard.parts.linear.made import Made
 from regard.search.beam import Beam
 from regard.search.ensemble import Ensemble
 from regard.search.hypothesis import Hypothesis
@@ -84,7 +85,9 @@ class Translator:
         """The settings it was published with, understood."""
         if self.generation is None:
             return None
-        return Published.of(self.generation, self.text.target.eos)
+        target: Any = self.model
+        vocab = target.head.out_features
+        return Published.of(self.generation, self.text.target.eos, vocab)
 
     @property
     def search(self) -> Search:
@@ -111,13 +114,15 @@ class Translator:
         That is bf16 on a GPU that has it, else fp32. On a CPU with a compiler, steps of the
         decoder become native code.
         """
+        if isinstance(self.house, Native) or any(isinstance(m, Made) for m in self.model.modules()):
+            raise BadInput(f"precision {kind}: this translator was made for one already")
         house: House | Native | None = self.house
         if self.device.type == "cpu":
             kind = "fp32" if kind == "auto" else kind
             if kind in NATIVE and can_run(self.model):
                 house = Native(self.model, kind)
-            taken = house.taken if isinstance(house, Native) else ()
-            model = engine(self.model, kind, but_for=taken)
+            spared = house.taken if isinstance(house, Native) and kind == "fp32" else ()
+            model = engine(self.model, kind, but_for=spared)
         elif kind == "bf16" or (kind == "auto" and torch.cuda.is_bf16_supported()):
             model = copy.deepcopy(self.model).bfloat16()
         elif kind in ("fp32", "auto"):
@@ -126,6 +131,15 @@ class Translator:
             raise BadInput(f"precision {kind}: a GPU has fp32 and bf16")
         others = tuple(other.with_precision(kind) for other in self.others)
         return replace(self, model=model, others=others, house=house)
+
+    @property
+    def engine(self) -> str:
+        """What does the work, in words."""
+        if isinstance(self.house, Native):
+            return f"{self.house.kind}, compiled steps"
+        kinds = {type(one).__name__ for one in self.model.modules() if isinstance(one, Made)}
+        dtype = str(next(self.model.parameters()).dtype).removeprefix("torch.")
+        return f"{', '.join(sorted(kinds)) or dtype} on {self.device.type}"
 
     def stream(
         self,

@@ -1,6 +1,7 @@
 """Several processes that translate side by side: one thread each, on as many cores."""
 
 import multiprocessing
+import signal
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -47,6 +48,7 @@ class Workers:
 
 def _begin(begin: Callable[[], Callable[..., Any]]) -> None:
     global _work
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that began them ends them
     torch.set_num_threads(1)
     _work = begin()
 

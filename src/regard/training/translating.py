@@ -107,9 +107,7 @@ class Translating:
                 translations = Translator(model, text).translate([s for s, _ in texts], Greedy())
             best, refs = [one[0].text for one in translations], [[t for _, t in texts]]
             measure = self.recipe.measure
-            found += bleu(
-                best, refs, tokenize=measure.tokenize, lowercase=measure.lowercase
-            ).value
+            found += bleu(best, refs, tokenize=measure.tokenize, lowercase=measure.lowercase).value
         return float(ranks.total(found))
 
 

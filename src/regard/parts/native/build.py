@@ -31,15 +31,16 @@ def library() -> ctypes.CDLL | None:
 
 
 def _compiled(compiler: str) -> Path:
-    kept = _cache() / f"decoder-{_key(compiler)}.so"
-    if not kept.exists():
-        kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
-            fresh = Path(folder) / kept.name
-            command = [compiler, *FLAGS, str(SOURCE), "-o", str(fresh)]
-            subprocess.run(command, check=True, capture_output=True, timeout=SECONDS)
-            fresh.replace(kept)
-    return kept
+    cache, name = _cache(), f"decoder-{_key(compiler)}"
+    for kept in cache.glob(f"{name}-*.so"):
+        if kept.stem == f"{name}-{_digest(kept.read_bytes())}":  # whole, as it was written
+            return kept
+    cache.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with tempfile.TemporaryDirectory(dir=cache) as folder:
+        fresh = Path(folder) / "decoder.so"
+        command = [compiler, *FLAGS, str(SOURCE), "-o", str(fresh)]
+        subprocess.run(command, check=True, capture_output=True, timeout=SECONDS)
+        return fresh.replace(cache / f"{name}-{_digest(fresh.read_bytes())}.so")
 
 
 def _cache() -> Path:
@@ -54,4 +55,8 @@ def _key(compiler: str) -> str:
     lines = cpu.read_text().splitlines() if cpu.exists() else [platform.processor()]
     abilities = next((line for line in lines if line.startswith(("flags", "Features"))), lines[0])
     parts = (SOURCE.read_bytes(), " ".join(FLAGS).encode(), version, abilities.encode())
-    return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
+    return _digest(b"\0".join(parts))
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]

@@ -61,7 +61,8 @@ typedef int32_t Ints __attribute__((vector_size(64)));
 
 inline int64_t padded(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-// Bytes of one row: x / scale, rounded; where an entry is no number, the scale is none either.
+// Bytes of one row, which has 128 steps up to the power of two above its entries: as in
+// parts/linear/int8.py. Where an entry is no number, the scale is none either.
 struct Row {
     int8_t *bytes;
     float scale;
@@ -76,14 +77,15 @@ void quantise(const float *x, int64_t n, int64_t n_padded, Row &row) {
         nothing += x[i] * 0;
     }
     const bool finite = nothing == 0;
-    largest = std::max(largest, 1e-30f);
-    row.scale = finite ? largest / 127 : NAN;
-    const float steps = finite ? 127 / largest : 0;
+    int exponent;
+    std::frexp(std::max(largest, 0x1p-64f), &exponent);
+    row.scale = finite ? std::ldexp(1.0f, exponent - 7) : NAN;
+    const float steps = finite ? std::ldexp(1.0f, 7 - exponent) : 0;
     const float to_even = 12582912;  // 3 * 2^22: adding it rounds to a whole number
     int32_t sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t i = 0; i < n; i++) {
-        const int32_t q = int32_t((x[i] * steps + to_even) - to_even);
+        const int32_t q = std::min(127, int32_t((x[i] * steps + to_even) - to_even));
         row.bytes[i] = int8_t(q);
         sum += q;
     }
