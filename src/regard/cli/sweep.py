@@ -1,5 +1,6 @@
 """``regard sweep``: which length rule and coverage weight would have translated best."""
 
+from math import floor
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -97,7 +98,7 @@ def _grid(option: str, text: str) -> list[float]:
             values = numbers
         else:
             start, end, step = numbers
-            count = int((end - start) / step + 1e-6) + 1
+            count = floor((end - start) / step + 1e-6) + 1
             values = [round(start + i * step, 10) for i in range(min(count, MOST + 1))]
     except (ValueError, ZeroDivisionError, OverflowError):
         raise BadInput(f"{option} {text}: neither from:to:step nor numbers a,b,c") from None
