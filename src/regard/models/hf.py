@@ -14,7 +14,7 @@ from regard.text.labelled import LabelledText
 from regard.weights.files import load_weights, read_folder, weights_of, write_tensors
 
 GENERATION = "generation_config.json"
-# Where an old folder says in its config.json how it searches.
+# How a folder searches; an old one says it in its config.json.
 NOTED = (
     "num_beams",
     "length_penalty",

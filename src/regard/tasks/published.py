@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from regard.ground.errors import BadInput
+from regard.models.hf import NOTED
 from regard.search.beam import Beam, Stop
 from regard.search.limits import Limits
 
@@ -30,19 +31,7 @@ NEUTRAL: dict[str, Any] = {
     "epsilon_cutoff": 0.0,
     "eta_cutoff": 0.0,
 }
-UNDERSTOOD = (
-    "num_beams",
-    "length_penalty",
-    "early_stopping",
-    "max_length",
-    "max_new_tokens",
-    "min_length",
-    "no_repeat_ngram_size",
-    "renormalize_logits",
-    "forced_eos_token_id",
-    "eos_token_id",
-    "bad_words_ids",
-)
+UNDERSTOOD = (*NOTED, "eos_token_id")
 # Settings that do not change what a beam finds.
 IDLE = (
     *("bos_token_id", "pad_token_id", "decoder_start_token_id", "num_return_sequences"),
