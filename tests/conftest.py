@@ -33,32 +33,29 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def small_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A corpus with a recipe, and a model trained on it for a moment: ``small_run / "run"``."""
-    from regard.training.loop import train
-    from regard.training.ranks import Ranks
-    from regard.training.recipe import read
-    from regard.training.run import prepare
     from small import write_corpus
 
     folder = tmp_path_factory.mktemp("small")
-    recipe = read(write_corpus(folder), ["train.steps=60", "train.report_every=60"])
-    run = prepare(recipe, folder / "run", Ranks(0, 1, torch.device("cpu")), data=folder)
-    *_, ended = train(run.job)
-    run.finish(ended.progress)
-    return folder
+    return _trained(folder, write_corpus(folder))
 
 
 @pytest.fixture(scope="session")
 def owl_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Labelled texts with a recipe, and a classifier trained on them: ``owl_run / "run"``."""
+    from small_labels import write_owls
+
+    folder = tmp_path_factory.mktemp("owls")
+    return _trained(folder, write_owls(folder))
+
+
+def _trained(folder: Path, recipe: Path) -> Path:
     from regard.training.loop import train
     from regard.training.ranks import Ranks
     from regard.training.recipe import read
     from regard.training.run import prepare
-    from small_labels import write_owls
 
-    folder = tmp_path_factory.mktemp("owls")
-    recipe = read(write_owls(folder), ["train.steps=60", "train.report_every=60"])
-    run = prepare(recipe, folder / "run", Ranks(0, 1, torch.device("cpu")), data=folder)
+    asked = read(recipe, ["train.steps=60", "train.report_every=60"])
+    run = prepare(asked, folder / "run", Ranks(0, 1, torch.device("cpu")), data=folder)
     *_, ended = train(run.job)
     run.finish(ended.progress)
     return folder

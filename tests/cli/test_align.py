@@ -4,20 +4,11 @@ import gzip
 import json
 
 import pytest
-from typer.testing import CliRunner
 
 from regard.api import load
-from regard.cli import app
 from regard.metrics.alignment import format_pharaoh, parse_pharaoh
 from regard.metrics.symmetrise import HOW, flipped, symmetrised
-
-
-def run(*arguments, code=0):
-    done = CliRunner().invoke(app, [str(one) for one in arguments])
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    assert done.exit_code == code, done.output
-    return done
+from verb import run
 
 
 @pytest.fixture(scope="module")

@@ -3,17 +3,8 @@
 import json
 
 import pytest
-from typer.testing import CliRunner
 
-from regard.cli import app
-
-
-def run(*arguments, code=0, stdin=None):
-    done = CliRunner().invoke(app, [str(one) for one in arguments], input=stdin)
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    assert done.exit_code == code, done.output
-    return done
+from verb import run
 
 
 @pytest.fixture(scope="module")

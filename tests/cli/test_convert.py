@@ -5,14 +5,13 @@ import shutil
 
 import pytest
 import torch
-from typer.testing import CliRunner
 
 from marian_folders import reference_model, sentences, write_marian
-from regard.cli import app
 from regard.ground.errors import BadInput
 from regard.inside import agreement
 from regard.models import hf
 from regard.weights.files import read_folder, read_tensors, write_tensors
+from verb import run
 
 pytest.importorskip("transformers")
 pytest.importorskip("sentencepiece")
@@ -22,14 +21,6 @@ LAYERS = [
     *("decoder embedding", "decoder block 1", "decoder block 2", "decoder block 3"),
     *("logits", "ids of texts"),
 ]
-
-
-def run(*arguments, code=0, stdin=None):
-    done = CliRunner().invoke(app, [str(one) for one in arguments], input=stdin)
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    assert done.exit_code == code, done.output
-    return done
 
 
 @pytest.fixture(scope="module")

@@ -1,21 +1,14 @@
 """``regard translate --search mbr``."""
 
 import json
+from functools import partial
 
 import pytest
-from typer.testing import CliRunner
 
-from regard.cli import app
+import verb
 
 TEXT = "dog cow\n\nowl\nfox hen\n"
-
-
-def run(*arguments, code=0, stdin=TEXT):
-    done = CliRunner().invoke(app, [str(one) for one in arguments], input=stdin)
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    assert done.exit_code == code, done.output
-    return done
+run = partial(verb.run, stdin=TEXT)
 
 
 @pytest.fixture(scope="module")

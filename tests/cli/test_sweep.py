@@ -3,21 +3,12 @@
 import json
 
 import pytest
-from typer.testing import CliRunner
 
-from regard.cli import app
 from regard.metrics.bleu import bleu
 from regard.search import Hypothesis, rescored
+from verb import run
 
 SIGNATURE = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:"
-
-
-def run(*arguments, code=0, stdin=None):
-    done = CliRunner().invoke(app, [str(one) for one in arguments], input=stdin)
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    assert done.exit_code == code, done.output
-    return done
 
 
 def records(done):

@@ -4,19 +4,10 @@ import json
 import re
 
 import pytest
-from typer.testing import CliRunner
 
 from regard.api import load
-from regard.cli import app
 from regard.search import Beam
-
-
-def run(*arguments, code=0):
-    done = CliRunner().invoke(app, [str(one) for one in arguments])
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    assert done.exit_code == code, done.output
-    return done
+from verb import run
 
 
 @pytest.fixture(scope="module")

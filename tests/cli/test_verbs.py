@@ -4,22 +4,13 @@ import json
 import re
 
 import pytest
-from typer.testing import CliRunner
 
-from regard.cli import app
+from verb import run
 
 VERBS = (
     *("tour", "train", "translate", "score", "evaluate"),
     *("bleu", "align", "look", "papers", "recipes", "convert"),
 )
-
-
-def run(*arguments, code=0, stdin=None):
-    done = CliRunner().invoke(app, [str(one) for one in arguments], input=stdin)
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    assert done.exit_code == code, done.output
-    return done
 
 
 @pytest.fixture(scope="module")

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
-from importlib.resources import files
-from string import Template
 
 from regard.inside.beam_drawing import Drawing
 from regard.inside.beamtree import PRUNED, BeamTree
 from regard.inside.labels import one_line, visible
+from regard.inside.template import filled, text
 
 Row = tuple[str, Sequence[str]]
 """The class of a row, and its cells."""
@@ -15,13 +14,14 @@ Row = tuple[str, Sequence[str]]
 
 def page(tree: BeamTree) -> str:
     """A self-contained page: no file, font or script from elsewhere."""
-    return Template(_file("page.beam.html")).substitute(
-        title=escape(one_line(tree.title)),
+    return filled(
+        "page.beam.html",
+        title=tree.title,
         best=escape(one_line(tree.found[0].text)),
         summary=escape(tree.summary),
         formula=escape(tree.beam.formula),
-        style=_file("page.css") + _file("page.beam.css"),
-        script=_file("page.beam.js"),
+        style=text("page.css") + text("page.beam.css"),
+        script=text("page.beam.js"),
         drawing=Drawing(tree, in_page=True).svg(),
         found=_table(("", "score", "log p", "n", "translation"), _found(tree)),
         choices=_table(("", "score", "rule", "translation"), _choices(tree)),
@@ -77,7 +77,3 @@ def _cell(name: str, value: str) -> str:
     if style is None and value.lstrip("-").replace(".", "", 1).isdigit():
         style = "figure"
     return f'<td class="{style}">{escape(value)}</td>' if style else f"<td>{escape(value)}</td>"
-
-
-def _file(name: str) -> str:
-    return (files("regard.inside") / name).read_text(encoding="utf-8")

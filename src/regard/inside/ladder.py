@@ -2,13 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
-from importlib.resources import files
-from string import Template
 from typing import Any
 
 from regard.inside.chart import OF_PAGE, PRINTED, Colours, Line, chart
-from regard.inside.labels import one_line
+from regard.inside.template import figures
 from regard.metrics.lengths import Bucket
 from regard.metrics.translation import Score
 
@@ -100,15 +97,6 @@ class Ladder:
 
     def html(self) -> str:
         """Table and chart as one page; it needs nothing but a browser."""
-        template = (files("regard.inside") / "page.ladder.html").read_text(encoding="utf-8")
-        rows = [_row("th", self.columns), *(_row("td", step.cells()) for step in self.steps)]
-        return Template(template).substitute(
-            title=escape(one_line(self.title)),
-            table="\n".join(rows),
-            chart=self._chart("BLEU by the length of the source", OF_PAGE),
-            notes="\n".join(f"<p>{escape(one_line(note))}</p>" for note in self.notes),
-        )
-
-
-def _row(tag: str, cells: Sequence[str]) -> str:
-    return "<tr>" + "".join(f"<{tag}>{escape(one_line(cell))}</{tag}>" for cell in cells) + "</tr>"
+        rows = [step.cells() for step in self.steps]
+        picture = self._chart("BLEU by the length of the source", OF_PAGE)
+        return figures(self.title, self.columns, rows, [picture], self.notes)

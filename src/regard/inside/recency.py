@@ -6,9 +6,6 @@ goes back through them shrinks at each (Bengio et al., 1994); attention hears of
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
-from importlib.resources import files
-from string import Template
 
 import numpy as np
 import torch
@@ -17,7 +14,7 @@ from torch import Tensor, nn
 from regard.ground.batch import Ids, pack
 from regard.ground.tape import Tape
 from regard.inside.chart import OF_PAGE, PRINTED, Colours, Line, chart
-from regard.inside.labels import one_line
+from regard.inside.template import figures
 
 FROM, TO = "reader.embed.output", "pooled"
 ROWS = 32
@@ -87,16 +84,5 @@ class Recency:
 
     def html(self) -> str:
         """Everything as one page; it needs nothing but a browser."""
-        template = (files("regard.inside") / "page.ladder.html").read_text(encoding="utf-8")
-        return Template(template).substitute(
-            title=escape(one_line(self.title)),
-            table="\n".join(
-                [_row("th", self.columns), *(_row("td", cells) for cells in self.rows)]
-            ),
-            chart="\n".join(self.svg(picture, OF_PAGE) for picture in self.pictures),
-            notes="\n".join(f"<p>{escape(one_line(note))}</p>" for note in self.notes),
-        )
-
-
-def _row(tag: str, cells: Sequence[str]) -> str:
-    return "<tr>" + "".join(f"<{tag}>{escape(one_line(cell))}</{tag}>" for cell in cells) + "</tr>"
+        pictures = [self.svg(picture, OF_PAGE) for picture in self.pictures]
+        return figures(self.title, self.columns, self.rows, pictures, self.notes)

@@ -4,8 +4,6 @@ import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
-from importlib.resources import files
-from string import Template
 
 import numpy as np
 import torch
@@ -18,6 +16,7 @@ from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
 from regard.inside.labels import one_line, visible
 from regard.inside.maps import merge
+from regard.inside.template import filled, text
 from regard.inside.terminal import GLOW, LEVELS, SHADES
 from regard.tasks.classify import Classifier, Prediction
 from regard.text.segmented import units
@@ -45,8 +44,6 @@ class Worded:
 
     def html(self) -> str:
         """One page; it needs nothing but a browser."""
-        template = (files("regard.inside") / "page.words.html").read_text(encoding="utf-8")
-        style = (files("regard.inside") / "page.css").read_text(encoding="utf-8")
         darkness = _darkness(self.weights)
         words = (
             f'<span style="--w:{dark:.3f}" title="{weight:.4f}">{escape(visible(word))}</span>'
@@ -58,9 +55,10 @@ class Worded:
             f'<td><i style="--w:{share:.3f}"></i></td></tr>'
             for name, share in ranked
         )
-        return Template(template).substitute(
-            title=escape(one_line(self.title)),
-            style=style,
+        return filled(
+            "page.words.html",
+            title=self.title,
+            style=text("page.css"),
             words=" ".join(words),
             classes="\n".join(classes),
             peak=f"{self.weights.max(initial=0.0):.3f}",

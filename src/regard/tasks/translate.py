@@ -18,8 +18,7 @@ from regard.ground.errors import BadInput
 from regard.models.native import Native, can_run
 from regard.models.room import House
 from regard.objectives.translated import Translated
-from regard.parts.linear.engine import engine
-from regard.parts.linear.made import Made
+from regard.parts.linear.engine import at_work, engine
 from regard.search.beam import Beam
 from regard.search.ensemble import Ensemble
 from regard.search.hypothesis import Hypothesis
@@ -85,9 +84,8 @@ class Translator:
         """The settings it was published with, understood."""
         if self.generation is None:
             return None
-        target: Any = self.model
-        vocab = target.head.out_features
-        return Published.of(self.generation, self.text.target.eos, vocab)
+        model: Any = self.model
+        return Published.of(self.generation, self.text.target.eos, model.head.out_features)
 
     @property
     def search(self) -> Search:
@@ -114,7 +112,7 @@ class Translator:
         That is bf16 on a GPU that has it, else fp32. On a CPU with a compiler, steps of the
         decoder become native code.
         """
-        if isinstance(self.house, Native) or any(isinstance(m, Made) for m in self.model.modules()):
+        if at_work(self.model) is not None:
             raise BadInput(f"precision {kind}: this translator was made for one already")
         house: House | Native | None = self.house
         if self.device.type == "cpu":
@@ -137,9 +135,8 @@ class Translator:
         """What does the work, in words."""
         if isinstance(self.house, Native):
             return f"{self.house.kind}, compiled steps"
-        kinds = {type(one).__name__ for one in self.model.modules() if isinstance(one, Made)}
         dtype = str(next(self.model.parameters()).dtype).removeprefix("torch.")
-        return f"{', '.join(sorted(kinds)) or dtype} on {self.device.type}"
+        return at_work(self.model) or f"{dtype} on {self.device.type}"
 
     def stream(
         self,

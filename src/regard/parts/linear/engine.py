@@ -44,6 +44,12 @@ def engine(module: nn.Module, kind: str, *, but_for: Collection[nn.Module] = ())
     return made.get(copied, copied).eval()
 
 
+def at_work(module: nn.Module) -> str | None:
+    """Which products a model made by ``engine`` uses, in words; None of another model."""
+    types = {type(one) for one in module.modules()}
+    return next((choice(kind) for kind, layer in LAYERS.items() if layer in types), None)
+
+
 def choice(kind: str) -> str:
     """Which products do the work on this machine, in words; BadInput where there are none."""
     if kind not in LAYERS:
