@@ -405,7 +405,7 @@ def test_cuda_agrees_with_the_cpu(facts):
             state.step(torch.tensor([1, 2, 3], device=device))
             state.pick(torch.tensor([2, 0], device=device))
             step = state.step(torch.tensor([4, 5], device=device))
-        gradients = [one.grad.cpu() for one in model.parameters()]
+        gradients = [one.grad.cpu().clone() for one in model.parameters()]
         found.append([loss.detach().cpu(), step.cpu(), *gradients])
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(other, one, rtol=1e-2, atol=1e-3)
