@@ -19,17 +19,22 @@ from regard.inside.record import align, look
 from regard.inside.worded import Worded, worded
 from regard.metrics.alignment import Links
 from regard.models import folder as folders
-from regard.models.facts import AnyFacts, ClassifierFacts, Facts, PairFacts
+from regard.models.facts import AnyFacts, ClassifierFacts, EncoderFacts, Facts, PairFacts
 from regard.models.paper import Paper
 from regard.models.room import House
 from regard.models.stored import Text
 from regard.search.step import Search
-from regard.tasks.classify import Classifier, Prediction
+from regard.tasks.classify import Classifier
+from regard.tasks.fill import Filled
+from regard.tasks.rows import Runner
 from regard.tasks.translate import Translation, Translator
+from regard.tasks.understand import Read, Understanding
 from regard.text.bilingual import Bilingual
+from regard.text.encoder import EncoderText
 from regard.text.labelled import LabelledText
+from regard.text.tuned import TunedText
 
-Texts = Sequence[str] | Sequence[Sequence[int]]
+Texts = Sequence[Read]
 
 
 def load(folder: str | Path, device: str | None = None, *, precision: str | None = None) -> "Model":
@@ -62,7 +67,8 @@ class Model:
         """The model as a translator."""
         settings, text = self.notes.get("generation"), self._text
         if not isinstance(text, Bilingual):
-            raise BadInput(f"{self.paper.name} labels texts: it does not translate")
+            does = "labels" if isinstance(text, LabelledText) else "reads"
+            raise BadInput(f"{self.paper.name} {does} texts: it does not translate")
         return Translator(self.module, text, generation=settings, house=self._house)
 
     @property
@@ -70,26 +76,54 @@ class Model:
         """The model as a classifier."""
         text = self._text
         if not isinstance(text, LabelledText):
-            raise BadInput(f"{self.paper.name} translates: it has no labels")
+            does = "translates" if isinstance(text, Bilingual) else "is an encoder"
+            raise BadInput(f"{self.paper.name} {does}: it has no labels")
         return Classifier(self.module, text)
 
-    def predict(self, texts: Sequence[str]) -> list[Prediction]:
-        """The most probable label of each text, and the probabilities of all."""
+    @property
+    def encoder(self) -> Understanding:
+        """The model as an encoder that sees both ways."""
+        text = self.tokenizer
+        if not isinstance(self.facts, EncoderFacts):
+            raise BadInput(f"{self.paper.name} is no encoder that sees both ways")
+        assert isinstance(text, EncoderText | TunedText | None)
+        return Understanding(self.module, self.facts, text, self.notes)  # type: ignore[arg-type]
+
+    @property
+    def predictor(self) -> Runner:
+        """What gives the predictions: a classifier, or whatever an encoder was tuned for."""
+        return self.encoder.predictor if isinstance(self.facts, EncoderFacts) else self.classifier
+
+    def predict(self, inputs: Sequence[Any]) -> list[Any]:
+        """Labels with probabilities, tags, answers or choices, by what the model was tuned for.
+
+        Inputs are texts, or pairs of texts; texts, or lists of words, to be tagged; (question,
+        context) to be answered; (text, choices) to be chosen from.
+        """
+        if isinstance(inputs, str):
+            raise TypeError("give a list of texts, not one text")
+        return self.predictor.predict(inputs)
+
+    def fill(self, texts: Sequence[str], top: int = 5) -> list[Filled]:
+        """The most probable words for each [MASK] of each text."""
         if isinstance(texts, str):
             raise TypeError("give a list of texts, not one text")
-        return self.classifier.predict(texts)
+        return self.encoder.filler(top).predict(texts)
 
     @torch.no_grad()
     def encode(self, texts: Texts, layer: int = -1) -> list[Tensor]:
         """States of the text that is read, (tokens, width) each.
 
         Layer 0 is the embedding, n the state after block n, -1 what the decoder (or the pooling)
-        sees. Ids are used as given; texts get the end mark they had in training, if any.
+        sees. Ids are used as given; texts get the marks they had in training, if any. Encoders read
+        pairs of texts too.
         """
         side, facts = self._reading
         depth = facts.stack.depth
         if not -1 <= layer <= depth:
             raise BadInput(f"layer {layer} asked for; there are 0 (embedding) to {depth}, and -1")
+        if isinstance(self.facts, EncoderFacts):
+            return self.encoder.states(self.encoder.read(texts), layer)
         name = {-1: f"{side}.output", 0: f"{side}.embed.output"}.get(
             layer, f"{side}.blocks.{layer - 1}.output"
         )
@@ -100,22 +134,34 @@ class Model:
         module.encode(packed.tokens_T, packed.layout, tape=tape)
         return packed.layout.split(tape.kept[name])
 
-    def embed(self, texts: Texts, pool: str = "mean") -> Tensor:
-        """One vector per text, (n, width): the mean of its states, or their maximum ("max")."""
+    def embed(self, texts: Texts, pool: str | None = None, normalise: bool | None = None) -> Tensor:
+        """One vector per text, (n, width): the mean of its states, or their maximum ("max").
+
+        Of an encoder also the "first" state, or that taken through its layer ("pooled"). Unless
+        told otherwise, what its folder says of sentence vectors, and else the mean as it is.
+        """
+        if isinstance(self.facts, EncoderFacts):
+            return self.encoder.vectors(texts, pool, normalise)
+        pool = pool or "mean"
         if pool not in ("mean", "max"):
             raise BadInput(f"pool is 'mean' or 'max', not {pool!r}")
         states = self.encode(texts)
         pooled = [one.mean(0) if pool == "mean" else one.amax(0) for one in states]
         width = self._reading[1].stack.states
-        return torch.stack(pooled) if pooled else torch.zeros(0, width)
+        vectors_ND = torch.stack(pooled) if pooled else torch.zeros(0, width)
+        return nn.functional.normalize(vectors_ND, dim=-1) if normalise else vectors_ND
 
     @torch.no_grad()
-    def logits(self, pairs: Sequence[tuple[Any, Any]], *, tape: Silent = SILENT) -> list[Tensor]:
+    def logits(self, pairs: Sequence[Any], *, tape: Silent = SILENT) -> list[Tensor]:
         """(tokens, vocabulary) for each pair (source, target), of texts or of ids.
 
         Row t is the prediction of target token t; the last row predicts the end. A ``tape`` records
-        or edits what happens inside.
+        or edits what happens inside. An encoder is given texts, with masks perhaps, pairs or ids;
+        one that was tuned says (tokens, labels), or (labels,) of each text as a whole.
         """
+        if isinstance(self.facts, EncoderFacts):
+            rows = self.encoder.read(pairs, masks=self.facts.fills)
+            return self.encoder.logits(rows, tape)
         text = self.translator.text
         sources = self._ids([source for source, _ in pairs])
         targets = [text.target.encode(t) if isinstance(t, str) else list(t) for _, t in pairs]
@@ -161,6 +207,8 @@ class Model:
             if target is not None:
                 raise BadInput("a classifier writes nothing: there is no target to look at")
             return worded(self.classifier, text, subwords=subwords)
+        if isinstance(self.facts, EncoderFacts):
+            raise BadInput("looking at what an encoder looks at is not supported yet")
         if target is None:
             target = self.translate([text])[0][0].text
         return look(self.translator, text, target, subwords=subwords)
@@ -200,6 +248,8 @@ class Model:
         """The side that reads, as the tape calls it, and its facts."""
         if isinstance(self.facts, ClassifierFacts):
             return "reader", self.facts.reader
+        if isinstance(self.facts, EncoderFacts):
+            return "trunk", Facts(self.facts.embed, self.facts.stack)
         return "source", self._pair_facts.source
 
     @property
@@ -209,10 +259,10 @@ class Model:
         return self.tokenizer
 
     def _ids(self, texts: Texts) -> list[list[int]]:
-        return [self._ids_of(one) if isinstance(one, str) else list(one) for one in texts]
+        return [self._ids_of(one) if isinstance(one, str) else [*one] for one in texts]
 
     def _ids_of(self, text: str) -> list[int]:
-        known = self._text
-        if isinstance(known, LabelledText):
+        if isinstance(known := self._text, LabelledText):
             return known.words.encode(text)
-        return [*known.source.encode(text), known.target.eos]
+        pair = self.translator.text
+        return [*pair.source.encode(text), pair.target.eos]

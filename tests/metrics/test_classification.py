@@ -1,4 +1,4 @@
-"""Accuracy, macro-F1 and Matthews, by hand and against scikit-learn."""
+"""Accuracy, macro-F1, Matthews and F1 of one class, by hand and against scikit-learn."""
 
 import pytest
 from hypothesis import given
@@ -37,6 +37,39 @@ def test_as_scikit_learn_has_them(pairs):
     assert ours["macro-F1"] == pytest.approx(100 * wanted)
     if len({*golds, *found}) > 1:  # of a single class scikit-learn only warns
         assert ours["Matthews"] == pytest.approx(100 * learn.matthews_corrcoef(golds, found))
+
+
+def test_f1_of_the_positive_class_by_hand():
+    golds, found = list("111100"), list("110010")
+    assert values(golds, found, positive="1")["F1"] == pytest.approx(100 * 4 / (4 + 3))
+    assert values(golds, found, positive="0")["F1"] == pytest.approx(100 * 2 / (2 + 3))
+    assert values(["1"], ["1"], positive="1")["F1"] == 100
+    assert "F1" not in values(golds, found)
+
+
+@given(st.lists(st.tuples(LABELS, LABELS), min_size=1, max_size=40), LABELS)
+def test_f1_of_one_class_as_scikit_learn_has_it(pairs, positive):
+    learn = pytest.importorskip("sklearn.metrics")
+    golds, found = map(list, zip(*pairs, strict=True))
+    golden, named = ([one == positive for one in each] for each in (golds, found))
+    ours = values(golds, found, positive=positive)
+    assert ours["F1"] == pytest.approx(100 * learn.f1_score(golden, named, zero_division=0))
+
+
+@given(st.lists(st.tuples(LABELS, LABELS), min_size=1, max_size=40))
+def test_a_positive_class_that_never_occurs_moves_nothing_else(pairs):
+    golds, found = map(list, zip(*pairs, strict=True))
+    with_positive = values(golds, found, positive="never")
+    assert with_positive.pop("F1") == 0
+    assert with_positive == pytest.approx(values(golds, found))
+
+
+def test_the_signature_names_the_positive_class():
+    scores = classification_scores(GOLDS * 5, FOUND * 5, with_interval=True, positive="a")
+    assert [one.name for one in scores] == ["accuracy", "macro-F1", "Matthews", "F1"]
+    assert scores[3].signature == "examples:30|classes:3|positive:a|bs:1000|seed:12345"
+    assert scores[0].signature == "examples:30|classes:3|bs:1000|seed:12345"
+    assert scores[3].interval.low < scores[3].value < scores[3].interval.high
 
 
 def test_one_class_has_no_correlation():

@@ -219,7 +219,7 @@ def test_settings_that_differ_are_said(corpus, tmp_path):
         (["model.change.cross=false"], "the target looks at the source"),
         (["batches.longest=300"], "does not fit into"),
         (["model.size=huge"], "no size 'huge'"),
-        (["model.paper=bert"], "no paper"),
+        (["model.paper=xlm"], "no paper"),
         (["model.change.heads=3"], "cannot be shared by 3 heads"),
         (["model.change.hedas=3"], "did you mean 'heads'"),
         (["batches.longest=1"], "at most 1 tokens"),

@@ -10,7 +10,9 @@ from regard import __version__
 from regard.cli.align import align
 from regard.cli.bleu import bleu
 from regard.cli.convert import convert
+from regard.cli.embed import embed
 from regard.cli.evaluate import evaluate
+from regard.cli.fill import fill
 from regard.cli.look import look
 from regard.cli.papers import papers
 from regard.cli.predict import predict
@@ -76,6 +78,8 @@ for verb in (
     train,
     translate,
     predict,
+    fill,
+    embed,
     score,
     evaluate,
     bleu,

@@ -14,7 +14,10 @@ from regard.metrics.bleu import bleu
 from regard.metrics.classification import classification_scores
 from regard.metrics.translation import Score, chrf, ter
 from regard.search.beam import Beam
+from regard.training.files import Files
 from regard.training.recipe import Expect, Recipe, find, read
+from regard.training.run import task_of
+from regard.training.tuning import Tuning
 
 DATA = Annotated[
     Path, typer.Option(envvar="REGARD_DATA", help="The folder the recipe's files lie in.")
@@ -33,7 +36,8 @@ def evaluate(
 ) -> None:
     """Translate a recipe's test set and print BLEU, chrF and TER with their signatures.
 
-    Of a classifier: accuracy, macro-averaged F1 and Matthews' correlation, always with intervals.
+    Of a classifier: accuracy, macro-averaged F1 and Matthews' correlation, or the correlation of
+    numbers; of a tagger F1 of entities, of answers exact match and F1; always with intervals.
     Ends with exit code 1 if the recipe's promise is not kept.
 
     Example: regard evaluate runs/tour/model tour --data runs/tour/corpus
@@ -58,14 +62,16 @@ def test_scores(
     if recipe.data.test is None:
         raise BadInput("the recipe names no test set (data.test)")
     sets = {"test": recipe.data.test, **recipe.data.more_tests}
-    if recipe.task == "classify":
-        return {
-            name: _label_scores(model, recipe, files.under(data)) for name, files in sets.items()
-        }
-    return {
-        name: _scores(model, recipe, files.under(data), with_interval)
-        for name, files in sets.items()
-    }
+    task = task_of(recipe)
+
+    def scored(files: Files) -> list[Score]:
+        if isinstance(task, Tuning):
+            return task.scores(model, files, data)
+        if recipe.task == "classify":
+            return _label_scores(model, recipe, files.under(data))
+        return _scores(model, recipe, files.under(data), with_interval)
+
+    return {name: scored(files) for name, files in sets.items()}
 
 
 def _label_scores(model: Model, recipe: Recipe, files: Source) -> list[Score]:

@@ -9,8 +9,10 @@ import numpy as np
 from regard.ground.batch import Budget
 
 
-def cut(lengths: np.ndarray, budget: Budget) -> list[list[int]]:
+def cut(lengths: np.ndarray, budget: Budget, *, mixed: bool = False) -> list[list[int]]:
     """Batches of positions in `lengths`, longest first, between batches and within them.
+
+    `mixed` ones take examples as they come, long or short, and are sorted only within.
 
     Neither side of a batch exceeds the budget. On sentence-like pairs (65,536 of them, 29 and 32
     tokens on average) the fuller side of a batch fills 98% of 1,024 tokens and 99.9% of 16,384;
@@ -19,7 +21,10 @@ def cut(lengths: np.ndarray, budget: Budget) -> list[list[int]]:
     columns = _columns(lengths)
     if columns.max(initial=0) > budget.longest:
         raise ValueError(f"a row has {columns.max()} tokens, more than {budget.longest}")
-    return _greedy(columns, _longest_first(columns), budget)
+    if not mixed:
+        return _greedy(columns, _longest_first(columns), budget)
+    batches = _greedy(columns, np.arange(len(columns)), budget)
+    return [[batch[i] for i in _longest_first(columns[batch])] for batch in batches]
 
 
 def in_order(lengths: np.ndarray, budget: Budget) -> list[list[int]]:

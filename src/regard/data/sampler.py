@@ -77,7 +77,7 @@ class Sampler(Generic[Example]):
 
     `read(epoch, indices)` gives the examples (the epoch, so that draws can differ), `length` the
     final length of each side of one. What exceeds the budget's `longest` is left out, and counted
-    in the first epoch.
+    in the first epoch. `mixed` is as in `packing.cut`.
     """
 
     read: Callable[[int, np.ndarray], Sequence[Example]]
@@ -86,6 +86,7 @@ class Sampler(Generic[Example]):
     budget: Budget
     seed: int
     window: int = 65_536
+    mixed: bool = False
     dropped: Dropped = field(default_factory=Dropped)
 
     def batches(self, start: Cursor = START) -> Iterator[tuple[Cursor, list[tuple[int, Example]]]]:
@@ -120,7 +121,7 @@ class Sampler(Generic[Example]):
         if cursor.epoch == 0 and len(short) < len(indices):  # the same are too long every time
             reason = f"longer than {self.budget.longest} tokens"
             self.dropped[reason] += len(indices) - len(short)
-        batches = cut(lengths[short], self.budget)
+        batches = cut(lengths[short], self.budget, mixed=self.mixed)
         key = (self.seed, cursor.epoch, cursor.window)
         order = shuffled(np.arange(len(batches)), len(batches), key)
         return [[(int(indices[i]), examples[i]) for i in short[batches[b]]] for b in order]

@@ -160,6 +160,24 @@ def read_examples(
             yield places[0], texts
 
 
+def read_rows(table: Table, dropped: Dropped | None = None) -> Iterator[tuple[str, list[str]]]:
+    """(where, cells) of every line of a table, that with the names of its columns among them."""
+    name = name_of(table.path)
+    lines: _Numbered = enumerate(_aligned(table.paths), start=1)
+    for number, (raw,) in _records(lines, name) if isinstance(table, Csv) else lines:
+        where = f"{name}:{number}"
+        try:
+            line = _decoded(raw, where)
+            _check(line, where, None)
+            cells = _cells(table, line, where)
+        except Flaw as flaw:
+            if dropped is None:
+                raise
+            dropped[flaw.reason] += 1
+        else:
+            yield where, cells
+
+
 def _spaced(languages: tuple[str, ...], texts: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(SPACED[one](text) for one, text in zip(languages, texts, strict=True))
 

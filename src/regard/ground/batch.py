@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -63,6 +64,13 @@ class Budget:
 Ids = Sequence[int] | np.ndarray
 
 
+class Row(NamedTuple):
+    """What an encoder reads as one: tokens, and which of the texts in it each belongs to."""
+
+    tokens: Ids
+    segments: Ids
+
+
 @dataclass(frozen=True)
 class Marks:
     """Tokens put around every row: ``first`` before it, ``last`` after it."""
@@ -92,6 +100,13 @@ def pack(
     return Packed(tokens_T, layout, sum(lengths))
 
 
+def pack_rows(rows: Sequence[Row], budget: Budget | None = None, fill: int = 0) -> Packed:
+    """``pack`` for rows whose tokens belong to segments; those of the fill to the first."""
+    packed = pack([row.tokens for row in rows], budget, fill)
+    segments_T = tokens_of([row.segments for row in rows], budget)
+    return replace(packed, layout=replace(packed.layout, segments_T=segments_T))
+
+
 def tokens_of(
     rows: Sequence[Ids], budget: Budget | None = None, fill: int = 0, marks: Marks = UNMARKED
 ) -> Tensor:
@@ -115,14 +130,17 @@ class Batch:
     """What one step of training sees: what is read, what is written so far, what comes next.
 
     ``source`` is absent where a model reads only what it has written (language models), or writes
-    nothing: a classifier reads its target, and has one goal for each row of it. ``weight`` counts
-    the goals that are not ``IGNORED``.
+    nothing: a classifier reads its target, and has one goal for each row of it. ``chosen_N`` are
+    the tokens that have a goal, where most have none; ``follows_B`` says of each row whether its
+    second text follows the first. ``weight`` counts the goals that are not ``IGNORED``.
     """
 
     target: Packed
     goals_T: Tensor
     weight: float
     source: Packed | None = None
+    chosen_N: Tensor | None = None
+    follows_B: Tensor | None = None
 
     def to(self, device: torch.device | str) -> "Batch":
         """The same batch on ``device``."""
@@ -131,6 +149,8 @@ class Batch:
             moved_to(self.goals_T, device),
             self.weight,
             None if self.source is None else self.source.to(device),
+            None if self.chosen_N is None else moved_to(self.chosen_N, device),
+            None if self.follows_B is None else moved_to(self.follows_B, device),
         )
 
     @property

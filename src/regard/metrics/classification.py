@@ -1,10 +1,11 @@
-"""Scores of classifiers: accuracy, macro-averaged F1, Matthews' correlation, with intervals.
+"""Scores of classifiers: accuracy, macro-averaged F1, Matthews' correlation, F1 of one class.
 
 All of them follow from how often each class was taken for each other, so that the bootstrap draws
 examples anew and counts nothing twice.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -17,20 +18,67 @@ Measure = Callable[[Numbers], float]
 
 
 def classification_scores(
-    golds: Sequence[str], predicted: Sequence[str], with_interval: bool = False
+    golds: Sequence[str],
+    predicted: Sequence[str],
+    with_interval: bool = False,
+    positive: str | None = None,
 ) -> list[Score]:
-    """All three, in percent."""
+    """All of ``MEASURES``, in percent; then F1 of the class ``positive``, where one is named.
+
+    GLUE asks for the latter on its paraphrases (MRPC, QQP), where "1" is positive.
+    """
+    classes, cells_N = _cells(golds, predicted, () if positive is None else (positive,))
+    signature = f"examples:{len(golds)}|classes:{len(classes)}"
+    asked = [(name, measure, signature) for name, measure in MEASURES.items()]
+    if positive is not None:
+        f1 = partial(f1_of_class, number=classes.index(positive))
+        asked.append(("F1", f1, f"{signature}|positive:{positive}"))
+    scores = []
+    for name, measure, signed in asked:
+        share = measure(_counts(len(classes), cells_N))
+        drawn = _drawn(measure, len(classes), cells_N) if with_interval else None
+        scores.append(in_percent(name, share, signed, drawn))
+    return scores
+
+
+def several_scores(
+    golds: Sequence[Collection[str]],
+    predicted: Sequence[Collection[str]],
+    with_interval: bool = False,
+) -> list[Score]:
+    """Where a text has several labels: F1 over all of them, and how often all are right."""
+    if len(golds) != len(predicted):
+        raise BadInput(f"{len(predicted)} predictions for {len(golds)} labels")
+    pairs = [(set(gold), set(found)) for gold, found in zip(golds, predicted, strict=True)]
+    counts = np.array(
+        [[len(g & p), len(g) + len(p), g == p, 1] for g, p in pairs], dtype=np.float64
+    ).reshape(-1, 4)
+    measures: dict[str, Measure] = {
+        "micro-F1": lambda sums: float(2 * sums[0] / max(sums[1], 1)),
+        "accuracy": lambda sums: float(sums[2] / max(sums[3], 1)),
+    }
     return [
-        _score(name, measure, golds, predicted, with_interval) for name, measure in MEASURES.items()
+        in_percent(
+            name,
+            measure(counts.sum(axis=0)),
+            f"examples:{len(golds)}|several",
+            resampled(counts, measure) if with_interval else None,
+        )
+        for name, measure in measures.items()
     ]
+
+
+def in_percent(name: str, share: float, signature: str, drawn: Numbers | None) -> Score:
+    """A share of 1 as a score; ``drawn``: the same measure of corpora drawn anew, if they were."""
+    if drawn is None:
+        return Score(name, 100 * share, signature)
+    return Score(name, 100 * share, f"{signature}|bs:{SAMPLES}|seed:{SEED}", interval(100 * drawn))
 
 
 def confusion(golds: Sequence[str], predicted: Sequence[str]) -> tuple[list[str], Numbers]:
     """The classes that occur, and how often each (down) was taken for each (across)."""
     classes, cells_N = _cells(golds, predicted)
-    size = len(classes)
-    counts = np.bincount(cells_N, minlength=size * size).reshape(size, size)
-    return classes, counts.astype(np.float64)
+    return classes, _counts(len(classes), cells_N)
 
 
 def accuracy(counts: Numbers) -> float:
@@ -48,6 +96,12 @@ def macro_f1(counts: Numbers) -> float:
     return float(np.mean(2 * np.diag(counts)[occurs] / (found + named)[occurs]))
 
 
+def f1_of_class(counts: Numbers, number: int) -> float:
+    """2PR / (P + R) of one class; 0 where it occurs neither among golds nor predictions."""
+    found_and_named = counts[number].sum() + counts[:, number].sum()
+    return float(2 * counts[number, number] / found_and_named) if found_and_named > 0 else 0.0
+
+
 def matthews(counts: Numbers) -> float:
     """The correlation of golds and predictions, for any number of classes (Gorodkin, 2004).
 
@@ -62,40 +116,35 @@ def matthews(counts: Numbers) -> float:
 MEASURES: dict[str, Measure] = {"accuracy": accuracy, "macro-F1": macro_f1, "Matthews": matthews}
 
 
-def _score(
-    name: str,
-    measure: Measure,
-    golds: Sequence[str],
-    predicted: Sequence[str],
-    with_interval: bool,
-) -> Score:
-    classes, counts = confusion(golds, predicted)
-    signature, around = f"examples:{len(golds)}|classes:{len(classes)}", None
-    if with_interval:
-        around = interval(100 * _drawn(measure, counts.shape, _cells(golds, predicted)[1]))
-        signature += f"|bs:{SAMPLES}|seed:{SEED}"
-    return Score(name, 100 * measure(counts), signature, around)
-
-
-def _drawn(measure: Measure, shape: tuple[int, ...], cells_N: np.ndarray) -> Numbers:
+def _drawn(measure: Measure, size: int, cells_N: np.ndarray) -> Numbers:
     """The measure of corpora drawn anew; only cells that occur are counted."""
     occurring, which_N = np.unique(cells_N, return_inverse=True)
 
     def measured(sums: Numbers) -> float:
-        counts = np.zeros(shape)
+        counts = np.zeros((size, size))
         counts.flat[occurring] = sums
         return measure(counts)
 
     return resampled(np.eye(len(occurring))[which_N], measured)
 
 
-def _cells(golds: Sequence[str], predicted: Sequence[str]) -> tuple[list[str], np.ndarray]:
-    """The classes, and for each example the cell of the table that it falls into."""
+def _counts(size: int, cells_N: np.ndarray) -> Numbers:
+    """The table of ``size`` classes, from the cells that examples fall into."""
+    return np.bincount(cells_N, minlength=size * size).reshape(size, size).astype(np.float64)
+
+
+def _cells(
+    golds: Sequence[str], predicted: Sequence[str], known: Sequence[str] = ()
+) -> tuple[list[str], np.ndarray]:
+    """The classes, and for each example the cell of the table that it falls into.
+
+    ``known`` classes count whether they occur or not.
+    """
     if len(golds) != len(predicted):
         raise BadInput(f"{len(predicted)} predictions for {len(golds)} labels")
     if not golds:
         raise BadInput("no labels to score against")
-    classes = sorted({*golds, *predicted})
+    classes = sorted({*golds, *predicted, *known})
     number = {name: i for i, name in enumerate(classes)}
     pairs = zip(golds, predicted, strict=True)
     return classes, np.array([number[one] * len(classes) + number[two] for one, two in pairs])

@@ -3,7 +3,17 @@
 from typing import Any
 
 from regard.ground.errors import BadInput
-from regard.models import bahdanau, cho, luong, marian, pooled, sutskever, transformer
+from regard.models import (
+    bahdanau,
+    bert,
+    bert_folder,
+    cho,
+    luong,
+    marian,
+    pooled,
+    sutskever,
+    transformer,
+)
 from regard.models.facts import did_you_mean
 from regard.models.form import Form
 from regard.models.paper import Paper
@@ -16,8 +26,13 @@ LINEAGE: tuple[Paper, ...] = (
     pooled.PAPER,
     transformer.PAPER,
     marian.PAPER,
+    bert.PAPER,
 )
-HF: dict[str, Form] = {transformer.PAPER.key: marian.HF, marian.PAPER.key: marian.HF}
+HF: dict[str, Form] = {
+    transformer.PAPER.key: marian.HF,
+    marian.PAPER.key: marian.HF,
+    bert.PAPER.key: bert_folder.HF,
+}
 """The form in which Hugging Face keeps the models of a paper."""
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from regard.models.facts import ClassifierFacts, Facts, PairFacts, Stack
+from regard.models.facts import ClassifierFacts, EncoderFacts, Facts, PairFacts, Stack
 from regard.models.sides import Convolved, Reader, Recurrent, Side, Writer
 
 GATES = {"rnn": 1, "gru": 3, "lstm": 4}
@@ -54,6 +54,18 @@ def classifier_flops(facts: ClassifierFacts, lengths: Sequence[int]) -> float:
         + sentence * len(lengths)
         + reads.own_pair * sum(length * length for length in lengths)
     )
+    return 6.0 * forward
+
+
+def encoder_flops(facts: EncoderFacts, lengths: Sequence[int], blanks: int = 0) -> float:
+    """The same of an encoder over rows of these lengths, of which ``blanks`` tokens are filled."""
+    reads, width = _of_stack(facts.stack, None), facts.stack.width
+    tokens, rows = sum(lengths), len(lengths)
+    forward = reads.token * tokens + reads.own_pair * sum(length * length for length in lengths)
+    forward += rows * width * (width * facts.pooled + 2 * facts.follows)
+    forward += blanks * width * (width + facts.embed.vocab) * facts.fills
+    if facts.head is not None:
+        forward += (rows if facts.head.of_rows else tokens) * width * facts.head.outputs
     return 6.0 * forward
 
 

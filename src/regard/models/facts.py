@@ -135,12 +135,64 @@ class ClassifierFacts:
             raise BadInput("cross: a reader looks at nothing but its text")
 
 
-AnyFacts = Facts | PairFacts | ClassifierFacts
+OF_ROWS, OF_TOKENS = ("classify", "choose"), ("tag", "answer")
+
+
+@dataclass(frozen=True)
+class Head:
+    """One more layer for a ``task``, with ``outputs`` for each row or each token.
+
+    ``dropout`` falls on what it reads.
+    """
+
+    task: str
+    outputs: int
+    dropout: float = 0.1
+
+    def __post_init__(self) -> None:
+        one_of((*OF_ROWS, *OF_TOKENS), "task", self.task)
+        at_least(1, "outputs", self.outputs)
+        share("dropout", self.dropout)
+
+    @property
+    def of_rows(self) -> bool:
+        """Whether it judges whole rows."""
+        return self.task in OF_ROWS
+
+
+@dataclass(frozen=True)
+class EncoderFacts:
+    """A stack that sees both ways, and what is read off its states.
+
+    ``pooled`` takes the first state of a row through a layer of its own. ``fills`` names the words
+    at hidden places, by vectors of the words themselves if ``tied``; ``follows`` says whether the
+    second text of a row follows the first. New weights are drawn with a standard deviation of
+    ``spread``.
+    """
+
+    embed: Embed
+    stack: Stack
+    pooled: bool = True
+    fills: bool = False
+    tied: bool = True
+    follows: bool = False
+    head: Head | None = None
+    spread: float = 0.02
+
+    def __post_init__(self) -> None:
+        if self.stack.cross:
+            raise BadInput("cross: an encoder looks at nothing but its text")
+        if not self.pooled and (self.follows or (self.head is not None and self.head.of_rows)):
+            raise BadInput("pooled: what is said of a whole row is read off its pooled state")
+
+
+AnyFacts = Facts | PairFacts | ClassifierFacts | EncoderFacts
 VALUES = {
     kind.__name__: kind
     for kind in (
         *(Embed, Stack, Facts, PairFacts, Sinusoid, Learned, Window, Permuted),
         *(Reader, Writer, Looking, Convolved, Pooling, ClassifierFacts),
+        *(EncoderFacts, Head),
     )
 }
 

@@ -10,13 +10,15 @@ from regard.ground.errors import BadInput
 from regard.ground.files import read_json, write_json
 from regard.models import HF, hf
 from regard.models import paper as paper_named
-from regard.models.facts import AnyFacts, ClassifierFacts, from_json, to_json
-from regard.models.form import Origin
+from regard.models.facts import AnyFacts, ClassifierFacts, EncoderFacts, from_json, to_json
+from regard.models.form import Origin, Text
 from regard.models.paper import Paper
-from regard.models.stored import CONFIG, WEIGHTS, Stored, Text, built, check_text
+from regard.models.stored import CONFIG, WEIGHTS, Stored, built, check_text
 from regard.text.bilingual import Bilingual
+from regard.text.encoder import EncoderText
 from regard.text.labelled import LABELS, LabelledText
 from regard.text.marian import SOURCE, MarianText
+from regard.text.tuned import TunedText
 from regard.weights.files import load_weights, read_tensors, weights_of, write_tensors
 from regard.weights.names import Beside
 
@@ -79,6 +81,8 @@ def _read_text(folder: Path, paper: Paper, facts: AnyFacts, origin: Origin | Non
         return LabelledText.load(folder) if (folder / LABELS).exists() else None
     if origin is not None:
         return HF[paper.key].text(folder, origin.config)
+    if isinstance(facts, EncoderFacts):
+        return TunedText.load(folder) if (folder / LABELS).exists() else EncoderText.load(folder)
     if (folder / SOURCE).exists():
         return MarianText.load(folder)
     return Bilingual.load(folder) if any(folder.glob("*tokenizer.json")) else None
@@ -96,7 +100,7 @@ def _write_origin(folder: Path, origin: Origin) -> dict[str, Any]:
     beside = origin.beside
     if beside.kept:
         write_tensors(folder / KEPT, beside.kept)
-    return {"config": origin.config, "bare": beside.bare, "tied": beside.tied}
+    return {"config": origin.config, "bare": beside.bare, "tied": beside.tied, "old": beside.old}
 
 
 def _read_origin(folder: Path, said: Any, tensors: dict[str, Tensor]) -> Origin:
@@ -106,4 +110,5 @@ def _read_origin(folder: Path, said: Any, tensors: dict[str, Tensor]) -> Origin:
         raise BadInput(f"{folder / CONFIG}: origin is no Hugging Face folder") from None
     kept = read_tensors(folder / KEPT) if (folder / KEPT).exists() else {}
     dtypes = {name: tensor.dtype for name, tensor in tensors.items()}
-    return Origin(config, hf.files_of(folder), Beside(bool(bare), tuple(tied), kept, dtypes))
+    old = bool(said.get("old", False))
+    return Origin(config, hf.files_of(folder), Beside(bool(bare), tuple(tied), old, kept, dtypes))

@@ -5,10 +5,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from regard.ground.errors import BadInput
+from regard.models.facts import difference
 from regard.models.paper import Paper
 from regard.text.bilingual import Bilingual
+from regard.text.encoder import EncoderText
+from regard.text.labelled import LabelledText
+from regard.text.tuned import TunedText
 from regard.weights.names import Beside, Names
 
+Text = Bilingual | LabelledText | EncoderText | TunedText
 Config = Mapping[str, Any]  # what a config.json says
 
 
@@ -35,5 +41,27 @@ class Form:
     facts: Callable[[Config, Collection[str]], Any]
     config: Callable[[Any], dict[str, Any]]
     names: Callable[[Any], Names]
-    text: Callable[[Path, Config], Bilingual | None]
-    fresh: Callable[[Bilingual | None], Origin]
+    text: Callable[[Path, Config], Text | None]
+    fresh: Callable[[Any, Text | None], Origin]
+
+
+def refuse_others(config: Config, only: Config) -> None:
+    """A setting that means another model is an error."""
+    for key, value in only.items():
+        if config.get(key, value) != value:
+            raise BadInput(f"{key} is {config[key]!r}, and only {value!r} is supported")
+
+
+def chosen(known: Mapping[str, str], config: Config, key: str) -> str:
+    """What a word of a configuration is called here."""
+    said = config[key]
+    if not isinstance(said, str) or said not in known:
+        raise BadInput(f"{key} is {said!r}, not {', '.join(known)}")
+    return known[said]
+
+
+def refuse_loss(kind: str, facts: Any, understood: Any) -> None:
+    """A fact that would be read back as another is an error."""
+    if lost := difference(facts, understood):
+        said = ", ".join(f"{path} is {this!r}, not {that!r}" for path, (this, that) in lost.items())
+        raise BadInput(f"a {kind} folder cannot express this model: {said}")

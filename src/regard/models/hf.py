@@ -7,10 +7,11 @@ import torch
 
 from regard.ground.errors import BadInput
 from regard.ground.files import read_json, replacing, write_json
-from regard.models import HF
+from regard.models import HF, sentence_files
+from regard.models.facts import AnyFacts, paths
 from regard.models.form import Form, Origin
 from regard.models.stored import CONFIG, WEIGHTS, Stored, built, check_text
-from regard.text.labelled import LabelledText
+from regard.text.tuned import TunedText
 from regard.weights.files import load_weights, read_folder, weights_of, write_tensors
 
 GENERATION = "generation_config.json"
@@ -30,11 +31,14 @@ NOTED = (
 
 
 def read(folder: Path, config: dict[str, Any], device: torch.device | str) -> Stored:
-    """The model in a folder that says ``config``; how it generates is noted as "generation"."""
+    """The model in a folder that says ``config``; how it generates is noted as "generation",
+    how it gives one vector for a text as "embedding".
+    """
     form, where = _form(folder, config), str(folder / CONFIG)
     file = read_folder(folder)
     try:
         facts = form.facts(config, file.keys())
+        _refuse_depth(facts, len(file))
     except BadInput as error:
         raise BadInput(f"{where}: {error}") from None
     shapes = weights_of(built(form.paper, facts, "meta", where))  # a misfit costs no memory
@@ -47,7 +51,8 @@ def read(folder: Path, config: dict[str, Any], device: torch.device | str) -> St
     if (folder / GENERATION).exists():
         said = read_json(folder / GENERATION)
         generation = {name: value for name, value in said.items() if value is not None}
-    notes = {"generation": generation} if generation else {}
+    noted = {"generation": generation, "embedding": sentence_files.embedding_of(folder)}
+    notes = {name: said for name, said in noted.items() if said}
     origin = Origin(config, files_of(folder), beside)
     return Stored(form.paper, facts, module.eval(), text, notes, origin)
 
@@ -57,16 +62,15 @@ def write(folder: Path, stored: Stored) -> None:
     if stored.paper.key not in HF:
         raise BadInput(f"{stored.paper.name}: Hugging Face has no form for such models")
     form = HF[stored.paper.key]
-    assert not isinstance(stored.text, LabelledText), "no form has labels yet"
     config = form.config(stored.facts)
-    origin = stored.origin or form.fresh(stored.text)
+    origin = stored.origin or form.fresh(stored.facts, stored.text)
     tensors = form.names(stored.facts).write(weights_of(stored.module), origin.beside)
     if stored.origin is not None:  # it keeps its own words for what has not changed
         before = form.config(form.facts(origin.config, tensors.keys()))
         config = {key: value for key, value in config.items() if value != before[key]}
     (folder / CONFIG).unlink(missing_ok=True)
-    if stored.text is not None:
-        stored.text.save(folder)
+    if (text := stored.text) is not None:  # what labels are called, config.json says
+        (text.encoder if isinstance(text, TunedText) else text).save(folder)
     write_files(folder, origin)
     write_tensors(folder / WEIGHTS, tensors)
     write_json(folder / CONFIG, {**origin.config, **config})
@@ -75,7 +79,8 @@ def write(folder: Path, stored: Stored) -> None:
 def files_of(folder: Path) -> dict[str, bytes]:
     """The files of a folder that are only handed on."""
     path = folder / GENERATION
-    return {path.name: path.read_bytes()} if path.exists() else {}
+    generation = {path.name: path.read_bytes()} if path.exists() else {}
+    return generation | sentence_files.files_of(folder)
 
 
 def write_files(folder: Path, origin: Origin) -> None:
@@ -83,6 +88,13 @@ def write_files(folder: Path, origin: Origin) -> None:
     for name, content in origin.files.items():
         with replacing(folder / name) as temporary:
             temporary.write_bytes(content)
+
+
+def _refuse_depth(facts: AnyFacts, tensors: int) -> None:
+    """A stack of more layers than tensors is not even tried: it could be endless."""
+    for path, value in paths(facts):
+        if path.endswith(".depth") and value > tensors:
+            raise BadInput(f"{value} layers are said to be in {tensors} tensors")
 
 
 def _form(folder: Path, config: dict[str, Any]) -> Form:

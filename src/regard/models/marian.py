@@ -14,8 +14,16 @@ import torch
 from torch import Tensor
 
 from regard.ground.errors import BadInput
-from regard.models.facts import PairFacts, change, difference
-from regard.models.form import Config, Form, Origin
+from regard.models.facts import PairFacts, change
+from regard.models.form import (
+    Config,
+    Form,
+    Origin,
+    Text,
+    chosen,
+    refuse_loss,
+    refuse_others,
+)
 from regard.models.paper import Paper
 from regard.models.transformer import BASE as VASWANI
 from regard.models.transformer import Transformer
@@ -137,9 +145,7 @@ SIDES = {"source": "encoder", "target": "decoder"}
 
 def facts_of(config: Config, tensors: Collection[str]) -> PairFacts:
     """The facts behind a config.json and the names of the tensors beside it."""
-    for key, only in ONLY.items():
-        if config.get(key, only) != only:
-            raise BadInput(f"{key} is {config[key]!r}, and only {only!r} is supported")
+    refuse_others(config, ONLY)
     given = {**DEFAULTS, **config}
     vocab = given["vocab_size"]
     written = given["decoder_vocab_size"] or vocab
@@ -148,12 +154,9 @@ def facts_of(config: Config, tensors: Collection[str]) -> PairFacts:
         raise BadInput("share_encoder_decoder_embeddings and tie_word_embeddings are true or false")
     if shares and written != vocab:
         raise BadInput(f"embeddings are shared, but for {vocab!r} and {written!r} words")
-    activation = given["activation_function"]
-    if not isinstance(activation, str) or activation not in ACTIVATIONS:
-        raise BadInput(f"activation_function is {activation!r}, not {', '.join(ACTIVATIONS)}")
     changes = {
         "width": given["d_model"],
-        "activation": ACTIVATIONS[activation],
+        "activation": chosen(ACTIVATIONS, given, "activation_function"),
         "dropout": given["dropout"],
         "attention_dropout": given["attention_dropout"],
         "inner_dropout": given["activation_dropout"],
@@ -191,10 +194,7 @@ def config_of(facts: PairFacts) -> dict[str, Any]:
         config[f"{theirs}_layers"] = stack.depth
         config[f"{theirs}_attention_heads"] = stack.heads
         config[f"{theirs}_ffn_dim"] = stack.inner
-    understood = facts_of(config, (BIAS,) if facts.head_bias else ())
-    if lost := difference(facts, understood):
-        said = ", ".join(f"{path} is {this!r}, not {that!r}" for path, (this, that) in lost.items())
-        raise BadInput(f"a Marian folder cannot express this model: {said}")
+    refuse_loss("Marian", facts, facts_of(config, (BIAS,) if facts.head_bias else ()))
     return config
 
 
@@ -211,11 +211,13 @@ def text_of(folder: Path, config: Config) -> MarianText | None:
     return text
 
 
-def fresh(text: Bilingual | None) -> Origin:
+def fresh(facts: PairFacts, text: Text | None) -> Origin:
     """What belongs to a folder beside facts and weights, for a model that never was in one."""
     if not isinstance(text, MarianText):
-        kind = "no vocabulary" if text is None else f"a {text.source.kind} vocabulary"
-        raise BadInput(f"a Marian folder needs SentencePiece models; this translator has {kind}")
+        kind = f"a {text.source.kind}" if isinstance(text, Bilingual) else "no"
+        raise BadInput(
+            f"a Marian folder needs SentencePiece models; this translator has {kind} vocabulary"
+        )
     target = text.target
     ids = {
         "pad_token_id": target.pad,

@@ -8,14 +8,15 @@ import torch
 from torch import nn
 
 from regard.ground.errors import BadInput
-from regard.models.facts import AnyFacts, ClassifierFacts, PairFacts
-from regard.models.form import Origin
+from regard.models.facts import AnyFacts, ClassifierFacts, EncoderFacts, PairFacts
+from regard.models.form import Origin, Text
 from regard.models.paper import Paper
 from regard.text.bilingual import Bilingual
+from regard.text.encoder import EncoderText
 from regard.text.labelled import LabelledText
+from regard.text.tuned import TunedText
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
-Text = Bilingual | LabelledText
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +55,13 @@ def check_text(text: Text | None, facts: AnyFacts, folder: Path) -> None:
             sizes = {
                 "tokens": (len(text.words), facts.reader.embed.vocab),
                 "labels": (len(text.labels), facts.classes),
+            }
+        case EncoderFacts(), EncoderText():
+            sizes = {"tokens": (len(text.words), facts.embed.vocab)}
+        case EncoderFacts(), TunedText():
+            sizes = {
+                "tokens": (len(text.encoder.words), facts.embed.vocab),
+                "labels": (len(text.labels), facts.head.outputs if facts.head else 0),
             }
         case _:
             return

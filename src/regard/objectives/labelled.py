@@ -1,20 +1,52 @@
-"""Classification as an objective: given a text, say which class it is."""
+"""Labels of whole texts as an objective: one of several classes, several at once, or numbers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import nan
+from typing import Any
 
+import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.ground.batch import IGNORED, Batch, Budget, Ids, Packed, pack
+from regard.ground.batch import IGNORED, Batch, Budget, Ids, Packed, Row, pack, pack_rows
 from regard.ground.tape import SILENT, Silent
 from regard.parts.loss import smoothed_cross_entropy
 
-Example = tuple[Ids, Ids]  # the text, and its class alone
+Example = tuple[Ids | Row, Any]  # the text, and what is to be said of it
+
+
+class OfTexts:
+    """What all objectives have in common that say something of whole texts."""
+
+    def length(self, example: Example) -> tuple[int, ...]:
+        """Tokens of the text."""
+        text = example[0]
+        return (len(text.tokens if isinstance(text, Row) else text),)
+
+    def weight(self, example: Example) -> float:
+        """How much it counts."""
+        return 1
+
+    def collate(self, examples: Sequence[Example], budget: Budget | None = None) -> Batch:
+        """A batch of texts; with a ``budget``, of fixed shape."""
+        texts = self.read([text for text, _ in examples], budget)
+        goals = self.goals([goal for _, goal in examples], texts.layout.rows)
+        return Batch(texts, goals, sum(map(self.weight, examples)))
+
+    def read(self, texts: Sequence[Any], budget: Budget | None = None) -> Packed:
+        """The texts alone."""
+        of_rows = bool(len(texts)) and isinstance(texts[0], Row)
+        return pack_rows(texts, budget) if of_rows else pack(texts, budget)
+
+    def goals(self, goals: Sequence[Any], rows: int) -> Tensor:
+        """What is to be said of each row; nothing of those that only fill."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class Labelled:
+class Labelled(OfTexts):
     """Cross-entropy over classes, for any model that answers a text with one row of logits.
 
     The loss of a step is the mean over its examples, each weighing what ``weights`` say of its
@@ -24,24 +56,15 @@ class Labelled:
     smoothing: float = 0.0
     weights: tuple[float, ...] | None = None
 
-    def length(self, example: Example) -> tuple[int]:
-        """Tokens of the text."""
-        return (len(example[0]),)
-
     def weight(self, example: Example) -> float:
         """How much it counts."""
         return 1 if self.weights is None else self.weights[int(example[1][0])]
 
-    def collate(self, examples: Sequence[Example], budget: Budget | None = None) -> Batch:
-        """A batch of texts; with a ``budget``, of fixed shape."""
-        texts = self.read([text for text, _ in examples], budget)
-        goals_B = torch.full((texts.layout.rows,), IGNORED)
-        goals_B[: len(examples)] = torch.tensor([int(label[0]) for _, label in examples])
-        return Batch(texts, goals_B, sum(map(self.weight, examples)))
-
-    def read(self, texts: Sequence[Ids], budget: Budget | None = None) -> Packed:
-        """The texts alone, without any marks."""
-        return pack(texts, budget)
+    def goals(self, goals: Sequence[Ids], rows: int) -> Tensor:
+        """The class of each row."""
+        goals_B = torch.full((rows,), IGNORED)
+        goals_B[: len(goals)] = torch.tensor([int(goal[0]) for goal in goals])
+        return goals_B
 
     def __call__(
         self, model: nn.Module, batch: Batch, tape: Silent = SILENT
@@ -50,3 +73,43 @@ class Labelled:
         logits_BV = model(batch.target.tokens_T, batch.target.layout, tape=tape)
         weights_V = None if self.weights is None else logits_BV.new_tensor(self.weights)
         return smoothed_cross_entropy(logits_BV, batch.goals_T, self.smoothing, weights_V)
+
+
+class OfNumbers(OfTexts):
+    """A number for each of the model's outputs."""
+
+    def goals(self, goals: Sequence[Sequence[float]], rows: int) -> Tensor:
+        """The numbers of each row."""
+        goals_BV = torch.full((rows, len(goals[0])), nan)
+        goals_BV[: len(goals)] = torch.tensor(np.array(goals, dtype=np.float32))
+        return goals_BV
+
+    def __call__(
+        self, model: nn.Module, batch: Batch, tape: Silent = SILENT
+    ) -> tuple[Tensor, Tensor]:
+        """The sum over the batch, twice: there is no likelihood but this."""
+        said_BV = model(batch.target.tokens_T, batch.target.layout, tape=tape)
+        counts_BV = ~batch.goals_T.isnan()
+        each_BV = self.each(said_BV.float(), batch.goals_T.nan_to_num())
+        loss = (each_BV * counts_BV).mean(-1).sum()
+        return loss, loss.detach()
+
+    def each(self, said_BV: Tensor, goals_BV: Tensor) -> Tensor:
+        """What each number costs."""
+        raise NotImplementedError
+
+
+class Several(OfNumbers):
+    """Each label is there (1) or not (0), whatever the others: the mean binary cross-entropy."""
+
+    def each(self, said_BV: Tensor, goals_BV: Tensor) -> Tensor:
+        """Of each label alone."""
+        return F.binary_cross_entropy_with_logits(said_BV, goals_BV, reduction="none")
+
+
+class Numbers(OfNumbers):
+    """Regression: squared distance."""
+
+    def each(self, said_BV: Tensor, goals_BV: Tensor) -> Tensor:
+        """Of each number."""
+        return (said_BV - goals_BV) ** 2

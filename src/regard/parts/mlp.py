@@ -1,6 +1,7 @@
 """The feed-forward layer of a block: act(xW1 + b1)W2 + b2, on each token alone."""
 
 from collections.abc import Callable
+from functools import partial
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -10,6 +11,7 @@ from regard.parts.attention import joined
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "gelu": F.gelu,
+    "gelu-tanh": partial(F.gelu, approximate="tanh"),
     "swish": F.silu,
 }
 

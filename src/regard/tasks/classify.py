@@ -1,21 +1,17 @@
 """Classification: texts in, labels with probabilities out."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 
-import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from regard.data.packing import in_order
-from regard.ground.batch import Budget
-from regard.ground.errors import BadInput
 from regard.objectives.labelled import Labelled
-from regard.text.labelled import LabelledText
+from regard.tasks.rows import Asked, Runner, rows_of
+from regard.text.labelled import NUMBER, SEVERAL, LabelledText
+from regard.text.tuned import TunedText
 
-TOKENS = 8_192  # read at once
-WINDOW = 4_096  # texts read ahead, so that like lengths can be put together
+HOLDS = 0.5  # a label that is more probable holds, where there may be several
 
 
 @dataclass(frozen=True)
@@ -31,8 +27,28 @@ class Prediction:
         return self.probabilities[self.label]
 
 
+@dataclass(frozen=True)
+class Several:
+    """The labels that hold, perhaps none, and how probable each is."""
+
+    labels: tuple[str, ...]
+    probabilities: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What was to be told in numbers, each under its name."""
+
+    values: dict[str, float]
+
+    @property
+    def value(self) -> float:
+        """The first of them, which mostly is the only one."""
+        return next(iter(self.values.values()))
+
+
 @dataclass(frozen=True, eq=False)
-class Classifier:
+class Classifier(Runner):
     """A model with its vocabulary and labels, and how many texts it takes at once."""
 
     model: nn.Module
@@ -44,32 +60,39 @@ class Classifier:
         """How texts are read: the same at training and here."""
         return Labelled()
 
-    @property
-    def device(self) -> torch.device:
-        """Where the model is."""
-        return next(self.model.parameters()).device
-
-    def stream(self, texts: Iterable[str]) -> Iterator[Prediction]:
-        """Predictions as they come, window by window."""
-        lines = iter(texts)
-        while window := list(islice(lines, WINDOW)):
-            yield from self.predict(window)
-
-    @torch.inference_mode()
-    def predict(self, texts: Sequence[str]) -> list[Prediction]:
+    def predict(self, asked: Sequence[str]) -> list[Prediction]:
         """The class of each text, which does not depend on the others."""
-        ids = self.text.words.encode_all(texts)
-        found = np.zeros((len(texts), len(self.text.labels)))
-        lengths = np.array([len(one) for one in ids], dtype=np.int64)
-        for chosen in in_order(lengths, Budget(TOKENS, self.rows, TOKENS)):
-            read = self.objective.read([ids[i] for i in chosen]).to(self.device)
-            logits_BV = self.model(read.tokens_T, read.layout)
-            found[chosen] = torch.softmax(logits_BV.double(), dim=-1).cpu().numpy()
-        if not np.isfinite(found).all():
-            raise BadInput("the model is broken: its probabilities are not numbers")
-        return [self._named(one) for one in found]
-
-    def _named(self, probabilities: np.ndarray) -> Prediction:
         names = self.text.labels.names
-        best = names[int(probabilities.argmax())]
-        return Prediction(best, dict(zip(names, probabilities.tolist(), strict=True)))
+        logits_NV = self.of_rows(self.text.words.encode_all(asked), len(names))
+        return _one(logits_NV, names)
+
+
+@dataclass(frozen=True, eq=False)
+class EncoderClassifier(Runner):
+    """The same for an encoder, which reads texts or pairs of them, cut to ``longest`` tokens."""
+
+    model: nn.Module
+    text: TunedText
+    rows: int = 256
+    longest: int | None = None
+
+    def predict(self, asked: Sequence[Asked]) -> list[Prediction | Several | Numbers]:
+        """The labels of each text or pair, or its numbers: whatever the model was tuned to say."""
+        names, kind = self.text.labels.names, self.text.labels.kind
+        rows = rows_of(self.text.encoder, asked, self.longest)
+        logits_NV = self.of_rows(rows, len(names))
+        if kind == SEVERAL:
+            probable = _named(logits_NV.sigmoid(), names)
+            return [Several(tuple(n for n in names if one[n] > HOLDS), one) for one in probable]
+        if kind == NUMBER:
+            return [Numbers(one) for one in _named(logits_NV, names)]
+        return [*_one(logits_NV, names)]
+
+
+def _one(logits_NV: Tensor, names: Sequence[str]) -> list[Prediction]:
+    probable = _named(torch.softmax(logits_NV, dim=-1), names)
+    return [Prediction(max(one, key=one.__getitem__), one) for one in probable]
+
+
+def _named(values_NV: Tensor, names: Sequence[str]) -> list[dict[str, float]]:
+    return [dict(zip(names, one, strict=True)) for one in values_NV.tolist()]

@@ -13,14 +13,19 @@ from regard.text.subwords import Subwords
 from regard.text.vocabulary import Vocabulary
 
 _WORDS, LABELS = "tokenizer.json", "labels.json"
+ONE, SEVERAL, NUMBER = KINDS = ("one", "several", "number")
 
 
 @dataclass(frozen=True)
 class Labels:
-    """Classes by name; ``written`` is how files write them, where that is otherwise."""
+    """Classes by name; ``written`` is how files write them, where that is otherwise.
+
+    A text has "one" of them, or "several" (or none); or it has a "number" for each.
+    """
 
     names: tuple[str, ...]
     written: Mapping[str, str] = field(default_factory=dict)
+    kind: str = ONE
 
     @classmethod
     def of(cls, found: Iterable[str], written: Mapping[str, str]) -> "Labels":
@@ -36,7 +41,7 @@ class Labels:
     @cached_property
     def fingerprint(self) -> str:
         """Sixteen hexadecimal digits that name the content."""
-        content = json.dumps([self.names, dict(self.written)], sort_keys=True)
+        content = json.dumps([self.names, dict(self.written), self.kind], sort_keys=True)
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
     def name(self, label: str, where: str = "") -> str:
@@ -46,6 +51,24 @@ class Labels:
             known = ", ".join(self.names[:8]) + (", …" if len(self.names) > 8 else "")
             raise BadInput(f"{where and where + ': '}no label is called {label!r}; known: {known}")
         return name
+
+    def save(self, path: Path) -> None:
+        """Write them."""
+        said = {"names": self.names, "written": self.written, "kind": self.kind}
+        write_json(path, said)
+
+    @staticmethod
+    def load(path: Path) -> "Labels":
+        """Read what ``save`` wrote."""
+        content = read_json(path)
+        names, written = content.get("names"), content.get("written")
+        if not isinstance(names, list) or not isinstance(written, dict):
+            raise BadInput(f"{path}: names or written is missing")
+        if not all(isinstance(one, str) for one in (*names, *written, *written.values())):
+            raise BadInput(f"{path}: a label is not text")
+        if (kind := content.get("kind", ONE)) not in KINDS:
+            raise BadInput(f"{path}: labels of unknown kind {kind!r}")
+        return Labels(tuple(names), written, kind)
 
     def encode_all(self, labels: Iterable[str]) -> list[list[int]]:
         """The number of each class, as a row of one."""
@@ -70,16 +93,10 @@ class LabelledText:
 
     def save(self, folder: Path) -> None:
         """Write the vocabulary and the labels."""
-        write_json(folder / LABELS, {"names": self.labels.names, "written": self.labels.written})
+        self.labels.save(folder / LABELS)
         self.words.save(folder / _WORDS)
 
     @staticmethod
     def load(folder: Path) -> "LabelledText":
         """Read what ``save`` wrote."""
-        content = read_json(folder / LABELS)
-        names, written = content.get("names"), content.get("written")
-        if not isinstance(names, list) or not isinstance(written, dict):
-            raise BadInput(f"{folder / LABELS}: names or written is missing")
-        if not all(isinstance(one, str) for one in (*names, *written, *written.values())):
-            raise BadInput(f"{folder / LABELS}: a label is not text")
-        return LabelledText(Subwords.load(folder / _WORDS), Labels(tuple(names), written))
+        return LabelledText(Subwords.load(folder / _WORDS), Labels.load(folder / LABELS))

@@ -111,14 +111,22 @@ class Subwords:
         """Each id as people read it: ``▁`` is a space, ``⏎`` a line end, ``<0xE2>`` a lone byte."""
         return [self._rendered[i] for i in ids]
 
+    def number(self, piece: str) -> int:
+        """The id of a piece by its exact name."""
+        return self._special((piece,))
+
+    def cut(self, text: str) -> tuple[list[int], list[Span]]:
+        """The ids of ``text``, and the characters that the library says each was made of."""
+        coded = self._tokenizer.encode(text, add_special_tokens=False)
+        return coded.ids, [Span(start, end) for start, end in coded.offsets]
+
     def segment(self, text: str) -> Segmented:
         """The ids of ``text`` with what each covers; ``ids`` equals ``encode(text)``."""
-        coded = self._tokenizer.encode(text, add_special_tokens=False)
-        spans = [Span(start, end) for start, end in coded.offsets]
-        if self._prefix and self.pieces(coded.ids[:1]) == ["▁"]:
+        ids, spans = self.cut(text)
+        if self._prefix and self.pieces(ids[:1]) == ["▁"]:
             spans[0] = Span(0, 0)  # only the space that encoding put before the text
         spans = stretched(text, spans)
-        return Segmented(tuple(coded.ids), tuple(spans), tuple(touched(text, spans)))
+        return Segmented(tuple(ids), tuple(spans), tuple(touched(text, spans)))
 
     def unknown(self, text: str) -> list[Span]:
         """The words of ``text`` that become ``<unk>``, if only in part: none in byte-safe kinds."""

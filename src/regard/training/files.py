@@ -1,6 +1,8 @@
 """The tables of a recipe that say where its examples come from."""
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -16,8 +18,23 @@ class Closed(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+@dataclass(frozen=True)
+class Read:
+    """A file of a published form, and by whom it is read: see ``regard.data.understanding``."""
+
+    reader: str
+    path: Path
+    options: dict[str, Any]
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return (str(self.path),)
+
+
 class Files(Closed):
     """Where pairs come from: two files, or one table, CSV or JSON-lines file and two columns of it.
+
+    Or a ``file`` that a ``reader`` of ``regard.data.understanding`` understands, with its options.
 
     ``spaced`` names the two languages by whose rules words are set apart, as aligners need them.
     ``held_out`` takes so many examples away from those to learn from; that is for dev alone.
@@ -28,6 +45,9 @@ class Files(Closed):
     table: str | None = None
     csv: str | None = None
     jsonl: str | None = None
+    file: str | None = None
+    reader: str | None = None
+    options: dict[str, Any] = Field(default_factory=dict)
     held_out: int | None = Field(None, ge=1)
     columns: tuple[int | str, int | str] | None = None
     spaced: tuple[str, str] | None = None
@@ -37,7 +57,12 @@ class Files(Closed):
         two = self.source is not None and self.target is not None
         one = [self.table, self.csv, self.jsonl].count(None) == 2 and self.columns is not None
         files = (self.source, self.target, self.table, self.csv, self.jsonl, self.columns)
-        if self.held_out:
+        if self.file is not None or self.reader is not None or self.options:
+            if self.file is None or self.reader is None:
+                raise ValueError("give a file together with its reader")
+            if self.held_out or any(file is not None for file in (*files, self.spaced)):
+                raise ValueError("a file with a reader stands alone")
+        elif self.held_out:
             if any(file is not None for file in files):
                 raise ValueError("held_out takes examples from train: name no file beside it")
         elif two == one or (one and (self.source or self.target)) or (two and self.columns):
@@ -48,8 +73,14 @@ class Files(Closed):
                 raise ValueError(f"words of {language!r} cannot be set apart{wrong}")
         return self
 
+    def read(self, root: Path) -> Read:
+        """The file that a reader understands, looked up under the data root."""
+        if self.file is None or self.reader is None:
+            raise BadInput("this task reads a file by a reader: give both (data.*.file, .reader)")
+        return Read(self.reader, root / self.file, self.options)
+
     def under(self, root: Path) -> Source:
-        """The files, looked up under the data root."""
+        """The files of pairs, looked up under the data root."""
 
         def place(name: str | None) -> str:
             return "-" if name == "-" else str(root / str(name))
@@ -57,6 +88,8 @@ class Files(Closed):
         spaced = self.spaced or ()
         if self.held_out:
             raise BadInput("examples held out of data.train lie in no file of their own")
+        if self.file is not None:
+            raise BadInput(f"{self.file}: files with a reader are for encoders (model.paper)")
         if self.columns is None:
             return Lines((place(self.source), place(self.target)), spaced)
         if self.table is not None:
@@ -92,6 +125,6 @@ class Data(Closed):
         if any(files.held_out for files in (self.train, *tests)):
             raise ValueError("only dev can be held out")
         for files in (self.dev, *tests):
-            if not files.held_out and "-" in files.under(Path()).paths:
+            if not (files.held_out or files.file) and "-" in files.under(Path()).paths:
                 raise ValueError("only train can be standard input")
         return self

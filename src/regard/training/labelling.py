@@ -1,6 +1,5 @@
 """What a run needs to know of classification: its labels, facts, objective and judge."""
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,20 +18,19 @@ from regard.text.labelled import LabelledText, Labels
 from regard.text.training import train as train_subwords
 from regard.training.events import Verdict
 from regard.training.examples import Examples
+from regard.training.paired import Paired
 from regard.training.ranks import Ranks
-from regard.training.recipe import Recipe
 from regard.training.translating import pair
+from regard.training.weights import class_weights
 
 FOLLOWS = {"vocab": "text.vocab", "classes": "the labels of the training data"}
 
 
 @dataclass(frozen=True)
-class Labelling:
+class Labelling(Paired):
     """The task "classify"."""
 
-    recipe: Recipe
-
-    def facts(self) -> tuple[Paper, ClassifierFacts]:
+    def facts(self, data: Path) -> tuple[Paper, ClassifierFacts]:
         """The model, but for its vocabulary and the number of classes."""
         wanted = self.recipe.model
         for name in wanted.change:
@@ -77,15 +75,7 @@ class Labelling:
 
     def objective(self, text: LabelledText, examples: Examples) -> Labelled:
         """What is learned, each class weighing what the recipe says."""
-        names, asked = text.labels.names, self.recipe.labels.weights
-        weights: tuple[float, ...] | None = None
-        if asked == "balanced":  # all classes together count the same
-            counts = Counter(examples.second_sides())
-            share = len(examples.rows) / len(names)
-            weights = tuple(share / counts[number] for number in range(len(names)))
-        elif isinstance(asked, dict):
-            given = {text.labels.name(name): weight for name, weight in asked.items()}
-            weights = tuple(given.get(name, 1.0) for name in names)
+        weights = class_weights(text.labels, self.recipe.labels.weights, examples.second_sides())
         return Labelled(self.recipe.train.smoothing, weights)
 
     def flops(self, facts: ClassifierFacts, lengths: Sequence[tuple[int]]) -> float:

@@ -13,6 +13,7 @@ from math import isfinite
 from time import monotonic
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -38,10 +39,14 @@ from regard.weights.files import load_weights, weights_of
 
 
 class Objective(Protocol):
-    """What the loop asks of an objective."""
+    """What the loop asks of an objective.
+
+    One that is a sum of several, each a mean over things of its own, has a weight and a loss for
+    each of them.
+    """
 
     def length(self, example: Any) -> tuple[int, ...]: ...
-    def weight(self, example: Any) -> float: ...
+    def weight(self, example: Any) -> float | np.ndarray: ...
     def collate(self, examples: Sequence[Any], budget: Budget | None = None) -> Batch: ...
     def __call__(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]: ...
 
@@ -91,12 +96,17 @@ def train(job: Job, *, resume: bool = False) -> Iterator[Event]:
 class _Sums:
     """What is added up between two reports, on the device until it is asked for."""
 
-    values: Tensor  # loss, likelihood, gradient norm, first bad step
-    weight: float = 0
+    losses: Tensor  # losses and likelihoods, of each part of the objective
+    values: Tensor  # gradient norm, first bad step
+    weight: np.ndarray
     tokens: int = 0
     steps: int = 0
     room: int = 0
     began: float = field(default_factory=monotonic)
+
+    def add(self, loss: Tensor, likelihood: Tensor) -> None:
+        """Those of a batch."""
+        self.losses = self.losses + torch.stack([loss, likelihood]).view(2, -1)
 
 
 class _Run:
@@ -143,7 +153,7 @@ class _Run:
         drawn = list(islice(self.stream, accumulate))
         step = [[example for _, example in batch] for _, batch in drawn]
         every = [example for batch in step for example in batch]
-        weight = sum(map(self.job.objective.weight, every))
+        weight = np.array([self.job.objective.weight(example) for example in every]).sum(axis=0)
         mine = self.ranks.share(step)
         self.model.train()
         for turn, (slice_number, examples) in enumerate(mine):
@@ -151,12 +161,12 @@ class _Run:
             seed_everything(self.recipe.train.seed, number, slice_number)
             with self.ranks.quiet(self.wrapped, last=turn == len(mine) - 1):
                 loss, nll = self.micro(batch, self.ranks.world / weight)
-            self.sums.values[:2] += torch.stack([loss, nll])
+            self.sums.add(loss, nll)
         norm = self._update(number)
         self._take_note(number, norm)
         lengths = list(map(self.job.objective.length, every))
         tokens = sum(map(sum, lengths))
-        self.sums.weight += weight
+        self.sums.weight = self.sums.weight + weight
         self.sums.tokens += tokens
         self.sums.room += len(lengths[0]) * self.recipe.batches.tokens * accumulate
         self.sums.steps += 1
@@ -182,9 +192,9 @@ class _Run:
     def report(self) -> Reported:
         """The means since the last report; NaN ends the run here."""
         sums, taken = self.sums, monotonic() - self.sums.began
-        local = sums.values.clone()
-        loss, nll = (self.ranks.total(local[:2].clone()) / sums.weight).tolist()
-        norm, bad = local[2:].tolist()
+        means = self.ranks.total(sums.losses.clone()).cpu() / torch.from_numpy(sums.weight)
+        loss, nll = means.sum(-1).tolist()
+        norm, bad = sums.values.tolist()
         if bad or not isfinite(loss):
             raise BadInput(
                 f"the loss is not a number at step {int(bad) or self.progress.step}; the last good "
@@ -299,7 +309,7 @@ class _Run:
         }
 
     def _compiles(self) -> bool:
-        return self._fixed and self.recipe.train.compile
+        return self._fixed and self.recipe.train.compile and not self.recipe.batches.rung
 
     @property
     def _fixed(self) -> bool:
@@ -313,7 +323,7 @@ class _Run:
             forward = torch.compile(forward)
         plain = Plain(forward, self.precision_context)
         alone = self.ranks.world == 1 and not self.recipe.train.deterministic
-        return Captured(plain, self.model) if self._compiles() and alone else plain
+        return Captured(plain, self.model) if self._fixed and alone else plain
 
     def _forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         return self.job.objective(self.wrapped, batch)
@@ -325,7 +335,11 @@ class _Run:
         limits = self.recipe.batches
         splits = self.ranks.splits(limits.accumulate)
         rows = -(-limits.rows // splits)  # tokens are not halved: long rows may meet in one slice
-        return self.job.objective.collate(examples, Budget(limits.tokens, rows, limits.longest))
+        tokens = limits.tokens
+        if limits.rung:  # as many as these examples need, in whole rungs
+            needed = max(map(sum, zip(*map(self.job.objective.length, examples), strict=True)))
+            tokens = min(tokens, limits.rung * -(-max(needed, limits.longest) // limits.rung))
+        return self.job.objective.collate(examples, Budget(tokens, rows, limits.longest))
 
     def precision_context(self) -> AbstractContextManager:
         """Where forward passes of this run happen."""
@@ -357,16 +371,17 @@ class _Run:
     def _take_note(self, number: int, norm: Tensor) -> None:
         """Add up the norm and remember the first step that went wrong, without waiting for it."""
         values = self.sums.values
-        wrong = ~torch.isfinite(norm + values[0])
-        values[2] += norm
-        values[3] = torch.where(wrong & (values[3] == 0), float(number), values[3])
+        wrong = ~torch.isfinite(norm + self.sums.losses[0].sum())
+        values[0] += norm
+        values[1] = torch.where(wrong & (values[1] == 0), float(number), values[1])
 
     def _check_finite(self) -> None:
-        if self.sums.steps and float(self.sums.values[3]):
+        if self.sums.steps and float(self.sums.values[1]):
             self.report()
 
     def _no_sums(self) -> _Sums:
-        return _Sums(torch.zeros(4, dtype=torch.float64, device=self.ranks.device))
+        zeros = torch.zeros(2, 1, dtype=torch.float64, device=self.ranks.device)
+        return _Sums(zeros, zeros[:, 0].clone(), np.zeros(1))
 
 
 def seed_everything(*key: int) -> None:

@@ -7,14 +7,16 @@ captured as one graph; a replay copies the batch into the captured tensors and l
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from regard.ground.batch import Batch
 
 Forward = Callable[[Batch], tuple[Tensor, Tensor]]
+Scale = float | np.ndarray
 WARM_UPS = 3
 
 
@@ -24,33 +26,48 @@ class Plain:
     def __init__(self, forward: Forward, precision: Callable[[], AbstractContextManager]):
         self.forward, self.precision = forward, precision
 
-    def __call__(self, batch: Batch, scale: Tensor | float) -> tuple[Tensor, Tensor]:
+    def __call__(self, batch: Batch, scale: Tensor | Scale) -> tuple[Tensor, Tensor]:
         with self.precision():
             loss, likelihood = self.forward(batch)
-        (loss * scale).backward()
+        if not isinstance(scale, Tensor):
+            scale = as_tensor(scale, loss.device)
+        (loss * scale).sum().backward()
         return loss.detach(), likelihood
 
 
+class Graph(NamedTuple):
+    """What was captured: a graph, the tensors that it reads, and those that it writes."""
+
+    graph: torch.cuda.CUDAGraph
+    batch: Batch
+    scale: Tensor
+    results: tuple[Tensor, Tensor]
+
+
 class Captured:
-    """The same, as one CUDA graph. Dropout still follows the seed: a replay reads it anew."""
+    """The same, as a CUDA graph for each shape of batch.
+
+    Dropout still follows the seed: a replay reads it anew.
+    """
 
     def __init__(self, plain: Plain, model: nn.Module):
         self.plain, self.model = plain, model
-        self.graph: torch.cuda.CUDAGraph | None = None
+        self.graphs: dict[tuple[torch.Size, ...], Graph] = {}
 
-    def __call__(self, batch: Batch, scale: float) -> tuple[Tensor, Tensor]:
-        if self.graph is None:
-            self.graph = self._capture(batch)
-        for held, new in zip(tensors(self.batch), tensors(batch), strict=True):
-            held.copy_(new, non_blocking=True)
-        self.scale.fill_(scale)
-        self.graph.replay()
-        return self.results
+    def __call__(self, batch: Batch, scale: Scale) -> tuple[Tensor, Tensor]:
+        new = tensors(batch)
+        shapes = tuple(one.shape for one in new)
+        if shapes not in self.graphs:
+            self.graphs[shapes] = self._capture(batch, as_tensor(scale, batch.goals_T.device))
+        held = self.graphs[shapes]
+        for old, one in zip(tensors(held.batch), new, strict=True):
+            old.copy_(one, non_blocking=True)
+        held.scale.copy_(as_tensor(scale), non_blocking=True)
+        held.graph.replay()
+        return held.results
 
-    def _capture(self, batch: Batch) -> torch.cuda.CUDAGraph:
+    def _capture(self, batch: Batch, scale: Tensor) -> Graph:
         """Compile and warm up aside, keep the gradients there were, then capture."""
-        self.batch = batch
-        self.scale = torch.ones((), device=batch.goals_T.device)
         parameters = list(self.model.parameters())
         for parameter in parameters:
             if parameter.grad is None:
@@ -60,14 +77,19 @@ class Captured:
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):
             for _ in range(WARM_UPS):
-                self.plain(batch, self.scale)
+                self.plain(batch, scale)
         torch.cuda.current_stream().wait_stream(aside)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            self.results = self.plain(batch, self.scale)
+            results = self.plain(batch, scale)
         for parameter, gradient in zip(parameters, before, strict=True):
             parameter.grad.copy_(gradient)  # type: ignore[union-attr]
-        return graph
+        return Graph(graph, batch, scale, results)
+
+
+def as_tensor(scale: Scale, device: torch.device | str = "cpu") -> Tensor:
+    """What each part of a loss is multiplied by."""
+    return torch.as_tensor(scale, dtype=torch.float32).to(device)
 
 
 def tensors(value: Any) -> list[Tensor]:

@@ -48,11 +48,28 @@ class Labels(Closed):
     """How classes are called, where files write them otherwise, and how much each counts.
 
     Weights are one for each class (1 where none is given), or "balanced": all classes together
-    count the same.
+    count the same. A text has "one" label, "several", or a "number". Tags of entities are learned
+    in a ``scheme``, or as they stand; ``positive`` is the class that F1 is about.
     """
 
     names: dict[str, str] | None = None
     weights: dict[str, Annotated[float, Field(gt=0)]] | Literal["balanced"] | None = None
+    kind: Literal["one", "several", "number"] = "one"
+    scheme: Literal["IOB1", "IOB2", "BIOES", "BILOU"] | None = None
+    positive: str | None = None
+
+
+class Answers(Closed):
+    """Windows over a context: their tokens, those two share, and how long things may be.
+
+    ``threshold``: how much better "no answer" must be than the best answer; without it, every
+    question is answered.
+    """
+
+    stride: int = Field(128, ge=0)
+    question: int = Field(64, ge=1)
+    longest: int = Field(30, ge=1)
+    threshold: float | None = None
 
 
 class Model(Closed):
@@ -60,23 +77,31 @@ class Model(Closed):
 
     ``source`` or ``target`` takes that side from another, "PAPER:SIZE": a recurrent encoder under a
     Transformer's decoder, say. The paper is then the recurrent one. A classifier's reader is its
-    source.
+    source. With ``start``, a folder (here or under the data root), an encoder begins with the
+    facts, the vocabulary and the weights found there.
     """
 
     paper: str = "transformer"
     size: str = "base"
+    start: str | None = None
     source: str | None = None
     target: str | None = None
     change: dict[str, Any] = Field(default_factory=dict)
 
 
 class Batches(Closed):
-    """A step reads ``accumulate`` batches, each within the three limits on either side."""
+    """A step reads ``accumulate`` batches, each within the three limits on either side.
+
+    ``mixed`` batches hold long and short rows as they come; others rows of like length. On CUDA a
+    batch is filled up to ``tokens``, or to the next multiple of ``rung``.
+    """
 
     tokens: int = Field(4_096, ge=1)
     rows: int = Field(512, ge=1)
     longest: int = Field(128, ge=1)
     accumulate: int = Field(1, ge=1)
+    mixed: bool = False
+    rung: int = Field(0, ge=0)
 
 
 class Optimiser(Closed):
@@ -102,7 +127,7 @@ class Train(Closed):
     report_every: int = Field(50, ge=1)
     evaluate_every: int = Field(1_000, ge=1)
     checkpoint_every: int = Field(1_000, ge=1)
-    judge: Literal["loss", "bleu", "accuracy"] = "loss"
+    judge: str = "loss"
     judge_sentences: int = Field(1_000, ge=1)
     patience: int = Field(0, ge=0)
     ema: float = Field(0.0, ge=0, lt=1)
@@ -139,10 +164,21 @@ class Measure(Closed):
 class Expect(Closed):
     """The promise: what the test set must say at the end, and who says so."""
 
-    metric: Literal["BLEU", "chrF", "TER", "accuracy", "macro-F1", "Matthews"] = "BLEU"
+    metric: str = "BLEU"
     score: float
     tolerance: float = Field(ge=0)
     source: str
+
+
+LABELLED = ("accuracy", "macro-F1", "Matthews", "F1", "Pearson", "Spearman", "micro-F1")
+MEASURES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "translate": (("bleu",), ("BLEU", "chrF", "TER")),
+    "classify": (LABELLED, LABELLED),
+    "tag": (("F1", "accuracy", "Pearson"), ("F1", "accuracy", "Pearson", "precision", "recall")),
+    "answer": (("exact match", "F1"), ("exact match", "F1")),
+    "choose": (("accuracy",), ("accuracy",)),
+}
+"""By what a task may choose its best weights, and what it may promise."""
 
 
 class Rung(Closed):
@@ -159,11 +195,12 @@ class Rung(Closed):
 class Recipe(Closed):
     """Everything that decides a run; with rungs, several runs on the same data."""
 
-    task: Literal["translate", "classify"] = "translate"
+    task: Literal["translate", "classify", "tag", "answer", "choose"] = "translate"
     about: About
     data: Data
     text: Text = Text()
     labels: Labels = Labels()
+    answers: Answers = Answers()
     model: Model = Model()
     batches: Batches = Batches()
     optimiser: Optimiser
@@ -176,22 +213,26 @@ class Recipe(Closed):
     @model_validator(mode="after")
     def _means_something(self) -> "Recipe":
         """What belongs to another task is refused, not left unread."""
-        classifies = self.task == "classify"
-        measures = ("accuracy", "macro-F1", "Matthews")
+        task, translates = self.task, self.task == "translate"
+        labelled = task in ("classify", "tag")
         foreign = {
-            "labels": not classifies and self.labels != Labels(),
-            "text.joint": classifies and not self.text.joint,
-            "decode": classifies and self.decode != Decode(),
-            "measure": classifies and self.measure != Measure(),
-            "data.links": classifies and self.data.links is not None,
-            "rung": classifies and bool(self.rung),
-            "train.judge": self.train.judge == ("bleu" if classifies else "accuracy"),
-            "expect.metric": self.expect is not None
-            and (self.expect.metric in measures) != classifies,
+            "labels": not labelled and self.labels != Labels(),
+            "labels.scheme": task != "tag" and self.labels.scheme is not None,
+            "answers": task != "answer" and self.answers != Answers(),
+            "text.joint": not translates and not self.text.joint,
+            "decode": not translates and self.decode != Decode(),
+            "measure": not translates and self.measure != Measure(),
+            "data.links": not translates and self.data.links is not None,
+            "rung": not translates and bool(self.rung),
+            "model.start": translates and self.model.start is not None,
         }
         for name, wrong in foreign.items():
             if wrong:
-                raise ValueError(f"{name} means nothing, or something else, to task {self.task!r}")
+                raise ValueError(f"{name} means nothing, or something else, to task {task!r}")
+        judges, measures = MEASURES[task]
+        _one_of("train.judge", self.train.judge, ("loss", *judges), task)
+        if self.expect is not None:
+            _one_of("expect.metric", self.expect.metric, measures, task)
         return self
 
     def only(self, names: Iterable[str]) -> "Recipe":
@@ -208,6 +249,12 @@ class Recipe(Closed):
         own = {"model": rung.model.model_dump(), "expect": rung.expect, "rung": ()}
         tables = {name: getattr(rung, name) for name in ("batches", "optimiser", "train")}
         return Recipe.model_validate({**_merged(self.model_dump(), tables), **own})
+
+
+def _one_of(key: str, value: str, known: tuple[str, ...], task: str) -> None:
+    if value not in known:
+        wrong = did_you_mean(value, list(known))
+        raise ValueError(f"{key}: {value!r} is no measure of task {task!r}{wrong}")
 
 
 def find(name: str) -> Path:

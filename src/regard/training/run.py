@@ -2,8 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,27 +10,26 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.data.sources import STDIN, Dropped, Lines, Source, read_lines, read_pairs
+from regard.data.sources import Dropped
 from regard.ground.batch import Budget
 from regard.ground.errors import BadInput
-from regard.ground.files import read_json, write_json, write_text
+from regard.ground.files import read_json, write_json
 from regard.models import folder as folders
 from regard.models.facts import AnyFacts
 from regard.models.paper import Paper, count_parameters
-from regard.models.stored import Text
 from regard.training.checkpoint import Checkpoints, Progress
-from regard.training.examples import Examples
 from regard.training.labelling import Labelling
 from regard.training.loop import Job, seed_everything
+from regard.training.place import Place
 from regard.training.ranks import Ranks
 from regard.training.recipe import Recipe
 from regard.training.translating import Translating
+from regard.training.tuning import Tuning
 from regard.weights.files import load_weights
 
 RECIPE = "recipe.json"  # its presence says that a folder is a run
 OURS = ("checkpoints", "text", "data", "model")
 FREE = {("train", "steps"), ("train", "report_every"), ("train", "patience")}
-TASKS: dict[str, Any] = {"translate": Translating, "classify": Labelling}
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,9 +39,10 @@ class Run:
     job: Job
     paper: Paper
     facts: AnyFacts
-    text: Text
+    text: Any
     out: Path
     dropped: Dropped
+    notes: dict[str, Any]
 
     @property
     def model_folder(self) -> Path:
@@ -55,7 +54,11 @@ class Run:
         said, weights = _kept_weights(self.job.recipe, self.job.checkpoints, progress)
         module = self.job.model.cpu().eval()
         load_weights(module, weights, str(self.job.checkpoints.folder))
-        notes = {"weights": said, "cost": cost(module, progress, self.job.ranks)}
+        notes = {
+            **self.notes,
+            "weights": said,
+            "cost": cost(module, progress, self.job.ranks),
+        }
         folders.write(
             self.model_folder, folders.Stored(self.paper, self.facts, module, self.text, notes)
         )
@@ -76,10 +79,11 @@ def prepare(
 
     What can be known to be wrong is said before anything is written.
     """
-    task = TASKS[recipe.task](recipe)
-    paper, facts = task.facts()
+    place = Place(data, out, ranks, resume, skip_bad)
+    task = task_of(recipe)
+    paper, facts = task.facts(data)
     _check_model(recipe, paper, facts)
-    _check_test(recipe, data, skip_bad)
+    task.check_data(data, skip_bad)
     checkpoints = Checkpoints(out / "checkpoints")
     if ranks.leads:
         claim(out, recipe, resume=resume)
@@ -88,17 +92,13 @@ def prepare(
         torch.use_deterministic_algorithms(True)
     if not ranks.leads:
         ranks.wait()
-    train = _kept_input(recipe.data.train.under(data), out, again=resume or not ranks.leads)
-    text = _text(task, train, out, skip_bad, fresh=ranks.leads and not resume)
-    for files in (recipe.data.dev, recipe.data.test, *recipe.data.more_tests.values()):
-        if files is not None and not files.held_out:
-            task.check(text, _pairs(recipe, files.under(data), skip_bad))
-    examples = Examples(recipe, text.sides, train, data, out / "data", skip_bad)
+    text, examples = task.prepared(place)
     if ranks.leads:
         ranks.wait()
     facts = task.fitted(facts, text)
     seed_everything(recipe.train.seed, 0)
     model = _built(paper, facts)
+    task.begin(model, data)
     objective = task.objective(text, examples)
     job = Job(
         recipe=recipe,
@@ -112,7 +112,16 @@ def prepare(
         data=examples.mark,
         **limits,
     )
-    return Run(job, paper, facts, text, out, examples.dropped)
+    return Run(job, paper, facts, text, out, examples.dropped, task.notes())
+
+
+def task_of(recipe: Recipe) -> Any:
+    """What a recipe asks for: files with a reader are for encoders."""
+    if recipe.task == "translate":
+        return Translating(recipe)
+    if recipe.task == "classify" and recipe.data.train.reader is None:
+        return Labelling(recipe)
+    return Tuning(recipe)
 
 
 def cost(module: nn.Module, progress: Progress, ranks: Ranks) -> dict[str, float]:
@@ -148,7 +157,7 @@ def _check_same(out: Path, recipe: Recipe) -> None:
     before, now = read_json(out / RECIPE), recipe.model_dump(mode="json")
     changed = [
         f"{table}.{key}"
-        for table in ("data", "text", "labels", "model", "batches", "optimiser", "train")
+        for table in ("data", "text", "labels", "answers", "model", "batches", "optimiser", "train")
         for key, value in now[table].items()
         if (table, key) not in FREE and _said((before.get(table) or {}).get(key)) != _said(value)
     ]
@@ -176,41 +185,6 @@ def _built(paper: Paper, facts: AnyFacts) -> nn.Module:
         return paper.build(facts)
     except (ValueError, RuntimeError) as error:
         raise BadInput(f"model: {str(error).splitlines()[0]}") from None
-
-
-def _check_test(recipe: Recipe, data: Path, skip_bad: bool) -> None:
-    sets = [recipe.data.test, *recipe.data.more_tests.values()]
-    for files in sets:
-        if files is not None:
-            source = files.under(data)
-            if not any(True for _ in _pairs(recipe, source, skip_bad)):
-                raise BadInput(f"{', '.join(source.paths)}: no pairs to test on")
-
-
-def _pairs(recipe: Recipe, source: Source, skip_bad: bool) -> Iterator[tuple[str, str, str]]:
-    return read_pairs(source, recipe.data.longest_characters, Dropped() if skip_bad else None)
-
-
-def _kept_input(source: Source, out: Path, *, again: bool) -> Source:
-    """Standard input can be read once, training reads twice and may resume: keep a copy."""
-    if STDIN not in source.paths:
-        return source
-    copy = out / "stdin.txt"
-    if not (again and copy.exists()):
-        write_text(copy, "".join(f"{line}\n" for line in read_lines(STDIN)))
-    if isinstance(source, Lines):
-        paths = tuple(str(copy) if path == STDIN else path for path in source.paths)
-        return replace(source, paths=paths)
-    return replace(source, path=str(copy))
-
-
-def _text(task: Any, train: Source, out: Path, skip_bad: bool, *, fresh: bool) -> Any:
-    folder = out / "text"
-    if not fresh and any(folder.glob("*tokenizer.json")):
-        return task.load_text(folder)
-    text = task.learn_text([(one, two) for _, one, two in _pairs(task.recipe, train, skip_bad)])
-    text.save(folder)
-    return text
 
 
 def _kept_weights(

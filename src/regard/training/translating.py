@@ -1,6 +1,6 @@
 """What a run needs to know of translation: its vocabularies, facts, objective and judge."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,17 +21,15 @@ from regard.tasks.translate import Translator
 from regard.text.bilingual import Bilingual, train_bilingual
 from regard.training.events import Verdict
 from regard.training.examples import Examples
+from regard.training.paired import Paired
 from regard.training.ranks import Ranks
-from regard.training.recipe import Recipe
 
 
 @dataclass(frozen=True)
-class Translating:
+class Translating(Paired):
     """The task "translate"."""
 
-    recipe: Recipe
-
-    def facts(self) -> tuple[Paper, PairFacts]:
+    def facts(self, data: Path) -> tuple[Paper, PairFacts]:
         """The model, but for the sizes of its vocabularies."""
         wanted = self.recipe.model
         if any(name.split(".")[-1] == "vocab" for name in wanted.change):
@@ -64,9 +62,6 @@ class Translating:
     def load_text(self, folder: Path) -> Bilingual:
         """Those of an earlier run."""
         return Bilingual.load(folder)
-
-    def check(self, text: Bilingual, pairs: Iterable[tuple[str, str, str]]) -> None:
-        """Any text can be written."""
 
     def fitted(self, facts: PairFacts, text: Bilingual) -> PairFacts:
         """The facts with the sizes of their vocabularies."""

@@ -62,10 +62,14 @@ class Rule:
 
 @dataclass(frozen=True)
 class Alias:
-    """A name under which a file may keep the tensor ``of`` once more, or in its stead."""
+    """A name under which a file may keep the tensor ``of`` once more, or in its stead.
+
+    ``loose``: where both are there they need not be equal, and this one is only given back.
+    """
 
     file: str
     of: str
+    loose: bool = False
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,7 @@ class Beside:
 
     bare: bool = False  # names have no prefix
     tied: tuple[str, ...] = ()  # of the names of tied tensors, those that are used
+    old: bool = False  # names are spelled as they used to be
     kept: Mapping[str, Tensor] = field(default_factory=dict)
     dtypes: Mapping[str, torch.dtype] = field(default_factory=dict)  # by our names
 
@@ -99,16 +104,24 @@ Kind = TypeVar("Kind", Rule, Alias, Derived, Kept)
 
 @dataclass(frozen=True)
 class Names:
-    """A map of several lines. A file may leave out ``prefix`` wherever the lines have it."""
+    """A map of several lines. A file may leave out ``prefix`` wherever the lines have it.
+
+    ``old`` are last names that older files have, and what they are called now; a file has either.
+    """
 
     lines: tuple[Line, ...]
     prefix: str = ""
+    old: tuple[tuple[str, str], ...] = ()
 
     def read(
         self, file: Mapping[str, Tensor], wanted: Mapping[str, Tensor], where: str
     ) -> tuple[dict[str, Tensor], Beside]:
         """The file's tensors under our names, as ``wanted`` has them, and what else it says."""
         places = self._places(wanted, where)
+        now = {name: _respelled(name, self.old) for name in file}
+        old = any(name != new for name, new in now.items())
+        misspelled = [name for name in file if old and _respelled(name, self._back) != name]
+        file = {now[name]: tensor for name, tensor in file.items()}
         bare = not any(name.startswith(self.prefix) for name in file)
         rest = {self._full(name) if bare else name: tensor for name, tensor in file.items()}
         unequal: list[str] = []
@@ -126,10 +139,15 @@ class Names:
         kept = self._kept(rest, unequal)
         unknown = [name for name in rest if name not in kept]
         refuse_misfits(
-            where, missing=missing, unknown=unknown, misshapen=misshapen, unequal=unequal
+            where,
+            missing=missing,
+            unknown=unknown,
+            misspelled=misspelled,
+            misshapen=misshapen,
+            unequal=unequal,
         )
         dtypes = {name: tensor.dtype for name, tensor in ours.items()}
-        return ours, Beside(bare, tied, kept, dtypes)
+        return ours, Beside(bare, tied, old, kept, dtypes)
 
     def write(self, ours: Mapping[str, Tensor], beside: Beside) -> dict[str, Tensor]:
         """Our tensors, and what was beside them, under the file's names."""
@@ -142,8 +160,14 @@ class Names:
                 for other in names:
                     file[other] = part.clone(memory_format=torch.contiguous_format)
         if beside.bare:
-            return {name.removeprefix(self.prefix): tensor for name, tensor in file.items()}
+            file = {name.removeprefix(self.prefix): tensor for name, tensor in file.items()}
+        if beside.old:
+            file = {_respelled(name, self._back): tensor for name, tensor in file.items()}
         return file
+
+    @property
+    def _back(self) -> tuple[tuple[str, str], ...]:
+        return tuple((new, before) for before, new in self.old)
 
     def _full(self, name: str) -> str:
         """A name of a file without prefixes as the lines have it."""
@@ -167,13 +191,14 @@ class Names:
     def _tied(self, rest: dict[str, Tensor], unequal: list[str]) -> tuple[str, ...]:
         """The names of tied tensors; afterwards ``rest`` has each only under its first name."""
         found: list[str] = []
+        loose = {line.file for line in self._of(Alias) if line.loose}
         for first in dict.fromkeys(line.of for line in self._of(Alias)):
             names = [name for name in self._group(first) if name in rest]
+            unlike = {name for name in names if not _same_bits(rest[name], rest[names[0]])}
+            names = [name for name in names if name not in unlike & loose]
             tensors = [rest.pop(name) for name in names]
             unequal += [
-                f"{name} is not {names[0]}, to which it is tied"
-                for name, tensor in zip(names, tensors, strict=True)
-                if not _same_bits(tensor, tensors[0])
+                f"{name} is not {names[0]}, to which it is tied" for name in names if name in unlike
             ]
             if names:
                 rest[first] = tensors[0]
@@ -182,7 +207,9 @@ class Names:
 
     def _kept(self, rest: Mapping[str, Tensor], unequal: list[str]) -> dict[str, Tensor]:
         """Of what no rule took: what is to be given back."""
-        kept = {line.file: rest[line.file] for line in self._of(Kept) if line.file in rest}
+        unread = [line.file for line in self._of(Kept)]
+        unread += [line.file for line in self._of(Alias) if line.loose]
+        kept = {name: rest[name] for name in unread if name in rest}
         for line in self._of(Derived):
             if line.file in rest:
                 kept[line.file] = table = rest[line.file]
@@ -192,6 +219,12 @@ class Names:
 
     def _of(self, kind: type[Kind]) -> Iterator[Kind]:
         return (line for line in self.lines if isinstance(line, kind))
+
+
+def _respelled(name: str, spellings: tuple[tuple[str, str], ...]) -> str:
+    return next(
+        (name.removesuffix(one) + other for one, other in spellings if name.endswith(one)), name
+    )
 
 
 def _misshapen(parts: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> Iterator[str]:

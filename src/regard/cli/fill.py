@@ -1,0 +1,52 @@
+"""``regard fill``: the most probable words for blanks."""
+
+from typing import Annotated
+
+import typer
+
+from regard.api import load
+from regard.cli.lines import answered
+from regard.cli.say import DEVICE, JSON, MODEL, print_json, print_line
+from regard.ground.errors import BadInput
+from regard.tasks.fill import Filled
+
+
+def fill(
+    model: MODEL,
+    file: Annotated[str, typer.Argument(help="One text a line; - is standard input.")] = "-",
+    top: Annotated[int, typer.Option(help="How many words to name for each blank.")] = 5,
+    as_json: JSON = False,
+    device: DEVICE = None,
+) -> None:
+    """Print each line with its blanks filled, then for each blank, after a tab, the best words.
+
+    A blank is written [MASK]. An empty line stays an empty line.
+
+    Example: echo "The old man [MASK] a book." | regard fill runs/bert/model
+    """
+    filler = load(model, device).encoder.filler(top)
+
+    def parse(line: str, where: str) -> str:
+        if filler.mask not in line:
+            raise BadInput(f"{where}: there is no {filler.mask} in it")
+        return line
+
+    for number, said in answered(file, parse, filler.predict):
+        if as_json:
+            print_json({"line": number, **_record(said)})
+        else:
+            print_line("" if said is None else _line(said))
+
+
+def _line(said: Filled) -> str:
+    blanks = [", ".join(f"{one.word} {one.probability:.4f}" for one in top) for top in said.blanks]
+    return "\t".join([" ".join(said.text.split("\t")), *blanks])
+
+
+def _record(said: Filled | None) -> dict[str, object]:
+    if said is None:
+        return {"text": None, "blanks": None}
+    blanks = [
+        [{"word": one.word, "probability": one.probability} for one in top] for top in said.blanks
+    ]
+    return {"text": said.text, "blanks": blanks}

@@ -1,0 +1,55 @@
+"""Running text cut into sentences, by rules for languages that end them with . ! ? and a space.
+
+A full stop ends none after an abbreviation or an initial, and nothing ends before a small letter.
+"""
+
+import re
+from collections.abc import Iterator
+
+CLOSING = "\"'”’»)]」』）"
+OPENING = "\"'“‘„«(["
+STOP = re.compile(rf"[.!?…。！？]++[{re.escape(CLOSING)}]*+")
+NEXT = re.compile(rf"\s++[{re.escape(OPENING)}]*(\S)")
+UNSPACED = "。！？"  # whatever comes next, and without a space
+ABBREVIATION = re.compile(
+    r"""mr|mrs|ms|messrs|mme|mlle|dr|prof|st|ste|rev|hon|capt|col|gen|lt|maj|sgt|sr|jr|gov|sen|rep
+       |pres|mt|ft|vs|cf|viz|ca|approx|bros|dept|e\.g|i\.e""",
+    re.VERBOSE | re.IGNORECASE,
+)
+BEFORE_NUMBER = re.compile(  # "No. 7" and "Jan. 5", but "He said no. They left."
+    r"""nos?|vols?|pp?|ch|chap|figs?|sec|art|par|vv?|ll?
+       |jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec""",
+    re.VERBOSE | re.IGNORECASE,
+)
+INITIALS = re.compile(r"(?!(?:I|[ap]\.m)\Z)(?:[^\W\d_]\.)*[^\W\d_]")  # "J", "U.S"
+UNOPENING = ".!?…,;:)]-"  # as in ". . ."
+LONGEST = 16  # characters in any of these, and more
+
+
+def sentences(text: str) -> Iterator[str]:
+    """The sentences of one paragraph, without space around them."""
+    start = 0
+    for found in STOP.finditer(text):
+        end = found.end()
+        if text[found.start()] not in UNSPACED:
+            before = text[max(start, found.start() - LONGEST) : found.start()]
+            word = before.rpartition(" ")[2].lstrip(OPENING)
+            following = NEXT.match(text, end)
+            if following is None or not ends(word, found[0], following[1]):
+                continue
+        if sentence := text[start:end].strip():
+            yield sentence
+        start = end
+    if sentence := text[start:].strip():
+        yield sentence
+
+
+def ends(word: str, stop: str, following: str) -> bool:
+    """Is it the end of a sentence, if `stop` stands after `word` and before `following`?"""
+    if following.islower() or following in UNOPENING:
+        return False
+    if stop != ".":
+        return True
+    if following.isdigit() and BEFORE_NUMBER.fullmatch(word):
+        return False
+    return not (ABBREVIATION.fullmatch(word) or INITIALS.fullmatch(word))

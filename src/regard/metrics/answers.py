@@ -1,0 +1,145 @@
+"""Answers to questions about a text, scored as in SQuAD 1.1 and 2.0 (Rajpurkar et al., 2018).
+
+A question without gold answers has none to find: only a prediction that normalises to nothing is
+right.
+"""
+
+import re
+import string
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from math import isfinite, nextafter
+from typing import NamedTuple
+
+import numpy as np
+
+from regard.ground.errors import BadInput
+from regard.metrics.classification import in_percent
+from regard.metrics.intervals import Numbers, resampled
+from regard.metrics.translation import Score
+
+Match = Callable[[str, str], float]
+"""From a gold answer and a predicted one to a share of 1."""
+
+_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_ARTICLES = re.compile(r"\b(?:a|an|the)\b")
+
+
+class Threshold(NamedTuple):
+    """Where to give no answer (above ``value``), and the score in percent that this reaches."""
+
+    value: float
+    score: float
+
+
+def normalised(answer: str) -> str:
+    """In lower case, without punctuation and articles, words parted by one space."""
+    return " ".join(_ARTICLES.sub(" ", answer.lower().translate(_NO_PUNCTUATION)).split())
+
+
+def exact_match(gold: str, predicted: str) -> float:
+    """1 if both are the same once normalised, else 0."""
+    return float(normalised(gold) == normalised(predicted))
+
+
+def token_f1(gold: str, predicted: str) -> float:
+    """F1 of the words of the prediction, in any order; 1 if neither has any."""
+    golden, named = normalised(gold).split(), normalised(predicted).split()
+    if not golden or not named:
+        return float(golden == named)
+    shared = (Counter(golden) & Counter(named)).total()
+    return 2 * shared / (len(golden) + len(named))
+
+
+MATCHES: dict[str, Match] = {"exact match": exact_match, "F1": token_f1}
+
+
+def answer_scores(
+    golds: Sequence[Sequence[str]], predicted: Sequence[str], with_interval: bool = False
+) -> list[Score]:
+    """Exact match and F1 with the nearest gold answer of each question, in percent.
+
+    Where some questions have no answer, also those of the questions that have (HasAns) and of
+    those that have not (NoAns).
+    """
+    _check(golds, predicted)
+    answerable_N = np.array([any(answers) for answers in golds])
+    parts = {"": np.full(len(golds), True)}
+    if not answerable_N.all():
+        parts |= {"HasAns ": answerable_N, "NoAns ": ~answerable_N}
+    matched = {name: _matched(match, golds, predicted) for name, match in MATCHES.items()}
+    return [
+        _mean_score(part + name, matched_N[chosen_N], with_interval)
+        for part, chosen_N in parts.items()
+        if chosen_N.any()
+        for name, matched_N in matched.items()
+    ]
+
+
+def best_threshold(
+    golds: Sequence[Sequence[str]], predicted: Sequence[str], no_answer_scores: Sequence[float]
+) -> dict[str, Threshold]:
+    """For each of ``MATCHES``, the threshold on ``no_answer_scores`` that serves these golds best.
+
+    ``predicted`` are the best answers that are not empty, if any; a question above the threshold
+    is left without. Of thresholds that serve equally, the least.
+    """
+    _check(golds, predicted)
+    if len(no_answer_scores) != len(golds):
+        raise BadInput(f"{len(no_answer_scores)} no-answer scores for {len(golds)} questions")
+    if not all(map(isfinite, no_answer_scores)):
+        raise BadInput("no-answer scores: not all of them are finite numbers")
+    return {
+        name: _best(golds, predicted, no_answer_scores, _matched(match, golds, predicted))
+        for name, match in MATCHES.items()
+    }
+
+
+def _best(
+    golds: Sequence[Sequence[str]],
+    predicted: Sequence[str],
+    no_answer_scores: Sequence[float],
+    matched_N: Numbers,
+) -> Threshold:
+    """From no question answered to all of them. No threshold parts questions of equal scores."""
+    right = float(sum(not any(answers) for answers in golds))
+    matched = matched_N.tolist()
+    # 0 lies below all probabilities, though not below all differences of logits
+    best = Threshold(min(0.0, nextafter(min(no_answer_scores), -np.inf)), right)
+    in_order = sorted(range(len(golds)), key=no_answer_scores.__getitem__)
+    for value, together in groupby(in_order, key=no_answer_scores.__getitem__):
+        for number in together:
+            right += matched[number] if any(golds[number]) else -bool(predicted[number])
+        if right > best.score:
+            best = Threshold(value, right)
+    return best._replace(score=100 * best.score / len(golds))
+
+
+def _matched(match: Match, golds: Sequence[Sequence[str]], predicted: Sequence[str]) -> Numbers:
+    """For each question, the match with the gold answer that is nearest.
+
+    As in the script of SQuAD 2.0, golds of nothing but articles and punctuation do not count.
+    """
+    pairs = zip(golds, predicted, strict=True)
+    return np.array(
+        [
+            max(match(gold, one) for gold in list(filter(normalised, answers)) or [""])
+            for answers, one in pairs
+        ]
+    )
+
+
+def _mean_score(name: str, matched_N: Numbers, with_interval: bool) -> Score:
+    size = len(matched_N)
+    drawn = resampled(matched_N[:, None], lambda sums: sums[0] / size) if with_interval else None
+    return in_percent(name, float(matched_N.mean()), f"questions:{size}", drawn)
+
+
+def _check(golds: Sequence[Sequence[str]], predicted: Sequence[str]) -> None:
+    if any(isinstance(answers, str) for answers in golds):
+        raise TypeError("golds: a list of answers for each question")
+    if len(golds) != len(predicted):
+        raise BadInput(f"{len(predicted)} answers predicted for {len(golds)} questions")
+    if not golds:
+        raise BadInput("no questions to score against")

@@ -1,0 +1,197 @@
+"""Entities: spans of words from tags such as B-PER, and their F1 as the CoNLL-2003 scorer has it.
+
+Tags of every scheme are read by the same rules, so that a sequence that no scheme allows still
+means something: for B and I those by which that scorer cuts chunks, carried on to E (L) and S (U).
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from regard.ground.errors import BadInput
+from regard.metrics.classification import in_percent
+from regard.metrics.intervals import Numbers, resampled
+from regard.metrics.translation import Score
+
+SCHEMES = {
+    "IOB1": ("I", "I", "I", "I"),
+    "IOB2": ("B", "I", "I", "B"),
+    "BIOES": ("B", "I", "E", "S"),
+    "BILOU": ("B", "I", "L", "U"),
+}
+"""How a scheme marks the first, an inner, the last and the only word of an entity.
+
+Where two entities of one label touch, IOB1 marks the first word of the second one as B.
+"""
+OUTSIDE = "O"
+_ALWAYS_FIRST, _ALWAYS_LAST = frozenset("BSU"), frozenset("ESLU")
+_MARKS = frozenset("BIESLU")
+
+
+class Entity(NamedTuple):
+    """Words ``start`` to ``end`` (not included), counted from 0, and what they are."""
+
+    start: int
+    end: int
+    label: str
+
+
+@dataclass(frozen=True)
+class LabelScore:
+    """How well one label is found, in percent, and how many gold entities have it."""
+
+    label: str
+    precision: float
+    recall: float
+    f1: float
+    count: int
+
+
+def spans(tags: Sequence[str], scheme: str | None = None) -> list[Entity]:
+    """The entities that tags mean, in order. With ``scheme``, tags it does not allow are refused.
+
+    An entity begins where the label changes, after a word that is outside or last, and at a word
+    that can only be first; it goes on until the next begins or a word is outside.
+    """
+    entities: list[Entity] = []
+    last_mark, last_label = _parsed(OUTSIDE)
+    for place, (mark, label) in enumerate(map(_parsed, tags)):
+        cut = mark in _ALWAYS_FIRST or last_mark in _ALWAYS_LAST or label != last_label
+        if label is not None and cut:
+            entities.append(Entity(place, place + 1, label))
+        elif label is not None:
+            entities[-1] = entities[-1]._replace(end=place + 1)
+        last_mark, last_label = mark, label
+    if scheme is not None:
+        for number, wanted in enumerate(tags_of(entities, len(tags), scheme)):
+            if tags[number] != wanted:
+                raise BadInput(f"tag {number + 1}: {tags[number]!r} where {scheme} has {wanted!r}")
+    return entities
+
+
+def to_scheme(tags: Sequence[str], scheme: str) -> list[str]:
+    """Tags that ``scheme`` allows, for the same entities."""
+    return tags_of(spans(tags), len(tags), scheme)
+
+
+def valid(tags: Sequence[str], scheme: str) -> bool:
+    """Whether these are the very tags that ``scheme`` writes for the entities they mean."""
+    try:
+        entities = spans(tags)
+    except BadInput:
+        return False
+    return list(tags) == tags_of(entities, len(tags), scheme)
+
+
+def tags_of(entities: Iterable[Entity], words: int, scheme: str) -> list[str]:
+    """The tags of a sentence of so many words; no two entities share a word."""
+    if scheme not in SCHEMES:
+        raise BadInput(f"tags: no scheme {scheme!r}; there are {', '.join(SCHEMES)}")
+    first, inner, last, only = SCHEMES[scheme]
+    tags = [OUTSIDE] * words
+    closed = set()
+    for start, end, label in sorted(entities):
+        marks = [first, *[inner] * (end - start - 2), last] if end - start > 1 else [only]
+        if scheme == "IOB1" and (start, label) in closed:
+            marks[0] = "B"
+        tags[start:end] = [f"{mark}-{label}" if label else mark for mark in marks]
+        closed.add((end, label))
+    return tags
+
+
+def entity_scores(
+    golds: Sequence[Sequence[str]],
+    predicted: Sequence[Sequence[str]],
+    with_interval: bool = False,
+) -> list[Score]:
+    """Precision, recall and F1 over the entities of all sentences, in percent.
+
+    An entity is right if its words and its label are. A list of tags for each sentence.
+    """
+    sentences = _entities(golds, predicted)
+    counts = [(len(gold & found), len(gold), len(found)) for gold, found in sentences]
+    statistics = np.array(counts, dtype=np.float64)
+    sums = statistics.sum(axis=0)
+    signature = f"sentences:{len(golds)}|entities:{int(sums[1])}"
+    return [
+        in_percent(
+            name,
+            measure(sums),
+            signature,
+            resampled(statistics, measure) if with_interval else None,
+        )
+        for name, measure in MEASURES.items()
+    ]
+
+
+def entity_table(
+    golds: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
+) -> list[LabelScore]:
+    """The same for each label that occurs, in order of the alphabet."""
+    rights, golden, named = Counter[str](), Counter[str](), Counter[str]()
+    for gold, found in _entities(golds, predicted):
+        rights.update(one.label for one in gold & found)
+        golden.update(one.label for one in gold)
+        named.update(one.label for one in found)
+    table = []
+    for label in sorted({*golden, *named}):
+        sums = np.array([rights[label], golden[label], named[label]], dtype=np.float64)
+        table.append(
+            LabelScore(
+                label, 100 * precision(sums), 100 * recall(sums), 100 * f1(sums), golden[label]
+            )
+        )
+    return table
+
+
+def precision(sums: Numbers) -> float:
+    """The share of entities named that are right, from how many are right, gold and named."""
+    right, _, named = sums
+    return float(right / named) if named else 0.0
+
+
+def recall(sums: Numbers) -> float:
+    """The share of gold entities that were named."""
+    right, golden, _ = sums
+    return float(right / golden) if golden else 0.0
+
+
+def f1(sums: Numbers) -> float:
+    """The harmonic mean of both; 0 where nothing is gold and nothing named."""
+    right, golden, named = sums
+    return float(2 * right / (golden + named)) if golden + named else 0.0
+
+
+MEASURES: dict[str, Callable[[Numbers], float]] = {
+    "precision": precision,
+    "recall": recall,
+    "F1": f1,
+}
+
+
+def _entities(
+    golds: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
+) -> list[tuple[set[Entity], set[Entity]]]:
+    """For each sentence the gold entities and the ones found."""
+    if len(golds) != len(predicted):
+        raise BadInput(f"tags predicted for {len(predicted)} sentences of {len(golds)}")
+    if not golds:
+        raise BadInput("no sentences to score against")
+    for number, (gold, found) in enumerate(zip(golds, predicted, strict=True), start=1):
+        if len(gold) != len(found):
+            raise BadInput(f"sentence {number}: {len(found)} tags for {len(gold)} words")
+    pairs = zip(golds, predicted, strict=True)
+    return [({*spans(gold)}, {*spans(found)}) for gold, found in pairs]
+
+
+def _parsed(tag: str) -> tuple[str, str | None]:
+    """The mark and the label, which a word outside has not and a bare mark leaves empty."""
+    if tag == OUTSIDE:
+        return tag, None
+    mark, _, label = tag.partition("-")
+    if mark not in _MARKS:
+        raise BadInput(f"tag {tag!r} is neither O nor a mark and a label such as B-PER or I-PER")
+    return mark, label

@@ -1,0 +1,97 @@
+"""Scores of predicted numbers: Pearson's and Spearman's correlation with those people gave.
+
+GLUE asks for both on STS-B.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from regard.ground.errors import BadInput
+from regard.metrics.classification import in_percent
+from regard.metrics.intervals import SAMPLES, SEED, Numbers
+from regard.metrics.translation import Score
+
+Correlation = Callable[[Numbers, Numbers], float]
+
+
+def regression_scores(
+    golds: Sequence[float], predicted: Sequence[float], with_interval: bool = False
+) -> list[Score]:
+    """Both correlations, in percent."""
+    golds_N, predicted_N = _numbers("label", golds), _numbers("prediction", predicted)
+    if len(golds) != len(predicted):
+        raise BadInput(f"{len(predicted)} predictions for {len(golds)} labels")
+    if not len(golds):
+        raise BadInput("no labels to score against")
+    return [
+        _score("Pearson", pearson, golds_N, predicted_N, with_interval),
+        _score("Spearman", _of_levels, _levels(golds_N), _levels(predicted_N), with_interval),
+    ]
+
+
+def pearson(first_N: Numbers, second_N: Numbers) -> float:
+    """The cosine of the two once they are centred; 0 where one of them never changes."""
+    first_N, second_N = _centred(first_N), _centred(second_N)
+    lengths = np.linalg.norm(first_N) * np.linalg.norm(second_N)
+    return float(np.clip(first_N @ second_N / lengths, -1, 1)) if lengths > 0 else 0.0
+
+
+def spearman(first_N: Numbers, second_N: Numbers) -> float:
+    """Pearson's correlation of the ranks; equal numbers share the mean of theirs."""
+    return _of_levels(_levels(first_N), _levels(second_N))
+
+
+def _of_levels(first_N: np.ndarray, second_N: np.ndarray) -> float:
+    return pearson(_mean_ranks(first_N), _mean_ranks(second_N))
+
+
+def _levels(numbers_N: Numbers) -> np.ndarray:
+    """Which of the different numbers each is, from 0 for the least.
+
+    Levels stay in order however examples are drawn, so that nothing is sorted twice.
+    """
+    return np.unique(numbers_N, return_inverse=True)[1]
+
+
+def _mean_ranks(levels_N: np.ndarray) -> Numbers:
+    at_level = np.bincount(levels_N)
+    last = np.cumsum(at_level)
+    return (last - (at_level - 1) / 2)[levels_N]
+
+
+def _centred(numbers_N: Numbers) -> Numbers:
+    """The distances from the mean, scaled so that their squares cannot overflow."""
+    if numbers_N.min() == numbers_N.max():
+        return np.zeros(len(numbers_N))  # the rounded mean of equal numbers need not be that number
+    scaled_N = numbers_N / np.abs(numbers_N).max()
+    return scaled_N - scaled_N.mean()
+
+
+def _score(
+    name: str,
+    correlation: Correlation,
+    golds_N: np.ndarray,
+    predicted_N: np.ndarray,
+    with_interval: bool,
+) -> Score:
+    drawn = _drawn(correlation, golds_N, predicted_N) if with_interval else None
+    return in_percent(name, correlation(golds_N, predicted_N), f"examples:{len(golds_N)}", drawn)
+
+
+def _drawn(correlation: Correlation, golds_N: np.ndarray, predicted_N: np.ndarray) -> Numbers:
+    """The correlation in corpora drawn anew, by the draws of ``intervals.resampled``.
+
+    Ranks depend on who else was drawn, so that no sums over examples would do.
+    """
+    generator = np.random.default_rng(SEED)
+    size = len(golds_N)
+    draws = (generator.integers(size, size=size) for _ in range(SAMPLES))
+    return np.array([correlation(golds_N[draw_N], predicted_N[draw_N]) for draw_N in draws])
+
+
+def _numbers(called: str, numbers: Sequence[float]) -> Numbers:
+    numbers_N = np.asarray(numbers, dtype=np.float64)
+    for number in np.flatnonzero(~np.isfinite(numbers_N)):
+        raise BadInput(f"{called} {number + 1} is {numbers_N[number]}, not a finite number")
+    return numbers_N

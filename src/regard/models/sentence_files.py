@@ -1,0 +1,84 @@
+"""The files with which sentence-transformers says how the states of a folder become one vector."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from regard.ground.errors import BadInput
+from regard.ground.files import read_json
+
+MODULES, READING, PROMPTS = (
+    "modules.json",
+    "sentence_bert_config.json",
+    "config_sentence_transformers.json",
+)
+POOLS = {
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_cls_token": "first",
+}
+_FOLDER = re.compile(r"\w[\w.-]*")
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """Those files, by their names in the folder; those of each module are in one of its own."""
+    if not (folder / MODULES).exists():
+        return {}
+    paths = [folder / name for name in (MODULES, READING, PROMPTS)]
+    for place in {place for _, place in _modules(folder) if place}:
+        paths += sorted((folder / place).glob("*"))
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes() for path in paths if path.is_file()
+    }
+
+
+def embedding_of(folder: Path) -> dict[str, Any] | None:
+    """What they say: ``pool``, ``normalise``, ``longest`` and ``lower``; or what ``hinders``."""
+    if not (folder / MODULES).exists():
+        return None
+    said: dict[str, Any] = {"pool": None, "normalise": False}
+    for kind, place in _modules(folder):
+        match kind:
+            case "Transformer" if not place:
+                pass
+            case "Pooling":
+                said["pool"] = _pool(read_json(folder / place / "config.json"))
+            case "Normalize":
+                said["normalise"] = True
+            case _:
+                return {"hinders": f"{MODULES}: a module {kind} is not supported"}
+    if said["pool"] is None:
+        return {"hinders": f"{MODULES}: its way of pooling is not supported"}
+    prompts = read_json(folder / PROMPTS) if (folder / PROMPTS).exists() else {}
+    if prompts.get("default_prompt_name") is not None:
+        return {"hinders": f"{PROMPTS}: a default prompt is not supported"}
+    reading = read_json(folder / READING) if (folder / READING).exists() else {}
+    longest = reading.get("max_seq_length")
+    return {
+        **said,
+        "longest": longest if type(longest) is int and longest > 2 else None,
+        "lower": reading.get("do_lower_case") is True,
+    }
+
+
+def _modules(folder: Path) -> list[tuple[str, str]]:
+    """(kind, folder) of each module; all of them lie inside the folder."""
+    path = folder / MODULES
+    try:
+        listed = json.loads(path.read_text(encoding="utf-8"))
+        modules = [(str(one["type"]).rsplit(".", 1)[-1], str(one["path"])) for one in listed]
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read ({error.strerror or error})") from None
+    except (ValueError, RecursionError, TypeError, KeyError):
+        raise BadInput(f"{path}: not a list of modules with their types and paths") from None
+    for _, place in modules:
+        if place and not _FOLDER.fullmatch(place):
+            raise BadInput(f"{path}: {place!r} is not the name of a folder beside it")
+    return modules
+
+
+def _pool(config: dict[str, Any]) -> str | None:
+    """The one way of pooling, if it is one that is known."""
+    modes = [mode for mode, on in config.items() if mode.startswith("pooling_mode_") and on]
+    return POOLS.get(modes[0]) if len(modes) == 1 else None

@@ -1,0 +1,80 @@
+"""One vector for each text: its states pooled, perhaps scaled to length 1."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from regard.ground.batch import Packed, Row
+from regard.ground.errors import BadInput
+from regard.models.encoder import Encoder
+from regard.tasks.rows import Asked, Runner, rows_of
+from regard.text.encoder import EncoderText
+
+POOLS = ("mean", "max", "first", "pooled")
+
+
+@dataclass(frozen=True, eq=False)
+class Embedder(Runner):
+    """An encoder, and how its states become one: their mean or maximum, or the first of them.
+
+    "pooled" is the first state taken through the layer it was pre-trained with. ``lower`` reads
+    texts in lower case.
+    """
+
+    model: Encoder
+    text: EncoderText | None
+    rows: int = 256
+    longest: int | None = None
+    pool: str = "mean"
+    normalise: bool = False
+    lower: bool = False
+
+    def __post_init__(self) -> None:
+        if self.pool not in POOLS:
+            raise BadInput(f"pool is {', '.join(POOLS[:-1])} or {POOLS[-1]}, not {self.pool!r}")
+        if self.pool == "pooled" and self.model.pool is None:
+            raise BadInput("pool 'pooled': this model has no layer for it")
+
+    def predict(self, asked: Sequence[Asked]) -> list[Tensor]:
+        """The vector of each text or pair, on the host."""
+        return list(self.vectors(self.rows_of(asked)).cpu())
+
+    def rows_of(self, asked: Sequence[Asked]) -> list[Row]:
+        """How texts are read."""
+        if self.text is None:
+            raise BadInput("this folder has no tokenizer files: only token ids can be used")
+        if self.lower:
+            asked = [
+                one.lower() if isinstance(one, str) else (one[0].lower(), one[1].lower())
+                for one in asked
+            ]
+        return rows_of(self.text, asked, self.longest)
+
+    @torch.inference_mode()
+    def vectors(self, rows: Sequence[Row]) -> Tensor:
+        """(rows, width), where the model is."""
+        width = self.model.trunk.embed.token.embedding_dim
+        vectors_ND = torch.zeros(len(rows), width, device=self.device)
+        for chosen, read in self.batches(rows):
+            states_TD = self.model.encode(read.tokens_T, read.layout)
+            vectors_ND[chosen] = self._pooled(states_TD, read).float()
+        if not vectors_ND.isfinite().all():
+            raise BadInput("the model is broken: its states are not numbers")
+        return nn.functional.normalize(vectors_ND, dim=-1) if self.normalise else vectors_ND
+
+    def _pooled(self, states_TD: Tensor, read: Packed) -> Tensor:
+        layout = read.layout
+        match self.pool:
+            case "pooled":
+                pooled_BD = self.model.pooled(states_TD, layout)
+                assert pooled_BD is not None
+                return pooled_BD
+            case "first":
+                return states_TD[layout.offsets[:-1].long()]
+            case "max":
+                padded_BLD = layout.pad(states_TD)
+                return padded_BLD.masked_fill(~layout.real_BL[:, :, None], -torch.inf).amax(1)
+            case _:
+                return layout.pad(states_TD).sum(1) / layout.lengths_B[:, None]

@@ -1,0 +1,94 @@
+"""Blanks filled: texts with masks in, the most probable words for each mask out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from regard.ground.batch import Ids
+from regard.ground.errors import BadInput
+from regard.models.encoder import Encoder
+from regard.tasks.rows import Runner, numbers
+from regard.text.encoder import EncoderText
+from regard.text.wordpiece import GOES_ON
+
+
+@dataclass(frozen=True)
+class Filling:
+    """A word (or a piece of one, such as ##ing), and how probable it is."""
+
+    word: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A text with the best word in each of its blanks, and the ``top`` words of each blank."""
+
+    text: str
+    blanks: tuple[tuple[Filling, ...], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Filler(Runner):
+    """An encoder that names hidden words, ``top`` of them for each mask."""
+
+    model: Encoder
+    text: EncoderText
+    rows: int = 256
+    longest: int | None = None
+    top: int = 5
+
+    def __post_init__(self) -> None:
+        if self.model.words is None:
+            raise BadInput("this encoder names no words: it has no layer to fill blanks with")
+        if not 1 <= self.top <= len(self.text.words):
+            raise BadInput(f"top: there are 1 to {len(self.text.words)} words, not {self.top}")
+
+    @property
+    def mask(self) -> str:
+        """How a blank is written."""
+        return self.text.names["mask_token"]
+
+    @torch.inference_mode()
+    def predict(self, asked: Sequence[str]) -> list[Filled]:
+        """The words for every mask in each text, which has one or more."""
+        ids = [self.text.masked(one) for one in asked]
+        rows = [self.text.row(one, longest=self.longest) for one in ids]
+        for number, (one, row) in enumerate(zip(ids, rows, strict=True), start=1):
+            self._check(f"text {number}", one.count(self.text.mask), row.tokens)
+        found: list[tuple[tuple[Filling, ...], ...]] = [()] * len(rows)
+        words = self.model.words
+        assert words is not None
+        for chosen, read in self.batches(rows):
+            places_N = (read.tokens_T == self.text.mask).nonzero()[:, 0]
+            states_TD = self.model.encode(read.tokens_T, read.layout)
+            logits_NV = numbers(words(states_TD[places_N]))
+            probable_NV = torch.softmax(logits_NV, dim=-1)[:, : len(self.text.words)]
+            probable_NW, best_NW = probable_NV.topk(self.top)
+            fillings = zip(best_NW.tolist(), probable_NW.tolist(), strict=True)
+            named = iter([self._named(*one) for one in fillings])
+            for i in chosen:
+                found[i] = tuple(next(named) for _ in range(self._masks(rows[i].tokens)))
+        return [self._filled(text, one) for text, one in zip(asked, found, strict=True)]
+
+    def _masks(self, tokens: Ids) -> int:
+        return int(np.equal(tokens, self.text.mask).sum())
+
+    def _check(self, where: str, masks: int, tokens: Ids) -> None:
+        if not masks:
+            raise BadInput(f"{where}: there is no {self.mask} in it")
+        if self._masks(tokens) < masks:
+            raise BadInput(f"{where}: a {self.mask} stands behind the {len(tokens)} tokens read")
+
+    def _named(self, best: list[int], probable: list[float]) -> tuple[Filling, ...]:
+        return tuple(map(Filling, self.text.words.pieces(best), probable))
+
+    def _filled(self, text: str, blanks: tuple[tuple[Filling, ...], ...]) -> Filled:
+        filled, *others = text.split(self.mask)
+        for (best, *_), part in zip(blanks, others, strict=True):
+            goes_on = best.word.startswith(GOES_ON)
+            before = filled.rstrip() if goes_on else filled
+            filled = before + best.word.removeprefix(GOES_ON) + part
+        return Filled(filled, blanks)

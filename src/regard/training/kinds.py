@@ -1,0 +1,341 @@
+"""The four tasks of an encoder: what they learn from an example, and how they are judged."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from math import nan
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from regard.data.understanding import TASKS, Choice, Labelled, Question, Tagged
+from regard.ground.batch import IGNORED
+from regard.ground.errors import BadInput
+from regard.metrics.answers import answer_scores
+from regard.metrics.classification import classification_scores, several_scores
+from regard.metrics.entities import entity_scores, to_scheme
+from regard.metrics.regression import regression_scores
+from regard.metrics.translation import Score
+from regard.objectives import labelled, tagged
+from regard.tasks.answer import Answerer
+from regard.tasks.choose import Chooser
+from regard.tasks.classify import EncoderClassifier
+from regard.tasks.rows import rows_of
+from regard.tasks.tag import Tagger
+from regard.text.encoder import EncoderText
+from regard.text.labelled import NUMBER, SEVERAL, Labels
+from regard.text.template import Window
+from regard.text.tuned import TunedText
+from regard.training.recipe import Recipe
+from regard.training.weights import class_weights
+
+Coded = tuple[Any, Any]  # rows to read, and what is to be said of them
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A task as a recipe describes it."""
+
+    recipe: Recipe
+
+    @property
+    def longest(self) -> int:
+        """The most tokens of a row."""
+        return self.recipe.batches.longest
+
+    def labels(self, examples: Sequence[Any]) -> Labels | None:
+        """What may be said, if it has names."""
+        return None
+
+    def texts(self, example: Any) -> tuple[str, ...]:
+        """The texts of an example."""
+        raise NotImplementedError
+
+    def coded(self, text: Any, examples: Sequence[Any]) -> list[Coded]:
+        """The same as rows and goals."""
+        raise NotImplementedError
+
+    def objective(self, text: Any, coded: Sequence[Coded]) -> Any:
+        """What is learned."""
+        raise NotImplementedError
+
+    def scores(
+        self, model: nn.Module, text: Any, examples: Sequence[Any], with_interval: bool = False
+    ) -> list[Score]:
+        """How well a model does it."""
+        raise NotImplementedError
+
+
+class Classify(Kind):
+    """One text or two, and a label, several, or a number."""
+
+    def labels(self, examples: Sequence[Labelled]) -> Labels:
+        """Those that occur, in the order of a benchmark where it has one."""
+        asked = self.recipe.labels
+        written = asked.names or {}
+        if asked.kind == NUMBER:
+            return Labels(("value",), written, NUMBER)
+        known = {name.lower(): task for name, task in TASKS.items()}
+        task = known.get(str(self.recipe.data.train.reader).lower())
+        if task is not None and task.labels:
+            return Labels(tuple(written.get(one, one) for one in task.labels), written)
+        found = chain.from_iterable(example.labels for example in examples)
+        labels = Labels.of(found, written)
+        return Labels(labels.names, written, asked.kind)
+
+    def texts(self, example: Labelled) -> tuple[str, ...]:
+        """One or two."""
+        return example.texts
+
+    def coded(self, text: TunedText, examples: Sequence[Labelled]) -> list[Coded]:
+        """A row of each, and its label."""
+        rows = rows_of(text.encoder, [_asked(one) for one in examples], self.longest)
+        return [(row, self._goal(text, one)) for row, one in zip(rows, examples, strict=True)]
+
+    def _goal(self, text: TunedText, example: Labelled) -> list[Any]:
+        labels, where = text.labels, example.where
+        if labels.kind == NUMBER:
+            return [_number(example.labels, where)]
+        held = [labels.names.index(labels.name(one, where)) for one in example.labels]
+        if labels.kind == SEVERAL:
+            return [float(number in held) for number in range(len(labels))]
+        if len(held) != 1:
+            raise BadInput(f"{where}: {len(held)} labels where there must be one")
+        return held
+
+    def objective(self, text: TunedText, coded: Sequence[Coded]) -> Any:
+        """Cross-entropy, over all labels or over each alone, or squared distance."""
+        if text.labels.kind == NUMBER:
+            return labelled.Numbers()
+        if text.labels.kind == SEVERAL:
+            return labelled.Several()
+        asked = self.recipe.labels.weights
+        weights = class_weights(text.labels, asked, (goal[0] for _, goal in coded))
+        return labelled.Labelled(self.recipe.train.smoothing, weights)
+
+    def scores(
+        self,
+        model: nn.Module,
+        text: TunedText,
+        examples: Sequence[Labelled],
+        with_interval: bool = False,
+    ) -> list[Score]:
+        """As the labels are: accuracy and its like, F1 over all of them, or correlation."""
+        runner = EncoderClassifier(model, text, longest=self.longest)
+        found: list[Any] = runner.predict([_asked(one) for one in examples])
+        labels = text.labels
+        if labels.kind == NUMBER:
+            golds = [_number(one.labels, one.where) for one in examples]
+            return regression_scores(golds, [one.value for one in found], with_interval)
+        named = [[labels.name(name, one.where) for name in one.labels] for one in examples]
+        if labels.kind == SEVERAL:
+            return several_scores(named, [one.labels for one in found], with_interval)
+        for one, names in zip(examples, named, strict=True):
+            if len(names) != 1:
+                raise BadInput(f"{one.where}: its label is hidden")
+        said, positive = [one.label for one in found], self.recipe.labels.positive
+        return classification_scores([one[0] for one in named], said, with_interval, positive)
+
+
+class Tag(Kind):
+    """The words of a sentence, and a tag or a number for each."""
+
+    def labels(self, examples: Sequence[Tagged]) -> Labels:
+        """The tags that occur, as their scheme writes them."""
+        if self.recipe.labels.kind == NUMBER:
+            return Labels(("value",), {}, NUMBER)
+        tags = chain.from_iterable(self._tags(one) for one in examples)
+        return Labels.of(tags, self.recipe.labels.names or {})
+
+    def texts(self, example: Tagged) -> tuple[str, ...]:
+        """Its words."""
+        return (" ".join(example.words),)
+
+    def _tags(self, example: Tagged) -> Sequence[str]:
+        scheme = self.recipe.labels.scheme
+        try:
+            return example.tags if scheme is None else to_scheme(example.tags, scheme)
+        except BadInput as error:
+            raise BadInput(f"{example.where}: {error}") from None
+
+    def coded(self, text: TunedText, examples: Sequence[Tagged]) -> list[Coded]:
+        """A row of each sentence, or several; goals stand at the first pieces of words."""
+        words = iter(text.encoder.words.encode_all([w for one in examples for w in one.words]))
+        template, numbers = text.encoder.template, text.labels.kind == NUMBER
+        found: list[Coded] = []
+        for one in examples:
+            goals = self._goals(text.labels, one)
+            for row, firsts in template.windows_of_words(
+                [*islice(words, len(one.words))], self.longest
+            ):
+                at = np.array(firsts)
+                of_tokens = np.full(len(row.tokens), nan if numbers else IGNORED)
+                of_tokens[at[at >= 0]] = goals[at >= 0]
+                found.append((row, of_tokens if numbers else of_tokens.astype(np.int64)))
+        return found
+
+    def _goals(self, labels: Labels, example: Tagged) -> np.ndarray:
+        if labels.kind == NUMBER:
+            return np.array([_number((tag,), example.where) for tag in example.tags])
+        return np.array(
+            [labels.names.index(labels.name(tag, example.where)) for tag in self._tags(example)]
+        )
+
+    def objective(self, text: TunedText, coded: Sequence[Coded]) -> Any:
+        """Cross-entropy over tags, or squared distance."""
+        if text.labels.kind == NUMBER:
+            return tagged.TaggedNumbers()
+        every = (goal for _, goals in coded for goal in goals if goal != IGNORED)
+        weights = class_weights(text.labels, self.recipe.labels.weights, every)
+        return tagged.Tagged(self.recipe.train.smoothing, weights)
+
+    def scores(
+        self,
+        model: nn.Module,
+        text: TunedText,
+        examples: Sequence[Tagged],
+        with_interval: bool = False,
+    ) -> list[Score]:
+        """F1 of entities where tags mean some, else what is right of all words."""
+        tagger = Tagger(model, text, longest=self.longest)
+        found = tagger.predict([one.words for one in examples])
+        if text.labels.kind == NUMBER:
+            golds = [_number((tag,), one.where) for one in examples for tag in one.tags]
+            values = [word.value or 0.0 for one in found for word in one.words]
+            return regression_scores(golds, values, with_interval)
+        tags = [[text.labels.name(tag, one.where) for tag in self._tags(one)] for one in examples]
+        if tagger.finds_entities:
+            return entity_scores(tags, [one.tags for one in found], with_interval)
+        said = [tag for one in found for tag in one.tags]
+        return classification_scores([*chain.from_iterable(tags)], said, with_interval)
+
+
+class Answer(Kind):
+    """A question, and where its answer stands in a text."""
+
+    def texts(self, example: Question) -> tuple[str, ...]:
+        """Both."""
+        return example.question, example.context
+
+    def windows(self, text: EncoderText, example: Question) -> list[Window]:
+        """The rows of a question."""
+        asked = self.recipe.answers
+        return text.windows(
+            example.question, example.context, self.longest, asked.stride, asked.question
+        )
+
+    def coded(self, text: EncoderText, examples: Sequence[Question]) -> list[Coded]:
+        """Each part of the context, and where the first answer begins and ends in it, if at all."""
+        return [
+            (window.row, _ends(window, example))
+            for example in examples
+            for window in self.windows(text, example)
+        ]
+
+    def objective(self, text: EncoderText, coded: Sequence[Coded]) -> Any:
+        """Two softmaxes over the tokens of a row."""
+        return tagged.Spans()
+
+    def scores(
+        self,
+        model: nn.Module,
+        text: EncoderText,
+        examples: Sequence[Question],
+        with_interval: bool = False,
+    ) -> list[Score]:
+        """SQuAD's exact match and F1."""
+        asked = self.recipe.answers
+        runner = Answerer(
+            model,
+            text,
+            longest=self.longest,
+            stride=asked.stride,
+            question=asked.question,
+            longest_answer=asked.longest,
+            threshold=asked.threshold,
+        )
+        found = runner.predict([(one.question, one.context) for one in examples])
+        golds = [[answer.text for answer in one.answers] for one in examples]
+        return answer_scores(golds, [one.text for one in found], with_interval)
+
+
+class Choose(Kind):
+    """Pairs of texts, of which one is right."""
+
+    def texts(self, example: Choice) -> tuple[str, ...]:
+        """All of them."""
+        return tuple(chain.from_iterable(example.choices))
+
+    def coded(self, text: EncoderText, examples: Sequence[Choice]) -> list[Coded]:
+        """A row of each pair, and which one it is."""
+        rows = iter(rows_of(text, [*chain(*(one.choices for one in examples))], self.longest))
+        return [([*islice(rows, len(one.choices))], _right(one)) for one in examples]
+
+    def objective(self, text: EncoderText, coded: Sequence[Coded]) -> Any:
+        """A softmax over the choices, of which all questions have equally many."""
+        counts = Counter(len(rows) for rows, _ in coded)
+        if len(counts) > 1:
+            raise BadInput(f"questions have {', '.join(map(str, sorted(counts)))} choices: not one")
+        return tagged.Chosen(next(iter(counts)))
+
+    def scores(
+        self,
+        model: nn.Module,
+        text: EncoderText,
+        examples: Sequence[Choice],
+        with_interval: bool = False,
+    ) -> list[Score]:
+        """How often the right one is chosen."""
+        found = Chooser(model, text, longest=self.longest).of_pairs(
+            [one.choices for one in examples]
+        )
+        golds = [str(_right(one)) for one in examples]
+        return classification_scores(golds, [str(one.index) for one in found], with_interval)[:1]
+
+
+KINDS: dict[str, Callable[[Recipe], Kind]] = {
+    "classify": Classify,
+    "tag": Tag,
+    "answer": Answer,
+    "choose": Choose,
+}
+
+
+def _asked(example: Labelled) -> Any:
+    return example.texts[0] if len(example.texts) == 1 else example.texts
+
+
+def _number(labels: Sequence[str], where: str) -> float:
+    try:
+        (label,) = labels
+        return float(label)
+    except ValueError:
+        raise BadInput(f"{where}: {', '.join(labels) or 'nothing'} is not a number") from None
+
+
+def _right(example: Choice) -> int:
+    if example.label is None:
+        raise BadInput(f"{example.where}: which is right is hidden")
+    return example.label
+
+
+def _ends(window: Window, example: Question) -> tuple[int, int]:
+    """The tokens in which the answer begins and ends; the first, twice, if it is not all here."""
+    if not example.answers:
+        return 0, 0
+    start = example.answers[0].start
+    end = start + len(example.answers[0].text)
+    first, last = _holding(window, start), _holding(window, end - 1)
+    return (0, 0) if first is None or last is None else (first, last)
+
+
+def _holding(window: Window, place: int) -> int | None:
+    """The token of the context that covers a character, if one does."""
+    covering = (
+        at
+        for at, span in enumerate(window.spans)
+        if span is not None and span.start <= place < span.end
+    )
+    return next(covering, None)

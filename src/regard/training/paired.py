@@ -1,0 +1,83 @@
+"""What tasks have in common whose examples are pairs: a text and its translation, or its label."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from regard.data.sources import STDIN, Dropped, Lines, Source, read_lines, read_pairs
+from regard.ground.errors import BadInput
+from regard.ground.files import write_text
+from regard.training.examples import Examples
+from regard.training.place import Place
+from regard.training.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class Paired:
+    """A task of pairs; each says how its vocabularies are learned."""
+
+    recipe: Recipe
+
+    def learn_text(self, pairs: Sequence[tuple[str, str]]) -> Any:
+        """The vocabularies of the training data."""
+        raise NotImplementedError
+
+    def load_text(self, folder: Path) -> Any:
+        """Those of an earlier run."""
+        raise NotImplementedError
+
+    def check(self, text: Any, pairs: Iterable[tuple[str, str, str]]) -> None:
+        """Whether these pairs can be written in ids."""
+
+    def check_data(self, data: Path, skip_bad: bool) -> None:
+        """What is wrong with the test sets, before anything is written."""
+        for files in (self.recipe.data.test, *self.recipe.data.more_tests.values()):
+            if files is not None:
+                source = files.under(data)
+                if not any(True for _ in self._pairs(source, skip_bad)):
+                    raise BadInput(f"{', '.join(source.paths)}: no pairs to test on")
+
+    def prepared(self, place: Place) -> tuple[Any, Examples]:
+        """Vocabularies and examples; the leader writes them, all read them."""
+        given, again = self.recipe.data, place.resume or not place.ranks.leads
+        train = _kept_input(given.train.under(place.data), place.out, again=again)
+        text = self._text(train, place)
+        for files in (given.dev, given.test, *given.more_tests.values()):
+            if files is not None and not files.held_out:
+                self.check(text, self._pairs(files.under(place.data), place.skip_bad))
+        return text, Examples(
+            self.recipe, text.sides, train, place.data, place.store, place.skip_bad
+        )
+
+    def begin(self, model: Any, data: Path) -> None:
+        """Weights are those that were drawn."""
+
+    def notes(self) -> dict[str, Any]:
+        """Nothing of the recipe is needed later."""
+        return {}
+
+    def _text(self, train: Source, place: Place) -> Any:
+        if not place.fresh and any(place.text.glob("*tokenizer.json")):
+            return self.load_text(place.text)
+        pairs = self._pairs(train, place.skip_bad)
+        text = self.learn_text([(one, two) for _, one, two in pairs])
+        text.save(place.text)
+        return text
+
+    def _pairs(self, source: Source, skip_bad: bool) -> Iterator[tuple[str, str, str]]:
+        longest = self.recipe.data.longest_characters
+        return read_pairs(source, longest, Dropped() if skip_bad else None)
+
+
+def _kept_input(source: Source, out: Path, *, again: bool) -> Source:
+    """Standard input can be read once, training reads twice and may resume: keep a copy."""
+    if STDIN not in source.paths:
+        return source
+    copy = out / "stdin.txt"
+    if not (again and copy.exists()):
+        write_text(copy, "".join(f"{line}\n" for line in read_lines(STDIN)))
+    if isinstance(source, Lines):
+        paths = tuple(str(copy) if path == STDIN else path for path in source.paths)
+        return replace(source, paths=paths)
+    return replace(source, path=str(copy))

@@ -1,0 +1,37 @@
+"""Where a run reads and writes, and in which manner."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from regard.data.sources import Dropped
+from regard.training.ranks import Ranks
+
+
+@dataclass(frozen=True)
+class Place:
+    """``data`` holds the recipe's files, ``out`` takes everything that is written."""
+
+    data: Path
+    out: Path
+    ranks: Ranks
+    resume: bool = False
+    skip_bad: bool = False
+
+    @property
+    def store(self) -> Path:
+        """Where tokenised examples lie."""
+        return self.out / "data"
+
+    @property
+    def text(self) -> Path:
+        """Where the vocabulary lies."""
+        return self.out / "text"
+
+    @property
+    def fresh(self) -> bool:
+        """Whether I am the one who writes, and nothing was written before."""
+        return self.ranks.leads and not self.resume
+
+    def dropping(self) -> Dropped | None:
+        """Where bad examples are counted, if they may be left out."""
+        return Dropped() if self.skip_bad else None

@@ -1,0 +1,236 @@
+"""Fine-tuning an encoder: its start, its examples in memory, and its judge."""
+
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from regard.data.packing import in_order
+from regard.data.sampler import Sampler, shuffled
+from regard.data.sources import Dropped
+from regard.data.understanding import read
+from regard.ground.batch import Batch, Budget
+from regard.ground.errors import BadInput
+from regard.metrics.translation import Score
+from regard.models import folder as folders
+from regard.models import paper, sized
+from regard.models.cost import encoder_flops
+from regard.models.facts import EncoderFacts, Head, change
+from regard.models.paper import Paper
+from regard.models.stored import Stored
+from regard.text.encoder import EncoderText, train_wordpiece
+from regard.text.tuned import TunedText
+from regard.training.events import Verdict
+from regard.training.examples import SPLIT
+from regard.training.files import Files
+from regard.training.kinds import KINDS, Coded, Kind
+from regard.training.place import Place
+from regard.training.ranks import Ranks
+from regard.training.recipe import Recipe
+from regard.weights.files import weights_of
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """Examples to learn from and to choose by, as rows; ``asked`` are the latter as they are."""
+
+    recipe: Recipe
+    train: Sequence[Coded]
+    dev: Sequence[Coded]
+    asked: Sequence[Any]
+    dropped: Dropped
+
+    @property
+    def mark(self) -> str:
+        """What the training data is, in short: a resumed run says if it has changed."""
+        content = repr([(row, goal) for row, goal in self.train[:1000]])
+        return f"{len(self.train)} rows, {zlib.crc32(content.encode()):08x}"
+
+    def sampler(self, objective: Any) -> Sampler:
+        """Batches without end."""
+        limits = self.recipe.batches
+        return Sampler(
+            lambda epoch, indices: [self.train[i] for i in indices],
+            objective.length,
+            len(self.train),
+            Budget(limits.tokens, limits.rows, limits.longest),
+            self.recipe.train.seed,
+            mixed=limits.mixed,
+            dropped=self.dropped,
+        )
+
+    def dev_batches(self, objective: Any, ranks: Ranks) -> Iterator[Batch]:
+        """My share of the development set."""
+        lengths = np.array([objective.length(one) for one in self.dev])
+        limits = self.recipe.batches
+        batches = in_order(lengths, Budget(limits.tokens, limits.rows, limits.tokens))
+        for chosen in batches[ranks.rank :: ranks.world]:
+            yield objective.collate([self.dev[i] for i in chosen]).to(ranks.device)
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The tasks "classify", "tag", "answer" and "choose" of an encoder."""
+
+    recipe: Recipe
+
+    @cached_property
+    def kind(self) -> Kind:
+        """Which of them."""
+        return KINDS[self.recipe.task](self.recipe)
+
+    def facts(self, data: Path) -> tuple[Paper, EncoderFacts]:
+        """The encoder it begins with, or one of a paper's sizes, with a head for the task."""
+        wanted, task = self.recipe.model, self.recipe.task
+        for name in ("source", "target"):
+            if getattr(wanted, name) is not None:
+                raise BadInput(f"model.{name}: an encoder has one side")
+        if any(name.split(".")[-1] in ("vocab", "outputs", "task") for name in wanted.change):
+            raise BadInput("model.change: vocab, outputs and task follow from text and labels")
+        start = self.start(data)
+        facts = sized(f"{wanted.paper}:{wanted.size}") if start is None else start.facts
+        if not isinstance(facts, EncoderFacts):
+            raise BadInput(f"model: {wanted.start or wanted.paper} is no encoder")
+        of_rows = task in ("classify", "choose")
+        facts = replace(facts, head=None, follows=False, fills=False, pooled=of_rows)
+        dropout = 0.0 if task == "answer" else facts.stack.dropout  # as the field has it
+        facts = change(replace(facts, head=Head(task, 1, dropout)), **wanted.change)
+        return (paper(wanted.paper) if start is None else start.paper), facts
+
+    def start(self, data: Path) -> Stored | None:
+        """The folder it begins with."""
+        name = self.recipe.model.start
+        if name is None:
+            return None
+        places = [place for place in (Path(name), data / name) if place.is_dir()]
+        if not places:
+            raise BadInput(f"model.start: {name} is no folder, here or under {data}")
+        return _read(places[0])
+
+    def check_data(self, data: Path, skip_bad: bool) -> None:
+        """What is wrong with the test sets, before anything is written."""
+        for files in (self.recipe.data.test, *self.recipe.data.more_tests.values()):
+            if files is not None and not self.read(files, data, Dropped() if skip_bad else None):
+                raise BadInput(f"{files.file}: no examples to test on")
+
+    def read(self, files: Files, data: Path, dropped: Dropped | None = None) -> list[Any]:
+        """The examples of a file."""
+        given = files.read(data)
+        return list(
+            read(self.recipe.task, given.reader, given.path, dropped=dropped, **given.options)
+        )
+
+    def prepared(self, place: Place) -> tuple[Any, InMemory]:
+        """The vocabulary with labels, and all examples as rows."""
+        dropped, given = Dropped(), self.recipe.data
+        may_drop = dropped if place.skip_bad else None
+        train = self.read(given.train, place.data, may_drop)
+        if given.dev.held_out:
+            train, dev = _split(train, given.dev.held_out)
+        else:
+            dev = self.read(given.dev, place.data, Dropped() if place.skip_bad else None)
+        if not train or not dev:
+            raise BadInput(f"{given.train.file}: no examples to learn from, or none to choose by")
+        text: Any = self._text(train, place)
+        if (labels := self.kind.labels(train)) is not None:
+            text = TunedText(text, labels)
+        of_train, of_dev = (self.kind.coded(text, examples) for examples in (train, dev))
+        return text, InMemory(self.recipe, of_train, of_dev, dev, dropped)
+
+    def _text(self, train: Sequence[Any], place: Place) -> EncoderText:
+        start, asked = self.start(place.data), self.recipe.text
+        if start is not None:
+            text = start.text.encoder if isinstance(start.text, TunedText) else start.text
+            if not isinstance(text, EncoderText):
+                raise BadInput(f"model.start: {self.recipe.model.start} has no tokenizer files")
+            return text
+        if not place.fresh and (known := EncoderText.load(place.text)) is not None:
+            return known
+        texts = (text for example in train for text in self.kind.texts(example))
+        learned = train_wordpiece(texts, asked.vocab, lower=asked.lower)
+        learned.save(place.text)
+        return learned
+
+    def fitted(self, facts: EncoderFacts, text: EncoderText | TunedText) -> EncoderFacts:
+        """The facts with as many outputs as there are labels, and words where none were known."""
+        head = facts.head
+        assert head is not None
+        outputs = len(text.labels) if isinstance(text, TunedText) else 2
+        if self.recipe.task == "choose":
+            outputs = 1
+        if self.recipe.model.start is None:
+            words = text.encoder.words if isinstance(text, TunedText) else text.words
+            facts = change(facts, vocab=len(words))
+        return replace(facts, head=replace(head, outputs=outputs))
+
+    def begin(self, model: nn.Module, data: Path) -> None:
+        """Take over what the start has; what it has not stays as it was drawn."""
+        start = self.start(data)
+        if start is None:
+            return
+        given, own = weights_of(start.module), weights_of(model)
+        same = {name for name in own.keys() & given.keys() if own[name].shape == given[name].shape}
+        with torch.no_grad():
+            for name in same:
+                own[name].copy_(given[name])
+
+    def objective(self, text: Any, examples: InMemory) -> Any:
+        """What is learned."""
+        return self.kind.objective(text, examples.train)
+
+    def flops(self, facts: EncoderFacts, lengths: Sequence[tuple[int, ...]]) -> float:
+        """What a step costs."""
+        return encoder_flops(facts, [length for row in lengths for length in row])
+
+    def notes(self) -> dict[str, Any]:
+        """What the model must remember of its recipe to be asked as it was trained."""
+        noted: dict[str, Any] = {"longest": self.recipe.batches.longest}
+        if self.recipe.task == "answer":
+            noted["answers"] = self.recipe.answers.model_dump()
+        return noted
+
+    def scores(self, model: Any, files: Files, data: Path) -> list[Score]:
+        """A tuned model on the examples of a file, with intervals."""
+        head = getattr(model.facts, "head", None)
+        if head is None or head.task != self.recipe.task:
+            raise BadInput(f"this model was not tuned to {self.recipe.task}")
+        return self.kind.scores(model.module, model.tokenizer, self.read(files, data), True)
+
+    def judge(self, text: Any, examples: InMemory, ranks: Ranks, model: nn.Module) -> Verdict:
+        """The loss on the development set, and the measures of the task."""
+        objective = self.kind.objective(text, examples.train)
+        sums = torch.zeros(2, dtype=torch.float64, device=ranks.device)
+        with torch.inference_mode():
+            for batch in examples.dev_batches(objective, ranks):
+                sums[0] += objective(model, batch)[0]
+                sums[1] += batch.weight
+        total, weight = ranks.total(sums).tolist()
+        figures, judge = {"loss": total / weight}, self.recipe.train.judge
+        if judge == "loss":
+            return Verdict(-figures["loss"], figures)
+        scores = self.kind.scores(model, text, examples.asked)
+        figures |= {score.name: score.value for score in scores}
+        if judge not in figures:
+            raise BadInput(f"train.judge: {judge!r} is not measured here: {', '.join(figures)}")
+        return Verdict(figures[judge], figures)
+
+
+@lru_cache(maxsize=1)
+def _read(folder: Path) -> Stored:
+    """A folder, read once."""
+    return folders.read(folder)
+
+
+def _split(examples: list[Any], held_out: int) -> tuple[list[Any], list[Any]]:
+    """Examples to learn from, and those held out: the same for every seed."""
+    count = len(examples)
+    if held_out >= count:
+        raise BadInput(f"data.dev.held_out: {held_out:,} of {count:,} leaves nothing to learn")
+    order_N = shuffled(np.arange(count), count, SPLIT)
+    return [examples[i] for i in order_N[held_out:]], [examples[i] for i in order_N[:held_out]]

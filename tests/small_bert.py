@@ -1,0 +1,68 @@
+"""Small random encoders with a vocabulary, one for each thing they can be tuned for."""
+
+from functools import cache
+
+import torch
+
+from regard.api import Model
+from regard.models import bert
+from regard.models.encoder import build
+from regard.models.facts import Head, change
+from regard.models.stored import Stored
+from regard.text.encoder import EncoderText, train_wordpiece
+from regard.text.labelled import Labels
+from regard.text.tuned import TunedText
+
+SENTENCES = (
+    "The old sailor mended his nets before the storm came in.",
+    "Nobody believed that the lighthouse keeper had a cat which could read.",
+    "She counted twelve gulls, three boats and one very small whale.",
+    "Singing sailors sing; the storm is storming, and readers are reading.",
+    "Ada Lovelace met Charles Babbage in London.",
+)
+LONGEST = 40
+TAGS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
+LABELS = {
+    "one": Labels(("bad", "fair", "good")),
+    "several": Labels(("sad", "wet", "old"), kind="several"),
+    "number": Labels(("likeness",), kind="number"),
+    "tags": Labels(TAGS),
+    "parts": Labels(("NOUN", "VERB", "X")),
+    "numbers": Labels(("height",), kind="number"),
+}
+TASKS = dict.fromkeys(("one", "several", "number"), "classify") | dict.fromkeys(
+    ("tags", "parts", "numbers"), "tag"
+)
+
+
+@cache
+def vocabulary() -> EncoderText:
+    return train_wordpiece(SENTENCES, 160, longest=LONGEST)
+
+
+def small_bert(kind: str = "states", seed: int = 0) -> Stored:
+    """``kind``: one of ``LABELS``, "answer", "choose", "words" or "states"."""
+    text: EncoderText | TunedText = vocabulary()
+    head = None
+    if kind in LABELS:
+        head = Head(TASKS[kind], len(LABELS[kind]))
+        text = TunedText(vocabulary(), LABELS[kind])
+    elif kind in ("answer", "choose"):
+        head = Head(kind, 2 if kind == "answer" else 1, dropout=0.0 if kind == "answer" else 0.1)
+    facts = change(
+        bert.TINY,
+        vocab=len(vocabulary().words),
+        width=16,
+        inner=24,
+        longest=LONGEST,
+        spread=0.5,
+        pooled=kind not in ("tags", "parts", "numbers", "answer", "words"),
+        fills=kind == "words",
+        head=head,
+    )
+    torch.manual_seed(seed)
+    return Stored(bert.PAPER, facts, build(facts).eval(), text, {})
+
+
+def model(kind: str, seed: int = 0) -> Model:
+    return Model(small_bert(kind, seed))

@@ -1,0 +1,154 @@
+"""Vectors of texts, and the files with which folders say how to make them."""
+
+import json
+
+import pytest
+import torch
+
+import regard
+from regard.ground.batch import Row
+from regard.ground.errors import BadInput
+from regard.models import folder as folders
+from regard.models.sentence_files import embedding_of, files_of
+from small_bert import SENTENCES, model, small_bert, vocabulary
+
+TEXTS = [*SENTENCES, "", "storm", " ".join(SENTENCES)]
+MODULES = {"Transformer": "", "Pooling": "1_Pooling", "Normalize": "2_Normalize"}
+
+
+def with_files(folder, modules=MODULES, pool="mean_tokens", longest=12, lower=False, **more):
+    """A Hugging Face folder with the files of sentence-transformers beside it."""
+    folders.write(folder, small_bert(), "hf")
+    listed = [
+        {"idx": number, "name": str(number), "path": place, "type": f"x.models.{kind}"}
+        for number, (kind, place) in enumerate(modules.items())
+    ]
+    modes = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens")
+    pooling = {f"pooling_mode_{mode}": mode in pool.split("+") for mode in modes}
+    (folder / "1_Pooling").mkdir()
+    (folder / "modules.json").write_text(json.dumps(listed))
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+    reading = {"max_seq_length": longest, "do_lower_case": lower}
+    (folder / "sentence_bert_config.json").write_text(json.dumps(reading))
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(more))
+    return folder
+
+
+def test_ways_of_pooling():
+    one = model("states")
+    states = one.encode(TEXTS)
+    wanted = {
+        "mean": [each.mean(0) for each in states],
+        "max": [each.amax(0) for each in states],
+        "first": [each[0] for each in states],
+        "pooled": [torch.tanh(one.module.pool(each[0])) for each in states],
+    }
+    for pool, vectors in wanted.items():
+        vectors = torch.stack(vectors)
+        torch.testing.assert_close(one.embed(TEXTS, pool), vectors, atol=1e-5, rtol=1e-5)
+        scaled = one.embed(TEXTS, pool, normalise=True)
+        unit = torch.nn.functional.normalize(vectors, dim=-1)
+        torch.testing.assert_close(scaled, unit, atol=1e-5, rtol=1e-5)
+    assert torch.equal(one.embed(TEXTS), one.embed(TEXTS, "mean"))
+    assert one.embed([]).shape == (0, 16)
+    with pytest.raises(BadInput, match="pool is mean, max, first or pooled, not 'median'"):
+        one.embed(TEXTS, "median")
+    with pytest.raises(BadInput, match="no layer for it"):
+        model("words").embed(TEXTS, "pooled")
+
+
+def test_texts_pairs_and_ids_together():
+    one = model("states")
+    pair = ("The storm", "came in")
+    row = vocabulary().row(*map(vocabulary().words.encode, pair))
+    text, both, ids, made = one.embed(["storm", pair, [2, 7, 8, 3], row])
+    torch.testing.assert_close(both, made)
+    torch.testing.assert_close(text, one.embed(["storm"])[0], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        ids, one.embed([Row([2, 7, 8, 3], [0] * 4)])[0], atol=1e-5, rtol=1e-5
+    )
+
+
+def test_what_a_folder_says_is_done(tmp_path):
+    folder = with_files(tmp_path / "st", longest=12)
+    loaded, plain = regard.load(folder, "cpu"), model("states")
+    assert loaded.notes["embedding"] == {
+        "pool": "mean",
+        "normalise": True,
+        "longest": 12,
+        "lower": False,
+    }
+    cut = [vocabulary().row(vocabulary().words.encode(one), longest=12) for one in TEXTS]
+    wanted = plain.embed(cut, "mean", normalise=True)
+    torch.testing.assert_close(loaded.embed(TEXTS), wanted, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        loaded.embed(TEXTS, "max", normalise=False), plain.embed(cut, "max"), atol=1e-5, rtol=1e-5
+    )
+
+
+def test_the_files_survive_conversion(tmp_path):
+    folder = with_files(tmp_path / "st")
+    regard.load(folder, "cpu").save(tmp_path / "ours")
+    ours = regard.load(tmp_path / "ours", "cpu")
+    ours.save(tmp_path / "again", "hf")
+    names = [
+        "1_Pooling/config.json",
+        "config_sentence_transformers.json",
+        "modules.json",
+        "sentence_bert_config.json",
+    ]
+    assert sorted(files_of(folder)) == names
+    for name in names:
+        assert (tmp_path / "again" / name).read_bytes() == (folder / name).read_bytes()
+    again = regard.load(tmp_path / "again", "cpu")
+    assert again.notes["embedding"] == ours.notes["embedding"]
+    assert torch.equal(again.embed(TEXTS), ours.embed(TEXTS))
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"modules": {**MODULES, "Dense": "3_Dense"}}, "a module Dense is not supported"),
+        ({"pool": "mean_tokens+max_tokens"}, "its way of pooling"),
+        ({"pool": "mean_sqrt_len_tokens"}, "its way of pooling"),
+        ({"default_prompt_name": "query"}, "a default prompt"),
+    ],
+)
+def test_what_cannot_be_done_is_said(tmp_path, changes, reason):
+    loaded = regard.load(with_files(tmp_path / "st", **changes), "cpu")
+    with pytest.raises(BadInput, match=f"{reason}.* is not supported|{reason}"):
+        loaded.embed(TEXTS)
+    torch.testing.assert_close(
+        loaded.embed(TEXTS, "mean"), model("states").embed(TEXTS), atol=1e-5, rtol=1e-5
+    )
+
+
+@pytest.mark.parametrize(("pool", "name"), [("cls_token", "first"), ("max_tokens", "max")])
+def test_other_ways_are_known(tmp_path, pool, name):
+    folder = with_files(tmp_path / "st", pool=pool, longest=None, lower=True)
+    said = embedding_of(folder)
+    assert said == {"pool": name, "normalise": True, "longest": None, "lower": True}
+    loaded = regard.load(folder, "cpu")
+    assert torch.equal(loaded.embed(["STORM"]), loaded.embed(["storm"]))
+
+
+@pytest.mark.parametrize("place", ["..", "../other", "/etc", "a/b", ".hidden"])
+def test_no_file_outside_the_folder_is_read(tmp_path, place):
+    folder = with_files(tmp_path / "st", modules={"Transformer": "", "Pooling": place})
+    with pytest.raises(BadInput, match="is not the name of a folder beside it"):
+        regard.load(folder, "cpu")
+
+
+@pytest.mark.parametrize("content", ["", "{}x", '[{"type": "a"}]', "[1]", "3", "\udcff"])
+def test_damaged_files_are_named(tmp_path, content):
+    folder = with_files(tmp_path / "st")
+    (folder / "modules.json").write_bytes(content.encode(errors="surrogateescape"))
+    with pytest.raises(BadInput, match=r"modules\.json: not a list of modules"):
+        regard.load(folder, "cpu")
+
+
+def test_a_broken_model_is_said():
+    broken = model("states")
+    broken.module.trunk.embed.norm.bias.data.fill_(float("nan"))
+    with pytest.raises(BadInput, match="the model is broken"):
+        broken.embed(["storm"])
