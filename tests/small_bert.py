@@ -20,7 +20,7 @@ SENTENCES = (
     "Singing sailors sing; the storm is storming, and readers are reading.",
     "Ada Lovelace met Charles Babbage in London.",
 )
-LONGEST = 40
+LONGEST = 48
 TAGS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 LABELS = {
     "one": Labels(("bad", "fair", "good")),
@@ -37,7 +37,7 @@ TASKS = dict.fromkeys(("one", "several", "number"), "classify") | dict.fromkeys(
 
 @cache
 def vocabulary() -> EncoderText:
-    return train_wordpiece(SENTENCES, 160, longest=LONGEST)
+    return train_wordpiece(SENTENCES, 100, longest=LONGEST)
 
 
 def small_bert(kind: str = "states", seed: int = 0) -> Stored:

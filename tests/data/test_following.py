@@ -172,13 +172,17 @@ def test_what_comes_from_elsewhere_comes_from_every_other_document():
 
 def test_one_document_in_ten_has_short_rows():
     documents = numbered([[1] * 40] * 3_000)
-    plan = pairs(documents, 23, (4, 0))
-    assert plan.follows is not None
-    first_of_document = np.isin(plan.begin[::2], documents.borders)
-    lengths = plan.lengths[first_of_document & (plan.follows == FOLLOWS)]
-    expected = 0.1 * 18 / 19  # 20 is among 2 … 20
-    assert abs((lengths < 23).mean() - expected) < 4 * (expected / len(lengths)) ** 0.5
-    assert lengths.min() == 5
+    for short in (0.1, 1.0):
+        plan = pairs(documents, 23, (4, 0), short)
+        assert plan.follows is not None
+        first_of_document = np.isin(plan.begin[::2], documents.borders)
+        lengths = plan.lengths[first_of_document & (plan.follows == FOLLOWS)]
+        expected = short * 18 / 19  # a target drawn from 2 … 20 may be 20
+        assert abs((lengths < 23).mean() - expected) < 4 * (expected / len(lengths)) ** 0.5
+    by_length = np.bincount(lengths)[5:]
+    expected = len(lengths) / 19
+    assert len(by_length) == 19
+    assert ((by_length - expected) ** 2 / expected).sum() < 42.3  # 18 degrees, p = 0.001
 
 
 def test_the_papers_example():

@@ -116,7 +116,7 @@ def prefixed(tensors):
     return {n if n.startswith(heads) else "bert." + n: one for n, one in tensors.items()}
 
 
-@pytest.fixture(scope="module", params=HEADS)
+@pytest.fixture(scope="module", params=["states", "words and pairs", "one label", "answers"])
 def plain(request, tmp_path_factory) -> Path:
     torch.manual_seed(0)
     return write_bert(tmp_path_factory.mktemp("hf") / "plain", request.param, text=True)
@@ -168,8 +168,9 @@ def there_and_back(folder: Path, tmp_path: Path):
     return stored
 
 
-def test_a_folder_as_it_is_written_today(plain, tmp_path):
-    there_and_back(plain, tmp_path)
+@pytest.mark.parametrize("head", HEADS)
+def test_a_folder_as_it_is_written_today(head, tmp_path):
+    there_and_back(write_bert(tmp_path / "folder", head, text=True), tmp_path)
 
 
 @pytest.mark.parametrize("write", WRITERS, ids=lambda write: write.__name__)
@@ -323,15 +324,14 @@ def test_labels_of_a_fresh_model_reach_the_reference(kind, tmp_path):
 @pytest.mark.parametrize("task", ["classify", "tag"])
 @pytest.mark.parametrize("outputs", [1, 2, 7])
 def test_labels_without_names_are_counted(task, outputs, tmp_path):
-    stored = fresh(head=Head(task, outputs), labelled=False)
+    stored = fresh(head=Head(task, outputs), pooled=task == "classify", labelled=False)
     for number, one in enumerate((stored, replace(stored, text=None))):
         folders.write(tmp_path / str(number), one, "hf")
         again = folders.read(tmp_path / str(number))
         assert again.facts == stored.facts
-        kind = "AutoModelForSequenceClassification".replace(
-            "Sequence", {"classify": "Sequence", "tag": "Token"}[task]
-        )
-        assert read_whole(kind, tmp_path / str(number)).config.num_labels == outputs
+        judged = {"classify": "Sequence", "tag": "Token"}[task]
+        model = read_whole(f"AutoModelFor{judged}Classification", tmp_path / str(number))
+        assert model.config.num_labels == outputs
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,9 @@ def test_several_labels_and_numbers():
     several = model("several")
     for said, logits in zip(several.predict(TEXTS), several.logits(TEXTS), strict=True):
         assert isinstance(said, Several)
-        assert list(said.probabilities.values()) == pytest.approx(logits.sigmoid().tolist(), abs=1e-6)
+        assert list(said.probabilities.values()) == pytest.approx(
+            logits.sigmoid().tolist(), abs=1e-6
+        )
         assert said.labels == tuple(n for n, p in said.probabilities.items() if p > 0.5)
     assert len({said.labels for said in several.predict(TEXTS)}) > 1
     number = model("number")
@@ -241,7 +243,7 @@ def test_pieces_are_joined_to_what_they_continue():
 
 
 def test_masks_that_are_not_read_are_said():
-    with pytest.raises(BadInput, match=r"text 1: a \[MASK\] stands behind the 40 tokens read"):
+    with pytest.raises(BadInput, match=r"text 1: a \[MASK\] stands behind the 48 tokens read"):
         model("words").fill([LONG + " [MASK]"])
     with pytest.raises(BadInput, match="names no words"):
         model("states").fill(["[MASK]"])

@@ -7,7 +7,6 @@ import typer
 from regard.api import load
 from regard.cli.lines import answered
 from regard.cli.say import DEVICE, JSON, MODEL, print_json, print_line
-from regard.ground.errors import BadInput
 from regard.tasks.fill import Filled
 
 
@@ -27,8 +26,7 @@ def fill(
     filler = load(model, device).encoder.filler(top)
 
     def parse(line: str, where: str) -> str:
-        if filler.mask not in line:
-            raise BadInput(f"{where}: there is no {filler.mask} in it")
+        filler.row(line, where)  # which says what is wrong with it, and where
         return line
 
     for number, said in answered(file, parse, filler.predict):

@@ -16,6 +16,7 @@ from regard.tasks.choose import Choice, Chooser
 from regard.tasks.classify import EncoderClassifier, Numbers, Prediction, Several
 from regard.tasks.rows import Runner
 from regard.tasks.tag import Tagger, Tagging
+from regard.text.labelled import NUMBER, SEVERAL
 from regard.text.words import spaced_spans
 
 
@@ -156,9 +157,9 @@ def _empty(predictor: Runner) -> dict[str, Any]:
             return {"answer": None, "none": None, "best": None}
         case Chooser():
             return {"choice": None, "text": None, "probability": None, "probabilities": None}
-        case EncoderClassifier() if predictor.text.labels.kind == "number":
+        case EncoderClassifier() if predictor.text.labels.kind == NUMBER:
             return {"values": None}
-        case EncoderClassifier() if predictor.text.labels.kind == "several":
+        case EncoderClassifier() if predictor.text.labels.kind == SEVERAL:
             return {"labels": None, "probabilities": None}
         case _:
             return {"label": None, "probability": None, "probabilities": None}

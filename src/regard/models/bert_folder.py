@@ -98,7 +98,8 @@ def _head(given: Config, tensors: Collection[str]) -> Head | None:
     task = _task_said(given) or ("classify" if _has(tensors, "pooler.dense") else "tag")
     outputs = 1 if task == "choose" else len(labels_in(given))
     dropout = given["classifier_dropout"]
-    return Head(task, outputs, given["hidden_dropout_prob"] if dropout is None else dropout)
+    dropout = given["hidden_dropout_prob"] if dropout is None else dropout
+    return change(Head(task, outputs), dropout=dropout)
 
 
 def _task_said(config: Config) -> str | None:

@@ -37,7 +37,8 @@ def built(paper: Paper, facts: AnyFacts, device: torch.device | str, where: str)
         with torch.device(device):
             return paper.build(facts)
     except (TypeError, ValueError, AttributeError, RuntimeError) as error:
-        raise BadInput(f"{where}: its facts give no model ({error})") from None
+        reason = " ".join(str(error).split())
+        raise BadInput(f"{where}: its facts give no model ({reason})") from None
 
 
 def check_text(text: Text | None, facts: AnyFacts, folder: Path) -> None:

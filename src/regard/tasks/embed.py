@@ -52,7 +52,7 @@ class Embedder(Runner):
             ]
         return rows_of(self.text, asked, self.longest)
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def vectors(self, rows: Sequence[Row]) -> Tensor:
         """(rows, width), where the model is."""
         width = self.model.trunk.embed.token.embedding_dim

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from regard.ground.batch import Ids
+from regard.ground.batch import Ids, Row
 from regard.ground.errors import BadInput
 from regard.models.encoder import Encoder
 from regard.tasks.rows import Runner, numbers
@@ -51,13 +51,21 @@ class Filler(Runner):
         """How a blank is written."""
         return self.text.names["mask_token"]
 
+    def row(self, text: str, where: str) -> Row:
+        """How a text is read, all its masks included; where it stands is for the message."""
+        ids = self.text.masked(text)
+        row = self.text.row(ids, longest=self.longest)
+        if self.text.mask not in ids:
+            raise BadInput(f"{where}: there is no {self.mask} in it")
+        if self._masks(row.tokens) < self._masks(ids):
+            count = len(row.tokens)
+            raise BadInput(f"{where}: a {self.mask} stands behind the {count} tokens read")
+        return row
+
     @torch.inference_mode()
     def predict(self, asked: Sequence[str]) -> list[Filled]:
         """The words for every mask in each text, which has one or more."""
-        ids = [self.text.masked(one) for one in asked]
-        rows = [self.text.row(one, longest=self.longest) for one in ids]
-        for number, (one, row) in enumerate(zip(ids, rows, strict=True), start=1):
-            self._check(f"text {number}", one.count(self.text.mask), row.tokens)
+        rows = [self.row(one, f"text {number}") for number, one in enumerate(asked, start=1)]
         found: list[tuple[tuple[Filling, ...], ...]] = [()] * len(rows)
         words = self.model.words
         assert words is not None
@@ -75,12 +83,6 @@ class Filler(Runner):
 
     def _masks(self, tokens: Ids) -> int:
         return int(np.equal(tokens, self.text.mask).sum())
-
-    def _check(self, where: str, masks: int, tokens: Ids) -> None:
-        if not masks:
-            raise BadInput(f"{where}: there is no {self.mask} in it")
-        if self._masks(tokens) < masks:
-            raise BadInput(f"{where}: a {self.mask} stands behind the {len(tokens)} tokens read")
 
     def _named(self, best: list[int], probable: list[float]) -> tuple[Filling, ...]:
         return tuple(map(Filling, self.text.words.pieces(best), probable))

@@ -57,6 +57,8 @@ class Understanding(Runner):
         task, longest, text = self.facts.head.task, self.longest, self.text
         if task == "answer":
             threshold = self.notes.get("threshold", 0.0)
+            if not isinstance(threshold, int | float | None):
+                raise BadInput(f"config.json: notes.threshold is no number ({threshold!r})")
             return Answerer(
                 self.model, text, longest=min(longest or CONTEXT, CONTEXT), threshold=threshold
             )
@@ -75,6 +77,8 @@ class Understanding(Runner):
     def embedder(self, pool: str | None = None, normalise: bool | None = None) -> Embedder:
         """It, giving vectors: as its folder says, and else the mean of its states."""
         noted = self.notes.get("embedding") or {}
+        if not isinstance(noted, dict) or not isinstance(noted.get("longest"), int | None):
+            raise BadInput(f"config.json: notes.embedding says no way to embed ({noted})")
         if pool is None and "hinders" in noted:
             raise BadInput(f"{noted['hinders']}; choose how to pool")
         limits = [noted.get("longest"), None if self.tuned is None else self.longest]
@@ -92,21 +96,21 @@ class Understanding(Runner):
 
         Rows that it cannot read are an error.
         """
-        if isinstance(inputs, str):
-            raise TypeError("give a list of texts, not one text")
+        _refuse_one(inputs)
         return [self._checked(self._row(one, masks), i) for i, one in enumerate(inputs, start=1)]
 
     def vectors(
         self, inputs: Sequence[Read], pool: str | None, normalise: bool | None = None
     ) -> Tensor:
         """(inputs, width): one vector for each; see ``embedder``."""
+        _refuse_one(inputs)
         embedder = self.embedder(pool, normalise)
         texts = [one for one in inputs if _is_text(one)]
         of_texts = iter(embedder.rows_of(texts) if texts else [])
         rows = [next(of_texts) if _is_text(one) else one for one in inputs]
         return embedder.vectors(self.read(rows))
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def states(self, rows: Sequence[Row], layer: int) -> list[Tensor]:
         """(tokens, width) for each row, after so many blocks; see ``api.Model.encode``."""
         name = {-1: "trunk.output", 0: "trunk.embed.output"}.get(
@@ -120,7 +124,7 @@ class Understanding(Runner):
                 found[i] = one
         return found
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def logits(self, rows: Sequence[Row], tape: Silent = SILENT) -> list[Tensor]:
         """(tokens, vocabulary) for each row; of a task, (tokens, labels), or (labels,) of all."""
         head = self.facts.head
@@ -158,6 +162,11 @@ class Understanding(Runner):
         if known.segments and max(row.segments) >= known.segments:
             raise BadInput(f"input {number}: the model reads one text at a time, not two")
         return row
+
+
+def _refuse_one(inputs: Sequence[Read]) -> None:
+    if isinstance(inputs, str):
+        raise TypeError("give a list of texts, not one text")
 
 
 def _is_text(one: Read) -> TypeGuard[Asked]:

@@ -1,28 +1,84 @@
-"""Optimisers, clipping and the moving average of weights."""
+"""Optimisers, clipping and the moving average of weights.
+
+Levels of a model may learn at unlike rates, and begin to learn one after another: discriminative
+rates and gradual unfreezing (Howard & Ruder, 2018, arXiv:1801.06146, sections 3.2 and 3.3).
+"""
+
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from regard.training.levels import freeze, levels
 from regard.training.recipe import Optimiser
 
-
-def optimiser(model: nn.Module, facts: Optimiser) -> torch.optim.Optimizer:
-    """Adam or AdamW in one fused kernel; vectors (biases, norms) do not decay."""
-    matrices = [p for p in model.parameters() if p.ndim >= 2]
-    vectors = [p for p in model.parameters() if p.ndim < 2]
-    groups = [
-        {"params": matrices, "weight_decay": facts.decay},
-        {"params": vectors, "weight_decay": 0.0},
-    ]
-    kind = torch.optim.AdamW if facts.kind == "adamw" else torch.optim.Adam
-    return kind(groups, lr=facts.rate, betas=facts.betas, eps=facts.eps, fused=True)
+Groups = list[dict[str, Any]]
 
 
-def clip(model: nn.Module, longest: float) -> Tensor:
-    """Shorten the gradient to ``longest`` (0: as it is); its norm before."""
-    parameters = [p for p in model.parameters() if p.grad is not None]
-    limit = longest or float("inf")
-    return torch.nn.utils.clip_grad_norm_(parameters, limit)
+class Updates:
+    """Adam or AdamW in one fused kernel, over the levels of a model that are awake.
+
+    A level learns at ``layer_decay`` times the rate of the one above it. With ``unfreeze_every``,
+    only the highest is awake at first, and one more after every so many steps; others have neither
+    moments nor decay. ``lazy``: no gradients of sleeping levels are computed.
+    """
+
+    def __init__(self, model: nn.Module, facts: Optimiser, *, lazy: bool = True):
+        freeze(model, facts.freeze)
+        self.model, self.facts, self.lazy = model, facts, lazy
+        self.asleep = _groups(model, facts)
+        self.stages = len(self.asleep)
+        kind = torch.optim.AdamW if facts.kind == "adamw" else torch.optim.Adam
+        first = self.asleep.pop()
+        settings: dict[str, Any] = {"betas": facts.betas, "eps": facts.eps, "fused": True}
+        self.optimiser = kind(first, lr=facts.rate, **settings)
+        for group in (group for level in self.asleep for group in level):
+            for parameter in group["params"]:
+                parameter.requires_grad_(not lazy)
+        self.wake(step=1)
+
+    def wake(self, step: int) -> None:
+        """Let all levels learn whose time has come."""
+        every = self.facts.unfreeze_every
+        due = min(self.stages, 1 + (step - 1) // every) if every else self.stages
+        while self.stages - len(self.asleep) < due:
+            for group in self.asleep.pop():
+                self.optimiser.add_param_group(group)
+                for parameter in group["params"]:
+                    parameter.requires_grad_(True)
+
+    def apply(self, factor: float) -> Tensor:
+        """Change the weights at so much of the recipe's rate; the gradient's norm before clipping.
+
+        Only gradients of what learns are measured and shortened.
+        """
+        awake = {id(p) for group in self.optimiser.param_groups for p in group["params"]}
+        learning = [p for p in self.model.parameters() if id(p) in awake and p.grad is not None]
+        norm = nn.utils.clip_grad_norm_(learning, self.facts.clip or float("inf"))
+        for group in self.optimiser.param_groups:
+            group["lr"] = self.facts.rate * factor * group["share"]
+        self.optimiser.step()
+        return norm
+
+
+def _groups(model: nn.Module, facts: Optimiser) -> list[Groups]:
+    """For each level that learns, the lowest first: its matrices, and its vectors, without decay.
+
+    Levels that are treated alike are one.
+    """
+    alike = facts.layer_decay == 1 and not facts.unfreeze_every
+    of_levels = [list(model.parameters())] if alike else levels(model)
+    found = []
+    for depth, level in zip(reversed(range(len(of_levels))), of_levels, strict=True):
+        share = facts.layer_decay**depth
+        learning = [p for p in level if p.requires_grad]
+        parts = [
+            ([p for p in learning if p.ndim >= 2], facts.decay),  # matrices
+            ([p for p in learning if p.ndim < 2], 0.0),  # biases and norms
+        ]
+        groups = [{"params": p, "weight_decay": decay, "share": share} for p, decay in parts if p]
+        found += [groups] if groups else []
+    return found
 
 
 class MovingAverage:

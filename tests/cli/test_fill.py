@@ -1,0 +1,50 @@
+"""``regard fill``."""
+
+import json
+
+import pytest
+
+from small_bert import model
+from verb import run
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("filler") / "model"
+    model("words").save(place)
+    return place
+
+
+def test_help_has_an_example():
+    assert "Example:" in run("fill", "--help").stdout
+
+
+def test_blanks_are_filled(folder):
+    stdin = "The [MASK] came.\n\n[MASK] sailors [MASK]\n"
+    one, two = model("words").fill(["The [MASK] came.", "[MASK] sailors [MASK]"], top=2)
+    printed = run("fill", folder, "--top", 2, stdin=stdin).stdout.split("\n")
+    text, *blanks = printed[0].split("\t")
+    assert text == one.text and printed[1] == printed[3] == ""
+    assert blanks == [", ".join(f"{word.word} {word.probability:.4f}" for word in one.blanks[0])]
+    assert len(printed[2].split("\t")) == 3
+    done = run("fill", folder, "--json", stdin=stdin)
+    records = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [len(blank) for blank in records[2]["blanks"]] == [5, 5]
+    assert records[2]["text"] == two.text
+    assert records[1] == {"line": 2, "text": None, "blanks": None}
+
+
+def test_what_is_wrong_is_said(folder, tmp_path):
+    (tmp_path / "in.txt").write_text("[MASK]\ncat\n")
+    refused = run("fill", folder, tmp_path / "in.txt", code=2)
+    assert "in.txt:2: there is no [MASK] in it" in refused.stderr and refused.stdout == ""
+    assert "top: there are 1 to" in run("fill", folder, "--top", 0, stdin="", code=2).stderr
+    model("states").save(tmp_path / "states")
+    refused = run("fill", tmp_path / "states", stdin="[MASK]\n", code=2)
+    assert "names no words" in refused.stderr
+
+
+def test_a_mask_that_is_not_read_is_named(folder, tmp_path):
+    (tmp_path / "in.txt").write_text("cat [MASK]\n" + "cat " * 60 + "[MASK]\n")
+    refused = run("fill", folder, tmp_path / "in.txt", code=2)
+    assert "in.txt:2: a [MASK] stands behind the 48 tokens read" in refused.stderr

@@ -1,0 +1,151 @@
+"""``regard predict`` for encoders, whatever they were tuned for."""
+
+import json
+
+import pytest
+
+from small_bert import SENTENCES, model
+from verb import run
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("tuned")
+
+    def of(kind):
+        if not (place / kind).exists():
+            model(kind).save(place / kind)
+        return place / kind
+
+    return of
+
+
+def lines(*arguments, stdin):
+    """What was printed, as many lines as came in."""
+    printed = run("predict", *arguments, "--device", "cpu", stdin=stdin).stdout.split("\n")
+    assert printed.pop() == "" and len(printed) == stdin.count("\n")
+    return printed
+
+
+def records(*arguments, stdin):
+    found = [json.loads(line) for line in lines(*arguments, "--json", stdin=stdin)]
+    assert [one["line"] for one in found] == list(range(1, len(found) + 1))
+    return found
+
+
+def test_labels_of_texts_and_pairs(folder):
+    stdin = "The storm\n\nThe storm\tcame in\n"
+    one, empty, two = lines(folder("one"), stdin=stdin)
+    first, second = model("one").predict(["The storm", ("The storm", "came in")])
+    assert one == f"{first.label}\t{first.probability:.4f}" and empty == ""
+    assert two == f"{second.label}\t{second.probability:.4f}"
+    found = records(folder("one"), stdin=stdin)
+    assert found[0]["probabilities"] == pytest.approx(first.probabilities)
+    assert found[1] == {"line": 2, "label": None, "probability": None, "probabilities": None}
+    assert found[2]["label"] == second.label
+
+
+def test_several_labels_and_numbers(folder):
+    stdin = "cat\n\n" + SENTENCES[0] + "\n"
+    said = model("several").predict(["cat", SENTENCES[0]])
+    printed = lines(folder("several"), stdin=stdin)
+    assert [printed[0], printed[2]] == ["\t".join(one.labels) for one in said]
+    found = records(folder("several"), stdin=stdin)
+    assert found[0]["labels"] == list(said[0].labels) and found[1]["labels"] is None
+    (value, _) = (one.value for one in model("number").predict(["cat", SENTENCES[0]]))
+    assert float(lines(folder("number"), stdin=stdin)[0]) == pytest.approx(value, abs=1e-4)
+    found = records(folder("number"), stdin=stdin)
+    assert found[0]["values"] == {"likeness": pytest.approx(value, abs=1e-6)}
+    assert found[1] == {"line": 2, "values": None}
+
+
+def test_tags_and_entities(folder):
+    stdin = f"{SENTENCES[4]}\n\nin  London.\n"
+    (said, _) = model("tags").predict([SENTENCES[4], "in  London."])
+    printed = lines(folder("tags"), stdin=stdin)
+    assert printed[0] == " ".join(f"{word.text}/{word.tag}" for word in said.words)
+    assert printed[1] == ""
+    assert len(printed[2].split()) == 3
+    assert len(lines(folder("tags"), "--split", stdin=stdin)[2].split()) == 2
+    entities = "\t".join(f"{one.text}/{one.label}" for one in said.entities)
+    assert lines(folder("tags"), "--entities", stdin=stdin)[0] == entities and entities
+    found = records(folder("tags"), stdin=stdin)
+    for one in (*found[0]["words"], *found[0]["entities"]):
+        assert SENTENCES[4][one["start"] : one["end"]] == one["text"]
+        assert 0 < one["probability"] <= 1
+    assert [one["label"] for one in found[0]["entities"]] == [one.label for one in said.entities]
+    assert found[1] == {"line": 2, "words": None}
+
+
+def test_tags_that_mean_no_entities(folder):
+    assert "entities" not in records(folder("parts"), stdin="cat\n")[0]
+    refused = run("predict", folder("parts"), "--entities", stdin="cat\n", code=2)
+    assert "--entities: the tags of this model mean none" in refused.stderr
+    word, number = lines(folder("numbers"), stdin="cat\n")[0].split("/")
+    assert word == "cat" and float(number) == pytest.approx(
+        model("numbers").predict(["cat"])[0].words[0].value, abs=1e-4
+    )
+    assert set(records(folder("numbers"), stdin="cat\n")[0]["words"][0]) == {
+        *("text", "start", "end", "value")
+    }
+
+
+def test_answers(folder):
+    question, context = "Who mended the nets?", SENTENCES[0]
+    asked = json.dumps({"question": question, "context": context})
+    stdin = f"{question}\t{context}\n\n{asked}\n"
+    (said,) = model("answer").predict([(question, context)])
+    one, empty, other = lines(folder("answer"), stdin=stdin)
+    assert one == other and empty == ""
+    shown, probability = one.split("\t")
+    assert shown == said.text
+    wanted = said.answer.probability if said.answer else said.no_answer_probability
+    assert float(probability) == pytest.approx(wanted, abs=1e-4)
+    found = records(folder("answer"), stdin=stdin)
+    assert found[0]["none"]["no_answer"] == pytest.approx(said.no_answer, abs=1e-4)
+    for best in found[0]["best"]:
+        assert context[best["start"] : best["end"]] == best["text"]
+    assert found[1]["answer"] is None and found[1]["best"] is None
+
+
+def test_choices(folder):
+    asked = {"first": "The storm", "choices": ["came in", "sings", "had a cat"]}
+    stdin = json.dumps(asked) + "\n\n"
+    (said,) = model("choose").predict([(asked["first"], asked["choices"])])
+    assert lines(folder("choose"), stdin=stdin) == [f"{said.index}\t{said.probability:.4f}", ""]
+    found = records(folder("choose"), stdin=stdin)
+    assert found[0]["choice"] == said.index and found[0]["text"] == asked["choices"][said.index]
+    assert found[0]["probabilities"] == pytest.approx(said.probabilities)
+
+
+@pytest.mark.parametrize(
+    ("kind", "line", "message"),
+    [
+        ("one", "a\tb\tc", "3 texts between tabs"),
+        ("answer", "Who?", "no tab between a question and its context"),
+        ("answer", '{"question": "Who?"}', "no key 'context'"),
+        ("answer", '{"question": 1, "context": "a"}', "the value of 'question' is not text"),
+        ("answer", "{Who?", "not JSON"),
+        ("choose", "Who?", "not JSON"),
+        ("choose", "[1]", "the line is not a JSON object"),
+        ("choose", '{"first": "a", "choices": []}', "there are no choices"),
+        ("choose", '{"first": "a", "choices": ["b", 1]}', "a choice is not text"),
+        ("choose", '{"choices": ["b"]}', "no key 'first'"),
+    ],
+)
+def test_bad_lines_are_named(folder, tmp_path, kind, line, message):
+    (tmp_path / "in.txt").write_text(f"\n{line}\n")
+    refused = run("predict", folder(kind), tmp_path / "in.txt", code=2)
+    assert f"in.txt:2: {message}" in refused.stderr and refused.stdout == ""
+    assert refused.stderr.count("\n") == 1
+
+
+def test_options_that_mean_nothing(folder):
+    for option in ("--split", "--entities"):
+        refused = run("predict", folder("one"), option, stdin="cat\n", code=2)
+        assert f"{option}: means nothing" in refused.stderr
+
+
+def test_an_encoder_without_a_task(folder):
+    refused = run("predict", folder("states"), stdin="cat\n", code=2)
+    assert "tuned for no task" in refused.stderr
