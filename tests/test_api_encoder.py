@@ -137,9 +137,9 @@ def test_notes_that_make_no_sense_are_said():
     answering.notes["threshold"] = 2.5
     assert answering.predictor.threshold == 2.5
     answering.notes["threshold"] = "high"
-    with pytest.raises(BadInput, match="notes.threshold"):
+    with pytest.raises(BadInput, match=r"notes\.threshold"):
         answering.predict([("Who?", "cat")])
     for wrong in ("mean", {"longest": "12"}):
         embedding.notes["embedding"] = wrong
-        with pytest.raises(BadInput, match="notes.embedding"):
+        with pytest.raises(BadInput, match=r"notes\.embedding"):
             embedding.embed(["cat"])

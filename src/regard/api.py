@@ -23,6 +23,7 @@ from regard.models.facts import AnyFacts, ClassifierFacts, EncoderFacts, Facts, 
 from regard.models.paper import Paper
 from regard.models.room import House
 from regard.models.stored import Text
+from regard.parts.linear.engine import in_precision
 from regard.search.step import Search
 from regard.tasks.classify import Classifier
 from regard.tasks.fill import Filled
@@ -40,7 +41,7 @@ Texts = Sequence[Read]
 def load(folder: str | Path, device: str | None = None, *, precision: str | None = None) -> "Model":
     """The model in a folder; on the GPU if there is one, unless told otherwise.
 
-    With a ``precision`` ("fp32", "bf16", "int8" or "auto") translations run on a copy made for
+    With a ``precision`` ("fp32", "bf16", "int8" or "auto") everything runs on a copy made for
     speed; weights changed afterwards do not reach it.
     """
     return Model(folders.read(Path(folder), device_named(device)), precision)
@@ -71,23 +72,25 @@ class Model:
             raise BadInput(f"{self.paper.name} {does} texts: it does not translate")
         return Translator(self.module, text, generation=settings, house=self._house)
 
-    @property
+    @cached_property
     def classifier(self) -> Classifier:
         """The model as a classifier."""
         text = self._text
         if not isinstance(text, LabelledText):
             does = "translates" if isinstance(text, Bilingual) else "is an encoder"
             raise BadInput(f"{self.paper.name} {does}: it has no labels")
-        return Classifier(self.module, text)
+        given = self._precision
+        return Classifier(self.module if given is None else in_precision(self.module, given), text)
 
-    @property
+    @cached_property
     def encoder(self) -> Understanding:
         """The model as an encoder that sees both ways."""
         text = self.tokenizer
         if not isinstance(self.facts, EncoderFacts):
             raise BadInput(f"{self.paper.name} is no encoder that sees both ways")
         assert isinstance(text, EncoderText | TunedText | None)
-        return Understanding(self.module, self.facts, text, self.notes)  # type: ignore[arg-type]
+        plain = Understanding(self.module, self.facts, text, self.notes)  # type: ignore[arg-type]
+        return plain if self._precision is None else plain.with_precision(self._precision)
 
     @property
     def predictor(self) -> Runner:

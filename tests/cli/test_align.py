@@ -51,10 +51,9 @@ def test_readings_chosen_by_agreement_are_said_and_used(model, files):
     done = run("align", model, *files, "--back", model, "--choose", "agreement")
     first, *readings = done.stderr.splitlines()
     assert first.startswith("chosen by agreement on 12 pairs: 0.")
-    assert len(readings) == 2 and all(one.startswith("Reading(layer=") for one in readings)
+    assert [one.split(" ")[:2] for one in readings] == [["read:", "layer"], ["back:", "layer"]]
+    assert all("mean of heads" in one and "(" not in one for one in readings)
     assert len(links_of(done)) == 12
-    given = run("align", model, *files, "--back", model, "--choose", "agreement", "--layer", 0)
-    assert given.stderr.count("Reading(layer=0") == 2
 
 
 def test_weights_can_be_multiplied_first(model, files):
@@ -69,6 +68,39 @@ def test_weights_can_be_multiplied_first(model, files):
 )
 def test_one_direction_has_nothing_to_agree_with(model, files, option):
     assert "--back" in run("align", model, *files, *option, code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--layer", 0), "--choose agreement chooses what --layer"),
+        (("--head", 0), "--choose agreement chooses"),
+        (("--plain",), "--choose agreement chooses"),
+    ],
+)
+def test_what_is_chosen_cannot_be_given_too(model, files, options, said):
+    choosing = ("--back", model, "--choose", "agreement")
+    (line,) = run("align", model, *files, *choosing, *options, code=2).stderr.splitlines()
+    assert said in line
+
+
+def test_nothing_to_agree_on_is_said_in_one_line(model, tmp_path):
+    (tmp_path / "empty").write_text("")
+    empty = (tmp_path / "empty", tmp_path / "empty")
+    assert run("align", model, *empty).stdout == ""
+    done = run("align", model, *empty, "--back", model, "--choose", "agreement", code=2)
+    assert done.stderr == "regard: --choose agreement: there are no pairs to agree on\n"
+
+
+def test_gold_links_count_from_0_or_1(model, files):
+    said = run("align", model, *files, "--gold", files[0], "--base", 7, code=2).stderr
+    assert said == "regard: --base: gold links count from 0 or 1, not 7\n"
+    assert "without --gold" in run("align", model, *files, "--base", 1, code=2).stderr
+
+
+def test_usage_has_single_brackets():
+    for verb in ("align", "recency", "papers"):
+        assert "[[" not in run(verb, "--help").stdout
 
 
 def test_words_of_a_bars_file_are_what_spaces_set_apart(model, bars, tmp_path):

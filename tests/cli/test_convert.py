@@ -8,7 +8,7 @@ import torch
 
 from marian_folders import reference_model, sentences, write_marian
 from regard.ground.errors import BadInput
-from regard.inside import agreement
+from regard.inside import agreement, reference
 from regard.models import hf
 from regard.weights.files import read_folder, read_tensors, write_tensors
 from verb import run
@@ -80,7 +80,7 @@ def test_a_model_without_vocabulary(marian, tmp_path):
 
 
 def test_without_transformers_it_says_so(marian, tmp_path, monkeypatch):
-    monkeypatch.setattr(agreement, "has_reference", lambda: False)
+    monkeypatch.setattr(reference, "is_installed", lambda: False)
     done = run("convert", marian, tmp_path / "ours", "--to", "regard", "--check")
     assert "transformers is not installed" in done.stderr
     assert "transformers" not in done.stdout
@@ -102,12 +102,12 @@ def test_a_wrong_tensor_leaves_nothing(marian, tmp_path, monkeypatch):
 
 
 def test_a_disagreement_with_transformers_leaves_nothing(marian, tmp_path, monkeypatch):
-    def spoilt(folder):
+    def spoilt(folder, facts):
         model = reference_model.__wrapped__(folder)
         model.final_logits_bias += 1e-3
         return model
 
-    monkeypatch.setattr(agreement, "reference", spoilt)
+    monkeypatch.setattr(reference, "model_in", spoilt)
     done = run("convert", marian, tmp_path / "ours", "--to", "regard", "--check", code=1)
     *_, logits, _ = done.stdout.splitlines()
     assert float(logits.split()[1]) == 0 and float(logits.split()[2]) > 1e-5
@@ -115,7 +115,7 @@ def test_a_disagreement_with_transformers_leaves_nothing(marian, tmp_path, monke
 
 
 def test_other_ids_leave_nothing(marian, tmp_path, monkeypatch):
-    monkeypatch.setattr(agreement, "reference_coders", lambda folder: (lambda text: [1],) * 2)
+    monkeypatch.setattr(reference, "coder", lambda *_: lambda one, other: ([1], [1]))
     done = run("convert", marian, tmp_path / "ours", "--to", "regard", "--check", code=1)
     assert done.stdout.splitlines()[-1].split() == ["ids", "of", "texts", "0", "16"]
     assert_nothing_left(tmp_path)
@@ -170,13 +170,16 @@ def test_bad_input_is_one_line(small_run, tmp_path):
 
 
 def test_other_ids_are_counted_on_either_side():
-    def letters(text):
-        return [ord(letter) for letter in text]
+    def letters(*texts):
+        return [[ord(letter) for letter in text] for text in texts]
 
-    def capitals(text):
-        return letters(text.upper())
+    def capitals(one, other):
+        return letters(one.upper(), other)
+
+    def all_capitals(one, other):
+        return letters(one.upper(), other.upper())
 
     texts = [("A", "b"), ("c", "D")]
-    assert agreement.other_ids((letters, letters), (letters, letters), texts) == 0
-    assert agreement.other_ids((letters, letters), (capitals, letters), texts) == 1
-    assert agreement.other_ids((letters, letters), (capitals, capitals), texts) == 2
+    assert agreement.other_ids(letters, letters, texts) == 0
+    assert agreement.other_ids(letters, capitals, texts) == 1
+    assert agreement.other_ids(letters, all_capitals, texts) == 2

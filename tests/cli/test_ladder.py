@@ -7,6 +7,7 @@ import pytest
 from regard.ground.errors import BadInput
 from regard.training.recipe import read
 from small import RECIPE, regard, write_corpus
+from verb import run
 
 RUNGS = """
 [[rung]]
@@ -53,8 +54,20 @@ def test_rungs_say_what_differs(corpus):
     assert (one.model.paper, three.model.paper) == ("sutskever", "transformer")
     assert one.data == two.data == three.data and not one.rung
     assert [rung.name for rung in recipe.only(["Bahdanau"]).rung] == ["Bahdanau"]
-    with pytest.raises(BadInput, match="no rung is called 'Badanau'; did you mean 'Bahdanau'"):
+    known = "'no attention', 'Bahdanau', 'Transformer'"
+    with pytest.raises(BadInput, match=f"no rung is called 'Badanau'; there are {known}"):
         recipe.only(["Badanau"])
+    with pytest.raises(BadInput, match="is no ladder"):
+        recipe.at(recipe.rung[0]).only(["Bahdanau"])
+
+
+def test_settings_reach_every_rung(corpus):
+    settings = ["train.steps=3", "optimiser.rate=0.5", "batches.rows=7"]
+    recipe = read(corpus / "ladder.toml", settings)
+    for one in map(recipe.at, recipe.rung):
+        assert (one.train.steps, one.optimiser.rate, one.batches.rows) == (3, 0.5, 7)
+    with pytest.raises(BadInput, match=r"--set model.size=big: every rung .* its own model"):
+        read(corpus / "ladder.toml", ["model.size=big"])
 
 
 @pytest.mark.parametrize(
@@ -82,6 +95,13 @@ def test_one_table_of_all_rungs(corpus, tmp_path):
     arguments = ("train", corpus / "ladder.toml", "--data", corpus, "--out", out, "--device", "cpu")
     apart = regard(*arguments, "--rung", "Bahdanau")
     assert apart.returncode == 0, apart.stderr
+    assert apart.stdout.splitlines()[1].startswith("Bahdanau ")
+    assert not (out / "ladder.json").exists() and "not all rungs" in apart.stderr
+    again = run(*arguments, code=2)
+    assert again.stderr == (
+        f"regard: {out / 'bahdanau'}: holds a run already; go on with --resume, "
+        "or choose another --out\n"
+    )
     done = regard(*arguments, "--resume")
     assert done.returncode == 0, done.stderr
     assert "nothing to resume yet" in done.stderr and "all steps done" in done.stderr
@@ -107,9 +127,15 @@ def test_what_is_wrong_is_said_before_anything_is_trained(corpus, tmp_path):
     for before, after, said in (
         ('name = "Transformer"', 'name = "BAHDANAU"', "two rungs of a ladder have one name"),
         ("test.links", "train.src", "lines for 12 pairs"),
+        ("heads = 2", "heads = 3", "rung 'Transformer': "),
+        ("depth = 1", "widht = 1", "rung 'Transformer': no fact is called 'widht'"),
+        ('"train.src"', '"trane.src"', "trane.src"),
+        ('"dev.tgt"', '"deaf.tgt"', "deaf.tgt"),
+        ('"train.src"', '"-"', "cannot be standard input"),
     ):
+        assert before in text
         (tmp_path / "ladder.toml").write_text(text.replace(before, after))
         arguments = (tmp_path / "ladder.toml", "--data", corpus, "--out", tmp_path / "out")
-        done = regard("train", *arguments, "--device", "cpu")
-        assert done.returncode == 2 and said in done.stderr
+        (line,) = run("train", *arguments, "--device", "cpu", code=2).stderr.splitlines()
+        assert said in line
         assert not (tmp_path / "out").exists()

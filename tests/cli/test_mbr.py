@@ -46,7 +46,7 @@ def test_candidates_of_a_beam(model):
         (("--search", "mbr", "--beam", 3), "without --candidates beam"),
         (("--search", "mbr", "--coverage", 0.1), "--coverage: means nothing to --search mbr"),
         (("--samples", 3), "--samples: means nothing to --search beam"),
-        (("--search", "mbr", "--samples", 0), "count must be at least 1"),
+        (("--search", "mbr", "--samples", 0), "samples must be at least 1, not 0"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(model, options, said):

@@ -2,11 +2,13 @@
 
 import json
 import re
+import subprocess
 
 import pytest
 
 from regard.api import load
 from regard.search import Beam
+from small import command, environment
 from verb import run
 
 
@@ -53,13 +55,40 @@ def test_it_is_the_search_of_translate(model, options, beam):
     assert all(nodes[one["parent"]]["step"] == one["step"] - 1 for one in nodes[1:])
 
 
+def test_a_published_folder_is_searched_as_published(tmp_path):
+    from marian_folders import write_marian
+
+    folder = tmp_path / "folder"
+    write_marian(folder)
+    text = "The old man reads a book."
+    published = load(folder, "cpu").translator.published.search
+    record = json.loads(run("tree", folder, text, "--json", "--device", "cpu").stdout)
+    said = run("translate", folder, "--json", "--device", "cpu", stdin=f"{text}\n").stdout
+    assert record["formula"] == published.formula
+    assert record["found"][0]["score"] == pytest.approx(json.loads(said)["score"], abs=1e-5)
+    record = json.loads(run("tree", folder, text, "--json", "--beam", 2).stdout)
+    assert record["formula"] == Beam(2).formula
+
+
+def test_a_closed_pipe_ends_it_quietly_and_files_are_written(model, tmp_path):
+    page = tmp_path / "tree.html"
+    words = " ".join(command("tree", model, "'dog cow owl pig'", "--pruned", 99, "--html", page))
+    lines = "; ".join([f"{words} | true", "exit ${PIPESTATUS[0]}"])
+    done = subprocess.run(
+        ["bash", "-c", lines], capture_output=True, text=True, env=environment(), check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == f"wrote {page}\n" and page.read_text().endswith("</html>\n")
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         ((" ",), "no text"),
-        (("dog", "--beam", 0), "at least 1"),
+        (("dog", "--beam", 0), "size of a beam and best must be at least 1, not size 0"),
         (("dog", "--alpha", "nan"), "alpha must be"),
     ],
 )
 def test_what_makes_no_sense_is_refused(model, arguments, said):
-    assert said in run("tree", model, *arguments, code=2).stderr
+    (line,) = run("tree", model, *arguments, code=2).stderr.splitlines()
+    assert said in line and "Beam(" not in line

@@ -92,12 +92,11 @@ def test_choose_finds_the_layer_and_the_shift():
     assert (score.aer, score.precision, score.recall) == (0, 1, 1)
 
 
-def test_choose_looks_at_each_head_when_asked():
-    wrong = np.roll(PLAIN, 1, axis=1) * 3
-    pair = Attended([np.stack([wrong, PLAIN])], WORDS, WORDS)
-    gold = [Gold(EXPECTED, EXPECTED)]
-    assert choose([pair], gold)[0].head is None
-    assert choose([pair], gold, each_head=True)[0] == Reading(layer=0, head=1)
+def test_a_reading_says_itself_in_words():
+    assert str(Reading(1)) == "layer 1, mean of heads, plain"
+    said = "layer 0, head 2, shifted, links from 0.5 of the largest weight"
+    assert str(Reading(0, 2, shifted=True, share=0.5)) == said
+    assert str(Reading(0, spurious=True)).endswith("plain, none where most weight lies on no word")
 
 
 def test_choose_finds_many_to_one_and_spurious_words():

@@ -43,7 +43,7 @@ def test_the_terminal_shows_words_on_both_sides_and_shades_by_the_root_of_the_we
         "  le ██····",
         "chat ▒▒██▒▒",
         "",
-        "·· 0.000   ░░ 0.040   ▒▒ 0.160   ▓▓ 0.360   ██ 0.640",
+        "·· 0   ░░ 0.04   ▒▒ 0.16   ▓▓ 0.36   ██ 0.64",
     ]
 
 

@@ -45,6 +45,22 @@ def test_norms_are_those_of_the_whole_jacobian(facts):
     np.testing.assert_allclose(influence(model, [tokens]), wanted, rtol=1e-8)
 
 
+def test_one_way_back_answers_for_many_numbers(monkeypatch):
+    """However many are asked for at once, the norms are the same."""
+    model = Pooled(MODELS["attention"]).double().eval()
+    texts = [[3, 7, 5, 11], [4, 6], []]
+    ways = []
+    way_back = torch.autograd.grad
+    monkeypatch.setattr(torch.autograd, "grad", lambda *a: ways.append(1) or way_back(*a))
+    at_once = influence(model, texts)
+    assert len(ways) == 1
+    for tokens, count in ((1, 8), (18, 3)):
+        ways.clear()
+        monkeypatch.setattr("regard.inside.recency.TOKENS", tokens)
+        np.testing.assert_allclose(influence(model, texts), at_once, rtol=1e-10)
+        assert len(ways) == count
+
+
 def test_texts_are_averaged_by_distance_from_their_ends():
     model = Pooled(MODELS["rnn"]).double().eval()
     one, other = influence(model, [[3, 7, 5]]), influence(model, [[4, 6]])

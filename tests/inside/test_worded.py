@@ -24,10 +24,20 @@ def test_every_word_has_its_weight(model):
     seen = model.look("dog, owl pig!")
     assert seen.words == ("dog", ",", "owl", "pig", "!")
     assert seen.weights.sum() == pytest.approx(1, abs=1e-5)
-    assert seen.prediction == model.predict(["dog, owl pig!"])[0]
+    said = model.predict(["dog, owl pig!"])[0]
+    assert seen.prediction.label == said.label
+    assert seen.prediction.probabilities == pytest.approx(said.probabilities, abs=1e-6)
     pieces = model.look("dog, owl pig!", subwords=True)
     assert len(pieces.words) == len(model.tokenizer.words.encode("dog, owl pig!"))
     assert pieces.weights.sum() == pytest.approx(1, abs=1e-5)
+
+
+def test_the_model_runs_once(model):
+    runs = []
+    hook = model.module.register_forward_hook(lambda *_: runs.append(1))
+    model.look("dog, owl pig!")
+    hook.remove()
+    assert runs == [1]
 
 
 def test_it_looks_at_the_word_that_decides(model):
@@ -39,7 +49,7 @@ def test_words_without_colour_carry_shades():
     lines = SHOWN.terminal(40).splitlines()
     assert lines[0] == "<good> 0.750"
     assert lines[2] == "one█ two<▒ th␛ree░"
-    assert lines[-1].startswith("0.000·")
+    assert lines[-1] == "0·  0.032░  0.13▒  0.29▓  0.51█"
     assert all(len(line) <= 20 for line in SHOWN.terminal(20).splitlines()[:-1])
     assert str(SHOWN)
 
@@ -63,6 +73,7 @@ def test_the_page_is_whole_and_safe():
     assert "&lt;good&gt;" in page and "<good>" not in page and "two&lt;" in page
     assert 'style="--w:1.000" title="0.8000">one<' in page
     assert not re.search(r"(src|href)=|https?://", page)
+    assert "dark" not in page.split("</style>")[1]  # on a dark page strong colours are bright
 
 
 def test_no_word_has_a_weight_where_the_last_state_judges(model):

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from regard.ground.errors import BadInput
-from regard.models import bahdanau, cho, luong, paper, pooled, sutskever
+from regard.models import bahdanau, cho, gehring, luong, paper, pooled, sutskever
 from regard.models.facts import (
     Embed,
     Facts,
@@ -21,7 +21,7 @@ from regard.models.facts import (
 from regard.models.seq2seq import Seq2Seq
 from regard.models.sides import Convolved
 from regard.models.transformer import BASE, BIG, LAPTOP, Transformer
-from regard.parts.position import Learned, Sinusoid
+from regard.parts.position import Learned, Relative, Sinusoid
 from regard.parts.sight import Permuted, Window, causal, everyone
 
 SMALL = change(BASE, width=8, heads=2, inner=12, depth=2, vocab=11)
@@ -43,6 +43,27 @@ def test_a_change_may_name_one_side():
 def test_several_changes_are_one_after_the_other():
     changed = change(BASE, position=Learned(512), longest=64)
     assert changed.source.embed.position == changed.target.embed.position == Learned(64)
+
+
+def test_changes_hold_together_in_any_order():
+    """Some values exclude each other, and never meet on the way."""
+    asked = {"timing": "previous", "feeding": False}
+    backwards = dict(reversed(asked.items()))
+    assert change(luong.LAPTOP, **asked) == change(luong.LAPTOP, **backwards)
+    asked = {"longest": 64, "position": Learned(512)}
+    assert change(BASE, **asked).source.embed.position == Learned(64)
+    looking = luong.LAPTOP.target.stack.attention
+    changed = change(cho.LAPTOP, attention=looking, summary=False, score="dot").target.stack
+    assert changed.attention == replace(looking, score="dot") and not changed.summary
+    with pytest.raises(BadInput, match="feeding"):
+        change(luong.LAPTOP, timing="previous")
+
+
+def test_of_two_changes_of_one_field_the_later_holds():
+    for depth, changes in ((12, ("depth", "source.depth")), (2, ("source.depth", "depth"))):
+        values = {"depth": 2, "source.depth": 12}
+        changed = change(BASE, **{name: values[name] for name in changes})
+        assert (changed.source.stack.depth, changed.target.stack.depth) == (depth, 2)
 
 
 def test_a_field_takes_whatever_its_declaration_allows():
@@ -181,7 +202,9 @@ def all_of(facts: Any) -> set[str]:
     return {path for path, _ in paths(facts) if ".sight." not in path}
 
 
-@pytest.mark.parametrize("paper", [cho, sutskever, bahdanau, luong], ids=lambda one: one.__name__)
+@pytest.mark.parametrize(
+    "paper", [cho, sutskever, bahdanau, luong, gehring], ids=lambda one: one.__name__
+)
 def test_recurrent_papers_have_none_either(paper):
     facts = change(paper.LAPTOP, vocab=11, width=4, embedding=4)
     assert read_by(Seq2Seq, facts) == all_of(facts)
@@ -199,7 +222,7 @@ def test_nor_has_a_convolutional_encoder():
     assert read_by(Seq2Seq, facts) == all_of(facts)
 
 
-@pytest.mark.parametrize("position", [Sinusoid(), Learned(9)], ids=str)
+@pytest.mark.parametrize("position", [Sinusoid(), Learned(9), Relative(3)], ids=str)
 def test_there_is_no_fact_that_the_builder_does_not_read(position):
     facts = change(SMALL, position=position)
     assert read_by(Transformer, facts) == all_of(facts)

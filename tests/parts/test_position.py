@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 
 from naive import LENGTHS
 from regard.ground.layout import Layout
-from regard.parts.position import Learned, LearnedPositions, Sinusoid, sinusoid, wavelengths
+from regard.parts.position import (
+    Learned,
+    LearnedPositions,
+    Relative,
+    Sinusoid,
+    sinusoid,
+    wavelengths,
+)
 
 
 @given(st.integers(1, 9), st.sampled_from([10_000.0, 1_000.0, 2.0]))
@@ -70,6 +77,10 @@ def test_positions_may_be_free():
 
 def test_sinusoids_have_nothing_to_learn_or_to_store():
     assert not Sinusoid().build(4).state_dict()
+
+
+def test_distances_are_no_business_of_embeddings():
+    assert Relative(3).build(4) is None
 
 
 def test_facts_reach_the_part_they_build():

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from naive import spans
+from naive import attend as naive_attend
+from naive import gradients, spans
 from regard.ground.layout import Layout
 from regard.ground.tape import Tape
 from regard.parts.attend import attend
@@ -14,6 +15,7 @@ from regard.parts.score import (
     Additive,
     Bilinear,
     Cosine,
+    DistanceDot,
     Dot,
     Location,
     RelativeDot,
@@ -120,7 +122,10 @@ def test_location_does_not_look_past_the_positions_it_knows():
 
 @pytest.mark.parametrize(
     "module",
-    [Dot(), Cosine(), Additive(3, 3, 4, HEADS), Bilinear(3, 3, HEADS), Location(3, 9, HEADS)],
+    [
+        *(Dot(), Cosine(), Additive(3, 3, 4, HEADS), Bilinear(3, 3, HEADS)),
+        *(Location(3, 9, HEADS), DistanceDot(2, 3)),
+    ],
     ids=lambda module: type(module).__name__,
 )
 def test_keys_may_be_made_ready_once(module):
@@ -169,6 +174,47 @@ def test_relative_dot_counts_from_where_the_queries_stand():
     torch.testing.assert_close(found[1, 1, 1, 0].double(), wanted, rtol=1e-5, atol=1e-5)
 
 
+def shaw(module: DistanceDot, start: int = 0):
+    """Shaw et al., 2018, eq. 4: a vector for each distance up to a limit, to the left and right."""
+    vectors, limit = module.distance.weight, module.farthest
+
+    def formula(q, k, head, i, j):
+        distance = max(-limit, min(limit, j - i - start))
+        return q @ (k + vectors[limit + distance]) / math.sqrt(len(q))
+
+    return formula
+
+
+@pytest.mark.parametrize("farthest", [0, 1, 2, 9])
+def test_distance_dot_has_a_vector_for_each_distance_up_to_a_limit(farthest):
+    module = DistanceDot(farthest, 3)
+    assert module.distance.weight.shape == (2 * farthest + 1, 3)
+    agrees(*scores(module, 3, 3), shaw(module))
+
+
+def test_distance_dot_counts_from_where_the_queries_stand():
+    module, queries, keys = DistanceDot(3, 3), Layout.rectangle(4, 3, start=4), Layout.ragged(KEYS)
+    q, k = torch.randn(12, HEADS, 3), torch.randn(keys.tokens, HEADS, 3)
+    found = module(queries.pad(q), keys.pad(k), queries, keys)
+    for i in range(3):  # of the last row, whose first key is the eighth
+        for j in range(5):
+            wanted = shaw(module, start=4)(q[9 + i, 1], k[7 + j, 1], 1, i, j)
+            torch.testing.assert_close(found[3, 1, i, j], wanted)
+
+
+def test_attention_by_distance_is_the_slow_one_and_so_are_its_gradients():
+    module, layout = DistanceDot(2, 3).double(), Layout.ragged(KEYS)
+    tensors = [torch.randn(layout.tokens, HEADS, 3).double().requires_grad_() for _ in range(3)]
+    inputs = [*tensors, module.distance.weight]
+    found = attend(module, *tensors, queries=layout, keys=layout)
+    wanted = naive_attend(shaw(module), *tensors, KEYS, KEYS)
+    torch.testing.assert_close(found, wanted)
+    towards = torch.randn_like(found)
+    ours, theirs = (gradients(out, inputs, towards) for out in (found, wanted))
+    assert all(one.any() for one in theirs)
+    torch.testing.assert_close(ours, theirs)
+
+
 @pytest.mark.parametrize("lengths", [([0, 0], [2, 1]), ([2, 1], [0, 0]), ([], [])])
 @pytest.mark.parametrize(
     "module",
@@ -180,6 +226,7 @@ def test_relative_dot_counts_from_where_the_queries_stand():
         Bilinear(3, 3, HEADS),
         Location(3, 4, HEADS),
         RelativeDot(4, HEADS, 3),
+        DistanceDot(2, 3),
     ],
     ids=lambda module: type(module).__name__,
 )

@@ -5,6 +5,7 @@ import os
 import pickle
 import shutil
 import struct
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ from regard.weights.files import read_folder, write_tensors
 pytest.importorskip("transformers")
 
 WEIGHTS, PICKLE = "model.safetensors", "pytorch_model.bin"
-fuzzed = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+fuzzed = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +97,7 @@ KEYS = (
 )
 
 
-@settings(fuzzed, max_examples=250)
+@settings(fuzzed, max_examples=150)
 @given(st.dictionaries(st.sampled_from(KEYS), values, min_size=1, max_size=2))
 @example({"architectures": []})
 @example({"architectures": [["BertModel"]]})
@@ -114,7 +115,41 @@ def test_settings_of_any_kind(copy, sound, changes):
     read(copy)
 
 
-@settings(fuzzed, max_examples=120)
+@pytest.fixture
+def ours(sound, tmp_path) -> Path:
+    """The same in our own form."""
+    folders.write(tmp_path / "ours", folders.read(sound))
+    return tmp_path / "ours"
+
+
+FIELDS = (
+    *("facts", "facts.stack", "facts.embed", "facts.embed.position", "facts.head", "notes"),
+    *("facts.stack.depth", "facts.stack.activation", "facts.head.outputs", "facts.head.dropout"),
+    *("origin", "origin.config", "origin.tied", "origin.bare", "origin.old", "paper", "regard"),
+)
+
+
+@settings(fuzzed, max_examples=60)
+@given(st.sampled_from(FIELDS), values)
+@example("facts.stack", 3)
+@example("origin.tied", 3)
+@example("origin.config", "no")
+def test_settings_of_any_kind_in_our_own_form(ours, field, value):
+    content = (ours / "config.json").read_bytes()
+    config = part = json.loads(content)
+    *steps, last = field.split(".")
+    for step in steps:
+        part = part[step]
+    part[last] = value
+    try:
+        (ours / "config.json").write_text(json.dumps(config))
+        with suppress(BadInput):
+            folders.read(ours)
+    finally:
+        (ours / "config.json").write_bytes(content)
+
+
+@settings(fuzzed, max_examples=80)
 @given(st.data())
 def test_damaged_tensors(copy, sound, data):
     content = (sound / WEIGHTS).read_bytes()
@@ -154,7 +189,7 @@ def pickled(copy) -> Path:
     return copy
 
 
-@settings(fuzzed, max_examples=120)
+@settings(fuzzed, max_examples=80)
 @given(st.data())
 def test_a_damaged_pickle(pickled, data):
     content = (pickled / PICKLE).read_bytes()

@@ -188,3 +188,55 @@ def test_a_tensor_of_ours_without_a_line_is_listed():
     ):
         with pytest.raises(BadInput, match=r"unnamed: blocks\.0\.gate\.weight"):
             place()
+
+
+OLDER = Names(
+    (Rule("net.{i}.norm.*", "blocks.{i}.norm.*"), Rule("net.out.*", "head.*")),
+    prefix="net.",
+    old=(("norm.gamma", "norm.weight"), ("norm.beta", "norm.bias")),
+)
+NORMS = {f"blocks.{i}.norm.{name}": torch.empty(4) for i in range(2) for name in ("weight", "bias")}
+NORMS["head.bias"] = torch.empty(3)
+
+
+def old_file(*last: str, bare: bool = False, dtype=torch.float32) -> dict[str, Tensor]:
+    file = {f"net.{i}.norm.{name}": random_bits((4,), dtype) for i in range(2) for name in last}
+    file["net.out.bias"] = random_bits((3,), dtype)
+    return {name.removeprefix("net.") if bare else name: one for name, one in file.items()}
+
+
+@given(dtypes, st.booleans(), st.booleans())
+def test_old_spellings_are_read_and_given_back(dtype, old, bare):
+    spelling = ("gamma", "beta") if old else ("weight", "bias")
+    file = old_file(*spelling, bare=bare, dtype=dtype)
+    ours, beside = OLDER.read(file, NORMS, "a file")
+    assert beside.old is old and beside.bare is bare
+    name = f"{'' if bare else 'net.'}1.norm.{spelling[1]}"
+    assert bits({"x": ours["blocks.1.norm.bias"]}) == bits({"x": file[name]})
+    assert bits(OLDER.write(ours, beside)) == bits(file)
+
+
+@pytest.mark.parametrize("extra", ["net.0.norm.weight", "net.1.norm.bias"])
+def test_a_file_is_spelled_one_way(extra):
+    """Of two spellings of one tensor neither may win in silence."""
+    file = {**old_file("gamma", "beta"), extra: torch.zeros(4)}
+    with pytest.raises(BadInput, match=f"misspelled: {extra}$"):
+        OLDER.read(file, NORMS, "a file")
+    del file[extra.replace("weight", "gamma").replace("bias", "beta")]
+    with pytest.raises(BadInput, match=f"misspelled: {extra}$"):
+        OLDER.read(file, NORMS, "a file")
+
+
+def test_a_loose_name_need_not_be_equal():
+    loose = Names((Rule("out.bias", "head.bias"), Alias("bias", "out.bias", loose=True)))
+    wanted = {"head.bias": torch.empty(3)}
+    used, spare = random_bits((3,), torch.float32), random_bits((3,), torch.float32)
+    for file in (
+        {"out.bias": used, "bias": spare},
+        {"out.bias": used, "bias": used.clone()},
+        {"out.bias": used},
+        {"bias": used},
+    ):
+        ours, beside = loose.read(file, wanted, "a file")
+        assert bits({"x": ours["head.bias"]}) == bits({"x": used})
+        assert bits(loose.write(ours, beside)) == bits(file)

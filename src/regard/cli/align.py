@@ -9,26 +9,19 @@ from typing import Annotated, Any, Literal
 import typer
 
 from regard.api import Model, load
+from regard.cli.golds import Pairs, golds_in, pairs_in
 from regard.cli.say import DEVICE, JSON, MODEL, note, print_json, print_line
 from regard.data.bars import read_bars
-from regard.data.sources import Lines, read_lines, read_pairs
+from regard.data.sources import Lines
 from regard.ground.errors import BadInput
 from regard.inside.align import Attended, Reading
 from regard.inside.directions import choose_agreeing, multiplied
 from regard.inside.record import WINDOW, record
 from regard.inside.record import align as links_of
-from regard.metrics.alignment import (
-    Gold,
-    Links,
-    alignment_error_rate,
-    format_pharaoh,
-    kinds,
-    parse_gold,
-)
+from regard.metrics.alignment import Links, alignment_error_rate, format_pharaoh, kinds
 from regard.metrics.symmetrise import flipped, symmetrised
 from regard.text.words import Spans, spaced_spans, word_spans
 
-Pairs = list[tuple[str, str]]
 How = Literal["intersection", "grow-diag", "grow-diag-final-and", "grow-diag-final", "union"]
 
 
@@ -37,9 +30,7 @@ def align(
     source: Annotated[
         str, typer.Argument(metavar="SRC", help="Sentences, one a line; or 'source ||| target'.")
     ],
-    target: Annotated[
-        str | None, typer.Argument(metavar="[TGT]", help="Their translations.")
-    ] = None,
+    target: Annotated[str | None, typer.Argument(metavar="TGT", help="Their translations.")] = None,
     back: Annotated[
         str | None, typer.Option(metavar="MODEL", help="A model of the other direction.")
     ] = None,
@@ -56,7 +47,9 @@ def align(
     gold: Annotated[
         str | None, typer.Option(help="Gold links: i-j sure, ipj possible; prints the error rate.")
     ] = None,
-    base: Annotated[int, typer.Option(help="What gold links count from: 0 or 1.")] = 0,
+    base: Annotated[
+        int | None, typer.Option(help="What gold links count from: 0 (if not told) or 1.")
+    ] = None,
     count_kinds: Annotated[
         bool, typer.Option("--kinds", help="Count kinds of links: 1-1, 1-n, spurious words ...")
     ] = False,
@@ -87,15 +80,24 @@ def align(
     """
     if back is None and (symmetrise or multiply or choose):
         raise BadInput("--symmetrise, --multiply and --choose need the other direction: --back")
-    spans = spaced_spans if spaced or target is None else word_spans
-    pairs = _pairs(source, target)
-    golds = None if gold is None else _golds(gold, base, pairs, spans)
-    models = [load(one, device) for one in (model, back) if one is not None]
     given = {"layer": layer, "head": head, "shifted": shifted}
+    if choose and any(value is not None for value in given.values()):
+        raise BadInput("--choose agreement chooses what --layer, --head and --shifted say")
+    if base not in (None, 0, 1):
+        raise BadInput(f"--base: gold links count from 0 or 1, not {base}")
+    if base is not None and gold is None:
+        raise BadInput("--base: means nothing without --gold")
+    spans = spaced_spans if spaced or target is None else word_spans
+    pairs = read_bars(source) if target is None else pairs_in(Lines((source, target)))
+    if choose and not pairs:
+        raise BadInput("--choose agreement: there are no pairs to agree on")
+    golds = None if gold is None else golds_in(gold, base or 0, pairs, spans)
+    models = [load(one, device) for one in (model, back) if one is not None]
     readings = _agreed(models, pairs, spans) if choose else [one.reading for one in models]
     ways = zip(models, readings, (pairs, _turned(pairs)), strict=False)
     readings = [_as_given(*one, given) for one in ways]
-    note("\n".join(map(str, readings)))
+    for way, reading in zip(("read", "back"), readings, strict=False):
+        note(f"{way}: {reading}")
     if back is None:
         found = list(links_of(models[0].translator, pairs, readings[0], spans))
     else:
@@ -116,12 +118,6 @@ def align(
         for (one, other), links in zip(pairs, found, strict=True):
             counts.update(kinds(links, len(spans(one)), len(spans(other))))
         _report(dict(counts), as_json)
-
-
-def _pairs(source: str, target: str | None) -> Pairs:
-    if target is None:
-        return read_bars(source)
-    return [(one, other) for _, one, other in read_pairs(Lines((source, target)), None)]
 
 
 def _turned(pairs: Pairs) -> Pairs:
@@ -176,16 +172,6 @@ def _attended(models: list[Model], pairs: Pairs, spans: Spans) -> list[list[Atte
 
 def _words(text: str, spans: Spans) -> list[str]:
     return [text[start:end] for start, end in spans(text)]
-
-
-def _golds(path: str, base: int, pairs: Pairs, spans: Spans) -> list[Gold]:
-    lines = list(read_lines(path))
-    if len(lines) != len(pairs):
-        raise BadInput(f"{path} has {len(lines)} lines for {len(pairs)} pairs")
-    return [
-        parse_gold(line, base, f"{path}:{number}", (len(spans(one)), len(spans(other))))
-        for number, (line, (one, other)) in enumerate(zip(lines, pairs, strict=True), 1)
-    ]
 
 
 def _report(figures: dict[str, Any], as_json: bool) -> None:

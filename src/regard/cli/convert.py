@@ -1,5 +1,6 @@
 """``regard convert``: a model as Hugging Face or regard keep it, held against what it was."""
 
+import math
 import os
 import shutil
 from collections.abc import Iterator
@@ -15,12 +16,12 @@ from regard.cli.say import JSON, MODEL, complain, note, print_json, print_line
 from regard.data.language import corpus
 from regard.ground.errors import BadInput
 from regard.ground.files import read_json
-from regard.inside import agreement
-from regard.models.facts import PairFacts
+from regard.inside import agreement, reference
+from regard.models.facts import EncoderFacts, PairFacts
 from regard.models.folder import FORMATS
+from regard.text.labelled import LabelledText
 
 LIMIT = 1e-5
-LENGTHS = (1, 6, 13, 24)
 SENTENCES = 8
 TEXTS = "ids of texts"
 
@@ -36,8 +37,9 @@ def convert(
 
     With --check, what was written is read back and run beside the original, on random ids and on
     text, and beside transformers if that is installed: one line for each layer with the largest
-    difference (as a share of the layer's largest value, where that is above 1), and one with the
-    number of texts that get other ids. Above 1e-5 nothing is left in DST and the exit code is 1.
+    difference (as a share of the layer's largest value, where that is above 1; – where transformers
+    has no such layer), and one with the number of texts that get other ids. Above 1e-5 nothing is
+    left in DST and the exit code is 1.
 
     Example: regard convert opus-mt-en-de runs/en-de --to regard --check
     """
@@ -46,8 +48,8 @@ def convert(
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise BadInput(f"{target}: is there already, and nothing is overwritten")
     model = load(source, "cpu")
-    if check and not isinstance(model.facts, PairFacts):
-        raise BadInput("--check compares translators; this model labels texts")
+    if check and not isinstance(model.facts, PairFacts | EncoderFacts):
+        raise BadInput("--check compares translators and encoders; this model is neither")
     with _appearing(target) as written:
         model.save(written, to)
         if check:
@@ -78,52 +80,46 @@ def _is_hugging_face(folder: Path) -> bool:
 
 def _compared(model: Model, written: Path, theirs: Path | None, as_json: bool) -> float:
     """Print how far all agree, line by line; the largest difference of all."""
-    assert isinstance(model.facts, PairFacts)
+    facts, text = model.facts, model.tokenizer
+    assert isinstance(facts, PairFacts | EncoderFacts) and not isinstance(text, LabelledText)
     texts = [(pair.source, pair.target) for pair in corpus(0, SENTENCES, 0).dev]
-    pairs = [*_random_ids(model.facts), *_ids_of(model, texts)]
-    ours = agreement.values(model.module, model.facts, pairs)
+    examples = list(agreement.random_examples(facts))
+    if text is not None:
+        examples += agreement.examples_of(text, facts, texts)
+    ours = agreement.values(model.module, facts, examples)
     again = load(written, "cpu")
-    columns = {
-        "read back": agreement.differences(ours, agreement.values(again.module, model.facts, pairs))
-    }
-    if model.tokenizer is not None and again.tokenizer is not None:
-        own, other = (agreement.coders(one.translator.text) for one in (model, again))
-        columns["read back"][TEXTS] = agreement.other_ids(own, other, texts)
-    if theirs is not None and not agreement.has_reference():
+    said = agreement.values(again.module, facts, examples)
+    lost = dict.fromkeys(ours, math.inf)  # a layer that is not there again does not agree
+    columns = {"read back": {**lost, **agreement.differences(ours, said)}}
+    if text is not None and isinstance(again.tokenizer, type(text)):
+        both = agreement.coder(text), agreement.coder(again.tokenizer)
+        columns["read back"][TEXTS] = agreement.other_ids(*both, texts)
+    if theirs is not None and not reference.is_installed():
         note("transformers is not installed: compared without it")
     elif theirs is not None:
-        said = agreement.reference_values(agreement.reference(theirs), pairs)
+        said = reference.values(reference.model_in(theirs, facts), facts, examples)
         columns["transformers"] = agreement.differences(ours, said)
-        if model.tokenizer is not None:
-            other = agreement.reference_coders(theirs)
-            columns["transformers"][TEXTS] = agreement.other_ids(own, other, texts)
-    _print(columns, as_json)
-    return float(torch.tensor([list(column.values()) for column in columns.values()]).max())
+        if text is not None:
+            both = agreement.coder(text), reference.coder(theirs, facts)
+            columns["transformers"][TEXTS] = agreement.other_ids(*both, texts)
+    _print([*ours, *[TEXTS] * (text is not None)], columns, as_json)
+    found = [value for column in columns.values() for value in column.values()]
+    return float(torch.tensor(found).max())
 
 
-def _random_ids(facts: PairFacts) -> Iterator[agreement.Pair]:
-    """Any ids the model knows, the same at every run."""
-    draw = torch.Generator().manual_seed(0)
-    for length in LENGTHS:
-        source = torch.randint(facts.source.embed.vocab, (length,), generator=draw)
-        target = torch.randint(facts.target.embed.vocab, (length + 1,), generator=draw)
-        yield source.tolist(), target.tolist()
-
-
-def _ids_of(model: Model, texts: list[tuple[str, str]]) -> Iterator[agreement.Pair]:
-    if model.tokenizer is not None:
-        source, target = model.translator.text.sides
-        for one, other in texts:
-            yield [*source.encode(one), target.eos], [target.bos, *target.encode(other)]
-
-
-def _print(columns: dict[str, dict[str, float]], as_json: bool) -> None:
+def _print(layers: list[str], columns: dict[str, dict[str, float]], as_json: bool) -> None:
     if not as_json:
         print_line(f"{'largest difference':20}" + "".join(f"{name:>14}" for name in columns))
-    for layer in columns["read back"]:
-        found = {name: column[layer] for name, column in columns.items()}
+    for layer in layers:
+        found = {name: column.get(layer) for name, column in columns.items()}
         if as_json:
             print_json({"layer": layer, **found})
         else:
-            form = "14.0f" if layer == TEXTS else "14.1e"  # a count, or a difference
-            print_line(f"{layer:20}" + "".join(f"{value:{form}}" for value in found.values()))
+            print_line(f"{layer:20}" + "".join(_shown(layer, one) for one in found.values()))
+
+
+def _shown(layer: str, found: float | None) -> str:
+    """A count of texts, a difference, or that there was nothing to compare with."""
+    if found is None:
+        return f"{'–':>14}"
+    return f"{found:14.0f}" if layer == TEXTS else f"{found:14.1e}"

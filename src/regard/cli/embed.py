@@ -8,7 +8,7 @@ import typer
 
 from regard.api import load
 from regard.cli.lines import answered, as_it_is, one_or_two
-from regard.cli.say import DEVICE, JSON, MODEL, note, print_json, print_line
+from regard.cli.say import DEVICE, JSON, MODEL, PRECISION, note, print_json, print_line
 from regard.ground.errors import BadInput
 from regard.ground.files import replacing
 from regard.models.facts import EncoderFacts
@@ -29,6 +29,7 @@ def embed(
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Write all vectors to this .npy file.")] = None,
+    precision: PRECISION = "auto",
     as_json: JSON = False,
     device: DEVICE = None,
 ) -> None:
@@ -41,7 +42,7 @@ def embed(
     """
     if out is not None and as_json:
         raise BadInput("--json: vectors go to a file (--out) or to standard output, not to both")
-    loaded = load(model, device)
+    loaded = load(model, device, precision=precision)
     parse = one_or_two if isinstance(loaded.facts, EncoderFacts) else as_it_is
 
     def vectors(texts: list[str]) -> list[np.ndarray]:

@@ -6,7 +6,7 @@ import typer
 
 from regard.api import load
 from regard.cli.lines import answered
-from regard.cli.say import DEVICE, JSON, MODEL, print_json, print_line
+from regard.cli.say import DEVICE, JSON, MODEL, PRECISION, print_json, print_line
 from regard.tasks.fill import Filled
 
 
@@ -14,6 +14,7 @@ def fill(
     model: MODEL,
     file: Annotated[str, typer.Argument(help="One text a line; - is standard input.")] = "-",
     top: Annotated[int, typer.Option(help="How many words to name for each blank.")] = 5,
+    precision: PRECISION = "auto",
     as_json: JSON = False,
     device: DEVICE = None,
 ) -> None:
@@ -23,7 +24,7 @@ def fill(
 
     Example: echo "The old man [MASK] a book." | regard fill runs/bert/model
     """
-    filler = load(model, device).encoder.filler(top)
+    filler = load(model, device, precision=precision).encoder.filler(top)
 
     def parse(line: str, where: str) -> str:
         filler.row(line, where)  # which says what is wrong with it, and where

@@ -1,71 +1,118 @@
 """A ladder: several models trained on the same data, and one table of what each came to."""
 
-import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-
 from regard.api import Model, load
 from regard.cli.evaluate import keeps
-from regard.cli.say import OUT, note
-from regard.data.sources import read_lines, read_pairs
+from regard.cli.golds import Pairs, golds_in, pairs_in
+from regard.cli.say import OUT, note, slug
+from regard.cli.table import print_table
+from regard.data.sources import STDIN, Dropped, read_pairs
+from regard.ground.batch import Budget
 from regard.ground.errors import BadInput
 from regard.ground.files import write_json, write_text
 from regard.inside.align import choose
-from regard.inside.ladder import Ladder, Step
+from regard.inside.ladder import Ladder, Result
 from regard.inside.record import record
-from regard.metrics.alignment import Gold, alignment_error_rate, parse_gold
+from regard.metrics.alignment import Gold, alignment_error_rate
 from regard.metrics.bleu import bleu, bleu_metric
 from regard.metrics.lengths import by_length
 from regard.search.beam import Beam
-from regard.text.words import words
+from regard.text.words import word_spans, words
 from regard.training.files import Files
 from regard.training.ranks import Ranks
 from regard.training.recipe import Recipe
-from regard.training.run import Run
+from regard.training.run import Run, claim
+from regard.training.translating import Translating
 
 Train = Callable[[Recipe, Path], Run]
-Pairs = list[tuple[str, str]]
 
 
-def climb(
-    recipe: Recipe, folder: Path, ranks: Ranks, train: Train, data: Path, promised: bool
-) -> bool:
-    """Train every rung in a folder of its own, and print the table; false if a promise broke."""
-    if recipe.data.test is None:
-        raise BadInput("a ladder needs a test set (data.test)")
-    names = [_slug(rung.name) for rung in recipe.rung]
-    if len(set(names)) < len(names):
-        raise BadInput(f"two rungs of a ladder have one name: {', '.join(names)}")
-    if recipe.data.links is not None:  # what is wrong with them is said before anything is trained
-        _golds(recipe, data)
-    steps = []
-    for rung, name in zip(recipe.rung, names, strict=True):
+@dataclass(frozen=True)
+class Climb:
+    """A ladder and the folder its runs go to, how each is trained, and what it is trained on."""
+
+    recipe: Recipe
+    folder: Path
+    ranks: Ranks
+    train: Train
+    data: Path
+    resume: bool = False
+    skip_bad: bool = False
+
+    @property
+    def runs(self) -> dict[Path, Recipe]:
+        """The recipe of every rung by the folder it goes to."""
+        names = [slug(rung.name) for rung in self.recipe.rung]
+        if len(set(names)) < len(names):
+            raise BadInput(f"two rungs of a ladder have one name: {', '.join(names)}")
+        recipes = map(self.recipe.at, self.recipe.rung)
+        return {self.folder / name: one for name, one in zip(names, recipes, strict=True)}
+
+
+def climb(ladder: Climb, promised: bool, whole: bool) -> bool:
+    """Train every rung in a folder of its own, and print the table; false if a promise broke.
+
+    The table is also written to files if these are the ``whole`` of the rungs.
+    """
+    _check(ladder)
+    recipe, ranks = ladder.recipe, ladder.ranks
+    results = []
+    for rung, (folder, described) in zip(recipe.rung, ladder.runs.items(), strict=True):
         if ranks.leads:
             note(f"\n{rung.name}")
-        run = train(recipe.at(rung), folder / name)
+        run = ladder.train(described, folder)
         if ranks.leads:
             model = load(run.model_folder, str(ranks.device))
-            steps.append(measure(rung.name, model, recipe, data))
+            results.append(measure(rung.name, model, recipe, ladder.data))
             model.save(run.model_folder)  # with the reading of its attention
         ranks.wait()
     if not ranks.leads:
         return True
     search = _search(recipe)
     greedy = "greedy search" if search.size == 1 else f"beam of {search.size}, {search.formula}"
-    ladder = Ladder(recipe.about.title, steps, greedy)
-    _show(ladder)
-    _write(ladder, folder)
+    _show(Ladder(recipe.about.title, results, greedy), ladder.folder if whole else None)
     if not promised:
         return True
-    promises = [(rung.expect, step) for rung, step in zip(recipe.rung, steps, strict=True)]
-    kept = [keeps(promise, [step.score]) for promise, step in promises if promise is not None]
+    promises = [(rung.expect, one) for rung, one in zip(recipe.rung, results, strict=True)]
+    kept = [keeps(promise, [one.score]) for promise, one in promises if promise is not None]
     return all(kept)
 
 
-def measure(name: str, model: Model, recipe: Recipe, data: Path) -> Step:
+def _check(ladder: Climb) -> None:
+    """What can be known to be wrong with any rung is said before the first is trained."""
+    recipe, data = ladder.recipe, ladder.data
+    if recipe.data.test is None:
+        raise BadInput("a ladder needs a test set (data.test)")
+    for rung, described in zip(recipe.rung, ladder.runs.values(), strict=True):
+        _check_model(rung.name, described, data)
+    Translating(recipe).check_data(data, ladder.skip_bad)
+    for files in (recipe.data.train, recipe.data.dev):
+        source = files.under(data)
+        if STDIN in source.paths and len(recipe.rung) > 1:
+            raise BadInput("all rungs of a ladder read data.train: it cannot be standard input")
+        if STDIN not in source.paths:
+            dropped = Dropped() if ladder.skip_bad else None
+            next(read_pairs(source, recipe.data.longest_characters, dropped), None)
+    if recipe.data.links is not None:
+        _golds(recipe, data)
+    for folder, described in ladder.runs.items() if ladder.ranks.leads else ():
+        claim(folder, described, resume=ladder.resume)
+
+
+def _check_model(name: str, recipe: Recipe, data: Path) -> None:
+    try:
+        paper, facts = Translating(recipe).facts(data)
+        paper.parameters(facts)
+        Budget(recipe.batches.tokens, recipe.batches.rows, recipe.batches.longest)
+    except (BadInput, ValueError, RuntimeError) as error:
+        raise BadInput(f"rung {name!r}: {str(error).splitlines()[0]}") from None
+
+
+def measure(name: str, model: Model, recipe: Recipe, data: Path) -> Result:
     """A trained model on the test set of a recipe."""
     assert recipe.data.test is not None
     pairs = _pairs(recipe.data.test, recipe, data)
@@ -73,7 +120,7 @@ def measure(name: str, model: Model, recipe: Recipe, data: Path) -> Step:
     hypotheses, references = [one[0].text for one in found], [[target for _, target in pairs]]
     how: dict[str, Any] = recipe.measure.model_dump()
     lengths = [len(words(source)) for source, _ in pairs]
-    return Step(
+    return Result(
         name,
         bleu(hypotheses, references, **how),
         by_length(bleu_metric(**how), hypotheses, references, lengths),
@@ -95,51 +142,32 @@ def _error_rate(model: Model, recipe: Recipe, data: Path) -> float | None:
 
 def _golds(recipe: Recipe, data: Path) -> list[tuple[Pairs, list[Gold]]]:
     """Pairs and gold links of the development and of the test set."""
-    assert recipe.data.links is not None and recipe.data.test is not None
+    given = recipe.data
+    assert given.links is not None and given.test is not None
     found = []
-    for files, name in (
-        (recipe.data.dev, recipe.data.links.dev),
-        (recipe.data.test, recipe.data.links.test),
-    ):
-        pairs, path = _pairs(files, recipe, data), data / name
-        lines = list(read_lines(path))
-        if len(lines) != len(pairs):
-            raise BadInput(f"{path} has {len(lines)} lines for {len(pairs)} pairs")
-        golds = [
-            parse_gold(line, 0, f"{path}:{number}", (len(words(one)), len(words(other))))
-            for number, (line, (one, other)) in enumerate(zip(lines, pairs, strict=True), 1)
-        ]
-        found.append((pairs, golds))
+    for files, name in ((given.dev, given.links.dev), (given.test, given.links.test)):
+        pairs = _pairs(files, recipe, data)
+        found.append((pairs, golds_in(data / name, 0, pairs, word_spans)))
     return found
 
 
 def _pairs(files: Files, recipe: Recipe, data: Path) -> Pairs:
-    read = read_pairs(files.under(data), recipe.data.longest_characters)
-    return [(source, target) for _, source, target in read]
+    return pairs_in(files.under(data), recipe.data.longest_characters)
 
 
 def _search(recipe: Recipe) -> Beam:
     return Beam(recipe.decode.beam, length=recipe.decode.length, alpha=recipe.decode.alpha)
 
 
-def _show(ladder: Ladder) -> None:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for number, column in enumerate(ladder.columns):
-        table.add_column(column, justify="right" if number else "left")
-    for step in ladder.steps:
-        table.add_row(*step.cells())
-    OUT.print(table)
+def _show(ladder: Ladder, folder: Path | None) -> None:
+    """Print the table, and write it to a folder."""
+    if folder is not None:
+        write_json(folder / "ladder.json", {"rungs": [one.figures for one in ladder.results]})
+        write_text(folder / "ladder.svg", ladder.svg())
+        write_text(folder / "ladder.html", ladder.html())
+        note(f"{folder / 'ladder.html'}: the table, and BLEU against length (ladder.svg)")
+    else:
+        note("not all rungs: ladder.html is written when all are gone through (--resume)")
+    print_table(ladder.columns, [one.cells() for one in ladder.results])
     for one in ladder.notes:
         OUT.print(one, markup=False)
-
-
-def _write(ladder: Ladder, folder: Path) -> None:
-    write_json(folder / "ladder.json", {"rungs": [step.figures for step in ladder.steps]})
-    write_text(folder / "ladder.svg", ladder.svg())
-    write_text(folder / "ladder.html", ladder.html())
-    note(f"{folder / 'ladder.html'}: the table, and BLEU against length (ladder.svg)")
-
-
-def _slug(name: str) -> str:
-    """A name as a folder."""
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "rung"

@@ -3,9 +3,9 @@
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from regard.cli.say import JSON, OUT, print_json
+from regard.cli.table import print_table
 from regard.ground.errors import BadInput
 from regard.models import LINEAGE, sized
 from regard.models.facts import difference
@@ -14,7 +14,7 @@ from regard.models.facts import difference
 def papers(
     models: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[PAPER:SIZE PAPER:SIZE]", help="Two models to hold side by side."),
+        typer.Argument(metavar="PAPER:SIZE PAPER:SIZE", help="Two models to hold side by side."),
     ] = None,
     as_json: JSON = False,
 ) -> None:
@@ -60,13 +60,9 @@ def _show(records: list[dict[str, Any]], as_json: bool) -> None:
     if not records:
         OUT.print("no fact differs")
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in records[0]:
-        right = name in ("parameters", "in the paper")
-        table.add_column(name, justify="right" if right else "left")
-    for record in records:
-        table.add_row(*(_shown(value) for value in record.values()))
-    OUT.print(table)
+    columns = list(records[0])
+    left = [n for n, name in enumerate(columns) if name not in ("parameters", "in the paper")]
+    print_table(columns, [[*map(_shown, record.values())] for record in records], left)
 
 
 def _plain(value: Any) -> Any:

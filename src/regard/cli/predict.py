@@ -7,7 +7,7 @@ import typer
 
 from regard.api import load
 from regard.cli.lines import answered, as_it_is, json_object, one_or_two
-from regard.cli.say import DEVICE, JSON, MODEL, print_json, print_line
+from regard.cli.say import DEVICE, JSON, MODEL, PRECISION, print_json, print_line
 from regard.data.understanding.records import held, typed
 from regard.ground.errors import BadInput
 from regard.metrics.entities import OUTSIDE
@@ -29,6 +29,7 @@ def predict(
     entities: Annotated[
         bool, typer.Option("--entities", help="Print entities instead of tagged words.")
     ] = False,
+    precision: PRECISION = "auto",
     as_json: JSON = False,
     device: DEVICE = None,
 ) -> None:
@@ -44,7 +45,7 @@ def predict(
 
     Example: echo "a gripping film" | regard predict runs/sst2-pooled/model
     """
-    predictor = load(model, device).predictor
+    predictor = load(model, device, precision=precision).predictor
     if isinstance(predictor, Tagger):
         if split:
             predictor = replace(predictor, spans=spaced_spans)

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 import typer
-from rich.table import Table
 
 from regard.api import Model, load
 from regard.cli.evaluate import test_scores
-from regard.cli.say import JSON, OUT, note, print_json
+from regard.cli.say import JSON, OUT, note, print_json, slug, was_given
+from regard.cli.table import print_table
 from regard.cli.train import follow
 from regard.data.attractors import agreement, long_prefixes, write
 from regard.data.sources import read_lines
@@ -34,16 +34,12 @@ READERS = {
 QUICK = ("train.steps=20", "train.evaluate_every=20", "train.checkpoint_every=20")
 TEXTS, BETWEEN = 64, 12  # those the pictures are drawn from: 38 words each
 UNTRAINED, TRAINED = "untrained", "trained"
-CLASSIFIER_FORM = (
-    "accuracy of choosing is or are after a prefix with three nouns between subject and verb, of "
-    "which 0 to 3 have the other number; at most one had in training; means over seeds ± their "
-    "standard deviation. Classifiers of prefixes, not language models."
-)
 
 
 def recency(
+    context: typer.Context,
     model: Annotated[
-        str | None, typer.Argument(metavar="[MODEL]", help="A classifier of your own.")
+        str | None, typer.Argument(metavar="MODEL", help="A classifier of your own.")
     ] = None,
     file: Annotated[str, typer.Argument(help="Its texts, one a line; - is standard input.")] = "-",
     out: Annotated[Path, typer.Option(help="Where the four readers go.")] = Path("runs/recency"),
@@ -63,6 +59,9 @@ def recency(
     Example: regard recency --out runs/recency --seeds 3
     """
     if model is not None:
+        if idle := [name for name in ("out", "seeds", "quick") if was_given(context, name)]:
+            names = ", ".join(f"--{name}" for name in idle)
+            raise BadInput(f"{names}: means nothing to a MODEL, which is not trained here")
         shown = _of_model(load(model, "cpu"), list(read_lines(file)))
         _print_distances(shown, as_json)
         if html is not None:
@@ -78,12 +77,29 @@ def recency(
         for record in records:
             print_json(record)
     else:
-        _print_table(shown.columns, shown.rows)
-        OUT.print(CLASSIFIER_FORM, markup=False)
+        print_table(shown.columns, shown.rows)
+        OUT.print(classifier_form(seeds), markup=False)
     for name in shown.pictures:
         write_text(out / f"{name}.svg", shown.svg(name))
     write_text(out / "recency.html", shown.html())
     note(f"{out / 'recency.html'}: the table, and gradient norm over distance")
+
+
+def classifier_form(seeds: int) -> str:
+    """What the table says."""
+    figures = "one seed" if seeds == 1 else f"means of {seeds} seeds ± their standard deviation"
+    return (
+        "accuracy of choosing is or are after a prefix with three nouns between subject and verb, "
+        f"of which 0 to 3 have the other number; at most one had in training; {figures}. "
+        "Classifiers of prefixes, not language models."
+    )
+
+
+def spread(values: Sequence[float]) -> str:
+    """Their mean, and if there are several their deviation as a sample shows it."""
+    if len(values) == 1:
+        return f"{values[0]:.1f}"
+    return f"{np.mean(values):.1f} ± {np.std(values, ddof=1):.1f}"
 
 
 def _of_model(model: Model, texts: list[str]) -> Recency:
@@ -108,7 +124,7 @@ def _of_readers(out: Path, seeds: int, quick: bool) -> tuple[Recency, list[dict[
     for name, settings in READERS.items():
         scores: list[list[float]] = []
         for seed in range(1, seeds + 1):
-            folder = out / f"{_slug(name)}-{seed}"
+            folder = out / f"{slug(name)}-{seed}"
             options = (*settings, f"train.seed={seed}", *(QUICK if quick else ()))
             untrained, model, scored = _trained(folder, out / "corpus", options)
             scores.append(scored)
@@ -118,12 +134,11 @@ def _of_readers(out: Path, seeds: int, quick: bool) -> tuple[Recency, list[dict[
                 pictures[TRAINED].append(Influence(name, _influence(model)))
         count = model.paper.parameters(model.facts)
         tests = list(zip(*scores, strict=True))
-        cells = (f"{np.mean(one):.1f} ± {np.std(one):.1f}" for one in tests)
-        rows.append([name, *cells, f"{count:,}"])
+        rows.append([name, *map(spread, tests), f"{count:,}"])
         records.append({"reader": name, "accuracy by attractors": tests, "parameters": count})
     columns = ["reader", "0 attractors", "1", "2", "3", "parameters"]
     drawn = "pictures: seed 1, 64 prefixes of 38 words, mean Frobenius norm by distance"
-    notes = (CLASSIFIER_FORM, drawn)
+    notes = (classifier_form(seeds), drawn)
     return Recency("How far back a reader hears", pictures, columns, rows, notes), records
 
 
@@ -160,17 +175,4 @@ def _print_distances(shown: Recency, as_json: bool) -> None:
             for distance in chosen
             if distance in distances
         ]
-        _print_table(["tokens from the end", *(one.name for one in found)], rows)
-
-
-def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for number, column in enumerate(columns):
-        table.add_column(column, justify="right" if number else "left", no_wrap=True)
-    for cells in rows:
-        table.add_row(*cells)
-    OUT.print(table)
-
-
-def _slug(name: str) -> str:
-    return name.lower().replace(", ", "-").replace(" ", "-")
+        print_table(["tokens from the end", *(one.name for one in found)], rows)

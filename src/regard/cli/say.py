@@ -1,9 +1,10 @@
 """How verbs speak: results to standard output, everything else to standard error."""
 
 import json
+import re
 import sys
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -12,9 +13,28 @@ MODEL = Annotated[str, typer.Argument(metavar="MODEL", help="A folder with a tra
 DEVICE = Annotated[
     str | None, typer.Option(help="cpu or cuda; by default the GPU if there is one.")
 ]
+PRECISION = Annotated[
+    Literal["auto", "fp32", "bf16", "int8"],
+    typer.Option(help="auto is bf16 on a GPU, fp32 on a CPU; int8 is for CPUs."),
+]
 JSON = Annotated[bool, typer.Option("--json", help="Print lines of JSON.")]
-OUT = Console(highlight=False, soft_wrap=True)
+
+
+class Output(Console):
+    """A console that leaves it to the verbs what a closed pipe means."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+OUT = Output(highlight=False, soft_wrap=True)
 ERR = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def was_given(context: typer.Context, name: str) -> bool:
+    """Whether an option was given on the command line."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def complain(message: str) -> None:
@@ -35,6 +55,11 @@ def print_json(record: Mapping[str, Any]) -> None:
 def print_line(text: str) -> None:
     """One line of text on standard output, whatever is in it."""
     sys.stdout.write(text + "\n")
+
+
+def slug(name: str) -> str:
+    """A name as a folder."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "rung"
 
 
 def cost_line(cost: Mapping[str, float]) -> str:

@@ -12,9 +12,10 @@ import typer
 
 from regard.api import load
 from regard.cli.evaluate import DATA, keeps, show_scores, test_scores
-from regard.cli.ladder import climb
+from regard.cli.ladder import Climb, climb
 from regard.cli.progress import Progress
 from regard.cli.say import DEVICE, duration, note
+from regard.cli.seeds import sow
 from regard.ground.errors import BadInput
 from regard.training.checkpoint import Progress as Done
 from regard.training.events import Ended, Started
@@ -53,6 +54,10 @@ def train(
         list[str] | None,
         typer.Option("--rung", metavar="NAME", help="Of a ladder only this one; repeatable."),
     ] = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option(min=2, help="Train so many times, from train.seed on; print mean and spread."),
+    ] = None,
     device: DEVICE = None,
 ) -> None:
     """Train a model as a recipe says, and hold it against the recipe's promise.
@@ -60,14 +65,19 @@ def train(
     Ctrl-C finishes the step, saves, and exits with 130; --resume goes on. On several devices:
     torchrun --nproc-per-node 2 -m regard train ...
 
-    A recipe with rungs is a ladder: all its models are trained, and one table compares them. Rungs
-    may be trained apart, with --rung; --resume then goes through all of them for the table.
+    A recipe with rungs is a ladder: all its models are trained, and one table compares them; what
+    --set says holds for all of them. Rungs may be trained apart, with --rung; --resume then goes
+    through all of them for the table.
+
+    With --seeds, each run has a folder of its own (seed-1, ...); --resume goes on with those that
+    are not done. The mean is held against the promise. A --budget is that of each run.
 
     Example: regard train tour --data runs/tour/corpus --out runs/mine --budget 2m
     """
     path = find(recipe)
     changes = [*(settings or ()), *(["train.deterministic=true"] if deterministic else ())]
     described = read(path, changes)
+    rungs = len(described.rung)
     if only:
         described = described.only(only)
     seconds = float("inf") if budget is None else parse_duration(budget)
@@ -81,9 +91,13 @@ def train(
     promised = not changes and budget is None
     folder = out or Path("runs") / path.stem
     try:
-        if described.rung:
-            each = partial(trained, ranks=ranks, **options)
-            kept = climb(described, folder, ranks, each, data, promised)
+        each = partial(trained, ranks=ranks, **options)
+        if seeds is not None:
+            kept = sow(described, seeds, folder, ranks, each, data, promised)
+        elif described.rung:
+            whole = len(described.rung) == rungs
+            ladder = Climb(described, folder, ranks, each, data, resume, skip_bad)
+            kept = climb(ladder, promised, whole)
         else:
             run = trained(described, folder, ranks=ranks, **options)
             kept = not ranks.leads or judge_on_test(run, described, data, promised)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from regard.api import load
-from regard.cli.say import DEVICE, JSON, MODEL, note, print_json, print_line
+from regard.cli.say import DEVICE, JSON, MODEL, PRECISION, note, print_json, print_line, was_given
 from regard.data.sources import read_lines
 from regard.ground.errors import BadInput
 from regard.search.beam import Beam
@@ -101,10 +101,7 @@ def translate(
     rows: Annotated[
         int, typer.Option(help="Sentences at once; beam and greedy depend on it by rounding only.")
     ] = 64,
-    precision: Annotated[
-        Literal["auto", "fp32", "bf16", "int8"],
-        typer.Option(help="auto is bf16 on a GPU, fp32 on a CPU; int8 is for CPUs."),
-    ] = "auto",
+    precision: PRECISION = "auto",
     workers: Annotated[
         int, typer.Option(help="Processes of one thread each, for much text on a CPU; 0 is none.")
     ] = 0,
@@ -220,11 +217,7 @@ def _record(line: int, one: Translation, pieces: list[str]) -> dict[str, Any]:
 
 def _given(context: typer.Context) -> set[str]:
     """The options of a search that were given."""
-    return {
-        name
-        for name in set().union(*MEANT_FOR.values())
-        if context.get_parameter_source(name).name == "COMMANDLINE"  # type: ignore[union-attr]
-    }
+    return {name for name in set().union(*MEANT_FOR.values()) if was_given(context, name)}
 
 
 def _check_options(given: set[str], search: str, groups: int, candidates: str) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from regard.api import load
-from regard.cli.say import DEVICE, JSON, MODEL, OUT, note, print_json
+from regard.cli.say import DEVICE, JSON, MODEL, OUT, note, print_json, was_given
 from regard.ground.errors import BadInput
 from regard.ground.files import write_text
 from regard.inside.beam_drawing import drawing
@@ -17,8 +17,11 @@ from regard.inside.beamtree import BeamTree
 from regard.inside.witness import tree as search_tree
 from regard.search.beam import Beam
 
+SEARCH = ("size", "length", "alpha", "coverage", "finished", "no_repeat", "stop")
+
 
 def tree(
+    context: typer.Context,
     model: MODEL,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="A sentence to translate.")],
     size: Annotated[int, typer.Option("--beam", help="Hypotheses kept at each step.")] = 5,
@@ -51,6 +54,8 @@ def tree(
     is ranked, and its score after the length rule. Then all hypotheses that were set aside, and
     what other length rules would have chosen from them.
 
+    A published folder is searched as its generation settings say, unless an option says otherwise.
+
     Example: regard tree runs/tour/model "The old man reads a book." --beam 3 --html tree.html
     """
     if not text.strip():
@@ -58,16 +63,19 @@ def tree(
     if any("\ud800" <= character <= "\udfff" for character in text):
         raise BadInput("the text is not UTF-8")
     beam = Beam(size, 1, length, alpha, coverage, finished, no_repeat, stop=stop)
-    seen = search_tree(load(model, device).translator, text, beam)
+    translator = load(model, device).translator
+    if translator.published is not None and not any(was_given(context, name) for name in SEARCH):
+        beam = translator.published.search
+    seen = search_tree(translator, text, beam)
+    for path, make in ((html, page), (svg, drawing)):  # first: whoever reads on may go away
+        if path is not None:
+            write_text(path, make(seen))
+            note(f"wrote {path}")
     if as_json:
         print_json(_record(seen))
     else:
         for line in lines(seen, OUT.width, pruned):
             OUT.print(line)
-    for path, make in ((html, page), (svg, drawing)):
-        if path is not None:
-            write_text(path, make(seen))
-            note(f"wrote {path}")
 
 
 def _record(seen: BeamTree) -> dict[str, Any]:

@@ -100,11 +100,19 @@ def pack(
     return Packed(tokens_T, layout, sum(lengths))
 
 
-def pack_rows(rows: Sequence[Row], budget: Budget | None = None, fill: int = 0) -> Packed:
-    """``pack`` for rows whose tokens belong to segments; those of the fill to the first."""
+def pack_rows(
+    rows: Sequence[Row], budget: Budget | None = None, fill: int = 0, *, even: bool = False
+) -> Packed:
+    """``pack`` for rows whose tokens belong to segments; those of the fill to the first.
+
+    Where ``even`` layouts are welcome, full rows that leave nothing to fill become a rectangle, for
+    which there are faster kernels: batches of one budget then have two shapes.
+    """
     packed = pack([row.tokens for row in rows], budget, fill)
-    segments_T = tokens_of([row.segments for row in rows], budget)
-    return replace(packed, layout=replace(packed.layout, segments_T=segments_T))
+    segments_T, layout = tokens_of([row.segments for row in rows], budget), packed.layout
+    if even and budget is not None and len(rows) * budget.longest == packed.real == budget.tokens:
+        layout = Layout.rectangle(len(rows), budget.longest)
+    return replace(packed, layout=replace(layout, segments_T=segments_T))
 
 
 def tokens_of(

@@ -1,120 +1,130 @@
-"""How far two translators agree: the same ids through both, compared layer by layer."""
+"""How far two models agree: the same ids through both, compared layer by layer.
 
-import warnings
-from collections.abc import Callable, Iterable, Sequence
-from importlib.util import find_spec
-from pathlib import Path
+An example is what a model reads at once: a pair of a translator, or a row of an encoder.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from regard.ground.batch import pack
+from regard.ground.batch import Row, pack, pack_rows
 from regard.ground.tape import Tape
-from regard.models.facts import PairFacts
+from regard.models.facts import EncoderFacts, PairFacts
+from regard.parts.position import Learned
 from regard.text.bilingual import Bilingual
+from regard.text.encoder import EncoderText
+from regard.text.tuned import TunedText
 
 Pair = tuple[list[int], list[int]]  # a source, and a target with what comes before its first word
-Values = dict[str, list[Tensor]]  # for each layer one (tokens, width) for each pair
-Coder = Callable[[str], list[int]]
+Example = Pair | Row
+Values = dict[str, list[Tensor]]  # for each layer one (tokens, width) for each example
+Texts = Sequence[tuple[str, str]]
+Coder = Callable[[str, str], Sequence[Any]]  # what two texts are in ids
 
+LENGTHS = (1, 6, 13, 24)
 SIDES = {"encoder": "source", "decoder": "target"}
+HEADS = ("pooled", "words", "follows", "logits")
 
 
 @torch.no_grad()
-def values(module: nn.Module, facts: PairFacts, pairs: Iterable[Pair]) -> Values:
+def values(
+    module: nn.Module, facts: PairFacts | EncoderFacts, examples: Iterable[Example]
+) -> Values:
     """What every layer computes."""
-    places = {}
-    for name, side in SIDES.items():
-        places[f"{name} embedding"] = f"{side}.embed.output"
-        for block in range(getattr(facts, side).stack.depth):
-            places[f"{name} block {block + 1}"] = f"{side}.blocks.{block}.output"
-    places["logits"] = "logits"
+    places = _places(facts)
     found: Values = {layer: [] for layer in places}
-    for ids in pairs:
+    for example in examples:
         tape = Tape(*places.values())
-        source, target = (pack([one]) for one in ids)
-        module(source.tokens_T, source.layout, target.tokens_T, target.layout, tape=tape)
+        if isinstance(example, Row):
+            packed = pack_rows([example])
+            module(packed.tokens_T, packed.layout, tape=tape)
+        else:
+            source, target = (pack([one]) for one in example)
+            module(source.tokens_T, source.layout, target.tokens_T, target.layout, tape=tape)
         for layer, place in places.items():
             if place in tape.kept:  # a decoder that runs step by step has no layers of their own
                 found[layer].append(tape.kept[place])
     return {layer: values for layer, values in found.items() if values}
 
 
-@torch.no_grad()
-def reference_values(model: Any, pairs: Iterable[Pair]) -> Values:
-    """The same of a model of ``transformers``."""
-    found: Values = {}
-    for source, target in pairs:
-        ids = {"input_ids": torch.tensor([source]), "decoder_input_ids": torch.tensor([target])}
-        said = model(**ids, output_hidden_states=True)
-        sides = {"encoder": said.encoder_hidden_states, "decoder": said.decoder_hidden_states}
-        for name, states in sides.items():
-            for number, state in enumerate(states):
-                layer = f"{name} block {number}" if number else f"{name} embedding"
-                found.setdefault(layer, []).append(state[0])
-        found.setdefault("logits", []).append(said.logits[0])
-    return found
+def _places(facts: PairFacts | EncoderFacts) -> dict[str, str]:
+    """What the tape calls a layer."""
+    if isinstance(facts, EncoderFacts):
+        blocks = {f"block {i + 1}": f"trunk.blocks.{i}.output" for i in range(facts.stack.depth)}
+        return {"embedding": "trunk.embed.output", **blocks, **{head: head for head in HEADS}}
+    places = {}
+    for name, side in SIDES.items():
+        places[f"{name} embedding"] = f"{side}.embed.output"
+        for block in range(getattr(facts, side).stack.depth):
+            places[f"{name} block {block + 1}"] = f"{side}.blocks.{block}.output"
+    return {**places, "logits": "logits"}
 
 
 def differences(ours: Values, theirs: Values) -> dict[str, float]:
-    """The largest difference of each layer; where values are above 1, as a share of the largest."""
+    """The largest difference of each layer that both have; where values are above 1, as a share of
+    the largest."""
     found = {}
-    for layer, one in ours.items():
-        x_TD, y_TD = torch.cat(one), torch.cat(theirs[layer])
+    for layer in ours.keys() & theirs.keys():
+        x_TD, y_TD = torch.cat(ours[layer]), torch.cat(theirs[layer])
         found[layer] = float((x_TD - y_TD).abs().max() / x_TD.abs().max().clamp(min=1))
     return found
 
 
-def other_ids(
-    ours: tuple[Coder, Coder], theirs: tuple[Coder, Coder], texts: Sequence[tuple[str, str]]
-) -> int:
-    """How many texts, sources and targets, get other ids."""
-    both = list(zip(ours, theirs, strict=True))
+def other_ids(ours: Coder, theirs: Coder, texts: Texts) -> int:
+    """How many texts get other ids."""
     return sum(
-        one(text) != other(text)
+        one != other
         for pair in texts
-        for (one, other), text in zip(both, pair, strict=True)
+        for one, other in zip(ours(*pair), theirs(*pair), strict=True)
     )
 
 
-def coders(text: Bilingual) -> tuple[Coder, Coder]:
-    """How the two sides are written in ids."""
-    return text.source.encode, text.target.encode
+def coder(text: Bilingual | EncoderText | TunedText) -> Coder:
+    """How two texts are written: as source and target, or as a row of the first and one of both."""
+    if isinstance(text, Bilingual):
+        return lambda one, other: (text.source.encode(one), text.target.encode(other))
+    encoder = text.encoder if isinstance(text, TunedText) else text
+
+    def rows(one: str, other: str) -> list[Row]:
+        first, second = encoder.words.encode_all([one, other])
+        made = (encoder.row(first), encoder.row(first, second))
+        return [Row(*([int(i) for i in ids] for ids in row)) for row in made]
+
+    return rows
 
 
-def has_reference() -> bool:
-    """Whether ``transformers`` is installed."""
-    return find_spec("transformers") is not None
+def random_examples(facts: PairFacts | EncoderFacts) -> Iterator[Example]:
+    """Any ids a model knows, the same at every run."""
+    draw = torch.Generator().manual_seed(0)
+
+    def ids(below: int, length: int) -> list[int]:
+        return torch.randint(below, (length,), generator=draw).tolist()
+
+    for length in LENGTHS:
+        if isinstance(facts, PairFacts):
+            source, target = facts.source.embed.vocab, facts.target.embed.vocab
+            yield ids(source, length), ids(target, length + 1)
+        else:
+            length = min(length, longest(facts) or length)
+            yield Row(ids(facts.embed.vocab, length), ids(max(1, facts.embed.segments), length))
 
 
-def reference(folder: Path) -> Any:
-    """A folder as ``transformers`` reads it, in full precision."""
-    from transformers import AutoModelForSeq2SeqLM
-
-    with _quiet():
-        model = AutoModelForSeq2SeqLM.from_pretrained(
-            folder, dtype=torch.float32, local_files_only=True
-        )
-    return model.eval()
-
-
-def reference_coders(folder: Path) -> tuple[Coder, Coder]:
-    """How ``transformers`` writes the two sides in ids, without the mark at the end."""
-    from transformers import AutoTokenizer
-
-    with _quiet():
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    return (
-        lambda text: tokenizer(text).input_ids[:-1],
-        lambda text: tokenizer(text_target=text).input_ids[:-1],
-    )
+def examples_of(
+    text: Bilingual | EncoderText | TunedText, facts: PairFacts | EncoderFacts, texts: Texts
+) -> Iterator[Example]:
+    """Texts as a model reads them, not longer than it can."""
+    written = coder(text)
+    for pair in texts:
+        if isinstance(text, Bilingual):
+            source, target = written(*pair)
+            yield [*source, text.target.eos], [text.target.bos, *target]
+        elif isinstance(facts, EncoderFacts):
+            yield from (Row(*(ids[: longest(facts)] for ids in row)) for row in written(*pair))
 
 
-def _quiet() -> warnings.catch_warnings:
-    """Without progress bars, and without remarks on packages that it would like to have."""
-    from transformers.utils import logging
-
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    return warnings.catch_warnings(action="ignore")
+def longest(facts: EncoderFacts) -> int | None:
+    """How many tokens a row may have; None where any."""
+    position = facts.embed.position
+    return position.longest if isinstance(position, Learned) else None

@@ -6,7 +6,7 @@ the step that predicts it.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import NamedTuple
 
@@ -33,6 +33,15 @@ class Reading:
     share: float = 1.0
     spurious: bool = False
 
+    def __str__(self) -> str:
+        heads = "mean of heads" if self.head is None else f"head {self.head}"
+        said = [f"layer {self.layer}", heads, "shifted" if self.shifted else "plain"]
+        if self.share < 1:
+            said.append(f"links from {self.share:g} of the largest weight")
+        if self.spurious:
+            said.append("none where most weight lies on no word")
+        return ", ".join(said)
+
 
 class Attended(NamedTuple):
     """The cross-attention of one sentence pair, and the tokens of every word on both sides.
@@ -48,55 +57,48 @@ class Attended(NamedTuple):
 
 def links(attended: Attended, reading: Reading) -> Links:
     """The links of one sentence pair."""
-    return linked(word_weights(attended, reading.layer, reading.head, reading.shifted), reading)
+    return linked(word_weights(attended, reading), reading)
 
 
 def choose(
     attended: Sequence[Attended],
     golds: Sequence[Gold],
     shares: Sequence[float] = (1.0, 0.9, 0.7, 0.5),
-    each_head: bool = False,
 ) -> tuple[Reading, AlignmentScore]:
     """The reading with the lowest alignment error rate on these sentences (a development set).
 
-    Tries every layer (and, with ``each_head``, every head beside their mean), plain and shifted,
-    every share, with and without spurious words; of equals the first, simplest one is kept.
+    Tries every layer (the mean of its heads), plain and shifted, every share, with and without
+    spurious words; of equals the first, simplest one is kept.
     """
     if not attended:
         raise ValueError("no sentence pairs to choose a reading on")
-    judged = _judged(attended, golds, shares, each_head)
+    judged = _judged(attended, golds, shares)
     return min(judged, key=lambda reading_and_score: reading_and_score[1].aer)
 
 
 def _judged(
-    attended: Sequence[Attended], golds: Sequence[Gold], shares: Sequence[float], each_head: bool
+    attended: Sequence[Attended], golds: Sequence[Gold], shares: Sequence[float]
 ) -> Iterator[tuple[Reading, AlignmentScore]]:
-    for layer, head, shifted in _matrices(attended[0], each_head):
-        weights = [word_weights(each, layer, head, shifted) for each in attended]
+    for plainest in readings(attended[0]):
+        weights = [word_weights(each, plainest) for each in attended]
         for share, spurious in product(shares, (False, True)):
-            reading = Reading(layer, head, shifted, share, spurious)
+            reading = replace(plainest, share=share, spurious=spurious)
             hypotheses = [linked(weights_LS, reading) for weights_LS in weights]
             yield reading, alignment_error_rate(hypotheses, golds)
 
 
-def readings(attended: Attended, each_head: bool = False) -> list[Reading]:
+def readings(attended: Attended) -> list[Reading]:
     """Every layer, plain and shifted, each target word linked to its largest weight."""
-    return [Reading(*each) for each in _matrices(attended, each_head)]
+    layers = range(len(attended.layers))
+    return [Reading(layer, shifted=shifted) for layer, shifted in product(layers, (False, True))]
 
 
-def _matrices(attended: Attended, each_head: bool) -> Iterator[tuple[int, int | None, bool]]:
-    """Every layer, head and shift to try."""
-    for layer, weights_HLS in enumerate(attended.layers):
-        heads = [None, *range(len(weights_HLS))] if each_head else [None]
-        for head, shifted in product(heads, (False, True)):
-            yield layer, head, shifted
-
-
-def word_weights(attended: Attended, layer: int, head: int | None, shifted: bool) -> np.ndarray:
+def word_weights(attended: Attended, reading: Reading) -> np.ndarray:
     """(target words, source words): a row sums to what the target word spends on words at all."""
-    weights_HLS = attended.layers[layer]
+    weights_HLS = attended.layers[reading.layer]
+    head = reading.head
     weights_LS = weights_HLS.mean(axis=0) if head is None else weights_HLS[head]
-    rows_LS = weights_LS[1:] if shifted else weights_LS[:-1]
+    rows_LS = weights_LS[1:] if reading.shifted else weights_LS[:-1]
     return merge(rows_LS, attended.target, attended.source)
 
 

@@ -110,7 +110,7 @@ def _axes(across, up, ticks, heights, at, colours: Colours) -> Iterator[str]:
 
 
 def _lines(lines: Sequence[Line], at, colours: Colours) -> Iterator[str]:
-    ends = _apart([at(*line.points[-1])[1] for line in lines])
+    ends = _apart([at(*line.points[-1])[1] for line in lines], HEIGHT - BOTTOM)
     for number, (line, end) in enumerate(zip(lines, ends, strict=True)):
         hue = HUES[number % len(HUES)]
         points = [at(*point) for point in line.points]
@@ -125,10 +125,15 @@ def _lines(lines: Sequence[Line], at, colours: Colours) -> Iterator[str]:
         yield f'<text x="{x:.1f}" y="{end + 4:.1f}" fill="{hue}">{name}</text>'
 
 
-def _apart(heights: Sequence[float]) -> list[float]:
-    """The same heights, moved down where names would lie on each other."""
+def _apart(heights: Sequence[float], floor: float) -> list[float]:
+    """The same heights, moved where names would lie on each other: down, but not below the floor,
+    where the ticks have theirs."""
     moved = list(heights)
+    downwards = sorted(range(len(heights)), key=lambda one: heights[one])
     before = float("-inf")
-    for number in sorted(range(len(heights)), key=lambda one: heights[one]):
+    for number in downwards:
         moved[number] = before = max(moved[number], before + APART)
+    after = floor + APART
+    for number in reversed(downwards):
+        moved[number] = after = min(moved[number], after - APART)
     return moved

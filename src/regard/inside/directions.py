@@ -19,9 +19,7 @@ class Agreed(NamedTuple):
     share: float
 
 
-def choose_agreeing(
-    forward: Sequence[Attended], backward: Sequence[Attended], each_head: bool = False
-) -> Agreed:
+def choose_agreeing(forward: Sequence[Attended], backward: Sequence[Attended]) -> Agreed:
     """The two readings that agree most, of all layers, plain and shifted; no gold is needed.
 
     Two models that were trained apart have little to agree on but the alignment itself, so where
@@ -30,7 +28,7 @@ def choose_agreeing(
     """
     if not forward or len(forward) != len(backward):
         raise ValueError(f"{len(forward)} pairs forward, {len(backward)} backward")
-    ours, theirs = readings(forward[0], each_head), readings(backward[0], each_head)
+    ours, theirs = readings(forward[0]), readings(backward[0])
     said = np.stack([_cells(forward, one, flip=False) for one in ours])
     answered = np.stack([_cells(backward, one, flip=True) for one in theirs])
     total = said.sum(axis=1)[:, None] + answered.sum(axis=1)
@@ -48,7 +46,7 @@ def multiplied(
     of them looks at hardly shows; so each direction is read with the knowledge of the other.
     """
     said, answered = (
-        word_weights(attended, reading.layer, reading.head, reading.shifted)
+        word_weights(attended, reading)
         for attended, reading in ((forward, ours), (backward, theirs))
     )
     both = said * answered.T

@@ -11,7 +11,7 @@ from regard.metrics.translation import Score
 
 
 @dataclass(frozen=True)
-class Step:
+class Result:
     """What one rung of a ladder came to; ``aer`` where gold links and attention are there."""
 
     name: str
@@ -63,21 +63,22 @@ class Ladder:
     """Rungs from the lowest up, and how they were judged."""
 
     title: str
-    steps: Sequence[Step]
+    results: Sequence[Result]
     search: str
 
     @property
     def columns(self) -> list[str]:
         """The head of the table."""
-        buckets = [f"{one} words" for one in self.steps[0].buckets]
+        first, *others = map(str, self.results[0].buckets)
+        buckets = [f"{first} words", *others]
         return ["model", "BLEU", *buckets, "AER", "parameters", "FLOPs", "tokens/s"]
 
     @property
     def notes(self) -> list[str]:
         """What the numbers are."""
-        sizes = ", ".join(str(one.sentences) for one in self.steps[0].buckets)
+        sizes = ", ".join(str(one.sentences) for one in self.results[0].buckets)
         return [
-            f"{self.steps[0].score.name} {self.steps[0].score.signature}, {self.search}; "
+            f"{self.results[0].score.name} {self.results[0].score.signature}, {self.search}; "
             f"by words of the source, {sizes} sentences",
             "AER: alignment error rate of the cross-attention, read as chosen on the development "
             "set; FLOPs of training; tokens read and written a second, judging counted in",
@@ -88,15 +89,15 @@ class Ladder:
         return self._chart(self.title, PRINTED)
 
     def _chart(self, title: str, colours: Colours) -> str:
-        ticks = [(one.mean, str(one)) for one in self.steps[0].buckets]
+        ticks = [(one.mean, str(one)) for one in self.results[0].buckets]
         lines = [
-            Line(step.name, [(one.mean, one.score.value) for one in step.buckets])
-            for step in self.steps
+            Line(result.name, [(one.mean, one.score.value) for one in result.buckets])
+            for result in self.results
         ]
         return chart(title, "words of the source", "BLEU", ticks, lines, colours)
 
     def html(self) -> str:
         """Table and chart as one page; it needs nothing but a browser."""
-        rows = [step.cells() for step in self.steps]
+        rows = [result.cells() for result in self.results]
         picture = self._chart("BLEU by the length of the source", OF_PAGE)
         return figures(self.title, self.columns, rows, [picture], self.notes)

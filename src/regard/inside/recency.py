@@ -6,18 +6,20 @@ goes back through them shrinks at each (Bengio et al., 1994); attention hears of
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from regard.ground.batch import Ids, pack
+from regard.ground.layout import Layout
 from regard.ground.tape import Tape
 from regard.inside.chart import OF_PAGE, PRINTED, Colours, Line, chart
 from regard.inside.template import figures
 
 FROM, TO = "reader.embed.output", "pooled"
-ROWS = 32
+ROWS, TOKENS = 32, 16_384  # texts, and tokens of all their copies, read at once
 
 
 @dataclass(frozen=True)
@@ -40,26 +42,50 @@ def influence(model: nn.Module, texts: Sequence[Ids]) -> np.ndarray:
     """
     longest = max(map(len, texts), default=0)
     sums, counts = np.zeros(longest), np.zeros(longest)
-    device = next(model.parameters()).device
+    with torch.no_grad():
+        size = _read(model, texts[:1]).final_BD.shape[1] if longest else 0
     for start in range(0, len(texts), ROWS):
-        read = pack(texts[start : start + ROWS]).to(device)
-        tape = Tape(FROM, TO, edits={FROM: lambda _, x_TD: x_TD.detach().requires_grad_()})
-        with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):  # cuDNN: no way back
-            model(read.tokens_T, read.layout, tape=tape)
-            norms_T = _norms(tape.kept[TO], tape.kept[FROM])
-        for row in read.layout.split(norms_T):
-            sums[: len(row)] += row.flip(0).cpu().numpy()
-            counts[: len(row)] += 1
+        for squares_L in _squares(model, texts[start : start + ROWS], size):
+            sums[: len(squares_L)] += squares_L.sqrt().flip(0).cpu().numpy()
+            counts[: len(squares_L)] += 1
     return sums / np.maximum(counts, 1)
 
 
-def _norms(final_BD: Tensor, x_TD: Tensor) -> Tensor:
-    """Rows know nothing of each other, so the gradient of a sum over them is each one's own."""
-    squares_T = torch.zeros(len(x_TD), dtype=torch.float64, device=x_TD.device)
-    for number in range(final_BD.shape[1]):
-        (gradient_TD,) = torch.autograd.grad(final_BD[:, number].sum(), x_TD, retain_graph=True)
-        squares_T += gradient_TD.double().square().sum(1)
-    return squares_T.sqrt()
+class _Read(NamedTuple):
+    """What was read of every token, the final states it led to, and how tokens lie in rows."""
+
+    x_TD: Tensor
+    final_BD: Tensor
+    layout: Layout
+
+
+def _read(model: nn.Module, texts: Sequence[Ids]) -> _Read:
+    read = pack(texts).to(next(model.parameters()).device)
+    tape = Tape(FROM, TO, edits={FROM: lambda _, x_TD: x_TD.detach().requires_grad_()})
+    model(read.tokens_T, read.layout, tape=tape)
+    return _Read(tape.kept[FROM], tape.kept[TO], read.layout)
+
+
+def _squares(model: nn.Module, texts: Sequence[Ids], size: int) -> list[Tensor]:
+    """For every token of every text ‖∂ final / ∂ x_i‖², summed over the numbers of that state.
+
+    Rows know nothing of each other, so one way back can ask each copy of a text about a number of
+    its own, and answers for as many numbers as there are copies.
+    """
+    copies = min(size, max(1, TOKENS // max(1, sum(map(len, texts)))))
+    sums: list[Tensor] = []
+    for first in range(0, size, copies):
+        numbers = range(first, min(first + copies, size))
+        with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):  # cuDNN: no way back
+            read = _read(model, [ids for ids in texts for _ in numbers])
+            asked_B = torch.tensor([*numbers] * len(texts), device=read.x_TD.device)
+            asked = read.final_BD.gather(1, asked_B[:, None]).sum()
+            (gradient_TD,) = torch.autograd.grad(asked, read.x_TD)
+        rows = read.layout.split(gradient_TD.double().square().sum(1))
+        each = range(0, len(rows), len(numbers))
+        found = [torch.stack(rows[at : at + len(numbers)]).sum(0) for at in each]
+        sums = [one + other for one, other in zip(sums, found, strict=True)] if sums else found
+    return sums
 
 
 @dataclass(frozen=True)

@@ -56,8 +56,8 @@ def heat(
 
 def _legend(peak: float, width: int, paint: Paint) -> Iterator[Text]:
     """The least weight of every level, on one line or, where that is too wide, on several."""
-    entries = [Text.assemble(paint(level), f" {level**2 * peak:.3f}   ") for level in LEVELS]
-    at_once = max(1, width // entries[0].cell_len)
+    entries = [Text.assemble(paint(level), f" {level**2 * peak:.2g}   ") for level in LEVELS]
+    at_once = max(1, width // max(entry.cell_len for entry in entries))
     for start in range(0, len(entries), at_once):
         yield Text.assemble(*entries[start : start + at_once])
 

@@ -19,6 +19,7 @@ from regard.inside.maps import merge
 from regard.inside.template import filled, text
 from regard.inside.terminal import GLOW, LEVELS, SHADES
 from regard.tasks.classify import Classifier, Prediction
+from regard.tasks.rows import numbers
 from regard.text.segmented import units
 
 WEIGHTS = "pool.weights"
@@ -85,7 +86,7 @@ class Worded:
         yield Text()
         peak = float(self.weights.max(initial=0.0))
         draw = _glowing if coloured else _shaded
-        marks = (draw(f"{level**2 * peak:.3f}", level) for level in LEVELS)
+        marks = (draw(f"{level**2 * peak:.2g}", level) for level in LEVELS)
         yield Text("  ").join(marks)
 
 
@@ -95,7 +96,7 @@ def worded(classifier: Classifier, text: str, *, subwords: bool = False) -> Word
     read = classifier.objective.read([cut.ids]).to(classifier.device)
     tape = Tape(WEIGHTS)
     with torch.inference_mode():
-        classifier.model(read.tokens_T, read.layout, tape=tape)
+        logits_BV = classifier.model(read.tokens_T, read.layout, tape=tape)
     if WEIGHTS not in tape.kept:
         raise BadInput("this model judges by its last state alone: no word of it has a weight")
     weights_LS = tape.kept[WEIGHTS][0, 0].float().cpu().numpy()
@@ -103,7 +104,14 @@ def worded(classifier: Classifier, text: str, *, subwords: bool = False) -> Word
     if not subwords:
         words, groups = units(text, cut)
         weights_LS = merge(weights_LS, [[0]], groups)
-    return Worded(classifier.predict([text])[0], tuple(words), weights_LS[0])
+    return Worded(_prediction(classifier, logits_BV), tuple(words), weights_LS[0])
+
+
+def _prediction(classifier: Classifier, logits_BV: torch.Tensor) -> Prediction:
+    """What is said of the only text."""
+    probable = torch.softmax(numbers(logits_BV)[0], dim=-1).tolist()
+    probabilities = dict(zip(classifier.text.labels.names, probable, strict=True))
+    return Prediction(max(probabilities, key=probabilities.__getitem__), probabilities)
 
 
 def _darkness(weights: np.ndarray) -> np.ndarray:

@@ -5,7 +5,7 @@ source word to the target. What both say is precise, what either says complete; 
 the first towards the second.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from regard.ground.errors import BadInput
 from regard.metrics.alignment import Links
@@ -72,10 +72,3 @@ class _Grown:
 
 def _in_order(links: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return sorted(links, key=lambda link: (link[1], link[0]))
-
-
-def agreement(forward: Sequence[Links], backward: Sequence[Links]) -> float:
-    """How far two alignments of a corpus agree: twice the links in common over all links."""
-    common = sum(len(one & other) for one, other in zip(forward, backward, strict=True))
-    total = sum(map(len, forward)) + sum(map(len, backward))
-    return 2 * common / total if total else 0.0

@@ -75,7 +75,7 @@ def facts_of(config: Config, tensors: Collection[str]) -> EncoderFacts:
         heads=given["num_attention_heads"],
         inner=given["intermediate_size"],
         activation=chosen(ACTIVATIONS, given, "hidden_act"),
-        dropout=given["hidden_dropout_prob"],
+        **{"stack.dropout": given["hidden_dropout_prob"]},  # a head has its own
         attention_dropout=given["attention_probs_dropout_prob"],
         longest=given["max_position_embeddings"],
         segments=given["type_vocab_size"],

@@ -1,6 +1,8 @@
 """Facts: a paper's model as a value, and the one way to say how another differs from it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
+from types import MappingProxyType
 from typing import Any, get_type_hints
 
 from regard.ground.errors import BadInput
@@ -9,7 +11,7 @@ from regard.models.sides import Convolved, Looking, Reader, Side, Writer
 from regard.parts.glance import SCORES
 from regard.parts.mlp import ACTIVATIONS
 from regard.parts.pool import QUERIES
-from regard.parts.position import Learned, Sinusoid
+from regard.parts.position import Learned, Position, Relative, Sinusoid
 from regard.parts.sight import Permuted, Sight, Window, everyone
 
 
@@ -18,7 +20,7 @@ class Embed:
     """Token, position and segment vectors; ``scaled`` multiplies tokens by √width."""
 
     vocab: int
-    position: Sinusoid | Learned | None
+    position: Position | None
     segments: int = 0
     scaled: bool = False
     normed: bool = False
@@ -75,6 +77,10 @@ class Facts:
 
     embed: Embed
     stack: Stack | Reader | Writer | Convolved
+
+    def __post_init__(self) -> None:
+        if isinstance(self.embed.position, Relative) and not isinstance(self.stack, Stack):
+            raise BadInput("position: only layers of attention score by distance")
 
 
 @dataclass(frozen=True)
@@ -190,10 +196,18 @@ AnyFacts = Facts | PairFacts | ClassifierFacts | EncoderFacts
 VALUES = {
     kind.__name__: kind
     for kind in (
-        *(Embed, Stack, Facts, PairFacts, Sinusoid, Learned, Window, Permuted),
+        *(Embed, Stack, Facts, PairFacts, Sinusoid, Learned, Relative, Window, Permuted),
         *(Reader, Writer, Looking, Convolved, Pooling, ClassifierFacts),
         *(EncoderFacts, Head),
     )
+}
+
+
+POSITIONS: dict[str, Position | None] = {
+    "none": None,
+    "sinusoid": Sinusoid(),
+    "learned": Learned(512),  # as many as BERT's
+    "relative": Relative(16),  # as far as in Shaw et al. (2018)
 }
 
 
@@ -201,27 +215,43 @@ def change(facts: Any, **changes: Any) -> Any:
     """The same facts but for the named fields, wherever they stand.
 
     ``change(BASE, depth=2)`` changes every stack of a pair; ``**{"source.depth": 12}`` only one.
+    A position may be called by its name in ``POSITIONS``; one of that kind stays as it is. All
+    changes are made at once, in whatever order; where two name one field, the later holds.
     """
-    for name, value in changes.items():
-        known = dict(paths(facts))
-        chosen = [path for path in known if path == name or path.endswith("." + name)]
-        inside = [p for p in known if "." in name and _ends(p, name)]
-        places = chosen or inside
+    before, given = dict(paths(facts)), dict[str, Any]()
+
+    def of_parts(name: str) -> bool:
+        """Whether a value with fields of its own comes or goes: other changes may name those."""
+        now = [before[path] for path in _places(before, name)]
+        return any(
+            is_dataclass(one)
+            for value in now
+            for one in (value, _meant(name, changes[name], value))
+        )
+
+    for name in sorted(changes, key=of_parts, reverse=True):
+        known = dict(paths(facts, given=given))
+        places = _places(known, name)
         if not places:
             raise BadInput(f"no fact is called {name!r}{did_you_mean(name, _names(known))}")
-        for place in places:
-            facts = _replaced(facts, place.split("."), value)
-    return facts
+        given |= {path: _meant(name, changes[name], known[path]) for path in places}
+    return _rebuilt(facts, given)
 
 
-def paths(facts: Any, prefix: str = "") -> list[tuple[str, Any]]:
-    """Every field with its dotted path, values of several fields after their own fields."""
+def paths(
+    facts: Any, prefix: str = "", given: Mapping[str, Any] = MappingProxyType({})
+) -> list[tuple[str, Any]]:
+    """Every field with its dotted path, values of several fields after their own fields.
+
+    Some values may be ``given`` instead, by their paths.
+    """
     found: list[tuple[str, Any]] = []
     for field in fields(facts):
-        value = getattr(facts, field.name)
+        path = prefix + field.name
+        value = given.get(path, getattr(facts, field.name))
         if is_dataclass(value):
-            found += paths(value, f"{prefix}{field.name}.")
-        found.append((prefix + field.name, value))
+            found += paths(value, f"{path}.", given)
+        found.append((path, value))
     return found
 
 
@@ -262,7 +292,7 @@ def from_json(data: Any, where: str) -> Any:
         facts = kind(**given)
         for name, value in given.items():
             _check(facts, name, value)
-    except (TypeError, BadInput) as error:
+    except (TypeError, AttributeError, BadInput) as error:
         raise BadInput(f"{where}: {error}") from None
     return facts
 
@@ -285,9 +315,31 @@ def _check(facts: Any, name: str, value: Any) -> None:
         raise BadInput(f"{name} of {type(facts).__name__} is {kind}, so it cannot be {value!r}")
 
 
-def _replaced(facts: Any, steps: list[str], value: Any) -> Any:
-    step, *rest = steps
-    if not rest:
-        _check(facts, step, value)
-    inner = _replaced(getattr(facts, step), rest, value) if rest else value
-    return replace(facts, **{step: inner})
+def _places(known: Mapping[str, Any], name: str) -> list[str]:
+    """The paths that a name means: all that end in it, else those it abbreviates."""
+    chosen = [path for path in known if path == name or path.endswith("." + name)]
+    return chosen or [path for path in known if "." in name and _ends(path, name)]
+
+
+def _meant(name: str, value: Any, now: Any) -> Any:
+    """A value as it stands in facts: positions have names."""
+    if name.split(".")[-1] != "position" or not isinstance(value, str):
+        return value
+    one_of(POSITIONS, "position", value)
+    named = POSITIONS[value]
+    return now if type(now) is type(named) else named
+
+
+def _rebuilt(facts: Any, given: Mapping[str, Any], prefix: str = "") -> Any:
+    """The facts with these values, by their paths; every part is made once, inner ones first."""
+    changed = {}
+    for field in fields(facts):
+        path, before = prefix + field.name, getattr(facts, field.name)
+        value = given.get(path, before)
+        if path in given:
+            _check(facts, field.name, value)
+        if is_dataclass(value) and any(one.startswith(f"{path}.") for one in given):
+            value = _rebuilt(value, given, f"{path}.")
+        if value is not before:
+            changed[field.name] = value
+    return replace(facts, **changed) if changed else facts

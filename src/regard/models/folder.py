@@ -105,10 +105,10 @@ def _write_origin(folder: Path, origin: Origin) -> dict[str, Any]:
 
 def _read_origin(folder: Path, said: Any, tensors: dict[str, Tensor]) -> Origin:
     try:
-        config, bare, tied = said["config"], said["bare"], said["tied"]
-    except (TypeError, KeyError):
+        config, bare, tied = dict(said["config"]), said["bare"], tuple(said["tied"])
+    except (TypeError, KeyError, ValueError):
         raise BadInput(f"{folder / CONFIG}: origin is no Hugging Face folder") from None
     kept = read_tensors(folder / KEPT) if (folder / KEPT).exists() else {}
     dtypes = {name: tensor.dtype for name, tensor in tensors.items()}
     old = bool(said.get("old", False))
-    return Origin(config, hf.files_of(folder), Beside(bool(bare), tuple(tied), old, kept, dtypes))
+    return Origin(config, hf.files_of(folder), Beside(bool(bare), tied, old, kept, dtypes))

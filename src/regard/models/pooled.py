@@ -1,8 +1,11 @@
 """A reader, attention over its states, a class (Lin et al., 2017, arXiv:1703.03130).
 
 h_i = [→h_i; ←h_i]; α = softmax of v·tanh(W h_i + U q) over i; m = Σ_i α_i h_i; the class is read
-from m. In the paper the query adds nothing (U q = 0) and thirty such m stand side by side; here
-there is one, whose query may be learned, and whose score may be any other.
+from m. "base" has the paper's reader (300 numbers each way) and the inner size of its score (350,
+no query: U q = 0). It differs in three things: the paper puts 30 such m side by side (r = 30; here
+there is one), keeps them apart by a penalty, and reads the class from them by a layer of 2,000 or
+3,000 hidden units, by task (here by a linear map). Here the query may also be learned, and the
+score may be any other.
 """
 
 from torch import Tensor, nn

@@ -10,6 +10,8 @@ from regard.parts.block import Block
 from regard.parts.embed import Embedding
 from regard.parts.memory import Memory
 from regard.parts.mlp import Mlp
+from regard.parts.position import Position, Relative
+from regard.parts.score import DistanceDot
 
 
 class Trunk(nn.Module):
@@ -19,9 +21,14 @@ class Trunk(nn.Module):
         super().__init__()
         stack = facts.stack
         if not isinstance(stack, Stack):
-            raise ValueError(f"a Transformer is made of stacks of attention, not {type(stack)}")
+            raise ValueError(
+                "both sides of a Transformer are stacks of attention; for another encoder choose "
+                "the paper it comes from, and the Transformer as its decoder (model.target)"
+            )
         self.embed = embedding(facts.embed, stack.width, stack.dropout, stack.eps)
-        self.blocks = nn.ModuleList(block(stack, source_width) for _ in range(stack.depth))
+        self.blocks = nn.ModuleList(
+            block(stack, source_width, facts.embed.position) for _ in range(stack.depth)
+        )
         self.norm = nn.LayerNorm(stack.width, eps=stack.eps) if stack.final_norm else nn.Identity()
 
     def forward(
@@ -61,12 +68,19 @@ def embedding(facts: Embed, width: int, dropout: float, eps: float = 1e-5) -> Em
     )
 
 
-def block(facts: Stack, source_width: int | None = None) -> Block:
+def block(facts: Stack, source_width: int | None = None, position: Position | None = None) -> Block:
     """One block these facts describe."""
     heads = Heads.of(facts.width, facts.heads, facts.key, facts.value)
+    score = DistanceDot(position.farthest, heads.key) if isinstance(position, Relative) else None
     return Block(
         facts.width,
-        SelfAttention(facts.width, heads, sight=facts.sight, dropout=facts.attention_dropout),
+        SelfAttention(
+            facts.width,
+            heads,
+            score=score,
+            sight=facts.sight,
+            dropout=facts.attention_dropout,
+        ),
         Mlp(facts.width, facts.inner, activation=facts.activation, dropout=facts.inner_dropout),
         cross=CrossAttention(
             facts.width, heads, source_width=source_width, dropout=facts.attention_dropout

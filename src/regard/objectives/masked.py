@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import NamedTuple
 
 import numpy as np
@@ -29,12 +30,13 @@ class Blanked(NamedTuple):
 class Masked:
     """Cross-entropy of the words at blanks, the mean over the blanks of a step.
 
-    With ``follows``, that of whether the second text follows is added, the mean over rows. ``most``
-    is how many blanks a batch of fixed shape can have for each of its tokens.
+    With ``follows``, that of whether the second text follows is added, the mean over rows. A row
+    has one blank, or as many as come nearest to ``rate`` of its tokens, or fewer than that.
     """
 
     follows: bool = False
-    most: float = 0.2
+    rate: float = 0.15
+    smoothing: float = 0.0
 
     def length(self, example: Blanked) -> tuple[int, ...]:
         """Tokens of the row."""
@@ -44,16 +46,24 @@ class Masked:
         """Its blanks; and the row itself, where rows count apart from them."""
         return np.array([len(example.places), 1.0]) if self.follows else len(example.places)
 
+    def room(self, budget: Budget) -> int:
+        """The most blanks that a batch of fixed shape can have.
+
+        Rounding gives a row half a blank at most; a row of one word and two marks gets a whole one.
+        """
+        extra = max(0.5, 1 - 3 * self.rate)
+        return min(budget.tokens, ceil(self.rate * budget.tokens + extra * budget.rows))
+
     def collate(self, examples: Sequence[Blanked], budget: Budget | None = None) -> Batch:
         """A batch of rows; with a ``budget``, of fixed shape."""
-        rows = pack_rows([one.row for one in examples], budget)
+        rows = pack_rows([one.row for one in examples], budget, even=True)
         lengths = [len(one.row.tokens) for one in examples]
         starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
         places = [
             np.asarray(one.places) + start for one, start in zip(examples, starts, strict=True)
         ]
         count = sum(map(len, places))
-        size = count if budget is None else int(self.most * budget.tokens)
+        size = count if budget is None else self.room(budget)
         if count > size:
             raise ValueError(f"{count} blanks in a batch that has room for {size}")
         chosen_N, goals_N = torch.zeros(size, dtype=torch.int64), torch.full((size,), IGNORED)
@@ -74,9 +84,9 @@ class Masked:
     ) -> tuple[Tensor, Tensor]:
         """Sums over the batch, (loss, negative log-likelihood); apart for blanks and for rows."""
         said = model(batch.target.tokens_T, batch.target.layout, chosen_N=batch.chosen_N, tape=tape)
-        words = smoothed_cross_entropy(said.words_NV, batch.goals_T)
+        words = smoothed_cross_entropy(said.words_NV, batch.goals_T, self.smoothing)
         if not self.follows:
             return words
         assert batch.follows_B is not None
-        follows = smoothed_cross_entropy(said.follows_BV, batch.follows_B)
+        follows = smoothed_cross_entropy(said.follows_BV, batch.follows_B, self.smoothing)
         return torch.stack([words[0], follows[0]]), torch.stack([words[1], follows[1]])

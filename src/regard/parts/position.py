@@ -1,4 +1,4 @@
-"""Where a token stands: sinusoids and learned vectors."""
+"""Where a token stands: sinusoids, learned vectors, or how far it is from others."""
 
 import math
 from dataclasses import dataclass
@@ -81,3 +81,19 @@ class Learned:
     def build(self, width: int) -> nn.Module:
         """The part that gives these positions."""
         return LearnedPositions(self.longest, width)
+
+
+@dataclass(frozen=True)
+class Relative:
+    """Distances in place of positions: every attention layer scores by them (``DistanceDot``).
+
+    Tokens more than ``farthest`` places apart count as that far apart.
+    """
+
+    farthest: int
+
+    def build(self, width: int) -> None:
+        """Embeddings know nothing of it."""
+
+
+Position = Sinusoid | Learned | Relative

@@ -135,6 +135,29 @@ class RelativeDot(Score):
         return (content + by_distance.gather(-1, index)) / math.sqrt(size)
 
 
+class DistanceDot(Score):
+    """q·(k + a) / √K with a learned vector a for each distance (Shaw et al., 2018, eq. 4).
+
+    Distances go both ways, and past ``farthest`` they are all alike; heads share the vectors. The
+    paper's other vectors, added to values, are left out: it finds no gain in them (table 3).
+    """
+
+    def __init__(self, farthest: int, size: int):
+        super().__init__()
+        self.farthest = farthest
+        self.distance = nn.Embedding(2 * farthest + 1, size)
+        nn.init.normal_(self.distance.weight, std=1 / math.sqrt(size))
+
+    def between(self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout) -> Tensor:
+        heads, size = q_BLHK.shape[-2:]
+        ahead = keys.pad(keys.positions_T)[:, None] - queries.pad(queries.positions_T)[:, :, None]
+        index_BLS = ahead.clamp(-self.farthest, self.farthest) + self.farthest
+        content = torch.einsum("blhk,bshk->bhls", q_BLHK, k_BSHK)
+        by_distance = torch.einsum("blhk,pk->bhlp", q_BLHK, self.distance.weight)
+        index = index_BLS[:, None].expand(-1, heads, -1, -1)
+        return (content + by_distance.gather(-1, index)) / math.sqrt(size)
+
+
 def _weight(heads: int, rows: int, columns: int) -> nn.Parameter:
     bound = math.sqrt(6 / (rows + columns))
     return nn.Parameter(torch.empty(heads, rows, columns).uniform_(-bound, bound))

@@ -68,14 +68,21 @@ class Beam:
         if self.stop not in STOPS:
             raise BadInput(f"stop must be one of {', '.join(STOPS)}, not {self.stop!r}")
         if self.as_transformers and (self.finished is not None or not self.early):
-            raise BadInput(f"finished and early mean nothing to stop={self.stop!r} in {self}")
+            raise BadInput(f"finished and early mean nothing where the stop is {self.stop!r}")
         if self.as_transformers and self.best > self.size:
-            raise BadInput(f"best must be at most size, as in transformers, in {self}")
-        if min(self.size, self.best) < 1 or self.enough < self.best:
-            raise BadInput(f"size and best must be at least 1, finished at least best, in {self}")
+            raise BadInput(
+                f"best must be at most the size of the beam ({self.size}), as in transformers, "
+                f"not {self.best}"
+            )
+        if min(self.size, self.best) < 1:
+            wrong = f"size {self.size} and best {self.best}"
+            raise BadInput(f"the size of a beam and best must be at least 1, not {wrong}")
+        if self.enough < self.best:
+            raise BadInput(f"finished must be at least best ({self.best}), not {self.enough}")
         check(self.length, self.alpha, lowest=-math.inf if self.as_transformers else 0.0)
         if not 0 <= (self.coverage or 0.0) < math.inf or self.no_repeat < 0:
-            raise BadInput(f"coverage and no_repeat must be at least 0 in {self}")
+            wrong = f"{self.coverage or 0} and {self.no_repeat}"
+            raise BadInput(f"coverage and no_repeat must be finite and at least 0, not {wrong}")
 
     @property
     def as_transformers(self) -> bool:

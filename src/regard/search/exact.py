@@ -40,7 +40,8 @@ class Exact:
     def __post_init__(self) -> None:
         check(self.length, self.alpha)
         if self.no_repeat < 0 or self.widest < 1:
-            raise BadInput(f"no_repeat must be at least 0 and widest at least 1 in {self}")
+            wrong = f"{self.no_repeat} and {self.widest}"
+            raise BadInput(f"no_repeat must be at least 0 and widest at least 1, not {wrong}")
 
     @property
     def formula(self) -> str:

@@ -39,8 +39,10 @@ class Sample:
             raise BadInput(f"top_k must be 0 (all tokens) or more, not {self.top_k}")
         if not 0 < self.top_p <= 1:
             raise BadInput(f"top_p must be above 0 and at most 1, not {self.top_p}")
-        if self.count < 1 or not 0 <= self.seed < 2**64:
-            raise BadInput(f"count must be at least 1 and seed from 0 to below 2^64 in {self}")
+        if self.count < 1:
+            raise BadInput(f"samples must be at least 1, not {self.count}")
+        if not 0 <= self.seed < 2**64:
+            raise BadInput(f"a seed must be from 0 to below 2^64, not {self.seed}")
 
     def __call__(
         self,

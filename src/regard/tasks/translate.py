@@ -1,7 +1,6 @@
 """Translation: text in, text out, by any model that can be stepped."""
 
-import copy
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -18,7 +17,7 @@ from regard.ground.errors import BadInput
 from regard.models.native import Native, can_run
 from regard.models.room import House
 from regard.objectives.translated import Translated
-from regard.parts.linear.engine import at_work, engine
+from regard.parts.linear.engine import at_work, in_precision
 from regard.search.beam import Beam
 from regard.search.ensemble import Ensemble
 from regard.search.hypothesis import Hypothesis
@@ -112,21 +111,14 @@ class Translator:
         That is bf16 on a GPU that has it, else fp32. On a CPU with a compiler, steps of the
         decoder become native code.
         """
-        if at_work(self.model) is not None:
-            raise BadInput(f"precision {kind}: this translator was made for one already")
         house: House | Native | None = self.house
-        if self.device.type == "cpu":
+        taken: Collection[nn.Module] = ()
+        if self.device.type == "cpu" and at_work(self.model) is None:
             kind = "fp32" if kind == "auto" else kind
             if kind in NATIVE and can_run(self.model):
                 house = Native(self.model, kind)
-            spared = house.taken if isinstance(house, Native) and kind == "fp32" else ()
-            model = engine(self.model, kind, but_for=spared)
-        elif kind == "bf16" or (kind == "auto" and torch.cuda.is_bf16_supported()):
-            model = copy.deepcopy(self.model).bfloat16()
-        elif kind in ("fp32", "auto"):
-            model = self.model
-        else:
-            raise BadInput(f"precision {kind}: a GPU has fp32 and bf16")
+                taken = house.taken if kind == "fp32" else ()
+        model = in_precision(self.model, kind, but_for=taken)
         others = tuple(other.with_precision(kind) for other in self.others)
         return replace(self, model=model, others=others, house=house)
 

@@ -1,9 +1,10 @@
 """What can be done with an encoder, by its facts, its text and what is noted of it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeGuard, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -12,6 +13,7 @@ from regard.ground.errors import BadInput
 from regard.ground.tape import SILENT, Silent, Tape
 from regard.models.encoder import Encoder
 from regard.models.facts import EncoderFacts
+from regard.parts.linear.engine import at_work, in_precision
 from regard.parts.position import Learned
 from regard.tasks.answer import CONTEXT, Answerer
 from regard.tasks.choose import Chooser
@@ -25,6 +27,7 @@ from regard.text.tuned import TunedText
 
 Read = Asked | Row | Ids  # a text, a pair of texts, or what was made of them
 LONGEST = 512  # of rows that nothing else limits
+NOTED = ("longest", "stride", "question", "longest_answer", "threshold")
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,19 +52,27 @@ class Understanding(Runner):
         """The most tokens of a row, if anything limits them."""
         return longest_row(self.facts, self.text)
 
+    def with_precision(self, kind: str) -> "Understanding":
+        """The same, for inference only, in "fp32", "bf16", "int8" (on a CPU) or "auto"."""
+        return replace(self, model=cast(Encoder, in_precision(self.model, kind)))
+
+    @property
+    def engine(self) -> str:
+        """What does the work, in words."""
+        dtype = str(next(self.model.parameters()).dtype).removeprefix("torch.")
+        return at_work(self.model) or f"{dtype} on {self.device.type}"
+
     @property
     def predictor(self) -> EncoderClassifier | Tagger | Answerer | Chooser:
-        """What it was tuned to do."""
+        """What it was tuned to do, asked as it was then where that is noted."""
         if self.facts.head is None:
             raise BadInput("this encoder was tuned for no task: there is nothing to predict")
-        task, longest, text = self.facts.head.task, self.longest, self.text
+        task, text, noted = self.facts.head.task, self.text, self._noted_numbers()
+        usual = CONTEXT if task == "answer" else None
+        limits = [self.longest, noted.pop("longest", usual)]
+        longest = min((one for one in limits if one is not None), default=None)
         if task == "answer":
-            threshold = self.notes.get("threshold", 0.0)
-            if not isinstance(threshold, int | float | None):
-                raise BadInput(f"config.json: notes.threshold is no number ({threshold!r})")
-            return Answerer(
-                self.model, text, longest=min(longest or CONTEXT, CONTEXT), threshold=threshold
-            )
+            return Answerer(self.model, text, longest=longest or CONTEXT, **noted)
         if task == "choose":
             return Chooser(self.model, text, longest=longest)
         if not isinstance(self.tuned, TunedText):
@@ -69,6 +80,15 @@ class Understanding(Runner):
         if task == "tag":
             return Tagger(self.model, self.tuned, longest=longest or LONGEST)
         return EncoderClassifier(self.model, self.tuned, longest=longest)
+
+    def _noted_numbers(self) -> dict[str, Any]:
+        noted = {name: self.notes[name] for name in NOTED if name in self.notes}
+        for name, value in noted.items():
+            whole = isinstance(value, int) and value >= (name != "stride")
+            fits = isinstance(value, int | float | None) if name == "threshold" else whole
+            if not fits or isinstance(value, bool):
+                raise BadInput(f"config.json: notes.{name} is no number that fits ({value!r})")
+        return noted
 
     def filler(self, top: int = 5) -> Filler:
         """It, naming words at masks."""
@@ -157,9 +177,9 @@ class Understanding(Runner):
         if isinstance(position, Learned) and len(row.tokens) > position.longest:
             said = f"{len(row.tokens)} tokens, and the model knows {position.longest} positions"
             raise BadInput(f"input {number}: {said}")
-        if not 0 <= min(row.tokens) <= max(row.tokens) < known.vocab:
+        if not 0 <= np.min(row.tokens) <= np.max(row.tokens) < known.vocab:
             raise BadInput(f"input {number}: a token is none of the {known.vocab} that there are")
-        if known.segments and max(row.segments) >= known.segments:
+        if known.segments and np.max(row.segments) >= known.segments:
             raise BadInput(f"input {number}: the model reads one text at a time, not two")
         return row
 

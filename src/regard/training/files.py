@@ -6,7 +6,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from regard.data.sources import Csv, JsonLines, Lines, Source, Table
+from regard.data.documents import Collection, collection_at
+from regard.data.sources import STDIN, Csv, JsonLines, Lines, Source, Table
 from regard.ground.errors import BadInput
 from regard.models.facts import did_you_mean
 from regard.text.spaced import SPACED
@@ -35,6 +36,8 @@ class Files(Closed):
     """Where pairs come from: two files, or one table, CSV or JSON-lines file and two columns of it.
 
     Or a ``file`` that a ``reader`` of ``regard.data.understanding`` understands, with its options.
+    Or ``documents`` to pre-train on: a folder of texts, JSON lines with the text under ``key``
+    ("text"), or a file with a sentence on each line and an empty line after each document.
 
     ``spaced`` names the two languages by whose rules words are set apart, as aligners need them.
     ``held_out`` takes so many examples away from those to learn from; that is for dev alone.
@@ -48,6 +51,8 @@ class Files(Closed):
     file: str | None = None
     reader: str | None = None
     options: dict[str, Any] = Field(default_factory=dict)
+    documents: str | None = None
+    key: str | None = None
     held_out: int | None = Field(None, ge=1)
     columns: tuple[int | str, int | str] | None = None
     spaced: tuple[str, str] | None = None
@@ -57,7 +62,15 @@ class Files(Closed):
         two = self.source is not None and self.target is not None
         one = [self.table, self.csv, self.jsonl].count(None) == 2 and self.columns is not None
         files = (self.source, self.target, self.table, self.csv, self.jsonl, self.columns)
-        if self.file is not None or self.reader is not None or self.options:
+        if self.documents is not None:
+            alone = (*files, self.file, self.reader, self.held_out, self.spaced)
+            if any(one is not None for one in alone) or self.options:
+                raise ValueError("documents stand alone")
+            if self.documents == STDIN:
+                raise ValueError("documents are read several times: not from standard input")
+        elif self.key is not None:
+            raise ValueError("a key is for documents")
+        elif self.file is not None or self.reader is not None or self.options:
             if self.file is None or self.reader is None:
                 raise ValueError("give a file together with its reader")
             if self.held_out or any(file is not None for file in (*files, self.spaced)):
@@ -79,6 +92,12 @@ class Files(Closed):
             raise BadInput("this task reads a file by a reader: give both (data.*.file, .reader)")
         return Read(self.reader, root / self.file, self.options)
 
+    def collection(self, root: Path) -> Collection:
+        """The documents, looked up under the data root."""
+        if self.documents is None:
+            raise BadInput("pre-training reads documents: give data.train.documents")
+        return collection_at(str(root / self.documents), self.key or "text")
+
     def under(self, root: Path) -> Source:
         """The files of pairs, looked up under the data root."""
 
@@ -90,6 +109,8 @@ class Files(Closed):
             raise BadInput("examples held out of data.train lie in no file of their own")
         if self.file is not None:
             raise BadInput(f"{self.file}: files with a reader are for encoders (model.paper)")
+        if self.documents is not None:
+            raise BadInput(f'{self.documents}: documents are to pre-train on (task = "pretrain")')
         if self.columns is None:
             return Lines((place(self.source), place(self.target)), spaced)
         if self.table is not None:
@@ -125,6 +146,7 @@ class Data(Closed):
         if any(files.held_out for files in (self.train, *tests)):
             raise ValueError("only dev can be held out")
         for files in (self.dev, *tests):
-            if not (files.held_out or files.file) and "-" in files.under(Path()).paths:
+            of_pairs = not (files.held_out or files.file or files.documents)
+            if of_pairs and STDIN in files.under(Path()).paths:
                 raise ValueError("only train can be standard input")
         return self

@@ -221,10 +221,11 @@ class Answer(Kind):
 
     def windows(self, text: EncoderText, example: Question) -> list[Window]:
         """The rows of a question."""
-        asked = self.recipe.answers
-        return text.windows(
-            example.question, example.context, self.longest, asked.stride, asked.question
-        )
+        return self.answerer(nn.Identity(), text).windows(example.question, example.context)
+
+    def answerer(self, model: nn.Module, text: EncoderText) -> Answerer:
+        """A model that is asked as the recipe says."""
+        return Answerer(model, text, longest=self.longest, **self.recipe.answers.settings)
 
     def coded(self, text: EncoderText, examples: Sequence[Question]) -> list[Coded]:
         """Each part of the context, and where the first answer begins and ends in it, if at all."""
@@ -246,17 +247,8 @@ class Answer(Kind):
         with_interval: bool = False,
     ) -> list[Score]:
         """SQuAD's exact match and F1."""
-        asked = self.recipe.answers
-        runner = Answerer(
-            model,
-            text,
-            longest=self.longest,
-            stride=asked.stride,
-            question=asked.question,
-            longest_answer=asked.longest,
-            threshold=asked.threshold,
-        )
-        found = runner.predict([(one.question, one.context) for one in examples])
+        asked = [(one.question, one.context) for one in examples]
+        found = self.answerer(model, text).predict(asked)
         golds = [[answer.text for answer in one.answers] for one in examples]
         return answer_scores(golds, [one.text for one in found], with_interval)
 
@@ -324,6 +316,8 @@ def _right(example: Choice) -> int:
 def _ends(window: Window, example: Question) -> tuple[int, int]:
     """The tokens in which the answer begins and ends; the first, twice, if it is not all here."""
     if not example.answers:
+        if example.answerable:
+            raise BadInput(f"{example.where}: its answers are hidden")
         return 0, 0
     start = example.answers[0].start
     end = start + len(example.answers[0].text)

@@ -30,7 +30,7 @@ from regard.training.checkpoint import (
 )
 from regard.training.events import Ended, Event, Judged, Reported, Saved, Started, Verdict
 from regard.training.micro import Captured, Plain
-from regard.training.optimise import MovingAverage, clip, optimiser
+from regard.training.optimise import MovingAverage, Updates
 from regard.training.precision import Precision
 from regard.training.ranks import Ranks
 from regard.training.recipe import Recipe
@@ -115,7 +115,8 @@ class _Run:
     def __init__(self, job: Job):
         self.job, self.recipe, self.ranks = job, job.recipe, job.ranks
         self.model = job.model.to(job.ranks.device)
-        self.optimiser = optimiser(self.model, self.recipe.optimiser)
+        lazy = self.ranks.world == 1 and not self._fixed  # others need the same graph at each step
+        self.updates = Updates(self.model, self.recipe.optimiser, lazy=lazy)
         self.weights = weights_of(self.model)
         ema = self.recipe.train.ema
         self.average = MovingAverage(self.weights, ema) if ema else None
@@ -156,6 +157,7 @@ class _Run:
         weight = np.array([self.job.objective.weight(example) for example in every]).sum(axis=0)
         mine = self.ranks.share(step)
         self.model.train()
+        self.updates.wake(number)
         for turn, (slice_number, examples) in enumerate(mine):
             batch = self._collate(examples).to(self.ranks.device)
             seed_everything(self.recipe.train.seed, number, slice_number)
@@ -246,7 +248,7 @@ class _Run:
         if self.ranks.leads:
             tensors = {
                 "model": self.weights,
-                "optimiser": optimiser_tensors(self.model, self.optimiser),
+                "optimiser": optimiser_tensors(self.model, self.updates.optimiser),
             }
             if self.average is not None:
                 tensors["average"] = self.average.weights
@@ -280,7 +282,7 @@ class _Run:
             if name not in tensors:
                 raise BadInput(f"{where}: {name}.safetensors is missing")
         load_weights(self.model, tensors["model"], where)
-        load_optimiser(self.model, self.optimiser, tensors["optimiser"])
+        load_optimiser(self.model, self.updates.optimiser, tensors["optimiser"])
         if self.average is not None:
             if "average" not in tensors:
                 raise BadInput(f"{where}: has no moving average, but the recipe asks for one")
@@ -353,14 +355,11 @@ class _Run:
         self.model.train()
         self.wrapped = self.model
         Plain(self._forward, self.precision_context)(batch, 1.0)
-        self.optimiser.zero_grad()
+        self.model.zero_grad()
 
     def _update(self, number: int) -> Tensor:
-        norm = clip(self.model, self.recipe.optimiser.clip)
-        for group in self.optimiser.param_groups:
-            group["lr"] = self._rate(number)
-        self.optimiser.step()
-        self.optimiser.zero_grad(set_to_none=isinstance(self.micro, Plain))
+        norm = self.updates.apply(self.factor(number))
+        self.model.zero_grad(set_to_none=isinstance(self.micro, Plain))
         if self.average is not None:
             self.average.update(self.weights, number)
         return norm

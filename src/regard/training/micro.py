@@ -68,7 +68,7 @@ class Captured:
 
     def _capture(self, batch: Batch, scale: Tensor) -> Graph:
         """Compile and warm up aside, keep the gradients there were, then capture."""
-        parameters = list(self.model.parameters())
+        parameters = [one for one in self.model.parameters() if one.requires_grad]
         for parameter in parameters:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)

@@ -11,6 +11,7 @@ from regard.ground.errors import BadInput
 from regard.models.facts import did_you_mean
 from regard.text.training import KINDS
 from regard.training.files import Closed, Data
+from regard.training.settings import lay_over
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 BUILT_IN = Path(__file__).parent.parent / "recipes"
@@ -71,6 +72,30 @@ class Answers(Closed):
     longest: int = Field(30, ge=1)
     threshold: float | None = None
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The same as whoever answers calls them."""
+        return {
+            "stride": self.stride,
+            "question": self.question,
+            "longest_answer": self.longest,
+            "threshold": self.threshold,
+        }
+
+
+class Pretrain(Closed):
+    """What an encoder learns from documents: words at blanks, and which passage follows another.
+
+    With ``next_sentence`` rows are pairs of passages, those of a share ``short`` of all documents
+    of any length; without it they are full of sentences. Of the tokens of a row a share ``rate``
+    become blanks, by ``whole_words`` or piece by piece.
+    """
+
+    next_sentence: bool = True
+    rate: float = Field(0.15, gt=0, le=0.5)
+    whole_words: bool = False
+    short: float = Field(0.1, ge=0, le=1)
+
 
 class Model(Closed):
     """A paper, one of its sizes, and the facts that differ.
@@ -105,16 +130,25 @@ class Batches(Closed):
 
 
 class Optimiser(Closed):
-    """How weights follow gradients."""
+    """How weights follow gradients.
+
+    A model has levels: embeddings, blocks, heads (see ``regard.training.levels``). Each learns at
+    ``layer_decay`` times the rate of the one above it. With ``unfreeze_every``, the highest learns
+    first, and one more after every so many steps. What is called by a name in ``freeze``, such as
+    "embed", "blocks.0" or "trunk", does not learn at all.
+    """
 
     kind: Literal["adam", "adamw"] = "adam"
     rate: float = Field(gt=0)
-    schedule: Literal["inverse-sqrt", "linear", "cosine", "constant"] = "inverse-sqrt"
+    schedule: Literal["inverse-sqrt", "linear", "cosine", "slanted", "constant"] = "inverse-sqrt"
     warmup: int = Field(4_000, ge=0)
     betas: tuple[Share, Share] = (0.9, 0.98)
     eps: float = Field(1e-9, gt=0)
     decay: float = Field(0.0, ge=0)
     clip: float = Field(0.0, ge=0)
+    layer_decay: float = Field(1.0, gt=0, le=1)
+    freeze: tuple[str, ...] = ()
+    unfreeze_every: int = Field(0, ge=0)
 
 
 class Train(Closed):
@@ -177,6 +211,7 @@ MEASURES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "tag": (("F1", "accuracy", "Pearson"), ("F1", "accuracy", "Pearson", "precision", "recall")),
     "answer": (("exact match", "F1"), ("exact match", "F1")),
     "choose": (("accuracy",), ("accuracy",)),
+    "pretrain": ((), ()),
 }
 """By what a task may choose its best weights, and what it may promise."""
 
@@ -195,12 +230,13 @@ class Rung(Closed):
 class Recipe(Closed):
     """Everything that decides a run; with rungs, several runs on the same data."""
 
-    task: Literal["translate", "classify", "tag", "answer", "choose"] = "translate"
+    task: Literal["translate", "classify", "tag", "answer", "choose", "pretrain"] = "translate"
     about: About
     data: Data
     text: Text = Text()
     labels: Labels = Labels()
     answers: Answers = Answers()
+    pretrain: Pretrain = Pretrain()
     model: Model = Model()
     batches: Batches = Batches()
     optimiser: Optimiser
@@ -217,8 +253,15 @@ class Recipe(Closed):
         labelled = task in ("classify", "tag")
         foreign = {
             "labels": not labelled and self.labels != Labels(),
-            "labels.scheme": task != "tag" and self.labels.scheme is not None,
+            "labels.scheme": self.labels.scheme is not None
+            and (task != "tag" or self.labels.kind != "one"),
+            "labels.positive": self.labels.positive is not None
+            and (task != "classify" or self.labels.kind != "one"),
+            "labels.weights": self.labels.kind != "one" and self.labels.weights is not None,
+            "labels.kind": task == "tag" and self.labels.kind == "several",
             "answers": task != "answer" and self.answers != Answers(),
+            "pretrain": task != "pretrain" and self.pretrain != Pretrain(),
+            "data.test": task == "pretrain" and bool(self.data.test or self.data.more_tests),
             "text.joint": not translates and not self.text.joint,
             "decode": not translates and self.decode != Decode(),
             "measure": not translates and self.measure != Measure(),
@@ -228,7 +271,8 @@ class Recipe(Closed):
         }
         for name, wrong in foreign.items():
             if wrong:
-                raise ValueError(f"{name} means nothing, or something else, to task {task!r}")
+                kind = f" of kind {self.labels.kind!r}" if self.labels.kind != "one" else ""
+                raise ValueError(f"{name} means nothing, or something else, to task {task!r}{kind}")
         judges, measures = MEASURES[task]
         _one_of("train.judge", self.train.judge, ("loss", *judges), task)
         if self.expect is not None:
@@ -238,9 +282,12 @@ class Recipe(Closed):
     def only(self, names: Iterable[str]) -> "Recipe":
         """The same ladder with no other rungs than these."""
         known = [rung.name for rung in self.rung]
+        if not known:
+            raise BadInput("this recipe is no ladder: it has no rungs to choose from")
+        there = ", ".join(map(repr, known))
         for name in names:
             if name not in known:
-                raise BadInput(f"no rung is called {name!r}{did_you_mean(name, known)}")
+                raise BadInput(f"no rung is called {name!r}; there are {there}")
         chosen = tuple(rung for rung in self.rung if rung.name in names)
         return self.model_copy(update={"rung": chosen})
 
@@ -282,7 +329,7 @@ def read(path: Path, settings: Iterable[str] = ()) -> Recipe:
     """
     content = _content(path)
     for setting in settings:
-        _lay_over(content, setting)
+        lay_over(content, setting)
     where = str(path)
     try:
         recipe = Recipe.model_validate(content)
@@ -317,25 +364,6 @@ def _merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
         if isinstance(under[name], dict) and isinstance(over[name], dict):
             both[name] = _merged(under[name], over[name])
     return both
-
-
-def _lay_over(content: dict[str, Any], setting: str) -> None:
-    name, equals, value = setting.partition("=")
-    *tables, key = name.strip().split(".")
-    if not equals or not tables:
-        raise BadInput(f"--set {setting}: write it as table.key=value, as in train.steps=100")
-    place = content
-    for number, table in enumerate(tables):
-        if tables[:number] == ["model", "change"]:  # facts have dotted names of their own
-            key = ".".join([*tables[number:], key])
-            break
-        place = place.setdefault(table, {})
-        if not isinstance(place, dict):
-            raise BadInput(f"--set {setting}: {table} is a value, not a table")
-    try:
-        place[key] = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        place[key] = value.strip()
 
 
 def _first_fault(error: ValidationError) -> str:

@@ -19,8 +19,10 @@ from regard.models.facts import AnyFacts
 from regard.models.paper import Paper, count_parameters
 from regard.training.checkpoint import Checkpoints, Progress
 from regard.training.labelling import Labelling
+from regard.training.levels import freeze
 from regard.training.loop import Job, seed_everything
 from regard.training.place import Place
+from regard.training.pretraining import Pretraining
 from regard.training.ranks import Ranks
 from regard.training.recipe import Recipe
 from regard.training.translating import Translating
@@ -29,6 +31,10 @@ from regard.weights.files import load_weights
 
 RECIPE = "recipe.json"  # its presence says that a folder is a run
 OURS = ("checkpoints", "text", "data", "model")
+TABLES = (
+    *("data", "text", "labels", "answers", "pretrain"),
+    *("model", "batches", "optimiser", "train"),
+)
 FREE = {("train", "steps"), ("train", "report_every"), ("train", "patience")}
 
 
@@ -119,6 +125,8 @@ def task_of(recipe: Recipe) -> Any:
     """What a recipe asks for: files with a reader are for encoders."""
     if recipe.task == "translate":
         return Translating(recipe)
+    if recipe.task == "pretrain":
+        return Pretraining(recipe)
     if recipe.task == "classify" and recipe.data.train.reader is None:
         return Labelling(recipe)
     return Tuning(recipe)
@@ -157,14 +165,20 @@ def _check_same(out: Path, recipe: Recipe) -> None:
     before, now = read_json(out / RECIPE), recipe.model_dump(mode="json")
     changed = [
         f"{table}.{key}"
-        for table in ("data", "text", "labels", "answers", "model", "batches", "optimiser", "train")
+        for table in TABLES
         for key, value in now[table].items()
-        if (table, key) not in FREE and _said((before.get(table) or {}).get(key)) != _said(value)
+        if (table, key) not in FREE and _said(_before(before, recipe, table, key)) != _said(value)
     ]
     if before.get("task", "translate") != now["task"]:
         changed = ["task"]
     if changed:
         raise BadInput(f"{out}: was begun with another recipe (differs in: {', '.join(changed)})")
+
+
+def _before(before: dict[str, Any], recipe: Recipe, table: str, key: str) -> Any:
+    """What was asked, in an older recipe perhaps, which does not have all keys of today."""
+    defaults = type(getattr(recipe, table)).model_construct().model_dump(mode="json")
+    return (before.get(table) or {}).get(key, defaults.get(key))
 
 
 def _said(value: Any) -> Any:
@@ -176,7 +190,7 @@ def _said(value: Any) -> Any:
 
 def _check_model(recipe: Recipe, paper: Paper, facts: AnyFacts) -> None:
     with torch.device("meta"):
-        _built(paper, facts)
+        freeze(_built(paper, facts), recipe.optimiser.freeze)
     Budget(recipe.batches.tokens, recipe.batches.rows, recipe.batches.longest)
 
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 
 Schedule = Callable[[int], float]
+RATIO = 32  # of the highest rate to the lowest, where the lowest is not 0
 
 
 def inverse_sqrt(warmup: int, steps: int) -> Schedule:
@@ -26,6 +27,17 @@ def cosine(warmup: int, steps: int) -> Schedule:
     return factor
 
 
+def slanted(warmup: int, steps: int) -> Schedule:
+    """Up steeply and down gently, and never to 0 (Howard & Ruder, 2018, eq. 3)."""
+
+    def factor(step: int) -> float:
+        rising = step < warmup
+        share = step / warmup if rising else (steps - step) / max(1, steps - warmup)
+        return (1 + max(0.0, share) * (RATIO - 1)) / RATIO
+
+    return factor
+
+
 def constant(warmup: int, steps: int) -> Schedule:
     """Nothing changes."""
     return lambda step: 1.0
@@ -41,5 +53,7 @@ SCHEDULES: dict[str, Callable[[int, int], Schedule]] = {
 
 def schedule(kind: str, warmup: int, steps: int) -> Schedule:
     """The factor at a step, counted from 1."""
+    if kind == "slanted":  # has a warm-up of its own
+        return slanted(warmup, steps)
     after = SCHEDULES[kind](warmup, steps)
     return lambda step: step / warmup if step < warmup else after(step)

@@ -24,6 +24,7 @@ from regard.models.cost import encoder_flops
 from regard.models.facts import EncoderFacts, Head, change
 from regard.models.paper import Paper
 from regard.models.stored import Stored
+from regard.parts.position import Learned
 from regard.text.encoder import EncoderText, train_wordpiece
 from regard.text.tuned import TunedText
 from regard.training.events import Verdict
@@ -101,6 +102,10 @@ class Tuning:
         facts = replace(facts, head=None, follows=False, fills=False, pooled=of_rows)
         dropout = 0.0 if task == "answer" else facts.stack.dropout  # as the field has it
         facts = change(replace(facts, head=Head(task, 1, dropout)), **wanted.change)
+        position, longest = facts.embed.position, self.recipe.batches.longest
+        if isinstance(position, Learned) and longest > position.longest:
+            said = f"and the encoder knows {position.longest} positions"
+            raise BadInput(f"batches.longest: rows of {longest} tokens, {said}")
         return (paper(wanted.paper) if start is None else start.paper), facts
 
     def start(self, data: Path) -> Stored | None:
@@ -134,13 +139,16 @@ class Tuning:
         if given.dev.held_out:
             train, dev = _split(train, given.dev.held_out)
         else:
-            dev = self.read(given.dev, place.data, Dropped() if place.skip_bad else None)
+            dev = self.read(given.dev, place.data, place.dropping())
         if not train or not dev:
             raise BadInput(f"{given.train.file}: no examples to learn from, or none to choose by")
         text: Any = self._text(train, place)
         if (labels := self.kind.labels(train)) is not None:
             text = TunedText(text, labels)
         of_train, of_dev = (self.kind.coded(text, examples) for examples in (train, dev))
+        for files in (given.test, *given.more_tests.values()):
+            if files is not None:  # what it could not be judged by is said before training
+                self.kind.coded(text, self.read(files, place.data, place.dropping()))
         return text, InMemory(self.recipe, of_train, of_dev, dev, dropped)
 
     def _text(self, train: Sequence[Any], place: Place) -> EncoderText:
@@ -175,10 +183,16 @@ class Tuning:
         if start is None:
             return
         given, own = weights_of(start.module), weights_of(model)
-        same = {name for name in own.keys() & given.keys() if own[name].shape == given[name].shape}
-        with torch.no_grad():
-            for name in same:
-                own[name].copy_(given[name])
+        for name, tensor in own.items():
+            fits = name in given and given[name].shape == tensor.shape
+            if fits and (self._same_task(start) or not name.startswith("head.")):
+                tensor.copy_(given[name])
+            elif name.startswith("trunk."):
+                raise BadInput(f"model.start: {name} there does not fit the model as changed")
+
+    def _same_task(self, start: Stored) -> bool:
+        head = getattr(start.facts, "head", None)
+        return head is not None and head.task == self.recipe.task
 
     def objective(self, text: Any, examples: InMemory) -> Any:
         """What is learned."""
@@ -190,10 +204,8 @@ class Tuning:
 
     def notes(self) -> dict[str, Any]:
         """What the model must remember of its recipe to be asked as it was trained."""
-        noted: dict[str, Any] = {"longest": self.recipe.batches.longest}
-        if self.recipe.task == "answer":
-            noted["answers"] = self.recipe.answers.model_dump()
-        return noted
+        answers = self.recipe.answers.settings if self.recipe.task == "answer" else {}
+        return {"longest": self.recipe.batches.longest, **answers}
 
     def scores(self, model: Any, files: Files, data: Path) -> list[Score]:
         """A tuned model on the examples of a file, with intervals."""
@@ -203,12 +215,12 @@ class Tuning:
         return self.kind.scores(model.module, model.tokenizer, self.read(files, data), True)
 
     def judge(self, text: Any, examples: InMemory, ranks: Ranks, model: nn.Module) -> Verdict:
-        """The loss on the development set, and the measures of the task."""
+        """Negative log-likelihood of the development set, and the measures of the task."""
         objective = self.kind.objective(text, examples.train)
         sums = torch.zeros(2, dtype=torch.float64, device=ranks.device)
         with torch.inference_mode():
             for batch in examples.dev_batches(objective, ranks):
-                sums[0] += objective(model, batch)[0]
+                sums[0] += objective(model, batch)[1]
                 sums[1] += batch.weight
         total, weight = ranks.total(sums).tolist()
         figures, judge = {"loss": total / weight}, self.recipe.train.judge

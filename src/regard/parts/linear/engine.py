@@ -44,6 +44,24 @@ def engine(module: nn.Module, kind: str, *, but_for: Collection[nn.Module] = ())
     return made.get(copied, copied).eval()
 
 
+def in_precision(
+    module: nn.Module, kind: str, *, but_for: Collection[nn.Module] = ()
+) -> nn.Module:
+    """A model for inference only, in "fp32", "bf16" or (on a CPU) "int8"; or "auto".
+
+    That is bf16 on a GPU that has it, else fp32.
+    """
+    if at_work(module) is not None:
+        raise BadInput(f"precision {kind}: this model was made for one already")
+    if next(module.parameters()).device.type == "cpu":
+        return engine(module, "fp32" if kind == "auto" else kind, but_for=but_for)
+    if kind == "bf16" or (kind == "auto" and torch.cuda.is_bf16_supported()):
+        return copy.deepcopy(module).bfloat16()
+    if kind in ("fp32", "auto"):
+        return module
+    raise BadInput(f"precision {kind}: a GPU has fp32 and bf16")
+
+
 def at_work(module: nn.Module) -> str | None:
     """Which products a model made by ``engine`` uses, in words; None of another model."""
     types = {type(one) for one in module.modules()}

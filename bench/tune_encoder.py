@@ -1,0 +1,258 @@
+"""Fine-tuning an encoder: regard against transformers' Trainer, same start, rows and settings.
+
+    python bench/tune_encoder.py glue-rte glue-mrpc --start FOLDER --data UNDERSTANDING [--seeds 3]
+    python bench/tune_encoder.py glue-rte --start FOLDER --data UNDERSTANDING --losses 50
+
+Recipes say what is learned and how long. Both systems read the same token ids, 32 rows a step in an
+order of their own; their weights after the last step are scored by the same scorer. Sentences a
+second are those of training, judging not counted. The Trainer runs in bf16 on CUDA, pads to the
+longest row of a batch and keeps the dropout on attention weights that the recipes leave out
+(--no-attention-dropout: neither has it). With --losses: no dropout, fp32, one order of rows for
+both, a constant rate; the losses of so many steps, side by side.
+"""
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import regard
+from regard.ground.batch import IGNORED
+from regard.models import folder as folders
+from regard.training.events import Ended
+from regard.training.loop import train
+from regard.training.micro import Plain
+from regard.training.optimise import Updates
+from regard.training.ranks import Ranks
+from regard.training.recipe import Recipe, find, read
+from regard.training.run import Run, prepare
+from regard.training.tuning import Tuning
+
+Row = dict[str, Any]
+
+
+def ours(recipe: Recipe, data: Path, out: Path) -> tuple[float, dict[str, float]]:
+    """Seconds of training, and the scores on the test set."""
+    ranks = Ranks.join()
+    run = prepare(recipe, out, ranks, data=data)
+    start, seconds = time.perf_counter(), 0.0
+    for event in train(run.job):
+        if isinstance(event, Ended):
+            run.finish(event.progress)
+        seconds = event.progress.seconds
+    _settle()
+    print(json.dumps({"regard": "all", "seconds": round(time.perf_counter() - start, 1)}))
+    return seconds, scores(recipe, run.model_folder, data)
+
+
+def theirs(
+    recipe: Recipe, data: Path, out: Path, attention_dropout: float | None
+) -> tuple[float, dict[str, float]]:
+    """The same of the Trainer."""
+    from transformers import Trainer
+
+    run = prepare(recipe, out / "rows", Ranks.join(), data=data)
+    model = reference(run, out / "start", attention_dropout=attention_dropout)
+    rows = [as_theirs(recipe, row, goal) for row, goal in run.job.sampler.read(0, _all(run))]
+    trainer = Trainer(
+        model=model,
+        args=their_arguments(recipe, out),
+        train_dataset=rows,
+        data_collator=padded,
+    )
+    start = time.perf_counter()
+    trainer.train()
+    _settle()
+    seconds = time.perf_counter() - start
+    model.save_pretrained(out / "tuned")
+    tuned = replace(folders.read(out / "tuned"), text=run.text, origin=None)
+    folders.write(out / "scored", tuned)
+    return seconds, scores(recipe, out / "scored", data)
+
+
+def their_arguments(recipe: Recipe, out: Path, **changed: Any) -> Any:
+    """The recipe as the Trainer wants to be told."""
+    from transformers import TrainingArguments
+
+    asked = recipe.optimiser
+    given = {
+        "output_dir": str(out / "trainer"),
+        "per_device_train_batch_size": recipe.batches.rows,
+        "max_steps": recipe.train.steps,
+        "learning_rate": asked.rate,
+        "lr_scheduler_type": asked.schedule,
+        "warmup_steps": asked.warmup,
+        "weight_decay": asked.decay,
+        "adam_beta1": asked.betas[0],
+        "adam_beta2": asked.betas[1],
+        "adam_epsilon": asked.eps,
+        "max_grad_norm": asked.clip,
+        "optim": "adamw_torch_fused",
+        "bf16": torch.cuda.is_available(),
+        "seed": recipe.train.seed,
+        "save_strategy": "no",
+        "logging_strategy": "no",
+        "report_to": "none",
+        "disable_tqdm": True,
+    }
+    return TrainingArguments(**{**given, **changed})
+
+
+def scores(recipe: Recipe, folder: Path, data: Path) -> dict[str, float]:
+    """What the test set says of a model folder."""
+    assert recipe.data.test is not None
+    model = regard.load(folder)
+    found = Tuning(recipe).scores(model, recipe.data.test, data)
+    return {score.name: round(score.value, 2) for score in found}
+
+
+def reference(
+    run: Run,
+    folder: Path,
+    dropout: float | None = None,
+    attention_dropout: float | None = None,
+) -> Any:
+    """transformers' model with the weights that regard begins with."""
+    import transformers
+
+    folders.write(folder, folders.Stored(run.paper, run.facts, run.job.model, run.text, {}), "hf")
+    name = json.loads((folder / "config.json").read_text())["architectures"][0]
+    changed = {
+        "hidden_dropout_prob": dropout,
+        "classifier_dropout": dropout,
+        "attention_probs_dropout_prob": dropout if attention_dropout is None else attention_dropout,
+    }
+    changed = {key: value for key, value in changed.items() if value is not None}
+    kind = getattr(transformers, name)
+    return kind.from_pretrained(folder, local_files_only=True, **changed)
+
+
+def as_theirs(recipe: Recipe, row: Any, goal: Any) -> Row:
+    """A row and its goal as transformers call them."""
+    said: Row = {"input_ids": row.tokens, "token_type_ids": row.segments}
+    if recipe.task == "answer":
+        return {**said, "start_positions": goal[0], "end_positions": goal[1]}
+    return {**said, "labels": goal if recipe.task == "tag" else goal[0]}
+
+
+def padded(rows: Sequence[Row]) -> dict[str, Tensor]:
+    """Rows padded to the longest."""
+    longest = max(len(row["input_ids"]) for row in rows)
+    fills = {"input_ids": 0, "token_type_ids": 0, "labels": IGNORED}
+    batch = {}
+    for name in rows[0]:
+        if np.ndim(rows[0][name]) == 0:
+            batch[name] = torch.tensor([row[name] for row in rows])
+            continue
+        table = np.full((len(rows), longest), fills[name])
+        for line, row in zip(table, rows, strict=True):
+            line[: len(row[name])] = row[name]
+        batch[name] = torch.from_numpy(table)
+    lengths = torch.tensor([len(row["input_ids"]) for row in rows])
+    batch["attention_mask"] = (torch.arange(longest) < lengths[:, None]).long()
+    return batch
+
+
+def losses(recipe: Recipe, data: Path, out: Path, steps: int) -> tuple[list[float], list[float]]:
+    """Ours and theirs at each step: same weights, same batches, no dropout, a constant rate."""
+    from torch.utils.data import SequentialSampler
+    from transformers import Trainer
+
+    noted: list[float] = []
+
+    class InOrder(Trainer):
+        def _get_train_sampler(self, *_: Any) -> SequentialSampler:
+            return SequentialSampler(self.train_dataset)
+
+        def compute_loss(self, *given: Any, **named: Any) -> Any:
+            loss = super().compute_loss(*given, **named)
+            noted.append(float(loss[0] if isinstance(loss, tuple) else loss))
+            return loss
+
+    torch.set_float32_matmul_precision("highest")
+    run = prepare(recipe, out / "rows", Ranks.join(), data=data)
+    count, device = recipe.batches.rows, run.job.ranks.device
+    peer = reference(run, out / "start", dropout=0.0)
+    drawn = run.job.sampler.read(0, _all(run))[: steps * count]
+    model = run.job.model.to(device).eval()  # without dropout
+    objective, updates = run.job.objective, Updates(model, recipe.optimiser)
+    micro, mine = Plain(lambda batch: objective(model, batch), nullcontext), []
+    for step in range(steps):
+        batch = objective.collate(drawn[step * count : (step + 1) * count]).to(device)
+        loss, _ = micro(batch, 1 / batch.weight)
+        updates.apply(1.0)
+        model.zero_grad()
+        mine.append(float(loss) / batch.weight)
+    settings = {"max_steps": steps, "lr_scheduler_type": "constant", "warmup_steps": 0}
+    arguments = their_arguments(recipe, out, **settings, bf16=False)
+    rows = [as_theirs(recipe, row, goal) for row, goal in drawn]
+    InOrder(model=peer, args=arguments, train_dataset=rows, data_collator=padded).train()
+    return mine, noted
+
+
+def _all(run: Run) -> np.ndarray:
+    return np.arange(run.job.sampler.count)
+
+
+def _settle() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def main() -> None:
+    """Print one JSON line for each run, and means and ratios for each recipe."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("recipes", nargs="+")
+    parser.add_argument("--start", required=True, help="a BERT folder")
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1])
+    parser.add_argument("--set", action="append", default=[], help="as in regard train")
+    parser.add_argument("--only", choices=["regard", "trainer"])
+    parser.add_argument("--no-attention-dropout", action="store_true")
+    parser.add_argument("--losses", type=int, help="print so many losses of both instead")
+    asked = parser.parse_args()
+    for name in asked.recipes:
+        settings = [f"model.start={asked.start}", *asked.set]
+        recipe = read(find(name), settings)
+        last = [
+            f"train.{key}={recipe.train.steps}" for key in ("evaluate_every", "checkpoint_every")
+        ]
+        with TemporaryDirectory() as out:
+            if asked.losses:
+                mine, noted = losses(recipe, asked.data, Path(out), asked.losses)
+                apart = [abs(a - b) for a, b in zip(mine, noted, strict=True)]
+                print(json.dumps({"recipe": name, "regard": mine, "trainer": noted}))
+                print(json.dumps({"recipe": name, "largest_difference": max(apart)}))
+                continue
+            speeds: dict[str, list[float]] = {"regard": [], "trainer": []}
+            for seed in asked.seeds:
+                recipe = read(find(name), [*settings, *last, f"train.seed={seed}"])
+                sentences = recipe.train.steps * recipe.batches.rows
+                for system in [asked.only] if asked.only else ["regard", "trainer"]:
+                    place = Path(out) / f"{system}-{seed}"
+                    if system == "regard":
+                        seconds, found = ours(recipe, asked.data, place)
+                    else:
+                        dropout = None if asked.no_attention_dropout else 0.1
+                        seconds, found = theirs(recipe, asked.data, place, dropout)
+                    speeds[system].append(sentences / seconds)
+                    line = {"recipe": name, "system": system, "seed": seed, **found}
+                    print(json.dumps({**line, "sentences_per_second": speeds[system][-1]}))
+            medians = {key: statistics.median(one) for key, one in speeds.items() if one}
+            if len(medians) == 2:
+                ratio = medians["regard"] / medians["trainer"]
+                print(json.dumps({"recipe": name, **medians, "ratio": round(ratio, 2)}))
+
+
+if __name__ == "__main__":
+    main()

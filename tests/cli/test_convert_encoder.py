@@ -1,0 +1,130 @@
+"""``regard convert`` for encoders: every layer and head checked, wrong folders refused."""
+
+import json
+
+import pytest
+import torch
+
+from bert_folders import HEADS, write_bert
+from regard.inside import reference
+from regard.models import hf
+from regard.text.encoder import EncoderText
+from regard.weights.files import read_folder, write_tensors
+from verb import run
+
+pytest.importorskip("transformers")
+
+LAYERS = ["embedding", "block 1", "block 2"]
+SAID = {
+    "states": ["pooled"],
+    "words": ["words"],
+    "words and pairs": ["pooled", "words", "follows"],
+    "pairs": ["pooled", "follows"],
+    "one label": ["pooled", "logits"],
+    "several labels": ["pooled", "logits"],
+    "a number": ["pooled", "logits"],
+    "tags": ["logits"],
+    "answers": ["logits"],
+    "choices": ["pooled", "logits"],
+}
+
+
+@pytest.fixture(scope="module")
+def labels(tmp_path_factory):
+    return write_bert(tmp_path_factory.mktemp("convert") / "bert", "one label", text=True)
+
+
+def table(done) -> dict[str, list[str]]:
+    return {line[:20].strip(): line[20:].split() for line in done.stdout.splitlines()[1:]}
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_there_and_back(head, tmp_path):
+    source = write_bert(tmp_path / "bert", head, text=True)
+    there = run("convert", source, tmp_path / "ours", "--to", "regard", "--check")
+    back = run("convert", tmp_path / "ours", tmp_path / "theirs", "--to", "hf", "--check", "--json")
+    assert there.stdout.splitlines()[0].split() == [
+        *("largest", "difference", "read", "back", "transformers")
+    ]
+    found = table(there)
+    assert list(found) == [*LAYERS, *SAID[head], "ids of texts"]
+    assert all(len(row) == 2 and max(map(float, row)) <= 1e-5 for row in found.values())
+    assert found["ids of texts"] == ["0", "0"]
+    records = [json.loads(line) for line in back.stdout.splitlines()]
+    assert [record["layer"] for record in records] == list(found)
+    one, other = read_folder(source), read_folder(tmp_path / "theirs")
+    assert one.keys() == other.keys() and all(torch.equal(one[n], other[n]) for n in one)
+
+
+def test_a_wrong_tensor_leaves_nothing(labels, tmp_path, monkeypatch):
+    def spoilt(path, tensors):
+        name = "bert.encoder.layer.1.output.LayerNorm.bias"
+        write_tensors(path, {**tensors, name: tensors[name] + 1e-3})
+
+    monkeypatch.setattr(hf, "write_tensors", spoilt)
+    done = run("convert", labels, tmp_path / "copy", "--to", "hf", "--check", code=1)
+    found = table(done)
+    assert float(found["block 1"][0]) == 0 < 1e-5 < float(found["block 2"][0])
+    assert float(found["logits"][1]) > 1e-5
+    assert "not written, since it differs by" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_head_that_is_lost_leaves_nothing(labels, tmp_path, monkeypatch):
+    def headless(path, tensors):
+        write_tensors(path, {n: one for n, one in tensors.items() if "classifier" not in n})
+
+    monkeypatch.setattr(hf, "write_tensors", headless)
+    monkeypatch.setattr(hf, "check_text", lambda *_: None)  # which would notice before
+    done = run("convert", labels, tmp_path / "copy", "--to", "hf", "--check", code=1)
+    assert table(done)["logits"][0] == "inf" and list(tmp_path.iterdir()) == []
+
+
+def test_a_disagreement_with_transformers_leaves_nothing(labels, tmp_path, monkeypatch):
+    model_in = reference.model_in
+
+    def spoilt(folder, facts):
+        model = model_in(folder, facts)
+        model.classifier.bias.data += 1e-3
+        return model
+
+    monkeypatch.setattr(reference, "model_in", spoilt)
+    done = run("convert", labels, tmp_path / "ours", "--to", "regard", "--check", code=1)
+    assert float(table(done)["pooled"][1]) <= 1e-5 < float(table(done)["logits"][1])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_ids_leave_nothing(labels, tmp_path, monkeypatch):
+    row = EncoderText.row
+
+    def swapped(text, a, b=None, longest=None):
+        made = row(text, a, b, longest)
+        return made if b is None else made._replace(segments=[0] * len(made.tokens))
+
+    monkeypatch.setattr(EncoderText, "row", swapped)
+    done = run("convert", labels, tmp_path / "ours", "--to", "regard", "--check", code=1)
+    assert table(done)["ids of texts"] == ["0", "8"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_vocabulary_and_without_transformers(tmp_path, monkeypatch):
+    bare = write_bert(tmp_path / "bert", "words")
+    done = run("convert", bare, tmp_path / "ours", "--to", "regard", "--check")
+    assert list(table(done)) == [*LAYERS, "words"]
+    monkeypatch.setattr(reference, "is_installed", lambda: False)
+    done = run("convert", bare, tmp_path / "again", "--to", "hf", "--check")
+    assert "transformers is not installed" in done.stderr
+    assert all(len(row) == 1 for row in table(done).values())
+
+
+def test_what_transformers_does_not_have_is_shown(tmp_path):
+    """A pooled state beside words: its class for words drops that."""
+    source = write_bert(tmp_path / "bert", "words")
+    pooler = {
+        "bert.pooler.dense.weight": torch.randn(12, 12),
+        "bert.pooler.dense.bias": torch.randn(12),
+    }
+    write_tensors(source / "model.safetensors", read_folder(source) | pooler)
+    done = run("convert", source, tmp_path / "ours", "--to", "regard", "--check")
+    assert list(table(done)) == [*LAYERS, "pooled", "words"]
+    assert table(done)["pooled"] == ["0.0e+00", "–"]

@@ -1,0 +1,63 @@
+"""A convolutional encoder by way of recipes and the command line."""
+
+import json
+
+import pytest
+
+from regard.models.sides import Convolved, Writer
+from regard.training.recipe import read
+from regard.training.translating import Translating
+from small import write_corpus
+from verb import run
+
+SIZES = "model.change={width=16, embedding=16, dropout=0.0}"
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpus")
+    write_corpus(folder)
+    return folder
+
+
+def settings(*options):
+    common = ("model.size=laptop", SIZES, "train.steps=2", "train.evaluate_every=2")
+    return [part for one in (*common, *options) for part in ("--set", one)]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("model.paper=gehring",),
+        ("model.paper=luong", "model.source=gehring:laptop", "model.change.target.depth=1"),
+        ("model.paper=gehring", "model.target=luong:laptop", "model.change.target.bridge=mean"),
+    ],
+    ids=" ".join,
+)
+def test_it_trains_and_translates(corpus, tmp_path, options):
+    out = tmp_path / "run"
+    arguments = (corpus / "small.toml", "--data", corpus, "--out", out, "--device", "cpu")
+    run("train", *arguments, *settings(*options))
+    facts = json.loads((out / "model" / "config.json").read_text())["facts"]
+    assert facts["source"]["stack"]["is"] == "Convolved"
+    done = run("translate", out / "model", "--device", "cpu", stdin="dog cow\n")
+    assert len(done.stdout.splitlines()) == 1
+
+
+def test_a_transformer_writes_what_convolutions_read(corpus):
+    asked = ["model.paper=gehring", "model.size=laptop", "model.target=transformer:laptop"]
+    recipe = read(corpus / "small.toml", [*asked, "model.change={}"])
+    paper, facts = Translating(recipe).facts(corpus)
+    assert isinstance(facts.source.stack, Convolved) and not isinstance(facts.target.stack, Writer)
+    assert paper.parameters(facts) > 0
+
+
+def test_what_a_transformer_cannot_read_by_is_said_with_a_way_out(corpus, tmp_path):
+    arguments = (corpus / "small.toml", "--data", corpus, "--out", tmp_path / "run")
+    wrong = ("--set", "model.source=bahdanau:laptop", "--set", "model.change={}")
+    (line,) = run("train", *arguments, *wrong, code=2).stderr.splitlines()
+    assert "model.target" in line and "class" not in line
+
+
+def test_it_stands_in_the_lineage():
+    assert "Gehring      2016  1611.02344" in run("papers").stdout

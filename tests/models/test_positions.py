@@ -1,0 +1,182 @@
+"""Kinds of position, from their names in a recipe to what a model makes of them."""
+
+import json
+from itertools import permutations
+
+import pytest
+import torch
+from torch import Tensor
+from torch._dynamo.testing import CompileCounter
+
+from regard.ground.batch import Budget, Packed, pack
+from regard.ground.errors import BadInput
+from regard.ground.layout import Layout
+from regard.models import bert, cho
+from regard.models.decoding import Decoding
+from regard.models.encoder import build
+from regard.models.facts import POSITIONS, EncoderFacts, change, from_json, paths, to_json
+from regard.models.native import can_run
+from regard.models.transformer import BASE, Transformer
+from regard.parts.kernels import Asked, choose
+from regard.parts.position import Learned, Relative, Sinusoid
+from regard.parts.score import DistanceDot, ScaledDot
+from regard.parts.sight import everyone
+from regard.training.recipe import find, read
+from regard.training.run import task_of
+
+VOCAB = 13
+SMALL = change(bert.TINY, vocab=VOCAB, width=8, inner=12, segments=0, spread=0.5, pooled=False)
+PAIR = change(BASE, width=8, heads=2, inner=12, depth=2, vocab=VOCAB, position="relative")
+ROWS = [[1, 2, 3, 4, 5, 6, 7], [8], [9, 10, 9, 10]]
+KINDS = pytest.mark.parametrize("kind", list(POSITIONS))
+
+
+def states(model: torch.nn.Module, read: Packed) -> Tensor:
+    return model.encode(read.tokens_T, read.layout)
+
+
+def test_a_position_has_a_name():
+    found = {kind: change(PAIR, position=kind).source.embed.position for kind in POSITIONS}
+    assert found["none"] is None
+    assert isinstance(found["sinusoid"], Sinusoid)
+    assert found["learned"] == Learned(512)
+    assert found["relative"] == Relative(16)
+
+
+def test_the_name_of_what_is_there_changes_nothing():
+    for position in (Learned(48), Relative(3), Sinusoid(halves=True), None):
+        facts = change(SMALL, position=position)
+        same = next(name for name, one in POSITIONS.items() if type(one) is type(position))
+        assert change(facts, position=same) == facts
+
+
+def test_its_length_may_follow():
+    changed = change(SMALL, position="relative", farthest=3)
+    assert changed.embed.position == Relative(3)
+    sides = change(PAIR, **{"source.position": "learned"})
+    assert (sides.source.embed.position, sides.target.embed.position) == (
+        Learned(512),
+        Relative(16),
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"position": "relativ"}, "no position is called 'relativ'; did you mean 'relative'?"),
+        ({"position": 16}, "position of Embed is .*Relative"),
+        ({"position": "relative", "farthest": 1.5}, "farthest of Relative is int"),
+    ],
+)
+def test_what_is_no_position_is_said(changes, message):
+    with pytest.raises(BadInput, match=message):
+        change(SMALL, **changes)
+
+
+def test_a_recurrent_reader_has_no_layers_that_could_score_by_distance():
+    with pytest.raises(BadInput, match="only layers of attention score by distance"):
+        change(cho.LAPTOP, position="relative")
+    spoilt = to_json(cho.LAPTOP.source)
+    spoilt["embed"]["position"] = to_json(Relative(3))
+    with pytest.raises(BadInput, match=r"^config\.json: position"):
+        from_json(spoilt, "config.json")
+
+
+@KINDS
+def test_every_kind_survives_json(kind):
+    facts = change(SMALL, position=kind)
+    assert from_json(json.loads(json.dumps(to_json(facts))), "config.json") == facts
+
+
+@KINDS
+@torch.inference_mode()
+def test_ragged_rows_are_read_as_each_alone(kind):
+    model = build(change(SMALL, position=kind)).eval()
+    packed = pack(ROWS)
+    together = packed.layout.split(states(model, packed))
+    for row, found in zip(ROWS, together, strict=True):
+        torch.testing.assert_close(found, states(model, pack([row])), rtol=1e-4, atol=1e-5)
+
+
+@KINDS
+@torch.inference_mode()
+def test_words_in_another_order_are_another_sentence_unless_there_are_no_positions(kind):
+    model = build(change(SMALL, position=kind)).eval()
+    orders = list(permutations([3, 4, 5]))
+    found = torch.stack([states(model, pack([[1, *order]]))[0] for order in orders])
+    distances = torch.pdist(found)
+    assert (distances < 1e-4).all() if kind == "none" else (distances > 1e-3).all()
+
+
+@torch.inference_mode()
+def test_relative_positions_do_not_know_where_a_row_begins():
+    tokens_T = torch.tensor(ROWS[0])
+    early, late = (Layout.rectangle(1, len(tokens_T), start=start) for start in (0, 40))
+    for kind, same in (("relative", True), ("learned", False), ("sinusoid", False)):
+        model = build(change(SMALL, position=kind)).eval()
+        one, other = (model.encode(tokens_T, layout) for layout in (early, late))
+        assert torch.allclose(one, other, atol=1e-5) == same
+
+
+def test_every_layer_scores_by_distances_of_its_own():
+    model = build(change(SMALL, position="relative", farthest=3, spread=0.02))
+    scores = [block.attention.score for block in model.trunk.blocks]
+    assert model.trunk.embed.position is None
+    assert all(isinstance(score, DistanceDot) for score in scores)
+    assert [score.distance.weight.shape for score in scores] == [(7, 4)] * 2
+    assert len({score.distance.weight.data_ptr() for score in scores}) == 2
+    packed = pack(ROWS)
+    states(model, packed).square().sum().backward()
+    assert all(score.distance.weight.grad.any() for score in scores)
+
+
+def test_a_decoder_looks_at_its_source_without_distances():
+    model = Transformer(PAIR)
+    for block in model.target.blocks:
+        assert isinstance(block.attention.score, DistanceDot)
+        assert isinstance(block.cross.score, ScaledDot)
+
+
+@torch.inference_mode()
+def test_a_decoder_goes_step_by_step_where_it_would_go_at_once():
+    model = Transformer(change(PAIR, farthest=2)).eval()
+    source, written = pack(ROWS), torch.randint(0, VOCAB, (3, 6))
+    state: Decoding = model.open(source.tokens_T, source.layout, capacity=8)
+    for number in range(6):
+        found = state.step(written[:, number])
+    target = pack(written.tolist())
+    logits_TV = model(source.tokens_T, source.layout, target.tokens_T, target.layout)
+    wanted = torch.stack([row[-1] for row in target.layout.split(logits_TV)]).log_softmax(-1)
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_no_fast_way_leaves_the_distances_out():
+    layout, x_THK = Layout.ragged([3, 2]), torch.randn(5, 2, 4)
+    asked = Asked(DistanceDot(2, 4), layout, layout, everyone, 0.0)
+    assert choose(asked, x_THK, x_THK) is None
+    assert not can_run(Transformer(PAIR))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the compiler's own
+def test_one_graph_without_a_look_at_the_data_serves_all_batches_of_a_budget():
+    torch._dynamo.reset()
+    budget, counter = Budget(tokens=32, rows=8, longest=16), CompileCounter()
+    model = build(change(SMALL, position="relative", farthest=3)).eval()
+    compiled = torch.compile(model.encode, backend=counter, fullgraph=True)
+    for rows in (ROWS, [[1] * 16, [2] * 16], [[5]]):
+        packed = pack(rows, budget)
+        wanted = states(model, packed)
+        torch.testing.assert_close(compiled(packed.tokens_T, packed.layout), wanted)
+    assert counter.frame_count == 1
+    torch._dynamo.reset()
+
+
+@KINDS
+def test_both_recipes_train_the_same_encoder(kind, tmp_path):
+    settings = [f"model.change.position={kind}"]
+    found = [read(find(f"positions-{data}"), settings) for data in ("sst2", "conll")]
+    assert found[0].model == found[1].model
+    for recipe in found:
+        _, facts = task_of(recipe).facts(tmp_path)
+        assert isinstance(facts, EncoderFacts) and facts.embed.position == POSITIONS[kind]
+        assert dict(paths(facts))["stack.width"] == 256

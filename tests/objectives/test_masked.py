@@ -1,0 +1,102 @@
+"""Filling blanks as an objective: transformers' loss, fixed shapes, room for every blank."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bert_folders import read_by_reference, write_bert
+from regard.data.blanks import Blanks
+from regard.ground.batch import IGNORED, Budget, Row
+from regard.models.folder import read
+from regard.objectives.masked import Blanked, Masked
+
+EXAMPLES = [
+    Blanked(Row([1, 3, 9, 3, 2, 7, 2], [0, 0, 0, 0, 0, 1, 1]), [1, 3], [8, 9], 0),
+    Blanked(Row([1, 5, 2, 3, 2], [0, 0, 0, 1, 1]), [3], [4], 1),
+    Blanked(Row([1, 30, 31, 2, 3, 33, 3, 2], [0, 0, 0, 0, 1, 1, 1, 1]), [2, 4, 6], [31, 6, 7], 1),
+]
+
+
+def their_loss(model, examples, follows):
+    """The loss of ``transformers`` over one padded batch, goals at blanks and nowhere else."""
+    longest = max(len(one.row.tokens) for one in examples)
+    ids, kinds, there = (torch.zeros(len(examples), longest, dtype=torch.long) for _ in range(3))
+    labels = torch.full((len(examples), longest), IGNORED)
+    for number, one in enumerate(examples):
+        size = len(one.row.tokens)
+        ids[number, :size], there[number, :size] = torch.tensor(one.row.tokens), 1
+        kinds[number, :size] = torch.tensor(one.row.segments)
+        labels[number, torch.tensor(one.places)] = torch.tensor(one.words)
+    given = {"input_ids": ids, "token_type_ids": kinds, "attention_mask": there, "labels": labels}
+    if follows:
+        given["next_sentence_label"] = torch.tensor([one.random for one in examples])
+    return model(**given).loss
+
+
+@pytest.mark.parametrize("budget", [None, Budget(32, 6, 10)])
+@pytest.mark.parametrize(("head", "follows"), [("words and pairs", True), ("words", False)])
+def test_loss_is_that_of_transformers(tmp_path, head, follows, budget):
+    """The mean over blanks, and the mean over rows beside it; gradients too."""
+    folder = write_bert(tmp_path / "bert", head)
+    ours, theirs = read(folder).module, read_by_reference(folder)
+    objective = Masked(follows)
+    batch = objective.collate(EXAMPLES, budget)
+    weight = torch.tensor(np.sum([objective.weight(one) for one in EXAMPLES], axis=0))
+    assert weight.tolist() == ([6, 3] if follows else 6)
+    loss, likelihood = objective(ours, batch)
+    assert loss.shape == likelihood.shape == weight.shape
+    loss, wanted = (loss / weight).sum(), their_loss(theirs, EXAMPLES, follows)
+    torch.testing.assert_close(loss.float(), wanted, rtol=1e-5, atol=1e-5)
+    loss.backward()
+    wanted.backward()
+    torch.testing.assert_close(
+        ours.trunk.embed.token.weight.grad,
+        theirs.bert.embeddings.word_embeddings.weight.grad,
+        rtol=1e-4,
+        atol=1e-5,
+    )
+
+
+def test_a_batch_has_goals_at_blanks_alone():
+    batch = Masked(follows=True).collate(EXAMPLES)
+    assert batch.chosen_N.tolist() == [1, 3, 10, 14, 16, 18]
+    assert batch.goals_T.tolist() == [8, 9, 4, 31, 6, 7]
+    assert batch.follows_B.tolist() == [0, 1, 1]
+    assert batch.weight == 6
+    assert Masked().collate(EXAMPLES).follows_B is None
+
+
+def test_fixed_shapes_do_not_depend_on_the_examples():
+    objective, budget = Masked(follows=True), Budget(32, 6, 10)
+    shapes = {
+        tuple(one.shape for one in (batch.goals_T, batch.chosen_N, batch.follows_B))
+        for batch in (objective.collate(some, budget) for some in (EXAMPLES, EXAMPLES[:1]))
+    }
+    assert len(shapes) == 1
+
+
+def test_more_blanks_than_there_is_room_for_are_an_error():
+    many = Blanked(Row([3] * 30, [0] * 30), range(30), [3] * 30)
+    with pytest.raises(ValueError, match="30 blanks in a batch that has room for"):
+        Masked().collate([many], Budget(32, 1, 32))
+
+
+@given(
+    st.lists(st.integers(3, 40), min_size=1, max_size=30),
+    st.floats(0.01, 0.5),
+    st.booleans(),
+    st.integers(0, 99),
+)
+def test_there_is_room_for_all_blanks_of_any_rows(lengths, rate, whole, seed):
+    """As tight a batch as there is: as many rows and tokens as its limits allow."""
+    draw = np.random.default_rng(seed)
+    special = np.array([True] * 3 + [False] * 17)
+    begins = draw.random(20) < 0.5 if whole else None
+    tokens = draw.integers(3, 20, sum(lengths))
+    drawn = Blanks(2, special, begins, rate).draw_all(
+        tokens, np.array(lengths), np.arange(len(lengths)), (seed,)
+    )
+    budget = Budget(sum(lengths), len(lengths), max(lengths))
+    assert len(drawn.places) <= Masked(rate=rate).room(budget) <= budget.tokens

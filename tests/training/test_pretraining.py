@@ -1,0 +1,387 @@
+"""Pre-training end to end: blanks as the paper draws them, anew each epoch, exact when resumed."""
+
+import json
+import lzma
+import random
+from dataclasses import replace
+from itertools import islice
+
+import numpy as np
+import pytest
+import torch
+
+from bert_folders import agree, our_values, read_by_reference, their_values
+from regard.api import load
+from regard.ground.batch import IGNORED, Row
+from regard.ground.errors import BadInput
+from regard.models.folder import read as read_folder
+from regard.training import pretraining
+from regard.training.events import Judged, Reported
+from regard.training.loop import train
+from regard.training.passages import held_out, sample
+from regard.training.ranks import Ranks
+from regard.training.recipe import find, read
+from regard.training.run import prepare
+from regard.weights.files import weights_of
+
+ALONE = Ranks(0, 1, torch.device("cpu"))
+RECIPE = """
+task = "pretrain"
+
+[about]
+title = "animals that follow each other"
+command = "regard train animals.toml"
+hardware = "any"
+minutes = 0.1
+
+[data]
+train = { documents = "animals.txt" }
+dev = { held_out = 4 }
+
+[text]
+kind = "wordpiece"
+vocab = 110
+lower = true
+
+[model]
+paper = "bert"
+size = "tiny"
+change = { width = 32, inner = 64, depth = 2, heads = 2, longest = 32, spread = 0.1 }
+
+[batches]
+tokens = 256
+rows = 24
+longest = 32
+mixed = true
+
+[optimiser]
+kind = "adamw"
+rate = 5e-3
+schedule = "constant"
+warmup = 20
+clip = 1.0
+
+[train]
+steps = 12
+smoothing = 0.0
+precision = "fp32"
+evaluate_every = 6
+checkpoint_every = 4
+report_every = 1
+"""
+KINDS = {
+    "water": ["seal", "otter", "heron", "salmon", "beaver", "swimming"],
+    "wood": ["badger", "squirrel", "cuckoo", "marten", "hedgehog", "climbing"],
+    "stone": ["ibex", "eagle", "marmot", "raven", "lizard", "sunbathing"],
+}
+
+RTE = [("otter", "entailment"), ("ibex", "not_entailment")]
+
+
+def write_animals(folder, documents=24, sentences=40):
+    """Documents that stay with one kind of animal, whose words come two by two."""
+    draw = random.Random(3)
+    blocks = []
+    for _ in range(documents):
+        words = KINDS[draw.choice(sorted(KINDS))]
+        pairs = [words[i : i + 2] for i in (0, 2, 4)]
+        lines = [
+            " ".join(map(" ".join, draw.choices(pairs, k=draw.randint(1, 3))))
+            for _ in range(sentences)
+        ]
+        blocks.append("".join(f"{line}.\n" for line in lines))
+    (folder / "animals.txt").write_text("\n".join(blocks))
+    (folder / "animals.toml").write_text(RECIPE)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return write_animals(tmp_path_factory.mktemp("animals"))
+
+
+FULL = "pretrain.next_sentence=false"
+
+
+def prepared(corpus, out, *settings, resume=False):
+    recipe = read(corpus / "animals.toml", settings)
+    return prepare(recipe, out, ALONE, data=corpus, resume=resume)
+
+
+def losses(run, resume=False):
+    return [event.loss for event in train(run.job, resume=resume) if isinstance(event, Reported)]
+
+
+def epochs(run, count):
+    """The rows of whole epochs, by number, as they reach the objective."""
+    found = [{} for _ in range(count)]
+    before = 0
+    for cursor, batch in run.job.sampler.batches():
+        if before == count:
+            return found
+        found[before] |= dict(batch)
+        before = cursor.epoch
+    return found
+
+
+def originals(example):
+    tokens = np.array(example.row.tokens)
+    tokens[example.places] = example.words
+    return tokens
+
+
+@pytest.mark.parametrize("settings", [(), (FULL,), ("pretrain.whole_words=true",)])
+def test_blanks_in_batches_are_those_of_the_paper(corpus, tmp_path, settings):
+    run = prepared(corpus, tmp_path / "run", *settings)
+    special, seen = run.text.special, {"mask": 0, "same": 0, "other": 0}
+    blanks = tokens = 0
+    for rows in epochs(run, 8):
+        for one in rows.values():
+            batch = run.job.objective.collate([one])
+            now = batch.target.tokens_T[batch.chosen_N]
+            assert not special & set(batch.goals_T.tolist())
+            assert not (special - {run.text.mask}) & set(now.tolist())
+            masked, same = now == run.text.mask, now == batch.goals_T
+            seen["mask"] += int(masked.sum())
+            seen["same"] += int(same.sum())
+            seen["other"] += int((~masked & ~same).sum())
+            blanks, tokens = blanks + len(now), tokens + batch.tokens
+    assert blanks / tokens == pytest.approx(0.15, abs=0.01)
+    assert seen["mask"] / blanks == pytest.approx(0.8, abs=0.02)
+    assert seen["same"] / blanks == pytest.approx(0.1, abs=0.02)
+    assert seen["other"] / blanks == pytest.approx(0.1, abs=0.02)
+
+
+def test_whole_words_are_chosen_with_all_their_pieces(corpus, tmp_path):
+    run = prepared(corpus, tmp_path / "run", "pretrain.whole_words=true", "text.vocab=80")
+    goes_on, pieces = run.text.continues, 0
+    for one in epochs(run, 1)[0].values():
+        tokens, chosen = originals(one), set(one.places.tolist())
+        for at in range(1, len(tokens)):
+            if goes_on[tokens[at]] and tokens[at - 1] not in run.text.special:
+                assert (at in chosen) == (at - 1 in chosen)
+                pieces += 1
+    assert pieces > 100
+
+
+def test_half_of_the_second_passages_follow(corpus, tmp_path):
+    """Of long documents; the last sentence of one has none that follows."""
+    long = write_animals(tmp_path, documents=8, sentences=300)
+    run = prepared(long, tmp_path / "run")
+    rows = [one for epoch in epochs(run, 4) for one in epoch.values()]
+    assert {one.random for one in rows} == {0, 1}
+    assert np.mean([one.random for one in rows]) == pytest.approx(0.5, abs=0.06)
+    for one in rows:
+        assert sorted(set(one.row.segments.tolist())) == [0, 1]
+    full = prepared(corpus, tmp_path / "full", FULL)
+    assert {one.random for one in epochs(full, 1)[0].values()} == {IGNORED}
+
+
+def test_blanks_differ_between_epochs_and_between_seeds(corpus, tmp_path):
+    run = prepared(corpus, tmp_path / "run", FULL)
+    first, second = epochs(run, 2)
+    assert first.keys() == second.keys()
+    assert all((originals(first[n]) == originals(second[n])).all() for n in first)
+    same = [np.array_equal(first[n].places, second[n].places) for n in first]
+    assert np.mean(same) < 0.1
+    again = epochs(run, 1)[0]
+    assert all((again[n].row.tokens == first[n].row.tokens).all() for n in first)
+    other = epochs(prepared(corpus, tmp_path / "other", FULL, "train.seed=2"), 1)[0]
+    assert np.mean([np.array_equal(first[n].places, other[n].places) for n in first]) < 0.1
+
+
+def test_a_row_is_the_same_whatever_is_read_with_it(corpus, tmp_path):
+    reader = prepared(corpus, tmp_path / "run").job.sampler.read
+    together = reader(3, np.arange(40))
+    for number in (0, 7, 39):
+        (alone,) = reader(3, np.array([number]))
+        for one, other in zip(alone, together[number], strict=True):
+            assert np.array_equal(one, other)
+
+
+@pytest.mark.parametrize("settings", [(), (FULL, "pretrain.whole_words=true")])
+@pytest.mark.parametrize(("killed", "epoch"), [(6, 0), (14, 1)])
+def test_resume_is_exact(corpus, tmp_path, settings, killed, epoch):
+    """From the middle of the first epoch over its end, and from the middle of the second."""
+    settings = (*settings, "batches.tokens=768", "batches.rows=72", "train.steps=16")
+    straight = prepared(corpus, tmp_path / "a", *settings)
+    all_losses = losses(straight)
+    first = prepared(corpus, tmp_path / "b", *settings)
+    cursors = []
+    for event in train(first.job):  # as if the process died between two checkpoints
+        if isinstance(event, Reported):
+            cursors.append(event.progress.cursor)
+        if len(cursors) == killed:
+            break
+    saved = killed // 4 * 4
+    assert cursors[saved - 1].epoch == epoch and cursors[saved - 1].batch > 0
+    second = prepared(corpus, tmp_path / "b", *settings, resume=True)
+    assert losses(second, resume=True) == all_losses[saved:]
+    one, other = weights_of(straight.job.model), weights_of(second.job.model)
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert straight.job.checkpoints.load(16)[0].cursor.epoch == 1
+
+
+def test_it_learns_and_its_folder_serves(corpus, tmp_path):
+    """Words and passages from what the others are about; then blanks, then transformers."""
+    changes = ("train.steps=150", "train.evaluate_every=150", "model.change.dropout=0.0")
+    run = prepared(corpus, tmp_path / "run", *changes, "train.report_every=50")
+    events = list(train(run.job))
+    reports = [event.loss for event in events if isinstance(event, Reported)]
+    figures = [event.verdict.figures for event in events if isinstance(event, Judged)][-1]
+    assert reports[-1] < reports[0] - 1
+    assert figures["perplexity"] < 15  # that of words without their neighbours is about 16
+    assert figures["follows"] > 60
+    assert figures["loss"] > np.log(figures["perplexity"])
+    run.finish(events[-1].progress)
+    model = load(run.model_folder, "cpu")
+    assert model.notes["cost"]["training_flops"] > 0
+    (said,) = model.fill(["ibex eagle. ibex [MASK]. marmot raven. ibex eagle."], top=3)
+    assert {one.word for one in said.blanks[0]} & {*KINDS["stone"], "."}
+
+    model.save(tmp_path / "hf", "hf")
+    theirs = read_by_reference(tmp_path / "hf")
+    assert type(theirs).__name__ == "BertForPreTraining"
+    rows = [Row([2, 9, 8, 3, 7, 3], [0, 0, 0, 0, 1, 1]), Row([2, 11, 3], [0, 0, 0])]
+    agree(our_values(read_folder(run.model_folder), rows), their_values(theirs, rows))
+
+
+def test_full_rows_leave_a_masked_language_model(corpus, tmp_path):
+    run = prepared(corpus, tmp_path / "run", FULL)
+    *_, ended = train(run.job)
+    run.finish(ended.progress)
+    load(run.model_folder, "cpu").save(tmp_path / "hf", "hf")
+    theirs = read_by_reference(tmp_path / "hf")
+    assert type(theirs).__name__ == "BertForMaskedLM"
+    rows = [Row([2, 9, 8, 3], [0] * 4)]
+    agree(our_values(read_folder(run.model_folder), rows), their_values(theirs, rows))
+
+
+def test_a_model_goes_on_where_another_ended(corpus, tmp_path):
+    run = prepared(corpus, tmp_path / "run")
+    *_, ended = train(run.job)
+    run.finish(ended.progress)
+    start = f"model.start={run.model_folder}"
+    again = prepared(corpus, tmp_path / "again", start, "model.change={}", FULL)
+    before, now = weights_of(read_folder(run.model_folder).module), weights_of(again.job.model)
+    assert now.keys() < before.keys()  # pooling and the next sentence are gone
+    assert all(torch.equal(before[name], now[name]) for name in now)
+    assert again.text.words.fingerprint == run.text.words.fingerprint
+
+
+def test_tuning_begins_with_its_trunk_and_its_pooling(corpus, tmp_path):
+    run = prepared(corpus, tmp_path / "run")
+    *_, ended = train(run.job)
+    run.finish(ended.progress)
+    rows = [f"{n}\tseal otter\tseal {word}\t{said}" for n, (word, said) in enumerate(RTE * 4)]
+    (tmp_path / "rte.tsv").write_text("\n".join(["index\tsentence1\tsentence2\tlabel", *rows, ""]))
+    file = '{ reader = "RTE", file = "rte.tsv" }'
+    changes = [f"data.{part}={file}" for part in ("train", "dev", "test")]
+    changes += [f"model.start={run.model_folder}", "model.change={}", "batches.longest=32"]
+    tuned = prepare(read(find("glue-rte"), changes), tmp_path / "tuned", ALONE, data=tmp_path)
+    before, now = weights_of(read_folder(run.model_folder).module), weights_of(tuned.job.model)
+    same = [name for name in now if not name.startswith("head.")]
+    assert {name.split(".")[0] for name in same} == {"trunk", "pool"}
+    assert all(torch.equal(before[name], now[name]) for name in same)
+    assert tuned.text.encoder.words.fingerprint == run.text.words.fingerprint
+
+
+def test_the_judge_asks_the_same_whatever_the_seed(corpus, tmp_path):
+    one, other = (
+        prepared(corpus, tmp_path / name, f"train.seed={name}", "model.change.dropout=0.0")
+        for name in "12"
+    )
+    other.job.model.load_state_dict(one.job.model.state_dict())
+    one.job.model.eval(), other.job.model.eval()
+    verdicts = [run.job.judge(one.job.model) for run in (one, other, one)]
+    assert verdicts[0] == verdicts[1] == verdicts[2]
+    assert verdicts[0].figures.keys() == {"loss", "perplexity", "accuracy", "follows"}
+    assert verdicts[0].value == -verdicts[0].figures["loss"]
+
+
+def test_what_is_held_out_is_not_learned_from(corpus, tmp_path):
+    """Neither in rows nor in the vocabulary."""
+    texts = (corpus / "animals.txt").read_text().split("\n\n")
+    away, kept = held_out(24, 4)
+    assert sorted([*away, *kept]) == list(range(24)) and len(away) == 4
+    folder = tmp_path / "marked"
+    folder.mkdir()
+    for number in away:
+        texts[number] = texts[number].replace("otter", "puppy").replace("raven", "puppy")
+        texts[number] += "\npuppy puppy puppy."
+    with lzma.open(folder / "animals.jsonl.xz", "wt") as file:
+        file.writelines(json.dumps({"story": text}) + "\n" for text in texts)
+    (folder / "animals.toml").write_text(RECIPE)
+    source = '{ documents = "animals.jsonl.xz", key = "story" }'
+    run = prepared(folder, tmp_path / "run", f"data.train={source}")
+    unknown = run.text.unk
+    assert run.text.words.encode_all(["p"]) == [[unknown]]  # a letter of what is held out alone
+    assert not any(unknown in originals(one) for one in epochs(run, 1)[0].values())
+
+
+def test_a_vocabulary_is_learned_from_a_sample(corpus, tmp_path, monkeypatch):
+    texts = [f"text {number}" for number in range(1000)]
+    some = list(sample(iter(texts), 0.1))
+    assert 0.09 < sum(map(len, some)) / sum(map(len, texts)) <= 0.1
+    assert texts.index(some[-1]) > 900
+    assert list(sample(iter(texts), 1.0)) == texts
+    learned = []
+    keep = pretraining.train_wordpiece
+    monkeypatch.setattr(
+        pretraining,
+        "train_wordpiece",
+        lambda texts, *a, **k: learned.append(texts) or keep(texts, *a, **k),
+    )
+    monkeypatch.setattr(pretraining, "SAMPLE", 5_000)
+    prepared(corpus, tmp_path / "run")
+    assert 4_000 < sum(map(len, learned[0])) <= 5_000
+
+
+def test_batches_are_nearly_full(corpus, tmp_path):
+    run = prepared(corpus, tmp_path / "run", "batches.tokens=2048", "batches.rows=160")
+    batches = islice(run.job.sampler.batches(), 5)
+    fills = [sum(len(one.row.tokens) for _, one in batch) / 2048 for _, batch in batches]
+    assert np.median(fills) > 0.97  # all but the last of a window
+
+
+def test_reading_ahead_says_what_is_wrong(corpus, tmp_path):
+    sampler = prepared(corpus, tmp_path / "run").job.sampler
+
+    def broken(epoch, numbers):
+        raise BadInput("animals.txt: gone")
+
+    with pytest.raises(BadInput, match="gone"):
+        next(replace(sampler, read=broken).batches())
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (["data.train.documents=nothing.txt"], "nothing.txt: no such file"),
+        (["data.train.documents=-"], "not from standard input"),
+        (["data.dev.held_out=24"], "24 of 24 leaves nothing"),
+        (["data.dev.held_out=1"], "a second document"),
+        (["data.test.documents=animals.txt"], "data.test means nothing"),
+        (["data.train.csv=x.csv"], "documents stand alone"),
+        (["data.dev.key=story"], "a key is for documents"),
+        (["text.kind=bpe"], "text.kind: encoders learn wordpiece"),
+        (["batches.longest=64"], "64 tokens, and the encoder knows 32 positions"),
+        (["model.paper=transformer", "model.size=base"], "is no encoder"),
+        (["model.change.vocab=9"], "model.change: vocab"),
+        (["model.change.segments=1"], "does not tell two passages apart"),
+        (["model.source=cho:base"], "an encoder has one side"),
+        (["train.judge=accuracy"], "no measure of task 'pretrain'"),
+        (["pretrain.rate=0"], "pretrain.rate"),
+        (["pretrain.rates=0.1"], "did you mean 'rate'"),
+    ],
+)
+def test_slips_are_said_in_one_line(corpus, tmp_path, settings, said):
+    with pytest.raises(BadInput) as caught:
+        prepared(corpus, tmp_path / "run", *settings)
+    assert said in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_resumed_run_keeps_its_blanks(corpus, tmp_path):
+    prepared(corpus, tmp_path / "run")
+    with pytest.raises(BadInput, match=r"differs in: pretrain\.rate"):
+        prepared(corpus, tmp_path / "run", "pretrain.rate=0.3", resume=True)

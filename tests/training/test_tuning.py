@@ -1,0 +1,373 @@
+"""Fine-tuning through the one loop: every task learns, goes on exactly, leaves what can be used."""
+
+import json
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+
+from regard.api import load
+from regard.ground.batch import IGNORED
+from regard.ground.errors import BadInput
+from regard.models import folder as folders
+from regard.models.cost import encoder_flops
+from regard.tasks.answer import Answerer
+from regard.training.events import Judged, Reported
+from regard.training.loop import train
+from regard.training.ranks import Ranks
+from regard.training.recipe import read
+from regard.training.run import prepare
+from regard.weights.files import weights_of
+from small_tuning import KINDS, OTHERS, write_start, write_tuning
+from verb import run as verb
+
+ALONE = Ranks(0, 1, torch.device("cpu"))
+ASKED = {
+    "one": "dog owl pig\n",
+    "pairs": "dog pig\tdog owl\n",
+    "several": "dog owl cow\n",
+    "number": "dog owl pig\n",
+    "tags": "dog owl pig\n",
+    "numbers": "dog owl pig\n",
+    "answer": "who?\tdog owl pig\n",
+    "choose": '{"first": "dog", "choices": ["there is pig dog", "there is owl dog"]}\n',
+}
+SAID = {
+    "one": "owl\t",
+    "pairs": "owl\t",
+    "several": "cow\towl",
+    "number": "0.",
+    "tags": "dog/O owl/S-BIRD pig/O",
+    "answer": "owl\t",
+    "choose": "1\t",
+}
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory):
+    @cache
+    def written(kind):
+        folder = tmp_path_factory.mktemp(kind)
+        write_tuning(folder, kind)
+        return folder
+
+    return written
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory):
+    """A folder of an encoder that fills blanks and has no pooler, as transformers writes them."""
+    return write_start(tmp_path_factory.mktemp("start") / "filler")
+
+
+def prepared(corpus, out, *settings, resume=False, skip_bad=False):
+    recipe = read(corpus / "owls.toml", settings)
+    return prepare(recipe, out, ALONE, data=corpus, resume=resume, skip_bad=skip_bad)
+
+
+def begun(start, *changes):
+    """Settings that begin with a folder; its facts are not the recipe's."""
+    return (f"model.start={start}", "model.change={dropout=0.0, attention_dropout=0.0}", *changes)
+
+
+def losses(run, resume=False):
+    return [event.loss for event in train(run.job, resume=resume) if isinstance(event, Reported)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_task_learns_and_leaves_a_model(corpora, tmp_path, kind):
+    corpus, every = corpora(kind), ("train.evaluate_every=60", "train.checkpoint_every=60")
+    run = prepared(corpus, tmp_path / "run", "train.steps=60", *every)
+    seen, verdicts = [], []
+    for event in train(run.job):
+        seen += [event.loss] if isinstance(event, Reported) else []
+        verdicts += [event.verdict] if isinstance(event, Judged) else []
+    assert seen[-1] < 0.4 * seen[0]
+    assert verdicts[-1].value == verdicts[-1].figures[KINDS[kind]["judge"]] > 80
+    run.finish(event.progress)
+    stored = folders.read(run.model_folder)
+    assert stored.facts.head.task == KINDS[kind]["task"] and stored.notes["longest"] == 40
+    assert stored.notes["cost"]["training_flops"] > 0
+    record = json.loads(
+        verb("evaluate", run.model_folder, corpus / "owls.toml", "--data", corpus, "--json").stdout
+    )
+    assert record[KINDS[kind]["judge"]] > 80 and KINDS[kind]["judge"] in record["intervals"]
+    said = verb("predict", run.model_folder, stdin=ASKED[kind]).stdout
+    if kind == "numbers":
+        values = [float(word.split("/")[1]) for word in said.split()]
+        assert values == pytest.approx([0, 1, 0], abs=0.3)
+    else:
+        assert said.startswith(SAID[kind])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_resume_is_exact(corpora, tmp_path, kind):
+    corpus = corpora(kind)
+    straight = prepared(corpus, tmp_path / "a")
+    all_losses = losses(straight)
+    first, seen = prepared(corpus, tmp_path / "b"), []
+    for event in train(first.job):  # as if the process died between two checkpoints
+        seen += [event.loss] if isinstance(event, Reported) else []
+        if len(seen) == 8:
+            break
+    second = prepared(corpus, tmp_path / "b", resume=True)
+    assert seen[:6] + losses(second, resume=True) == all_losses
+    one, other = weights_of(straight.job.model), weights_of(second.job.model)
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+@pytest.mark.parametrize("kind", ["one", "several", "number", "tags", "numbers", "answer"])
+def test_the_loss_does_not_depend_on_how_a_step_is_cut(corpora, tmp_path, kind):
+    common = ("batches.tokens=100000", "model.change.dropout=0.0", "train.steps=4")
+    corpus = corpora(kind)
+    whole = prepared(corpus, tmp_path / "a", *common, "batches.rows=96")
+    parts = prepared(corpus, tmp_path / "b", *common, "batches.rows=48", "batches.accumulate=2")
+    assert losses(whole) == pytest.approx(losses(parts), abs=1e-4)
+
+
+def test_it_begins_with_the_weights_of_a_folder(corpora, start, tmp_path):
+    """What the task needs and the folder has not is drawn; what it has besides is left."""
+    given = weights_of(folders.read(start).module)
+    run = prepared(corpora("one"), tmp_path / "a", *begun(start))
+    own = weights_of(run.job.model)
+    assert own.keys() - given.keys() == {"pool.weight", "pool.bias", "head.weight", "head.bias"}
+    assert all(torch.equal(own[name], given[name]) for name in own if name in given)
+    assert own["pool.weight"].std() > 0 and own["head.bias"].eq(0).all()
+    assert run.text.encoder.words.encode("owl dog") == folders.read(start).text.words.encode(
+        "owl dog"
+    )
+    other = prepared(corpora("one"), tmp_path / "b", *begun(start, "train.seed=2"))
+    assert not torch.equal(weights_of(other.job.model)["head.weight"], own["head.weight"])
+    for kind in ("tags", "answer"):
+        tagger = prepared(corpora(kind), tmp_path / kind, *begun(start))
+        assert "pool.weight" not in weights_of(tagger.job.model)
+
+
+def test_a_tuned_model_can_be_tuned_again(corpora, start, tmp_path):
+    first = prepared(corpora("one"), tmp_path / "a", *begun(start, "train.steps=2"))
+    *_, ended = train(first.job)
+    first.finish(ended.progress)
+    own = weights_of(folders.read(first.model_folder).module)
+    again = prepared(corpora("pairs"), tmp_path / "b", *begun(first.model_folder))
+    assert all(torch.equal(one, own[name]) for name, one in weights_of(again.job.model).items())
+    assert losses(again)
+    several = prepared(corpora("answer"), tmp_path / "c", *begun(first.model_folder))
+    assert several.job.model.head.weight.shape == own["head.weight"].shape  # but means another task
+    assert not torch.equal(several.job.model.head.weight, own["head.weight"])
+
+
+def test_a_start_may_lie_beside_the_data(corpora, start, tmp_path):
+    corpus = corpora("one")
+    (corpus / "beside").symlink_to(start)
+    run = prepared(corpus, tmp_path / "a", *begun("beside", "train.steps=1"))
+    assert len(losses(run)) == 1
+
+
+def test_what_is_held_out_is_the_same_for_every_seed(corpora, tmp_path):
+    runs = [
+        prepared(
+            corpora("one"), tmp_path / str(seed), "data.dev={held_out=30}", f"train.seed={seed}"
+        )
+        for seed in (1, 2)
+    ]
+    examples = [run.job.judge.args[1] for run in runs]
+    assert [len(one.train) for one in examples] == [66, 66]
+    for one, other in zip(examples[0].dev, examples[1].dev, strict=True):
+        assert one[0].tokens.tolist() == other[0].tokens.tolist()
+    assert len(examples[0].asked) == 30
+
+
+def test_classes_can_weigh_unlike(corpora, tmp_path):
+    settings = ("labels.weights={owl=3}", "train.steps=2")
+    assert prepared(corpora("one"), tmp_path / "a", *settings).job.objective.weights == (1.0, 3.0)
+    run = prepared(corpora("tags"), tmp_path / "b", "labels.weights=balanced", "train.steps=2")
+    coded = run.job.judge.args[1].train
+    goals = np.concatenate([goals for _, goals in coded])
+    counts = np.bincount(goals[goals != IGNORED])
+    wanted = counts.sum() / len(counts) / counts
+    assert run.job.objective.weights == pytest.approx(tuple(wanted))
+    assert len(losses(run)) == 2
+
+
+def test_tags_are_learned_in_the_scheme_asked_for(corpora, tmp_path):
+    names = prepared(corpora("tags"), tmp_path / "a").text.labels.names
+    assert set(names) <= {"O", "S-BIRD", "B-BIRD", "I-BIRD", "E-BIRD"} and "S-BIRD" in names
+    plain = prepared(corpora("tags"), tmp_path / "b", "labels.scheme=IOB2").text.labels.names
+    assert set(plain) <= {"O", "B-BIRD", "I-BIRD"}
+
+
+def test_long_sentences_and_contexts_are_read_in_windows(corpora, tmp_path):
+    run = prepared(corpora("tags"), tmp_path / "a", "batches.longest=6")
+    coded = run.job.judge.args[1].train
+    assert len(coded) > 96 and max(len(row.tokens) for row, _ in coded) <= 6
+    words = sum((goals != IGNORED).sum() for _, goals in coded)
+    assert words == sum(
+        len(line.split()) == 2
+        for line in (corpora("tags") / "train.conll").read_text().splitlines()
+    )
+    small = ("batches.longest=9", "answers.stride=1")
+    answering = prepared(corpora("answer"), tmp_path / "b", *small)
+    asked, text = answering.job.judge.args[1], answering.text
+    ends = [end for _, end in asked.train]
+    assert len(ends) > 96 and (0, 0) in ends and any(end != (0, 0) for end in ends)
+    for row, (first, last) in asked.train:
+        if (first, last) != (0, 0):
+            assert text.decode(row.tokens[first : last + 1]) == "owl"
+
+
+def test_an_answerer_is_asked_as_it_was_trained(corpora, tmp_path):
+    run = prepared(corpora("answer"), tmp_path / "a", "train.steps=1", "answers.threshold=1.5")
+    *_, ended = train(run.job)
+    run.finish(ended.progress)
+    predictor = load(run.model_folder).predictor
+    assert isinstance(predictor, Answerer)
+    assert (predictor.longest, predictor.stride, predictor.question) == (40, 8, 8)
+    assert (predictor.longest_answer, predictor.threshold) == (3, 1.5)
+
+
+def test_a_step_costs_what_its_rows_cost(corpora, tmp_path):
+    run = prepared(corpora("choose"), tmp_path / "a")
+    (question,) = run.job.judge.args[1].train[:1]
+    lengths = [len(row.tokens) for row in question[0]]
+    assert len(lengths) == 4
+    assert run.job.flops([question]) == encoder_flops(run.facts, lengths)
+
+
+def test_judging_by_loss_asks_nothing_else(corpora, tmp_path):
+    run = prepared(corpora("one"), tmp_path / "a", "train.judge=loss", "train.steps=6")
+    (verdict,) = [event.verdict for event in train(run.job) if isinstance(event, Judged)]
+    assert verdict.figures.keys() == {"loss"} and verdict.value == -verdict.figures["loss"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "said"),
+    [
+        ("one", ["model.start=nowhere"], "model.start: nowhere is no folder"),
+        ("one", ["batches.longest=49"], "rows of 49 tokens, and the encoder knows 48 positions"),
+        ("one", ["data.train.reader=SQuAD"], "no reader for 'classify' is called 'SQuAD'"),
+        ("one", ["data.train.reader=tvs"], "did you mean 'tsv'"),
+        ("one", ["data.test.options={texts=['txt']}"], "no column 'txt'"),
+        (
+            "one",
+            ["model.paper=transformer", "model.size=base", "model.change={}"],
+            "transformer is no encoder",
+        ),
+        ("one", ["model.source=transformer:base"], "an encoder has one side"),
+        ("one", ["model.change.vocab=4"], "follow from text and labels"),
+        ("one", ["train.judge=bleu"], "no measure of task 'classify'"),
+        ("one", ["labels.scheme=IOB2"], "labels.scheme means nothing"),
+        ("several", ["labels.weights=balanced"], "to task 'classify' of kind 'several'"),
+        ("tags", ["labels.kind=several", "labels.scheme=IOB2"], "of kind 'several'"),
+        ("tags", ["labels.positive=O"], "labels.positive means nothing"),
+        ("answer", ["labels.kind=number"], "labels means nothing"),
+        ("choose", ["answers.stride=3"], "answers means nothing"),
+        ("one", ["data.train.file=nowhere.tsv"], "nowhere.tsv"),
+    ],
+)
+def test_what_makes_no_sense_is_said(corpora, tmp_path, kind, settings, said):
+    with pytest.raises(BadInput, match=said):
+        prepared(corpora(kind), tmp_path / "run", *settings)
+    if "data.train" not in settings[0]:
+        assert not (tmp_path / "run").exists()
+
+
+def test_a_start_that_does_not_fit_is_said(corpora, start, tmp_path):
+    with pytest.raises(BadInput, match=r"model\.start: trunk\.\S+ there does not fit"):
+        prepared(corpora("one"), tmp_path / "a", f"model.start={start}", "model.change={width=32}")
+
+
+def test_a_start_that_is_no_encoder_is_said(corpora, small_run, tmp_path):
+    with pytest.raises(BadInput, match="is no encoder"):
+        prepared(corpora("one"), tmp_path / "a", *begun(small_run / "run" / "model"))
+
+
+@pytest.mark.parametrize("part", ["dev", "test"])
+def test_a_label_that_cannot_be_learned_is_named_by_its_line(corpora, tmp_path, part):
+    other = copied(corpora("one"), tmp_path)
+    with (other / f"{part}.tsv").open("a") as file:
+        file.write("dog\teagle\n")
+    said = rf"{part}\.tsv:26: no label is called 'eagle'; known: no, owl"
+    with pytest.raises(BadInput, match=said):
+        prepared(other, tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("one", r"train\.tsv:2: 0 labels where there must be one"),
+        ("answer", r"question q0: its answers are hidden"),
+        ("choose", r"train\.csv:2: which is right is hidden"),
+    ],
+)
+def test_hidden_labels_are_not_learned_from(corpora, tmp_path, kind, said):
+    other = copied(corpora(kind), tmp_path)
+    settings = []
+    if kind == "one":
+        for part in ("train", "dev", "test"):
+            settings.append(f"data.{part}.options={{texts=['text']}}")
+        settings += ["labels.names={}"]
+        with pytest.raises(BadInput, match="there must be two labels or more"):
+            prepared(other, tmp_path / "run", *settings)
+        return
+    path = next(other.glob("train.*"))
+    if kind == "answer":
+        content = json.loads(path.read_text())
+        content["data"][0]["paragraphs"][0]["qas"][0]["answers"] = []
+        path.write_text(json.dumps(content))
+    else:
+        lines = path.read_text().splitlines()
+        path.write_text("\n".join(line.rsplit(",", 1)[0] for line in lines) + "\n")
+    with pytest.raises(BadInput, match=said):
+        prepared(other, tmp_path / "run")
+
+
+def test_a_hidden_test_label_is_said_before_training(corpora, tmp_path):
+    settings = ["data.test.options={texts=['text']}"]
+    with pytest.raises(BadInput, match=r"test\.tsv:2: 0 labels where there must be one"):
+        prepared(corpora("one"), tmp_path / "run", *settings)
+
+
+def test_what_is_no_number_is_said(corpora, tmp_path):
+    other = copied(corpora("number"), tmp_path)
+    with (other / "train.tsv").open("a") as file:
+        file.write("dog\ttall\n")
+    with pytest.raises(BadInput, match=r"train\.tsv:98: tall is not a number"):
+        prepared(other, tmp_path / "run")
+
+
+def test_questions_have_equally_many_choices(corpora, tmp_path):
+    run = prepared(corpora("choose"), tmp_path / "a")
+    rows, label = run.job.judge.args[1].train[0]
+    task = run.job.judge.func.__self__
+    with pytest.raises(BadInput, match="questions have 2, 4 choices"):
+        task.kind.objective(run.text, [(rows, label), (rows[:2], 0)])
+
+
+def test_bad_lines_can_be_left_out(corpora, tmp_path):
+    other = copied(corpora("one"), tmp_path)
+    with (other / "train.tsv").open("a") as file:
+        file.write("\towl\n")
+    with pytest.raises(BadInput, match=r"train\.tsv:98"):
+        prepared(other, tmp_path / "run")
+    run = prepared(other, tmp_path / "run", skip_bad=True)
+    assert sum(run.dropped.values()) == 1 and len(run.job.judge.args[1].train) == 96
+
+
+def test_data_that_changed_is_said(corpora, tmp_path):
+    list(train(prepared(corpora("one"), tmp_path / "run").job))
+    other = copied(corpora("one"), tmp_path)
+    with (other / "train.tsv").open("a") as file:
+        file.write(f"{OTHERS[0]}\tno\n")
+    again = prepared(other, tmp_path / "run", "train.steps=13", resume=True)
+    started = next(iter(train(again.job, resume=True)))
+    assert any(one.startswith("data was 96 rows") for one in started.differences)
+
+
+def copied(corpus, tmp_path):
+    folder = tmp_path / "other"
+    folder.mkdir()
+    for path in corpus.iterdir():
+        if path.is_file():
+            (folder / path.name).write_text(path.read_text())
+    return folder
