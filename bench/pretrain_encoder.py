@@ -1,9 +1,10 @@
 """Pre-training BERT by filling blanks: tokens a second, regard against transformers in one run.
 
-    python bench/pretrain_encoder.py [--size base] [--rows 64] [--length 512] [--rounds 5] [--ragged]
+    python bench/pretrain_encoder.py [--size base] [--rows 64] [--length 512] [--rounds 5]
+    python bench/pretrain_encoder.py --ragged
 
-Random tokens, 15% of them blanks, dropout as in the paper, bf16 autocast, fused AdamW; systems
-take turns, the median of the rounds counts. transformers' BertForMaskedLM runs as it comes (sdpa) and
+Random tokens, 15% of them blanks, dropout as in the paper, bf16 autocast, fused AdamW; systems take
+turns, the median of the rounds counts. transformers' BertForMaskedLM runs as it comes (sdpa) and
 compiled. With --ragged rows have a quarter to all of the length, transformers pads them, and regard
 goes without dropout on attention weights, which packed attention does not have. The share of the
 machine (MFU) counts 6 operations for each weight and token and 12 × depth × width × length for

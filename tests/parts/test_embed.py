@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from regard.ground.layout import Layout
-from regard.parts.embed import Embedding
+from regard.parts.embed import Embedding, _few
 from regard.parts.position import Learned, Sinusoid
 
 LAYOUT = replace(Layout.ragged([2, 0, 3]), segments_T=torch.tensor([0, 1, 0, 0, 1]))
@@ -45,3 +45,13 @@ def test_all_of_it_may_be_dropped():
 def test_positions_do_not_change_the_precision(dtype):
     embed = Embedding(7, 4, position=Sinusoid().build(4)).to(dtype)
     assert embed(TOKENS, LAYOUT).dtype == dtype
+
+
+def test_few_vectors_are_looked_up_as_many_are():
+    vectors, numbers = torch.randn(3, 4, requires_grad=True), torch.tensor([0, 2, 2, 1, 0])
+    one, other = _few(numbers, vectors), vectors[numbers]
+    assert torch.equal(one, other)
+    weights = torch.randn(5, 4)
+    (mine,) = torch.autograd.grad((one * weights).sum(), vectors)
+    (theirs,) = torch.autograd.grad((other * weights).sum(), vectors)
+    torch.testing.assert_close(mine, theirs)

@@ -252,6 +252,7 @@ def test_sleeping_levels_may_have_gradients_or_not(corpus, tmp_path, monkeypatch
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's own
 @pytest.mark.parametrize("compiled", ["true", "false"])
 def test_captured_steps_leave_alone_what_does_not_learn(corpus, tmp_path, compiled):
     settings = (

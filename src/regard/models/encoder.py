@@ -44,6 +44,7 @@ class Encoder(nn.Module):
     def __init__(self, facts: EncoderFacts):
         super().__init__()
         width = facts.stack.width
+        self.segments = facts.embed.segments
         self.trunk = Trunk(Facts(facts.embed, facts.stack))
         self.pool = nn.Linear(width, width) if facts.pooled else None
         self.words = Words(facts, self.trunk.embed.token) if facts.fills else None

@@ -2,6 +2,7 @@
 
 import math
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.ground.layout import Layout
@@ -35,7 +36,21 @@ class Embedding(nn.Module):
         if self.position is not None:
             x_TD = x_TD + self.position(layout).to(x_TD.dtype)
         if self.segment is not None:
-            x_TD = x_TD + self.segment(layout.segments_T)
+            assert layout.segments_T is not None
+            few = _few if x_TD.is_cuda else F.embedding
+            x_TD = x_TD + few(layout.segments_T, self.segment.weight)
         if self.norm is not None:
             x_TD = self.norm(x_TD)
         return self.dropout(x_TD)
+
+
+def _few(numbers_T: Tensor, vectors_ND: Tensor) -> Tensor:
+    """A lookup among few vectors, whose gradient is a sum over tokens for each of them.
+
+    On CUDA that of an ordinary lookup is added token by token, and thousands wait for one place.
+    """
+    parts = (
+        (numbers_T == number)[:, None] * vector_D
+        for number, vector_D in enumerate(vectors_ND.unbind())
+    )
+    return sum(parts, start=vectors_ND.new_zeros(()))

@@ -57,6 +57,8 @@ class LearnedPositions(nn.Embedding):
         if layout.start is not None and layout.start + layout.longest > self.num_embeddings:
             last = layout.start + layout.longest - 1
             raise ValueError(f"position {last} asked for; {self.num_embeddings} were learned")
+        if layout.full and layout.start is not None:  # its gradient is a sum over rows
+            return self.weight[layout.start :][: layout.longest].repeat(layout.rows, 1)
         return super().forward(layout.positions_T)
 
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from regard.data.packing import in_order
 from regard.ground.batch import Budget, Ids, Packed, Row, pack, pack_rows
 from regard.ground.errors import BadInput
+from regard.models.encoder import Encoder
 from regard.models.facts import EncoderFacts
 from regard.parts.position import Learned
 from regard.text.encoder import EncoderText
@@ -44,9 +45,16 @@ class Runner:
 
     def batches(self, rows: Sequence[Row] | Sequence[Ids]) -> Iterator[tuple[list[int], Packed]]:
         """Rows by their numbers, as many at once as fit."""
+        self._check_segments(rows)
         lengths = np.array([_length(row) for row in rows], dtype=np.int64)
         for chosen in in_order(lengths, Budget(TOKENS, self.rows, TOKENS)):
             yield chosen, packed([rows[i] for i in chosen]).to(self.device)
+
+    def _check_segments(self, rows: Sequence[Row] | Sequence[Ids]) -> None:
+        """A model that knows one text at a time cannot read two."""
+        knows_one = isinstance(self.model, Encoder) and self.model.segments == 1
+        if knows_one and any(np.any(row.segments) for row in rows if isinstance(row, Row)):
+            raise BadInput("this model reads one text at a time, not two")
 
     @torch.inference_mode()
     def of_rows(self, rows: Sequence[Row] | Sequence[Ids], outputs: int) -> Tensor:

@@ -62,7 +62,10 @@ class Captured:
         held = self.graphs[shapes]
         for old, one in zip(tensors(held.batch), new, strict=True):
             old.copy_(one, non_blocking=True)
-        held.scale.copy_(as_tensor(scale), non_blocking=True)
+        if held.scale.ndim:
+            held.scale.copy_(as_tensor(scale), non_blocking=True)
+        else:
+            held.scale.fill_(float(scale))
         held.graph.replay()
         return held.results
 

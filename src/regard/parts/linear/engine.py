@@ -44,9 +44,7 @@ def engine(module: nn.Module, kind: str, *, but_for: Collection[nn.Module] = ())
     return made.get(copied, copied).eval()
 
 
-def in_precision(
-    module: nn.Module, kind: str, *, but_for: Collection[nn.Module] = ()
-) -> nn.Module:
+def in_precision(module: nn.Module, kind: str, *, but_for: Collection[nn.Module] = ()) -> nn.Module:
     """A model for inference only, in "fp32", "bf16" or (on a CPU) "int8"; or "auto".
 
     That is bf16 on a GPU that has it, else fp32.
