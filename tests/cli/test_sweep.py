@@ -175,7 +175,7 @@ def test_transformers_rules_by_name(model, stop):
         (("--search", "greedy", "--stop", "transformers"), "--stop: means nothing"),
         (("--search", "exact", "--groups", 2), "--groups: means nothing"),
         (("--stop", "transformers", "--finished", 3), "finished and early mean nothing"),
-        (("--stop", "transformers", "--best", 9), "best must be at most size"),
+        (("--stop", "transformers", "--best", 9), "best must be at most the size of the beam"),
     ],
 )
 def test_searches_that_make_no_sense_are_refused(model, options, said):
