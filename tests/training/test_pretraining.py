@@ -367,7 +367,7 @@ def test_reading_ahead_says_what_is_wrong(corpus, tmp_path):
         (["text.kind=bpe"], "text.kind: encoders learn wordpiece"),
         (["batches.longest=64"], "64 tokens, and the encoder knows 32 positions"),
         (["model.paper=transformer", "model.size=base"], "is no encoder"),
-        (["model.change.vocab=9"], "model.change: vocab"),
+        (["model.change.vocab=9"], "model.change.vocab follows"),
         (["model.change.segments=1"], "does not tell two passages apart"),
         (["model.source=cho:base"], "an encoder has one side"),
         (["train.judge=accuracy"], "no measure of task 'pretrain'"),

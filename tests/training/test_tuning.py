@@ -254,7 +254,7 @@ def test_judging_by_loss_asks_nothing_else(corpora, tmp_path):
             "transformer is no encoder",
         ),
         ("one", ["model.source=transformer:base"], "an encoder has one side"),
-        ("one", ["model.change.vocab=4"], "follow from text and labels"),
+        ("one", ["model.change.vocab=4"], "follows from other tables of the recipe"),
         ("one", ["train.judge=bleu"], "no measure of task 'classify'"),
         ("one", ["labels.scheme=IOB2"], "labels.scheme means nothing"),
         ("several", ["labels.weights=balanced"], "to task 'classify' of kind 'several'"),

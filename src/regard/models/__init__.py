@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from regard.ground.errors import BadInput
+from regard.ground.errors import BadInput, did_you_mean
 from regard.models import (
     bahdanau,
     bert,
@@ -15,7 +15,6 @@ from regard.models import (
     sutskever,
     transformer,
 )
-from regard.models.facts import did_you_mean
 from regard.models.form import Form
 from regard.models.paper import Paper
 

@@ -1,10 +1,9 @@
 """What facts may be: wrong ones are refused in one line."""
 
 from collections.abc import Collection
-from difflib import get_close_matches
 from typing import Any
 
-from regard.ground.errors import BadInput
+from regard.ground.errors import BadInput, did_you_mean
 
 
 def at_least(least: int, name: str, value: Any) -> None:
@@ -23,9 +22,3 @@ def one_of(known: Collection[str], name: str, value: str) -> None:
     """A name among those known."""
     if value not in known:
         raise BadInput(f"no {name} is called {value!r}{did_you_mean(value, list(known))}")
-
-
-def did_you_mean(name: str, known: list[str]) -> str:
-    """The end of a sentence about a name that is not known."""
-    close = get_close_matches(name, known, n=1)
-    return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(sorted(known))}"

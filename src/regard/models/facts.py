@@ -5,8 +5,8 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from types import MappingProxyType
 from typing import Any, get_type_hints
 
-from regard.ground.errors import BadInput
-from regard.models.checks import at_least, did_you_mean, one_of, share
+from regard.ground.errors import BadInput, did_you_mean
+from regard.models.checks import at_least, one_of, share
 from regard.models.sides import Convolved, Looking, Reader, Side, Writer
 from regard.parts.glance import SCORES
 from regard.parts.mlp import ACTIVATIONS

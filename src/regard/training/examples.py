@@ -1,11 +1,13 @@
 """The examples of a recipe as ids, tokenised once: to learn from, and to choose by."""
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+import torch
+from torch import nn
 
 from regard.data.packing import in_order
 from regard.data.prepare import prepare_pair_texts, prepare_pairs
@@ -18,6 +20,30 @@ from regard.training.ranks import Ranks
 from regard.training.recipe import Recipe
 
 SPLIT = (0, 0)  # the key of what is held out: the same for every seed
+
+
+def shared_out(
+    examples: Sequence[Any], objective: Any, recipe: Recipe, ranks: Ranks
+) -> Iterator[Batch]:
+    """My share of some examples, each once, nothing left out."""
+    lengths = np.array([objective.length(one) for one in examples])
+    limits = recipe.batches
+    batches = in_order(lengths, Budget(limits.tokens, limits.rows, limits.tokens))
+    for chosen in batches[ranks.rank :: ranks.world]:
+        yield objective.collate([examples[i] for i in chosen]).to(ranks.device)
+
+
+def mean_likelihood(
+    objective: Any, batches: Iterable[Batch], model: nn.Module, ranks: Ranks
+) -> float:
+    """The negative log-likelihood of all ranks' batches together."""
+    sums = torch.zeros(2, dtype=torch.float64, device=ranks.device)
+    with torch.inference_mode():
+        for batch in batches:
+            sums[0] += objective(model, batch)[1]
+            sums[1] += batch.weight
+    total, weight = ranks.total(sums).tolist()
+    return total / weight
 
 
 class Side(Protocol):
@@ -79,11 +105,7 @@ class Examples:
 
     def dev_batches(self, objective: Any, ranks: Ranks) -> Iterator[Batch]:
         """My share of the development set, each example once, nothing left out."""
-        lengths = np.array([objective.length(one) for one in self.dev])
-        limits = self.recipe.batches
-        batches = in_order(lengths, Budget(limits.tokens, limits.rows, limits.tokens))
-        for chosen in batches[ranks.rank :: ranks.world]:
-            yield objective.collate([self.dev[i] for i in chosen]).to(ranks.device)
+        return shared_out(self.dev, objective, self.recipe, ranks)
 
     def second_sides(self) -> list[int]:
         """Of every example the first id of its second side: the class, where that is one."""

@@ -8,8 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from regard.data.documents import Collection, collection_at
 from regard.data.sources import STDIN, Csv, JsonLines, Lines, Source, Table
-from regard.ground.errors import BadInput
-from regard.models.facts import did_you_mean
+from regard.ground.errors import BadInput, did_you_mean
 from regard.text.spaced import SPACED
 
 

@@ -5,8 +5,7 @@ from collections.abc import Iterable
 
 from torch import nn
 
-from regard.ground.errors import BadInput
-from regard.models.checks import did_you_mean
+from regard.ground.errors import BadInput, did_you_mean
 
 EMBEDDING = re.compile(r"(\w+\.)*?embed\.")
 BLOCK = re.compile(r"(?P<side>(\w+\.)*?)(layers\.)?(blocks|layers)\.(?P<number>\d+)\.")

@@ -11,14 +11,13 @@ import numpy as np
 from regard.data.blanks import Blanks
 from regard.data.documents import Documents
 from regard.data.following import Passages, full, pairs
-from regard.data.packing import in_order
 from regard.data.sampler import START, Cursor, Sampler, shuffled
 from regard.data.sources import Dropped
 from regard.ground.batch import IGNORED, Batch, Budget, Marks, Row
 from regard.ground.errors import BadInput
 from regard.objectives.masked import Blanked, Masked
 from regard.text.encoder import EncoderText
-from regard.training.examples import SPLIT
+from regard.training.examples import SPLIT, shared_out
 from regard.training.ranks import Ranks
 from regard.training.recipe import Recipe
 
@@ -108,11 +107,7 @@ class Reading:
 
     def dev_batches(self, objective: Masked, ranks: Ranks) -> Iterator[Batch]:
         """My share of what is held out."""
-        lengths = np.array([objective.length(one) for one in self.dev])
-        limits = self.recipe.batches
-        batches = in_order(lengths, Budget(limits.tokens, limits.rows, limits.tokens))
-        for chosen in batches[ranks.rank :: ranks.world]:
-            yield objective.collate([self.dev[i] for i in chosen]).to(ranks.device)
+        return shared_out(self.dev, objective, self.recipe, ranks)
 
 
 def drawn(recipe: Recipe, text: EncoderText, documents: Documents, seed: int) -> Drawn:

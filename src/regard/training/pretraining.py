@@ -1,7 +1,8 @@
 """Pre-training an encoder on documents (Devlin et al., 2018): vocabulary, rows, blanks, judge."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from math import exp
 from pathlib import Path
 from typing import Any
@@ -13,58 +14,36 @@ from regard.data.documents import Collection, Documents, prepare_documents, read
 from regard.data.sources import Dropped
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
-from regard.models import paper, sized
 from regard.models.cost import encoder_flops
 from regard.models.facts import EncoderFacts, change
-from regard.models.paper import Paper
-from regard.models.stored import Stored
 from regard.objectives.masked import Masked
 from regard.parts.position import Learned
 from regard.text.encoder import EncoderText, train_wordpiece
-from regard.text.tuned import TunedText
+from regard.training.encoding import Encoding
 from regard.training.events import Verdict
 from regard.training.passages import DEV, Reading, drawn, held_out, sample
 from regard.training.place import Place
 from regard.training.ranks import Ranks
-from regard.training.recipe import Recipe
-from regard.training.tuning import Tuning
 
 SAMPLE = 50_000_000  # characters that a vocabulary is learned from, at most
 
 
-@dataclass(frozen=True)
-class Pretraining:
+class Pretraining(Encoding):
     """The task "pretrain"."""
 
-    recipe: Recipe
+    follow = ("vocab", "fills", "follows")
 
-    def facts(self, data: Path) -> tuple[Paper, EncoderFacts]:
-        """One of a paper's sizes, or the encoder it goes on with, and the layers it learns by."""
-        wanted, follows = self.recipe.model, self.recipe.pretrain.next_sentence
-        for name in ("source", "target"):
-            if getattr(wanted, name) is not None:
-                raise BadInput(f"model.{name}: an encoder has one side")
-        if any(name.split(".")[-1] in ("vocab", "fills", "follows") for name in wanted.change):
-            raise BadInput("model.change: vocab, fills and follows come from text and pretrain")
-        start = self.start(data)
-        if start is None and self.recipe.text.kind != "wordpiece":
-            raise BadInput(f"text.kind: encoders learn wordpiece, not {self.recipe.text.kind!r}")
-        facts = sized(f"{wanted.paper}:{wanted.size}") if start is None else start.facts
-        if not isinstance(facts, EncoderFacts):
-            raise BadInput(f"model: {wanted.start or wanted.paper} is no encoder")
-        facts = replace(facts, head=None, fills=True, follows=follows, pooled=follows)
-        facts = change(facts, **wanted.change)
-        longest, position = self.recipe.batches.longest, facts.embed.position
-        if isinstance(position, Learned) and longest > position.longest:
-            said = f"and the encoder knows {position.longest} positions"
-            raise BadInput(f"batches.longest: rows of {longest} tokens, {said}")
-        if follows and facts.embed.segments < 2:
+    def headed(self, facts: EncoderFacts) -> EncoderFacts:
+        """The layers it learns by."""
+        follows, kind = self.recipe.pretrain.next_sentence, self.recipe.text.kind
+        if self.recipe.model.start is None and kind != "wordpiece":
+            raise BadInput(f"text.kind: encoders learn wordpiece, not {kind!r}")
+        return replace(facts, head=None, fills=True, follows=follows, pooled=follows)
+
+    def check_facts(self, facts: EncoderFacts) -> None:
+        """Two passages are told apart by their segments."""
+        if facts.follows and facts.embed.segments < 2:
             raise BadInput("pretrain.next_sentence: the encoder does not tell two passages apart")
-        return (paper(wanted.paper) if start is None else start.paper), facts
-
-    def start(self, data: Path) -> Stored | None:
-        """The folder it goes on with, found as for fine-tuning."""
-        return Tuning(self.recipe).start(data)
 
     def check_data(self, data: Path, skip_bad: bool) -> None:
         """Whether the documents are there, before anything is written."""
@@ -78,7 +57,7 @@ class Pretraining:
     def prepared(self, place: Place) -> tuple[EncoderText, Reading]:
         """The vocabulary, and all documents as ids."""
         given, dropped = self.recipe.data, Dropped()
-        text = self._text(place)
+        text = self.text(place, partial(self._learned, place))
         train = self._documents("train", given.train.collection(place.data), text, place, dropped)
         if given.dev.held_out is None:
             dev = self._documents("dev", given.dev.collection(place.data), text, place, Dropped())
@@ -102,21 +81,11 @@ class Pretraining:
             dropped=dropped if place.skip_bad else None,
         )
 
-    def _text(self, place: Place) -> EncoderText:
-        start, asked = self.start(place.data), self.recipe.text
-        if start is not None:
-            text = start.text.encoder if isinstance(start.text, TunedText) else start.text
-            if not isinstance(text, EncoderText):
-                raise BadInput(f"model.start: {self.recipe.model.start} has no tokenizer files")
-            return text
-        if not place.fresh and (known := EncoderText.load(place.text)) is not None:
-            return known
-        position = self.facts(place.data)[1].embed.position
+    def _learned(self, place: Place) -> EncoderText:
+        position, asked = self.facts(place.data)[1].embed.position, self.recipe.text
         longest = position.longest if isinstance(position, Learned) else None
         texts = self._texts_to_learn(place)
-        learned = train_wordpiece(texts, asked.vocab, lower=asked.lower, longest=longest)
-        learned.save(place.text)
-        return learned
+        return train_wordpiece(texts, asked.vocab, lower=asked.lower, longest=longest)
 
     def _texts_to_learn(self, place: Place) -> list[str]:
         """The sentences to learn from, or evenly taken ones if they are too many."""
@@ -137,10 +106,6 @@ class Pretraining:
     def fitted(self, facts: EncoderFacts, text: EncoderText) -> EncoderFacts:
         """The facts with as many words as there are."""
         return facts if self.recipe.model.start else change(facts, vocab=len(text.words))
-
-    def begin(self, model: nn.Module, data: Path) -> None:
-        """Take over what the start has."""
-        Tuning(self.recipe).begin(model, data)
 
     def objective(self, text: EncoderText, examples: Reading) -> Masked:
         """What is learned."""

@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from regard.ground.errors import BadInput
-from regard.models.facts import did_you_mean
+from regard.ground.errors import BadInput, did_you_mean
 from regard.text.training import KINDS
 from regard.training.files import Closed, Data
 from regard.training.settings import lay_over

@@ -20,7 +20,7 @@ from regard.search.greedy import Greedy
 from regard.tasks.translate import Translator
 from regard.text.bilingual import Bilingual, train_bilingual
 from regard.training.events import Verdict
-from regard.training.examples import Examples
+from regard.training.examples import Examples, mean_likelihood
 from regard.training.paired import Paired
 from regard.training.ranks import Ranks
 
@@ -79,13 +79,7 @@ class Translating(Paired):
     def judge(self, text: Bilingual, examples: Examples, ranks: Ranks, model: nn.Module) -> Verdict:
         """Negative log-likelihood of the development set, and BLEU where it judges."""
         objective = Translated(text.target.bos, text.target.eos, smoothing=0.0)
-        sums = torch.zeros(2, dtype=torch.float64, device=ranks.device)
-        with torch.inference_mode():
-            for batch in examples.dev_batches(objective, ranks):
-                sums[0] += objective(model, batch)[1]
-                sums[1] += batch.weight
-        total, weight = ranks.total(sums).tolist()
-        loss = total / weight
+        loss = mean_likelihood(objective, examples.dev_batches(objective, ranks), model, ranks)
         figures = {"loss": loss, "perplexity": float(np.exp(min(loss, 700.0)))}
         if self.recipe.train.judge == "loss":
             return Verdict(-loss, figures)

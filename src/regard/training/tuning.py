@@ -3,38 +3,31 @@
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from torch import nn
 
-from regard.data.packing import in_order
 from regard.data.sampler import Sampler, shuffled
 from regard.data.sources import Dropped
 from regard.data.understanding import read
 from regard.ground.batch import Batch, Budget
 from regard.ground.errors import BadInput
 from regard.metrics.translation import Score
-from regard.models import folder as folders
-from regard.models import paper, sized
 from regard.models.cost import encoder_flops
 from regard.models.facts import EncoderFacts, Head, change
-from regard.models.paper import Paper
-from regard.models.stored import Stored
-from regard.parts.position import Learned
 from regard.text.encoder import EncoderText, train_wordpiece
 from regard.text.tuned import TunedText
+from regard.training.encoding import Encoding
 from regard.training.events import Verdict
-from regard.training.examples import SPLIT
+from regard.training.examples import SPLIT, mean_likelihood, shared_out
 from regard.training.files import Files
 from regard.training.kinds import KINDS, Coded, Kind
 from regard.training.place import Place
 from regard.training.ranks import Ranks
 from regard.training.recipe import Recipe
-from regard.weights.files import weights_of
 
 
 @dataclass(frozen=True)
@@ -68,55 +61,24 @@ class InMemory:
 
     def dev_batches(self, objective: Any, ranks: Ranks) -> Iterator[Batch]:
         """My share of the development set."""
-        lengths = np.array([objective.length(one) for one in self.dev])
-        limits = self.recipe.batches
-        batches = in_order(lengths, Budget(limits.tokens, limits.rows, limits.tokens))
-        for chosen in batches[ranks.rank :: ranks.world]:
-            yield objective.collate([self.dev[i] for i in chosen]).to(ranks.device)
+        return shared_out(self.dev, objective, self.recipe, ranks)
 
 
-@dataclass(frozen=True)
-class Tuning:
+class Tuning(Encoding):
     """The tasks "classify", "tag", "answer" and "choose" of an encoder."""
 
-    recipe: Recipe
+    follow = ("vocab", "outputs", "task")
 
     @cached_property
     def kind(self) -> Kind:
         """Which of them."""
         return KINDS[self.recipe.task](self.recipe)
 
-    def facts(self, data: Path) -> tuple[Paper, EncoderFacts]:
-        """The encoder it begins with, or one of a paper's sizes, with a head for the task."""
-        wanted, task = self.recipe.model, self.recipe.task
-        for name in ("source", "target"):
-            if getattr(wanted, name) is not None:
-                raise BadInput(f"model.{name}: an encoder has one side")
-        if any(name.split(".")[-1] in ("vocab", "outputs", "task") for name in wanted.change):
-            raise BadInput("model.change: vocab, outputs and task follow from text and labels")
-        start = self.start(data)
-        facts = sized(f"{wanted.paper}:{wanted.size}") if start is None else start.facts
-        if not isinstance(facts, EncoderFacts):
-            raise BadInput(f"model: {wanted.start or wanted.paper} is no encoder")
-        of_rows = task in ("classify", "choose")
-        facts = replace(facts, head=None, follows=False, fills=False, pooled=of_rows)
-        dropout = 0.0 if task == "answer" else facts.stack.dropout  # as the field has it
-        facts = change(replace(facts, head=Head(task, 1, dropout)), **wanted.change)
-        position, longest = facts.embed.position, self.recipe.batches.longest
-        if isinstance(position, Learned) and longest > position.longest:
-            said = f"and the encoder knows {position.longest} positions"
-            raise BadInput(f"batches.longest: rows of {longest} tokens, {said}")
-        return (paper(wanted.paper) if start is None else start.paper), facts
-
-    def start(self, data: Path) -> Stored | None:
-        """The folder it begins with."""
-        name = self.recipe.model.start
-        if name is None:
-            return None
-        places = [place for place in (Path(name), data / name) if place.is_dir()]
-        if not places:
-            raise BadInput(f"model.start: {name} is no folder, here or under {data}")
-        return _read(places[0])
+    def headed(self, facts: EncoderFacts) -> EncoderFacts:
+        """One more layer, over the pooled state or over each token."""
+        task = self.recipe.task
+        head = Head(task, 1, 0.0 if task == "answer" else facts.stack.dropout)  # as others have it
+        return replace(facts, head=head, follows=False, fills=False, pooled=head.of_rows)
 
     def check_data(self, data: Path, skip_bad: bool) -> None:
         """What is wrong with the test sets, before anything is written."""
@@ -142,7 +104,7 @@ class Tuning:
             dev = self.read(given.dev, place.data, place.dropping())
         if not train or not dev:
             raise BadInput(f"{given.train.file}: no examples to learn from, or none to choose by")
-        text: Any = self._text(train, place)
+        text: Any = self.text(place, partial(self._learned, train))
         if (labels := self.kind.labels(train)) is not None:
             text = TunedText(text, labels)
         of_train, of_dev = (self.kind.coded(text, examples) for examples in (train, dev))
@@ -151,19 +113,9 @@ class Tuning:
                 self.kind.coded(text, self.read(files, place.data, place.dropping()))
         return text, InMemory(self.recipe, of_train, of_dev, dev, dropped)
 
-    def _text(self, train: Sequence[Any], place: Place) -> EncoderText:
-        start, asked = self.start(place.data), self.recipe.text
-        if start is not None:
-            text = start.text.encoder if isinstance(start.text, TunedText) else start.text
-            if not isinstance(text, EncoderText):
-                raise BadInput(f"model.start: {self.recipe.model.start} has no tokenizer files")
-            return text
-        if not place.fresh and (known := EncoderText.load(place.text)) is not None:
-            return known
+    def _learned(self, train: Sequence[Any]) -> EncoderText:
         texts = (text for example in train for text in self.kind.texts(example))
-        learned = train_wordpiece(texts, asked.vocab, lower=asked.lower)
-        learned.save(place.text)
-        return learned
+        return train_wordpiece(texts, self.recipe.text.vocab, lower=self.recipe.text.lower)
 
     def fitted(self, facts: EncoderFacts, text: EncoderText | TunedText) -> EncoderFacts:
         """The facts with as many outputs as there are labels, and words where none were known."""
@@ -176,23 +128,6 @@ class Tuning:
             words = text.encoder.words if isinstance(text, TunedText) else text.words
             facts = change(facts, vocab=len(words))
         return replace(facts, head=replace(head, outputs=outputs))
-
-    def begin(self, model: nn.Module, data: Path) -> None:
-        """Take over what the start has; what it has not stays as it was drawn."""
-        start = self.start(data)
-        if start is None:
-            return
-        given, own = weights_of(start.module), weights_of(model)
-        for name, tensor in own.items():
-            fits = name in given and given[name].shape == tensor.shape
-            if fits and (self._same_task(start) or not name.startswith("head.")):
-                tensor.copy_(given[name])
-            elif name.startswith("trunk."):
-                raise BadInput(f"model.start: {name} there does not fit the model as changed")
-
-    def _same_task(self, start: Stored) -> bool:
-        head = getattr(start.facts, "head", None)
-        return head is not None and head.task == self.recipe.task
 
     def objective(self, text: Any, examples: InMemory) -> Any:
         """What is learned."""
@@ -217,13 +152,10 @@ class Tuning:
     def judge(self, text: Any, examples: InMemory, ranks: Ranks, model: nn.Module) -> Verdict:
         """Negative log-likelihood of the development set, and the measures of the task."""
         objective = self.kind.objective(text, examples.train)
-        sums = torch.zeros(2, dtype=torch.float64, device=ranks.device)
-        with torch.inference_mode():
-            for batch in examples.dev_batches(objective, ranks):
-                sums[0] += objective(model, batch)[1]
-                sums[1] += batch.weight
-        total, weight = ranks.total(sums).tolist()
-        figures, judge = {"loss": total / weight}, self.recipe.train.judge
+        likelihood = mean_likelihood(
+            objective, examples.dev_batches(objective, ranks), model, ranks
+        )
+        figures, judge = {"loss": likelihood}, self.recipe.train.judge
         if judge == "loss":
             return Verdict(-figures["loss"], figures)
         scores = self.kind.scores(model, text, examples.asked)
@@ -231,12 +163,6 @@ class Tuning:
         if judge not in figures:
             raise BadInput(f"train.judge: {judge!r} is not measured here: {', '.join(figures)}")
         return Verdict(figures[judge], figures)
-
-
-@lru_cache(maxsize=1)
-def _read(folder: Path) -> Stored:
-    """A folder, read once."""
-    return folders.read(folder)
 
 
 def _split(examples: list[Any], held_out: int) -> tuple[list[Any], list[Any]]:

@@ -122,7 +122,7 @@ def test_rows_of_a_table(tmp_path):
             "classify",
             "tsv",
             {"comma": True},
-            "tsv has no option 'comma'; known: texts, label, separator",
+            "tsv has no option 'comma'; known: label, separator, texts",
         ),
         ("classify", "tsv", {"texts": []}, "an example is one text or two, not 0"),
         ("classify", "tsv", {"texts": ["a", "b", "c"]}, "an example is one text or two, not 3"),

@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Callable, Iterator
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -25,7 +24,7 @@ from regard.data.understanding.plain import csv, jsonl, tagged_jsonl, tsv
 from regard.data.understanding.snli import snli
 from regard.data.understanding.squad import articles, squad
 from regard.data.understanding.trees import sst5
-from regard.ground.errors import BadInput
+from regard.ground.errors import BadInput, did_you_mean
 
 __all__ = [
     "READERS",
@@ -67,10 +66,10 @@ def read(
     A flawed one is an error that names file and line; with `dropped` it is counted there instead.
     """
     if kind not in READERS:
-        raise BadInput(f"no kind of task is called {kind!r}{_did_you_mean(kind, list(READERS))}")
+        raise BadInput(f"no kind of task is called {kind!r}{did_you_mean(kind, list(READERS))}")
     known = {name.lower(): name for name in READERS[kind]}
     if reader.lower() not in known:
-        wrong = _did_you_mean(reader, list(READERS[kind]))
+        wrong = did_you_mean(reader, list(READERS[kind]))
         raise BadInput(f"no reader for {kind!r} is called {reader!r}{wrong}")
     name = known[reader.lower()]
     chosen = READERS[kind][name]
@@ -86,17 +85,10 @@ def _checked(reader: Reader, name: str, options: dict[str, Any]) -> dict[str, An
     checked = {}
     for option, value in options.items():
         if option not in known:
-            raise BadInput(f"{name} has no option {option!r}{_did_you_mean(option, known)}")
+            raise BadInput(f"{name} has no option {option!r}{did_you_mean(option, known)}")
         try:
             checked[option] = TypeAdapter(hints[option]).validate_python(value)
         except ValidationError as error:
             problem = error.errors()[0]["msg"]
             raise BadInput(f"{name}: option {option!r} cannot be {value!r} ({problem})") from None
     return checked
-
-
-def _did_you_mean(name: str, known: list[str]) -> str:
-    close = get_close_matches(name.lower(), [one.lower() for one in known], n=1)
-    if close:
-        return f"; did you mean {next(one for one in known if one.lower() == close[0])!r}?"
-    return f"; known: {', '.join(known) or 'none'}"

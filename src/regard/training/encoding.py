@@ -1,0 +1,102 @@
+"""What the tasks of an encoder have in common: its facts, and the folder it begins with."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import ClassVar
+
+from torch import nn
+
+from regard.ground.errors import BadInput
+from regard.models import folder as folders
+from regard.models import paper, sized
+from regard.models.facts import EncoderFacts, change
+from regard.models.paper import Paper
+from regard.models.stored import Stored
+from regard.parts.position import Learned
+from regard.text.encoder import EncoderText
+from regard.text.tuned import TunedText
+from regard.training.place import Place
+from regard.training.recipe import Recipe
+from regard.weights.files import weights_of
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """A task of an encoder. ``follow`` are facts that a recipe cannot change: others decide."""
+
+    recipe: Recipe
+    follow: ClassVar[tuple[str, ...]] = ("vocab",)
+
+    def facts(self, data: Path) -> tuple[Paper, EncoderFacts]:
+        """The encoder it begins with, or one of a paper's sizes, with the layers of the task."""
+        wanted, start = self.recipe.model, self.start(data)
+        for name in ("source", "target"):
+            if getattr(wanted, name) is not None:
+                raise BadInput(f"model.{name}: an encoder has one side")
+        for name in wanted.change:
+            if name.split(".")[-1] in self.follow:
+                raise BadInput(f"model.change.{name} follows from other tables of the recipe")
+        facts = sized(f"{wanted.paper}:{wanted.size}") if start is None else start.facts
+        if not isinstance(facts, EncoderFacts):
+            raise BadInput(f"model: {wanted.start or wanted.paper} is no encoder")
+        facts = change(self.headed(facts), **wanted.change)
+        position, longest = facts.embed.position, self.recipe.batches.longest
+        if isinstance(position, Learned) and longest > position.longest:
+            said = f"and the encoder knows {position.longest} positions"
+            raise BadInput(f"batches.longest: rows of {longest} tokens, {said}")
+        self.check_facts(facts)
+        return (paper(wanted.paper) if start is None else start.paper), facts
+
+    def headed(self, facts: EncoderFacts) -> EncoderFacts:
+        """The same encoder with the layers of the task, and no others."""
+        raise NotImplementedError
+
+    def check_facts(self, facts: EncoderFacts) -> None:
+        """Whether they can do what the recipe asks for."""
+
+    def start(self, data: Path) -> Stored | None:
+        """The folder it begins with."""
+        name = self.recipe.model.start
+        if name is None:
+            return None
+        places = [place for place in (Path(name), data / name) if place.is_dir()]
+        if not places:
+            raise BadInput(f"model.start: {name} is no folder, here or under {data}")
+        return _read(places[0])
+
+    def text(self, place: Place, learn: Callable[[], EncoderText]) -> EncoderText:
+        """The vocabulary it begins with, that of an earlier run, or one to be learned now."""
+        start = self.start(place.data)
+        if start is not None:
+            text = start.text.encoder if isinstance(start.text, TunedText) else start.text
+            if not isinstance(text, EncoderText):
+                raise BadInput(f"model.start: {self.recipe.model.start} has no tokenizer files")
+            return text
+        if not place.fresh and (known := EncoderText.load(place.text)) is not None:
+            return known
+        learned = learn()
+        learned.save(place.text)
+        return learned
+
+    def begin(self, model: nn.Module, data: Path) -> None:
+        """Take over what the start has; what it has not stays as it was drawn."""
+        start = self.start(data)
+        if start is None:
+            return
+        head = getattr(start.facts, "head", None)
+        same_task = head is not None and head.task == self.recipe.task
+        given = weights_of(start.module)
+        for name, tensor in weights_of(model).items():
+            fits = name in given and given[name].shape == tensor.shape
+            if fits and (same_task or not name.startswith("head.")):
+                tensor.copy_(given[name])
+            elif name.startswith("trunk."):
+                raise BadInput(f"model.start: {name} there does not fit the model as changed")
+
+
+@lru_cache(maxsize=1)
+def _read(folder: Path) -> Stored:
+    """A folder, read once."""
+    return folders.read(folder)
