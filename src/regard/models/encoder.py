@@ -9,6 +9,7 @@ from regard.ground.layout import Layout
 from regard.ground.tape import SILENT, Silent
 from regard.models.facts import EncoderFacts, Facts
 from regard.models.stack import Trunk
+from regard.parts.dropout import Dropout
 from regard.parts.mlp import ACTIVATIONS
 
 
@@ -89,7 +90,7 @@ class Tuned(Encoder):
         super().__init__(facts)
         assert facts.head is not None
         self.of_rows = facts.head.of_rows
-        self.dropout = nn.Dropout(facts.head.dropout)
+        self.dropout = Dropout(facts.head.dropout)
         self.head = nn.Linear(facts.stack.width, facts.head.outputs)
         _draw(self.head, facts.spread)
 

@@ -18,6 +18,7 @@ from regard.models.readers import reader
 from regard.models.sides import Reader
 from regard.parts.attention import Source
 from regard.parts.bridge import last_state
+from regard.parts.dropout import Dropout
 from regard.parts.pool import Pool
 
 READER = Reader(width=300, embedding=100, reads="both", dropout=0.5)
@@ -44,7 +45,7 @@ class Pooled(nn.Module):
         if how is not None:
             sizes = {"inner": how.inner or states, "positions": how.positions}
             self.pool = Pool(states, how.score, how.query, **sizes)
-        self.dropout = nn.Dropout(facts.dropout)
+        self.dropout = Dropout(facts.dropout)
         self.head = nn.Linear(states, facts.classes)
 
     def forward(self, tokens_T: Tensor, layout: Layout, *, tape: Silent = SILENT) -> Tensor:

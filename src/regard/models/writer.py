@@ -17,6 +17,7 @@ from regard.models.sides import Writer
 from regard.models.stack import embedding
 from regard.parts.attention import Source
 from regard.parts.bridge import Bridge
+from regard.parts.dropout import Dropout
 from regard.parts.glance import Glance, Keys
 from regard.parts.memory import Carried
 from regard.parts.readout import Attentional, Maxout
@@ -73,7 +74,7 @@ class RecurrentWriter(nn.Module):
         if stack.maxout is not None:
             of_source = width if stack.summary else seen
             self.maxout = Maxout(width + stack.embedding + of_source, stack.maxout)
-        self.dropout = nn.Dropout(stack.dropout)
+        self.dropout = Dropout(stack.dropout)
 
     def forward(
         self,

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from regard.ground.layout import Layout
 from regard.ground.tape import SILENT, Silent
 from regard.parts.attention import CrossAttention, SelfAttention, Source
+from regard.parts.dropout import Dropout
 from regard.parts.memory import LayerMemory
 from regard.parts.mlp import Mlp
 
@@ -20,7 +21,7 @@ class Residual(nn.Module):
             raise ValueError(f"norm is 'post' or 'pre', not {norm!r}")
         self.post = norm == "post"
         self.norm = nn.LayerNorm(width, eps=eps)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x_TD: Tensor, part: Callable[[Tensor], Tensor]) -> Tensor:
         if self.post:

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.ground.layout import Layout
+from regard.parts.dropout import Dropout
 
 
 class Convolution(nn.Module):
@@ -21,7 +22,7 @@ class Convolution(nn.Module):
         self.linear = nn.Linear(size * width, 2 * width)
         nn.init.normal_(self.linear.weight, std=math.sqrt(4 * (1 - dropout) / (size * width)))
         nn.init.zeros_(self.linear.bias)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x_TD: Tensor, layout: Layout) -> Tensor:
         gated_TD = F.glu(self.linear(self._neighbours(self.dropout(x_TD), layout)), dim=-1)

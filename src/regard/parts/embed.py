@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.ground.layout import Layout
+from regard.parts.dropout import Dropout
 
 
 class Embedding(nn.Module):
@@ -29,7 +30,7 @@ class Embedding(nn.Module):
         self.position = position
         self.segment = nn.Embedding(segments, width) if segments else None
         self.norm = nn.LayerNorm(width, eps=norm) if norm is not None else None
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, tokens_T: Tensor, layout: Layout) -> Tensor:
         x_TD = self.token(tokens_T) * self.scale

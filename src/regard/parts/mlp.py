@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.parts.attention import joined
+from regard.parts.dropout import Dropout
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
@@ -24,7 +25,7 @@ class Mlp(nn.Module):
         self.up = joined(width, [inner], bias=True)
         self.down = joined(inner, [width], bias=True)
         self.activation = ACTIVATIONS[activation]
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x_TD: Tensor) -> Tensor:
         return self.down(self.dropout(self.activation(self.up(x_TD))))

@@ -17,6 +17,7 @@ from torch.nn.utils.rnn import PackedSequence
 from regard.ground.layout import Layout
 from regard.ground.tape import SILENT, Silent
 from regard.ground.times import Times
+from regard.parts.dropout import Dropout
 
 State = tuple[Tensor, ...]  # of a layer, (R, width) each: h, or h and c
 
@@ -120,7 +121,7 @@ class Recurrence(nn.Module):
         self.layers = nn.ModuleList(
             Layer(cell, states if number else inputs, width, reads=reads) for number in range(depth)
         )
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(
         self,

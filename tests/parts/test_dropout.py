@@ -1,0 +1,55 @@
+"""Dropout on a CPU: as often as asked, unbiased, drawn anew, the same for the same seed."""
+
+import pytest
+import torch
+
+from regard.parts.dropout import Dropout, drawn
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.3, 0.5, 0.9])
+def test_as_much_is_dropped_as_asked_and_the_mean_stays(rate):
+    torch.manual_seed(1)
+    x = torch.ones(1000, 997)
+    y = Dropout(rate)(x)
+    assert abs(float((y == 0).float().mean()) - rate) < 0.003
+    assert abs(float(y.mean()) - 1) < 0.01
+    assert len(y.unique()) == 2
+
+
+def test_neighbours_are_independent():
+    torch.manual_seed(1)
+    kept = drawn(torch.Size([400_000]), 0.5, torch.float32) > 0
+    for distance in (1, 2, 3, 4, 8):  # the four of one draw, and those of the next
+        together = (kept[:-distance] & kept[distance:]).float().mean()
+        assert abs(float(together) - 0.25) < 0.005
+
+
+def test_the_seed_decides():
+    layer, x = Dropout(0.3), torch.ones(5, 7)
+    torch.manual_seed(3)
+    one, another = layer(x), layer(x)
+    torch.manual_seed(3)
+    assert torch.equal(layer(x), one) and not torch.equal(one, another)
+
+
+def test_gradients_are_dropped_alike():
+    x = torch.ones(11, 3, requires_grad=True)
+    y = Dropout(0.5)(x)
+    y.sum().backward()
+    assert torch.equal(x.grad, y.detach())
+
+
+def test_nothing_is_dropped_in_inference_or_at_rate_0():
+    x = torch.randn(4, 4)
+    assert torch.equal(Dropout(0.5).eval()(x), x)
+    assert torch.equal(Dropout(0.0)(x), x)
+    assert Dropout(0.2)(torch.ones(0, 4)).shape == (0, 4)
+
+
+def test_all_may_be_dropped():
+    assert not Dropout(1.0)(torch.ones(3, 3)).any()
+    assert (Dropout(0.999999)(torch.ones(300, 300)) > 0).sum() < 10
+
+
+def test_half_precision_stays_half():
+    assert Dropout(0.2)(torch.ones(3, 5, dtype=torch.bfloat16)).dtype == torch.bfloat16
