@@ -195,7 +195,7 @@ def test_no_answer_is_a_matter_of_the_threshold():
 
 def test_an_empty_context_has_no_answer():
     (said,) = model("answer").predict([("Who?", "")])
-    assert said == Answers((), said.no_answer, 1.0, 0.0) and said.text == ""
+    assert said == Answers((), said.no_answer, 0.0, None) and said.text == ""
 
 
 def test_answers_are_no_longer_than_allowed():

@@ -139,3 +139,14 @@ def test_what_belongs_to_another_task_is_refused(recipe):
             read(recipe, settings)
     recipe.write_text(classify)
     assert read(recipe, ["labels.weights=balanced"]).task == "classify"
+
+
+def test_where_examples_come_from_is_not_merged(tmp_path):
+    under = RECIPE.replace("[text]", "[text]", 1)
+    (tmp_path / "under.toml").write_text(under)
+    over = 'like = "under"\n[data]\ndev = { held_out = 3 }\n[model]\nstart = ""\n'
+    (tmp_path / "over.toml").write_text(over)
+    recipe = read(tmp_path / "over.toml")
+    assert recipe.data.dev.held_out == 3 and recipe.data.dev.source is None
+    assert recipe.data.train == read(tmp_path / "under.toml").data.train
+    assert recipe.model.start is None

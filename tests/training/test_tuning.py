@@ -1,7 +1,9 @@
 """Fine-tuning through the one loop: every task learns, goes on exactly, leaves what can be used."""
 
 import json
+from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -157,6 +159,44 @@ def test_a_tuned_model_can_be_tuned_again(corpora, start, tmp_path):
     assert not torch.equal(several.job.model.head.weight, own["head.weight"])
 
 
+def test_a_head_is_taken_over_by_the_names_of_its_labels(corpora, start, tmp_path):
+    first = prepared(corpora("one"), tmp_path / "a", *begun(start, "train.steps=2"))
+    *_, ended = train(first.job)
+    first.finish(ended.progress)
+    stored = folders.read(first.model_folder)
+    names = stored.text.labels.names
+    swapped = replace(stored.text, labels=replace(stored.text.labels, names=names[::-1]))
+    folders.write(tmp_path / "swapped", replace(stored, text=swapped))
+    again = prepared(corpora("one"), tmp_path / "b", *begun(tmp_path / "swapped"))
+    assert torch.equal(again.job.model.head.weight, stored.module.head.weight.flip(0))
+    others = replace(stored.text, labels=replace(stored.text.labels, names=("this", "that")))
+    folders.write(tmp_path / "others", replace(stored, text=others))
+    anew = prepared(corpora("one"), tmp_path / "c", *begun(tmp_path / "others"))
+    assert not torch.isin(anew.job.model.head.weight, stored.module.head.weight).any()
+    assert torch.equal(anew.job.model.pool.weight, stored.module.pool.weight)
+
+
+def test_a_model_is_evaluated_as_it_was_trained_and_keeps_that_elsewhere(corpora, tmp_path):
+    corpus = corpora("answer")
+    run = prepared(corpus, tmp_path / "a", "train.steps=1", "batches.longest=30")
+    *_, ended = train(run.job)
+    run.finish(ended.progress)
+    model = load(run.model_folder)
+    model.save(tmp_path / "hf", "hf")
+    again = load(tmp_path / "hf")
+    for name in ("longest", "stride", "question", "longest_answer", "threshold"):
+        assert again.notes[name] == model.notes[name]
+        assert getattr(again.predictor, name) == getattr(model.predictor, name)
+    longer = f"{tmp_path / 'longer.toml'}"
+    text = (corpus / "owls.toml").read_text().replace("longest = 40", "longest = 500")
+    Path(longer).write_text(text)  # more than the model has positions
+    told = [
+        verb("evaluate", one, longer, "--data", corpus)
+        for one in (tmp_path / "hf", run.out / "model")
+    ]
+    assert all(one.exit_code == 0 for one in told)
+
+
 def test_a_start_may_lie_beside_the_data(corpora, start, tmp_path):
     corpus = corpora("one")
     (corpus / "beside").symlink_to(start)
@@ -295,7 +335,7 @@ def test_a_label_that_cannot_be_learned_is_named_by_its_line(corpora, tmp_path, 
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
-        ("one", r"train\.tsv:2: 0 labels where there must be one"),
+        ("one", r"train\.tsv:2: its label is hidden"),
         ("answer", r"question q0: its answers are hidden"),
         ("choose", r"train\.csv:2: which is right is hidden"),
     ],
@@ -307,7 +347,7 @@ def test_hidden_labels_are_not_learned_from(corpora, tmp_path, kind, said):
         for part in ("train", "dev", "test"):
             settings.append(f"data.{part}.options={{texts=['text']}}")
         settings += ["labels.names={}"]
-        with pytest.raises(BadInput, match="there must be two labels or more"):
+        with pytest.raises(BadInput, match=said):
             prepared(other, tmp_path / "run", *settings)
         return
     path = next(other.glob("train.*"))
@@ -324,7 +364,7 @@ def test_hidden_labels_are_not_learned_from(corpora, tmp_path, kind, said):
 
 def test_a_hidden_test_label_is_said_before_training(corpora, tmp_path):
     settings = ["data.test.options={texts=['text']}"]
-    with pytest.raises(BadInput, match=r"test\.tsv:2: 0 labels where there must be one"):
+    with pytest.raises(BadInput, match=r"test\.tsv:2: its label is hidden"):
         prepared(corpora("one"), tmp_path / "run", *settings)
 
 

@@ -15,6 +15,8 @@ from regard.text.tuned import TunedText
 from regard.weights.files import load_weights, read_folder, weights_of, write_tensors
 
 GENERATION = "generation_config.json"
+# How a tuned encoder is to be asked, which configurations have no word for: under a key of ours.
+NOTES, ASKED = "regard_notes", ("longest", "stride", "question", "longest_answer", "threshold")
 # How a folder searches; an old one says it in its config.json.
 NOTED = (
     "num_beams",
@@ -53,6 +55,8 @@ def read(folder: Path, config: dict[str, Any], device: torch.device | str) -> St
         generation = {name: value for name, value in said.items() if value is not None}
     noted = {"generation": generation, "embedding": sentence_files.embedding_of(folder)}
     notes = {name: said for name, said in noted.items() if said}
+    if isinstance(own := config.get(NOTES), dict):
+        notes |= {name: own[name] for name in ASKED if name in own}
     origin = Origin(config, files_of(folder), beside)
     return Stored(form.paper, facts, module.eval(), text, notes, origin)
 
@@ -73,7 +77,8 @@ def write(folder: Path, stored: Stored) -> None:
         (text.encoder if isinstance(text, TunedText) else text).save(folder)
     write_files(folder, origin)
     write_tensors(folder / WEIGHTS, tensors)
-    write_json(folder / CONFIG, {**origin.config, **config})
+    own = {name: stored.notes[name] for name in ASKED if name in stored.notes}
+    write_json(folder / CONFIG, {**origin.config, **config, **({NOTES: own} if own else {})})
 
 
 def files_of(folder: Path) -> dict[str, bytes]:

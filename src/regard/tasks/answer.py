@@ -75,7 +75,7 @@ class Answerer(Runner):
     question: int = QUESTION
     best: int = 20
     longest_answer: int = 30
-    threshold: float | None = 0.0
+    threshold: float | None = None
 
     def predict(self, asked: Sequence[tuple[str, str]]) -> list[Answers]:
         """The answers to each (question, context)."""
@@ -94,7 +94,10 @@ class Answerer(Runner):
     def _answers(self, context: str, windows: list[tuple[Window, Tensor]]) -> Answers:
         none = min(float(logits_LV[0].sum()) for _, logits_LV in windows)
         scored = [one for window, said_LV in windows for one in self._spans(window, said_LV)]
-        found = nlargest(self.best, scored)
+        once: dict[tuple[int, int], float] = {}  # neighbouring windows see the same spans
+        for score, start, end in scored:
+            once[start, end] = max(score, once.get((start, end), score))
+        found = nlargest(self.best, ((score, *place) for place, score in once.items()))
         top = found[0][0] if found else 0.0
         with_none = self.threshold is not None
         if with_none and len(found) == self.best and none > found[-1][0]:

@@ -13,6 +13,7 @@ from regard.ground.errors import BadInput
 from regard.ground.tape import SILENT, Silent, Tape
 from regard.models.encoder import Encoder
 from regard.models.facts import EncoderFacts
+from regard.models.hf import ASKED
 from regard.parts.linear.engine import at_work, in_precision
 from regard.parts.position import Learned
 from regard.tasks.answer import CONTEXT, Answerer
@@ -27,7 +28,6 @@ from regard.text.tuned import TunedText
 
 Read = Asked | Row | Ids  # a text, a pair of texts, or what was made of them
 LONGEST = 512  # of rows that nothing else limits
-NOTED = ("longest", "stride", "question", "longest_answer", "threshold")
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +82,7 @@ class Understanding(Runner):
         return EncoderClassifier(self.model, self.tuned, longest=longest)
 
     def _noted_numbers(self) -> dict[str, Any]:
-        noted = {name: self.notes[name] for name in NOTED if name in self.notes}
+        noted = {name: self.notes[name] for name in ASKED if name in self.notes}
         for name, value in noted.items():
             whole = isinstance(value, int) and value >= (name != "stride")
             fits = isinstance(value, int | float | None) if name == "threshold" else whole

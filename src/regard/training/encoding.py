@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import nn
 
@@ -80,20 +80,33 @@ class Encoding:
         learned.save(place.text)
         return learned
 
-    def begin(self, model: nn.Module, data: Path) -> None:
+    def begin(self, model: nn.Module, data: Path, text: Any) -> None:
         """Take over what the start has; what it has not stays as it was drawn."""
         start = self.start(data)
         if start is None:
             return
-        head = getattr(start.facts, "head", None)
-        same_task = head is not None and head.task == self.recipe.task
-        given = weights_of(start.module)
+        given, outputs_N = weights_of(start.module), self._outputs(start, text)
         for name, tensor in weights_of(model).items():
-            fits = name in given and given[name].shape == tensor.shape
-            if fits and (same_task or not name.startswith("head.")):
+            if name.startswith("head."):
+                if outputs_N is not None:
+                    tensor.copy_(given[name][outputs_N])
+            elif name in given and given[name].shape == tensor.shape:
                 tensor.copy_(given[name])
             elif name.startswith("trunk."):
                 raise BadInput(f"model.start: {name} there does not fit the model as changed")
+
+    def _outputs(self, start: Stored, text: Any) -> list[int] | None:
+        """Which of the start's outputs mean what ours do; None if it was tuned for another task."""
+        head = getattr(start.facts, "head", None)
+        if head is None or head.task != self.recipe.task:
+            return None
+        if not isinstance(text, TunedText):
+            return list(range(head.outputs))
+        theirs = start.text.labels if isinstance(start.text, TunedText) else None
+        ours = text.labels
+        if theirs is None or {*theirs.names} != {*ours.names} or theirs.kind != ours.kind:
+            return None
+        return [theirs.names.index(name) for name in ours.names]
 
 
 @lru_cache(maxsize=1)

@@ -13,7 +13,7 @@ from torch import nn
 from regard.data.understanding import TASKS, Choice, Labelled, Question, Tagged
 from regard.ground.batch import IGNORED
 from regard.ground.errors import BadInput
-from regard.metrics.answers import answer_scores
+from regard.metrics.answers import answer_scores, best_threshold
 from regard.metrics.classification import classification_scores, several_scores
 from regard.metrics.entities import entity_scores, to_scheme
 from regard.metrics.regression import regression_scores
@@ -61,8 +61,12 @@ class Kind:
         """What is learned."""
         raise NotImplementedError
 
+    def runner(self, model: nn.Module, text: Any) -> Any:
+        """A model that is asked as the recipe says."""
+        raise NotImplementedError
+
     def scores(
-        self, model: nn.Module, text: Any, examples: Sequence[Any], with_interval: bool = False
+        self, runner: Any, examples: Sequence[Any], with_interval: bool = False
     ) -> list[Score]:
         """How well a model does it."""
         raise NotImplementedError
@@ -79,9 +83,11 @@ class Classify(Kind):
             return Labels(("value",), written, NUMBER)
         known = {name.lower(): task for name, task in TASKS.items()}
         task = known.get(str(self.recipe.data.train.reader).lower())
+        if task is not None and asked.kind == SEVERAL:
+            raise BadInput("labels.kind: a text of this benchmark has one label, not several")
         if task is not None and task.labels:
             return Labels(tuple(written.get(one, one) for one in task.labels), written)
-        found = chain.from_iterable(example.labels for example in examples)
+        found = chain.from_iterable(map(_shown, examples))
         labels = Labels.of(found, written)
         return Labels(labels.names, written, asked.kind)
 
@@ -97,8 +103,8 @@ class Classify(Kind):
     def _goal(self, text: TunedText, example: Labelled) -> list[Any]:
         labels, where = text.labels, example.where
         if labels.kind == NUMBER:
-            return [_number(example.labels, where)]
-        held = [labels.names.index(labels.name(one, where)) for one in example.labels]
+            return [_number(_shown(example), where)]
+        held = [labels.names.index(labels.name(one, where)) for one in _shown(example)]
         if labels.kind == SEVERAL:
             return [float(number in held) for number in range(len(labels))]
         if len(held) != 1:
@@ -115,26 +121,25 @@ class Classify(Kind):
         weights = class_weights(text.labels, asked, (goal[0] for _, goal in coded))
         return labelled.Labelled(self.recipe.train.smoothing, weights)
 
+    def runner(self, model: nn.Module, text: TunedText) -> EncoderClassifier:
+        """A model that labels texts."""
+        return EncoderClassifier(model, text, longest=self.longest)
+
     def scores(
-        self,
-        model: nn.Module,
-        text: TunedText,
-        examples: Sequence[Labelled],
-        with_interval: bool = False,
+        self, runner: EncoderClassifier, examples: Sequence[Labelled], with_interval: bool = False
     ) -> list[Score]:
         """As the labels are: accuracy and its like, F1 over all of them, or correlation."""
-        runner = EncoderClassifier(model, text, longest=self.longest)
         found: list[Any] = runner.predict([_asked(one) for one in examples])
-        labels = text.labels
+        labels = runner.text.labels
         if labels.kind == NUMBER:
-            golds = [_number(one.labels, one.where) for one in examples]
+            golds = [_number(_shown(one), one.where) for one in examples]
             return regression_scores(golds, [one.value for one in found], with_interval)
-        named = [[labels.name(name, one.where) for name in one.labels] for one in examples]
+        named = [[labels.name(name, one.where) for name in _shown(one)] for one in examples]
         if labels.kind == SEVERAL:
             return several_scores(named, [one.labels for one in found], with_interval)
         for one, names in zip(examples, named, strict=True):
             if len(names) != 1:
-                raise BadInput(f"{one.where}: its label is hidden")
+                raise BadInput(f"{one.where}: {len(names)} labels where there must be one")
         said, positive = [one.label for one in found], self.recipe.labels.positive
         return classification_scores([one[0] for one in named], said, with_interval, positive)
 
@@ -191,22 +196,22 @@ class Tag(Kind):
         weights = class_weights(text.labels, self.recipe.labels.weights, every)
         return tagged.Tagged(self.recipe.train.smoothing, weights)
 
+    def runner(self, model: nn.Module, text: TunedText) -> Tagger:
+        """A model that tags words."""
+        return Tagger(model, text, longest=self.longest)
+
     def scores(
-        self,
-        model: nn.Module,
-        text: TunedText,
-        examples: Sequence[Tagged],
-        with_interval: bool = False,
+        self, runner: Tagger, examples: Sequence[Tagged], with_interval: bool = False
     ) -> list[Score]:
         """F1 of entities where tags mean some, else what is right of all words."""
-        tagger = Tagger(model, text, longest=self.longest)
-        found = tagger.predict([one.words for one in examples])
-        if text.labels.kind == NUMBER:
+        found = runner.predict([one.words for one in examples])
+        labels = runner.text.labels
+        if labels.kind == NUMBER:
             golds = [_number((tag,), one.where) for one in examples for tag in one.tags]
             values = [word.value or 0.0 for one in found for word in one.words]
             return regression_scores(golds, values, with_interval)
-        tags = [[text.labels.name(tag, one.where) for tag in self._tags(one)] for one in examples]
-        if tagger.finds_entities:
+        tags = [[labels.name(tag, one.where) for tag in self._tags(one)] for one in examples]
+        if runner.finds_entities:
             return entity_scores(tags, [one.tags for one in found], with_interval)
         said = [tag for one in found for tag in one.tags]
         return classification_scores([*chain.from_iterable(tags)], said, with_interval)
@@ -221,10 +226,10 @@ class Answer(Kind):
 
     def windows(self, text: EncoderText, example: Question) -> list[Window]:
         """The rows of a question."""
-        return self.answerer(nn.Identity(), text).windows(example.question, example.context)
+        return self.runner(nn.Identity(), text).windows(example.question, example.context)
 
-    def answerer(self, model: nn.Module, text: EncoderText) -> Answerer:
-        """A model that is asked as the recipe says."""
+    def runner(self, model: nn.Module, text: EncoderText) -> Answerer:
+        """A model that answers."""
         return Answerer(model, text, longest=self.longest, **self.recipe.answers.settings)
 
     def coded(self, text: EncoderText, examples: Sequence[Question]) -> list[Coded]:
@@ -240,17 +245,20 @@ class Answer(Kind):
         return tagged.Spans()
 
     def scores(
-        self,
-        model: nn.Module,
-        text: EncoderText,
-        examples: Sequence[Question],
-        with_interval: bool = False,
+        self, runner: Answerer, examples: Sequence[Question], with_interval: bool = False
     ) -> list[Score]:
-        """SQuAD's exact match and F1."""
-        asked = [(one.question, one.context) for one in examples]
-        found = self.answerer(model, text).predict(asked)
+        """SQuAD's exact match and F1; where some have no answer, also by the best threshold."""
+        found = runner.predict([(one.question, one.context) for one in examples])
         golds = [[answer.text for answer in one.answers] for one in examples]
-        return answer_scores(golds, [one.text for one in found], with_interval)
+        scores = answer_scores(golds, [one.text for one in found], with_interval)
+        if all(golds):
+            return scores
+        best = [one.best[0].text if one.best else "" for one in found]
+        thresholds = best_threshold(golds, best, [one.no_answer for one in found])
+        return scores + [
+            Score(f"best {name}", one.score, f"questions:{len(golds)}|threshold:{one.value:.4f}")
+            for name, one in thresholds.items()
+        ]
 
 
 class Choose(Kind):
@@ -272,17 +280,15 @@ class Choose(Kind):
             raise BadInput(f"questions have {', '.join(map(str, sorted(counts)))} choices: not one")
         return tagged.Chosen(next(iter(counts)))
 
+    def runner(self, model: nn.Module, text: EncoderText) -> Chooser:
+        """A model that chooses."""
+        return Chooser(model, text, longest=self.longest)
+
     def scores(
-        self,
-        model: nn.Module,
-        text: EncoderText,
-        examples: Sequence[Choice],
-        with_interval: bool = False,
+        self, runner: Chooser, examples: Sequence[Choice], with_interval: bool = False
     ) -> list[Score]:
         """How often the right one is chosen."""
-        found = Chooser(model, text, longest=self.longest).of_pairs(
-            [one.choices for one in examples]
-        )
+        found = runner.of_pairs([one.choices for one in examples])
         golds = [str(_right(one)) for one in examples]
         return classification_scores(golds, [str(one.index) for one in found], with_interval)[:1]
 
@@ -293,6 +299,12 @@ KINDS: dict[str, Callable[[Recipe], Kind]] = {
     "answer": Answer,
     "choose": Choose,
 }
+
+
+def _shown(example: Labelled) -> tuple[str, ...]:
+    if example.labels is None:
+        raise BadInput(f"{example.where}: its label is hidden")
+    return example.labels
 
 
 def _asked(example: Labelled) -> Any:

@@ -359,7 +359,10 @@ class _Run:
 
     def _update(self, number: int) -> Tensor:
         norm = self.updates.apply(self.factor(number))
-        self.model.zero_grad(set_to_none=isinstance(self.micro, Plain))
+        if isinstance(self.micro, Plain):
+            self.model.zero_grad()
+        else:  # captured gradients stay where they are
+            torch._foreach_zero_([p.grad for p in self.model.parameters() if p.grad is not None])
         if self.average is not None:
             self.average.update(self.weights, number)
         return norm

@@ -50,7 +50,7 @@ class Paired:
             self.recipe, text.sides, train, place.data, place.store, place.skip_bad
         )
 
-    def begin(self, model: Any, data: Path) -> None:
+    def begin(self, model: Any, data: Path, text: Any) -> None:
         """Weights are those that were drawn."""
 
     def notes(self) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 
 from regard.ground.errors import BadInput, did_you_mean
 from regard.text.training import KINDS
@@ -102,12 +102,12 @@ class Model(Closed):
     ``source`` or ``target`` takes that side from another, "PAPER:SIZE": a recurrent encoder under a
     Transformer's decoder, say. The paper is then the recurrent one. A classifier's reader is its
     source. With ``start``, a folder (here or under the data root), an encoder begins with the
-    facts, the vocabulary and the weights found there.
+    facts, the vocabulary and the weights found there; "" is none.
     """
 
     paper: str = "transformer"
     size: str = "base"
-    start: str | None = None
+    start: Annotated[str | None, AfterValidator(lambda name: name or None)] = None
     source: str | None = None
     target: str | None = None
     change: dict[str, Any] = Field(default_factory=dict)
@@ -353,7 +353,11 @@ def _content(path: Path, depth: int = 0) -> dict[str, Any]:
     if depth > 8:
         raise BadInput(f"{path}: recipes that are like each other in a circle")
     beside = path.with_name(f"{like}.toml")
-    return _merged(_content(beside if beside.is_file() else find(str(like)), depth + 1), content)
+    under = _content(beside if beside.is_file() else find(str(like)), depth + 1)
+    both = _merged(under, content)
+    if isinstance(content.get("data"), dict):  # where examples come from is said as a whole
+        both["data"] = {**under.get("data", {}), **content["data"]}
+    return both
 
 
 def _merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:

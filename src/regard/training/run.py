@@ -104,7 +104,7 @@ def prepare(
     facts = task.fitted(facts, text)
     seed_everything(recipe.train.seed, 0)
     model = _built(paper, facts)
-    task.begin(model, data)
+    task.begin(model, data, text)
     objective = task.objective(text, examples)
     job = Job(
         recipe=recipe,

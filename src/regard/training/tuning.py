@@ -143,11 +143,11 @@ class Tuning(Encoding):
         return {"longest": self.recipe.batches.longest, **answers}
 
     def scores(self, model: Any, files: Files, data: Path) -> list[Score]:
-        """A tuned model on the examples of a file, with intervals."""
+        """A tuned model on the examples of a file, asked as it was trained, with intervals."""
         head = getattr(model.facts, "head", None)
         if head is None or head.task != self.recipe.task:
             raise BadInput(f"this model was not tuned to {self.recipe.task}")
-        return self.kind.scores(model.module, model.tokenizer, self.read(files, data), True)
+        return self.kind.scores(model.predictor, self.read(files, data), True)
 
     def judge(self, text: Any, examples: InMemory, ranks: Ranks, model: nn.Module) -> Verdict:
         """Negative log-likelihood of the development set, and the measures of the task."""
@@ -158,7 +158,7 @@ class Tuning(Encoding):
         figures, judge = {"loss": likelihood}, self.recipe.train.judge
         if judge == "loss":
             return Verdict(-figures["loss"], figures)
-        scores = self.kind.scores(model, text, examples.asked)
+        scores = self.kind.scores(self.kind.runner(model, text), examples.asked)
         figures |= {score.name: score.value for score in scores}
         if judge not in figures:
             raise BadInput(f"train.judge: {judge!r} is not measured here: {', '.join(figures)}")

@@ -84,7 +84,7 @@ def test_each_task_is_read_as_distributed(tmp_path, name):
 def test_hidden_labels_are_no_labels(tmp_path, name):
     text, texts = HIDDEN[name]
     (only,) = read("classify", name, put(tmp_path / "test.tsv", text))
-    assert (only.texts, only.labels) == (texts, ())
+    assert (only.texts, only.labels) == (texts, None)
 
 
 def test_the_benchmark_says_what_it_measures():

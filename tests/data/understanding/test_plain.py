@@ -31,7 +31,7 @@ def test_columns_by_name_and_by_number(tmp_path):
     assert list(read("classify", "csv", csv, label="topic")) == [
         Labelled(f"{csv}:2", ('a, "b"\nc',), ("x",))
     ]
-    assert next(read("classify", "csv", csv)).labels == ()
+    assert next(read("classify", "csv", csv)).labels is None
 
 
 def test_several_labels_at_once(tmp_path):

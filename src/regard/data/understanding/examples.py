@@ -10,13 +10,13 @@ from dataclasses import dataclass
 class Labelled:
     """One text or two, and its labels: one, or any number where a task has several at once.
 
-    No labels: they are hidden, as in published test sets, or none of several holds. What is to be
-    told by regression is a number, as text.
+    None: they are hidden, as in published test sets. What is to be told by regression is a number,
+    as text.
     """
 
     where: str
     texts: tuple[str, ...]
-    labels: tuple[str, ...]
+    labels: tuple[str, ...] | None
 
 
 @dataclass(frozen=True, slots=True)

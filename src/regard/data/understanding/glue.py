@@ -59,7 +59,7 @@ def glue(path: Path, name: str, dropped: Dropped | None = None) -> Iterator[Labe
 
     def parse(where: str, cells: Cells) -> Labelled:
         texts = tuple(filled(cells[column], where) for column in task.texts)
-        labels = (_label(task, cells[task.label], where),) if task.label in cells else ()
+        labels = (_label(task, cells[task.label], where),) if task.label in cells else None
         return Labelled(where, texts, labels)
 
     rows = columns(table, dropped, may_lack=(task.label,), unnamed=task.unnamed)

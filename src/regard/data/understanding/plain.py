@@ -59,7 +59,7 @@ def jsonl(
     def parse(where: str, record: dict[str, Any]) -> Labelled:
         found = tuple(filled(held(record, key, str, where), where) for key in texts)
         if label is None:
-            return Labelled(where, found, ())
+            return Labelled(where, found, None)
         value = value_of(record, label, where)
         if isinstance(value, list):
             return Labelled(where, found, tuple(_written(one, label, where) for one in value))
@@ -101,7 +101,7 @@ def _from_columns(
 
     def parse(where: str, cells: Cells) -> Labelled:
         found = tuple(filled(cells[column], where) for column in texts)
-        labels = () if label is None else _labels(cells[label], separator, where)
+        labels = None if label is None else _labels(cells[label], separator, where)
         return Labelled(where, found, labels)
 
     return parsed(columns(table, dropped), parse, dropped)
