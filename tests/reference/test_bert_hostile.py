@@ -132,6 +132,7 @@ FIELDS = (
 @settings(fuzzed, max_examples=60)
 @given(st.sampled_from(FIELDS), values)
 @example("facts.stack", 3)
+@example("facts.stack.depth", 10**9)
 @example("origin.tied", 3)
 @example("origin.config", "no")
 def test_settings_of_any_kind_in_our_own_form(ours, field, value):

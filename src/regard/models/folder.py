@@ -13,7 +13,7 @@ from regard.models import paper as paper_named
 from regard.models.facts import AnyFacts, ClassifierFacts, EncoderFacts, from_json, to_json
 from regard.models.form import Origin, Text
 from regard.models.paper import Paper
-from regard.models.stored import CONFIG, WEIGHTS, Stored, built, check_text
+from regard.models.stored import CONFIG, WEIGHTS, Stored, built, check_text, refuse_depth
 from regard.text.bilingual import Bilingual
 from regard.text.encoder import EncoderText
 from regard.text.labelled import LABELS, LabelledText
@@ -62,9 +62,14 @@ def read(folder: Path, device: torch.device | str = "cpu") -> Stored:
     if config.get("regard") != FORMAT:
         raise BadInput(f"{folder / CONFIG}: not a folder written by regard (format {FORMAT})")
     paper = paper_named(str(config.get("paper")))
-    facts = from_json(config.get("facts"), str(folder / CONFIG))
-    module = built(paper, facts, device, str(folder / CONFIG))
-    tensors = read_tensors(folder / WEIGHTS)
+    where = str(folder / CONFIG)
+    facts, tensors = from_json(config.get("facts"), where), read_tensors(folder / WEIGHTS)
+    try:
+        refuse_depth(facts, len(tensors))
+    except BadInput as error:
+        raise BadInput(f"{where}: {error}") from None
+    load_weights(built(paper, facts, "meta", where), tensors, str(folder / WEIGHTS))  # does it fit?
+    module = built(paper, facts, device, where)
     load_weights(module, tensors, str(folder / WEIGHTS))
     origin = _read_origin(folder, config["origin"], tensors) if "origin" in config else None
     text = _read_text(folder, paper, facts, origin)

@@ -8,9 +8,8 @@ import torch
 from regard.ground.errors import BadInput
 from regard.ground.files import read_json, replacing, write_json
 from regard.models import HF, sentence_files
-from regard.models.facts import AnyFacts, paths
 from regard.models.form import Form, Origin
-from regard.models.stored import CONFIG, WEIGHTS, Stored, built, check_text
+from regard.models.stored import CONFIG, WEIGHTS, Stored, built, check_text, refuse_depth
 from regard.text.tuned import TunedText
 from regard.weights.files import load_weights, read_folder, weights_of, write_tensors
 
@@ -40,7 +39,7 @@ def read(folder: Path, config: dict[str, Any], device: torch.device | str) -> St
     file = read_folder(folder)
     try:
         facts = form.facts(config, file.keys())
-        _refuse_depth(facts, len(file))
+        refuse_depth(facts, len(file))
     except BadInput as error:
         raise BadInput(f"{where}: {error}") from None
     shapes = weights_of(built(form.paper, facts, "meta", where))  # a misfit costs no memory
@@ -93,13 +92,6 @@ def write_files(folder: Path, origin: Origin) -> None:
     for name, content in origin.files.items():
         with replacing(folder / name) as temporary:
             temporary.write_bytes(content)
-
-
-def _refuse_depth(facts: AnyFacts, tensors: int) -> None:
-    """A stack of more layers than tensors is not even tried: it could be endless."""
-    for path, value in paths(facts):
-        if path.endswith(".depth") and value > tensors:
-            raise BadInput(f"{value} layers are said to be in {tensors} tensors")
 
 
 def _form(folder: Path, config: dict[str, Any]) -> Form:

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from regard.ground.errors import BadInput
-from regard.models.facts import AnyFacts, ClassifierFacts, EncoderFacts, PairFacts
+from regard.models.facts import AnyFacts, ClassifierFacts, EncoderFacts, PairFacts, paths
 from regard.models.form import Origin, Text
 from regard.models.paper import Paper
 from regard.text.bilingual import Bilingual
@@ -39,6 +39,13 @@ def built(paper: Paper, facts: AnyFacts, device: torch.device | str, where: str)
     except (TypeError, ValueError, AttributeError, RuntimeError) as error:
         reason = " ".join(str(error).split())
         raise BadInput(f"{where}: its facts give no model ({reason})") from None
+
+
+def refuse_depth(facts: AnyFacts, tensors: int) -> None:
+    """A stack of more layers than tensors is not even tried: it could be endless."""
+    for path, value in paths(facts):
+        if path.endswith(".depth") and value > tensors:
+            raise BadInput(f"{value} layers are said to be in {tensors} tensors")
 
 
 def check_text(text: Text | None, facts: AnyFacts, folder: Path) -> None:
