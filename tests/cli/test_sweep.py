@@ -1,6 +1,7 @@
 """n-best lists on the command line: how they are searched, stored and ranked again."""
 
 import json
+from statistics import mean
 
 import pytest
 
@@ -41,10 +42,12 @@ def test_a_sweep_is_the_same_as_ranking_by_each_rule(small_run, nbest, tmp_path)
     references = [reference.read_text().splitlines()]
     for one in tried:
         rule = {name: one[name] for name in ("length", "alpha", "coverage")}
-        texts = [_first(found, rule) for found in lists.values()]
-        assert one["BLEU"] == pytest.approx(bleu(texts, references).value)
+        chosen = [_first(found, rule) for found in lists.values()]
+        score = bleu([best["text"] for best in chosen], references)
+        assert one["BLEU"] == pytest.approx(score.value)
         assert one["signature"].startswith(SIGNATURE)
-        assert 0 <= one["brevity_penalty"] <= 1 and one["mean_n"] > 1
+        assert 0 <= one["brevity_penalty"] <= 1
+        assert one["mean_n"] == pytest.approx(mean(best["n"] for best in chosen))
     values = [one["BLEU"] for one in tried]
     assert values == sorted(values, reverse=True)
     firsts = [found[0]["text"] for found in lists.values()]
@@ -68,7 +71,7 @@ def _first(found, rule):
         for number, one in enumerate(found)
     ]
     (number,) = rescored(hypotheses, **rule)[0].tokens
-    return found[number]["text"]
+    return found[number]
 
 
 def test_the_table_has_the_best_first_and_the_signature(small_run, nbest):
