@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.blanks import MOST, Blanked, Blanks, fitting, word_begins
+from regard.data.blanks import MOST, Blanked, Blanks, fitting
 from regard.ground.errors import BadInput
 
 VOCAB = 1_000
@@ -223,10 +223,6 @@ def test_the_tokens_given_are_not_changed():
     row = np.arange(100, 200)
     row.flags.writeable = False
     assert Blanks(MASK, SPECIAL).draw(row, (0, 0, 0)).tokens.dtype == row.dtype
-
-
-def test_word_begins():
-    assert word_begins(["play", "##ing", "#", "##"]).tolist() == [True, False, True, False]
 
 
 @pytest.mark.parametrize(

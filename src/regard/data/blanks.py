@@ -3,7 +3,6 @@
 Of a row's tokens 15% are chosen; of these 80% become the mask, 10% a random token, 10% stay.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -126,8 +125,3 @@ def fitting(sizes: np.ndarray, row: np.ndarray, room: np.ndarray) -> np.ndarray:
         room -= np.bincount(row[left[fits]], sizes[left[fits]], len(room)).astype(np.int64)
         left = left[~fits]
     return np.concatenate(taken)
-
-
-def word_begins(pieces: Sequence[str], continued: str = "##") -> np.ndarray:
-    """By id: does the piece begin a word? WordPiece marks those that do not."""
-    return np.array([not piece.startswith(continued) for piece in pieces], bool)

@@ -46,7 +46,7 @@ def heads(tosses: np.ndarray, stream: np.ndarray) -> np.ndarray:
 
 
 def mixed(values: np.ndarray) -> np.ndarray:
-    """The finishing steps of SplitMix64: every bit decides over every bit."""
+    """The finishing steps of SplitMix64 (Steele et al., 2014): every bit decides over every bit."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))

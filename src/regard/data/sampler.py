@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
+from regard.data.draws import mixed
 from regard.data.packing import cut
 from regard.data.sources import Dropped
 from regard.ground.batch import Budget
@@ -43,15 +44,8 @@ def _network(values: np.ndarray, half: int, keys: Sequence[np.uint64]) -> np.nda
     shift, mask = np.uint64(half), np.uint64((1 << half) - 1)
     left, right = values >> shift, values & mask
     for key in keys:
-        left, right = right, left ^ (_mixed(right ^ key) & mask)
+        left, right = right, left ^ (mixed(right ^ key) & mask)
     return (left << shift) | right
-
-
-def _mixed(values: np.ndarray) -> np.ndarray:
-    """The finishing steps of SplitMix64 (Steele et al., 2014): every bit decides over every bit."""
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
 
 
 def _round_keys(key: tuple[int, ...]) -> list[np.uint64]:

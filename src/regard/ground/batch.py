@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -113,6 +113,12 @@ def pack_rows(
     if even and budget is not None and len(rows) * budget.longest == packed.real == budget.tokens:
         layout = Layout.rectangle(len(rows), budget.longest)
     return replace(packed, layout=replace(layout, segments_T=segments_T))
+
+
+def pack_texts(texts: Sequence[Any], budget: Budget | None = None) -> Packed:
+    """Texts end to end, whether they are ids alone or rows with segments."""
+    of_rows = bool(len(texts)) and isinstance(texts[0], Row)
+    return pack_rows(texts, budget) if of_rows else pack(texts, budget)
 
 
 def tokens_of(

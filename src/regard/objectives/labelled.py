@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.ground.batch import IGNORED, Batch, Budget, Ids, Packed, Row, pack, pack_rows
+from regard.ground.batch import IGNORED, Batch, Budget, Ids, Packed, Row, pack_texts
 from regard.ground.tape import SILENT, Silent
 from regard.parts.loss import smoothed_cross_entropy
 
@@ -37,8 +37,7 @@ class OfTexts:
 
     def read(self, texts: Sequence[Any], budget: Budget | None = None) -> Packed:
         """The texts alone."""
-        of_rows = bool(len(texts)) and isinstance(texts[0], Row)
-        return pack_rows(texts, budget) if of_rows else pack(texts, budget)
+        return pack_texts(texts, budget)
 
     def goals(self, goals: Sequence[Any], rows: int) -> Tensor:
         """What is to be said of each row; nothing of those that only fill."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.packing import in_order
-from regard.ground.batch import Budget, Ids, Packed, Row, pack, pack_rows
+from regard.ground.batch import Budget, Ids, Packed, Row, pack_texts
 from regard.ground.errors import BadInput
 from regard.models.encoder import Encoder
 from regard.models.facts import EncoderFacts
@@ -48,7 +48,7 @@ class Runner:
         self._check_segments(rows)
         lengths = np.array([_length(row) for row in rows], dtype=np.int64)
         for chosen in in_order(lengths, Budget(TOKENS, self.rows, TOKENS)):
-            yield chosen, packed([rows[i] for i in chosen]).to(self.device)
+            yield chosen, pack_texts([rows[i] for i in chosen]).to(self.device)
 
     def _check_segments(self, rows: Sequence[Row] | Sequence[Ids]) -> None:
         """A model that knows one text at a time cannot read two."""
@@ -73,11 +73,6 @@ class Runner:
             for i, of_row in zip(chosen, read.layout.split(logits_TV), strict=True):
                 found[i] = of_row
         return found
-
-
-def packed(rows: Sequence[Any]) -> Packed:
-    """Rows end to end, of tokens alone or with segments."""
-    return pack_rows(rows) if isinstance(rows[0], Row) else pack(rows)
 
 
 def numbers(said: Tensor) -> Tensor:
