@@ -15,7 +15,7 @@ from regard.training.checkpoint import optimiser_tensors
 from regard.training.events import Reported
 from regard.training.levels import freeze, levels
 from regard.training.loop import train
-from regard.training.optimise import Updates
+from regard.training.optimise import CapturedUpdates, Updates
 from regard.training.ranks import Ranks
 from regard.training.recipe import Optimiser, read
 from regard.training.run import prepare
@@ -202,17 +202,27 @@ def corpus(tmp_path_factory):
     return folder
 
 
-def prepared(corpus, out, *settings, resume=False):
+def prepared(corpus, out, *settings, resume=False, ranks=ALONE):
     recipe = read(corpus / "owls.toml", settings)
-    return prepare(recipe, out, ALONE, data=corpus, resume=resume)
+    return prepare(recipe, out, ranks, data=corpus, resume=resume)
 
 
 def losses(run, resume=False):
     return [event.loss for event in train(run.job, resume=resume) if isinstance(event, Reported)]
 
 
+def broken_off(corpus, out, *settings, **named):
+    """The losses of a run that dies after eight steps, its last checkpoint after six; and it."""
+    run, seen = prepared(corpus, out, *settings, **named), []
+    for event in train(run.job):
+        seen += [event.loss] if isinstance(event, Reported) else []
+        if len(seen) == 8:
+            break
+    return seen[:6], prepared(corpus, out, *settings, resume=True, **named)
+
+
 @pytest.mark.parametrize(
-    "device",
+    "settings",
     [
         ("optimiser.layer_decay=0.7", "optimiser.schedule=slanted"),
         ('optimiser.freeze=["embed", "blocks.0"]', "train.ema=0.9"),
@@ -220,16 +230,11 @@ def losses(run, resume=False):
         ("optimiser.unfreeze_every=2", "optimiser.layer_decay=0.7", 'optimiser.freeze=["embed"]'),
     ],
 )
-def test_resume_is_exact(corpus, tmp_path, device):
-    straight = prepared(corpus, tmp_path / "a", *device)
+def test_resume_is_exact(corpus, tmp_path, settings):
+    straight = prepared(corpus, tmp_path / "a", *settings)
     all_losses = losses(straight)
-    first, seen = prepared(corpus, tmp_path / "b", *device), []
-    for event in train(first.job):  # as if the process died between two checkpoints
-        seen += [event.loss] if isinstance(event, Reported) else []
-        if len(seen) == 8:
-            break
-    second = prepared(corpus, tmp_path / "b", *device, resume=True)
-    assert seen[:6] + losses(second, resume=True) == all_losses
+    seen, second = broken_off(corpus, tmp_path / "b", *settings)
+    assert seen + losses(second, resume=True) == all_losses
     one, other = weights_of(straight.job.model), weights_of(second.job.model)
     assert all(torch.equal(one[name], other[name]) for name in one)
     last, again = (run.job.checkpoints.load(12)[1] for run in (straight, second))
@@ -252,6 +257,45 @@ def test_sleeping_levels_may_have_gradients_or_not(corpus, tmp_path, monkeypatch
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("unfreeze_every", [0, 4])
+def test_captured_runs_resume_too(corpus, tmp_path, unfreeze_every):
+    """But for the order in which a GPU adds."""
+    settings = (f"optimiser.unfreeze_every={unfreeze_every}", "train.precision=fp32")
+    named = {"ranks": Ranks(0, 1, torch.device("cuda"))}
+    wanted = losses(prepared(corpus, tmp_path / "a", *settings, **named))
+    seen, second = broken_off(corpus, tmp_path / "b", *settings, **named)
+    assert seen + losses(second, resume=True) == pytest.approx(wanted, rel=1e-4)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("clip", [0.0, 0.3])
+@pytest.mark.parametrize("unfreeze_every", [0, 3])
+def test_a_captured_update_is_the_update(clip, unfreeze_every):
+    """Whichever of its steps were replayed; and no gradient is left."""
+    facts = Optimiser(
+        "adamw", rate=0.01, decay=0.1, clip=clip, layer_decay=0.9, unfreeze_every=unfreeze_every
+    )
+    models = [build(CLASSIFIER).cuda() for _ in range(2)]
+    models[1].load_state_dict(models[0].state_dict())
+    systems = [Updates(models[0], facts, lazy=False), CapturedUpdates(models[1], facts)]
+    for step in range(1, 15):
+        norms = []
+        for model, updates in zip(models, systems, strict=True):
+            draws = torch.Generator("cuda").manual_seed(step)
+            for one in model.parameters():
+                drawn = torch.randn(one.shape, generator=draws, device="cuda")
+                one.grad = drawn if one.grad is None else one.grad.copy_(drawn)
+            updates.wake(step)
+            norms.append(updates.apply(1 / step).clone())
+            updates.forget()
+        assert torch.equal(*norms)
+        for one, other in zip(*(model.parameters() for model in models), strict=True):
+            torch.testing.assert_close(other, one, rtol=1e-6, atol=1e-8)  # rates in fp32
+            assert not other.grad.any()
+    assert systems[1].graph is not None
+
+
+@pytest.mark.gpu
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's own
 @pytest.mark.parametrize("compiled", ["true", "false"])
 def test_captured_steps_leave_alone_what_does_not_learn(corpus, tmp_path, compiled):
@@ -263,9 +307,8 @@ def test_captured_steps_leave_alone_what_does_not_learn(corpus, tmp_path, compil
         "train.average=12",
         f"train.compile={compiled}",
     )
-    recipe = read(corpus / "owls.toml", settings)
     cuda = Ranks(0, 1, torch.device("cuda"))
-    run = prepare(recipe, tmp_path / "run", cuda, data=corpus)
+    run = prepared(corpus, tmp_path / "run", *settings, ranks=cuda)
     before = {name: one.cpu().clone() for name, one in weights_of(run.job.model).items()}
     assert losses(run)
     for step in (4, 8, 12):

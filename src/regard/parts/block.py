@@ -13,7 +13,10 @@ from regard.parts.mlp import Mlp
 
 
 class Residual(nn.Module):
-    """norm(x + f(x)), as in the paper ("post"), or x + f(norm(x)) ("pre")."""
+    """norm(x + f(x)), as in the paper ("post"), or x + f(norm(x)) ("pre").
+
+    What was normed goes on in the precision of f, which under autocast is the lower one.
+    """
 
     def __init__(self, width: int, *, norm: str = "post", eps: float = 1e-5, dropout: float = 0.0):
         super().__init__()
@@ -25,7 +28,8 @@ class Residual(nn.Module):
 
     def forward(self, x_TD: Tensor, part: Callable[[Tensor], Tensor]) -> Tensor:
         if self.post:
-            return self.norm(x_TD + self.dropout(part(x_TD)))
+            said_TD = part(x_TD)
+            return self.norm(x_TD + self.dropout(said_TD)).to(said_TD.dtype)
         return x_TD + self.dropout(part(self.norm(x_TD)))
 
 

@@ -30,7 +30,7 @@ from regard.training.checkpoint import (
 )
 from regard.training.events import Ended, Event, Judged, Reported, Saved, Started, Verdict
 from regard.training.micro import Captured, Plain
-from regard.training.optimise import MovingAverage, Updates
+from regard.training.optimise import CapturedUpdates, MovingAverage, Updates
 from regard.training.precision import Precision
 from regard.training.ranks import Ranks
 from regard.training.recipe import Recipe
@@ -116,7 +116,11 @@ class _Run:
         self.job, self.recipe, self.ranks = job, job.recipe, job.ranks
         self.model = job.model.to(job.ranks.device)
         lazy = self.ranks.world == 1 and not self._fixed  # others need the same graph at each step
-        self.updates = Updates(self.model, self.recipe.optimiser, lazy=lazy)
+        self.updates = (
+            CapturedUpdates(self.model, self.recipe.optimiser)
+            if self._captures
+            else Updates(self.model, self.recipe.optimiser, lazy=lazy)
+        )
         self.weights = weights_of(self.model)
         ema = self.recipe.train.ema
         self.average = MovingAverage(self.weights, ema) if ema else None
@@ -156,7 +160,8 @@ class _Run:
         every = [example for batch in step for example in batch]
         weight = np.array([self.job.objective.weight(example) for example in every]).sum(axis=0)
         mine = self.ranks.share(step)
-        self.model.train()
+        if not self.model.training:  # asked for it, a model walks through all its parts
+            self.model.train()
         self.updates.wake(number)
         for turn, (slice_number, examples) in enumerate(mine):
             batch = self._collate(examples).to(self.ranks.device)
@@ -318,14 +323,18 @@ class _Run:
         """Whether all batches have one shape: on CUDA, unless the model is an eager one."""
         return self.ranks.device.type == "cuda" and not getattr(self.model, "eager", False)
 
+    @property
+    def _captures(self) -> bool:
+        """Whether steps are replayed: where shapes are fixed, unless something forbids it."""
+        return self._fixed and self.ranks.world == 1 and not self.recipe.train.deterministic
+
     def _micro(self) -> Plain | Captured:
-        """Compiled on CUDA, and captured where nothing forbids it."""
+        """Compiled on CUDA, and captured."""
         forward = self._forward
         if self._compiles():
             forward = torch.compile(forward)
         plain = Plain(forward, self.precision_context)
-        alone = self.ranks.world == 1 and not self.recipe.train.deterministic
-        return Captured(plain, self.model) if self._fixed and alone else plain
+        return Captured(plain, self.model) if self._captures else plain
 
     def _forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         return self.job.objective(self.wrapped, batch)
@@ -359,10 +368,7 @@ class _Run:
 
     def _update(self, number: int) -> Tensor:
         norm = self.updates.apply(self.factor(number))
-        if isinstance(self.micro, Plain):
-            self.model.zero_grad()
-        else:  # captured gradients stay where they are
-            torch._foreach_zero_([p.grad for p in self.model.parameters() if p.grad is not None])
+        self.updates.forget()
         if self.average is not None:
             self.average.update(self.weights, number)
         return norm

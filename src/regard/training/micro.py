@@ -17,7 +17,6 @@ from regard.ground.batch import Batch
 
 Forward = Callable[[Batch], tuple[Tensor, Tensor]]
 Scale = float | np.ndarray
-WARM_UPS = 3
 
 
 class Plain:
@@ -53,6 +52,7 @@ class Captured:
     def __init__(self, plain: Plain, model: nn.Module):
         self.plain, self.model = plain, model
         self.graphs: dict[tuple[torch.Size, ...], Graph] = {}
+        self.room = torch.cuda.graph_pool_handle()  # for all: no two run at once
 
     def __call__(self, batch: Batch, scale: Scale) -> tuple[Tensor, Tensor]:
         new = tensors(batch)
@@ -79,11 +79,10 @@ class Captured:
         aside = torch.cuda.Stream()
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):
-            for _ in range(WARM_UPS):
-                self.plain(batch, scale)
+            self.plain(batch, scale)
         torch.cuda.current_stream().wait_stream(aside)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, pool=self.room):
             results = self.plain(batch, scale)
         for parameter, gradient in zip(parameters, before, strict=True):
             parameter.grad.copy_(gradient)  # type: ignore[union-attr]

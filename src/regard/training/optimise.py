@@ -52,13 +52,74 @@ class Updates:
 
         Only gradients of what learns are measured and shortened.
         """
+        for group in self.optimiser.param_groups:
+            self.set_rate(group, self.facts.rate * factor * group["share"])
+        return self.change()
+
+    def set_rate(self, group: dict[str, Any], rate: float) -> None:
+        """The rate of one group."""
+        group["lr"] = rate
+
+    def change(self) -> Tensor:
+        """Shorten the gradient and follow it."""
         awake = {id(p) for group in self.optimiser.param_groups for p in group["params"]}
         learning = [p for p in self.model.parameters() if id(p) in awake and p.grad is not None]
         norm = nn.utils.clip_grad_norm_(learning, self.facts.clip or float("inf"))
-        for group in self.optimiser.param_groups:
-            group["lr"] = self.facts.rate * factor * group["share"]
         self.optimiser.step()
         return norm
+
+    def forget(self) -> None:
+        """Drop the gradient."""
+        self.model.zero_grad()
+
+
+class CapturedUpdates(Updates):
+    """The same as one CUDA graph, gradients zeroed where they are.
+
+    Moments exist after the first step of a level, so that the second step captures.
+    """
+
+    def __init__(self, model: nn.Module, facts: Optimiser):
+        super().__init__(model, facts, lazy=False)
+        self.device = next(model.parameters()).device
+        self.seen = 0
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self.norm = torch.zeros((), device=self.device)
+
+    def set_rate(self, group: dict[str, Any], rate: float) -> None:
+        """The rate of one group, where the graph reads it."""
+        if not isinstance(group["lr"], Tensor):
+            group["lr"] = torch.zeros((), device=self.device)
+        group["lr"].fill_(rate)
+
+    def change(self) -> Tensor:
+        """Replay what was captured."""
+        awake = len(self.optimiser.param_groups)
+        if self.seen != awake:
+            self.seen, self.graph = awake, None
+            return self._change()
+        if self.graph is None:
+            self.graph, self.norm = self._capture()
+        self.graph.replay()
+        return self.norm
+
+    def forget(self) -> None:
+        """Nothing is left of the gradient."""
+
+    def _change(self) -> Tensor:
+        norm = super().change()
+        torch._foreach_zero_([p.grad for p in self.model.parameters() if p.grad is not None])
+        return norm
+
+    def _capture(self) -> tuple[torch.cuda.CUDAGraph, Tensor]:
+        graph = torch.cuda.CUDAGraph()
+        for group in self.optimiser.param_groups:
+            group["capturable"] = True  # fused steps are; torch wants to hear it
+        with torch.cuda.graph(graph):
+            norm = self._change()
+        for group in self.optimiser.param_groups:
+            group["capturable"] = False
+        return graph, norm
 
 
 def _groups(model: nn.Module, facts: Optimiser) -> list[Groups]:
