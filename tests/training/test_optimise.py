@@ -273,7 +273,12 @@ def test_captured_runs_resume_too(corpus, tmp_path, unfreeze_every):
 def test_a_captured_update_is_the_update(clip, unfreeze_every):
     """Whichever of its steps were replayed; and no gradient is left."""
     facts = Optimiser(
-        "adamw", rate=0.01, decay=0.1, clip=clip, layer_decay=0.9, unfreeze_every=unfreeze_every
+        kind="adamw",
+        rate=0.01,
+        decay=0.1,
+        clip=clip,
+        layer_decay=0.9,
+        unfreeze_every=unfreeze_every,
     )
     models = [build(CLASSIFIER).cuda() for _ in range(2)]
     models[1].load_state_dict(models[0].state_dict())
@@ -296,7 +301,6 @@ def test_a_captured_update_is_the_update(clip, unfreeze_every):
 
 
 @pytest.mark.gpu
-@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's own
 @pytest.mark.parametrize("compiled", ["true", "false"])
 def test_captured_steps_leave_alone_what_does_not_learn(corpus, tmp_path, compiled):
     settings = (

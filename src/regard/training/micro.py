@@ -6,7 +6,7 @@ captured as one graph; a replay copies the batch into the captured tensors and l
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -79,11 +79,11 @@ class Captured:
         aside = torch.cuda.Stream()
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):
-            self.plain(batch, scale)
+            self.plain(unread(batch), scale)
         torch.cuda.current_stream().wait_stream(aside)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self.room):
-            results = self.plain(batch, scale)
+            results = self.plain(unread(batch), scale)
         for parameter, gradient in zip(parameters, before, strict=True):
             parameter.grad.copy_(gradient)  # type: ignore[union-attr]
         return Graph(graph, batch, scale, results)
@@ -92,6 +92,17 @@ class Captured:
 def as_tensor(scale: Scale, device: torch.device | str = "cpu") -> Tensor:
     """What each part of a loss is multiplied by."""
     return torch.as_tensor(scale, dtype=torch.float32).to(device)
+
+
+def unread(value: Any) -> Any:
+    """The same tensors in objects that remember nothing they once computed from them.
+
+    What they remember would be the first batch's, in a graph that is to serve all.
+    """
+    if not is_dataclass(value):
+        return value
+    parts = {field.name: unread(getattr(value, field.name)) for field in fields(value)}
+    return replace(value, **parts)  # type: ignore[type-var]
 
 
 def tensors(value: Any) -> list[Tensor]:
