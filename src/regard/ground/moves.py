@@ -9,14 +9,14 @@ class _Move(Function):
 
     @staticmethod
     def forward(ctx, x: Tensor, slots_T: Tensor, size: int | None) -> Tensor:
-        ctx.slots_T, ctx.back = slots_T, x.shape[0] if size is None else None
-        if size is None:
-            return x.index_select(0, slots_T)
-        return x.new_zeros(size, *x.shape[1:]).index_copy_(0, slots_T, x)
+        ctx.save_for_backward(slots_T)
+        ctx.back = x.shape[0] if size is None else None
+        return _moved(x, slots_T, size)
 
     @staticmethod
     def backward(ctx, gradient: Tensor):
-        return _Move.apply(gradient, ctx.slots_T, ctx.back), None, None
+        (slots_T,) = ctx.saved_tensors
+        return _moved(gradient, slots_T, ctx.back), None, None
 
 
 def spread(x: Tensor, slots_T: Tensor, size: int) -> Tensor:
@@ -27,3 +27,9 @@ def spread(x: Tensor, slots_T: Tensor, size: int) -> Tensor:
 def gathered(x: Tensor, slots_T: Tensor) -> Tensor:
     """The rows at ``slots_T``, of which no two are the same."""
     return _Move.apply(x, slots_T, None)
+
+
+def _moved(x: Tensor, slots_T: Tensor, size: int | None) -> Tensor:
+    if size is None:
+        return x.index_select(0, slots_T)
+    return x.new_zeros(size, *x.shape[1:]).index_copy_(0, slots_T, x)

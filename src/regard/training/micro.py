@@ -70,12 +70,13 @@ class Captured:
         return held.results
 
     def _capture(self, batch: Batch, scale: Tensor) -> Graph:
-        """Compile and warm up aside, keep the gradients there were, then capture."""
+        """Compile and warm up aside, then capture; gradients and draws go on as if nothing was."""
         parameters = [one for one in self.model.parameters() if one.requires_grad]
         for parameter in parameters:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
         before = [parameter.grad.clone() for parameter in parameters]  # type: ignore[union-attr]
+        draws = torch.cuda.get_rng_state(batch.goals_T.device)
         aside = torch.cuda.Stream()
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):
@@ -86,6 +87,7 @@ class Captured:
             results = self.plain(unread(batch), scale)
         for parameter, gradient in zip(parameters, before, strict=True):
             parameter.grad.copy_(gradient)  # type: ignore[union-attr]
+        torch.cuda.set_rng_state(draws, batch.goals_T.device)
         return Graph(graph, batch, scale, results)
 
 

@@ -1,0 +1,37 @@
+"""Rows moved to other places and back: values and gradients, compiled or not."""
+
+import pytest
+import torch
+
+from regard.ground.moves import gathered, spread
+
+SLOTS = torch.tensor([4, 0, 3])
+
+
+def plainly(x):
+    table = torch.zeros(6, 2, dtype=x.dtype)
+    return table.index_add(0, SLOTS, x)
+
+
+@pytest.mark.filterwarnings("default")  # the compiler's own
+@pytest.mark.parametrize("compiled", [False, True])
+def test_each_is_the_gradient_of_the_other(compiled):
+    def both(x):
+        wide = spread(x, SLOTS, 6) * torch.arange(12).view(6, 2)
+        return wide, gathered(torch.tanh(wide), SLOTS)
+
+    x = torch.randn(3, 2, dtype=torch.float64, requires_grad=True)
+    wide, back = (torch.compile(both, backend="aot_eager") if compiled else both)(x)
+    expected = plainly(x) * torch.arange(12).view(6, 2)
+    assert torch.equal(wide, expected) and torch.equal(back, torch.tanh(expected)[SLOTS])
+    (found,) = torch.autograd.grad((wide.sum() + (back**2).sum()), x)
+    (wanted,) = torch.autograd.grad(expected.sum() + (torch.tanh(expected)[SLOTS] ** 2).sum(), x)
+    assert found.any()
+    torch.testing.assert_close(found, wanted)
+
+
+def test_gradients_have_gradients():
+    x = torch.randn(3, 2, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradgradcheck(lambda x: spread(x, SLOTS, 6) ** 2, x)
+    y = torch.randn(6, 2, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradgradcheck(lambda y: gathered(y, SLOTS) ** 3, y)
