@@ -32,4 +32,5 @@ def gathered(x: Tensor, slots_T: Tensor) -> Tensor:
 def _moved(x: Tensor, slots_T: Tensor, size: int | None) -> Tensor:
     if size is None:
         return x.index_select(0, slots_T)
-    return x.new_zeros(size, *x.shape[1:]).index_copy_(0, slots_T, x)
+    zeros = x.new_zeros(()).expand(size, *x.shape[1:])
+    return zeros.index_copy(0, slots_T, x)  # in place, torch 2.11 compiles it without a gradient
