@@ -1,5 +1,6 @@
 """Rows of a tensor moved to other places: each way is the other's gradient."""
 
+import torch
 from torch import Tensor
 from torch.autograd import Function
 
@@ -32,5 +33,7 @@ def gathered(x: Tensor, slots_T: Tensor) -> Tensor:
 def _moved(x: Tensor, slots_T: Tensor, size: int | None) -> Tensor:
     if size is None:
         return x.index_select(0, slots_T)
-    zeros = x.new_zeros(()).expand(size, *x.shape[1:])
-    return zeros.index_copy(0, slots_T, x)  # in place, torch 2.11 compiles it without a gradient
+    zeros = x.new_zeros(size, *x.shape[1:])
+    if torch.compiler.is_compiling():  # in place, torch 2.11 loses the gradient
+        return zeros.index_copy(0, slots_T, x)
+    return zeros.index_copy_(0, slots_T, x)
