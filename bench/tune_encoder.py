@@ -127,7 +127,7 @@ def scores(recipe: Recipe, folder: Path, data: Path) -> dict[str, float]:
     """What the test set says of a model folder."""
     assert recipe.data.test is not None
     model = regard.load(folder)
-    found = Tuning(recipe).scores(model, recipe.data.test, data)
+    found = Tuning(recipe).judged(model, recipe.data.test, data).scores
     return {score.name: round(score.value, 2) for score in found}
 
 

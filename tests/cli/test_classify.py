@@ -1,6 +1,7 @@
 """Verbs for classifiers, as people call them."""
 
 import json
+from statistics import mean
 
 import pytest
 
@@ -64,6 +65,21 @@ def test_evaluate_prints_accuracy_with_an_interval(model, owl_run):
     )
     low, high = record["intervals"]["accuracy"]
     assert low <= record["accuracy"] <= high
+
+
+def test_evaluate_tells_labels_apart(model, owl_run):
+    asked = ("evaluate", model, owl_run / "owls.toml", "--data", owl_run, "--labels")
+    lines = run(*asked).stdout.splitlines()
+    at = next(n for n, line in enumerate(lines) if line.startswith("label "))
+    assert lines[at].split() == ["label", "precision", "recall", "F1", "number", "taken", "for"]
+    record = json.loads(run(*asked, "--json").stdout)
+    assert [one["label"] for one in record["labels"]] == [
+        line.split()[0] for line in lines[at + 1 :]
+    ]
+    assert sum(one["count"] for one in record["labels"]) == 40
+    wrong = sum(count for one in record["labels"] for _, count in one["taken_for"])
+    assert record["accuracy"] == pytest.approx(100 * (40 - wrong) / 40)
+    assert record["macro-F1"] == pytest.approx(mean(one["f1"] for one in record["labels"]))
 
 
 @pytest.mark.parametrize(("score", "code", "word"), [(50, 0, "kept"), (200, 1, "NOT kept")])

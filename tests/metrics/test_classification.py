@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.ground.errors import BadInput
-from regard.metrics.classification import classification_scores, confusion
+from regard.metrics.classification import class_table, classification_scores, confusion
+from regard.metrics.labels import LabelScore
 
 GOLDS = ["a", "a", "a", "b", "b", "c"]
 FOUND = ["a", "a", "b", "b", "c", "c"]
@@ -25,6 +26,17 @@ def test_by_hand():
     assert found["macro-F1"] == pytest.approx(100 * (4 / 5 + 2 / 4 + 2 / 3) / 3)
     two = values(["n", "n", "n", "p", "p"], ["n", "n", "p", "p", "p"])
     assert two["Matthews"] == pytest.approx(100 * (2 * 2 - 1 * 0) / (3 * 2 * 3 * 2) ** 0.5)
+
+
+def test_each_class_and_what_it_is_taken_for():
+    third = pytest.approx(200 / 3)
+    assert class_table(GOLDS, FOUND) == [
+        LabelScore("a", 100, third, pytest.approx(80), 3, (("b", 1),)),
+        LabelScore("b", 50, 50, 50, 2, (("c", 1),)),
+        LabelScore("c", 50, 100, third, 1),
+    ]
+    often = class_table(["a"] * 5, ["b", "c", "c", "c", "d"])[0]
+    assert often.taken_for == (("c", 3), ("b", 1), ("d", 1))
 
 
 @given(st.lists(st.tuples(LABELS, LABELS), min_size=1, max_size=40))

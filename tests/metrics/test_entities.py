@@ -10,14 +10,13 @@ from regard.ground.errors import BadInput
 from regard.metrics.entities import (
     SCHEMES,
     Entity,
-    LabelScore,
     entity_scores,
     entity_table,
     spans,
     tags_of,
     to_scheme,
-    valid,
 )
+from regard.metrics.labels import LabelScore
 
 
 def tags_with(marks: str):
@@ -30,6 +29,15 @@ CONLL_MARKS = tags_with("BI")
 SENTENCE_PAIRS = st.lists(
     st.lists(st.tuples(CONLL_MARKS, CONLL_MARKS), min_size=1, max_size=12), min_size=1, max_size=6
 )
+
+
+def valid(tags, scheme):
+    """Whether these are the very tags that ``scheme`` writes for the entities they mean."""
+    try:
+        spans(tags, scheme)
+    except BadInput:
+        return False
+    return True
 
 
 def values(golds, found, **options):

@@ -46,6 +46,9 @@ SAID = {
 }
 
 
+OF_LABELS = {"one": ["no", "owl"], "pairs": ["no", "owl"], "tags": ["BIRD"]}
+
+
 @pytest.fixture(scope="module")
 def corpora(tmp_path_factory):
     @cache
@@ -91,10 +94,11 @@ def test_every_task_learns_and_leaves_a_model(corpora, tmp_path, kind):
     stored = folders.read(run.model_folder)
     assert stored.facts.head.task == KINDS[kind]["task"] and stored.notes["longest"] == 40
     assert stored.notes["cost"]["training_flops"] > 0
-    record = json.loads(
-        verb("evaluate", run.model_folder, corpus / "owls.toml", "--data", corpus, "--json").stdout
-    )
+    asked = ("evaluate", run.model_folder, corpus / "owls.toml", "--data", corpus, "--json")
+    labels = ("--labels",) if kind in OF_LABELS else ()
+    record = json.loads(verb(*asked, *labels).stdout)
     assert record[KINDS[kind]["judge"]] > 80 and KINDS[kind]["judge"] in record["intervals"]
+    assert [one["label"] for one in record.get("labels", ())] == OF_LABELS.get(kind, [])
     said = verb("predict", run.model_folder, stdin=ASKED[kind]).stdout
     if kind == "numbers":
         values = [float(word.split("/")[1]) for word in said.split()]

@@ -1,6 +1,7 @@
 """``regard evaluate``: a model on the test set of a recipe, held against its promise."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,16 +9,21 @@ import typer
 
 from regard.api import Model, load
 from regard.cli.say import DEVICE, JSON, MODEL, OUT, cost_line, print_json
+from regard.cli.table import print_table
 from regard.data.sources import Source, read_pairs
 from regard.ground.errors import BadInput
 from regard.metrics.bleu import bleu
-from regard.metrics.classification import classification_scores
+from regard.metrics.classification import class_table, classification_scores
+from regard.metrics.labels import MEASURES, LabelScore
 from regard.metrics.translation import Score, chrf, ter
 from regard.search.beam import Beam
 from regard.training.files import Files
+from regard.training.kinds import Judgement
 from regard.training.recipe import Expect, Recipe, find, read
 from regard.training.run import task_of
 from regard.training.tuning import Tuning
+
+MISTAKES = 3  # that are shown of a label
 
 DATA = Annotated[
     Path, typer.Option(envvar="REGARD_DATA", help="The folder the recipe's files lie in.")
@@ -31,6 +37,9 @@ def evaluate(
     interval: Annotated[
         bool, typer.Option("--interval", help="Add 95% bootstrap intervals.")
     ] = False,
+    labels: Annotated[
+        bool, typer.Option("--labels", help="Add how well each label is found.")
+    ] = False,
     as_json: JSON = False,
     device: DEVICE = None,
 ) -> None:
@@ -38,48 +47,59 @@ def evaluate(
 
     Of a classifier: accuracy, macro-averaged F1 and Matthews' correlation, or the correlation of
     numbers; of a tagger F1 of entities, of answers exact match and F1; always with intervals.
-    Ends with exit code 1 if the recipe's promise is not kept.
+    --labels adds precision, recall and F1 of each label, and what it is taken for. Ends with exit
+    code 1 if the recipe's promise is not kept.
 
     Example: regard evaluate runs/tour/model tour --data runs/tour/corpus
     """
     described = read(find(recipe))
     loaded = load(model, device)
-    tables = test_scores(loaded, described, data, with_interval=interval)
+    found = judged(loaded, described, data, with_interval=interval)
+    if labels and not any(one.of_labels for one in found.values()):
+        raise BadInput("--labels: what this model says has no labels to tell apart")
     if as_json:
-        for name, scores in tables.items():
-            print_json(_record(name, scores, loaded))
+        for name, one in found.items():
+            print_json(_record(name, one, loaded, labels))
     else:
-        show_scores(tables, loaded)
+        show_scores({name: one.scores for name, one in found.items()}, loaded)
+        for name, one in found.items() if labels else ():
+            _show_labels(one.of_labels, name if len(found) > 1 else "label")
     expect = described.expect
-    if expect is not None and not keeps(expect, tables["test"], quiet=as_json):
+    if expect is not None and not keeps(expect, found["test"].scores, quiet=as_json):
         raise typer.Exit(1)
 
 
-def test_scores(
-    model: Model, recipe: Recipe, data: Path, *, with_interval: bool = False
-) -> dict[str, list[Score]]:
+def test_scores(model: Model, recipe: Recipe, data: Path) -> dict[str, list[Score]]:
     """All measures of a model on each test set of the recipe."""
+    return {name: one.scores for name, one in judged(model, recipe, data).items()}
+
+
+def judged(
+    model: Model, recipe: Recipe, data: Path, *, with_interval: bool = False
+) -> dict[str, Judgement]:
+    """The same, and how well each label is found."""
     if recipe.data.test is None:
         raise BadInput("the recipe names no test set (data.test)")
     sets = {"test": recipe.data.test, **recipe.data.more_tests}
     task = task_of(recipe)
 
-    def scored(files: Files) -> list[Score]:
+    def of(files: Files) -> Judgement:
         if isinstance(task, Tuning):
-            return task.scores(model, files, data)
+            return task.judged(model, files, data)
         if recipe.task == "classify":
-            return _label_scores(model, recipe, files.under(data))
-        return _scores(model, recipe, files.under(data), with_interval)
+            return _classified(model, recipe, files.under(data))
+        return Judgement(_scores(model, recipe, files.under(data), with_interval))
 
-    return {name: scored(files) for name, files in sets.items()}
+    return {name: of(files) for name, files in sets.items()}
 
 
-def _label_scores(model: Model, recipe: Recipe, files: Source) -> list[Score]:
+def _classified(model: Model, recipe: Recipe, files: Source) -> Judgement:
     examples = list(read_pairs(files, recipe.data.longest_characters))
     labels = model.classifier.text.labels
     golds = [labels.name(label, where) for where, _, label in examples]
-    found = model.predict([text for _, text, _ in examples])
-    return classification_scores(golds, [one.label for one in found], with_interval=True)
+    said = [one.label for one in model.predict([text for _, text, _ in examples])]
+    scores = classification_scores(golds, said, with_interval=True)
+    return Judgement(scores, class_table(golds, said))
 
 
 def _scores(model: Model, recipe: Recipe, files: Source, with_interval: bool) -> list[Score]:
@@ -97,14 +117,33 @@ def _scores(model: Model, recipe: Recipe, files: Source, with_interval: bool) ->
     ]
 
 
-def _record(name: str, scores: list[Score], model: Model) -> dict[str, Any]:
+def _record(name: str, found: Judgement, model: Model, labels: bool) -> dict[str, Any]:
+    scores = found.scores
     return {
         "set": name,
         **{score.name: score.value for score in scores},
         "signatures": {score.name: score.signature for score in scores},
         "intervals": {score.name: score.interval for score in scores if score.interval},
         "cost": model.notes.get("cost"),
+        **({"labels": [asdict(one) for one in found.of_labels]} if labels else {}),
     }
+
+
+def _show_labels(found: Sequence[LabelScore], title: str) -> None:
+    columns = [title, *MEASURES, "number", "taken for"]
+    print_table(
+        columns,
+        [
+            [
+                one.label,
+                *(f"{value:.2f}" for value in (one.precision, one.recall, one.f1)),
+                f"{one.count:,}",
+                ", ".join(f"{label} ({count:,})" for label, count in one.taken_for[:MISTAKES]),
+            ]
+            for one in found
+        ],
+        left=(0, len(columns) - 1),
+    )
 
 
 def show_scores(tables: Mapping[str, list[Score]], model: Model) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from regard.ground.errors import BadInput
 from regard.metrics.intervals import SAMPLES, SEED, Numbers, interval, resampled
+from regard.metrics.labels import LabelScore, f1, of_label
 from regard.metrics.translation import Score
 
 Measure = Callable[[Numbers], float]
@@ -31,8 +32,8 @@ def classification_scores(
     signature = f"examples:{len(golds)}|classes:{len(classes)}"
     asked = [(name, measure, signature) for name, measure in MEASURES.items()]
     if positive is not None:
-        f1 = partial(f1_of_class, number=classes.index(positive))
-        asked.append(("F1", f1, f"{signature}|positive:{positive}"))
+        of_class = partial(f1_of_class, number=classes.index(positive))
+        asked.append(("F1", of_class, f"{signature}|positive:{positive}"))
     scores = []
     for name, measure, signed in asked:
         share = measure(_counts(len(classes), cells_N))
@@ -81,6 +82,17 @@ def confusion(golds: Sequence[str], predicted: Sequence[str]) -> tuple[list[str]
     return classes, _counts(len(classes), cells_N)
 
 
+def class_table(golds: Sequence[str], predicted: Sequence[str]) -> list[LabelScore]:
+    """Each class that occurs, and what it is taken for."""
+    classes, counts = confusion(golds, predicted)
+    table = []
+    for number, label in enumerate(classes):
+        row, sums = counts[number], (counts[number, number], *_margins(counts, number))
+        others = [(one, int(n)) for one, n in zip(classes, row, strict=True) if n and one != label]
+        table.append(of_label(label, sums, tuple(sorted(others, key=lambda one: -one[1]))))
+    return table
+
+
 def accuracy(counts: Numbers) -> float:
     """The share of examples that are right."""
     return float(np.trace(counts) / counts.sum())
@@ -98,8 +110,12 @@ def macro_f1(counts: Numbers) -> float:
 
 def f1_of_class(counts: Numbers, number: int) -> float:
     """2PR / (P + R) of one class; 0 where it occurs neither among golds nor predictions."""
-    found_and_named = counts[number].sum() + counts[:, number].sum()
-    return float(2 * counts[number, number] / found_and_named) if found_and_named > 0 else 0.0
+    return f1(np.array([counts[number, number], *_margins(counts, number)]))
+
+
+def _margins(counts: Numbers, number: int) -> tuple[float, float]:
+    """How often a class is gold, and how often it is named."""
+    return float(counts[number].sum()), float(counts[:, number].sum())
 
 
 def matthews(counts: Numbers) -> float:

@@ -5,15 +5,15 @@ means something: for B and I those by which that scorer cuts chunks, carried on 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from regard.ground.errors import BadInput
 from regard.metrics.classification import in_percent
-from regard.metrics.intervals import Numbers, resampled
+from regard.metrics.intervals import resampled
+from regard.metrics.labels import MEASURES, LabelScore, of_label
 from regard.metrics.translation import Score
 
 SCHEMES = {
@@ -37,17 +37,6 @@ class Entity(NamedTuple):
     start: int
     end: int
     label: str
-
-
-@dataclass(frozen=True)
-class LabelScore:
-    """How well one label is found, in percent, and how many gold entities have it."""
-
-    label: str
-    precision: float
-    recall: float
-    f1: float
-    count: int
 
 
 def spans(tags: Sequence[str], scheme: str | None = None) -> list[Entity]:
@@ -75,15 +64,6 @@ def spans(tags: Sequence[str], scheme: str | None = None) -> list[Entity]:
 def to_scheme(tags: Sequence[str], scheme: str) -> list[str]:
     """Tags that ``scheme`` allows, for the same entities."""
     return tags_of(spans(tags), len(tags), scheme)
-
-
-def valid(tags: Sequence[str], scheme: str) -> bool:
-    """Whether these are the very tags that ``scheme`` writes for the entities they mean."""
-    try:
-        entities = spans(tags)
-    except BadInput:
-        return False
-    return list(tags) == tags_of(entities, len(tags), scheme)
 
 
 def tags_of(entities: Iterable[Entity], words: int, scheme: str) -> list[str]:
@@ -136,40 +116,10 @@ def entity_table(
         rights.update(one.label for one in gold & found)
         golden.update(one.label for one in gold)
         named.update(one.label for one in found)
-    table = []
-    for label in sorted({*golden, *named}):
-        sums = np.array([rights[label], golden[label], named[label]], dtype=np.float64)
-        table.append(
-            LabelScore(
-                label, 100 * precision(sums), 100 * recall(sums), 100 * f1(sums), golden[label]
-            )
-        )
-    return table
-
-
-def precision(sums: Numbers) -> float:
-    """The share of entities named that are right, from how many are right, gold and named."""
-    right, _, named = sums
-    return float(right / named) if named else 0.0
-
-
-def recall(sums: Numbers) -> float:
-    """The share of gold entities that were named."""
-    right, golden, _ = sums
-    return float(right / golden) if golden else 0.0
-
-
-def f1(sums: Numbers) -> float:
-    """The harmonic mean of both; 0 where nothing is gold and nothing named."""
-    right, golden, named = sums
-    return float(2 * right / (golden + named)) if golden + named else 0.0
-
-
-MEASURES: dict[str, Callable[[Numbers], float]] = {
-    "precision": precision,
-    "recall": recall,
-    "F1": f1,
-}
+    return [
+        of_label(label, (rights[label], golden[label], named[label]))
+        for label in sorted({*golden, *named})
+    ]
 
 
 def _entities(

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from math import nan
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from torch import nn
@@ -14,8 +14,9 @@ from regard.data.understanding import TASKS, Choice, Labelled, Question, Tagged
 from regard.ground.batch import IGNORED
 from regard.ground.errors import BadInput
 from regard.metrics.answers import answer_scores, best_threshold
-from regard.metrics.classification import classification_scores, several_scores
-from regard.metrics.entities import entity_scores, to_scheme
+from regard.metrics.classification import class_table, classification_scores, several_scores
+from regard.metrics.entities import entity_scores, entity_table, to_scheme
+from regard.metrics.labels import LabelScore
 from regard.metrics.regression import regression_scores
 from regard.metrics.translation import Score
 from regard.objectives import labelled, tagged
@@ -32,6 +33,13 @@ from regard.training.recipe import Recipe
 from regard.training.weights import class_weights
 
 Coded = tuple[Any, Any]  # rows to read, and what is to be said of them
+
+
+class Judgement(NamedTuple):
+    """How well a model does a task, and how well it finds each label, where there are some."""
+
+    scores: list[Score]
+    of_labels: Sequence[LabelScore] = ()
 
 
 @dataclass(frozen=True)
@@ -65,9 +73,9 @@ class Kind:
         """A model that is asked as the recipe says."""
         raise NotImplementedError
 
-    def scores(
+    def judged(
         self, runner: Any, examples: Sequence[Any], with_interval: bool = False
-    ) -> list[Score]:
+    ) -> Judgement:
         """How well a model does it."""
         raise NotImplementedError
 
@@ -125,23 +133,25 @@ class Classify(Kind):
         """A model that labels texts."""
         return EncoderClassifier(model, text, longest=self.longest)
 
-    def scores(
+    def judged(
         self, runner: EncoderClassifier, examples: Sequence[Labelled], with_interval: bool = False
-    ) -> list[Score]:
+    ) -> Judgement:
         """As the labels are: accuracy and its like, F1 over all of them, or correlation."""
         found: list[Any] = runner.predict([_asked(one) for one in examples])
         labels = runner.text.labels
         if labels.kind == NUMBER:
             golds = [_number(_shown(one), one.where) for one in examples]
-            return regression_scores(golds, [one.value for one in found], with_interval)
+            return Judgement(regression_scores(golds, [one.value for one in found], with_interval))
         named = [[labels.name(name, one.where) for name in _shown(one)] for one in examples]
         if labels.kind == SEVERAL:
-            return several_scores(named, [one.labels for one in found], with_interval)
+            return Judgement(several_scores(named, [one.labels for one in found], with_interval))
         for one, names in zip(examples, named, strict=True):
             if len(names) != 1:
                 raise BadInput(f"{one.where}: {len(names)} labels where there must be one")
         said, positive = [one.label for one in found], self.recipe.labels.positive
-        return classification_scores([one[0] for one in named], said, with_interval, positive)
+        firsts = [one[0] for one in named]
+        scores = classification_scores(firsts, said, with_interval, positive)
+        return Judgement(scores, class_table(firsts, said))
 
 
 class Tag(Kind):
@@ -200,21 +210,24 @@ class Tag(Kind):
         """A model that tags words."""
         return Tagger(model, text, longest=self.longest)
 
-    def scores(
+    def judged(
         self, runner: Tagger, examples: Sequence[Tagged], with_interval: bool = False
-    ) -> list[Score]:
+    ) -> Judgement:
         """F1 of entities where tags mean some, else what is right of all words."""
         found = runner.predict([one.words for one in examples])
         labels = runner.text.labels
         if labels.kind == NUMBER:
             golds = [_number((tag,), one.where) for one in examples for tag in one.tags]
             values = [word.value or 0.0 for one in found for word in one.words]
-            return regression_scores(golds, values, with_interval)
+            return Judgement(regression_scores(golds, values, with_interval))
         tags = [[labels.name(tag, one.where) for tag in self._tags(one)] for one in examples]
         if runner.finds_entities:
-            return entity_scores(tags, [one.tags for one in found], with_interval)
-        said = [tag for one in found for tag in one.tags]
-        return classification_scores([*chain.from_iterable(tags)], said, with_interval)
+            of_sentences = [one.tags for one in found]
+            scores = entity_scores(tags, of_sentences, with_interval)
+            return Judgement(scores, entity_table(tags, of_sentences))
+        of_words, said = [*chain(*tags)], [tag for one in found for tag in one.tags]
+        scores = classification_scores(of_words, said, with_interval)
+        return Judgement(scores, class_table(of_words, said))
 
 
 class Answer(Kind):
@@ -244,21 +257,22 @@ class Answer(Kind):
         """Two softmaxes over the tokens of a row."""
         return tagged.Spans()
 
-    def scores(
+    def judged(
         self, runner: Answerer, examples: Sequence[Question], with_interval: bool = False
-    ) -> list[Score]:
+    ) -> Judgement:
         """SQuAD's exact match and F1; where some have no answer, also by the best threshold."""
         found = runner.predict([(one.question, one.context) for one in examples])
         golds = [[answer.text for answer in one.answers] for one in examples]
         scores = answer_scores(golds, [one.text for one in found], with_interval)
         if all(golds):
-            return scores
+            return Judgement(scores)
         best = [one.best[0].text if one.best else "" for one in found]
         thresholds = best_threshold(golds, best, [one.no_answer for one in found])
-        return scores + [
+        scores += [
             Score(f"best {name}", one.score, f"questions:{len(golds)}|threshold:{one.value:.4f}")
             for name, one in thresholds.items()
         ]
+        return Judgement(scores)
 
 
 class Choose(Kind):
@@ -284,13 +298,14 @@ class Choose(Kind):
         """A model that chooses."""
         return Chooser(model, text, longest=self.longest)
 
-    def scores(
+    def judged(
         self, runner: Chooser, examples: Sequence[Choice], with_interval: bool = False
-    ) -> list[Score]:
+    ) -> Judgement:
         """How often the right one is chosen."""
         found = runner.of_pairs([one.choices for one in examples])
         golds = [str(_right(one)) for one in examples]
-        return classification_scores(golds, [str(one.index) for one in found], with_interval)[:1]
+        said = [str(one.index) for one in found]
+        return Judgement(classification_scores(golds, said, with_interval)[:1])
 
 
 KINDS: dict[str, Callable[[Recipe], Kind]] = {

@@ -15,7 +15,6 @@ from regard.data.sources import Dropped
 from regard.data.understanding import read
 from regard.ground.batch import Batch, Budget
 from regard.ground.errors import BadInput
-from regard.metrics.translation import Score
 from regard.models.cost import encoder_flops
 from regard.models.facts import EncoderFacts, Head, change
 from regard.text.encoder import EncoderText, train_wordpiece
@@ -24,7 +23,7 @@ from regard.training.encoding import Encoding
 from regard.training.events import Verdict
 from regard.training.examples import SPLIT, mean_likelihood, shared_out
 from regard.training.files import Files
-from regard.training.kinds import KINDS, Coded, Kind
+from regard.training.kinds import KINDS, Coded, Judgement, Kind
 from regard.training.place import Place
 from regard.training.ranks import Ranks
 from regard.training.recipe import Recipe
@@ -142,12 +141,12 @@ class Tuning(Encoding):
         answers = self.recipe.answers.settings if self.recipe.task == "answer" else {}
         return {"longest": self.recipe.batches.longest, **answers}
 
-    def scores(self, model: Any, files: Files, data: Path) -> list[Score]:
+    def judged(self, model: Any, files: Files, data: Path) -> Judgement:
         """A tuned model on the examples of a file, asked as it was trained, with intervals."""
         head = getattr(model.facts, "head", None)
         if head is None or head.task != self.recipe.task:
             raise BadInput(f"this model was not tuned to {self.recipe.task}")
-        return self.kind.scores(model.predictor, self.read(files, data), True)
+        return self.kind.judged(model.predictor, self.read(files, data), True)
 
     def judge(self, text: Any, examples: InMemory, ranks: Ranks, model: nn.Module) -> Verdict:
         """Negative log-likelihood of the development set, and the measures of the task."""
@@ -158,7 +157,7 @@ class Tuning(Encoding):
         figures, judge = {"loss": likelihood}, self.recipe.train.judge
         if judge == "loss":
             return Verdict(-figures["loss"], figures)
-        scores = self.kind.scores(self.kind.runner(model, text), examples.asked)
+        scores = self.kind.judged(self.kind.runner(model, text), examples.asked).scores
         figures |= {score.name: score.value for score in scores}
         if judge not in figures:
             raise BadInput(f"train.judge: {judge!r} is not measured here: {', '.join(figures)}")
