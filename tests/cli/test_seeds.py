@@ -28,6 +28,21 @@ def test_a_spread_is_that_of_a_sample():
     assert one.mean == 88.0 and one.deviation == pytest.approx(52**0.5)
 
 
+def test_all_seeds_run_in_the_precision_of_the_first(corpus, monkeypatch):
+    """However fast the machine is at the moment at which another is timed."""
+    chosen = iter(["bf16", "fp32"])
+    monkeypatch.setattr(
+        "regard.training.precision._timed",
+        lambda step, kinds: dict.fromkeys(kinds, 1.0) | {next(chosen): 0.1},
+    )
+    out = corpus / "runs"
+    told = ("--data", corpus, "--out", out, "--seeds", 2, "--set", "train.precision=auto")
+    run("train", corpus / "owls.toml", *told)
+    for seed in (1, 2):
+        state = out / f"seed-{seed}" / "checkpoints" / "step-00000012" / "state.json"
+        assert json.loads(state.read_text())["settings"]["precision"] == "bf16"
+
+
 def test_several_seeds_make_a_table(corpus):
     out = corpus / "runs"
     told = ("--data", corpus, "--out", out, "--seeds", 3, "--set", "train.seed=4")

@@ -1,6 +1,7 @@
 """What encoders are used for: each task by itself, whatever else is in the batch."""
 
 from dataclasses import replace
+from math import isfinite
 
 import pytest
 import torch
@@ -126,12 +127,28 @@ def test_words_are_found_as_asked():
     ]
 
 
-def test_a_word_without_pieces_is_outside():
-    (said,) = model("tags").predict([["Ada", "\u200b", "sing"]])
-    assert [word.tag is None for word in said.words] == [False, True, False]
-    assert said.words[1].probability is None and said.tags[1] == "O"
+@pytest.mark.parametrize(
+    "wrong", [("a", "b", "c"), ("a",), ["a"], (), 1, None, b"x", ("a", None), [["a", "b"]]]
+)
+def test_what_is_no_text_is_refused(wrong):
+    with pytest.raises(BadInput, match=r"input 2: .* is neither a text nor a pair of texts"):
+        model("one").predict(["Ada", wrong, "sing"])
+
+
+def test_lists_of_two_are_pairs():
+    classifier = model("one")
+    assert classifier.predict([["Ada", "sing"]]) == classifier.predict([("Ada", "sing")])
+
+
+def test_a_word_without_pieces_is_unknown():
+    """It is tagged as any other: a made-up tag would be scored as one of the model's."""
+    tagger = model("tags").predictor
+    (said,) = tagger.predict([["Ada", "\u200b", "sing"]])
+    assert {word.tag for word in said.words} <= {*tagger.text.labels.names}
+    assert all(0 < word.probability <= 1 for word in said.words)
+    assert tagger.text.encoder.pieces(["\u200b"]) == [[tagger.text.encoder.unk]]
     (numbered,) = model("numbers").predict([["Ada", "\u200b"]])
-    assert numbered.words[0].value is not None and numbered.words[1].value is None
+    assert all(isfinite(word.value) for word in numbered.words)
 
 
 def test_long_sentences_are_tagged_to_the_end():

@@ -7,6 +7,7 @@ import pytest
 
 from regard.ground.errors import BadInput
 from regard.text.encoder import EncoderText, train_wordpiece
+from regard.text.tuned import labels_in
 
 LINES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "storm", "##s", "[", "]", "sep")
 
@@ -228,3 +229,9 @@ def test_a_class_that_takes_the_file_as_it_stands(trained, tmp_path):
     configure(tmp_path, tokenizer_class="PreTrainedTokenizerFast")
     with pytest.raises(BadInput, match=r"tokenizer\.json: not a tokenizer\.json"):
         EncoderText.load(tmp_path)
+
+
+def test_no_two_labels_have_one_name():
+    assert labels_in({"id2label": {"0": "b", "1": "a"}}).names == ("b", "a")
+    with pytest.raises(BadInput, match="id2label calls two labels 'a'"):
+        labels_in({"id2label": {"0": "b", "1": "a", "2": "a"}})

@@ -93,9 +93,34 @@ def test_an_optimiser_goes_on_bit_for_bit():
             moments = {k: v.clone() for k, v in optimiser_tensors(model, optimiser).items()}
     again, resumed = built()
     again.load_state_dict(weights)
-    load_optimiser(again, resumed, moments)
+    load_optimiser(again, resumed, moments, "there")
     for number in (2, 3):
         step(again, resumed, number)
     assert all(
         torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True)
     )
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda kept: kept.pop("weight/exp_avg"), "weight/exp_avg is missing"),
+        (lambda kept: kept.update({"weight/other": torch.ones(1)}), "weight/other is unknown"),
+        (lambda kept: kept.update({"bias/exp_avg": torch.ones(7)}), "bias/exp_avg does not fit"),
+        (
+            lambda kept: kept.update(
+                {f"owl/{key}": torch.ones(1) for key in ("step", "exp_avg", "exp_avg_sq")}
+            ),
+            "owl/step does not fit",
+        ),
+    ],
+)
+def test_moments_that_do_not_fit_are_refused(change, said):
+    model = torch.nn.Linear(3, 2)
+    optimiser = torch.optim.Adam(model.parameters())
+    model(torch.ones(1, 3)).sum().backward()
+    optimiser.step()
+    kept = optimiser_tensors(model, optimiser)
+    change(kept)
+    with pytest.raises(BadInput, match=f"there: {said}"):
+        load_optimiser(model, optimiser, kept, "there")

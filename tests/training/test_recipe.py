@@ -1,5 +1,7 @@
 """Recipes are typed and closed: a slip is answered, not ignored."""
 
+import re
+
 import pytest
 
 from regard.data.sources import Csv, JsonLines, Lines, Table
@@ -150,3 +152,21 @@ def test_where_examples_come_from_is_not_merged(tmp_path):
     assert recipe.data.dev.held_out == 3 and recipe.data.dev.source is None
     assert recipe.data.train == read(tmp_path / "under.toml").data.train
     assert recipe.model.start is None
+
+
+def test_who_names_other_examples_inherits_none(tmp_path):
+    (tmp_path / "under.toml").write_text(RECIPE)
+    assert read(tmp_path / "under.toml").data.test is not None
+    over = (
+        'like = "under"\n[data]\ntrain = { source = "a", target = "b" }\ndev = { held_out = 3 }\n'
+    )
+    (tmp_path / "over.toml").write_text(over)
+    assert read(tmp_path / "over.toml").data.test is None
+
+
+def test_a_setting_that_is_wrong_is_named_and_not_the_file(recipe):
+    with pytest.raises(BadInput, match=r"^--set train.steps=0: train.steps: .*greater than"):
+        read(recipe, ["train.seed=3", "train.steps=0"])
+    recipe.write_text(re.sub(r"(?m)^steps = .*", "steps = 0", RECIPE))
+    with pytest.raises(BadInput, match=r"\.toml: train.steps"):
+        read(recipe, ["train.seed=3"])

@@ -301,6 +301,12 @@ def test_judging_by_loss_asks_nothing_else(corpora, tmp_path):
         ("one", ["model.change.vocab=4"], "follows from other tables of the recipe"),
         ("one", ["train.judge=bleu"], "no measure of task 'classify'"),
         ("one", ["labels.scheme=IOB2"], "labels.scheme means nothing"),
+        ("several", ["train.smoothing=0.1"], "train.smoothing means nothing"),
+        ("answer", ["train.smoothing=0.1"], "train.smoothing means nothing"),
+        ("choose", ["train.smoothing=0.1"], "train.smoothing means nothing"),
+        ("one", ["optimiser.freeze=embed"], r"--set \S+: optimiser.freeze: write a list, as in"),
+        ("one", ["labels.weights=[1, 2]"], "labels.weights: write a table, as in"),
+        ("one", ["task=tag"], "what stands above all tables is said in a file"),
         ("several", ["labels.weights=balanced"], "to task 'classify' of kind 'several'"),
         ("tags", ["labels.kind=several", "labels.scheme=IOB2"], "of kind 'several'"),
         ("tags", ["labels.positive=O"], "labels.positive means nothing"),
@@ -396,6 +402,35 @@ def test_bad_lines_can_be_left_out(corpora, tmp_path):
         prepared(other, tmp_path / "run")
     run = prepared(other, tmp_path / "run", skip_bad=True)
     assert sum(run.dropped.values()) == 1 and len(run.job.judge.args[1].train) == 96
+
+
+def test_bad_lines_of_a_test_set_can_be_left_out(corpora, tmp_path):
+    other = copied(corpora("one"), tmp_path)
+    with (other / "test.tsv").open("a") as file:
+        file.write("\towl\n")
+    asked = ("train", other / "owls.toml", "--data", other, "--out", tmp_path / "run")
+    assert "test.tsv:26" in verb(*asked, code=2).stderr
+    done = verb(*asked, "--skip-bad")
+    assert done.stdout.startswith("accuracy ") and "examples:24|" in done.stdout
+    asked = ("evaluate", tmp_path / "run" / "model", other / "owls.toml", "--data", other)
+    assert "test.tsv:26" in verb(*asked, code=2).stderr
+    assert "left out: 1 empty" in verb(*asked, "--skip-bad").stderr
+
+
+def test_what_is_positive_must_be_a_label(corpora, tmp_path):
+    said = "labels.positive: no label is called 'foo'; there are 'no', 'owl'"
+    with pytest.raises(BadInput, match=said):
+        prepared(corpora("one"), tmp_path / "run", "labels.positive=foo")
+
+
+@pytest.mark.parametrize("kind", ["one", "tags", "numbers", "answer", "choose"])
+def test_every_example_counts_in_the_mark_of_data(corpora, tmp_path, kind):
+    examples = prepared(corpora(kind), tmp_path / "run").job.judge.args[1]
+    *others, (rows, goal) = examples.train
+    (other_rows, other_goal) = next(one for one in others if repr(one[1]) != repr(goal))
+    assert replace(examples, train=[*others, (other_rows, goal)]).mark != examples.mark
+    assert replace(examples, train=[*others, (rows, other_goal)]).mark != examples.mark
+    assert replace(examples, train=[*others, (rows, goal)]).mark == examples.mark
 
 
 def test_data_that_changed_is_said(corpora, tmp_path):

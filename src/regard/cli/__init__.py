@@ -41,6 +41,9 @@ class Verbs(TyperGroup):
         except BadInput as error:
             complain(str(error))
             raise typer.Exit(BAD_INPUT) from None
+        except KeyboardInterrupt:
+            complain("stopped")
+            raise typer.Exit(INTERRUPTED) from None
         except BrokenPipeError:  # the reader has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(0) from None

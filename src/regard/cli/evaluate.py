@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from regard.api import Model, load
-from regard.cli.say import DEVICE, JSON, MODEL, OUT, cost_line, print_json
+from regard.cli.say import DEVICE, JSON, MODEL, OUT, cost_line, note, print_json
 from regard.cli.table import print_table
-from regard.data.sources import Source, read_pairs
+from regard.data.sources import Dropped, read_pairs
 from regard.ground.errors import BadInput
 from regard.metrics.bleu import bleu
 from regard.metrics.classification import class_table, classification_scores
@@ -24,6 +24,7 @@ from regard.training.run import task_of
 from regard.training.tuning import Tuning
 
 MISTAKES = 3  # that are shown of a label
+Pairs = list[tuple[str, str, str]]  # where each stands, and its two texts
 
 DATA = Annotated[
     Path, typer.Option(envvar="REGARD_DATA", help="The folder the recipe's files lie in.")
@@ -35,18 +36,22 @@ def evaluate(
     recipe: Annotated[str, typer.Argument(help="A recipe: a file, or a name from `recipes`.")],
     data: DATA = Path(),
     interval: Annotated[
-        bool, typer.Option("--interval", help="Add 95% bootstrap intervals.")
+        bool, typer.Option("--interval", help="Add 95% bootstrap intervals to BLEU, chrF and TER.")
     ] = False,
     labels: Annotated[
         bool, typer.Option("--labels", help="Add how well each label is found.")
     ] = False,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Drop bad lines, and count them.")
+    ] = False,
     as_json: JSON = False,
     device: DEVICE = None,
 ) -> None:
-    """Translate a recipe's test set and print BLEU, chrF and TER with their signatures.
+    """Score a model on the test set of a recipe.
 
-    Of a classifier: accuracy, macro-averaged F1 and Matthews' correlation, or the correlation of
-    numbers; of a tagger F1 of entities, of answers exact match and F1; always with intervals.
+    A translator: BLEU, chrF and TER with their signatures. A classifier: accuracy, macro-averaged
+    F1 and Matthews' correlation, or the correlation of numbers; a tagger: F1 of entities; answers:
+    exact match and F1; all of these with intervals.
     --labels adds precision, recall and F1 of each label, and what it is taken for. Ends with exit
     code 1 if the recipe's promise is not kept.
 
@@ -54,7 +59,10 @@ def evaluate(
     """
     described = read(find(recipe))
     loaded = load(model, device)
-    found = judged(loaded, described, data, with_interval=interval)
+    dropped = Dropped() if skip_bad else None
+    found = judged(loaded, described, data, dropped, with_interval=interval)
+    if dropped:
+        note(f"left out: {dropped}")
     if labels and not any(one.of_labels for one in found.values()):
         raise BadInput("--labels: what this model says has no labels to tell apart")
     if as_json:
@@ -69,13 +77,20 @@ def evaluate(
         raise typer.Exit(1)
 
 
-def test_scores(model: Model, recipe: Recipe, data: Path) -> dict[str, list[Score]]:
+def test_scores(
+    model: Model, recipe: Recipe, data: Path, dropped: Dropped | None = None
+) -> dict[str, list[Score]]:
     """All measures of a model on each test set of the recipe."""
-    return {name: one.scores for name, one in judged(model, recipe, data).items()}
+    return {name: one.scores for name, one in judged(model, recipe, data, dropped).items()}
 
 
 def judged(
-    model: Model, recipe: Recipe, data: Path, *, with_interval: bool = False
+    model: Model,
+    recipe: Recipe,
+    data: Path,
+    dropped: Dropped | None = None,
+    *,
+    with_interval: bool = False,
 ) -> dict[str, Judgement]:
     """The same, and how well each label is found."""
     if recipe.data.test is None:
@@ -83,18 +98,20 @@ def judged(
     sets = {"test": recipe.data.test, **recipe.data.more_tests}
     task = task_of(recipe)
 
+    def pairs_of(files: Files) -> Pairs:
+        return list(read_pairs(files.under(data), recipe.data.longest_characters, dropped))
+
     def of(files: Files) -> Judgement:
         if isinstance(task, Tuning):
-            return task.judged(model, files, data)
+            return task.judged(model, files, data, dropped)
         if recipe.task == "classify":
-            return _classified(model, recipe, files.under(data))
-        return Judgement(_scores(model, recipe, files.under(data), with_interval))
+            return _classified(model, pairs_of(files))
+        return Judgement(_scores(model, recipe, pairs_of(files), with_interval))
 
     return {name: of(files) for name, files in sets.items()}
 
 
-def _classified(model: Model, recipe: Recipe, files: Source) -> Judgement:
-    examples = list(read_pairs(files, recipe.data.longest_characters))
+def _classified(model: Model, examples: Pairs) -> Judgement:
     labels = model.classifier.text.labels
     golds = [labels.name(label, where) for where, _, label in examples]
     said = [one.label for one in model.predict([text for _, text, _ in examples])]
@@ -102,8 +119,7 @@ def _classified(model: Model, recipe: Recipe, files: Source) -> Judgement:
     return Judgement(scores, class_table(golds, said))
 
 
-def _scores(model: Model, recipe: Recipe, files: Source, with_interval: bool) -> list[Score]:
-    pairs = list(read_pairs(files, recipe.data.longest_characters))
+def _scores(model: Model, recipe: Recipe, pairs: Pairs, with_interval: bool) -> list[Score]:
     facts, measure = recipe.decode, recipe.measure
     search = Beam(facts.beam, length=facts.length, alpha=facts.alpha)
     found = model.translate([source for _, source, _ in pairs], search)

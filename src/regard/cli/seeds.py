@@ -11,6 +11,7 @@ from rich.table import Table
 from regard.api import load
 from regard.cli.evaluate import keeps, test_scores
 from regard.cli.say import OUT, cost_line, note
+from regard.data.sources import Dropped
 from regard.ground.errors import BadInput
 from regard.ground.files import write_json
 from regard.metrics.translation import Score
@@ -46,6 +47,7 @@ def sow(
     train: Callable[[Recipe, Path], Run],
     data: Path,
     promised: bool,
+    skip_bad: bool = False,
 ) -> bool:
     """Train with each seed in a folder of its own, print the table; false if a promise broke."""
     if recipe.rung:
@@ -58,9 +60,10 @@ def sow(
         if ranks.leads:
             note(f"\nseed {seed}")
         run = train(with_seed(recipe, seed), folder / f"seed-{seed}")
+        recipe = _as_precise(recipe, run)
         if ranks.leads:
             model = load(run.model_folder, str(ranks.device))
-            tables.append(test_scores(model, recipe, data))
+            tables.append(test_scores(model, recipe, data, Dropped() if skip_bad else None))
             costs.append(model.notes["cost"])
         ranks.wait()
     if not ranks.leads:
@@ -77,6 +80,14 @@ def sow(
 def with_seed(recipe: Recipe, seed: int) -> Recipe:
     """The same recipe with another seed."""
     train = recipe.train.model_copy(update={"seed": seed})
+    return recipe.model_copy(update={"train": train})
+
+
+def _as_precise(recipe: Recipe, run: Run) -> Recipe:
+    """The same recipe with the precision that a run chose: seeds must differ in nothing else."""
+    checkpoints = run.job.checkpoints
+    settings = checkpoints.progress(checkpoints.steps()[-1]).settings
+    train = recipe.train.model_copy(update={"precision": settings["precision"]})
     return recipe.model_copy(update={"train": train})
 
 

@@ -16,6 +16,7 @@ from regard.cli.ladder import Climb, climb
 from regard.cli.progress import Progress
 from regard.cli.say import DEVICE, duration, note
 from regard.cli.seeds import sow
+from regard.data.sources import Dropped
 from regard.ground.errors import BadInput
 from regard.training.checkpoint import Progress as Done
 from regard.training.events import Ended, Started
@@ -93,14 +94,14 @@ def train(
     try:
         each = partial(trained, ranks=ranks, **options)
         if seeds is not None:
-            kept = sow(described, seeds, folder, ranks, each, data, promised)
+            kept = sow(described, seeds, folder, ranks, each, data, promised, skip_bad)
         elif described.rung:
             whole = len(described.rung) == rungs
             ladder = Climb(described, folder, ranks, each, data, resume, skip_bad)
             kept = climb(ladder, promised, whole)
         else:
             run = trained(described, folder, ranks=ranks, **options)
-            kept = not ranks.leads or judge_on_test(run, described, data, promised)
+            kept = not ranks.leads or judge_on_test(run, described, data, promised, skip_bad)
         if not kept:
             raise typer.Exit(1)
     finally:
@@ -112,6 +113,9 @@ def trained(recipe: Recipe, folder: Path, *, ranks: Ranks, resume: bool, **optio
     asked: list[int] = []
     options["asked_to_stop"] = lambda: bool(asked)
     run = prepare(recipe, folder, ranks, resume=resume, **options)
+    warmup, steps = recipe.optimiser.warmup, recipe.train.steps
+    if warmup >= steps and ranks.leads:
+        note(f"optimiser.warmup: {warmup:,} steps of {steps:,}: the rate never reaches its height")
     with signals_into(asked):
         ended = follow(run, resume=resume)
     if ended.reason == "asked":
@@ -146,12 +150,14 @@ def leave_behind(run: Run, progress: Done) -> None:
     note(f"{run.model_folder}: {said}, after {duration(progress.seconds)} of training")
 
 
-def judge_on_test(run: Run, recipe: Recipe, data: Path, promised: bool) -> bool:
+def judge_on_test(
+    run: Run, recipe: Recipe, data: Path, promised: bool, skip_bad: bool = False
+) -> bool:
     """Scores on the test set, if there is one; false if a promise was made and not kept."""
     if recipe.data.test is None:
         return True
     model = load(run.model_folder, str(run.job.ranks.device))
-    tables = test_scores(model, recipe, data)
+    tables = test_scores(model, recipe, data, Dropped() if skip_bad else None)
     show_scores(tables, model)
     return not promised or recipe.expect is None or keeps(recipe.expect, tables["test"])
 

@@ -56,6 +56,8 @@ def read(folder: Path, device: torch.device | str = "cpu") -> Stored:
     """The model in a folder, regard's or Hugging Face's, ready to run."""
     if not folder.is_dir():
         raise BadInput(f"{folder}: no such folder")
+    if not (folder / CONFIG).is_file():
+        raise BadInput(f"{folder}: no model folder: it has no {CONFIG}")
     config = read_json(folder / CONFIG)
     if "regard" not in config and "model_type" in config:
         return hf.read(folder, config, device)

@@ -1,7 +1,7 @@
 """Rows through an encoder: like lengths are put together, and what is said comes back in order."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -85,11 +85,17 @@ def numbers(said: Tensor) -> Tensor:
 
 def rows_of(text: EncoderText, asked: Sequence[Asked], longest: int | None) -> list[Row]:
     """A row of each text or pair of texts, cut to ``longest``."""
-    parts = [part for one in asked for part in ([one] if isinstance(one, str) else one)]
-    ids = iter(text.words.encode_all(parts))
-    return [
-        text.row(next(ids), None if isinstance(one, str) else next(ids), longest) for one in asked
-    ]
+    texts = [_texts(one, number) for number, one in enumerate(asked, start=1)]
+    ids = iter(text.words.encode_all([*chain(*texts)]))
+    return [text.row(next(ids), next(ids) if len(one) == 2 else None, longest) for one in texts]
+
+
+def _texts(one: Any, number: int) -> tuple[str, ...]:
+    """One text or two."""
+    texts = (one,) if isinstance(one, str) else tuple(one) if isinstance(one, tuple | list) else ()
+    if not all(isinstance(text, str) for text in texts) or len(texts) != 1 + (texts != (one,)):
+        raise BadInput(f"input {number}: {one!r} is neither a text nor a pair of texts")
+    return texts
 
 
 def longest_row(facts: EncoderFacts, text: EncoderText) -> int | None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, islice
-from math import isnan, nan
+from math import nan
 
 import numpy as np
 import torch
@@ -54,7 +54,7 @@ class Tagging:
 
     @property
     def tags(self) -> list[str]:
-        """The tag of each word; a word that the vocabulary leaves nothing of is outside."""
+        """The tag of each word."""
         return [word.tag or OUTSIDE for word in self.words]
 
     @property
@@ -107,8 +107,8 @@ class Tagger(Runner):
         return [Tagging(text, self._words(text, at, said_NV)) for text, at, said_NV in found]
 
     def logits(self, sentences: Sequence[Sequence[str]]) -> list[Tensor]:
-        """(words, labels) for each sentence; not numbers for a word that has no pieces."""
-        ids = iter(self.text.encoder.words.encode_all([w for words in sentences for w in words]))
+        """(words, labels) for each sentence."""
+        ids = iter(self.text.encoder.pieces([w for words in sentences for w in words]))
         template = self.text.encoder.template
         windows = [
             (number, window)
@@ -126,13 +126,12 @@ class Tagger(Runner):
     def _words(self, text: str, places: Sequence[Span], logits_NV: Tensor) -> tuple[Word, ...]:
         """All that is said of the words of one text."""
         if self.text.labels.kind == NUMBER:
-            values = [None if isnan(one) else one for one in logits_NV[:, 0].tolist()]
-            said = [(None, None, value) for value in values]
+            said = [(None, None, value) for value in logits_NV[:, 0].tolist()]
         else:
             names = self.text.labels.names
             probable_N, best_N = torch.softmax(logits_NV, dim=-1).max(dim=-1)
             said = [
-                (None, None, None) if isnan(probable) else (names[best], probable, None)
+                (names[best], probable, None)
                 for probable, best in zip(probable_N.tolist(), best_N.tolist(), strict=True)
             ]
         found = zip(places, said, strict=True)

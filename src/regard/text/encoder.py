@@ -73,6 +73,10 @@ class EncoderText:
         first, *others = self.words.encode_all(text.split(self.names["mask_token"]))
         return first + [i for part in others for i in (self.mask, *part)]
 
+    def pieces(self, words: Sequence[str]) -> list[list[int]]:
+        """Words, each cut on its own; one that nothing is left of is unknown."""
+        return [ids or [self.unk] for ids in self.words.encode_all(words)]
+
     def tagged(self, words: Sequence[str], longest: int | None = None) -> Tagged:
         """Words, each cut on its own, and where each begins in their row; see ``Template``."""
         return self.template.tagged(self.words.encode_all(words), longest)

@@ -1,5 +1,6 @@
 """The text of an encoder with a task, and what the labels of the task are called."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,6 +51,8 @@ def labels_in(config: Mapping[str, Any]) -> Labels:
         raise BadInput(f"id2label is {said!r}, not names by number") from None
     if sorted(names) != list(range(len(names))) or not names:
         raise BadInput(f"id2label numbers {sorted(names)}, not 0, 1, 2, …")
+    if twice := [name for name, count in Counter(names.values()).items() if count > 1]:
+        raise BadInput(f"id2label calls two labels {twice[0]!r}")
     problem = config.get("problem_type")
     if problem not in (None, *PROBLEMS):
         raise BadInput(f"problem_type is {problem!r}, not {', '.join(PROBLEMS)}")

@@ -20,6 +20,7 @@ from regard.ground.files import read_json, synchronise, write_json
 from regard.weights.files import read_tensors, write_tensors
 
 STATE = "state.json"
+MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # what Adam keeps of a parameter
 
 
 @dataclass(frozen=True)
@@ -80,13 +81,17 @@ class Checkpoints:
 
     def load(self, step: int) -> tuple[Progress, dict[str, dict[str, Tensor]]]:
         """A checkpoint's progress and tensors by group."""
-        place = self.place(step)
-        try:
-            progress = Progress.from_json(read_json(place / STATE))
-        except (KeyError, TypeError) as error:
-            raise BadInput(f"{place / STATE}: damaged ({error})") from None
+        place, progress = self.place(step), self.progress(step)
         tensors = {path.stem: read_tensors(path) for path in sorted(place.glob("*.safetensors"))}
         return progress, tensors
+
+    def progress(self, step: int) -> Progress:
+        """How far a checkpoint is."""
+        path = self.place(step) / STATE
+        try:
+            return Progress.from_json(read_json(path))
+        except (KeyError, TypeError) as error:
+            raise BadInput(f"{path}: damaged ({error})") from None
 
     def prune(self, keep: Iterable[int]) -> None:
         """Delete all checkpoints but these."""
@@ -119,12 +124,17 @@ def optimiser_tensors(model: nn.Module, optimiser: torch.optim.Optimizer) -> dic
 
 
 def load_optimiser(
-    model: nn.Module, optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]
+    model: nn.Module, optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor], where: str
 ) -> None:
     """The inverse: bit for bit what was saved."""
     parameters = dict(model.named_parameters())
+    names = {full.rpartition("/")[0] for full in tensors}
+    for full in sorted(tensors.keys() ^ {f"{name}/{key}" for name in names for key in MOMENTS}):
+        raise BadInput(f"{where}: {full} is {'unknown' if full in tensors else 'missing'}")
     for full, value in tensors.items():
-        name, key = full.rsplit("/", 1)
-        parameter = parameters[name]
+        name, _, key = full.rpartition("/")
+        parameter = parameters.get(name)
+        if parameter is None or (key != "step" and value.shape != parameter.shape):
+            raise BadInput(f"{where}: {full} does not fit the model")
         on_host = key == "step" and not parameter.is_cuda
         optimiser.state[parameter][key] = value.clone() if on_host else value.to(parameter.device)

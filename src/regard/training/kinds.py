@@ -85,6 +85,13 @@ class Classify(Kind):
 
     def labels(self, examples: Sequence[Labelled]) -> Labels:
         """Those that occur, in the order of a benchmark where it has one."""
+        labels, positive = self._labels(examples), self.recipe.labels.positive
+        if positive is not None and positive not in labels.names:
+            there = ", ".join(map(repr, labels.names))
+            raise BadInput(f"labels.positive: no label is called {positive!r}; there are {there}")
+        return labels
+
+    def _labels(self, examples: Sequence[Labelled]) -> Labels:
         asked = self.recipe.labels
         written = asked.names or {}
         if asked.kind == NUMBER:
@@ -177,7 +184,7 @@ class Tag(Kind):
 
     def coded(self, text: TunedText, examples: Sequence[Tagged]) -> list[Coded]:
         """A row of each sentence, or several; goals stand at the first pieces of words."""
-        words = iter(text.encoder.words.encode_all([w for one in examples for w in one.words]))
+        words = iter(text.encoder.pieces([w for one in examples for w in one.words]))
         template, numbers = text.encoder.template, text.labels.kind == NUMBER
         found: list[Coded] = []
         for one in examples:

@@ -287,7 +287,8 @@ class _Run:
             if name not in tensors:
                 raise BadInput(f"{where}: {name}.safetensors is missing")
         load_weights(self.model, tensors["model"], where)
-        load_optimiser(self.model, self.updates.optimiser, tensors["optimiser"])
+        moments = f"{where}/optimiser.safetensors"
+        load_optimiser(self.model, self.updates.optimiser, tensors["optimiser"], moments)
         if self.average is not None:
             if "average" not in tensors:
                 raise BadInput(f"{where}: has no moving average, but the recipe asks for one")

@@ -49,14 +49,17 @@ class Labels(Closed):
 
     Weights are one for each class (1 where none is given), or "balanced": all classes together
     count the same. A text has "one" label, "several", or a "number". Tags of entities are learned
-    in a ``scheme``, or as they stand; ``positive`` is the class that F1 is about.
+    in a ``scheme``, or as they stand; ``positive`` is the class that F1 is about; "" is none.
     """
 
     names: dict[str, str] | None = None
     weights: dict[str, Annotated[float, Field(gt=0)]] | Literal["balanced"] | None = None
     kind: Literal["one", "several", "number"] = "one"
-    scheme: Literal["IOB1", "IOB2", "BIOES", "BILOU"] | None = None
-    positive: str | None = None
+    scheme: Annotated[
+        Literal["IOB1", "IOB2", "BIOES", "BILOU", ""] | None,
+        AfterValidator(lambda name: name or None),
+    ] = None
+    positive: Annotated[str | None, AfterValidator(lambda name: name or None)] = None
 
 
 class Answers(Closed):
@@ -278,6 +281,11 @@ class Recipe(Closed):
             _one_of("expect.metric", self.expect.metric, measures, task)
         return self
 
+    @property
+    def smooths(self) -> bool:
+        """Whether its goals can be smoothed: classes can, numbers and places in a text cannot."""
+        return self.task not in ("answer", "choose") and self.labels.kind == "one"
+
     def only(self, names: Iterable[str]) -> "Recipe":
         """The same ladder with no other rungs than these."""
         known = [rung.name for rung in self.rung]
@@ -332,12 +340,16 @@ def read(path: Path, settings: Iterable[str] = ()) -> Recipe:
     where = str(path)
     try:
         recipe = Recipe.model_validate(content)
+        if content["train"].get("smoothing") and not recipe.smooths:
+            raise BadInput(f"{path}: train.smoothing means nothing to what is learned here")
         for rung in recipe.rung:
             where = f"{path}: rung {rung.name!r}"
             recipe.at(rung)
         return recipe
     except ValidationError as error:
-        raise BadInput(f"{where}: {_first_fault(error)}") from None
+        name, fault = _first_fault(error)
+        asked = [one for one in settings if f"{name}.".startswith(f"{one.partition('=')[0]}.")]
+        raise BadInput(f"{f'--set {asked[-1]}' if name and asked else where}: {fault}") from None
 
 
 def _content(path: Path, depth: int = 0) -> dict[str, Any]:
@@ -356,7 +368,8 @@ def _content(path: Path, depth: int = 0) -> dict[str, Any]:
     under = _content(beside if beside.is_file() else find(str(like)), depth + 1)
     both = _merged(under, content)
     if isinstance(content.get("data"), dict):  # where examples come from is said as a whole
-        both["data"] = {**under.get("data", {}), **content["data"]}
+        own = "train" in content["data"]
+        both["data"] = content["data"] if own else {**under.get("data", {}), **content["data"]}
     return both
 
 
@@ -369,18 +382,27 @@ def _merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     return both
 
 
-def _first_fault(error: ValidationError) -> str:
+SHAPES = {
+    "tuple_type": 'write a list, as in ["embed", "head"]',
+    "dict_type": "write a table, as in { yes = 2.0 }",
+    "model_type": "write a table of keys and values",
+}
+"""What a value must look like, in the words of TOML."""
+
+
+def _first_fault(error: ValidationError) -> tuple[str, str]:
+    """The key that is wrong first, and what is wrong."""
     fault = error.errors()[0]
-    place = [str(step) for step in fault["loc"]]
+    place = [str(step) for step in fault["loc"] if "[" not in str(step)]  # not kinds of values
     name = ".".join(place)
     if fault["type"] == "extra_forbidden":
         known = _keys(place[:-1])
-        return f"unknown key {name!r}{did_you_mean(place[-1], known)}"
+        return name, f"unknown key {name!r}{did_you_mean(place[-1], known)}"
     if fault["type"] == "missing":
-        return f"{name} is missing"
-    message = fault["msg"].removeprefix("Value error, ")
+        return name, f"{name} is missing"
+    message = SHAPES.get(fault["type"], fault["msg"].removeprefix("Value error, "))
     given = "" if isinstance(fault["input"], dict) else f" (given {fault['input']!r})"
-    return f"{name}: {message}{given}" if name else message
+    return name, f"{name}: {message}{given}" if name else message
 
 
 def _keys(tables: list[str]) -> list[str]:

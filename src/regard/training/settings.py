@@ -23,7 +23,9 @@ def _put(content: dict[str, Any], setting: str) -> None:
     name, equals, value = setting.partition("=")
     *tables, key = name.strip().split(".")
     if not equals or not tables:
-        raise BadInput(f"--set {setting}: write it as table.key=value, as in train.steps=100")
+        said = "write it as table.key=value, as in train.steps=100"
+        file = "; what stands above all tables is said in a file of your own"
+        raise BadInput(f"--set {setting}: {said}{file if equals else ''}")
     place = content
     for number, table in enumerate(tables):
         if tables[:number] == ["model", "change"]:  # facts have dotted names of their own

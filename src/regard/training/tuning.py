@@ -3,7 +3,8 @@
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch import nn
 from regard.data.sampler import Sampler, shuffled
 from regard.data.sources import Dropped
 from regard.data.understanding import read
-from regard.ground.batch import Batch, Budget
+from regard.ground.batch import Batch, Budget, Row
 from regard.ground.errors import BadInput
 from regard.models.cost import encoder_flops
 from regard.models.facts import EncoderFacts, Head, change
@@ -42,8 +43,8 @@ class InMemory:
     @property
     def mark(self) -> str:
         """What the training data is, in short: a resumed run says if it has changed."""
-        content = repr([(row, goal) for row, goal in self.train[:1000]])
-        return f"{len(self.train)} rows, {zlib.crc32(content.encode()):08x}"
+        sums = reduce(lambda sums, one: zlib.crc32(_content(*one), sums), self.train, 0)
+        return f"{len(self.train)} rows, {sums:08x}"
 
     def sampler(self, objective: Any) -> Sampler:
         """Batches without end."""
@@ -141,12 +142,14 @@ class Tuning(Encoding):
         answers = self.recipe.answers.settings if self.recipe.task == "answer" else {}
         return {"longest": self.recipe.batches.longest, **answers}
 
-    def judged(self, model: Any, files: Files, data: Path) -> Judgement:
+    def judged(
+        self, model: Any, files: Files, data: Path, dropped: Dropped | None = None
+    ) -> Judgement:
         """A tuned model on the examples of a file, asked as it was trained, with intervals."""
         head = getattr(model.facts, "head", None)
         if head is None or head.task != self.recipe.task:
             raise BadInput(f"this model was not tuned to {self.recipe.task}")
-        return self.kind.judged(model.predictor, self.read(files, data), True)
+        return self.kind.judged(model.predictor, self.read(files, data, dropped), True)
 
     def judge(self, text: Any, examples: InMemory, ranks: Ranks, model: nn.Module) -> Verdict:
         """Negative log-likelihood of the development set, and the measures of the task."""
@@ -162,6 +165,12 @@ class Tuning(Encoding):
         if judge not in figures:
             raise BadInput(f"train.judge: {judge!r} is not measured here: {', '.join(figures)}")
         return Verdict(figures[judge], figures)
+
+
+def _content(rows: Row | Sequence[Row], goal: Any) -> bytes:
+    """An example as bytes."""
+    parts = chain(rows if isinstance(rows, Row) else chain(*rows), [goal])
+    return b"|".join(np.asarray(part).tobytes() for part in parts)
 
 
 def _split(examples: list[Any], held_out: int) -> tuple[list[Any], list[Any]]:
