@@ -1,14 +1,15 @@
 """Recipes: a training run as a typed, closed TOML file that carries its own promise."""
 
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from regard.ground.errors import BadInput, did_you_mean
 from regard.text.training import KINDS
+from regard.training.faults import first_fault
 from regard.training.files import Closed, Data
 from regard.training.settings import lay_over
 
@@ -329,7 +330,7 @@ def built_in_recipes() -> list[Path]:
     return sorted(BUILT_IN.glob("*.toml"))
 
 
-def read(path: Path, settings: Iterable[str] = ()) -> Recipe:
+def read(path: Path, settings: Sequence[str] = ()) -> Recipe:
     """The recipe in a file, with ``table.key=value`` settings laid over it.
 
     ``like = "NAME"`` at its top begins with another recipe; the file says what differs.
@@ -347,7 +348,7 @@ def read(path: Path, settings: Iterable[str] = ()) -> Recipe:
             recipe.at(rung)
         return recipe
     except ValidationError as error:
-        name, fault = _first_fault(error)
+        name, fault = first_fault(error, Recipe)
         asked = [one for one in settings if f"{name}.".startswith(f"{one.partition('=')[0]}.")]
         raise BadInput(f"{f'--set {asked[-1]}' if name and asked else where}: {fault}") from None
 
@@ -380,37 +381,3 @@ def _merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
         if isinstance(under[name], dict) and isinstance(over[name], dict):
             both[name] = _merged(under[name], over[name])
     return both
-
-
-SHAPES = {
-    "tuple_type": 'write a list, as in ["embed", "head"]',
-    "dict_type": "write a table, as in { yes = 2.0 }",
-    "model_type": "write a table of keys and values",
-}
-"""What a value must look like, in the words of TOML."""
-
-
-def _first_fault(error: ValidationError) -> tuple[str, str]:
-    """The key that is wrong first, and what is wrong."""
-    fault = error.errors()[0]
-    place = [str(step) for step in fault["loc"] if "[" not in str(step)]  # not kinds of values
-    name = ".".join(place)
-    if fault["type"] == "extra_forbidden":
-        known = _keys(place[:-1])
-        return name, f"unknown key {name!r}{did_you_mean(place[-1], known)}"
-    if fault["type"] == "missing":
-        return name, f"{name} is missing"
-    message = SHAPES.get(fault["type"], fault["msg"].removeprefix("Value error, "))
-    given = "" if isinstance(fault["input"], dict) else f" (given {fault['input']!r})"
-    return name, f"{name}: {message}{given}" if name else message
-
-
-def _keys(tables: list[str]) -> list[str]:
-    kind: type[BaseModel] = Recipe
-    for table in tables:
-        if table.isdigit():  # the number of a rung
-            continue
-        annotation = kind.model_fields[table].annotation
-        choices = getattr(annotation, "__args__", (annotation,))
-        kind = next(c for c in choices if isinstance(c, type) and issubclass(c, BaseModel))
-    return list(kind.model_fields)
