@@ -94,8 +94,6 @@ def test_what_an_encoder_does_not_do(states):
         states.translate(["cat"])
     with pytest.raises(BadInput, match="BERT is an encoder"):
         states.classifier  # noqa: B018
-    with pytest.raises(BadInput, match="not supported yet"):
-        states.look("cat")
 
 
 def test_others_are_no_encoders(small_run):

@@ -14,6 +14,7 @@ from regard.ground.device import device_named
 from regard.ground.errors import BadInput
 from regard.ground.tape import SILENT, Silent, Tape
 from regard.inside.align import Reading
+from regard.inside.encoded import look_within
 from regard.inside.look import Look
 from regard.inside.record import align, look
 from regard.inside.worded import Worded, worded
@@ -202,16 +203,16 @@ class Model:
     def look(
         self, text: str, target: str | None = None, *, subwords: bool = False
     ) -> Look | Worded:
-        """What the model looks at while it translates, or what a label rests on.
+        """What the model looks at while it translates or reads, or what a label rests on.
 
-        Prints itself; ``.html()`` is a page of it.
+        An encoder reads ``target`` as its second text. Prints itself; ``.html()`` is a page of it.
         """
         if isinstance(self.facts, ClassifierFacts):
             if target is not None:
                 raise BadInput("a classifier writes nothing: there is no target to look at")
             return worded(self.classifier, text, subwords=subwords)
         if isinstance(self.facts, EncoderFacts):
-            raise BadInput("looking at what an encoder looks at is not supported yet")
+            return look_within(self.encoder, text, target, subwords=subwords)
         if target is None:
             target = self.translate([text])[0][0].text
         return look(self.translator, text, target, subwords=subwords)

@@ -15,14 +15,17 @@ from regard.inside.worded import Worded
 def look(
     model: MODEL,
     text: Annotated[
-        str, typer.Argument(metavar="TEXT", help="A sentence to translate or to label.")
+        str, typer.Argument(metavar="TEXT", help="A sentence to translate, to label or to read.")
     ],
     target: Annotated[
-        str | None, typer.Option(help="Look at this translation instead of the model's own.")
+        str | None,
+        typer.Option(
+            help="Look at this translation instead of the model's own; an encoder's second text."
+        ),
     ] = None,
     kind: Annotated[
         str | None,
-        typer.Option("--map", help="cross (by default), encoder or decoder attention."),
+        typer.Option("--map", help="cross, encoder or decoder attention; by default the first."),
     ] = None,
     layer: Annotated[int | None, typer.Option(help="One layer instead of the mean.")] = None,
     head: Annotated[int | None, typer.Option(help="One head instead of the mean.")] = None,
@@ -36,7 +39,8 @@ def look(
 ) -> None:
     """Show which words a model looks at: rows look, columns are looked at.
 
-    Of a classifier that pools by attention, the words of the text, each as dark as its weight.
+    An encoder has one map, of each word at all others. Of a classifier that pools by attention, the
+    words of the text, each as dark as its weight.
 
     Example: regard look runs/tour/model "The old man reads a book." --html look.html
     """
@@ -52,7 +56,7 @@ def look(
                 raise BadInput(f"{name}: means nothing to a classifier, which looks once")
         _show_words(seen, html, as_json)
         return
-    kind = kind or "cross"
+    kind = kind or seen.maps[0].name
     try:
         shown = seen.map(kind)
         weights_LS = shown.select(layer, head)
