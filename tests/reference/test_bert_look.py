@@ -12,7 +12,12 @@ from small_bert import SENTENCES, model
 from verb import run
 
 transformers = pytest.importorskip("transformers")
-PAIRS = [(SENTENCES[4], None), ("The old sailor", "had a cat."), ("storms, storming", "cat"), ("", "a")]
+PAIRS = [
+    (SENTENCES[4], None),
+    ("The old sailor", "had a cat."),
+    ("storms, storming", "cat"),
+    ("", "a"),
+]
 
 
 @pytest.fixture(scope="module")

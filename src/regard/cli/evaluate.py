@@ -26,6 +26,8 @@ from regard.training.tuning import Tuning
 MISTAKES = 3  # that are shown of a label
 Pairs = list[tuple[str, str, str]]  # where each stands, and its two texts
 
+RECIPE = Annotated[str, typer.Argument(help="A recipe: a file, or a name from `recipes`.")]
+SKIP_BAD = Annotated[bool, typer.Option("--skip-bad", help="Drop bad lines, and count them.")]
 DATA = Annotated[
     Path, typer.Option(envvar="REGARD_DATA", help="The folder the recipe's files lie in.")
 ]
@@ -33,7 +35,7 @@ DATA = Annotated[
 
 def evaluate(
     model: MODEL,
-    recipe: Annotated[str, typer.Argument(help="A recipe: a file, or a name from `recipes`.")],
+    recipe: RECIPE,
     data: DATA = Path(),
     interval: Annotated[
         bool, typer.Option("--interval", help="Add 95% bootstrap intervals to BLEU, chrF and TER.")
@@ -41,9 +43,7 @@ def evaluate(
     labels: Annotated[
         bool, typer.Option("--labels", help="Add how well each label is found.")
     ] = False,
-    skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Drop bad lines, and count them.")
-    ] = False,
+    skip_bad: SKIP_BAD = False,
     as_json: JSON = False,
     device: DEVICE = None,
 ) -> None:

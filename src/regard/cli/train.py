@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from regard.api import load
-from regard.cli.evaluate import DATA, keeps, show_scores, test_scores
+from regard.cli.evaluate import DATA, RECIPE, SKIP_BAD, keeps, show_scores, test_scores
 from regard.cli.ladder import Climb, climb
 from regard.cli.progress import Progress
 from regard.cli.say import DEVICE, duration, note
@@ -30,7 +30,7 @@ UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
 def train(
-    recipe: Annotated[str, typer.Argument(help="A recipe: a file, or a name from `recipes`.")],
+    recipe: RECIPE,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="TABLE.KEY=VALUE", help="Change the recipe; repeatable."),
@@ -45,9 +45,7 @@ def train(
     budget: Annotated[
         str | None, typer.Option(help="Stop after this time: 90s, 30m or 2h.")
     ] = None,
-    skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Drop bad lines, and count them.")
-    ] = False,
+    skip_bad: SKIP_BAD = False,
     deterministic: Annotated[
         bool, typer.Option("--deterministic", help="Bit-exact on CUDA too; slower.")
     ] = False,
