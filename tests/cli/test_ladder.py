@@ -1,6 +1,7 @@
 """A ladder end to end: several models, one table."""
 
 import json
+import re
 
 import pytest
 
@@ -120,6 +121,21 @@ def test_one_table_of_all_rungs(corpus, tmp_path):
     assert "<table>" in (out / "ladder.html").read_text()
     kept = json.loads((out / "bahdanau" / "model" / "config.json").read_text())
     assert "alignment" in kept["notes"]
+
+
+def test_bad_lines_of_the_test_set_can_be_left_out(corpus, tmp_path):
+    for path in corpus.glob("*.*"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    recipe = tmp_path / "ladder.toml"
+    recipe.write_text(re.sub(r"(?m)^links = .*\n", "", recipe.read_text()))
+    count = len((tmp_path / "test.src").read_text().splitlines())
+    for name, line in (("src", "\n"), ("tgt", "owl\n")):
+        with (tmp_path / f"test.{name}").open("a") as file:
+            file.write(line)
+    asked = ("train", recipe, "--data", tmp_path, "--out", tmp_path / "run", "--rung", "Bahdanau")
+    assert f"test.src:{count + 1}" in run(*asked, code=2).stderr
+    assert not (tmp_path / "run").exists()
+    assert "Bahdanau" in run(*asked, "--skip-bad").stdout
 
 
 def test_what_is_wrong_is_said_before_anything_is_trained(corpus, tmp_path):

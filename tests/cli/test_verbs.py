@@ -134,7 +134,7 @@ def test_evaluate_prints_signatures_and_cost(model, small_run):
     )
     assert record["signatures"]["BLEU"].startswith("nrefs:1|")
     asked = ("evaluate", model, small_run / "small.toml", "--data", small_run, "--labels")
-    assert run(*asked, code=2).stderr.startswith("regard: --labels: what this model says has no")
+    assert run(*asked, code=2).stderr.endswith("has no labels to tell apart\n")
 
 
 @pytest.mark.parametrize(("score", "code", "word"), [(0, 0, "kept"), (100, 1, "NOT kept")])

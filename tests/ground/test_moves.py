@@ -15,7 +15,7 @@ def plainly(x):
     return table.index_add(0, SLOTS, x)
 
 
-@pytest.mark.filterwarnings("default")  # the compiler's own
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the compiler's own
 @pytest.mark.parametrize("backend", [None, "aot_eager", "inductor"])
 def test_each_is_the_gradient_of_the_other(backend):
     if backend == "inductor" and shutil.which("g++") is None:

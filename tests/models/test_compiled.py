@@ -9,7 +9,7 @@ from regard.ground.batch import Budget, Packed, pack
 from regard.models.facts import change
 from regard.models.transformer import BASE, Transformer
 
-pytestmark = pytest.mark.filterwarnings("default")  # the compiler's own
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the compiler's own
 FACTS = change(BASE, width=64, heads=4, inner=128, depth=2, vocab=50, dropout=0.0)
 BUDGET = Budget(tokens=64, rows=8, longest=16)
 BATCHES = [

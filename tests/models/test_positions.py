@@ -157,7 +157,7 @@ def test_no_fast_way_leaves_the_distances_out():
     assert not can_run(Transformer(PAIR))
 
 
-@pytest.mark.filterwarnings("default")  # the compiler's own
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the compiler's own
 def test_one_graph_without_a_look_at_the_data_serves_all_batches_of_a_budget():
     torch._dynamo.reset()
     budget, counter = Budget(tokens=32, rows=8, longest=16), CompileCounter()

@@ -74,9 +74,10 @@ def test_rows_words_and_windows(folder):
     text = load(folder)
     ids = text.words.encode("the storm")
     assert text.row(ids, ids, longest=6).tokens.tolist() == [2, 5, 3, 5, 6, 3]
-    row, firsts = text.tagged(["storms", "the", "storms"], longest=6)
+    words = text.pieces(["storms", "the", "storms"])
+    row, firsts = text.template.tagged(words, longest=6)
     assert (row.tokens.tolist(), firsts) == ([2, 6, 7, 5, 6, 3], [1, 3, 4])
-    rows = text.windows_of_words(["storms", "the", "storms"], longest=5, overlap=0)
+    rows = text.template.windows_of_words(words, longest=5, overlap=0)
     assert [firsts for _, firsts in rows] == [[1, 3, -1], [-1, -1, 1]]
     windows = text.windows("the storm", " storms  the storm", 7, stride=1, most_question=1)
     assert [row.tokens.tolist() for row, _ in windows] == [

@@ -257,7 +257,8 @@ def test_sleeping_levels_may_have_gradients_or_not(corpus, tmp_path, monkeypatch
 
 
 @pytest.mark.gpu
-@pytest.mark.filterwarnings("default")  # the compiler's own
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the compiler's own, as is:
+@pytest.mark.filterwarnings("ignore::UserWarning:torch._inductor")
 @pytest.mark.parametrize("unfreeze_every", [0, 4])
 def test_captured_runs_resume_too(corpus, tmp_path, unfreeze_every):
     """But for the order in which a GPU adds."""
@@ -302,7 +303,8 @@ def test_a_captured_update_is_the_update(clip, unfreeze_every):
 
 
 @pytest.mark.gpu
-@pytest.mark.filterwarnings("default")  # the compiler's own
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the compiler's own, as is:
+@pytest.mark.filterwarnings("ignore::UserWarning:torch._inductor")
 @pytest.mark.parametrize("compiled", ["true", "false"])
 def test_captured_steps_leave_alone_what_does_not_learn(corpus, tmp_path, compiled):
     settings = (

@@ -51,20 +51,19 @@ def evaluate(
 
     A translator: BLEU, chrF and TER with their signatures. A classifier: accuracy, macro-averaged
     F1 and Matthews' correlation, or the correlation of numbers; a tagger: F1 of entities; answers:
-    exact match and F1; all of these with intervals.
-    --labels adds precision, recall and F1 of each label, and what it is taken for. Ends with exit
-    code 1 if the recipe's promise is not kept.
+    exact match and F1; all of these with intervals. --labels adds precision, recall and F1 of each
+    label, and what it is taken for. Ends with exit code 1 if the recipe's promise is not kept.
 
     Example: regard evaluate runs/tour/model tour --data runs/tour/corpus
     """
     described = read(find(recipe))
+    if labels and not described.names_labels:
+        raise BadInput(f"--labels: {described.about.title} has no labels to tell apart")
     loaded = load(model, device)
     dropped = Dropped() if skip_bad else None
     found = judged(loaded, described, data, dropped, with_interval=interval)
     if dropped:
         note(f"left out: {dropped}")
-    if labels and not any(one.of_labels for one in found.values()):
-        raise BadInput("--labels: what this model says has no labels to tell apart")
     if as_json:
         for name, one in found.items():
             print_json(_record(name, one, loaded, labels))

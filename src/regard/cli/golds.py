@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from regard.data.sources import Source, read_lines, read_pairs
+from regard.data.sources import Dropped, Source, read_lines, read_pairs
 from regard.ground.errors import BadInput
 from regard.metrics.alignment import Gold, parse_gold
 from regard.text.words import Spans
@@ -10,9 +10,11 @@ from regard.text.words import Spans
 Pairs = list[tuple[str, str]]
 
 
-def pairs_in(source: Source, longest_characters: int | None = None) -> Pairs:
+def pairs_in(
+    source: Source, longest_characters: int | None = None, dropped: Dropped | None = None
+) -> Pairs:
     """All pairs of files, without the places they stand at."""
-    return [(one, other) for _, one, other in read_pairs(source, longest_characters)]
+    return [(one, other) for _, one, other in read_pairs(source, longest_characters, dropped)]
 
 
 def golds_in(path: str | Path, base: int, pairs: Pairs, spans: Spans) -> list[Gold]:

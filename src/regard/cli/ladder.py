@@ -44,6 +44,11 @@ class Climb:
     skip_bad: bool = False
 
     @property
+    def dropped(self) -> Dropped | None:
+        """Where bad lines are counted that are left out, if they are."""
+        return Dropped() if self.skip_bad else None
+
+    @property
     def runs(self) -> dict[Path, Recipe]:
         """The recipe of every rung by the folder it goes to."""
         names = [slug(rung.name) for rung in self.recipe.rung]
@@ -67,7 +72,7 @@ def climb(ladder: Climb, promised: bool, whole: bool) -> bool:
         run = ladder.train(described, folder)
         if ranks.leads:
             model = load(run.model_folder, str(ranks.device))
-            results.append(measure(rung.name, model, recipe, ladder.data))
+            results.append(measure(rung.name, model, recipe, ladder.data, ladder.dropped))
             model.save(run.model_folder)  # with the reading of its attention
         ranks.wait()
     if not ranks.leads:
@@ -95,8 +100,7 @@ def _check(ladder: Climb) -> None:
         if STDIN in source.paths and len(recipe.rung) > 1:
             raise BadInput("all rungs of a ladder read data.train: it cannot be standard input")
         if STDIN not in source.paths:
-            dropped = Dropped() if ladder.skip_bad else None
-            next(read_pairs(source, recipe.data.longest_characters, dropped), None)
+            next(read_pairs(source, recipe.data.longest_characters, ladder.dropped), None)
     if recipe.data.links is not None:
         _golds(recipe, data)
     for folder, described in ladder.runs.items() if ladder.ranks.leads else ():
@@ -112,10 +116,12 @@ def _check_model(name: str, recipe: Recipe, data: Path) -> None:
         raise BadInput(f"rung {name!r}: {str(error).splitlines()[0]}") from None
 
 
-def measure(name: str, model: Model, recipe: Recipe, data: Path) -> Result:
+def measure(
+    name: str, model: Model, recipe: Recipe, data: Path, dropped: Dropped | None = None
+) -> Result:
     """A trained model on the test set of a recipe."""
     assert recipe.data.test is not None
-    pairs = _pairs(recipe.data.test, recipe, data)
+    pairs = _pairs(recipe.data.test, recipe, data, dropped)
     found = model.translate([source for source, _ in pairs], _search(recipe))
     hypotheses, references = [one[0].text for one in found], [[target for _, target in pairs]]
     how: dict[str, Any] = recipe.measure.model_dump()
@@ -151,8 +157,8 @@ def _golds(recipe: Recipe, data: Path) -> list[tuple[Pairs, list[Gold]]]:
     return found
 
 
-def _pairs(files: Files, recipe: Recipe, data: Path) -> Pairs:
-    return pairs_in(files.under(data), recipe.data.longest_characters)
+def _pairs(files: Files, recipe: Recipe, data: Path, dropped: Dropped | None = None) -> Pairs:
+    return pairs_in(files.under(data), recipe.data.longest_characters, dropped)
 
 
 def _search(recipe: Recipe) -> Beam:

@@ -92,10 +92,12 @@ def rows_of(text: EncoderText, asked: Sequence[Asked], longest: int | None) -> l
 
 def _texts(one: Any, number: int) -> tuple[str, ...]:
     """One text or two."""
-    texts = (one,) if isinstance(one, str) else tuple(one) if isinstance(one, tuple | list) else ()
-    if not all(isinstance(text, str) for text in texts) or len(texts) != 1 + (texts != (one,)):
+    if isinstance(one, str):
+        return (one,)
+    pair = isinstance(one, tuple | list) and len(one) == 2
+    if not pair or not all(isinstance(text, str) for text in one):
         raise BadInput(f"input {number}: {one!r} is neither a text nor a pair of texts")
-    return texts
+    return tuple(one)
 
 
 def longest_row(facts: EncoderFacts, text: EncoderText) -> int | None:

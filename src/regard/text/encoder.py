@@ -12,7 +12,7 @@ from regard.ground.errors import BadInput
 from regard.ground.files import replacing
 from regard.text.encoder_files import FILES, fresh_files, read_files
 from regard.text.subwords import Subwords
-from regard.text.template import Tagged, Template, Window
+from regard.text.template import Template, Window
 from regard.text.wordpiece import GOES_ON, SPECIALS, Manner, bert_tokenizer, learn_wordpiece
 
 
@@ -76,16 +76,6 @@ class EncoderText:
     def pieces(self, words: Sequence[str]) -> list[list[int]]:
         """Words, each cut on its own; one that nothing is left of is unknown."""
         return [ids or [self.unk] for ids in self.words.encode_all(words)]
-
-    def tagged(self, words: Sequence[str], longest: int | None = None) -> Tagged:
-        """Words, each cut on its own, and where each begins in their row; see ``Template``."""
-        return self.template.tagged(self.words.encode_all(words), longest)
-
-    def windows_of_words(
-        self, words: Sequence[str], longest: int, overlap: int | None = None
-    ) -> list[Tagged]:
-        """Words in as many rows as they take, each with one place; see ``Template``."""
-        return self.template.windows_of_words(self.words.encode_all(words), longest, overlap)
 
     def windows(
         self,

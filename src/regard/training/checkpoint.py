@@ -129,8 +129,8 @@ def load_optimiser(
     """The inverse: bit for bit what was saved."""
     parameters = dict(model.named_parameters())
     names = {full.rpartition("/")[0] for full in tensors}
-    for full in sorted(tensors.keys() ^ {f"{name}/{key}" for name in names for key in MOMENTS}):
-        raise BadInput(f"{where}: {full} is {'unknown' if full in tensors else 'missing'}")
+    if odd := sorted(tensors.keys() ^ {f"{name}/{key}" for name in names for key in MOMENTS}):
+        raise BadInput(f"{where}: {odd[0]} is {'unknown' if odd[0] in tensors else 'missing'}")
     for full, value in tensors.items():
         name, _, key = full.rpartition("/")
         parameter = parameters.get(name)

@@ -35,7 +35,7 @@ class Paired:
         for files in (self.recipe.data.test, *self.recipe.data.more_tests.values()):
             if files is not None:
                 source = files.under(data)
-                if not any(True for _ in self._pairs(source, skip_bad)):
+                if not sum(1 for _ in self._pairs(source, skip_bad)):  # to the last line
                     raise BadInput(f"{', '.join(source.paths)}: no pairs to test on")
 
     def prepared(self, place: Place) -> tuple[Any, Examples]:

@@ -14,6 +14,7 @@ from regard.training.files import Closed, Data
 from regard.training.settings import lay_over
 
 Share = Annotated[float, Field(ge=0, lt=1)]
+EMPTY_IS_NONE = AfterValidator(lambda name: name or None)  # TOML has no word for nothing
 BUILT_IN = Path(__file__).parent.parent / "recipes"
 
 
@@ -58,9 +59,9 @@ class Labels(Closed):
     kind: Literal["one", "several", "number"] = "one"
     scheme: Annotated[
         Literal["IOB1", "IOB2", "BIOES", "BILOU", ""] | None,
-        AfterValidator(lambda name: name or None),
+        EMPTY_IS_NONE,
     ] = None
-    positive: Annotated[str | None, AfterValidator(lambda name: name or None)] = None
+    positive: Annotated[str | None, EMPTY_IS_NONE] = None
 
 
 class Answers(Closed):
@@ -111,7 +112,7 @@ class Model(Closed):
 
     paper: str = "transformer"
     size: str = "base"
-    start: Annotated[str | None, AfterValidator(lambda name: name or None)] = None
+    start: Annotated[str | None, EMPTY_IS_NONE] = None
     source: str | None = None
     target: str | None = None
     change: dict[str, Any] = Field(default_factory=dict)
@@ -283,9 +284,14 @@ class Recipe(Closed):
         return self
 
     @property
+    def names_labels(self) -> bool:
+        """Whether a text or a word gets one label of several."""
+        return self.task in ("classify", "tag") and self.labels.kind == "one"
+
+    @property
     def smooths(self) -> bool:
-        """Whether its goals can be smoothed: classes can, numbers and places in a text cannot."""
-        return self.task not in ("answer", "choose") and self.labels.kind == "one"
+        """Whether its goals can be smoothed: labels and words can, numbers and places cannot."""
+        return self.names_labels or self.task in ("translate", "pretrain")
 
     def only(self, names: Iterable[str]) -> "Recipe":
         """The same ladder with no other rungs than these."""
