@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from sacrebleu.metrics import BLEU, CHRF, TER
-from sacrebleu.significance import PairedTest
+from sacrebleu.significance import PairedTest, Result, _bootstrap_resample, _compute_p_value
 
 from regard.ground.errors import BadInput
 from regard.metrics.bleu import bleu, bleu_metric
@@ -90,18 +90,38 @@ def test_a_score_prints_its_signature_and_interval():
 
 
 @pytest.mark.parametrize("rate", [0.2, 0.22, 0.5])
-def test_the_paired_test_is_that_of_sacrebleu(corpus, rate):
+def test_the_paired_test_is_that_of_sacrebleu_with_differences_centred_by_sign(corpus, rate):
     baseline, references = corpus
     system = noisy(references[0], rate, seed=4)
     result = compare(bleu_metric(), baseline, system, references)
+    before, after = (_drawn_by_sacrebleu(lines, references) for lines in (baseline, system))
+    difference = abs(result.difference)
+    # What sacreBLEU counts, which is not two-sided ...
+    apart = np.abs(after - before)
     systems = [("baseline", baseline), ("system", system)]
-    _, theirs = PairedTest(systems, {"BLEU": BLEU()}, references, test_type="bs")()
-    expected = theirs["BLEU"][1]
-    assert result.p_value == pytest.approx(expected.p_value, abs=0.0011)  # float32 draws there
+    expected = _paired(systems, references, "bs")
+    assert _compute_p_value(apart - apart.mean(), difference) == expected.p_value
+    # ... and what should be counted, with its own formula for the rest.
+    apart = after - before
+    p_value = _compute_p_value(np.abs(apart - apart.mean()), difference)
+    assert result.p_value == pytest.approx(p_value, abs=0.0011)  # float32 draws there
+    # Its other test is two-sided, and draws otherwise.
+    assert result.p_value == pytest.approx(_paired(systems, references, "ar").p_value, abs=0.06)
     assert result.system.value == pytest.approx(expected.score)
     assert result.baseline == bleu(baseline, references, with_interval=True)
     if rate == 0.5:
         assert result.p_value < 0.01
+
+
+def _drawn_by_sacrebleu(lines: list[str], references: list[list[str]]) -> np.ndarray:
+    metric = BLEU()
+    statistics = metric._extract_corpus_statistics(lines, references)
+    return np.array([one.score for one in _bootstrap_resample(statistics, metric)[1]])
+
+
+def _paired(systems: list[tuple[str, list[str]]], references: list[list[str]], kind: str) -> Result:
+    _, results = PairedTest(systems, {"BLEU": BLEU()}, references, test_type=kind)()
+    return results["BLEU"][1]
 
 
 def test_a_system_is_not_better_than_itself(corpus):

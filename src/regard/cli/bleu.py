@@ -64,7 +64,8 @@ def bleu(
     number of references, case, tokeniser, smoothing and version of sacreBLEU.
 
     With --refs REF, two or more systems are compared: each with its interval, and after the first,
-    the baseline, with the p-value of its difference from it (paired bootstrap, 1000 samples).
+    the baseline, with the two-sided p-value of its difference from it (paired bootstrap, 1000
+    samples).
 
     Example: regard bleu baseline.de out.de --refs test.de
 
