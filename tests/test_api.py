@@ -59,6 +59,19 @@ def test_logits_agree_with_scores(model):
         assert found.tolist() == pytest.approx(scores, abs=1e-5)
 
 
+@pytest.mark.gpu
+def test_captured_steps_of_one_precision_do_not_answer_for_another(small_run):
+    folder, texts = small_run / "run" / "model", ["dog cow owl", "pig"]
+    fresh = regard.load(folder, "cuda").translate(texts)
+    halved = regard.load(folder, "cuda", precision="bf16")
+    for _ in range(4):  # more often than it takes to capture
+        in_half = halved.translate(texts)
+    in_full = halved.translator.translate(texts)
+    scores = [[one.score for one in found] for (*found,) in (*in_full, *in_half)]
+    assert scores[:2] == [[one.score for one in found] for found in fresh]
+    assert scores[:2] != scores[2:]
+
+
 def test_a_look_has_all_maps_and_words(model):
     seen = model.look("dog cow owl", "owl cow dog")
     assert [one.name for one in seen.maps] == ["cross", "encoder", "decoder"]

@@ -105,6 +105,25 @@ def test_a_room_serves_batch_after_batch(device):
     assert len(house.rooms) == 1
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_room_belongs_to_the_module_it_was_made_for(device):
+    house, limits = House(), Limits(BOS, EOS, 12, forbidden=(PAD, BOS))
+    first, second = model(1, 6.0, device), model(2, 6.0, device)
+    for _ in range(2):
+        for translator in (first, second):
+            for _ in range(4):  # more often than it takes to capture
+                raced = found(Beam(3, best=2), translator, sources([2, 4]), limits, house)
+            assert_same(raced, found(Beam(3, best=2), translator, sources([2, 4]), limits, None))
+    assert len(house.rooms) == 2
+
+
+def test_a_room_belongs_to_the_precision_it_was_made_for():
+    house, limits, translator = House(), Limits(BOS, EOS, 12), model(1, 6.0, "cpu")
+    for dtype in (torch.float32, torch.bfloat16, torch.float32):
+        found(Beam(3), translator.to(dtype), sources([2, 4]), limits, house)
+    assert [len(house.rooms), *{room.model for room in house.rooms.values()}] == [2, translator]
+
+
 def test_what_only_the_host_does_is_done_there():
     translator, house = model(1, 6.0, "cpu"), House()
     limits = Limits(BOS, EOS, 8)

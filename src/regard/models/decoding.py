@@ -98,6 +98,7 @@ class Decoding:
             chooses = chooser(sentences, capacity, self.device)
             return Room(self.model, chooses, *sizes, self.device)
 
-        room = self.house.room((key, sentences, copies, capacity, places), build)
+        made_for = (self.model, next(self.model.parameters()).dtype)
+        room = self.house.room((*made_for, key, sentences, copies, capacity, places), build)
         room.enter(self.tokens_T, self.layout)
         return room

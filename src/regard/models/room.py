@@ -97,7 +97,10 @@ class Room:
 
 
 class House:
-    """The rooms of one model, by what they are for."""
+    """Rooms by what they are for; the module and its precision are part of every key.
+
+    Weights moved or replaced in place after a capture are not noticed.
+    """
 
     def __init__(self) -> None:
         self.rooms: OrderedDict[Hashable, Room] = OrderedDict()
