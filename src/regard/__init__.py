@@ -1,5 +1,8 @@
 """regard: train, run, measure and open up attention models. These are the names to begin with."""
 
+from regard.ground import machine as _  # first: torch reads what is hidden when it is loaded
+
+# isort: split
 from regard.api import Model, load
 from regard.ground.errors import BadInput
 from regard.ground.layout import Layout

@@ -181,7 +181,7 @@ def test_a_watched_state_is_the_module_s():
 
 def test_without_a_compiler_there_is_no_code(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    for name, value in (("CXX", "no-such-compiler"), ("CXX", "false"), ("REGARD_NATIVE", "0")):
+    for name, value in (("CXX", "no-such-compiler"), ("CXX", "false"), ("REGARD_HIDE", "compiler")):
         with monkeypatch.context() as patched:
             patched.setenv(name, value)
             assert build.library.__wrapped__() is None

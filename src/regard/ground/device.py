@@ -3,11 +3,12 @@
 import torch
 
 from regard.ground.errors import BadInput
+from regard.ground.machine import has
 
 
 def device_named(name: str | None, local: int = 0) -> torch.device:
     """``cpu``, ``cuda`` (the ``local``-th) or ``cuda:1``; by default the GPU if there is one."""
-    cuda = torch.cuda.is_available()
+    cuda = has("cuda")
     try:
         device = torch.device(name or ("cuda" if cuda else "cpu"))
     except RuntimeError:

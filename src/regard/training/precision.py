@@ -7,6 +7,8 @@ from time import perf_counter
 
 import torch
 
+from regard.ground.machine import has_bf16
+
 ROUNDS = 4
 MARGIN = 0.9  # less precise must be clearly faster
 
@@ -28,7 +30,7 @@ def choose(asked: str, device: torch.device, step: Callable[[Precision], None]) 
     if asked != "auto":
         return Precision(asked, "as asked")
     if device.type == "cuda":
-        if torch.cuda.is_bf16_supported():
+        if has_bf16(device):
             return Precision("bf16", "the GPU has it")
         return Precision("fp32", "the GPU has no bf16")
     seconds = _timed(step, ("fp32", "bf16"))

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from regard.ground.errors import BadInput
+from regard.ground.machine import has_bf16
 from regard.parts.linear import int8, packed
 from regard.parts.linear.int8 import Int8Linear
 from regard.parts.linear.packed import HalfLinear, PackedLinear
@@ -51,9 +52,10 @@ def in_precision(module: nn.Module, kind: str, *, but_for: Collection[nn.Module]
     """
     if at_work(module) is not None:
         raise BadInput(f"precision {kind}: this model was made for one already")
-    if next(module.parameters()).device.type == "cpu":
+    device = next(module.parameters()).device
+    if device.type == "cpu":
         return engine(module, "fp32" if kind == "auto" else kind, but_for=but_for)
-    if kind == "bf16" or (kind == "auto" and torch.cuda.is_bf16_supported()):
+    if kind == "bf16" or (kind == "auto" and has_bf16(device)):
         return copy.deepcopy(module).bfloat16()
     if kind in ("fp32", "auto"):
         return module

@@ -4,24 +4,22 @@ import ctypes
 import hashlib
 import os
 import platform
-import shutil
 import subprocess
 import tempfile
 from functools import lru_cache
 from pathlib import Path
 
+from regard.ground import machine
+
 SOURCE = Path(__file__).with_name("decoder.cpp")
 FLAGS = ("-O3", "-march=native", "-std=c++17", "-fopenmp", "-fPIC", "-shared")
 SECONDS = 120  # after which a compiler is given up
-COMPILER, OFF = "CXX", "REGARD_NATIVE"  # environment: which compiler; "0": none
 
 
 @lru_cache
 def library() -> ctypes.CDLL | None:
     """The compiled decoder, or None where it cannot be had."""
-    if os.environ.get(OFF) == "0":
-        return None
-    compiler = shutil.which(os.environ.get(COMPILER) or "c++")
+    compiler = machine.compiler()
     if compiler is None:
         return None
     try:
@@ -51,9 +49,7 @@ def _cache() -> Path:
 def _key(compiler: str) -> str:
     """Names the source, the compiler and the machine: another of them is compiled anew."""
     version = subprocess.run([compiler, "--version"], capture_output=True, timeout=SECONDS).stdout
-    cpu = Path("/proc/cpuinfo")
-    lines = cpu.read_text().splitlines() if cpu.exists() else [platform.processor()]
-    abilities = next((line for line in lines if line.startswith(("flags", "Features"))), lines[0])
+    abilities = " ".join(sorted(machine.cpu_flags())) or platform.processor()
     parts = (SOURCE.read_bytes(), " ".join(FLAGS).encode(), version, abilities.encode())
     return _digest(b"\0".join(parts))
 

@@ -1,0 +1,196 @@
+"""What this machine can do. Nothing else in the package asks; ``REGARD_HIDE`` hides things.
+
+``REGARD_HIDE=bf16,avx512,avx2,compiler,cuda`` (any of them) makes regard, and torch where torch has
+a switch, behave as on a machine without them, so that what is done there can be tested anywhere.
+"""
+
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import MutableMapping
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from regard.ground.errors import BadInput, did_you_mean
+
+if TYPE_CHECKING:
+    import torch
+
+HIDE = "REGARD_HIDE"
+COMPILER = "CXX"  # environment: the C++ compiler; by default c++
+
+# What each hidden thing tells torch's libraries. They read it once, before their first product.
+_SWITCHES = {
+    "bf16": {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_VNNI"},
+    "avx512": {
+        "ATEN_CPU_CAPABILITY": "avx2",
+        "ONEDNN_MAX_CPU_ISA": "AVX2",
+        "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+    },
+    "avx2": {
+        "ATEN_CPU_CAPABILITY": "default",
+        "ONEDNN_MAX_CPU_ISA": "SSE41",
+        "MKL_ENABLE_INSTRUCTIONS": "SSE4_2",
+    },
+    "compiler": {},
+    "cuda": {"CUDA_VISIBLE_DEVICES": ""},
+}
+HIDEABLE = tuple(_SWITCHES)
+
+# An instruction set is there if the processor has all these flags and nothing it needs is hidden.
+_FLAGS: dict[str, tuple[str, ...]] = {
+    "amx": ("amx_tile", "amx_int8", "amx_bf16"),
+    "vnni": ("avx512_vnni", "avx512vl"),
+    "avx512": ("avx512f", "avx512bw", "avx512dq", "avx512vl"),
+    "avx2": ("avx2", "fma"),
+    "i8mm": ("i8mm", "asimddp"),
+    "dotprod": ("asimddp",),
+    "neon": ("asimd",),
+}
+_NEEDS = {
+    "amx": ("bf16", "avx512", "avx2"),
+    "vnni": ("avx512", "avx2"),
+    "avx512": ("avx512", "avx2"),
+    "avx2": ("avx2",),
+}
+_SETS = {  # what is asked for in this order: the first that is there names the machine
+    "amx": "amx",
+    "vnni": "avx512-vnni",
+    "avx512": "avx512",
+    "avx2": "avx2",
+    "i8mm": "neon-i8mm",
+    "dotprod": "neon-dotprod",
+    "neon": "neon",
+}
+GENERIC = "generic"
+INSTRUCTION_SETS = (*_SETS.values(), GENERIC)
+_MACOS = {  # names of sysctl, and what Linux calls the same
+    "hw.optional.avx2_0": "avx2",
+    "hw.optional.fma": "fma",
+    "hw.optional.avx512f": "avx512f",
+    "hw.optional.avx512bw": "avx512bw",
+    "hw.optional.avx512dq": "avx512dq",
+    "hw.optional.avx512vl": "avx512vl",
+    "hw.optional.avx512vnni": "avx512_vnni",
+    "hw.optional.AdvSIMD": "asimd",
+    "hw.optional.arm.FEAT_DotProd": "asimddp",
+    "hw.optional.arm.FEAT_I8MM": "i8mm",
+}
+
+
+def has(thing: str) -> bool:
+    """Whether the machine has it and it is not hidden.
+
+    ``cuda``; ``compiler`` (of C++); ``bf16`` (fast products on the CPU; ``has_bf16`` asks for any
+    device); or an instruction set: ``amx``, ``vnni``, ``avx512``, ``avx2``, ``i8mm``, ``dotprod``,
+    ``neon``.
+    """
+    unseen = hidden()
+    if thing in _FLAGS:
+        needs = _NEEDS.get(thing, ())
+        return not unseen.intersection(needs) and cpu_flags().issuperset(_FLAGS[thing])
+    if thing == "compiler":
+        return thing not in unseen and compiler() is not None
+    if thing == "cuda":
+        return thing not in unseen and _has_cuda()
+    if thing == "bf16":
+        x86 = unseen.intersection(("avx512", "avx2")) and "avx2" in cpu_flags()
+        return thing not in unseen and not x86 and _cpu_has_bf16()
+    raise ValueError(f"a machine is not asked for {thing!r}")
+
+
+def has_bf16(device: "torch.device") -> bool:
+    """Whether products in bf16 are fast on this device."""
+    if device.type != "cuda":
+        return has("bf16")
+    import torch
+
+    return "bf16" not in hidden() and torch.cuda.is_bf16_supported(including_emulation=False)
+
+
+def instruction_set() -> str:
+    """The best of ``INSTRUCTION_SETS`` that the processor has and that is not hidden."""
+    return next((name for asked, name in _SETS.items() if has(asked)), GENERIC)
+
+
+def compiler() -> str | None:
+    """Where the C++ compiler is, or None if there is none or it is hidden."""
+    if "compiler" in hidden():
+        return None
+    return shutil.which(os.environ.get(COMPILER) or "c++")
+
+
+def hidden() -> frozenset[str]:
+    """What ``REGARD_HIDE`` names; BadInput if it names something else."""
+    names = frozenset(_named(os.environ))
+    for name in sorted(names.difference(HIDEABLE)):
+        raise BadInput(f"{HIDE}: {name!r} cannot be hidden{did_you_mean(name, HIDEABLE)}")
+    return names
+
+
+def tell_torch(environment: MutableMapping[str, str]) -> None:
+    """Set torch's own switches for what is hidden; unknown names are left to ``hidden``.
+
+    The package does this when it is imported, before it imports torch.
+    """
+    names = _named(environment)
+    for name, switches in _SWITCHES.items():  # the strictest comes last
+        if name in names:
+            environment.update(switches)
+
+
+def _named(environment: MutableMapping[str, str]) -> list[str]:
+    names = environment.get(HIDE, "").split(",")
+    return [name.strip().lower() for name in names if name.strip()]
+
+
+@lru_cache
+def cpu_flags() -> frozenset[str]:
+    """What the processor can do, in Linux's words; empty where the system does not say."""
+    try:
+        if platform.system() == "Darwin":
+            command = ["sysctl", "hw.optional"]
+            told = subprocess.run(command, capture_output=True, timeout=10, check=True)
+            return flags_of_macos(told.stdout.decode(errors="replace"))
+        return flags_of_linux(Path("/proc/cpuinfo").read_text(errors="replace"))
+    except (OSError, subprocess.SubprocessError):
+        return frozenset()
+
+
+def flags_of_linux(text: str) -> frozenset[str]:
+    """The flags (on ARM: features) of the first processor in ``/proc/cpuinfo``."""
+    for line in text.splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() in ("flags", "Features"):
+            return frozenset(value.split())
+    return frozenset()
+
+
+def flags_of_macos(text: str) -> frozenset[str]:
+    """The same from what ``sysctl hw.optional`` prints."""
+    lines = (line.partition(":") for line in text.splitlines())
+    there = {key.strip() for key, _, value in lines if value.strip() == "1"}
+    return frozenset(flag for key, flag in _MACOS.items() if key in there)
+
+
+def _has_cuda() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def _cpu_has_bf16() -> bool:
+    """Asked of oneDNN, whose products are the fast ones; trying would change torch's settings."""
+    import torch
+
+    if not torch.backends.mkldnn.is_available():
+        return False
+    try:
+        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    except (AttributeError, RuntimeError):  # a torch without the operator
+        return False
+
+
+tell_torch(os.environ)

@@ -1,0 +1,122 @@
+"""What the machine has is asked in one place, and what is hidden there is not used."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from regard.ground import machine
+from regard.ground.errors import BadInput
+
+SAPPHIRE = "avx2 fma avx512f avx512bw avx512dq avx512vl avx512_vnni amx_tile amx_int8 amx_bf16"
+CLASSES = {
+    "amx": SAPPHIRE,
+    "avx512-vnni": SAPPHIRE.partition(" amx")[0],
+    "avx512": SAPPHIRE.partition(" avx512_vnni")[0],
+    "avx2": "sse4_2 avx2 fma",
+    "neon-i8mm": "fp asimd asimddp i8mm bf16",
+    "neon-dotprod": "fp asimd asimddp",
+    "neon": "fp asimd",
+    "generic": "sse4_2 avx",
+}
+
+
+@pytest.fixture
+def flags(monkeypatch):
+    """Sets what the processor can do."""
+    monkeypatch.delenv(machine.HIDE, raising=False)
+    return lambda text: monkeypatch.setattr(machine, "cpu_flags", lambda: frozenset(text.split()))
+
+
+@pytest.mark.parametrize("name", machine.INSTRUCTION_SETS)
+def test_a_processor_has_the_best_set_all_whose_flags_it_has(flags, name):
+    flags(CLASSES[name])
+    assert machine.instruction_set() == name
+
+
+@pytest.mark.parametrize(
+    ("hide", "left"),
+    [("bf16", "avx512-vnni"), ("avx512", "avx2"), ("avx2", "generic"), (" AVX512, cuda,", "avx2")],
+)
+def test_what_needs_a_hidden_thing_is_hidden_too(flags, monkeypatch, hide, left):
+    flags(SAPPHIRE)
+    monkeypatch.setenv(machine.HIDE, hide)
+    assert machine.instruction_set() == left
+    assert not machine.has("bf16") and not machine.has("amx")
+
+
+def test_flags_are_read_from_what_systems_print():
+    linux = (
+        "processor : 0\nvendor_id\t: x\nflags\t\t: fpu avx2 fma\n\nprocessor : 1\nflags\t: fpu\n"
+    )
+    assert machine.flags_of_linux(linux) == {"fpu", "avx2", "fma"}
+    assert machine.flags_of_linux("Features\t: fp asimd asimddp\n") == {"fp", "asimd", "asimddp"}
+    assert machine.flags_of_linux("") == frozenset()
+    macos = (
+        "hw.optional.AdvSIMD: 1\nhw.optional.arm.FEAT_DotProd: 1\nhw.optional.arm.FEAT_I8MM: 0\n"
+    )
+    assert machine.flags_of_macos(macos) == {"asimd", "asimddp"}
+
+
+def test_a_system_that_does_not_say_is_generic(monkeypatch):
+    def fails(*_, **__):
+        raise OSError
+
+    monkeypatch.setattr(machine.platform, "system", lambda: "Darwin")
+    monkeypatch.setattr(machine.subprocess, "run", fails)
+    assert machine.cpu_flags.__wrapped__() == frozenset()
+
+
+def test_an_unknown_name_is_one_line(monkeypatch):
+    monkeypatch.setenv(machine.HIDE, "bf16,avx51")
+    with pytest.raises(BadInput, match=r"REGARD_HIDE: 'avx51' .*did you mean 'avx512'"):
+        machine.has("compiler")
+    with pytest.raises(ValueError, match="'ram'"):
+        monkeypatch.delenv(machine.HIDE)
+        machine.has("ram")
+
+
+def test_bf16_is_asked_and_never_tried(monkeypatch):
+    monkeypatch.delenv(machine.HIDE, raising=False)
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False)
+    assert not machine.has("bf16")
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: True)
+    assert machine.has("bf16")
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
+    assert not machine.has("bf16")
+
+
+def test_a_compiler_is_found_or_hidden(monkeypatch):
+    monkeypatch.delenv(machine.HIDE, raising=False)
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert not machine.has("compiler")
+    monkeypatch.setenv("CXX", sys.executable)
+    assert machine.has("compiler") and machine.compiler() == sys.executable
+    monkeypatch.setenv(machine.HIDE, "compiler")
+    assert not machine.has("compiler") and machine.compiler() is None
+
+
+@pytest.mark.parametrize("first", ["import regard", "from regard.cli import main"])
+def test_torch_is_told_before_it_is_loaded(first):
+    told = f"import sys; {first}; import torch; from regard.ground.machine import has\n" + (
+        "print(torch.backends.cpu.get_cpu_capability(), torch.cuda.is_available(), has('cuda'))"
+    )
+    environment = {**os.environ, machine.HIDE: "avx2,cuda"}
+    done = subprocess.run(
+        [sys.executable, "-c", told], env=environment, capture_output=True, text=True, check=True
+    )
+    capability, *cuda = done.stdout.split()
+    assert capability in ("DEFAULT", "NO AVX") and cuda == ["False", "False"]
+
+
+def test_the_machine_is_asked_without_torch():
+    loaded = "import sys, importlib.util as u\n" + (
+        "spec = u.spec_from_file_location('m', sys.argv[1]); m = u.module_from_spec(spec)\n"
+        "sys.modules['regard'] = type(sys)('regard'); sys.modules['regard'].__path__ = [sys.argv[2]]\n"
+        "spec.loader.exec_module(m); m.instruction_set(); m.has('compiler')\n"
+        "assert 'torch' not in sys.modules"
+    )
+    here = machine.Path(machine.__file__)
+    subprocess.run([sys.executable, "-c", loaded, here, here.parents[1]], check=True)
