@@ -1,6 +1,6 @@
 """regard: train, run, measure and open up attention models. These are the names to begin with."""
 
-from regard.ground import machine as _  # first: torch reads what is hidden when it is loaded
+import regard.ground.machine  # noqa: F401 first: torch reads what is hidden when it is loaded
 
 # isort: split
 from regard.api import Model, load

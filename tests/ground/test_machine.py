@@ -114,7 +114,7 @@ def test_torch_is_told_before_it_is_loaded(first):
 def test_the_machine_is_asked_without_torch():
     loaded = "import sys, importlib.util as u\n" + (
         "spec = u.spec_from_file_location('m', sys.argv[1]); m = u.module_from_spec(spec)\n"
-        "sys.modules['regard'] = type(sys)('regard'); sys.modules['regard'].__path__ = [sys.argv[2]]\n"
+        "package = sys.modules['regard'] = type(sys)('regard'); package.__path__ = [sys.argv[2]]\n"
         "spec.loader.exec_module(m); m.instruction_set(); m.has('compiler')\n"
         "assert 'torch' not in sys.modules"
     )

@@ -187,5 +187,7 @@ def test_without_a_compiler_there_is_no_code(monkeypatch, tmp_path):
             assert build.library.__wrapped__() is None
     assert build.library.__wrapped__() is not None
     (kept,) = (tmp_path / "regard").iterdir()
-    kept.write_bytes(kept.read_bytes()[:20_000])  # a torn file is not loaded
+    torn = kept.read_bytes()[:20_000]
+    kept.unlink()  # the process may still use it
+    kept.write_bytes(torn)  # a torn file is not loaded
     assert build._compiled("c++").read_bytes() != kept.read_bytes() or kept.stat().st_size > 20_000

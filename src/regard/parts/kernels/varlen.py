@@ -5,6 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from regard.ground.machine import has
 from regard.parts.kernels.asked import Asked
 from regard.parts.sight import Window, everyone
 
@@ -13,7 +14,7 @@ LARGEST_HEAD = 256
 
 def _flash() -> Callable[..., Tensor] | None:
     """torch's kernel, if it has one; without a GPU its import would cost a second for nothing."""
-    if not torch.cuda.is_available():
+    if not has("cuda"):
         return None
     try:
         from torch.nn.attention.varlen import varlen_attn
