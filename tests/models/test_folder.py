@@ -1,6 +1,7 @@
 """A model on disk: what is written comes back bit for bit, and what is not ours is refused."""
 
 import json
+import os
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ import torch
 from regard.ground.errors import BadInput
 from regard.models import folder as folders
 from regard.weights.files import read_tensors, weights_of, write_tensors
+from small_bert import small_bert
 
 
 @pytest.fixture
@@ -91,3 +93,69 @@ def test_no_folder(tmp_path):
         folders.read(tmp_path / "nowhere")
     with pytest.raises(BadInput, match=r"no model folder: it has no config"):
         folders.read(tmp_path)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.float64, torch.int64, torch.bool])
+def test_tensors_are_floats_as_folders_have_them(stored, dtype):
+    _, copy = stored
+    tensors = read_tensors(copy / "model.safetensors")
+    tensors["source.norm.bias"] = torch.zeros(16, dtype=dtype)
+    write_tensors(copy / "model.safetensors", tensors)
+    said = str(dtype).removeprefix("torch.")
+    with pytest.raises(BadInput, match=rf"source\.norm\.bias is {said}, not float32"):
+        folders.read(copy)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_tensors_are_read(stored, dtype):
+    _, copy = stored
+    tensors = read_tensors(copy / "model.safetensors")
+    write_tensors(
+        copy / "model.safetensors", {name: one.to(dtype) for name, one in tensors.items()}
+    )
+    found = weights_of(folders.read(copy).module)
+    assert all(torch.equal(found[name], one.to(dtype).float()) for name, one in tensors.items())
+
+
+@pytest.mark.parametrize("notes", [3, [], "longest", None, [["cost", 1]]])
+def test_notes_are_a_table(stored, notes):
+    _, copy = stored
+    change_config(copy, notes=notes)
+    with pytest.raises(BadInput, match=r"config\.json: notes is not a table"):
+        folders.read(copy)
+
+
+def test_a_piece_beyond_the_vocabulary_is_refused(stored):
+    found, copy = stored
+    path = copy / "tokenizer.json"
+    content = json.loads(path.read_text())
+    content["model"]["vocab"]["e"] = len(found.text.source)
+    path.write_text(json.dumps(content))
+    with pytest.raises(BadInput, match="source tokens, but the model knows"):
+        folders.read(copy)
+
+
+@pytest.fixture(params=["translator", "classifier", "encoder", "tagger", "BERT"])
+def folder(request, small_run, owl_run, tmp_path):
+    """A folder of that kind."""
+    runs = {"translator": small_run, "classifier": owl_run}
+    if (run := runs.get(request.param)) is not None:
+        folders.write(tmp_path / "it", folders.read(run / "run" / "model"))
+    else:
+        kind, format = ("tags" if request.param == "tagger" else "words"), request.param == "BERT"
+        folders.write(tmp_path / "it", small_bert(kind), "hf" if format else "regard")
+    return tmp_path / "it"
+
+
+def test_no_pipe_or_device_is_waited_for(folder):
+    for path in sorted(folder.iterdir()):
+        kept = path.rename(folder.parent / "kept")
+        for make in (os.mkfifo, lambda path: path.symlink_to("/dev/zero")):
+            make(path)
+            with pytest.raises(BadInput, match=rf"{path.name}: cannot be read \(not a regular"):
+                folders.read(folder)
+            path.unlink()
+        path.symlink_to(kept)  # a link to a file is as good as the file
+        folders.read(folder)
+        path.unlink()
+        kept.rename(path)

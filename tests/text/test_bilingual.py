@@ -44,8 +44,8 @@ def test_folders_keep_the_choice(english: Texts, german: Texts, tmp_path: Path) 
 
 
 def test_missing_files_are_named(english: Texts, tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"tokenizer\.json: No such file"):
+    with pytest.raises(BadInput, match=r"tokenizer\.json: cannot be read \(No such file"):
         Bilingual.load(tmp_path)
     train(english, "bpe", 330).save(tmp_path / "source.tokenizer.json")
-    with pytest.raises(BadInput, match=r"target\.tokenizer\.json: No such file"):
+    with pytest.raises(BadInput, match=r"target\.tokenizer\.json: cannot be read \(No such file"):
         Bilingual.load(tmp_path)

@@ -3,7 +3,9 @@
 import copy
 import json
 import pickle
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -193,8 +195,60 @@ def test_a_broken_file_is_named(content: bytes, tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
+def renumbered(subwords: Subwords, path: Path, **ids: int) -> Path:
+    """The same vocabulary with other ids for some pieces."""
+    subwords.save(path)
+    content = json.loads(path.read_text(encoding="utf-8"))
+    for token in content["added_tokens"]:
+        token["id"] = ids.get(token["content"], token["id"])
+    content["model"]["vocab"] |= ids
+    path.write_text(json.dumps(content), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("number", [10**9, 2**32, 2**70, -1, True, 1.0, "1", None])
+def test_ids_that_none_has_are_refused_at_once(
+    vocabularies: dict[str, Subwords], tmp_path: Path, number: Any
+) -> None:
+    for kind in ("bpe", "wordpiece"):
+        path = renumbered(vocabularies[kind], tmp_path / "tokenizer.json", e=number)
+        begun = time.perf_counter()
+        with pytest.raises(BadInput, match=r"tokenizer\.json: .*pieces and their ids"):
+            Subwords.load(path)
+        assert time.perf_counter() - begun < 1
+
+
+def test_pieces_of_the_same_id_are_refused(
+    vocabularies: dict[str, Subwords], tmp_path: Path
+) -> None:
+    bpe = vocabularies["bpe"]
+    path = renumbered(bpe, tmp_path / "tokenizer.json", e=bpe.number("t"))
+    with pytest.raises(BadInput, match="have the same id"):
+        Subwords.load(path)
+
+
+def test_an_id_that_is_left_out_counts(vocabularies: dict[str, Subwords], tmp_path: Path) -> None:
+    bpe = vocabularies["bpe"]
+    path = renumbered(bpe, tmp_path / "tokenizer.json", e=len(bpe) + 5)
+    again = Subwords.load(path)
+    assert len(again) == len(bpe) + 6
+    assert again.pieces([len(bpe) + 5, bpe.number("e")]) == ["e", ""]
+
+
+def test_added_tokens_have_the_ids_they_say(
+    vocabularies: dict[str, Subwords], tmp_path: Path
+) -> None:
+    path = tmp_path / "tokenizer.json"
+    vocabularies["bpe"].save(path)
+    content = json.loads(path.read_text(encoding="utf-8"))
+    content["added_tokens"][2]["id"] = 77
+    path.write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(BadInput, match=r"the id of '</s>' is 77, but here it is 2"):
+        Subwords.load(path)
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"nowhere\.json: No such file"):
+    with pytest.raises(BadInput, match=r"nowhere\.json: cannot be read \(No such file"):
         Subwords.load(tmp_path / "nowhere.json")
 
 

@@ -2,12 +2,15 @@
 
 import json
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from regard.ground.errors import BadInput
+
+LARGEST = 256 << 20  # bytes of a file that is read into memory as a whole
 
 
 @contextmanager
@@ -55,14 +58,41 @@ def write_json(path: Path, content: Any) -> None:
     write_text(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in a file."""
+def check_regular(path: Path) -> int:
+    """The size of a regular file, or of the one a link leads to.
+
+    A pipe or a device is refused before it is opened: reading it may never end.
+    """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        found = path.stat()
     except OSError as error:
         raise BadInput(f"{path}: cannot be read ({error.strerror or error})") from None
+    if not stat.S_ISREG(found.st_mode):
+        raise BadInput(f"{path}: cannot be read (not a regular file)")
+    return found.st_size
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a regular file that fits into memory."""
+    if (size := check_regular(path)) > LARGEST:
+        raise BadInput(f"{path}: cannot be read ({size:,} bytes, at most {LARGEST:,})")
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read ({error.strerror or error})") from None
+
+
+def parse_json(path: Path) -> Any:
+    """The JSON value in a file."""
+    try:
+        return json.loads(read_bytes(path).decode())
     except (ValueError, RecursionError) as error:
         raise BadInput(f"{path}: not JSON ({error})") from None
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object in a file."""
+    content = parse_json(path)
     if not isinstance(content, dict):
         raise BadInput(f"{path}: not a JSON object")
     return content

@@ -56,7 +56,7 @@ def read(folder: Path, device: torch.device | str = "cpu") -> Stored:
     """The model in a folder, regard's or Hugging Face's, ready to run."""
     if not folder.is_dir():
         raise BadInput(f"{folder}: no such folder")
-    if not (folder / CONFIG).is_file():
+    if not (folder / CONFIG).exists():
         raise BadInput(f"{folder}: no model folder: it has no {CONFIG}")
     config = read_json(folder / CONFIG)
     if "regard" not in config and "model_type" in config:
@@ -64,7 +64,9 @@ def read(folder: Path, device: torch.device | str = "cpu") -> Stored:
     if config.get("regard") != FORMAT:
         raise BadInput(f"{folder / CONFIG}: not a folder written by regard (format {FORMAT})")
     paper = paper_named(str(config.get("paper")))
-    where = str(folder / CONFIG)
+    where, notes = str(folder / CONFIG), config.get("notes", {})
+    if not isinstance(notes, dict):
+        raise BadInput(f"{where}: notes is not a table of names and values")
     facts, tensors = from_json(config.get("facts"), where), read_tensors(folder / WEIGHTS)
     try:
         refuse_depth(facts, len(tensors))
@@ -76,7 +78,7 @@ def read(folder: Path, device: torch.device | str = "cpu") -> Stored:
     origin = _read_origin(folder, config["origin"], tensors) if "origin" in config else None
     text = _read_text(folder, paper, facts, origin)
     check_text(text, facts, folder)
-    return Stored(paper, facts, module.eval(), text, config.get("notes", {}), origin)
+    return Stored(paper, facts, module.eval(), text, notes, origin)
 
 
 def _format_of(folder: Path) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from regard.ground.errors import BadInput
-from regard.ground.files import read_json, replacing, write_json
+from regard.ground.files import read_bytes, read_json, replacing, write_json
 from regard.models import HF, sentence_files
 from regard.models.form import Form, Origin
 from regard.models.stored import CONFIG, WEIGHTS, Stored, built, check_text, refuse_depth
@@ -83,7 +83,7 @@ def write(folder: Path, stored: Stored) -> None:
 def files_of(folder: Path) -> dict[str, bytes]:
     """The files of a folder that are only handed on."""
     path = folder / GENERATION
-    generation = {path.name: path.read_bytes()} if path.exists() else {}
+    generation = {path.name: read_bytes(path)} if path.exists() else {}
     return generation | sentence_files.files_of(folder)
 
 

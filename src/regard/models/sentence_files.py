@@ -1,12 +1,11 @@
 """The files with which sentence-transformers says how the states of a folder become one vector."""
 
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 from regard.ground.errors import BadInput
-from regard.ground.files import read_json
+from regard.ground.files import parse_json, read_bytes, read_json
 
 MODULES, READING, PROMPTS = (
     "modules.json",
@@ -29,7 +28,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
     for place in {place for _, place in _modules(folder) if place}:
         paths += sorted((folder / place).glob("*"))
     return {
-        path.relative_to(folder).as_posix(): path.read_bytes() for path in paths if path.is_file()
+        path.relative_to(folder).as_posix(): read_bytes(path) for path in paths if path.is_file()
     }
 
 
@@ -65,12 +64,10 @@ def embedding_of(folder: Path) -> dict[str, Any] | None:
 def _modules(folder: Path) -> list[tuple[str, str]]:
     """(kind, folder) of each module; all of them lie inside the folder."""
     path = folder / MODULES
+    listed = parse_json(path)
     try:
-        listed = json.loads(path.read_text(encoding="utf-8"))
         modules = [(str(one["type"]).rsplit(".", 1)[-1], str(one["path"])) for one in listed]
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be read ({error.strerror or error})") from None
-    except (ValueError, RecursionError, TypeError, KeyError):
+    except (TypeError, KeyError):
         raise BadInput(f"{path}: not a list of modules with their types and paths") from None
     for _, place in modules:
         if place and not _FOLDER.fullmatch(place):

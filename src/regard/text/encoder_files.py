@@ -14,7 +14,8 @@ from typing import Any
 from tokenizers import AddedToken, Tokenizer
 
 from regard.ground.errors import BadInput
-from regard.ground.files import read_json
+from regard.ground.files import read_bytes, read_json
+from regard.text.vocabulary import check_pieces
 from regard.text.wordpiece import GOES_ON, SPECIALS, Manner, bert_tokenizer
 
 WORDS, LINES = "tokenizer.json", "vocab.txt"
@@ -41,7 +42,7 @@ class Found:
 
 def read_files(folder: Path) -> Found | None:
     """The tokenizer of a folder; None where it has no vocabulary."""
-    files = {name: _bytes(folder / name) for name in FILES if (folder / name).exists()}
+    files = {name: read_bytes(folder / name) for name in FILES if (folder / name).exists()}
     if WORDS not in files and LINES not in files:
         return None
     settings = read_json(folder / SETTINGS) if SETTINGS in files else {}
@@ -142,18 +143,13 @@ def _as_it_stands(path: Path, names: dict[str, str]) -> Tokenizer:
 def _of_json(content: dict[str, Any], path: Path) -> dict[str, int]:
     """The vocabulary in a tokenizer.json; ids that it leaves out get names that no text has."""
     model = content.get("model")
-    pieces = model.get("vocab") if isinstance(model, dict) else None
     if not isinstance(model, dict) or model.get("type", "WordPiece") != "WordPiece":
         raise BadInput(f"{path}: not a WordPiece vocabulary")
+    pieces: Any = model.get("vocab")
     if model.get("continuing_subword_prefix", GOES_ON) != GOES_ON:
         raise BadInput(f"{path}: a continuing_subword_prefix other than {GOES_ON} is not supported")
-    if not isinstance(pieces, dict) or not all(
-        type(number) is int and 0 <= number < 2 * len(pieces) for number in pieces.values()
-    ):
-        raise BadInput(f"{path}: its vocabulary is not one of pieces and their ids")
+    check_pieces(pieces, path)
     taken = set(pieces.values())
-    if len(taken) < len(pieces):
-        raise BadInput(f"{path}: two pieces of its vocabulary have the same id")
     left = set(range(max(taken, default=-1))) - taken
     return pieces | {f"(no piece {number})": number for number in left}
 
@@ -164,7 +160,7 @@ def _of_lines(path: Path) -> dict[str, int]:
     Of equal lines the last counts; the others keep their ids, under names that no text has.
     """
     try:
-        lines = _bytes(path).decode().split("\n")
+        lines = read_bytes(path).decode().split("\n")
     except UnicodeDecodeError as error:
         raise BadInput(f"{path}: not UTF-8 (byte {error.start})") from None
     pieces = [line.rstrip() for line in (lines if lines[-1] else lines[:-1])]
@@ -234,10 +230,3 @@ def _longest(said: Any) -> int | None:
 
 def _line(error: Exception) -> str:
     return " ".join(str(error).split())
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be read ({error.strerror})") from None

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.ground.errors import BadInput
-from regard.ground.files import read_json, replacing
+from regard.ground.files import read_bytes, read_json, replacing
 from regard.text.bilingual import Bilingual
 from regard.text.segmented import Segmented, lost_words, touched
 from regard.text.words import Span
@@ -142,7 +142,7 @@ class MarianText(Bilingual):
     @staticmethod
     def load(folder: Path, begin: int | None = None) -> "MarianText":
         """Read a folder; ``begin`` is what its decoder is fed first, by default the pad."""
-        files = {name: _bytes(folder / name) for name in FILES if (folder / name).exists()}
+        files = {name: read_bytes(folder / name) for name in FILES if (folder / name).exists()}
         if absent := [name for name in (SOURCE, TARGET, VOCAB) if name not in files]:
             raise BadInput(f"{folder}: a Marian tokenizer needs {', '.join(absent)}")
         given = {name: read_json(folder / name) for name in (SETTINGS, SPECIALS) if name in files}
@@ -222,13 +222,6 @@ def _vocabulary(path: Path, special: Sequence[str]) -> dict[str, int]:
     if absent := [name for name in special if name not in vocabulary]:
         raise BadInput(f"{path}: has no {', '.join(absent)}")
     return vocabulary
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be read ({error.strerror})") from None
 
 
 def _write_bytes(path: Path, content: bytes) -> None:

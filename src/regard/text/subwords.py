@@ -12,10 +12,11 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from regard.ground.errors import BadInput
-from regard.ground.files import write_text
+from regard.ground.files import read_bytes, write_text
 from regard.text.bytelevel import readable
 from regard.text.dropout import Merges, read_merges
 from regard.text.segmented import Segmented, lost_words, stretched, touched
+from regard.text.vocabulary import check_pieces
 from regard.text.words import Span
 
 # The names under which the vocabularies of the field keep their special tokens.
@@ -49,7 +50,7 @@ class Subwords:
         return _parse, (self._tokenizer.to_str(),)
 
     def __len__(self) -> int:
-        return self._tokenizer.get_vocab_size()
+        return self._size
 
     @property
     def kind(self) -> str:
@@ -139,13 +140,32 @@ class Subwords:
     @staticmethod
     def load(path: Path) -> "Subwords":
         """Read a tokenizer.json, ours or another's."""
+        content = read_bytes(path)
         try:
-            return _parse(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise BadInput(f"{path}: {error.strerror}") from error
+            written = json.loads(content)
+            if isinstance(pieces := written["model"].get("vocab"), dict):
+                check_pieces(pieces, path)
+            subwords = _parse(content.decode())
+        except BadInput:
+            raise
         except Exception as error:  # the library raises bare Exception
             reason = " ".join(str(error).split())
             raise BadInput(f"{path}: not a tokenizer.json ({reason})") from error
+        subwords._check_added(written.get("added_tokens") or [], path)
+        return subwords
+
+    def _check_added(self, tokens: list[dict[str, Any]], path: Path) -> None:
+        """The library numbers added tokens itself: by those ids, and by no id that is taken."""
+        for one in tokens:
+            if (number := self._tokenizer.token_to_id(name := one["content"])) != one["id"]:
+                said = f"the id of {name!r} is {one['id']}, but here it is {number}"
+                raise BadInput(f"{path}: {said}")
+        check_pieces(self._tokenizer.get_vocab(), path)
+
+    @cached_property
+    def _size(self) -> int:
+        """One more than the largest id: some may be left out."""
+        return 1 + max(self._tokenizer.get_vocab().values(), default=-1)
 
     @cached_property
     def _byte_level(self) -> bool:

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
+from regard.ground.errors import BadInput
 from regard.text.segmented import Segmented
 from regard.text.words import Span
 
@@ -57,3 +58,16 @@ class Vocabulary(Protocol):
 
     def save(self, path: Path) -> None:
         """Write its file."""
+
+
+def check_pieces(pieces: Any, path: Path) -> None:
+    """Refuse a vocabulary whose pieces have no ids, equal ids, or ids far beyond their number.
+
+    Libraries take memory by the largest id, so this comes before they see it.
+    """
+    if not isinstance(pieces, dict) or not all(
+        type(number) is int and 0 <= number < 2 * len(pieces) for number in pieces.values()
+    ):
+        raise BadInput(f"{path}: its vocabulary is not one of pieces and their ids")
+    if len(set(pieces.values())) < len(pieces):
+        raise BadInput(f"{path}: two pieces of its vocabulary have the same id")

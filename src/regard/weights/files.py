@@ -10,8 +10,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from regard.ground.errors import BadInput
-from regard.ground.files import read_json, replacing
+from regard.ground.files import check_regular, read_json, replacing
 
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)  # those that float32 holds without loss
 LISTED = 8  # names shown of those that do not fit
 
 
@@ -27,6 +28,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """The named tensors of a file."""
+    check_regular(path)
     try:
         return load_file(path)
     except (OSError, SafetensorError) as error:
@@ -38,8 +40,7 @@ def read_pickled(path: Path) -> dict[str, Tensor]:
 
     The library raises whatever its unpickler meets in a damaged file.
     """
-    if not path.is_file():
-        raise BadInput(f"{path}: cannot be read (no such file)")
+    check_regular(path)
     try:
         content: Any = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
@@ -102,16 +103,21 @@ def weights_of(model: nn.Module) -> dict[str, Tensor]:
 def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:
     """Put tensors into a model. All must fit and none may be missing: what does not is listed."""
     wanted = weights_of(model)
-    misshapen = [
-        f"{name} is {list(tensors[name].shape)}, not {list(wanted[name].shape)}"
-        for name in wanted
-        if name in tensors and tensors[name].shape != wanted[name].shape
-    ]
+    known = {name: tensors[name] for name in wanted if name in tensors}
     refuse_misfits(
         where,
         missing=[name for name in wanted if name not in tensors],
         unknown=[name for name in tensors if name not in wanted],
-        misshapen=misshapen,
+        misshapen=[
+            f"{name} is {list(one.shape)}, not {list(wanted[name].shape)}"
+            for name, one in known.items()
+            if one.shape != wanted[name].shape
+        ],
+        mistyped=[
+            f"{name} is {one.dtype}, not {wanted[name].dtype}".replace("torch.", "")
+            for name, one in known.items()
+            if one.dtype not in (*DTYPES, wanted[name].dtype)
+        ],
     )
     for name, tensor in wanted.items():
         tensor.copy_(tensors[name])

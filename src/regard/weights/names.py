@@ -12,9 +12,8 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from regard.weights.files import refuse_misfits
+from regard.weights.files import DTYPES, refuse_misfits
 
-DTYPES = (torch.float32, torch.float16, torch.bfloat16)  # those that float32 holds without loss
 CLOSE = 1e-4  # how near a table in a file is to its formula
 _PARTS = re.compile(r"\{(\w+(?:,\w+)+)\}")
 
