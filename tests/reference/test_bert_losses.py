@@ -80,7 +80,7 @@ def their_loss(kind, model, some):
     if kind == "several labels":
         goals = draw.integers(0, 2, (len(some), 4)).astype(np.float32)
         said = model(**inputs(some), labels=torch.tensor(goals))
-        return said.loss, Several(), list(zip(some, goals, strict=True))
+        return said.loss, Several(len(goals[0])), list(zip(some, goals, strict=True))
     if kind == "a number":
         goals = draw.normal(size=len(some)).astype(np.float32)
         said = model(**inputs(some), labels=torch.tensor(goals))

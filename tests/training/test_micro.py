@@ -11,7 +11,8 @@ from regard.models.encoder import build
 from regard.models.facts import Head, change
 from regard.objectives.labelled import Labelled
 from regard.objectives.tagged import Spans, Tagged
-from regard.training.micro import Captured, Plain, unread
+from regard.training.micro import Captured, Plain, fixed_shape, unread
+from regard.training.recipe import Batches
 
 BUDGET = Budget(64, 6, 20)
 SIZES = {"vocab": 50, "depth": 2, "width": 32, "heads": 2, "inner": 48, "longest": 20}
@@ -27,6 +28,18 @@ def test_nothing_is_remembered():
     assert again.target.layout.offsets is batch.target.layout.offsets
     assert torch.equal(again.target.layout.slots_T, slots_T)
     assert isinstance(again.target.layout, Layout) and again.weight == batch.weight
+
+
+@pytest.mark.parametrize(
+    ("lengths", "tokens"),
+    [([], 20), ([(3, 9), (4, 8)], 20), ([(20, 1), (1, 20)], 30), ([(19, 20)] * 3, 60)],
+)
+def test_shapes_go_up_in_rungs(lengths, tokens):
+    """A rank that has no rows of a step takes the smallest."""
+    limits = Batches(tokens=60, rows=7, longest=20, rung=10)
+    assert fixed_shape(limits, lengths, splits=2) == Budget(tokens, 4, 20)
+    whole = limits.model_copy(update={"rung": 0})
+    assert fixed_shape(whole, lengths) == Budget(60, 7, 20)
 
 
 def examples(task, draw):
@@ -45,7 +58,14 @@ def examples(task, draw):
 @pytest.mark.gpu
 @pytest.mark.parametrize("position", ["learned", "relative"])
 @pytest.mark.parametrize(
-    ("task", "objective"), [("classify", Labelled()), ("tag", Tagged()), ("answer", Spans())]
+    ("task", "objective"),
+    [
+        ("classify", Labelled()),
+        ("classify", Labelled(weights=(0.5, 2.0, 1.0))),
+        ("tag", Tagged()),
+        ("tag", Tagged(0.1, (0.5, 2.0, 1.0))),
+        ("answer", Spans()),
+    ],
 )
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_captured_steps(task, objective, position, precision):

@@ -116,9 +116,9 @@ def pack_rows(
 
 
 def pack_texts(texts: Sequence[Any], budget: Budget | None = None) -> Packed:
-    """Texts end to end, whether they are ids alone or rows with segments."""
-    of_rows = bool(len(texts)) and isinstance(texts[0], Row)
-    return pack_rows(texts, budget) if of_rows else pack(texts, budget)
+    """Texts end to end, rows with segments or ids alone, which belong to the first."""
+    rows = [text if isinstance(text, Row) else Row(text, [0] * len(text)) for text in texts]
+    return pack_rows(rows, budget)
 
 
 def tokens_of(
@@ -146,7 +146,8 @@ class Batch:
     ``source`` is absent where a model reads only what it has written (language models), or writes
     nothing: a classifier reads its target, and has one goal for each row of it. ``chosen_N`` are
     the tokens that have a goal, where most have none; ``follows_B`` says of each row whether its
-    second text follows the first. ``weight`` counts the goals that are not ``IGNORED``.
+    second text follows the first. ``weight`` counts the goals that are not ``IGNORED``, each as
+    ``weights_T`` says where not all count the same.
     """
 
     target: Packed
@@ -155,6 +156,7 @@ class Batch:
     source: Packed | None = None
     chosen_N: Tensor | None = None
     follows_B: Tensor | None = None
+    weights_T: Tensor | None = None
 
     def to(self, device: torch.device | str) -> "Batch":
         """The same batch on ``device``."""
@@ -165,6 +167,7 @@ class Batch:
             None if self.source is None else self.source.to(device),
             None if self.chosen_N is None else moved_to(self.chosen_N, device),
             None if self.follows_B is None else moved_to(self.follows_B, device),
+            None if self.weights_T is None else moved_to(self.weights_T, device),
         )
 
     @property

@@ -33,7 +33,8 @@ class OfTexts:
         """A batch of texts; with a ``budget``, of fixed shape."""
         texts = self.read([text for text, _ in examples], budget)
         goals = self.goals([goal for _, goal in examples], texts.layout.rows)
-        return Batch(texts, goals, sum(map(self.weight, examples)))
+        weight = sum(map(self.weight, examples))
+        return Batch(texts, goals, weight, weights_T=self.weights_of(goals))
 
     def read(self, texts: Sequence[Any], budget: Budget | None = None) -> Packed:
         """The texts alone."""
@@ -42,6 +43,10 @@ class OfTexts:
     def goals(self, goals: Sequence[Any], rows: int) -> Tensor:
         """What is to be said of each row; nothing of those that only fill."""
         raise NotImplementedError
+
+    def weights_of(self, goals: Tensor) -> Tensor | None:
+        """How much each goal counts, where not all count the same."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -65,22 +70,34 @@ class Labelled(OfTexts):
         goals_B[: len(goals)] = torch.tensor([int(goal[0]) for goal in goals])
         return goals_B
 
+    def weights_of(self, goals: Tensor) -> Tensor | None:
+        """That of its class."""
+        return class_weights_of(goals, self.weights)
+
     def __call__(
         self, model: nn.Module, batch: Batch, tape: Silent = SILENT
     ) -> tuple[Tensor, Tensor]:
         """Sums over the batch: (loss, negative log-likelihood)."""
         logits_BV = model(batch.target.tokens_T, batch.target.layout, tape=tape)
-        weights_V = None if self.weights is None else logits_BV.new_tensor(self.weights)
-        return smoothed_cross_entropy(logits_BV, batch.goals_T, self.smoothing, weights_V)
+        return smoothed_cross_entropy(logits_BV, batch.goals_T, self.smoothing, batch.weights_T)
 
 
+def class_weights_of(goals_T: Tensor, weights: Sequence[float] | None) -> Tensor | None:
+    """How much each goal counts by the weights of classes; one that is ignored may have any."""
+    return None if weights is None else torch.tensor(weights)[goals_T.clamp(min=0)]
+
+
+@dataclass(frozen=True)
 class OfNumbers(OfTexts):
-    """A number for each of the model's outputs."""
+    """A number for each of the model's ``outputs``."""
+
+    outputs: int = 1
 
     def goals(self, goals: Sequence[Sequence[float]], rows: int) -> Tensor:
         """The numbers of each row."""
-        goals_BV = torch.full((rows, len(goals[0])), nan)
-        goals_BV[: len(goals)] = torch.tensor(np.array(goals, dtype=np.float32))
+        goals_BV = torch.full((rows, self.outputs), nan)
+        numbers = np.array(goals, dtype=np.float32).reshape(-1, self.outputs)
+        goals_BV[: len(goals)] = torch.from_numpy(numbers)
         return goals_BV
 
     def __call__(

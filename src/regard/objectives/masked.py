@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.ground.batch import IGNORED, Batch, Budget, Ids, Row, pack_rows
+from regard.ground.batch import IGNORED, Batch, Budget, Ids, Row, pack_rows, tokens_of
 from regard.ground.tape import SILENT, Silent
 from regard.parts.loss import smoothed_cross_entropy
 
@@ -58,7 +58,7 @@ class Masked:
         """A batch of rows; with a ``budget``, of fixed shape."""
         rows = pack_rows([one.row for one in examples], budget, even=True)
         lengths = [len(one.row.tokens) for one in examples]
-        starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
+        starts = np.cumsum([0, *lengths])[:-1]
         places = [
             np.asarray(one.places) + start for one, start in zip(examples, starts, strict=True)
         ]
@@ -67,8 +67,8 @@ class Masked:
         if count > size:
             raise ValueError(f"{count} blanks in a batch that has room for {size}")
         chosen_N, goals_N = torch.zeros(size, dtype=torch.int64), torch.full((size,), IGNORED)
-        chosen_N[:count] = torch.from_numpy(np.concatenate(places))
-        goals_N[:count] = torch.from_numpy(np.concatenate([one.words for one in examples]))
+        chosen_N[:count] = tokens_of(places)
+        goals_N[:count] = tokens_of([one.words for one in examples])
         follows_B = torch.full((rows.layout.rows,), IGNORED)
         follows_B[: len(examples)] = torch.tensor([one.random for one in examples])
         return Batch(

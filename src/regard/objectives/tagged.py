@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from regard.ground.batch import IGNORED, Batch, Budget, Ids, Packed, Row, pack_rows, tokens_of
 from regard.ground.tape import SILENT, Silent
+from regard.objectives.labelled import class_weights_of
 from regard.parts.loss import smoothed_cross_entropy
 
 
@@ -45,15 +46,15 @@ class Tagged(OfRows):
         """A batch of rows; with a ``budget``, of fixed shape."""
         rows = self.read([row for row, _ in examples], budget)
         goals_T = tokens_of([goals for _, goals in examples], budget, fill=IGNORED)
-        return Batch(rows, goals_T, sum(map(self.weight, examples)))
+        weights_T = class_weights_of(goals_T, self.weights)
+        return Batch(rows, goals_T, sum(map(self.weight, examples)), weights_T=weights_T)
 
     def __call__(
         self, model: nn.Module, batch: Batch, tape: Silent = SILENT
     ) -> tuple[Tensor, Tensor]:
         """Sums over the batch: (loss, negative log-likelihood)."""
         logits_TV = model(batch.target.tokens_T, batch.target.layout, tape=tape)
-        weights_V = None if self.weights is None else logits_TV.new_tensor(self.weights)
-        return smoothed_cross_entropy(logits_TV, batch.goals_T, self.smoothing, weights_V)
+        return smoothed_cross_entropy(logits_TV, batch.goals_T, self.smoothing, batch.weights_T)
 
 
 class TaggedNumbers(OfRows):
@@ -69,9 +70,8 @@ class TaggedNumbers(OfRows):
         """A batch of rows; with a ``budget``, of fixed shape."""
         rows = self.read([row for row, _ in examples], budget)
         goals_T = torch.full((rows.layout.tokens,), nan)
-        goals_T[: rows.real] = torch.tensor(
-            np.concatenate([goals for _, goals in examples])
-        ).float()
+        numbers = np.concatenate([np.zeros(0), *(goals for _, goals in examples)])
+        goals_T[: rows.real] = torch.from_numpy(numbers)
         return Batch(rows, goals_T, sum(map(self.weight, examples)))
 
     def __call__(
@@ -100,7 +100,7 @@ class Spans(OfRows):
         """A batch of rows; with a ``budget``, of fixed shape."""
         rows = self.read([row for row, _ in examples], budget)
         goals_BV = torch.full((rows.layout.rows, 2), IGNORED)
-        goals_BV[: len(examples)] = torch.tensor([ends for _, ends in examples])
+        goals_BV[: len(examples)] = torch.tensor([ends for _, ends in examples]).view(-1, 2)
         return Batch(rows, goals_BV, len(examples))
 
     def __call__(

@@ -131,7 +131,7 @@ class Classify(Kind):
         if text.labels.kind == NUMBER:
             return labelled.Numbers()
         if text.labels.kind == SEVERAL:
-            return labelled.Several()
+            return labelled.Several(len(text.labels))
         asked = self.recipe.labels.weights
         weights = class_weights(text.labels, asked, (goal[0] for _, goal in coded))
         return labelled.Labelled(self.recipe.train.smoothing, weights)

@@ -29,7 +29,7 @@ from regard.training.checkpoint import (
     optimiser_tensors,
 )
 from regard.training.events import Ended, Event, Judged, Reported, Saved, Started, Verdict
-from regard.training.micro import Captured, Plain
+from regard.training.micro import Captured, Plain, fixed_shape
 from regard.training.optimise import CapturedUpdates, MovingAverage, Updates
 from regard.training.precision import Precision
 from regard.training.ranks import Ranks
@@ -345,13 +345,9 @@ class _Run:
         if not self._fixed:
             return self.job.objective.collate(examples)
         limits = self.recipe.batches
-        splits = self.ranks.splits(limits.accumulate)
-        rows = -(-limits.rows // splits)  # tokens are not halved: long rows may meet in one slice
-        tokens = limits.tokens
-        if limits.rung:  # as many as these examples need, in whole rungs
-            needed = max(map(sum, zip(*map(self.job.objective.length, examples), strict=True)))
-            tokens = min(tokens, limits.rung * -(-max(needed, limits.longest) // limits.rung))
-        return self.job.objective.collate(examples, Budget(tokens, rows, limits.longest))
+        lengths = map(self.job.objective.length, examples)
+        shape = fixed_shape(limits, lengths, self.ranks.splits(limits.accumulate))
+        return self.job.objective.collate(examples, shape)
 
     def precision_context(self) -> AbstractContextManager:
         """Where forward passes of this run happen."""

@@ -4,7 +4,7 @@ A small step is bound by the time it takes to launch its kernels. With fixed sha
 captured as one graph; a replay copies the batch into the captured tensors and launches once.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, NamedTuple
@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.ground.batch import Batch
+from regard.ground.batch import Batch, Budget
+from regard.training.recipe import Batches
 
 Forward = Callable[[Batch], tuple[Tensor, Tensor]]
 Scale = float | np.ndarray
@@ -89,6 +90,19 @@ class Captured:
             parameter.grad.copy_(gradient)  # type: ignore[union-attr]
         torch.cuda.set_rng_state(draws, batch.goals_T.device)
         return Graph(graph, batch, scale, results)
+
+
+def fixed_shape(limits: Batches, lengths: Iterable[tuple[int, ...]], splits: int = 1) -> Budget:
+    """The shape of a batch on CUDA, or of one of the ``splits`` slices of a batch.
+
+    It has the recipe's tokens, or as many whole rungs as examples of these lengths need: one rung
+    at least, also for none. Tokens are not split, as long rows may meet in one slice.
+    """
+    tokens = limits.tokens
+    if limits.rung:
+        needed = max(map(sum, zip(*lengths, strict=True)), default=0)
+        tokens = min(tokens, limits.rung * -(-max(needed, limits.longest) // limits.rung))
+    return Budget(tokens, -(-limits.rows // splits), limits.longest)
 
 
 def as_tensor(scale: Scale, device: torch.device | str = "cpu") -> Tensor:

@@ -1,0 +1,178 @@
+"""What the training loop asks of every objective: no examples, fixed shapes, tensors in place."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+from regard.ground.batch import IGNORED, Budget, Row
+from regard.models import bahdanau, bert, gehring
+from regard.models.encoder import build
+from regard.models.facts import Head, change
+from regard.models.pooled import LAPTOP as POOLED
+from regard.models.pooled import Pooled
+from regard.models.seq2seq import Seq2Seq
+from regard.models.transformer import LAPTOP, Transformer
+from regard.objectives import __path__ as PATH
+from regard.objectives.labelled import Labelled, Numbers, OfNumbers, OfTexts, Several
+from regard.objectives.masked import Blanked, Masked
+from regard.objectives.tagged import Chosen, Spans, Tagged, TaggedNumbers
+from regard.objectives.translated import Translated
+from regard.training.micro import tensors
+
+BUDGET = Budget(64, 6, 20)
+WORDS, LABELS, CHOICES = 50, 3, 4
+TINY = change(bert.TINY, vocab=WORDS, depth=1, width=8, heads=2, inner=12, longest=20, dropout=0.0)
+WEIGHTS = (0.5, 2.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Case:
+    """An objective, a model that it fits, and how an example is drawn."""
+
+    objective: Any
+    build: Callable[[], nn.Module]
+    example: Callable[[np.random.Generator], Any]
+
+
+def encoder(task: str, outputs: int) -> Callable[[], nn.Module]:
+    head = Head(task, outputs, 0.0)
+    return lambda: build(change(TINY, head=head, pooled=head.of_rows, attention_dropout=0.0))
+
+
+def row(draw: np.random.Generator) -> Row:
+    size = draw.integers(2, 9)
+    return Row(draw.integers(0, WORDS, size), (np.arange(size) > size // 2).astype(int))
+
+
+def blanked(draw: np.random.Generator) -> Blanked:
+    return Blanked(row(draw), [1], draw.integers(0, WORDS, 1), int(draw.integers(2)))
+
+
+def tags(draw: np.random.Generator) -> tuple[Row, np.ndarray]:
+    one = row(draw)
+    goals = draw.integers(0, LABELS, len(one.tokens))
+    return one, np.where(np.arange(len(goals)) % 2, goals, IGNORED)
+
+
+def of_words(draw: np.random.Generator) -> tuple[Row, np.ndarray]:
+    one = row(draw)
+    return one, np.where(np.arange(len(one.tokens)) % 2, draw.normal(size=len(one.tokens)), np.nan)
+
+
+def ids(draw: np.random.Generator) -> list[int]:
+    return draw.integers(3, WORDS, draw.integers(1, 6)).tolist()
+
+
+def masked(follows: bool) -> Callable[[], nn.Module]:
+    return lambda: build(change(TINY, fills=True, follows=follows, pooled=follows))
+
+
+TRANSLATOR = change(LAPTOP, vocab=WORDS, width=8, inner=12, heads=2, depth=1, dropout=0.0)
+SEQ2SEQ = change(bahdanau.LAPTOP, vocab=WORDS, width=8, embedding=8, maxout=8, dropout=0.0)
+READER = change(gehring.LAPTOP, vocab=WORDS, width=6, embedding=6, dropout=0.0).source
+READ = change(POOLED, vocab=WORDS, width=6, embedding=6, classes=LABELS, dropout=0.0)
+CASES = {
+    "translated": Case(
+        Translated(1, 2), lambda: Transformer(TRANSLATOR), lambda d: (ids(d), ids(d))
+    ),
+    "translated, recurrent": Case(
+        Translated(1, 2), lambda: Seq2Seq(SEQ2SEQ), lambda d: (ids(d), ids(d))
+    ),
+    "labelled": Case(
+        Labelled(0.1, WEIGHTS),
+        encoder("classify", LABELS),
+        lambda d: (row(d), [d.integers(LABELS)]),
+    ),
+    "pooled": Case(
+        Labelled(0.1, WEIGHTS), lambda: Pooled(READ), lambda d: (ids(d), [d.integers(LABELS)])
+    ),
+    "pooled, convolved": Case(
+        Labelled(0.1, WEIGHTS),
+        lambda: Pooled(replace(READ, reader=READER)),
+        lambda d: (ids(d), [d.integers(LABELS)]),
+    ),
+    "several": Case(
+        Several(LABELS), encoder("classify", LABELS), lambda d: (row(d), d.integers(0, 2, LABELS))
+    ),
+    "numbers": Case(Numbers(), encoder("classify", 1), lambda d: (row(d), [d.normal()])),
+    "tagged": Case(Tagged(0.1, WEIGHTS), encoder("tag", LABELS), tags),
+    "tagged numbers": Case(TaggedNumbers(), encoder("tag", 1), of_words),
+    "spans": Case(Spans(), encoder("answer", 2), lambda d: (row(d), (0, 1))),
+    "chosen": Case(
+        Chosen(CHOICES),
+        encoder("choose", 1),
+        lambda d: ([row(d) for _ in range(CHOICES)], int(d.integers(CHOICES))),
+    ),
+    "masked": Case(Masked(rate=0.5, smoothing=0.1), masked(False), blanked),
+    "masked, follows": Case(Masked(True, rate=0.5), masked(True), blanked),
+}
+EVERY = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+
+
+def test_no_objective_is_left_out():
+    modules = [import_module(f"regard.objectives.{one.name}") for one in iter_modules(PATH)]
+    own = [(thing, module) for module in modules for thing in vars(module).values()]
+    found = {
+        thing
+        for thing, module in own
+        if isinstance(thing, type) and thing.__module__ == module.__name__
+        if hasattr(thing, "collate") and "__call__" in dir(thing)
+    }
+    assert found - {OfTexts, OfNumbers} == {type(case.objective) for case in CASES.values()}
+
+
+@EVERY
+@pytest.mark.parametrize("budget", [None, BUDGET], ids=["free", "fixed"])
+def test_no_examples_cost_nothing_and_reach_every_parameter(case, budget):
+    """What a rank computes that has no rows of a step: gradients must meet all the same."""
+    model = case.build()
+    batch = case.objective.collate([], budget)
+    loss, likelihood = case.objective(model, batch)
+    loss.sum().backward()
+    assert batch.weight == 0 and not loss.any() and not likelihood.any()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None and not parameter.grad.any(), name
+
+
+@EVERY
+@given(st.integers(0, 5), st.integers(0, 9))
+def test_fixed_shapes_are_those_of_no_examples(case, count, seed):
+    draw = np.random.default_rng(seed)
+    some = [case.example(draw) for _ in range(count)]
+    shapes = [
+        [(one.shape, one.dtype) for one in tensors(case.objective.collate(examples, BUDGET))]
+        for examples in (some, [])
+    ]
+    assert shapes[0] == shapes[1]
+
+
+class InPlace(TorchFunctionMode):
+    """Refuses to make tensors of numbers on the host, as a captured CUDA graph does."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func in (torch.Tensor.new_tensor, torch.tensor, torch.as_tensor, torch.from_numpy):
+            raise AssertionError(f"{func.__name__}: copied from the host")
+        return func(*args, **(kwargs or {}))
+
+
+@EVERY
+def test_everything_a_step_reads_is_in_the_batch_or_the_model(case):
+    """On a device without numbers: what came from elsewhere would not be there."""
+    model, draw = case.build().to("meta"), np.random.default_rng(1)
+    if getattr(model, "eager", False):
+        pytest.skip("is not captured")
+    batch = case.objective.collate([case.example(draw) for _ in range(4)], BUDGET).to("meta")
+    with InPlace():
+        loss, _ = case.objective(model, batch)
+        loss.sum().backward()
+    assert loss.is_meta
