@@ -37,7 +37,8 @@ def test_blanks_are_filled(folder):
 def test_what_is_wrong_is_said(folder, tmp_path):
     (tmp_path / "in.txt").write_text("[MASK]\ncat\n")
     refused = run("fill", folder, tmp_path / "in.txt", code=2)
-    assert "in.txt:2: there is no [MASK] in it" in refused.stderr and refused.stdout == ""
+    assert "in.txt:2: there is no [MASK] in it" in refused.stderr
+    assert refused.stdout == run("fill", folder, stdin="[MASK]\n").stdout
     assert "top: there are 1 to" in run("fill", folder, "--top", 0, stdin="", code=2).stderr
     model("states").save(tmp_path / "states")
     refused = run("fill", tmp_path / "states", stdin="[MASK]\n", code=2)

@@ -1,35 +1,107 @@
-"""Lines that a verb asks a model about: each is understood or named, and empty ones stay empty."""
+"""Lines that a verb asks a model about: each is understood or named, and empty ones stay empty.
+
+They are answered as they come. What is there when a pipe or a terminal pauses makes a window, so
+that whoever writes a line and waits gets its answer, and fast input still fills batches.
+"""
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Any, NamedTuple
+from time import monotonic
+from typing import Annotated, Any, NamedTuple
 
+import typer
+
+from regard.data.arrivals import Arrivals
 from regard.data.sources import name_of, read_lines
 from regard.data.understanding.records import typed
 from regard.ground.errors import BadInput
 from regard.tasks.rows import WINDOW
+from regard.text.vocabulary import Vocabulary
+
+PAUSE = 0.02  # seconds without a line, which end a window
+PATIENCE = 0.2  # seconds after which a window takes only what is there
+LONGEST = 1_024  # tokens of a line, unless told otherwise
+
+MAX_LENGTH = Annotated[
+    int, typer.Option("--max-length", min=1, help="A line of more tokens is an error.")
+]
 
 Parse = Callable[[str, str], Any]
 """From a line, and where it stands, to what a model is asked."""
 
 
 class Line(NamedTuple):
-    """A line by its number, and what was said of it; nothing if it is empty."""
+    """A line by its number, and what is in it or was said of it; nothing if it is empty."""
 
     number: int
-    said: Any | None
+    said: Any
 
 
 def answered(file: str, parse: Parse, predict: Callable[[list[Any]], list[Any]]) -> Iterator[Line]:
     """What is said of every line of a file, window by window."""
-    lines = enumerate(read_lines(file), start=1)
-    while window := list(islice(lines, WINDOW)):
-        there = [(number, line) for number, line in window if line.strip()]
-        asked = [parse(line, f"{name_of(file)}:{number}") for number, line in there]
+
+    def parsed(line: str, where: str) -> Any | None:
+        return parse(line, where) if line.strip() else None
+
+    for window in windows(file, parsed):
+        asked = [one for _, one in window if one is not None]
         said = iter(predict(asked) if asked else [])
-        for number, line in window:
-            yield Line(number, next(said) if line.strip() else None)
+        for number, one in window:
+            yield Line(number, None if one is None else next(said))
+
+
+def windows(file: str, parse: Parse, most: int = WINDOW) -> Iterator[list[Line]]:
+    """The lines of a file, parsed, as they come: at most ``most`` at once.
+
+    What was printed goes out before more is waited for. A bad line is an error once all lines
+    before it have been yielded, wherever windows end.
+    """
+    arrivals = Arrivals()
+    lines = _parsed(read_lines(file, arrivals), parse, name_of(file))
+    error = None
+    while error is None:
+        sys.stdout.flush()
+        window: list[Line] = []
+        try:
+            for line in _until_pause(lines, arrivals, most):
+                window.append(line)  # one by one: those before an error are kept
+        except BadInput as bad:
+            error = bad
+        if not window:
+            break
+        yield window
+    if error is not None:
+        raise error
+
+
+def _parsed(lines: Iterator[str], parse: Parse, name: str) -> Iterator[Line]:
+    for number, line in enumerate(lines, start=1):
+        yield Line(number, parse(line, f"{name}:{number}"))
+
+
+def _until_pause(lines: Iterator[Line], arrivals: Arrivals, most: int) -> Iterator[Line]:
+    """The next line, and those that follow it without a pause."""
+    yield from islice(lines, 1)
+    begun = monotonic()
+    for _ in range(most - 1):
+        patient = monotonic() - begun < PATIENCE
+        if not arrivals.ready(PAUSE if patient else 0):
+            return
+        yield from islice(lines, 1)
+
+
+def check_length(text: str, vocabulary: Vocabulary, most: int, where: str) -> None:
+    """A text of more than ``most`` tokens is an error: it would take for ever."""
+    if len(text.encode()) <= most:  # no token is less than a byte
+        return
+    count = len(vocabulary.encode(text))
+    if count > most:
+        raise BadInput(
+            f"{where}: {count:,} tokens, more than {most:,}; "
+            "break the line into sentences, or allow more by --max-length"
+        )
 
 
 def as_it_is(line: str, where: str) -> str:

@@ -1,16 +1,16 @@
 """``regard score``: how probable given translations are."""
 
-from collections.abc import Iterator
-from itertools import islice
 from typing import Annotated
 
 import typer
 
 from regard.api import load
+from regard.cli.lines import LONGEST, MAX_LENGTH, check_length, windows
 from regard.cli.say import DEVICE, JSON, MODEL, print_json, print_line
-from regard.data.sources import Table, read_pairs
+from regard.data.sources import Table, texts_in
 
 WINDOW = 1_024
+COLUMNS = Table("-", (0, 1))
 
 
 def score(
@@ -18,6 +18,7 @@ def score(
     file: Annotated[
         str, typer.Argument(help="Lines of source, tab, target; - is standard input.")
     ] = "-",
+    max_length: MAX_LENGTH = LONGEST,
     as_json: JSON = False,
     device: DEVICE = None,
 ) -> None:
@@ -26,11 +27,19 @@ def score(
     Example: paste test.en test.de | regard score runs/tour/model
     """
     translator = load(model, device).translator
-    pairs = ((source, target) for _, source, target in read_pairs(Table(file, (0, 1)), None))
-    for window in _windows(pairs):
-        for (source, target), logprobs in zip(window, translator.score(window), strict=True):
+    known = translator.text
+
+    def parse(line: str, where: str) -> tuple[str, ...]:
+        pair = texts_in(COLUMNS, line, where)
+        for text, vocabulary in zip(pair, (known.source, known.target), strict=True):
+            check_length(text, vocabulary, max_length, where)
+        return pair
+
+    for window in windows(file, parse, WINDOW):
+        pairs = [pair for _, pair in window]
+        for (source, target), logprobs in zip(pairs, translator.score(pairs), strict=True):
             if as_json:
-                tokens = [*translator.text.target.pieces(translator.text.target.encode(target))]
+                tokens = [*known.target.pieces(known.target.encode(target))]
                 print_json(
                     {
                         "source": source,
@@ -42,8 +51,3 @@ def score(
                 )
             else:
                 print_line(f"{sum(logprobs):.4f}")
-
-
-def _windows(pairs: Iterator[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
-    while window := list(islice(pairs, WINDOW)):
-        yield window

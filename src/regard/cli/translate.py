@@ -1,15 +1,15 @@
 """``regard translate``: lines in, translations out."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from typing import Annotated, Any, Literal
 
 import typer
 
 from regard.api import load
+from regard.cli.lines import LONGEST, MAX_LENGTH, check_length, windows
 from regard.cli.say import DEVICE, JSON, MODEL, PRECISION, note, print_json, print_line, was_given
 from regard.data.sources import read_lines
 from regard.ground.errors import BadInput
@@ -17,6 +17,7 @@ from regard.search.beam import Beam
 from regard.search.diverse import Diverse
 from regard.search.exact import Exact, search_errors
 from regard.search.greedy import Greedy
+from regard.search.hypothesis import Hypothesis
 from regard.search.mbr import MinimumRisk
 from regard.search.sample import Sample
 from regard.search.step import Search
@@ -41,6 +42,10 @@ MEANT_FOR = {
     "greedy": set[str](),
     "published": {"best"},
 }
+
+Requests = Sequence[tuple[str, str | None]]  # a text, and how its translation must begin
+Lists = list[list[Translation]]  # of each text the best, best first
+Find = Callable[[Requests, int], Lists]  # the number of the first text counts from 0
 
 
 def translate(
@@ -98,6 +103,7 @@ def translate(
     prefix: Annotated[
         str | None, typer.Option(help="A file of forced beginnings, one a line.")
     ] = None,
+    max_length: MAX_LENGTH = LONGEST,
     rows: Annotated[
         int, typer.Option(help="Sentences at once; beam and greedy depend on it by rounding only.")
     ] = 64,
@@ -115,6 +121,10 @@ def translate(
 
     On a CPU, --precision int8 is fastest, and --workers N (N cores) translates much text in N
     processes.
+
+    Lines are translated as they come: from a pipe or a terminal, what is there when it pauses is
+    translated and printed at once. A line of more tokens than --max-length is an error, after all
+    lines before it are printed.
 
     A published folder is searched as its generation settings say, unless an option says otherwise.
 
@@ -139,8 +149,6 @@ def translate(
         as_published = translator.generation is not None and given <= MEANT_FOR["published"]
         search = "published" if as_published else "beam"
     _check_options(given, search, groups, candidates)
-    prefixes = None if prefix is None else _as_many(prefix)
-    lines = _with_unknowns(read_lines(file), translator.text.source)
     chosen: Search
     if search in ("beam", "exact"):
         beam = Beam(size, best, length, alpha, coverage, finished, no_repeat, stop=stop)
@@ -166,15 +174,22 @@ def translate(
         else:
             translator = translator.with_precision(precision)
             note(translator.engine)
+        find: Find
         if search == "exact":
-            translations = _exactly(translator, lines, prefixes, beam, widest)
+            find = exactly = _Exactly(translator, beam, widest)
         elif search == "mbr" and candidates == "beam":
-            beam = Beam(size, size, length, alpha)
-            translations = _from_beam(translator, lines, prefixes, beam, risk)
+            find = partial(_from_beam, translator, Beam(size, size, length, alpha), risk)
         else:
-            translations = translator.stream(lines, chosen, prefixes)
-        for number, found in enumerate(translations, 1):
-            _print(number, found, best, translator.text.target if as_json else None)
+            find = partial(_plainly, translator, chosen)
+        pieces = translator.text.target if as_json else None
+        begun = None if prefix is None else _as_many(prefix)
+        parse = partial(_request, translator.text.source, max_length, begun)
+        for window in windows(file, parse):
+            translations = find([one for _, one in window], window[0].number - 1)
+            for (number, _), found in zip(window, translations, strict=True):
+                _print(number, found, best, pieces)
+        if search == "exact":
+            note(exactly.report)
 
 
 def _translator(model: str, others: list[str], device: str | None) -> Translator:
@@ -230,48 +245,60 @@ def _check_options(given: set[str], search: str, groups: int, candidates: str) -
         raise BadInput("--beam, --length and --alpha mean nothing to mbr without --candidates beam")
 
 
-def _exactly(
-    translator: Translator,
-    lines: Iterator[str],
-    prefixes: Iterator[str] | None,
-    beam: Beam,
-    widest: int,
-) -> Iterator[list[Translation]]:
-    """The best translation of each line, or the beam's where none is proven; then a report."""
-    texts = list(lines)
-    begun = None if prefixes is None else list(islice(prefixes, len(texts)))
-    found = [one for (one,) in translator.stream(texts, beam, begun)]
-    known = {number: one.hypothesis for number, one in enumerate(found)}
-    exact = Exact(beam.length, beam.alpha, beam.no_repeat, widest, known)
-    optima = []
-    alone = translator.with_rows(1)  # the prefixes of a single sentence may fill the memory
-    for number, best in enumerate(alone.stream(texts, exact, begun)):
-        if not best:
-            note(f"line {number + 1}: not proven, more than {widest} prefixes are open (--widest)")
-        optima.append([one.hypothesis for one in best])
-        yield best or [found[number]]
-    there = [number for number, one in known.items() if one is not EMPTY]
-    errors = search_errors([known[i] for i in there], [optima[i] for i in there])
-    note(
-        f"{errors.missed} of {errors.proven} sentences: search error of a beam of {beam.size}, "
-        f"mean score gap {errors.gap:.4f}; {errors.empty} optima are empty; "
-        f"{len(there) - errors.proven} sentences not proven"
-    )
+def _plainly(translator: Translator, search: Search, requests: Requests, first: int) -> Lists:
+    texts, prefixes = _columns(requests)
+    return translator.translate(texts, search, prefixes, first=first)
 
 
 def _from_beam(
-    translator: Translator,
-    lines: Iterator[str],
-    prefixes: Iterator[str] | None,
-    beam: Beam,
-    risk: MinimumRisk,
-) -> Iterator[list[Translation]]:
+    translator: Translator, beam: Beam, risk: MinimumRisk, requests: Requests, first: int
+) -> Lists:
     """The least risky of what a beam found for each line."""
-    texts = list(lines)
-    begun = None if prefixes is None else list(islice(prefixes, len(texts)))
-    found = enumerate(translator.stream(texts, beam, begun))
+    found = enumerate(_plainly(translator, beam, requests, first), first)
     known = {number: [one.hypothesis for one in best] for number, best in found}
-    yield from translator.stream(texts, replace(risk, candidates=known), begun)
+    return _plainly(translator, replace(risk, candidates=known), requests, first)
+
+
+class _Exactly:
+    """The best translation of each line, or the beam's where none is proven."""
+
+    def __init__(self, translator: Translator, beam: Beam, widest: int):
+        self.translator, self.beam, self.widest = translator, beam, widest
+        self.alone = translator.with_rows(1)  # the prefixes of one sentence may fill the memory
+        self.found: list[Hypothesis] = []
+        self.optima: list[list[Hypothesis]] = []
+
+    def __call__(self, requests: Requests, first: int) -> Lists:
+        beam = self.beam
+        found = [one for (one,) in _plainly(self.translator, beam, requests, first)]
+        known = {number: one.hypothesis for number, one in enumerate(found, first)}
+        exact = Exact(beam.length, beam.alpha, beam.no_repeat, self.widest, known)
+        optima = _plainly(self.alone, exact, requests, first)
+        for number, one in enumerate(optima, first + 1):
+            if not one:
+                open_ones = f"more than {self.widest} prefixes are open (--widest)"
+                note(f"line {number}: not proven, {open_ones}")
+        self.found += known.values()
+        self.optima += [[one.hypothesis for one in best] for best in optima]
+        return [best or [one] for best, one in zip(optima, found, strict=True)]
+
+    @property
+    def report(self) -> str:
+        """How often the beam missed the best, over all lines that were not empty."""
+        there = [number for number, one in enumerate(self.found) if one is not EMPTY]
+        errors = search_errors([self.found[i] for i in there], [self.optima[i] for i in there])
+        return (
+            f"{errors.missed} of {errors.proven} sentences: search error of a beam of "
+            f"{self.beam.size}, mean score gap {errors.gap:.4f}; {errors.empty} optima are empty; "
+            f"{len(there) - errors.proven} sentences not proven"
+        )
+
+
+def _columns(requests: Requests) -> tuple[list[str], list[str] | None]:
+    """Texts and prefixes apart."""
+    texts = [text for text, _ in requests]
+    prefixes = [prefix for _, prefix in requests if prefix is not None]
+    return texts, prefixes or None
 
 
 def _as_many(path: str) -> Iterator[str]:
@@ -280,10 +307,12 @@ def _as_many(path: str) -> Iterator[str]:
     raise BadInput(f"{path}: has fewer lines than the text to translate")
 
 
-def _with_unknowns(lines: Iterator[str], text: Vocabulary) -> Iterator[str]:
-    """The same lines; words that cannot be written in the pieces there are, named on the way."""
-    for number, line in enumerate(lines, 1):
-        if text.kind in LOSING and (unknown := text.unknown(line)):
-            words = ", ".join(line[start:end] for start, end in unknown)
-            note(f"line {number}: not in the vocabulary: {words}")
-        yield line
+def _request(
+    vocabulary: Vocabulary, most: int, prefixes: Iterator[str] | None, line: str, where: str
+) -> tuple[str, str | None]:
+    """A line and how its translation must begin; words that no pieces write are named."""
+    check_length(line, vocabulary, most, where)
+    if vocabulary.kind in LOSING and (unknown := vocabulary.unknown(line)):
+        words = ", ".join(line[start:end] for start, end in unknown)
+        note(f"line {where.rpartition(':')[2]}: not in the vocabulary: {words}")
+    return line, None if prefixes is None else next(prefixes)

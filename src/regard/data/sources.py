@@ -18,6 +18,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from regard.data.arrivals import Arrivals
 from regard.ground.errors import BadInput
 from regard.text.spaced import SPACED
 
@@ -92,13 +93,14 @@ class Flaw(BadInput):
         self.reason = reason
 
 
-def read_lines(path: str | Path) -> Iterator[str]:
+def read_lines(path: str | Path, arrivals: Arrivals | None = None) -> Iterator[str]:
     """The lines of a UTF-8 file, ``-`` being standard input; .gz and .xz are unpacked.
 
     Only a line feed (after an optional carriage return) ends a line: the other characters Unicode
     calls line separators do occur inside sentences, and parallel files must stay parallel.
+    ``arrivals`` can be asked whether the next line is there already.
     """
-    for number, raw in enumerate(_raw_lines(path), start=1):
+    for number, raw in enumerate(_raw_lines(path, arrivals), start=1):
         yield _decoded(raw, f"{name_of(path)}:{number}")
 
 
@@ -120,6 +122,14 @@ def read_texts(
     """(where, text) of every example of one-sided text; as `read_pairs` otherwise."""
     for where, (text,) in read_examples(source, 1, longest_characters, dropped):
         yield where, text
+
+
+def texts_in(source: Table | JsonLines, line: str, where: str) -> tuple[str, ...]:
+    """The texts of one line of a source whose columns are counted; none may be empty."""
+    texts = _fields(source, line, where)
+    for text in texts:
+        _check(text, where, None)
+    return texts
 
 
 def name_of(path: str | Path) -> str:
@@ -292,12 +302,12 @@ def _decoded(raw: bytes, where: str) -> str:
         raise Flaw(where, "not UTF-8", f"not UTF-8 ({byte})") from None
 
 
-def _raw_lines(path: str | Path) -> Iterator[bytes]:
+def _raw_lines(path: str | Path, arrivals: Arrivals | None = None) -> Iterator[bytes]:
     """Lines without their ends, and the first without a byte order mark."""
     try:
         with _open(path) as file:
             mark = codecs.BOM_UTF8
-            for line in file:
+            for line in file if arrivals is None else arrivals.lines(file):
                 line, mark = line.removeprefix(mark), b""
                 if line.endswith(b"\n"):
                     yield line[:-2] if line.endswith(b"\r\n") else line[:-1]

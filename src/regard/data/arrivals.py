@@ -1,0 +1,69 @@
+"""Lines as they arrive: of a pipe or a terminal one can ask whether the next one is there."""
+
+import os
+import select
+import stat
+from collections import deque
+from collections.abc import Iterator
+from typing import BinaryIO
+
+CHUNK = 1 << 16  # bytes read at once: what a pipe holds
+
+
+class Arrivals:
+    """The lines of one stream; ``ready`` says whether the next can be had without waiting.
+
+    What is never waited for, such as a regular file, is always ready.
+    """
+
+    def __init__(self) -> None:
+        self._stream: BinaryIO | None = None
+        self._lines: deque[bytes] = deque()
+        self._rest: list[bytes] = []  # of a line whose end has not arrived
+        self._ended = False
+
+    def lines(self, stream: BinaryIO) -> Iterator[bytes]:
+        """The lines of ``stream`` with their ends, as a file gives them."""
+        if not _may_pause(stream):
+            yield from stream
+            return
+        self._stream = stream
+        while True:
+            while not self._lines and not self._ended:
+                self._read(stream)
+            if not self._lines:
+                return
+            yield self._lines.popleft()
+
+    def ready(self, seconds: float) -> bool:
+        """Whether a line, or the end, is there within ``seconds``."""
+        if self._stream is None:
+            return True
+        while not self._lines and not self._ended:
+            if not select.select([self._stream], [], [], seconds)[0]:
+                return False
+            self._read(self._stream)
+        return True
+
+    def _read(self, stream: BinaryIO) -> None:
+        """Take what is there; wait if there is nothing."""
+        chunk = stream.read1(CHUNK)  # type: ignore[attr-defined]
+        *whole, rest = chunk.split(b"\n")
+        for line in whole:
+            self._lines.append(b"".join([*self._rest, line, b"\n"]))
+            self._rest = []
+        self._rest.append(rest)
+        if not chunk:
+            self._ended = True
+            if last := b"".join(self._rest):
+                self._lines.append(last)
+
+
+def _may_pause(stream: BinaryIO) -> bool:
+    """Whether it is a pipe, a terminal or the like, and its state can be asked for."""
+    try:
+        mode = os.fstat(stream.fileno()).st_mode
+        select.select([stream], [], [], 0)
+    except (AttributeError, OSError, ValueError):  # no file at all, or none that can be asked
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISCHR(mode)
