@@ -2,32 +2,34 @@
 
     python bench/pretrain_encoder.py [--size base] [--rows 64] [--length 512] [--rounds 5]
     python bench/pretrain_encoder.py --ragged
+    python bench/pretrain_encoder.py --tiny [--ragged]      (does it run?)
 
 Random tokens, 15% of them blanks, dropout as in the paper, bf16 autocast, fused AdamW; systems take
 turns, the median of the rounds counts. transformers' BertForMaskedLM runs as it comes (sdpa) and
-compiled. With --ragged rows have a quarter to all of the length, transformers pads them, and regard
-goes without dropout on attention weights, which packed attention does not have. The share of the
-machine (MFU) counts 6 operations for each weight and token and 12 × depth × width × length for
-attention, of 784 TFLOP/s.
+compiled, and is given an attention mask, as every collator makes one. With --ragged rows have a
+quarter to all of the length; regard packs them; the peer sorts them by length over the whole corpus
+and pads batches of --rows to a multiple of 64, compiled once for any length; nobody drops attention
+weights, which packed attention cannot. MFU counts what must be computed for real tokens (words only
+at blanks), of 784 TFLOP/s measured and of 989 on the sheet.
 """
 
 import argparse
 import json
-import statistics
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
+from measure import graphs, half, interval, of_peak, ratio, rounded, setting, take_turns
 from torch import Tensor
 
 from regard.ground.batch import IGNORED, Budget, Row
 from regard.models import bert
+from regard.models.cost import encoder_flops
 from regard.models.facts import EncoderFacts, change
 from regard.objectives.masked import Blanked, Masked
 from regard.training.micro import Captured, Plain
 
-RATE, PEAK = 0.15, 784e12
+RATE, MULTIPLE = 0.15, 64
 Step = Callable[[list[Blanked]], Tensor]
 
 
@@ -46,13 +48,38 @@ def rows_of(
     return found
 
 
+def packed(
+    rows: Sequence[Blanked], budget: Budget, draw: np.random.Generator
+) -> list[list[Blanked]]:
+    """Rows in random order, as many as fit a budget together, longest first."""
+    batches: list[list[Blanked]] = [[]]
+    for at in draw.permutation(len(rows)):
+        together = [*batches[-1], rows[at]]
+        if len(together) > budget.rows or sum(map(length, together)) > budget.tokens:
+            batches.append([])
+        batches[-1].append(rows[at])
+    return [sorted(batch, key=length, reverse=True) for batch in batches]
+
+
+def bucketed(rows: Sequence[Blanked], count: int, draw: np.random.Generator) -> list[list[Blanked]]:
+    """Batches of ``count`` rows of like length, in random order."""
+    ordered = sorted(rows, key=length)
+    starts = draw.permutation(range(0, len(rows), count))
+    return [ordered[start : start + count] for start in starts]
+
+
+def length(row: Blanked) -> int:
+    """Its tokens."""
+    return len(row.row.tokens)
+
+
 def ours(facts: EncoderFacts, budget: Budget, device: torch.device) -> Step:
     """regard: packed, compiled and captured, words only at blanks."""
     model, objective = bert.PAPER.build(facts).to(device).train(), Masked()
     adam = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     forward = lambda batch: objective(model, batch)  # noqa: E731
     cuda = device.type == "cuda"
-    plain = Plain(torch.compile(forward) if cuda else forward, lambda: _half(device))
+    plain = Plain(torch.compile(forward) if cuda else forward, lambda: half(device))
     micro = Captured(plain, model) if cuda else plain
 
     def step(rows: list[Blanked]) -> Tensor:
@@ -65,8 +92,8 @@ def ours(facts: EncoderFacts, budget: Budget, device: torch.device) -> Step:
     return step
 
 
-def theirs(facts: EncoderFacts, device: torch.device, *, compiled: bool) -> Step:
-    """transformers: padded, words everywhere."""
+def theirs(facts: EncoderFacts, device: torch.device, *, compiled: bool, ragged: bool) -> Step:
+    """transformers: padded, masked, words everywhere."""
     from transformers import BertConfig, BertForMaskedLM
 
     from regard.models.bert_folder import config_of
@@ -74,22 +101,21 @@ def theirs(facts: EncoderFacts, device: torch.device, *, compiled: bool) -> Step
     config = BertConfig(**config_of(facts), attn_implementation="sdpa")
     model = BertForMaskedLM(config).to(device).train()
     adam = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-    forward = torch.compile(model) if compiled else model
+    forward = torch.compile(model, dynamic=ragged) if compiled else model
 
     def step(rows: list[Blanked]) -> Tensor:
-        longest = max(len(one.row.tokens) for one in rows)
+        longest = max(map(length, rows))
+        longest = -(-longest // MULTIPLE) * MULTIPLE if ragged else longest
         ids = np.zeros((len(rows), longest), dtype=np.int64)
         goals = np.full((len(rows), longest), IGNORED)
         mask = np.zeros((len(rows), longest), dtype=np.int64)
         for number, one in enumerate(rows):
-            size = len(one.row.tokens)
+            size = length(one)
             ids[number, :size], mask[number, :size] = one.row.tokens, 1
             goals[number, one.places] = one.words
-        given = {"input_ids": ids, "labels": goals}
-        if mask.min() == 0:
-            given["attention_mask"] = mask
-        batch = {name: torch.from_numpy(one).to(device) for name, one in given.items()}
-        with _half(device):
+        given = {"input_ids": ids, "labels": goals, "attention_mask": mask}
+        batch = {name: sent(torch.from_numpy(one), device) for name, one in given.items()}
+        with half(device):
             loss = forward(**batch).loss
         loss.backward()
         adam.step()
@@ -99,58 +125,74 @@ def theirs(facts: EncoderFacts, device: torch.device, *, compiled: bool) -> Step
     return step
 
 
-def _half(device: torch.device) -> torch.autocast:
-    return torch.autocast(device.type, torch.bfloat16)
-
-
-def _settle() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
+def sent(tensor: Tensor, device: torch.device) -> Tensor:
+    """The tensor on ``device``, without waiting for it."""
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
 
 
 def main() -> None:
-    """Print one JSON line for each system."""
+    """Print one JSON line for each system, with regard's ratio to it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--size", choices=list(bert.PAPER.sizes), default="base")
     parser.add_argument("--rows", type=int, default=64)
     parser.add_argument("--length", type=int, default=512)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=5, help="in a round")
+    parser.add_argument("--seconds", type=float, default=100, help="begin no round after these")
+    parser.add_argument("--steps", type=int, default=24, help="batches of --rows in the corpus")
     parser.add_argument("--ragged", action="store_true")
+    parser.add_argument("--tiny", action="store_true", help="a few steps of a very small model")
     asked = parser.parse_args()
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if asked.tiny:
+        asked.size, asked.rows, asked.length, asked.rounds, asked.steps = "tiny", 4, 64, 2, 2
     torch.manual_seed(1)
     facts = change(bert.PAPER.sizes[asked.size], fills=True, pooled=False)
-    draw = np.random.default_rng(1)
-    shape = (asked.rows, asked.length, facts.embed.vocab, asked.ragged)
-    batches = [rows_of(*shape, draw) for _ in range(asked.steps)]
-    budget = Budget(asked.rows * asked.length, asked.rows, asked.length)
-    own = change(facts, attention_dropout=0.0) if asked.ragged else facts
-    systems: dict[str, Step] = {
-        "transformers": theirs(facts, device, compiled=False),
-        "transformers, compiled": theirs(facts, device, compiled=True),
-        "regard": ours(own, budget, device),
+    compare(change(facts, attention_dropout=0.0) if asked.ragged else facts, asked)
+
+
+def compare(facts: EncoderFacts, asked: argparse.Namespace) -> None:
+    """Let the systems take turns over one corpus."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    draw, ragged = np.random.default_rng(1), asked.ragged
+    corpus = rows_of(asked.rows * asked.steps, asked.length, facts.embed.vocab, ragged, draw)
+    budget = Budget(asked.rows * asked.length, asked.rows * (4 if ragged else 1), asked.length)
+    own, others = packed(corpus, budget, draw), bucketed(corpus, asked.rows, draw)
+    built: dict[str, tuple[Callable[[], Step], list[list[Blanked]]]] = {
+        "regard": (lambda: ours(facts, budget, device), own),
+        "transformers": (lambda: theirs(facts, device, compiled=False, ragged=ragged), others),
+        "transformers, compiled": (
+            lambda: theirs(facts, device, compiled=True, ragged=ragged),
+            others,
+        ),
     }
-    taken: dict[str, list[float]] = {name: [] for name in systems}
-    for turn in range(asked.rounds + 1):  # the first compiles and warms up
-        for name, step in systems.items():
-            _settle()
-            start = time.perf_counter()
-            for rows in batches:
-                loss = step(rows)
-            _settle()
-            if turn:
-                taken[name].append(time.perf_counter() - start)
-            elif not torch.isfinite(loss):
-                raise SystemExit(f"{name}: the loss is {float(loss)}")
-    real = sum(len(one.row.tokens) for rows in batches for one in rows)
-    weights, stack = bert.PAPER.parameters(facts), facts.stack
-    each = 6 * weights + 12 * stack.depth * stack.width * asked.length
-    speeds = {name: real / statistics.median(times) for name, times in taken.items()}
-    for name, speed in speeds.items():
-        line = {"system": name, "tokens_per_second": round(speed), "mfu": speed * each / PEAK}
-        others = {f"over {one}": speeds["regard"] / s for one, s in speeds.items() if one != name}
-        print(json.dumps({**line, **(others if name == "regard" else {})}))
+    working, compiled = {}, {}
+    for name, (build, batches) in built.items():
+        before, step = graphs(), build()
+        working[name] = lambda step=step, batches=batches: [step(rows) for rows in batches][-1]
+        loss = working[name]()  # compile and warm up
+        compiled[name] = graphs() - before
+        if not torch.isfinite(loss):
+            raise SystemExit(f"{name}: the loss is {float(loss)}")
+    taken = take_turns(working, asked.rounds, limit=asked.seconds)
+    lengths = list(map(length, corpus))
+    real = sum(lengths)
+    needed = encoder_flops(facts, lengths, sum(len(row.places) for row in corpus))
+    for name, seconds in taken.items():
+        speed = interval([real / one for one in seconds])
+        line = {"system": name, "tokens_per_second": rounded(speed, 0), "rounds": len(seconds)}
+        line |= {"batches": len(built[name][1]), "graphs": compiled[name]}
+        line |= of_peak(needed / real * speed.median)
+        if name != "regard":
+            line |= {"regard_over_it": rounded(ratio(seconds, taken["regard"]))}
+        print(json.dumps(line), flush=True)
+    print(json.dumps({"ragged": ragged, "padding": round(padding(others, ragged), 3), **setting()}))
+
+
+def padding(batches: Sequence[Sequence[Blanked]], ragged: bool) -> float:
+    """The share of the peer's batches that is no token."""
+    multiple = MULTIPLE if ragged else 1
+    lengths = [list(map(length, batch)) for batch in batches]
+    area = sum(len(one) * -(-max(one) // multiple) * multiple for one in lengths)
+    return 1 - sum(map(sum, lengths)) / area
 
 
 if __name__ == "__main__":

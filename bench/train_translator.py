@@ -1,27 +1,32 @@
 """Training a Transformer-base translator: real tokens a second, regard against its peers.
 
-    python bench/train_translator.py [--tokens 16384] [--rounds 5] [--only ours] [--small]
+    python bench/train_translator.py [--tokens 16384] [--steps 64] [--rounds 5] [--seconds 100]
+    python bench/train_translator.py --only regard          (for its memory)
     python bench/train_translator.py --curves 200
+    python bench/train_translator.py --tiny                 (does it run?)
 
-Same pairs, same optimiser, bf16 autocast on CUDA (fp32 on a CPU), steps taken in turns; the median
-of the rounds counts. The peer is transformers' Marian in its own way: rows sorted by length and
-padded to the longest. With --curves both begin with the same weights and read the same batches,
-without dropout, and their losses are printed side by side.
+One corpus of as many pairs as fill --steps batches of regard, the same optimiser, dropout and
+precision (bf16 autocast on CUDA, fp32 on a CPU). regard packs random batches. The peer is
+transformers' Marian, eager and compiled, as a trainer feeds it: pairs are sorted by length over the
+whole corpus, cut into batches of at most --tokens on either side, padding included, and taken in
+random order. A round is the whole corpus, putting batches together and sending them included;
+systems take turns. MFU counts what must be computed for real tokens, of 784 TFLOP/s measured and of
+989 on the sheet. With --curves both begin with the same weights and read the same batches, without
+dropout, and their losses are printed side by side.
 """
 
 import argparse
 import json
-import platform
-import statistics
-import time
 from collections.abc import Sequence
 
 import numpy as np
 import torch
+from measure import graphs, half, interval, of_peak, ratio, rounded, setting, take_turns
 from torch import Tensor
 
 from regard.ground.batch import Budget
 from regard.models import marian
+from regard.models.cost import training_flops
 from regard.models.facts import PairFacts, change
 from regard.models.transformer import BASE, Transformer
 from regard.objectives.translated import Translated
@@ -47,10 +52,29 @@ def pairs_within(budget: Budget, draw: np.random.Generator) -> list[Pair]:
     return sorted(pairs, key=lambda pair: (-len(pair[0]), -len(pair[1])))
 
 
+def bucketed(pairs: Sequence[Pair], tokens: int, draw: np.random.Generator) -> list[list[Pair]]:
+    """Batches of pairs of like length, padded to at most ``tokens`` on either side, shuffled.
+
+    Sorted by the longer side: of the usual keys it leaves the least padding.
+    """
+    batches: list[list[Pair]] = [[]]
+    for pair in sorted(pairs, key=lambda pair: (max(map(len, pair)), len(pair[0]))):
+        if (len(batches[-1]) + 1) * (max(map(len, pair)) + 1) > tokens:
+            batches.append([])
+        batches[-1].append(pair)
+    return [batches[at] for at in draw.permutation(len(batches))]
+
+
+def padding(batches: Sequence[Sequence[Pair]]) -> float:
+    """The share of padded batches that is no token."""
+    sides = [[len(pair[side]) + 1 for pair in batch] for batch in batches for side in (0, 1)]
+    return 1 - sum(map(sum, sides)) / sum(len(side) * max(side) for side in sides)
+
+
 class Ours:
     """regard: packed, on CUDA compiled and captured."""
 
-    name, which = "regard", "ours"
+    name = "regard"
 
     def __init__(self, device: torch.device, budget: Budget, facts: dict):
         self.device, self.budget = device, budget if device.type == "cuda" else None
@@ -59,7 +83,7 @@ class Ours:
         self.optimiser = torch.optim.Adam(self.model.parameters(), lr=1e-4, fused=True)
         forward = lambda batch: self.objective(self.model, batch)  # noqa: E731
         cuda = device.type == "cuda"
-        plain = Plain(torch.compile(forward) if cuda else forward, lambda: _precision(device))
+        plain = Plain(torch.compile(forward) if cuda else forward, lambda: precision(device))
         self.micro = Captured(plain, self.model) if cuda else plain
 
     def step(self, pairs: Sequence[Pair]) -> Tensor:
@@ -73,15 +97,14 @@ class Ours:
 
 
 class Marian:
-    """transformers: sorted, padded, eager, fused attention and optimiser."""
+    """transformers: padded, eager or compiled for any length, fused attention and optimiser."""
 
-    name, which = "transformers Marian", "theirs"
+    name = "transformers Marian"
 
-    def __init__(self, device: torch.device, budget: Budget, facts: dict):
+    def __init__(self, device: torch.device, facts: dict, *, compiled: bool = False):
         from transformers import MarianConfig, MarianMTModel
 
         stack = change(BASE, **facts).source.stack
-        dropout = stack.dropout
         self.device = device
         config = MarianConfig(
             vocab_size=VOCAB,
@@ -98,11 +121,14 @@ class Marian:
             decoder_start_token_id=1,
             scale_embedding=True,
             activation_function="relu",
-            dropout=dropout,
+            dropout=stack.dropout,
+            attention_dropout=stack.attention_dropout,
+            activation_dropout=stack.inner_dropout,
             attn_implementation="sdpa",
         )
         self.model = MarianMTModel(config).to(device).train()
         self.optimiser = torch.optim.Adam(self.model.parameters(), lr=1e-4, fused=True)
+        self.loss = torch.compile(self._loss, dynamic=True) if compiled else self._loss
 
     def begin_as(self, ours: Transformer, facts: PairFacts) -> None:
         """Take over these weights."""
@@ -112,41 +138,47 @@ class Marian:
 
     def step(self, pairs: Sequence[Pair]) -> Tensor:
         """One update."""
-        source, mask = _padded([[*source, 2] for source, _ in pairs], 0, self.device)
-        goals, _ = _padded([[*target, 2] for _, target in pairs], -100, self.device)
-        written, _ = _padded([[1, *target] for _, target in pairs], 0, self.device)
-        with _precision(self.device):
-            logits = self.model(
-                input_ids=source, attention_mask=mask, decoder_input_ids=written, use_cache=False
-            ).logits
-            loss = torch.nn.functional.cross_entropy(
-                logits.flatten(0, 1).float(), goals.flatten(), label_smoothing=0.1
+        source = padded([np.append(source, 2) for source, _ in pairs], 0)
+        mask = padded([np.ones(len(source) + 1, dtype=int) for source, _ in pairs], 0)
+        goals = padded([np.append(target, 2) for _, target in pairs], -100)
+        written = padded([np.insert(target, 0, 1) for _, target in pairs], 0)
+        with precision(self.device):
+            loss = self.loss(
+                *(one.to(self.device, non_blocking=True) for one in (source, mask, written, goals))
             )
         loss.backward()
         self.optimiser.step()
         self.optimiser.zero_grad()
         return loss.detach()
 
+    def _loss(self, source: Tensor, mask: Tensor, written: Tensor, goals: Tensor) -> Tensor:
+        logits = self.model(
+            input_ids=source, attention_mask=mask, decoder_input_ids=written, use_cache=False
+        ).logits
+        return torch.nn.functional.cross_entropy(
+            logits.flatten(0, 1).float(), goals.flatten(), label_smoothing=0.1
+        )
 
-def _padded(rows: list, fill: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    longest = max(map(len, rows))
-    table = np.full((len(rows), longest), fill)
+
+def padded(rows: Sequence[np.ndarray], fill: int) -> Tensor:
+    """Rows as long as the longest, in memory that is sent without waiting."""
+    table = np.full((len(rows), max(map(len, rows))), fill)
     for line, row in zip(table, rows, strict=True):
         line[: len(row)] = row
-    tokens = torch.from_numpy(table).to(device, non_blocking=True)
-    lengths = torch.tensor([len(row) for row in rows], device=device)
-    return tokens, (torch.arange(longest, device=device) < lengths[:, None]).long()
+    tokens = torch.from_numpy(table)
+    return tokens.pin_memory() if torch.cuda.is_available() else tokens
 
 
-def _precision(device: torch.device):
-    return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda")
+def precision(device: torch.device) -> torch.autocast:
+    """bf16 on CUDA; on a CPU fp32, in which curves can be compared."""
+    return half(device) if device.type == "cuda" else torch.autocast("cpu", enabled=False)
 
 
 def curves(device: torch.device, budget: Budget, facts: dict, steps: int) -> None:
     """Print the losses of both, and how far they are apart."""
     torch.manual_seed(1)
     facts = {**facts, "halves": True, "dropout": 0.0}
-    ours, theirs = Ours(device, budget, facts), Marian(device, budget, facts)
+    ours, theirs = Ours(device, budget, facts), Marian(device, facts)
     theirs.begin_as(ours.model, change(BASE, vocab=VOCAB, **facts))
     draw = np.random.default_rng(1)
     some = [
@@ -161,60 +193,72 @@ def curves(device: torch.device, budget: Budget, facts: dict, steps: int) -> Non
     print(json.dumps({"mean_relative_difference": float(np.mean(apart)), "largest": max(apart)}))
 
 
-def measured(system: Ours | Marian, batches: list[list[Pair]]) -> float:
-    """Seconds for all batches."""
-    _settle()
-    start = time.perf_counter()
-    for batch in batches:
-        system.step(batch)
-    _settle()
-    return time.perf_counter() - start
-
-
-def _settle() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-
-
 def main() -> None:
-    """Print one JSON line for each system, and the ratio."""
+    """Print one JSON line for each system, with regard's ratio to it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tokens", type=int, default=16_384)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=8)
-    parser.add_argument("--only", choices=["ours", "theirs"], help="one system, for its memory")
+    parser.add_argument("--steps", type=int, default=64, help="batches of regard in the corpus")
+    parser.add_argument("--seconds", type=float, default=100, help="begin no round after these")
+    parser.add_argument("--only", choices=["regard", "eager", "compiled"], help="one system")
     parser.add_argument("--curves", type=int, help="print so many losses of both instead")
     parser.add_argument("--small", action="store_true", help="a laptop-size model")
+    parser.add_argument("--tiny", action="store_true", help="a few steps of a very small model")
     asked = parser.parse_args()
+    facts = {"width": 256, "inner": 1_024, "depth": 3, "heads": 4} if asked.small else {}
+    if asked.tiny:
+        facts = {"width": 32, "inner": 64, "depth": 1, "heads": 2}
+        asked.tokens, asked.steps, asked.rounds = min(asked.tokens, 512), 4, 2
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     budget = Budget(asked.tokens, max(1, asked.tokens // 8), min(128, asked.tokens))
-    facts = {"width": 256, "inner": 1_024, "depth": 3, "heads": 4} if asked.small else {}
     if asked.curves:
         curves(device, budget, facts, asked.curves)
         return
+    compare(device, budget, facts, asked)
+
+
+def compare(device: torch.device, budget: Budget, facts: dict, asked: argparse.Namespace) -> None:
+    """Let the systems take turns over one corpus."""
     draw = np.random.default_rng(1)
-    batches = [pairs_within(budget, draw) for _ in range(asked.steps)]
-    real = sum(len(s) + len(t) + 2 for batch in batches for s, t in batch)
-    kinds = [kind for kind in (Ours, Marian) if asked.only in (None, kind.which)]
-    systems = [kind(device, budget, facts) for kind in kinds]
-    speeds: dict[str, list[float]] = {system.name: [] for system in systems}
-    for system in systems:
-        measured(system, batches)  # compile and warm up
-    for _ in range(asked.rounds):
-        for system in systems:
-            speeds[system.name].append(real / measured(system, batches))
-    for name, found in speeds.items():
-        low, middle, high = (round(f(found)) for f in (min, statistics.median, max))
-        print(json.dumps({"system": name, "tokens_per_second": middle, "low": low, "high": high}))
-    medians = [statistics.median(found) for found in speeds.values()]
-    cuda = device.type == "cuda"
-    last = {
-        "ratio": round(medians[0] / medians[-1], 2),
-        "peak_gb": round(torch.cuda.max_memory_allocated() / 1e9, 1) if cuda else None,
-        "torch": torch.__version__,
-        "machine": torch.cuda.get_device_name() if cuda else platform.machine(),
+    ours = [pairs_within(budget, draw) for _ in range(asked.steps)]
+    pairs = [pair for batch in ours for pair in batch]
+    theirs = bucketed(pairs, budget.tokens, draw)
+    lengths = [(len(source) + 1, len(target) + 1) for source, target in pairs]
+    built = {
+        "regard": lambda: (Ours(device, budget, facts), ours),
+        "eager": lambda: (Marian(device, facts), theirs),
+        "compiled": lambda: (Marian(device, facts, compiled=True), theirs),
     }
-    print(json.dumps(last))
+    working, compiled = {}, {}
+    for name in [asked.only] if asked.only else built:
+        before = graphs()
+        system, batches = built[name]()
+        working[name] = lambda step=system.step, batches=batches: [step(one) for one in batches]
+        working[name]()  # compile and warm up
+        compiled[name] = graphs() - before
+    taken = take_turns(working, asked.rounds, limit=asked.seconds)
+    real, needed = (
+        sum(map(sum, lengths)),
+        training_flops(change(BASE, vocab=VOCAB, **facts), lengths),
+    )
+    for name, seconds in taken.items():
+        speed = interval([real / one for one in seconds])
+        line = {"system": name if name == "regard" else f"{Marian.name}, {name}"}
+        line |= {"tokens_per_second": rounded(speed, 0), "rounds": len(seconds)}
+        line |= {"graphs": compiled[name]}
+        line |= of_peak(needed / real * speed.median)
+        if name != "regard":
+            line |= {"padding": round(padding(theirs), 3), "batches": len(theirs)}
+            if "regard" in taken:
+                line["regard_over_it"] = rounded(ratio(seconds, taken["regard"]))
+        print(json.dumps(line), flush=True)
+    print(json.dumps({"peak_gb": peak(), "batches": len(ours), "pairs": len(pairs), **setting()}))
+
+
+def peak() -> float | None:
+    """Gigabytes of the GPU that were in use at most, by all systems together."""
+    cuda = torch.cuda.is_available()
+    return round(torch.cuda.max_memory_allocated() / 1e9, 1) if cuda else None
 
 
 if __name__ == "__main__":

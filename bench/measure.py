@@ -1,0 +1,128 @@
+"""One clock for the scripts of this folder: systems take turns, and figures have intervals."""
+
+import math
+import platform
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import torch
+import torch._dynamo.utils
+
+MEASURED, NOMINAL = 784e12, 989e12  # bf16 products a second on an H200: a large matmul; the sheet
+CLEAR = 0.05  # how often an interval may miss
+
+
+class Interval(NamedTuple):
+    """A median, and where it lies in 95 of 100 cases; for few rounds, the lowest and highest."""
+
+    low: float
+    median: float
+    high: float
+
+
+def settle() -> None:
+    """Wait for the GPU, if there is one."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def seconds_of(work: Callable[[], Any]) -> float:
+    """How long it takes, on either device."""
+    settle()
+    start = time.perf_counter()
+    work()
+    settle()
+    return time.perf_counter() - start
+
+
+def take_turns(
+    systems: dict[str, Callable[[], Any]], rounds: int, *, limit: float = math.inf, most: int = 0
+) -> dict[str, list[float]]:
+    """Seconds of every system in every round; call each once before, to compile and warm up.
+
+    ``rounds`` are made, and up to ``most`` until the order of the systems is clear; none begins
+    after ``limit`` seconds, the first excepted.
+    """
+    taken: dict[str, list[float]] = {name: [] for name in systems}
+    start = time.perf_counter()
+    for number in range(max(rounds, most)):
+        if number >= rounds and clear(taken):
+            break
+        if number and time.perf_counter() - start > limit:
+            break
+        for name, work in systems.items():
+            taken[name].append(seconds_of(work))
+    return taken
+
+
+def interval(values: Sequence[float]) -> Interval:
+    """The median and its interval by order statistics, which asks nothing of the distribution."""
+    ordered, count = sorted(values), len(values)
+    outside, below = 0, 0.0
+    while outside < count // 2:
+        below += math.comb(count, outside) / 2**count
+        if 2 * below > CLEAR:
+            break
+        outside += 1
+    at = max(outside - 1, 0)
+    return Interval(ordered[at], statistics.median(ordered), ordered[count - 1 - at])
+
+
+def ratio(theirs: Sequence[float], ours: Sequence[float]) -> Interval:
+    """How many times faster ``ours`` is, by rounds: what slows one round slows both systems."""
+    return interval([a / b for a, b in zip(theirs, ours, strict=True)])
+
+
+def clear(taken: dict[str, list[float]]) -> bool:
+    """Whether it is certain of each system, by median, that it is faster than the next."""
+    ordered = sorted(taken.values(), key=statistics.median)
+    rounds = len(ordered[0])
+    return 2 / 2**rounds <= CLEAR and all(
+        ratio(slower, faster).low > 1 for faster, slower in pairwise(ordered)
+    )
+
+
+def rounded(found: Interval, digits: int = 2) -> list[float]:
+    """Median, low, high, as they are printed."""
+    return [round(one, digits) for one in (found.median, found.low, found.high)]
+
+
+def of_peak(flops: float) -> dict[str, float]:
+    """The share of an H200 that ``flops`` a second are, of what was measured and of the sheet."""
+    if not (torch.cuda.is_available() and "H200" in torch.cuda.get_device_name()):
+        return {}
+    return {"mfu": round(flops / MEASURED, 3), "mfu_nominal": round(flops / NOMINAL, 3)}
+
+
+def graphs() -> int:
+    """How many graphs torch.compile has made so far."""
+    return torch._dynamo.utils.counters["stats"]["unique_graphs"]
+
+
+def half(device: torch.device | str) -> torch.autocast:
+    """bf16 autocast where the device has bf16, else nothing."""
+    device = torch.device(device)
+    return torch.autocast(
+        device.type, torch.bfloat16, enabled=device.type == "cuda" or cpu_has_bf16()
+    )
+
+
+def cpu_has_bf16() -> bool:
+    """Whether the CPU multiplies in bf16."""
+    return torch.ops.mkldnn._is_mkldnn_bf16_supported()
+
+
+def setting() -> dict[str, Any]:
+    """Where and with what a script ran."""
+    import transformers
+
+    cuda = torch.cuda.is_available()
+    return {
+        "machine": torch.cuda.get_device_name() if cuda else platform.machine(),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "threads": torch.get_num_threads(),
+    }
