@@ -39,13 +39,21 @@ from regard.text.tuned import TunedText
 Texts = Sequence[Read]
 
 
-def load(folder: str | Path, device: str | None = None, *, precision: str | None = None) -> "Model":
+def load(
+    folder: str | Path,
+    device: str | None = None,
+    *,
+    precision: str | None = None,
+    keep_unknown: bool = False,
+) -> "Model":
     """The model in a folder; on the GPU if there is one, unless told otherwise.
 
     With a ``precision`` ("fp32", "bf16", "int8" or "auto") everything runs on a copy made for
-    speed; weights changed afterwards do not reach it.
+    speed; weights changed afterwards do not reach it. With ``keep_unknown``, tensors of layers that
+    are not known here are kept beside the weights for ``save``; otherwise they are an error.
     """
-    return Model(folders.read(Path(folder), device_named(device)), precision)
+    stored = folders.read(Path(folder), device_named(device), keep_unknown=keep_unknown)
+    return Model(stored, precision)
 
 
 class Model:

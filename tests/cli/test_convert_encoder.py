@@ -1,11 +1,13 @@
 """``regard convert`` for encoders: every layer and head checked, wrong folders refused."""
 
 import json
+import shutil
 
 import pytest
 import torch
 
 from bert_folders import HEADS, write_bert
+from regard.api import load
 from regard.inside import reference
 from regard.models import hf
 from regard.text.encoder import EncoderText
@@ -54,6 +56,45 @@ def test_there_and_back(head, tmp_path):
     assert [record["layer"] for record in records] == list(found)
     one, other = read_folder(source), read_folder(tmp_path / "theirs")
     assert one.keys() == other.keys() and all(torch.equal(one[n], other[n]) for n in one)
+
+
+def test_unknown_heads_are_kept_on_request_and_go_back(labels, tmp_path):
+    heads = {
+        "cls.species.weight": torch.randn(6, 12).half(),
+        "cls.species.bias": torch.tensor([float("nan")] * 6),
+        "cls.species.seen": torch.tensor(7),
+    }
+    source = tmp_path / "heads"
+    shutil.copytree(labels, source)
+    write_tensors(source / "model.safetensors", {**read_folder(labels), **heads})
+    refused = run("convert", source, tmp_path / "ours", "--to", "regard", code=2)
+    assert all(name in refused.stderr for name in heads)
+    assert refused.stderr.endswith(
+        "`regard convert --keep-unknown` keeps them beside the weights\n"
+    )
+    assert not (tmp_path / "ours").exists()
+
+    run("convert", source, tmp_path / "ours", "--to", "regard", "--check", "--keep-unknown")
+    run("convert", tmp_path / "ours", tmp_path / "back", "--to", "hf")
+    run("convert", source, tmp_path / "same", "--to", "hf", "--check", "--keep-unknown")
+    before = read_folder(source)
+    for written in (tmp_path / "back", tmp_path / "same"):
+        after = read_folder(written)
+        assert after.keys() == before.keys()
+        for name, tensor in before.items():
+            assert after[name].dtype == tensor.dtype
+            assert after[name].numpy().tobytes() == tensor.numpy().tobytes()
+    assert load(tmp_path / "ours", "cpu").predict(["a"]) == load(labels, "cpu").predict(["a"])
+
+
+def test_a_layer_out_of_place_is_no_unknown_head(labels, tmp_path):
+    source = tmp_path / "deeper"
+    shutil.copytree(labels, source)
+    config = json.loads((source / "config.json").read_text())
+    (source / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 1}))
+    done = run("convert", source, tmp_path / "ours", "--to", "regard", "--keep-unknown", code=2)
+    assert "unknown: bert.encoder.layer.1." in done.stderr
+    assert "--keep-unknown" not in done.stderr
 
 
 def test_a_wrong_tensor_leaves_nothing(labels, tmp_path, monkeypatch):

@@ -322,6 +322,15 @@ def test_what_makes_no_sense_is_said(corpora, tmp_path, kind, settings, said):
         assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("name", ["depth", "stack.depth"])
+def test_layers_of_a_start_are_not_dropped_in_silence(corpora, start, tmp_path, name):
+    shallow = begun(start, f'model.change={{"{name}"=1}}')
+    said = r"model\.change: a depth of 1 would drop layers of model\.start, which has 2"
+    with pytest.raises(BadInput, match=said):
+        prepared(corpora("one"), tmp_path / "a", *shallow)
+    assert not (tmp_path / "a").exists()
+
+
 def test_a_start_that_does_not_fit_is_said(corpora, start, tmp_path):
     with pytest.raises(BadInput, match=r"model\.start: trunk\.\S+ there does not fit"):
         prepared(corpora("one"), tmp_path / "a", f"model.start={start}", "model.change={width=32}")

@@ -31,6 +31,10 @@ def convert(
     target: Annotated[Path, typer.Argument(metavar="DST", help="A folder that is not there yet.")],
     to: Annotated[str, typer.Option("--to", help="hf or regard.")],
     check: Annotated[bool, typer.Option("--check", help="Read it back and compare.")] = False,
+    keep_unknown: Annotated[
+        bool,
+        typer.Option("--keep-unknown", help="Keep tensors of unknown layers beside the weights."),
+    ] = False,
     as_json: JSON = False,
 ) -> None:
     """Write a model's folder in the form of Hugging Face or of regard.
@@ -41,20 +45,25 @@ def convert(
     has no such layer), and one with the number of texts that get other ids. Above 1e-5 nothing is
     left in DST and the exit code is 1.
 
+    With --keep-unknown, tensors of layers that regard does not know (a published model with heads
+    of its own) are kept beside the weights and written back by --to hf, bit for bit; otherwise
+    they are an error.
+
     Example: regard convert opus-mt-en-de runs/en-de --to regard --check
     """
     if to not in FORMATS:
         raise BadInput(f"--to {to}: choose {' or '.join(FORMATS)}")
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise BadInput(f"{target}: is there already, and nothing is overwritten")
-    model = load(source, "cpu")
+    model = load(source, "cpu", keep_unknown=keep_unknown)
     if check and not isinstance(model.facts, PairFacts | EncoderFacts):
         raise BadInput("--check compares translators and encoders; this model is neither")
     with _appearing(target) as written:
         model.save(written, to)
         if check:
             theirs = next((f for f in (written, Path(source)) if _is_hugging_face(f)), None)
-            worst = _compared(model, written, theirs, as_json)
+            again = load(written, "cpu", keep_unknown=keep_unknown)
+            worst = _compared(model, again, theirs, as_json)
             if not worst <= LIMIT:  # a NaN is no agreement
                 complain(f"{target}: not written, since it differs by {worst:.1e} (above {LIMIT})")
                 raise typer.Exit(1)
@@ -78,7 +87,7 @@ def _is_hugging_face(folder: Path) -> bool:
     return "regard" not in read_json(folder / "config.json")
 
 
-def _compared(model: Model, written: Path, theirs: Path | None, as_json: bool) -> float:
+def _compared(model: Model, again: Model, theirs: Path | None, as_json: bool) -> float:
     """Print how far all agree, line by line; the largest difference of all."""
     facts, text = model.facts, model.tokenizer
     assert isinstance(facts, PairFacts | EncoderFacts) and not isinstance(text, LabelledText)
@@ -87,7 +96,6 @@ def _compared(model: Model, written: Path, theirs: Path | None, as_json: bool) -
     if text is not None:
         examples += agreement.examples_of(text, facts, texts)
     ours = agreement.values(model.module, facts, examples)
-    again = load(written, "cpu")
     said = agreement.values(again.module, facts, examples)
     lost = dict.fromkeys(ours, math.inf)  # a layer that is not there again does not agree
     columns = {"read back": {**lost, **agreement.differences(ours, said)}}

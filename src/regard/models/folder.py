@@ -52,15 +52,19 @@ def write(folder: Path, stored: Stored, format: str = "regard") -> None:
     write_json(folder / CONFIG, config)
 
 
-def read(folder: Path, device: torch.device | str = "cpu") -> Stored:
-    """The model in a folder, regard's or Hugging Face's, ready to run."""
+def read(folder: Path, device: torch.device | str = "cpu", *, keep_unknown: bool = False) -> Stored:
+    """The model in a folder, regard's or Hugging Face's, ready to run.
+
+    With ``keep_unknown``, tensors of a Hugging Face folder that belong to no layer known here are
+    kept beside the weights, and ``write`` gives them back; otherwise they are an error.
+    """
     if not folder.is_dir():
         raise BadInput(f"{folder}: no such folder")
     if not (folder / CONFIG).exists():
         raise BadInput(f"{folder}: no model folder: it has no {CONFIG}")
     config = read_json(folder / CONFIG)
     if "regard" not in config and "model_type" in config:
-        return hf.read(folder, config, device)
+        return hf.read(folder, config, device, keep_unknown)
     if config.get("regard") != FORMAT:
         raise BadInput(f"{folder / CONFIG}: not a folder written by regard (format {FORMAT})")
     paper = paper_named(str(config.get("paper")))

@@ -31,7 +31,9 @@ NOTED = (
 )
 
 
-def read(folder: Path, config: dict[str, Any], device: torch.device | str) -> Stored:
+def read(
+    folder: Path, config: dict[str, Any], device: torch.device | str, keep_unknown: bool = False
+) -> Stored:
     """The model in a folder that says ``config``; how it generates is noted as "generation",
     how it gives one vector for a text as "embedding".
     """
@@ -43,7 +45,7 @@ def read(folder: Path, config: dict[str, Any], device: torch.device | str) -> St
     except BadInput as error:
         raise BadInput(f"{where}: {error}") from None
     shapes = weights_of(built(form.paper, facts, "meta", where))  # a misfit costs no memory
-    tensors, beside = form.names(facts).read(file, shapes, str(folder))
+    tensors, beside = form.names(facts).read(file, shapes, str(folder), keep_unknown)
     module = built(form.paper, facts, device, where)
     load_weights(module, tensors, str(folder))
     text = form.text(folder, config)

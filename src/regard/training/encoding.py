@@ -41,7 +41,11 @@ class Encoding:
         facts = sized(f"{wanted.paper}:{wanted.size}") if start is None else start.facts
         if not isinstance(facts, EncoderFacts):
             raise BadInput(f"model: {wanted.start or wanted.paper} is no encoder")
+        given = facts.stack.depth
         facts = change(self.headed(facts), **wanted.change)
+        if start is not None and (depth := facts.stack.depth) < given:
+            said = f"a depth of {depth} would drop layers of model.start, which has {given}"
+            raise BadInput(f"model.change: {said}")
         position, longest = facts.embed.position, self.recipe.batches.longest
         if isinstance(position, Learned) and longest > position.longest:
             said = f"and the encoder knows {position.longest} positions"

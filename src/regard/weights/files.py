@@ -123,11 +123,12 @@ def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], where: str) ->
         tensor.copy_(tensors[name])
 
 
-def refuse_misfits(where: str, **faults: list[str]) -> None:
+def refuse_misfits(where: str, advice: str = "", **faults: list[str]) -> None:
     """An error that lists the tensors that do not fit, by what is wrong with them, if any."""
     said = [f"{fault}: {_listed(names)}" for fault, names in faults.items() if names]
     if said:
-        raise BadInput(f"{where}: tensors do not fit the model; {'; '.join(said)}")
+        parts = "; ".join([*said, *[advice] * bool(advice)])
+        raise BadInput(f"{where}: tensors do not fit the model; {parts}")
 
 
 def _listed(names: list[str]) -> str:

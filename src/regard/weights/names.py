@@ -14,6 +14,7 @@ from torch import Tensor
 
 from regard.weights.files import DTYPES, refuse_misfits
 
+KEEP_ADVICE = "`regard convert --keep-unknown` keeps them beside the weights"
 CLOSE = 1e-4  # how near a table in a file is to its formula
 _PARTS = re.compile(r"\{(\w+(?:,\w+)+)\}")
 
@@ -113,9 +114,16 @@ class Names:
     old: tuple[tuple[str, str], ...] = ()
 
     def read(
-        self, file: Mapping[str, Tensor], wanted: Mapping[str, Tensor], where: str
+        self,
+        file: Mapping[str, Tensor],
+        wanted: Mapping[str, Tensor],
+        where: str,
+        keep_unknown: bool = False,
     ) -> tuple[dict[str, Tensor], Beside]:
-        """The file's tensors under our names, as ``wanted`` has them, and what else it says."""
+        """The file's tensors under our names, as ``wanted`` has them, and what else it says.
+
+        With ``keep_unknown``, tensors whose names are in no line are only given back.
+        """
         places = self._places(wanted, where)
         now = {name: _respelled(name, self.old) for name in file}
         old = any(name != new for name, new in now.items())
@@ -137,14 +145,18 @@ class Names:
                 ours[name] = rule.together(list(parts.values()))
         kept = self._kept(rest, unequal)
         unknown = [name for name in rest if name not in kept]
-        refuse_misfits(
-            where,
-            missing=missing,
-            unknown=unknown,
-            misspelled=misspelled,
-            misshapen=misshapen,
-            unequal=unequal,
-        )
+        strange = [name for name in unknown if not self._is_named(name)]
+        if keep_unknown:
+            kept |= {name: rest[name].clone() for name in strange}
+            unknown = [name for name in unknown if name not in kept]
+        others = {
+            "misspelled": misspelled,
+            "misshapen": misshapen,
+            "unequal": unequal,
+        }
+        helps = strange == unknown and not (missing or any(others.values()))
+        advice = KEEP_ADVICE if helps else ""
+        refuse_misfits(where, advice, missing=missing, unknown=unknown, **others)
         dtypes = {name: tensor.dtype for name, tensor in ours.items()}
         return ours, Beside(bare, tied, old, kept, dtypes)
 
@@ -170,8 +182,10 @@ class Names:
 
     def _full(self, name: str) -> str:
         """A name of a file without prefixes as the lines have it."""
-        known = any(re.fullmatch(_file_expression(line.file), name) for line in self.lines)
-        return name if known else self.prefix + name
+        return name if self._is_named(name) else self.prefix + name
+
+    def _is_named(self, name: str) -> bool:
+        return any(re.fullmatch(_file_expression(line.file), name) for line in self.lines)
 
     def _places(self, ours: Iterable[str], where: str) -> dict[str, tuple[Rule, list[str]]]:
         """For each tensor of ours its line and the file's names."""
