@@ -6,6 +6,7 @@ from statistics import mean, stdev
 import pytest
 
 from regard.cli.seeds import Spread, spreads_of, with_seed
+from regard.ground.machine import has
 from regard.metrics.translation import Score
 from regard.training.recipe import read
 from small_labels import write_owls
@@ -28,19 +29,29 @@ def test_a_spread_is_that_of_a_sample():
     assert one.mean == 88.0 and one.deviation == pytest.approx(52**0.5)
 
 
-def test_all_seeds_run_in_the_precision_of_the_first(corpus, monkeypatch):
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("fp32", "bf16"),
+        pytest.param(
+            "bf16", "fp32", marks=pytest.mark.skipif(not has("bf16"), reason="needs bf16")
+        ),
+    ],
+)
+def test_all_seeds_run_in_the_precision_of_the_first(corpus, monkeypatch, first, second):
     """However fast the machine is at the moment at which another is timed."""
-    chosen = iter(["bf16", "fp32"])
+    chosen = iter([first, second])
+    monkeypatch.setattr("regard.training.precision.has_bf16", lambda device: True)
     monkeypatch.setattr(
         "regard.training.precision._timed",
-        lambda step, kinds: dict.fromkeys(kinds, 1.0) | {next(chosen): 0.1},
+        lambda step, kinds, limit: dict.fromkeys(kinds, 1.0) | {next(chosen): 0.1},
     )
     out = corpus / "runs"
     told = ("--data", corpus, "--out", out, "--seeds", 2, "--set", "train.precision=auto")
     run("train", corpus / "owls.toml", *told)
     for seed in (1, 2):
         state = out / f"seed-{seed}" / "checkpoints" / "step-00000012" / "state.json"
-        assert json.loads(state.read_text())["settings"]["precision"] == "bf16"
+        assert json.loads(state.read_text())["settings"]["precision"] == first
 
 
 def test_several_seeds_make_a_table(corpus):

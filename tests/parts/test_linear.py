@@ -270,7 +270,7 @@ def test_the_choice_is_said(monkeypatch):
     with pytest.raises(BadInput, match="int8, fp32, bf16, not 'int4'"):
         choice("int4")
     monkeypatch.setattr(packed, "can_pack", lambda _: False)
-    with pytest.raises(BadInput, match="no products in bfloat16"):
+    with pytest.raises(BadInput, match="no fast products in bf16"):
         choice("bf16")
 
 

@@ -8,6 +8,7 @@ import torch
 import regard
 from regard.cli.translate import _found
 from regard.ground.errors import BadInput
+from regard.ground.machine import has
 from regard.search import Beam, Exact, Greedy, Sample
 from regard.tasks.translate import Translator
 from regard.tasks.workers import Workers
@@ -143,7 +144,15 @@ def test_a_broken_model_is_said(small_run):
         broken.translate(["dog"])
 
 
-@pytest.mark.parametrize("kind", ["fp32", "int8", "bf16", "auto"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "fp32",
+        "int8",
+        pytest.param("bf16", marks=pytest.mark.skipif(not has("bf16"), reason="needs bf16")),
+        "auto",
+    ],
+)
 def test_precisions_say_nearly_the_same(translator, texts, kind):
     chosen = [text for text in texts if text.strip()][:20]
     swift = translator.with_precision(kind)
@@ -152,6 +161,12 @@ def test_precisions_say_nearly_the_same(translator, texts, kind):
     )
     same = [one[0].text == other[0].text for one, other in pairs]
     assert all(same) if kind in ("fp32", "auto") else sum(same) >= 15
+
+
+def test_bf16_that_the_cpu_does_not_have_is_refused(translator, monkeypatch):
+    monkeypatch.setenv("REGARD_HIDE", "bf16")
+    with pytest.raises(BadInput, match=r"bf16: .*use fp32 or int8"):
+        translator.with_precision("bf16")
 
 
 def test_in_8_bits_the_batch_does_not_matter_to_the_bit(translator, texts):

@@ -10,7 +10,8 @@ from regard.ground.errors import BadInput
 from regard.models.folder import read as read_folder
 from regard.training.events import Ended, Judged, Reported, Saved, Started, Verdict
 from regard.training.journal import Journal
-from regard.training.loop import train
+from regard.training.loop import _Run, train
+from regard.training.precision import Precision
 from regard.training.ranks import Ranks
 from regard.training.recipe import read
 from regard.training.run import prepare
@@ -314,3 +315,57 @@ def test_the_probe_counts_nothing(corpus, tmp_path):
     for one in (run, straight):
         list(train(one.job))
     assert run.dropped == straight.dropped != {}
+
+
+def test_a_probe_that_fails_leaves_the_run_as_it_is(corpus, tmp_path, monkeypatch):
+    """Where bf16 fails, torch gives oneDNN up; a resumed run, which does not probe, would not."""
+    probe = _Run._probe
+
+    def gives_up(run, precision):
+        probe(run, Precision("fp32", ""))
+        torch.backends.mkldnn.enabled = torch.backends.mkldnn.enabled and precision.kind == "fp32"
+
+    monkeypatch.setattr(_Run, "_probe", gives_up)
+    monkeypatch.setattr("regard.training.precision.has_bf16", lambda device: True)
+    enabled = torch.backends.mkldnn.enabled
+    runs = {
+        name: prepared(corpus, tmp_path / name, "train.steps=6", f"train.precision={asked}")
+        for name, asked in (("probed", "auto"), ("plain", "fp32"))
+    }
+    try:
+        found = {name: losses(run) for name, run in runs.items()}
+        assert torch.backends.mkldnn.enabled == enabled
+    finally:
+        torch.backends.mkldnn.enabled = enabled
+    assert found["probed"] == found["plain"]
+    kept = [weights_of(run.job.model) for run in runs.values()]
+    assert all(torch.equal(kept[0][name], kept[1][name]) for name in kept[0])
+
+
+def test_the_probe_knows_the_budget(corpus, tmp_path, monkeypatch):
+    told = []
+
+    def choose(*given):
+        told.append(given[-1])
+        return Precision("fp32", "")
+
+    monkeypatch.setattr("regard.training.precision.choose", choose)
+    run = prepared(corpus, tmp_path, "train.steps=1", budget_seconds=60.0)
+    list(train(run.job))
+    assert told == [60.0]
+
+
+def test_a_run_in_bf16_does_not_go_on_where_there_is_none(corpus, tmp_path, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr("regard.training.precision.has_bf16", lambda device: True)
+        patched.setattr("regard.training.precision._timed", lambda *_: {"fp32": 9.0, "bf16": 1.0})
+        run = prepared(corpus, tmp_path, "train.precision=auto")
+        events = train(run.job)
+        next(event for event in events if isinstance(event, Saved))
+    monkeypatch.setenv("REGARD_HIDE", "bf16")
+    run = prepared(corpus, tmp_path, "train.precision=auto", resume=True)
+    with pytest.raises(BadInput, match=r"bf16 \(as before\): the CPU has no"):
+        next(train(run.job, resume=True))
+    with pytest.raises(BadInput, match=r"bf16 \(as asked\): the CPU has no"):
+        prepared(corpus, tmp_path / "new", "train.precision=bf16")
+    assert not (tmp_path / "new").exists()

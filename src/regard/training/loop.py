@@ -137,9 +137,8 @@ class _Run:
             precision, differences = self._restore()
         if precision is None:
             self.probe_stream = replace(self.job.sampler, dropped=Dropped()).batches()
-            precision = precisions.choose(
-                self.recipe.train.precision, self.ranks.device, self._probe
-            )
+            asked, device = self.recipe.train.precision, self.ranks.device
+            precision = precisions.choose(asked, device, self._probe, self.job.budget_seconds)
             half = self.ranks.agree(self.ranks.leads and precision.kind == "bf16")
             precision = Precision("bf16" if half else "fp32", precision.why)
         self.precision = precision
@@ -296,7 +295,7 @@ class _Run:
                 name: tensor.to(self.ranks.device) for name, tensor in tensors["average"].items()
             }
         before = self.progress.settings
-        precision = Precision(before["precision"], "as before")
+        precision = precisions.as_asked(before["precision"], self.ranks.device, "as before")
         now = self._settings()
         return precision, tuple(
             f"{name} was {before.get(name)}, is {now[name]}"

@@ -1,15 +1,20 @@
 """In which precision matrix products run: probed on the real step, printed, and remembered."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from time import perf_counter
 
 import torch
 
+from regard.ground.errors import BadInput
 from regard.ground.machine import has_bf16
 
 ROUNDS = 4
+CLEAR = 3  # so many times as fast needs no second round
+PART = 0.1  # of the budget that the probe may take
+INFINITE = float("inf")
 MARGIN = 0.9  # less precise must be clearly faster
 
 
@@ -25,26 +30,86 @@ class Precision:
         return torch.autocast(device.type, torch.bfloat16, enabled=self.kind == "bf16")
 
 
-def choose(asked: str, device: torch.device, step: Callable[[Precision], None]) -> Precision:
+Step = Callable[[Precision], None]
+
+
+def as_asked(kind: str, device: torch.device, why: str) -> Precision:
+    """This precision, if the device has it: emulated, bf16 may take fifty times as long."""
+    if kind == "bf16" and not has_bf16(device):
+        raise BadInput(
+            f"precision bf16 ({why}): the {_name(device)} has no fast products in bf16; "
+            f"use train.precision=fp32 or auto"
+        )
+    return Precision(kind, why)
+
+
+def choose(
+    asked: str, device: torch.device, step: Step, budget_seconds: float = INFINITE
+) -> Precision:
     """The precision asked for, or the faster one of a real ``step``."""
     if asked != "auto":
-        return Precision(asked, "as asked")
+        return as_asked(asked, device, "as asked")
+    if not has_bf16(device):
+        return Precision("fp32", f"the {_name(device)} has no bf16")
     if device.type == "cuda":
-        if has_bf16(device):
-            return Precision("bf16", "the GPU has it")
-        return Precision("fp32", "the GPU has no bf16")
-    seconds = _timed(step, ("fp32", "bf16"))
+        return Precision("bf16", "the GPU has it")
+    with _no_trace():
+        seconds = _timed(step, ("fp32", "bf16"), PART * budget_seconds)
+    if "bf16" not in seconds:
+        return Precision("fp32", "no time to try bf16")
+    if seconds["bf16"] == INFINITE:
+        return Precision("fp32", "bf16 fails here")
     best = "bf16" if seconds["bf16"] < MARGIN * seconds["fp32"] else "fp32"
     shown = ", ".join(f"{kind} {1000 * taken:.0f} ms" for kind, taken in seconds.items())
     return Precision(best, f"probed: {shown} a batch")
 
 
-def _timed(step: Callable[[Precision], None], kinds: tuple[str, ...]) -> dict[str, float]:
-    """The best time of each kind, taken in turns: another program's load hits all alike."""
-    taken: dict[str, list[float]] = {kind: [] for kind in kinds}
+def _name(device: torch.device) -> str:
+    return "GPU" if device.type == "cuda" else "CPU"
+
+
+def _timed(step: Step, kinds: tuple[str, ...], limit: float) -> dict[str, float]:
+    """The best time of each kind, taken in turns: another program's load hits all alike.
+
+    It ends early when the order is clear, or when the next step would exceed the limit. A kind
+    there is no time for is left out; one that fails takes for ever.
+    """
+    best: dict[str, float] = {}
+    began = perf_counter()
     for _ in range(ROUNDS):
         for kind in kinds:
-            start = perf_counter()
-            step(Precision(kind, "probe"))
-            taken[kind].append(perf_counter() - start)
-    return {kind: min(times) for kind, times in taken.items()}
+            expected = best.get(kind, min(best.values(), default=0.0))
+            if perf_counter() - began + expected > limit:
+                return best
+            best[kind] = min(_seconds(step, kind), best.get(kind, INFINITE))
+        if max(best.values()) > CLEAR * min(best.values()):
+            break
+    return best
+
+
+def _seconds(step: Step, kind: str) -> float:
+    """The time a step takes; without end if torch gives up on bf16, or on oneDNN because of it."""
+    enabled, start = torch.backends.mkldnn.enabled, perf_counter()
+    try:
+        step(Precision(kind, "probe"))
+    except RuntimeError:
+        if kind == "fp32":
+            raise
+        return INFINITE
+    kept = kind == "fp32" or torch.backends.mkldnn.enabled == enabled
+    return perf_counter() - start if kept else INFINITE
+
+
+@contextmanager
+def _no_trace() -> Iterator[None]:
+    """The process is as before: no warnings, the same random numbers, oneDNN still in use.
+
+    Where a product fails in oneDNN, torch stops using it, and later products round differently.
+    """
+    enabled = torch.backends.mkldnn.enabled
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            yield
+        finally:
+            torch.backends.mkldnn.enabled = enabled

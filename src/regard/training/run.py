@@ -22,6 +22,7 @@ from regard.training.labelling import Labelling
 from regard.training.levels import freeze
 from regard.training.loop import Job, seed_everything
 from regard.training.place import Place
+from regard.training.precision import as_asked
 from regard.training.pretraining import Pretraining
 from regard.training.ranks import Ranks
 from regard.training.recipe import Recipe
@@ -89,6 +90,7 @@ def prepare(
     task = task_of(recipe)
     paper, facts = task.facts(data)
     _check_model(recipe, paper, facts)
+    as_asked(recipe.train.precision, ranks.device, "as asked")
     task.check_data(data, skip_bad)
     checkpoints = Checkpoints(out / "checkpoints")
     if ranks.leads:

@@ -80,5 +80,5 @@ def choice(kind: str) -> str:
         rows = f"{packed.FEW} rows ({packed.FEW_WIDE} for the map to words)"
         return f"fp32: torch up to {rows}, {many} beyond"
     if not packed.can_pack(torch.bfloat16):
-        raise BadInput("bf16: this torch has no products in bfloat16 for this machine")
+        raise BadInput("bf16: the CPU has no fast products in bf16; use fp32 or int8")
     return "bf16: oneDNN, packed"

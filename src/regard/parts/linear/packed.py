@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.ground.machine import has
 from regard.parts.linear.made import Made
 
 WIDE = 8  # outputs for each input, as in the map to words
@@ -56,9 +57,14 @@ def multiplied(x: Tensor, packed: Tensor, bias_F: Tensor | None) -> Tensor:
     return torch.ops.mkldnn._linear_pointwise(x, packed, bias_F, "none", [], "")
 
 
-@lru_cache
 def can_pack(dtype: torch.dtype) -> bool:
-    """Whether this torch packs weights on this machine: tried, and compared."""
+    """Whether this torch packs weights on this machine, and products with them are fast."""
+    return (dtype != torch.bfloat16 or has("bf16")) and _packs(dtype)
+
+
+@lru_cache
+def _packs(dtype: torch.dtype) -> bool:
+    """Tried, and compared."""
     x = torch.eye(16, dtype=dtype)
     try:
         return torch.equal(multiplied(x, packed(x), None), x)
