@@ -150,3 +150,19 @@ def test_a_device_that_is_not_there(model, tmp_path, device):
     model.save(tmp_path / "copy")
     with pytest.raises(BadInput, match=f"--device {device}"):
         regard.load(tmp_path / "copy", device)
+
+
+def test_saving_replaces_another_model_only_when_told(small_run, owl_run, tmp_path):
+    model, other = (
+        regard.load(small_run / "run" / "model", "cpu"),
+        regard.load(owl_run / "run" / "model", "cpu"),
+    )
+    model.save(tmp_path / "mine")
+    before = (tmp_path / "mine" / "model.safetensors").read_bytes()
+    with pytest.raises(BadInput, match=r"mine: is there already; save\(\.\.\., overwrite=True\)"):
+        other.save(tmp_path / "mine")
+    assert (tmp_path / "mine" / "model.safetensors").read_bytes() == before
+    model.save(tmp_path / "mine")  # where it was saved to
+    regard.load(tmp_path / "mine", "cpu").save(tmp_path / "mine")  # and where it came from
+    other.save(tmp_path / "mine", overwrite=True)
+    assert regard.load(tmp_path / "mine", "cpu").paper is other.paper

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from regard.ground.batch import pack
 from regard.ground.device import device_named
 from regard.ground.errors import BadInput
+from regard.ground.lock import is_vacant
 from regard.ground.tape import SILENT, Silent, Tape
 from regard.inside.align import Reading
 from regard.inside.encoded import look_within
@@ -53,14 +54,17 @@ def load(
     are not known here are kept beside the weights for ``save``; otherwise they are an error.
     """
     stored = folders.read(Path(folder), device_named(device), keep_unknown=keep_unknown)
-    return Model(stored, precision)
+    return Model(stored, precision, Path(folder))
 
 
 class Model:
     """A model with its paper, its facts and its vocabularies."""
 
-    def __init__(self, stored: folders.Stored, precision: str | None = None):
+    def __init__(
+        self, stored: folders.Stored, precision: str | None = None, folder: Path | None = None
+    ):
         self._stored, self._precision = stored, precision
+        self._folder = None if folder is None else folder.resolve()
         self.paper: Paper = stored.paper
         self.facts: AnyFacts = stored.facts
         self.module: nn.Module = stored.module
@@ -245,9 +249,17 @@ class Model:
         """Links (source word, target word) for each pair."""
         return align(self.translator, pairs, reading or self.reading)
 
-    def save(self, folder: str | Path, format: str = "regard") -> None:
-        """Write the model to a folder that ``load`` reads; "hf" is also for ``transformers``."""
-        folders.write(Path(folder), self._stored, format)
+    def save(self, folder: str | Path, format: str = "regard", *, overwrite: bool = False) -> None:
+        """Write the model to a folder that ``load`` reads; "hf" is also for ``transformers``.
+
+        The folder must be empty or not there, or be the one this model was loaded from or saved
+        to; with ``overwrite``, the model in it is replaced.
+        """
+        path = Path(folder)
+        if not (overwrite or path.resolve() == self._folder or is_vacant(path)):
+            raise BadInput(f"{folder}: is there already; save(..., overwrite=True) replaces it")
+        folders.write(path, self._stored, format)
+        self._folder = path.resolve()
 
     @property
     def _pair_facts(self) -> PairFacts:

@@ -1,6 +1,7 @@
 """The loop: it learns, it goes on exactly, its loss does not depend on how a step is cut."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -369,3 +370,14 @@ def test_a_run_in_bf16_does_not_go_on_where_there_is_none(corpus, tmp_path, monk
     with pytest.raises(BadInput, match=r"bf16 \(as asked\): the CPU has no"):
         prepared(corpus, tmp_path / "new", "train.precision=bf16")
     assert not (tmp_path / "new").exists()
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_finished_model_outlives_its_checkpoints(corpus, tmp_path, resume):
+    """Checkpoints may be removed to save space; the same command must not begin again."""
+    run = prepared(corpus, tmp_path / "run")
+    *_, ended = train(run.job)
+    run.finish(ended.progress)
+    shutil.rmtree(run.job.checkpoints.folder)
+    before = (run.model_folder / "model.safetensors").read_bytes()
+    with pytest.raises(BadInput, match="holds a finished model and no checkpoints"):
+        prepared(corpus, tmp_path / "run", resume=resume)
+    assert (run.model_folder / "model.safetensors").read_bytes() == before

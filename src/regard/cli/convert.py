@@ -16,6 +16,7 @@ from regard.cli.say import JSON, MODEL, complain, note, print_json, print_line
 from regard.data.language import corpus
 from regard.ground.errors import BadInput
 from regard.ground.files import read_json
+from regard.ground.lock import is_vacant
 from regard.inside import agreement, reference
 from regard.models.facts import EncoderFacts, PairFacts
 from regard.models.folder import FORMATS
@@ -53,7 +54,7 @@ def convert(
     """
     if to not in FORMATS:
         raise BadInput(f"--to {to}: choose {' or '.join(FORMATS)}")
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+    if not is_vacant(target):
         raise BadInput(f"{target}: is there already, and nothing is overwritten")
     model = load(source, "cpu", keep_unknown=keep_unknown)
     if check and not isinstance(model.facts, PairFacts | EncoderFacts):

@@ -1,6 +1,7 @@
 """A ladder: several models trained on the same data, and one table of what each came to."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,15 +67,16 @@ def climb(ladder: Climb, promised: bool, whole: bool) -> bool:
     _check(ladder)
     recipe, ranks = ladder.recipe, ladder.ranks
     results = []
-    for rung, (folder, described) in zip(recipe.rung, ladder.runs.items(), strict=True):
-        if ranks.leads:
-            note(f"\n{rung.name}")
-        run = ladder.train(described, folder)
-        if ranks.leads:
-            model = load(run.model_folder, str(ranks.device))
-            results.append(measure(rung.name, model, recipe, ladder.data, ladder.dropped))
-            model.save(run.model_folder)  # with the reading of its attention
-        ranks.wait()
+    with _claimed(ladder):
+        for rung, (folder, described) in zip(recipe.rung, ladder.runs.items(), strict=True):
+            if ranks.leads:
+                note(f"\n{rung.name}")
+            run = ladder.train(described, folder)
+            if ranks.leads:
+                model = load(run.model_folder, str(ranks.device))
+                results.append(measure(rung.name, model, recipe, ladder.data, ladder.dropped))
+                model.save(run.model_folder)  # with the reading of its attention
+            ranks.wait()
     if not ranks.leads:
         return True
     search = _search(recipe)
@@ -103,8 +105,16 @@ def _check(ladder: Climb) -> None:
             next(read_pairs(source, recipe.data.longest_characters, ladder.dropped), None)
     if recipe.data.links is not None:
         _golds(recipe, data)
-    for folder, described in ladder.runs.items() if ladder.ranks.leads else ():
-        claim(folder, described, resume=ladder.resume)
+
+
+@contextmanager
+def _claimed(ladder: Climb) -> Iterator[None]:
+    """The folders of all rungs are this process's own, from before the first is trained."""
+    runs = ladder.runs.items() if ladder.ranks.leads else ()
+    with ExitStack() as locks:
+        for folder, described in runs:
+            locks.enter_context(claim(folder, described, resume=ladder.resume))
+        yield
 
 
 def _check_model(name: str, recipe: Recipe, data: Path) -> None:

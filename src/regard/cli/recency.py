@@ -17,6 +17,7 @@ from regard.data.attractors import agreement, long_prefixes, write
 from regard.data.sources import read_lines
 from regard.ground.errors import BadInput
 from regard.ground.files import write_text
+from regard.ground.lock import lock_vacant
 from regard.inside.recency import Influence, Recency, influence
 from regard.training.loop import seed_everything
 from regard.training.ranks import Ranks
@@ -70,18 +71,17 @@ def recency(
         return
     if html is not None:
         raise BadInput("--html: without MODEL the page goes to --out")
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise BadInput(f"{out}: holds something already; choose another --out")
-    shown, records = _of_readers(out, seeds, quick)
+    with lock_vacant(out):
+        shown, records = _of_readers(out, seeds, quick)
+        for name in shown.pictures:
+            write_text(out / f"{name}.svg", shown.svg(name))
+        write_text(out / "recency.html", shown.html())
     if as_json:
         for record in records:
             print_json(record)
     else:
         print_table(shown.columns, shown.rows)
         OUT.print(classifier_form(seeds), markup=False)
-    for name in shown.pictures:
-        write_text(out / f"{name}.svg", shown.svg(name))
-    write_text(out / "recency.html", shown.html())
     note(f"{out / 'recency.html'}: the table, and gradient norm over distance")
 
 

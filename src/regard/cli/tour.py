@@ -13,6 +13,7 @@ from regard.cli.say import OUT, duration
 from regard.cli.train import follow
 from regard.data.language import Corpus, Pair, corpus, dictionary, word_by_word, write
 from regard.ground.files import read_json, write_text
+from regard.ground.lock import FolderLock, lock_folder
 from regard.inside.align import choose
 from regard.inside.look import Look
 from regard.inside.record import record
@@ -41,12 +42,12 @@ def tour(
     began = monotonic()
     OUT.print("regard's tour: a Transformer learns to translate, from nothing.\n")
     recipe = read(find("tour"), QUICK if quick else ())
-    _clear(out, recipe)
-    sentences = _language(out, 2_000 if quick else PAIRS, 50 if quick else HELD_OUT)
-    model = _train(out, recipe)
-    _translate(model, recipe, sentences)
-    _align(model, sentences, out)
-    _look(model, sentences, out)
+    with _clear(out, recipe):
+        sentences = _language(out, 2_000 if quick else PAIRS, 50 if quick else HELD_OUT)
+        model = _train(out, recipe)
+        _translate(model, recipe, sentences)
+        _align(model, sentences, out)
+        _look(model, sentences, out)
     _what_next(out)
     OUT.print(f"\nThe tour took {duration(monotonic() - began)}.")
 
@@ -69,13 +70,20 @@ def _language(out: Path, train: int, held_out: int) -> Corpus:
     return sentences
 
 
-def _clear(out: Path, recipe: Recipe) -> None:
+def _clear(out: Path, recipe: Recipe) -> FolderLock:
     """Make room for a new tour; a folder that holds anything but a tour is left alone."""
-    marker = out / RECIPE
-    if marker.is_file() and read_json(marker).get("about") == recipe.about.model_dump(mode="json"):
-        for name in (*OURS, "corpus"):
-            shutil.rmtree(out / name, ignore_errors=True)
-    claim(out, recipe)
+    if _is_tour(out, recipe):
+        with lock_folder(out):
+            for name in (*OURS, "corpus"):
+                shutil.rmtree(out / name, ignore_errors=True)
+    return claim(out, recipe)
+
+
+def _is_tour(out: Path, recipe: Recipe) -> bool:
+    """A run with this recipe that has its corpus beside it: ``regard train`` leaves none."""
+    marker, about = out / RECIPE, recipe.about.model_dump(mode="json")
+    corpus_is_there = (out / "corpus").is_dir()
+    return corpus_is_there and marker.is_file() and read_json(marker).get("about") == about
 
 
 def _train(out: Path, recipe: Recipe) -> Model:

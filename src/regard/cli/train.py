@@ -132,6 +132,8 @@ def follow(run: Run, *, resume: bool = False, quiet: bool = False) -> Ended:
             if isinstance(event, Started) and job.ranks.leads:
                 if resume and not event.progress.step:
                     note(f"{run.out}: nothing to resume yet, so this is the beginning")
+                if run.lock is not None and not run.lock.held:
+                    note(f"{run.out}: this file system has no locks; start no second run there")
                 journal = Journal(run.out, after_step=event.progress.step)
             if journal is not None:
                 journal.write(event)

@@ -14,9 +14,11 @@ from regard.data.sources import Dropped
 from regard.ground.batch import Budget
 from regard.ground.errors import BadInput
 from regard.ground.files import read_json, write_json
+from regard.ground.lock import FolderLock, is_vacant, lock_folder
 from regard.models import folder as folders
 from regard.models.facts import AnyFacts
 from regard.models.paper import Paper, count_parameters
+from regard.models.stored import CONFIG
 from regard.training.checkpoint import Checkpoints, Progress
 from regard.training.labelling import Labelling
 from regard.training.levels import freeze
@@ -50,6 +52,7 @@ class Run:
     out: Path
     dropped: Dropped
     notes: dict[str, Any]
+    lock: FolderLock | None = None  # of the one who leads
 
     @property
     def model_folder(self) -> Path:
@@ -93,8 +96,7 @@ def prepare(
     as_asked(recipe.train.precision, ranks.device, "as asked")
     task.check_data(data, skip_bad)
     checkpoints = Checkpoints(out / "checkpoints")
-    if ranks.leads:
-        claim(out, recipe, resume=resume)
+    lock = claim(out, recipe, resume=resume) if ranks.leads else None
     if recipe.train.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # else cuBLAS draws lots
         torch.use_deterministic_algorithms(True)
@@ -120,7 +122,7 @@ def prepare(
         data=examples.mark,
         **limits,
     )
-    return Run(job, paper, facts, text, out, examples.dropped, task.notes())
+    return Run(job, paper, facts, text, out, examples.dropped, task.notes(), lock)
 
 
 def task_of(recipe: Recipe) -> Any:
@@ -144,22 +146,38 @@ def cost(module: nn.Module, progress: Progress, ranks: Ranks) -> dict[str, float
     }
 
 
-def claim(out: Path, recipe: Recipe, *, resume: bool = False) -> None:
-    """Make a folder this run's own. What somebody else put there is never touched.
+def claim(out: Path, recipe: Recipe, *, resume: bool = False) -> FolderLock:
+    """Make a folder this run's own, under a lock. What somebody else put there is never touched.
 
     Resuming where there is nothing yet begins: a run may be killed before it has written a word.
     """
+    if not (out / RECIPE).is_file() and not is_vacant(out):
+        raise BadInput(f"{out}: holds something else; choose a folder that is empty or not there")
+    lock = lock_folder(out)
+    try:
+        _clear(out, recipe, resume)
+        write_json(out / RECIPE, recipe.model_dump(mode="json"))
+    except BadInput:
+        lock.release()
+        raise
+    return lock
+
+
+def _clear(out: Path, recipe: Recipe, resume: bool) -> None:
+    """Make room for a run, unless one is there already or goes on."""
     ours, steps = (out / RECIPE).is_file(), Checkpoints(out / "checkpoints").steps()
+    whole = (out / "model" / CONFIG).exists()
+    if whole and not steps:
+        raise BadInput(
+            f"{out}: holds a finished model and no checkpoints to go on from; choose another --out"
+        )
     if resume and ours:
         _check_same(out, recipe)
-    elif not ours and out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise BadInput(f"{out}: holds something else; choose a folder that is empty or not there")
-    elif steps and steps[-1] > 0:
+    elif whole or (steps and steps[-1] > 0):
         raise BadInput(f"{out}: holds a run already; go on with --resume, or choose another --out")
     else:
         for name in OURS:
             shutil.rmtree(out / name, ignore_errors=True)
-    write_json(out / RECIPE, recipe.model_dump(mode="json"))
 
 
 def _check_same(out: Path, recipe: Recipe) -> None:

@@ -1,0 +1,97 @@
+"""A lock on a folder: one process at a time writes into it."""
+
+import os
+import socket
+from pathlib import Path
+from typing import Self
+from weakref import WeakValueDictionary, finalize
+
+from regard.ground.errors import BadInput
+
+try:
+    import fcntl
+except ImportError:  # a system without flock
+    fcntl = None  # type: ignore[assignment]
+
+LOCK = "run.lock"
+
+
+class FolderLock:
+    """Held to the end of the outermost ``with`` block, or without one as long as this object lives.
+
+    The system releases it when the process ends or is killed. The file stays: what counts is the
+    lock on it, not its presence. ``held`` is false where the file system has no locks.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder, self._blocks = folder, 0
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise BadInput(f"{folder}: cannot be written ({error.strerror or error})") from None
+        self._close = finalize(self, os.close, handle)
+        self.held = self._acquire(handle)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has not been released."""
+        return self._close.alive
+
+    def __enter__(self) -> Self:
+        self._blocks += 1
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._blocks -= 1
+        self.release()
+
+    def release(self) -> None:
+        """Let others in, unless a block still keeps it."""
+        if not self._blocks:
+            self._close()
+
+    def _acquire(self, handle: int) -> bool:
+        if fcntl is None:
+            return False
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(handle, 200, 0).decode("utf-8", "replace").strip()
+            self._close()
+            raise BadInput(
+                f"{self.folder}: in use by another run ({holder or 'process unknown'}); "
+                f"wait until it ends, or choose another folder"
+            ) from None
+        except OSError:
+            return False
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+        return True
+
+
+_OWN: WeakValueDictionary[Path, FolderLock] = WeakValueDictionary()
+
+
+def lock_folder(folder: Path) -> FolderLock:
+    """The lock on a folder, created with it; within one process it may be asked for again."""
+    place = folder.resolve()
+    lock = _OWN.get(place)
+    if lock is None or not lock.is_open:
+        lock = _OWN[place] = FolderLock(folder)
+    return lock
+
+
+def lock_vacant(folder: Path) -> FolderLock:
+    """The lock on a folder that must be empty or not there."""
+    lock = lock_folder(folder) if is_vacant(folder) else None
+    if lock is None or not is_vacant(folder):  # somebody may have been faster
+        raise BadInput(f"{folder}: holds something already; choose another --out")
+    return lock
+
+
+def is_vacant(folder: Path) -> bool:
+    """Whether a folder is not there, or holds nothing but a lock."""
+    if not folder.exists():
+        return True
+    return folder.is_dir() and all(path.name == LOCK for path in folder.iterdir())

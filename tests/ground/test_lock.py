@@ -1,0 +1,76 @@
+"""One process at a time writes into a folder."""
+
+import errno
+import gc
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from regard.ground import lock as locks
+from regard.ground.errors import BadInput
+from regard.ground.lock import LOCK, is_vacant, lock_folder
+
+HOLD = (
+    "import sys, time; from pathlib import Path; from regard.ground.lock import lock_folder; "
+    "kept = lock_folder(Path(sys.argv[1])); print('held', flush=True); time.sleep(60)"
+)
+
+
+def holder_of(folder):
+    """A second process that holds the lock by the time this returns."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, folder], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "held\n"
+    process.stdout.close()
+    return process
+
+
+def test_a_second_process_is_refused_until_the_first_is_killed(tmp_path):
+    folder = tmp_path / "run"
+    first = holder_of(folder)
+    try:
+        said = rf"run: in use by another run \(process {first.pid} on .+\); wait"
+        with pytest.raises(BadInput, match=said):
+            lock_folder(folder)
+    finally:
+        first.send_signal(signal.SIGKILL)
+        first.wait()
+    assert lock_folder(folder).held
+
+
+def test_one_process_may_ask_again_and_releases_it_after_the_last_block(tmp_path):
+    first, again = lock_folder(tmp_path), lock_folder(tmp_path)
+    assert first is again
+    with first, again:
+        pass
+    holder = holder_of(tmp_path)
+    holder.kill()
+    holder.wait()
+    third = lock_folder(tmp_path)
+    assert third is not first and third.is_open
+    del third
+    gc.collect()
+    assert lock_folder(tmp_path).held
+
+
+def test_a_file_system_without_locks_is_remembered(tmp_path, monkeypatch):
+    def unsupported(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(locks.fcntl, "flock", unsupported)
+    assert not lock_folder(tmp_path / "a").held
+    monkeypatch.setattr(locks, "fcntl", None)
+    assert not lock_folder(tmp_path / "b").held
+
+
+def test_a_folder_with_nothing_but_a_lock_is_vacant(tmp_path):
+    assert is_vacant(tmp_path / "nowhere")
+    (tmp_path / LOCK).touch()
+    assert is_vacant(tmp_path)
+    (tmp_path / "file").touch()
+    assert not is_vacant(tmp_path)
+    assert not is_vacant(tmp_path / "file")
