@@ -175,6 +175,41 @@ def test_what_does_not_fit_is_listed(damage, said):
         MAP.read(file, WANTED, "a file")
 
 
+@pytest.mark.parametrize(
+    ("dtype", "near"), [(torch.float32, 1e-4), (torch.float16, 2**-9), (torch.bfloat16, 2**-6)]
+)
+def test_a_table_follows_its_formula_as_closely_as_its_precision_allows(dtype, near):
+    table = ramp(torch.Size((6, WIDTH))).to(dtype)
+    for share in (0.9, -0.9, 1.5, -1.5, 20, -20):
+        off = table.clone()
+        off[0, 3] = share * near
+        file = {**draw_file(torch.float32), "net.positions.weight": off}
+        if abs(share) < 1:
+            ours, beside = MAP.read(file, WANTED, "a file")
+            assert bits(MAP.write(ours, beside)) == bits(file)
+            continue
+        with pytest.raises(BadInput, match=r"positions\.weight does not follow its formula"):
+            MAP.read(file, WANTED, "a file")
+
+
+KEPT_NAMES = st.lists(
+    st.sampled_from(["stray", "net.stray.weight", "species.gamma"]), min_size=1, unique=True
+)
+
+
+@given(dtypes | st.just(torch.int64), KEPT_NAMES, st.booleans())
+def test_unknown_tensors_are_kept_on_request(dtype, names, bare):
+    file = draw_file(torch.float32, bare=bare)
+    file |= {
+        name.removeprefix("net." if bare else ""): torch.ones(3, dtype=dtype) for name in names
+    }
+    with pytest.raises(BadInput, match=r"unknown: .*--keep-unknown"):
+        MAP.read(file, WANTED, "a file")
+    ours, beside = MAP.read(file, WANTED, "a file", keep_unknown=True)
+    assert len(beside.kept) == len(names)
+    assert bits(MAP.write(ours, beside)) == bits(file)
+
+
 def test_a_long_list_is_cut():
     with pytest.raises(BadInput, match=r"missing: .* and 21 more"):
         MAP.read({}, WANTED, "a file")

@@ -1,0 +1,29 @@
+"""``regard evaluate`` compares a score with the one its recipe expects."""
+
+import math
+
+import pytest
+
+from regard.cli.evaluate import keeps
+from regard.metrics.translation import Score
+from regard.training.recipe import Expect
+
+
+def expects(metric: str, value: float, tolerance: float = 0.5) -> bool:
+    """Whether ``value`` is as good as an expected 40, by that measure."""
+    expect = Expect(metric=metric, score=40, tolerance=tolerance, source="a test")
+    others = [Score(name, 40.0, "") for name in ("BLEU", "chrF2", "TER") if name != metric]
+    return keeps(expect, [*others, Score(metric, value, "")], quiet=True)
+
+
+@pytest.mark.parametrize("metric", ["BLEU", "chrF2"])
+def test_more_is_better_and_less_must_be_within_the_tolerance(metric):
+    assert [expects(metric, value) for value in (90, 41, 40, 39.75, 39.5)] == [True] * 5
+    assert [expects(metric, value) for value in (39.375, 39, 36, 0, math.nan)] == [False] * 5
+    assert expects(metric, 40, tolerance=0) and not expects(metric, 39.99, tolerance=0)
+
+
+def test_less_is_better_in_ter():
+    assert [expects("TER", value) for value in (0, 39, 40, 40.25, 40.5)] == [True] * 5
+    assert [expects("TER", value) for value in (40.625, 41, 44, 120, math.nan)] == [False] * 5
+    assert expects("TER", 40, tolerance=0) and not expects("TER", 40.01, tolerance=0)
