@@ -19,8 +19,8 @@ from torch import nn
 from regard.parts.linear.engine import choice
 from regard.parts.linear.int8 import (
     Fbgemm,
+    Floats,
     Int8Linear,
-    Integer,
     OneDnn,
     Product,
     is_exact,
@@ -46,7 +46,7 @@ def layers(inputs: int, outputs: int) -> dict[str, Layers]:
     if can_pack(torch.bfloat16):
         made["bf16"] = [HalfLinear(one) for one in plain]
     made["int8"] = [Int8Linear(one) for one in plain]
-    for product in (Fbgemm, OneDnn, Integer):
+    for product in (Fbgemm, OneDnn, Floats):
         if is_exact(product):
             made[f"int8 {product.name}"] = [always(product, one) for one in plain]
     return made

@@ -5,6 +5,10 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from regard.ground.machine import has  # first: torch reads what is hidden when it is loaded
+
+# isort: split
 import torch
 from hypothesis import settings
 
@@ -23,7 +27,7 @@ def _seed() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if torch.cuda.is_available():
+    if has("cuda"):
         return
     for item in items:
         if item.get_closest_marker("gpu"):

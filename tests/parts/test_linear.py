@@ -23,8 +23,8 @@ from regard.parts.linear.engine import LAYERS, choice, engine
 from regard.parts.linear.int8 import (
     FEW,
     Fbgemm,
+    Floats,
     Int8Linear,
-    Integer,
     OneDnn,
     Product,
     is_exact,
@@ -32,7 +32,7 @@ from regard.parts.linear.int8 import (
 from regard.parts.linear.packed import HalfLinear, PackedLinear
 from regard.search import Beam, Greedy
 
-EXACT = [one for one in (Fbgemm, OneDnn, Integer) if is_exact(one)]
+EXACT = [one for one in (Fbgemm, OneDnn, Floats) if is_exact(one)]
 pytestmark = pytest.mark.skipif(not EXACT, reason="no exact product of 8-bit integers here")
 has_bf16 = pytest.mark.skipif(
     not packed.can_pack(torch.bfloat16), reason="no products in bfloat16 here"
@@ -228,13 +228,14 @@ def test_what_is_made_is_neither_saved_nor_copied(kind):
             attempt(made)
 
 
-class Saturating(Integer):
+class Saturating(Floats):
     """As a machine without VNNI would do it: pairs of products in 16 bits."""
 
     name = "saturating"
 
     def __init__(self, weight_FD, scale_F):
-        super().__init__(F.pad(weight_FD, (0, weight_FD.shape[1] % 2)), scale_F)
+        super().__init__(weight_FD, scale_F)
+        self.weight_DF = F.pad(weight_FD, (0, weight_FD.shape[1] % 2)).T
 
     def __call__(self, x_TD, powers_T1):
         bytes_TD = F.pad(int8.integers(x_TD, powers_T1).int() + 128, (0, x_TD.shape[1] % 2))
@@ -243,7 +244,7 @@ class Saturating(Integer):
         return (pairs - 128 * self.weight_DF.int().sum(0)) * self.scale_F
 
 
-class Absent(Integer):
+class Absent(Floats):
     """As a torch would do it that lacks the operator."""
 
     name = "absent"
@@ -253,13 +254,13 @@ class Absent(Integer):
 
 
 def test_a_product_that_is_not_exact_is_not_used(monkeypatch):
-    assert is_exact(Integer)
+    assert is_exact(Floats)
     assert not is_exact(Saturating)
     assert not is_exact(Absent)
     monkeypatch.setattr(int8, "Fbgemm", Saturating)
     monkeypatch.setattr(int8, "OneDnn", Absent)
-    assert int8.products.__wrapped__() == (Integer, Integer)
-    monkeypatch.setattr(int8, "Integer", Absent)
+    assert int8.products.__wrapped__() == (Floats, Floats)
+    monkeypatch.setattr(int8, "Floats", Absent)
     with pytest.raises(BadInput, match="no 8-bit integers exactly"):
         int8.products.__wrapped__()
 

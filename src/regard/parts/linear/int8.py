@@ -12,15 +12,18 @@ from functools import lru_cache
 from math import frexp, ldexp
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.ground.errors import BadInput
+from regard.ground.machine import has
 from regard.parts.linear.made import Made
 from regard.parts.linear.packed import ABSENT
 
 ZERO = 128  # what the integer 0 is as a byte
 STEPS = 128  # of a row from 0 to its power of two
 FEW = 16  # rows up to which fbgemm is faster than oneDNN, in most shapes of a Transformer
+EXACT = 1_024  # columns whose products, at most 128 · 127 each, add up to less than 2^24
 # In these bounds no float on the way leaves its normal range. Rows outside take the long way.
 LEAST, MOST = 2.0**-64, 2.0**64
 LEAST_COLUMN = 2.0**-50
@@ -48,6 +51,7 @@ class Product(ABC):
     """Packed weights, and rows multiplied with them: exactly, or ``is_exact`` rejects it."""
 
     name: str
+    needs: str | None = None  # instructions without which it is not exact
 
     @abstractmethod
     def __init__(self, weight_FD: Tensor, scale_F: Tensor):
@@ -62,6 +66,7 @@ class Fbgemm(Product):
     """Least work around the product: it makes the bytes on its own. Exact with VNNI."""
 
     name = "fbgemm"
+    needs = "vnni"
 
     def __init__(self, weight_FD: Tensor, scale_F: Tensor):
         zeros_F = torch.zeros(len(scale_F), dtype=torch.long)
@@ -97,16 +102,21 @@ class OneDnn(Product):
         return self.multiply(rows_TD, 1 / STEPS, 0, *weights, None, 1.0, 0, torch.float32, *after)
 
 
-class Integer(Product):
-    """For other machines: torch's own product of int8 matrices."""
+class Floats(Product):
+    """For other machines: integers as float32, whose sums are exact over ``EXACT`` columns."""
 
-    name = "torch._int_mm"
+    name = "torch, as floats"
 
     def __init__(self, weight_FD: Tensor, scale_F: Tensor):
-        self.weight_DF, self.scale_F = weight_FD.T, scale_F / STEPS
+        self.weights = [part_FD.float() for part_FD in weight_FD.split(EXACT, 1)]
+        self.scale_F = scale_F / STEPS
 
     def __call__(self, x_TD: Tensor, powers_T1: Tensor) -> Tensor:
-        return torch._int_mm(integers(x_TD, powers_T1), self.weight_DF) * self.scale_F
+        parts = integers(x_TD, powers_T1).float().split(EXACT, 1)
+        first_TF, *others = map(F.linear, parts, self.weights)
+        for other_TF in others:
+            first_TF = first_TF.int() + other_TF.int()
+        return first_TF.float() * self.scale_F
 
 
 class Int8Linear(Made):
@@ -144,7 +154,7 @@ def quantised(weight_FD: Tensor) -> tuple[Tensor, Tensor]:
 @lru_cache
 def products() -> tuple[type[Product], type[Product]]:
     """The products for few rows and for many, among those that are exact on this machine."""
-    exact = [one for one in (Fbgemm, OneDnn, Integer) if is_exact(one)]
+    exact = [one for one in (Fbgemm, OneDnn, Floats) if is_exact(one)]
     if not exact:
         raise BadInput("int8: this torch on this machine multiplies no 8-bit integers exactly")
     return exact[0], OneDnn if OneDnn in exact else exact[0]
@@ -155,6 +165,8 @@ def is_exact(product: type[Product]) -> bool:
 
     Without VNNI, instructions add pairs of products in 16 bits, which 255 · 127 overflows.
     """
+    if product.needs is not None and not has(product.needs):
+        return False
     draw = torch.Generator().manual_seed(0)
     D = 1_043  # sums beyond 24 bits, and no round number
     weight_FD = torch.randint(-127, 128, (24, D), generator=draw).char()
