@@ -36,6 +36,7 @@ from regard.text.bilingual import Bilingual
 from regard.text.encoder import EncoderText
 from regard.text.labelled import LabelledText
 from regard.text.tuned import TunedText
+from regard.text.words import word_spans
 
 Texts = Sequence[Read]
 
@@ -244,10 +245,15 @@ class Model:
         self.notes["alignment"] = asdict(reading)
 
     def align(
-        self, pairs: Sequence[tuple[str, str]], reading: Reading | None = None
+        self,
+        pairs: Sequence[tuple[str, str]],
+        reading: Reading | None = None,
+        *,
+        subwords: bool = False,
     ) -> Iterator[Links]:
-        """Links (source word, target word) for each pair."""
-        return align(self.translator, pairs, reading or self.reading)
+        """Links (source word, target word) for each pair, or links between subwords."""
+        spans = None if subwords else word_spans
+        return align(self.translator, pairs, reading or self.reading, spans)
 
     def save(self, folder: str | Path, format: str = "regard", *, overwrite: bool = False) -> None:
         """Write the model to a folder that ``load`` reads; "hf" is also for ``transformers``.

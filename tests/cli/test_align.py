@@ -139,3 +139,36 @@ def test_kinds_of_links_are_counted(model, files):
 def test_pharaoh_output_is_what_aligners_write(model, files):
     lines = run("align", model, *files, "--back", model).stdout.splitlines()
     assert all(line == format_pharaoh(parse_pharaoh(line, "x")) for line in lines)
+
+
+def test_text_without_spaces_is_aligned_by_characters(model, tmp_path):
+    for name, text in (("zh", "我喜欢 regard 模型。"), ("en", "dog cow")):
+        (tmp_path / name).write_text(f"{text}\n")
+    done = run("align", model, tmp_path / "zh", tmp_path / "en", "--json")
+    record = json.loads(done.stdout)
+    assert record["source"] == ["我", "喜", "欢", "regard", "模", "型", "。"]
+    assert record["target"] == ["dog", "cow"]
+    seen = json.loads(run("look", model, "我喜欢", "--map", "encoder", "--json").stdout)
+    assert seen["columns"] == ["我", "喜", "欢", "⟨end⟩"]
+
+
+def test_subwords_can_be_linked(model, tmp_path):
+    pairs = [("dog xyzzy", "cow dog"), ("我 owl", "owl zebra")]
+    files = tmp_path / "source", tmp_path / "target"
+    for path, texts in zip(files, zip(*pairs, strict=True), strict=True):
+        path.write_text("".join(f"{text}\n" for text in texts))
+    loaded = load(model)
+    common = ("align", model, *files, "--subwords")
+    records = [json.loads(line) for line in run(*common, "--json").stdout.splitlines()]
+    expected = loaded.align(pairs, subwords=True)
+    for (source, target), record, links in zip(pairs, records, expected, strict=True):
+        known = loaded.tokenizer
+        assert record["source"] == known.source.pieces(known.source.encode(source))
+        assert record["target"] == known.target.pieces(known.target.encode(target))
+        assert {tuple(one) for one in record["links"]} == links
+        assert {j for _, j in links} == set(range(len(record["target"])))
+        assert len(record["source"]) > 2
+    both = run(*common, "--back", model, "--symmetrise", "union")
+    assert len(links_of(both)) == 2
+    for other in (("--spaced",), ("--gold", files[0])):
+        assert "--subwords: " in run(*common, *other, code=2).stderr

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -23,6 +23,8 @@ from regard.metrics.symmetrise import flipped, symmetrised
 from regard.text.words import Spans, spaced_spans, word_spans
 
 How = Literal["intersection", "grow-diag", "grow-diag-final-and", "grow-diag-final", "union"]
+
+Units = Callable[[str, str], tuple[list[str], ...]]  # of a pair, what is linked
 
 
 def align(
@@ -56,6 +58,9 @@ def align(
     spaced: Annotated[
         bool, typer.Option("--spaced", help="Words are what spaces set apart (with ||| always).")
     ] = False,
+    subwords: Annotated[
+        bool, typer.Option("--subwords", help="Link the pieces of the vocabulary, not words.")
+    ] = False,
     layer: Annotated[int | None, typer.Option(help="Decoder layer, from 0.")] = None,
     head: Annotated[int | None, typer.Option(help="One head instead of their mean.")] = None,
     shifted: Annotated[
@@ -67,9 +72,10 @@ def align(
 ) -> None:
     """Print links between words, source-target, counted from 0, one line for each pair.
 
-    Words and punctuation marks count as words, unless --spaced. Layer and reading are those kept
-    with the model (the tour chooses them on its development set), else the last layer, unless
-    given. Error rate and kinds go to standard error.
+    Words and punctuation marks count as words, and in scripts without spaces (Chinese, Japanese,
+    Thai and the like) characters do; with --spaced, what spaces set apart; with --subwords, pieces
+    of the vocabulary. Layer and reading are those kept with the model (the tour chooses them on its
+    development set), else the last layer, unless given. Error rate and kinds go to standard error.
 
     With --back, a model that translates TGT to SRC aligns the same pairs, and both alignments are
     made one; with --multiply, both are read from the product of the two attentions, which is often
@@ -87,12 +93,16 @@ def align(
         raise BadInput(f"--base: gold links count from 0 or 1, not {base}")
     if base is not None and gold is None:
         raise BadInput("--base: means nothing without --gold")
-    spans = spaced_spans if spaced or target is None else word_spans
+    if subwords and (spaced or gold is not None):
+        raise BadInput("--subwords: --spaced and --gold count words")
+    by_words = spaced_spans if spaced or target is None else word_spans
+    spans = None if subwords else by_words
     pairs = read_bars(source) if target is None else pairs_in(Lines((source, target)))
     if choose and not pairs:
         raise BadInput("--choose agreement: there are no pairs to agree on")
-    golds = None if gold is None else golds_in(gold, base or 0, pairs, spans)
+    golds = None if gold is None else golds_in(gold, base or 0, pairs, by_words)
     models = [load(one, device) for one in (model, back) if one is not None]
+    units = _units(models, spans)
     readings = _agreed(models, pairs, spans) if choose else [one.reading for one in models]
     ways = zip(models, readings, (pairs, _turned(pairs)), strict=False)
     readings = [_as_given(*one, given) for one in ways]
@@ -106,8 +116,8 @@ def align(
         found = [symmetrised(*one, how) for one in both(models, readings, pairs, spans)]
     for (one, other), links in zip(pairs, found, strict=True):
         if as_json:
-            words = {"source": _words(one, spans), "target": _words(other, spans)}
-            print_json({**words, "links": sorted(links)})
+            words = units(one, other)
+            print_json({"source": words[0], "target": words[1], "links": sorted(links)})
         else:
             print_line(format_pharaoh(links))
     if golds is not None:
@@ -116,7 +126,7 @@ def align(
     if count_kinds:
         counts: Counter[str] = Counter()
         for (one, other), links in zip(pairs, found, strict=True):
-            counts.update(kinds(links, len(spans(one)), len(spans(other))))
+            counts.update(kinds(links, *map(len, units(one, other))))
         _report(dict(counts), as_json)
 
 
@@ -124,7 +134,7 @@ def _turned(pairs: Pairs) -> Pairs:
     return [(target, source) for source, target in pairs]
 
 
-def _agreed(models: list[Model], pairs: Pairs, spans: Spans) -> list[Reading]:
+def _agreed(models: list[Model], pairs: Pairs, spans: Spans | None) -> list[Reading]:
     looked = pairs[:WINDOW]
     forward, backward = _attended(models, looked, spans)
     agreed = choose_agreeing(forward, backward)
@@ -144,7 +154,7 @@ def _as_given(model: Model, reading: Reading, pairs: Pairs, given: dict[str, Any
 
 
 def _apart(
-    models: list[Model], readings: list[Reading], pairs: Pairs, spans: Spans
+    models: list[Model], readings: list[Reading], pairs: Pairs, spans: Spans | None
 ) -> Iterator[tuple[Links, Links]]:
     """The links of each direction, both as (source, target)."""
     forward = links_of(models[0].translator, pairs, readings[0], spans)
@@ -153,7 +163,7 @@ def _apart(
 
 
 def _multiplied(
-    models: list[Model], readings: list[Reading], pairs: Pairs, spans: Spans
+    models: list[Model], readings: list[Reading], pairs: Pairs, spans: Spans | None
 ) -> Iterator[tuple[Links, Links]]:
     """The same, from the product of both attentions."""
     for start in range(0, len(pairs), WINDOW):
@@ -163,15 +173,24 @@ def _multiplied(
             yield multiplied(ours, theirs, *readings)
 
 
-def _attended(models: list[Model], pairs: Pairs, spans: Spans) -> list[list[Attended]]:
+def _attended(models: list[Model], pairs: Pairs, spans: Spans | None) -> list[list[Attended]]:
     return [
         [one.attended(spans) for one in record(model.translator, given)]
         for model, given in zip(models, (pairs, _turned(pairs)), strict=True)
     ]
 
 
-def _words(text: str, spans: Spans) -> list[str]:
-    return [text[start:end] for start, end in spans(text)]
+def _units(models: list[Model], spans: Spans | None) -> Units:
+    """What is linked: words, or without ``spans`` pieces, which both directions must share."""
+    if spans is not None:
+        return lambda *pair: tuple([text[i:j] for i, j in spans(text)] for text in pair)
+    sides = [(one.translator.text.source, one.translator.text.target) for one in models]
+    for others in sides[1:]:
+        if [one.fingerprint for one in others[::-1]] != [one.fingerprint for one in sides[0]]:
+            raise BadInput("--subwords: the two models cut text into different pieces")
+    return lambda *pair: tuple(
+        side.pieces(side.encode(text)) for side, text in zip(sides[0], pair, strict=True)
+    )
 
 
 def _report(figures: dict[str, Any], as_json: bool) -> None:

@@ -37,10 +37,12 @@ class Recorded:
     target: Segmented
     weights: dict[str, list[np.ndarray]]
 
-    def attended(self, spans: Spans = word_spans) -> Attended:
-        """The cross-attention, as alignment reads it."""
+    def attended(self, spans: Spans | None = word_spans) -> Attended:
+        """The cross-attention, as alignment reads it: by words, or by tokens without ``spans``."""
         source, target = (
-            tokens_of_words(text, cut, spans)
+            [[token] for token in range(len(cut.ids))]
+            if spans is None
+            else tokens_of_words(text, cut, spans)
             for text, cut in zip(self.texts, (self.source, self.target), strict=True)
         )
         return Attended(self.weights["cross"], target, source)
@@ -81,9 +83,9 @@ def align(
     translator: Translator,
     pairs: Sequence[tuple[str, str]],
     reading: Reading,
-    spans: Spans = word_spans,
+    spans: Spans | None = word_spans,
 ) -> Iterator[Links]:
-    """Links between the words of each pair, read from its cross-attention."""
+    """Links between the words of each pair (without ``spans``: its tokens), by cross-attention."""
     for start in range(0, len(pairs), WINDOW):
         for recorded in record(translator, pairs[start : start + WINDOW]):
             yield links(recorded.attended(spans), reading)

@@ -1,6 +1,6 @@
 """A text in pieces: which characters each piece covers, and which word it belongs to."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -55,11 +55,15 @@ def tokens_of_words(text: str, cut: Segmented, spans: Spans = word_spans) -> lis
 
 
 def lost_words(text: str, cut: Segmented, unk: int | None) -> list[Span]:
-    """The words of ``text`` that became ``unk``, if only in part."""
+    """The words of ``text`` that became ``unk``, if only in part; those of one token together."""
     words = word_spans(text)
-    lost = [at for at, i in enumerate(cut.ids) if i == unk]
-    owners = [(cut.words[at], cut.spans[at]) for at in lost]
-    return list(dict.fromkeys(s if word is None else words[word] for word, s in owners))
+    starts, ends = [word.start for word in words], [word.end for word in words]
+    lost: list[Span] = []
+    for token, span in zip(cut.ids, cut.spans, strict=True):
+        if token == unk:
+            shared = words[bisect_right(ends, span.start) : bisect_left(starts, span.end)]
+            lost.append(Span(shared[0].start, shared[-1].end) if shared else span)
+    return list(dict.fromkeys(lost))
 
 
 def units(text: str, cut: Segmented) -> tuple[list[str], list[list[int]]]:

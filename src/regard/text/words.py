@@ -5,8 +5,22 @@ from collections.abc import Callable
 from typing import NamedTuple
 from unicodedata import category
 
+# Letters of scripts that write no spaces between words; their digits make numbers as others do.
+_UNSPACED = (
+    "\u3005-\u3007\u3021-\u3029\u3038-\u303b\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"  # Han
+    "\U00020000-\U0003ffff"
+    "\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uff9f"  # Hiragana, Katakana
+    "\U0001aff0-\U0001b16f"
+    "\u0e01-\u0e4e\u0e81-\u0ece\u0edc-\u0edf"  # Thai, Lao
+    "\u1780-\u17df\u1000-\u103f\u104c-\u108f\u109a-\u109f"  # Khmer, Myanmar
+    "\ua9e0-\ua9ef\ua9fa-\ua9fe\uaa60-\uaa7f"
+)
+_AM = "\u0e33\u0eb3"  # vowels of Thai and Lao that are written as a mark and a letter in one
+_STACKING = "\u17d2\u1039"  # marks of Khmer and Myanmar that set the next consonant below
 _SPACED = re.compile(r"\S+")
-_WORD = re.compile(r"\w+(?:['’\-]\w+)*|[^\w\s]")
+_LETTER = rf"[^\W{_UNSPACED}]"
+_WORD = re.compile(rf"{_LETTER}+(?:['’\-]{_LETTER}+)*|[{_UNSPACED}]|[^\w\s]")
+_IS_UNSPACED = re.compile(f"[{_UNSPACED}]").match
 
 
 class Span(NamedTuple):
@@ -23,20 +37,31 @@ Spans = Callable[[str], list[Span]]
 def word_spans(text: str) -> list[Span]:
     """Words and punctuation marks, in order; inner apostrophes and hyphens belong to a word.
 
-    An accent that stands as a character of its own belongs to the letter before it.
+    Scripts without spaces between words (Han, Kana, Thai, Lao, Khmer, Myanmar) are counted by
+    characters. An accent or the like that stands as a character of its own belongs to the letter
+    before it.
     """
     spans: list[Span] = []
-    after_accent = False
+    before = ""  # the character that the next one may belong to
     for match in _WORD.finditer(text):
         start, end = match.span()
-        kind = category(text[start])[0]
-        goes_on = kind == "M" or (after_accent and kind in "LN")
-        if goes_on and spans and start == spans[-1].end:
+        if spans and start == spans[-1].end and _belongs(text[start], before):
             spans[-1] = Span(spans[-1].start, end)
         else:
             spans.append(Span(start, end))
-        after_accent = kind == "M"
+        before = text[end - 1]
     return spans
+
+
+def _belongs(character: str, before: str) -> bool:
+    """Whether a match that begins with ``character`` goes on with the word before it."""
+    kind = category(character)
+    if kind[0] == "M":
+        return True
+    unspaced = [_IS_UNSPACED(one) is not None for one in (before, character)]
+    if all(unspaced):
+        return before in _STACKING or character in _AM or kind == "Lm"
+    return not any(unspaced) and category(before)[0] == "M" and kind[0] in "LN"
 
 
 def spaced_spans(text: str) -> list[Span]:
