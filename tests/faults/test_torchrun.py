@@ -1,57 +1,121 @@
-"""One process and two agree."""
+"""One process and two agree; if one fails, both end."""
 
 import json
+import socket
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from small import environment, write_corpus
+from small_tuning import write_tuning
 
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 RECURRENT = ("model.paper=bahdanau", "model.change={width=16, embedding=16, maxout=16}")
+STILL = "model.change.dropout=0.0"
 
 
-@pytest.mark.parametrize(("accumulate", "model"), [(1, ()), (2, ()), (1, RECURRENT)])
-def test_two_ranks_give_the_same_losses(tmp_path, accumulate, model):
-    import subprocess
+def start(*words: object, **variables: str) -> subprocess.Popen[str]:
+    """A Python process."""
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(
+        [sys.executable, *map(str, words)], env={**environment(), **variables}, **pipes
+    )
 
-    recipe = write_corpus(tmp_path)
-    settings = (*model, "model.change.dropout=0.0", f"batches.accumulate={accumulate}")
+
+def losses(recipe: Path, *settings: str) -> tuple[list[float], list[float]]:
+    """Of one process, and of two that share every step."""
     changes = [word for setting in settings for word in ("--set", setting)]
-
-    def losses(name, *launcher):
-        out = tmp_path / name
-        words = ["train", recipe, "--data", tmp_path, "--out", out, *changes, "--device", "cpu"]
-        done = subprocess.run(
-            [*launcher, "-m", "regard", *map(str, words)],
-            env=environment(),
-            capture_output=True,
-            text=True,
-            timeout=240,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
+    found = []
+    for launcher in ((), TORCHRUN):
+        out = recipe.parent / f"out-{len(launcher)}"
+        place = ("--data", recipe.parent, "--out", out, "--device", "cpu")
+        running = start(*launcher, "-m", "regard", "train", recipe, *place, *changes)
+        said = running.communicate(timeout=240)[1]
+        assert running.returncode == 0, said
         lines = map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
-        return [line["loss"] for line in lines]
+        found.append([line["loss"] for line in lines])
+    return found[0], found[1]
 
-    alone = losses("alone", sys.executable)
-    torchrun = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2")
-    together = losses("together", *torchrun, "--master-port", str(29_500 + accumulate + len(model)))
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        (STILL,),
+        ("model.change.dropout=0.2", "batches.accumulate=2"),  # a batch for each: draws are equal
+        (*RECURRENT, STILL),
+    ],
+    ids=["slices", "whole batches", "recurrent"],
+)
+def test_two_ranks_give_the_same_losses(tmp_path, settings):
+    alone, together = losses(write_corpus(tmp_path), *settings)
     assert len(alone) == 14
     assert together == pytest.approx(alone, abs=1e-5)
 
 
 def test_a_batch_of_fewer_rows_than_ranks(tmp_path):
-    """One rank has nothing to do and must still meet the others."""
-    from regard.ground.batch import Budget
-    from regard.models.facts import change
-    from regard.models.transformer import LAPTOP, Transformer
-    from regard.objectives.translated import Translated
+    """One rank has nothing to do and must still meet the other."""
+    still = "model.change={width=16, heads=2, longest=48, dropout=0.0}"
+    recipe = write_tuning(tmp_path, "several")
+    alone, together = losses(recipe, still, "batches.rows=1", "train.steps=6")
+    assert len(alone) == 7
+    assert together == pytest.approx(alone, abs=1e-5)
 
-    model = Transformer(change(LAPTOP, vocab=20, width=16, inner=32, heads=2, depth=1))
-    objective = Translated(1, 2)
-    for budget in (None, Budget(16, 4, 8)):
-        model.zero_grad()
-        loss, _ = objective(model, objective.collate([], budget))
-        loss.backward()
-        assert loss == 0
-        assert all(parameter.grad is not None for parameter in model.parameters())
+
+FAILS = """
+import os
+from regard.cli import main
+from regard.objectives.translated import Translated
+
+collate, calls = Translated.collate, []
+
+def failing(self, *words):
+    calls.append(words)
+    if len(calls) == 4 and os.environ["RANK"] == "1":
+        raise RuntimeError("no more paper")
+    return collate(self, *words)
+
+Translated.collate = failing
+main()
+"""
+
+
+def test_one_rank_that_fails_ends_all(tmp_path):
+    recipe, script = write_corpus(tmp_path), tmp_path / "fails.py"
+    script.write_text(FAILS)
+    place = ("--data", tmp_path, "--out", tmp_path / "out", "--device", "cpu")
+    running = start(*TORCHRUN, script, "train", recipe, *place)
+    said = running.communicate(timeout=120)[1]
+    assert running.returncode == 1
+    assert "rank 0 ends: rank 1 failed (RuntimeError: no more paper)" in said
+    assert "Connection closed" not in said
+
+
+WAITS = """
+import time
+from regard.training.ranks import Ranks
+
+ranks = Ranks.join("cpu")
+with ranks.together():
+    assert ranks.from_leader(lambda: {"rank": ranks.rank}) == {"rank": 0}
+    ranks.wait()
+    if ranks.rank == 1:
+        raise ValueError("no more paper")
+    time.sleep(600)
+"""
+
+
+def test_a_rank_does_not_wait_for_one_that_failed():
+    """Whatever it waits for, and without a launcher that looks after it."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
+    ranks = [start("-c", WAITS, RANK=str(rank), **place) for rank in range(2)]
+    said = [one.communicate(timeout=120)[1] for one in ranks]
+    assert [one.returncode for one in ranks] == [1, 1]
+    assert said[0].strip().splitlines()[-1] == (
+        "regard: rank 0 ends: rank 1 failed (ValueError: no more paper)"
+    )
+    assert "no more paper" in said[1] and "ends" not in said[1]

@@ -9,6 +9,8 @@ import torch
 
 from regard.ground.errors import BadInput
 from regard.models.folder import read as read_folder
+from regard.tasks.translate import EMPTY, Translation
+from regard.training import translating
 from regard.training.events import Ended, Judged, Reported, Saved, Started, Verdict
 from regard.training.journal import Journal
 from regard.training.loop import _Run, train
@@ -174,6 +176,26 @@ def test_judging_by_bleu(corpus, tmp_path):
     verdicts = [event.verdict for event in train(run.job) if isinstance(event, Judged)]
     assert 0 <= verdicts[0].figures["bleu"] <= 100
     assert verdicts[0].value == verdicts[0].figures["bleu"]
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_bleu_judges_in_the_precision_of_the_run(corpus, tmp_path, monkeypatch, precision, device):
+    recipe = read(corpus / "small.toml", ["train.judge=bleu"])
+    job = prepare(recipe, tmp_path / "run", Ranks(0, 1, torch.device(device)), data=corpus).job
+    seen = []
+
+    def translate(self, texts, search):
+        half = torch.is_autocast_enabled(device)
+        seen.append(torch.get_autocast_dtype(device) if half else torch.float32)
+        return [[Translation(text, 0.0, EMPTY)] for text in texts]
+
+    monkeypatch.setattr(translating, "mean_likelihood", lambda *given: 1.0)
+    monkeypatch.setattr(translating.Translator, "translate", translate)
+    run = _Run(job)
+    run.precision, run.sums = Precision(precision, "as asked"), run._no_sums()
+    run.judge()
+    assert seen == [{"fp32": torch.float32, "bf16": torch.bfloat16}[precision]]
 
 
 def test_a_folder_that_holds_a_run_is_not_overwritten(corpus, tmp_path):
@@ -370,6 +392,8 @@ def test_a_run_in_bf16_does_not_go_on_where_there_is_none(corpus, tmp_path, monk
     with pytest.raises(BadInput, match=r"bf16 \(as asked\): the CPU has no"):
         prepared(corpus, tmp_path / "new", "train.precision=bf16")
     assert not (tmp_path / "new").exists()
+
+
 @pytest.mark.parametrize("resume", [False, True])
 def test_a_finished_model_outlives_its_checkpoints(corpus, tmp_path, resume):
     """Checkpoints may be removed to save space; the same command must not begin again."""

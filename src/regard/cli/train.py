@@ -89,7 +89,7 @@ def train(
     }
     promised = not changes and budget is None
     folder = out or Path("runs") / path.stem
-    try:
+    with ranks.together(typer.Exit):
         each = partial(trained, ranks=ranks, **options)
         if seeds is not None:
             kept = sow(described, seeds, folder, ranks, each, data, promised, skip_bad)
@@ -100,10 +100,8 @@ def train(
         else:
             run = trained(described, folder, ranks=ranks, **options)
             kept = not ranks.leads or judge_on_test(run, described, data, promised, skip_bad)
-        if not kept:
-            raise typer.Exit(1)
-    finally:
-        ranks.leave()
+    if not kept:
+        raise typer.Exit(1)
 
 
 def trained(recipe: Recipe, folder: Path, *, ranks: Ranks, resume: bool, **options: Any) -> Run:
@@ -117,7 +115,7 @@ def trained(recipe: Recipe, folder: Path, *, ranks: Ranks, resume: bool, **optio
     with signals_into(asked):
         ended = follow(run, resume=resume)
     if ended.reason == "asked":
-        raise typer.Exit(128 + asked[0])
+        raise typer.Exit(128 + (asked or [signal.SIGTERM])[0])  # or another rank was signalled
     if ranks.leads:
         leave_behind(run, ended.progress)
     return run

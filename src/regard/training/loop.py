@@ -380,7 +380,7 @@ class _Run:
         values[1] = torch.where(wrong & (values[1] == 0), float(number), values[1])
 
     def _check_finite(self) -> None:
-        if self.sums.steps and float(self.sums.values[1]):
+        if self.sums.steps and self.ranks.agree(bool(self.sums.values[1])):
             self.report()
 
     def _no_sums(self) -> _Sums:

@@ -5,8 +5,8 @@ has without asking; only gradients and losses travel.
 """
 
 import os
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from math import gcd
 from typing import TypeVar
@@ -17,17 +17,19 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from regard.ground.device import device_named
+from regard.training.rendezvous import Rendezvous
 
 Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """My number, how many we are, and the device I use."""
+    """My number, how many we are, the device I use, and where processes wait for each other."""
 
     rank: int
     world: int
     device: torch.device
+    rendezvous: Rendezvous | None = None
 
     @classmethod
     def join(cls, device: str | None = None) -> "Ranks":
@@ -37,13 +39,33 @@ class Ranks:
         cuda = chosen.type == "cuda"
         if cuda:
             torch.cuda.set_device(chosen)
-        if world > 1 and not dist.is_initialized():
+        rank = int(os.environ.get("RANK", "0"))
+        if world == 1:
+            return cls(rank, world, chosen)
+        if not dist.is_initialized():
             dist.init_process_group("nccl" if cuda else "gloo")
-        return cls(int(os.environ.get("RANK", "0")), world, chosen)
+        return cls(rank, world, chosen, Rendezvous.join(rank, world))
+
+    @contextmanager
+    def together(self, *endings: type[BaseException]) -> Iterator[None]:
+        """Until the end of the block: if one rank fails, all end; ``endings`` are no failures."""
+        if self.rendezvous is None:
+            yield
+            return
+        try:
+            yield
+        except BaseException as error:
+            if not isinstance(error, endings):
+                self.rendezvous.fail(error)
+                raise  # the process group stays as it is: to close it may wait for the others
+            self.leave()
+            raise
+        self.leave()
 
     def leave(self) -> None:
         """Say goodbye to the others."""
-        if self.world > 1 and dist.is_initialized():
+        if self.rendezvous is not None:
+            self.rendezvous.leave()
             dist.destroy_process_group()
 
     @property
@@ -85,9 +107,13 @@ class Ranks:
         return sums
 
     def wait(self) -> None:
-        """Until all are here."""
-        if self.world > 1:
-            dist.barrier()
+        """Until all are here, however long that takes."""
+        if self.rendezvous is not None:
+            self.rendezvous.meet()
+
+    def from_leader(self, compute: Callable[[], Item]) -> Item:
+        """What the leader computes, anything that JSON can hold, on all ranks."""
+        return compute() if self.rendezvous is None else self.rendezvous.from_leader(compute)
 
     def agree(self, flag: bool) -> bool:
         """True for all if it is for one."""

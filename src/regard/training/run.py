@@ -122,6 +122,7 @@ def prepare(
         data=examples.mark,
         **limits,
     )
+    ranks.wait()  # steps have a time limit, and the leader may be far ahead
     return Run(job, paper, facts, text, out, examples.dropped, task.notes(), lock)
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from torch import nn
 
 from regard.ground.errors import BadInput
@@ -83,21 +82,15 @@ class Translating(Paired):
         figures = {"loss": loss, "perplexity": float(np.exp(min(loss, 700.0)))}
         if self.recipe.train.judge == "loss":
             return Verdict(-loss, figures)
-        figures["bleu"] = self._dev_bleu(text, examples, ranks, model)
+        figures["bleu"] = ranks.from_leader(lambda: self._dev_bleu(text, examples, model))
         return Verdict(figures["bleu"], figures)
 
-    def _dev_bleu(
-        self, text: Bilingual, examples: Examples, ranks: Ranks, model: nn.Module
-    ) -> float:
-        found = torch.zeros(1, dtype=torch.float64, device=ranks.device)
-        if ranks.leads:
-            texts = examples.dev_texts(self.recipe.train.judge_sentences)
-            with torch.autocast(ranks.device.type, enabled=ranks.device.type == "cuda"):
-                translations = Translator(model, text).translate([s for s, _ in texts], Greedy())
-            best, refs = [one[0].text for one in translations], [[t for _, t in texts]]
-            measure = self.recipe.measure
-            found += bleu(best, refs, tokenize=measure.tokenize, lowercase=measure.lowercase).value
-        return float(ranks.total(found))
+    def _dev_bleu(self, text: Bilingual, examples: Examples, model: nn.Module) -> float:
+        texts = examples.dev_texts(self.recipe.train.judge_sentences)
+        translations = Translator(model, text).translate([s for s, _ in texts], Greedy())
+        best, refs = [one[0].text for one in translations], [[t for _, t in texts]]
+        measure = self.recipe.measure
+        return bleu(best, refs, tokenize=measure.tokenize, lowercase=measure.lowercase).value
 
 
 def pair(name: str) -> Any:

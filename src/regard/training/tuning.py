@@ -160,11 +160,14 @@ class Tuning(Encoding):
         figures, judge = {"loss": likelihood}, self.recipe.train.judge
         if judge == "loss":
             return Verdict(-figures["loss"], figures)
-        scores = self.kind.judged(self.kind.runner(model, text), examples.asked).scores
-        figures |= {score.name: score.value for score in scores}
+        figures |= ranks.from_leader(lambda: self._scores(text, examples, model))
         if judge not in figures:
             raise BadInput(f"train.judge: {judge!r} is not measured here: {', '.join(figures)}")
         return Verdict(figures[judge], figures)
+
+    def _scores(self, text: Any, examples: InMemory, model: nn.Module) -> dict[str, float]:
+        scores = self.kind.judged(self.kind.runner(model, text), examples.asked).scores
+        return {score.name: score.value for score in scores}
 
 
 def _content(rows: Row | Sequence[Row], goal: Any) -> bytes:
