@@ -84,8 +84,9 @@ def read_bytes(path: Path) -> bytes:
 
 def parse_json(path: Path) -> Any:
     """The JSON value in a file."""
+    content = read_bytes(path)
     try:
-        return json.loads(read_bytes(path).decode())
+        return json.loads(content.decode())
     except (ValueError, RecursionError) as error:
         raise BadInput(f"{path}: not JSON ({error})") from None
 
