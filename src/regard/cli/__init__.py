@@ -7,6 +7,7 @@ import typer
 from typer.core import TyperGroup
 
 from regard import __version__
+from regard.__main__ import BAD_INPUT, INTERRUPTED
 from regard.cli.align import align
 from regard.cli.bleu import bleu
 from regard.cli.convert import convert
@@ -26,8 +27,6 @@ from regard.cli.train import train
 from regard.cli.translate import translate
 from regard.cli.tree import tree
 from regard.ground.errors import BadInput
-
-BAD_INPUT, INTERRUPTED = 2, 130
 
 
 class Verbs(TyperGroup):

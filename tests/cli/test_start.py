@@ -1,0 +1,58 @@
+"""Before a verb runs: names are there when they are used, Ctrl-C stops, bad switches are said."""
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import regard
+from small import command, environment
+
+STARTED = "from regard.__main__ import main; import sys; sys.argv = ['regard', 'papers']\n"
+LOADING = "print('loading', flush=True); main(); print('done', flush=True)"
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.3, 1.0])
+def test_ctrl_c_while_it_is_loaded_shows_no_traceback(delay):
+    started = subprocess.Popen(
+        [sys.executable, "-c", STARTED + LOADING],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert started.stdout is not None and started.stdout.readline() == "loading\n"
+    time.sleep(0.02 + delay)
+    started.send_signal(signal.SIGINT)
+    out, errors = started.communicate(timeout=120)
+    assert "Traceback" not in errors
+    if "done" not in out and "BERT" not in out:  # on a slow machine it is still loading
+        assert (started.returncode, errors) == (130, "regard: stopped\n")
+
+
+def test_an_ignored_ctrl_c_stays_ignored():
+    ignores = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n" + STARTED
+    sent = "import os; import regard.cli; os.kill(os.getpid(), signal.SIGINT); main()"
+    done = subprocess.run(
+        [sys.executable, "-c", ignores + sent], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0 and "BERT" in done.stdout
+
+
+def test_a_switch_with_a_wrong_name_is_one_line():
+    wrong = {**environment(), "REGARD_HIDE": "bf61"}
+    done = subprocess.run(command("papers"), env=wrong, capture_output=True, text=True)
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr == "regard: REGARD_HIDE: 'bf61' cannot be hidden; did you mean 'bf16'?\n"
+
+
+def test_names_are_imported_when_they_are_used():
+    quick = "import sys, regard; assert 'torch' not in sys.modules; assert 'load' in dir(regard)"
+    subprocess.run([sys.executable, "-c", quick], check=True)
+    assert set(regard._MODULES) == set(regard.__all__)
+    for name in regard.__all__:
+        assert getattr(regard, name).__class__ is not None
+    with pytest.raises(AttributeError, match="'regard' has no attribute 'lode'"):
+        _ = regard.lode  # type: ignore[attr-defined]
