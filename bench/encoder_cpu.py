@@ -1,25 +1,29 @@
-"""BERT on a CPU, regard against transformers in the same run: sentences read, or a step of tuning.
+"""BERT on a CPU, regard against its peers in the same run: sentences read, or steps of tuning.
 
-    python bench/encoder_cpu.py [--size base] [--sentences 32] [--rounds 5] [--tune]
+    python bench/encoder_cpu.py [--size base] [--sentences 32] [--rounds 6] [--most 30] [--tune]
+    python bench/encoder_cpu.py --tiny [--tune]             (does it run?)
 
-Random weights, the same in both, sentences of mixed length (a mean of 21 tokens, as in SST-2 and
-its like). transformers pads to the longest; its fp32 is the measure of all. With --tune a step of
-fine-tuning instead: forward, backward and AdamW of 16 sentences, against transformers under bf16
-autocast; it drops attention weights, which regard's recipes leave out. Systems take turns, the
-median of the rounds counts.
+Random weights, the same in all, sentences of mixed length (a mean of 21 tokens, as in SST-2 and its
+like). The peers are fed sentences sorted by length in chunks, of the size at which transformers is
+fastest here; its fp32 is the measure of all. ONNX Runtime and CTranslate2 take part where they are
+installed (onnx is needed to write their int8 models). With --tune steps of fine-tuning instead:
+forward, backward and AdamW of 16 sentences under bf16 autocast, where the machine has bf16, with
+the same dropout in both; a round is four such steps, for the peer of sentences of like length.
+Systems take turns until their order is clear, or --most rounds; figures are medians with 95%
+intervals.
 """
 
 import argparse
 import json
 import os
-import statistics
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, mkdtemp
+from typing import Any
 
 import numpy as np
 import torch
+from measure import cpu_has_bf16, half, interval, ratio, rounded, seconds_of, setting, take_turns
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity
 
@@ -62,58 +66,169 @@ def reference(facts: EncoderFacts, module: nn.Module) -> nn.Module:
         return kind.from_pretrained(folder, local_files_only=True, attn_implementation="sdpa")
 
 
+def chunks(rows: Sequence[Row], size: int) -> list[list[Row]]:
+    """Sentences of like length together; ``rows`` are sorted."""
+    return [list(rows[at : at + size]) for at in range(0, len(rows), size)]
+
+
+def best_chunks(model: nn.Module, rows: Sequence[Row]) -> list[list[Row]]:
+    """The chunks that transformers reads fastest on this machine."""
+    tried = []
+    for size in sorted({min(size, len(rows)) for size in (4, 8, 16, len(rows))}):
+        inputs = [padded(chunk) for chunk in chunks(rows, size)]
+        seconds = min(seconds_of(lambda: [model(**one) for one in inputs]) for _ in range(2))  # noqa: B023
+        tried.append((seconds, size))
+    return chunks(rows, min(tried)[1])
+
+
 def reading(facts: EncoderFacts, rows: list[Row]) -> dict[str, Step]:
     """Each system's way to the pooled states of the rows."""
     module = bert.PAPER.build(facts).eval()
-    theirs, inputs, read = reference(facts, module).eval(), padded(rows), pack_rows(rows)
+    theirs, packed = reference(facts, module).eval(), pack_rows(rows)
+    chosen = best_chunks(theirs, rows)
+    inputs = [padded(chunk) for chunk in chosen]
+    print(json.dumps({"rows in a chunk of the peers": len(chosen[0])}))
 
     def ours(kind: str) -> Step:
         made = engine(module, kind)
-        return lambda: _pooled(made, read)
+        return lambda: _pooled(made, packed)
 
-    half = reference(facts, module).eval().bfloat16()
-    return {
-        "transformers fp32": lambda: theirs(**inputs).pooler_output,
-        "transformers bf16": lambda: half(**inputs).pooler_output.float(),
-        "regard fp32": ours("fp32"),
-        "regard bf16": ours("bf16"),
-        "regard int8": ours("int8"),
-    }
+    def peer(model: nn.Module) -> Step:
+        return lambda: torch.cat([model(**one).pooler_output.float() for one in inputs])
+
+    systems = {"transformers fp32": peer(theirs), "regard fp32": ours("fp32")}
+    if cpu_has_bf16():
+        systems["transformers bf16"] = peer(reference(facts, module).eval().bfloat16())
+        systems["regard bf16"] = ours("bf16")
+    else:
+        absent("bf16", "this CPU has none")
+    systems["regard int8"] = ours("int8")
+    return systems | onnx_systems(theirs, inputs) | ctranslate2_systems(facts, module, chosen)
 
 
 def _pooled(module: nn.Module, read: Packed) -> Tensor:
     return module(read.tokens_T, read.layout).pooled_BD
 
 
-def tuning(facts: EncoderFacts, rows: list[Row]) -> dict[str, Step]:
-    """Each system's step, under bf16 autocast."""
-    facts = change(facts, head=Head("classify", 2))
-    module = bert.PAPER.build(change(facts, attention_dropout=0.0))
-    theirs, inputs = reference(facts, module).train(), padded(rows)
-    labels = torch.arange(len(rows)) % 2
-    objective = Labelled()
-    batch = objective.collate([(row, [int(one)]) for row, one in zip(rows, labels, strict=True)])
-    micro = Plain(
-        lambda batch: objective(module, batch), lambda: torch.autocast("cpu", torch.bfloat16)
-    )
+def absent(system: str, why: object) -> None:
+    """Say that a system takes no part."""
+    print(json.dumps({"system": system, "absent": str(why).strip().splitlines()[-1][:200]}))
+
+
+def onnx_systems(model: nn.Module, inputs: Sequence[dict[str, Tensor]]) -> dict[str, Step]:
+    """ONNX Runtime in fp32 and int8 (dynamic, per channel), if it is installed."""
+    try:
+        import onnxruntime
+        from onnxruntime.quantization import quantize_dynamic
+    except ImportError as error:
+        absent("ONNX Runtime", error)
+        return {}
+    whole = Path(mkdtemp()) / "fp32.onnx"
+    names, free = list(inputs[0]), {0: "rows", 1: "length"}
+    model = _Pooled(model)
+    given = tuple(inputs[0].values())
+    with torch.inference_mode(False), torch.no_grad():
+        torch.onnx.export(
+            model,
+            tuple(one.clone() for one in given),
+            str(whole),
+            input_names=names,
+            output_names=["pooled"],
+            dynamic_axes=dict.fromkeys(names, free),
+            dynamo=False,
+        )
+    small = whole.with_name("int8.onnx")
+    quantize_dynamic(whole, small, per_channel=True)
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads = torch.get_num_threads()
+    given_all = [{name: one.numpy() for name, one in batch.items()} for batch in inputs]
+
+    def system(file: Path) -> Step:
+        session = onnxruntime.InferenceSession(
+            str(file), settings, providers=["CPUExecutionProvider"]
+        )
+        return lambda: torch.cat([torch.from_numpy(session.run(None, one)[0]) for one in given_all])
+
+    return {"ONNX Runtime fp32": system(whole), "ONNX Runtime int8": system(small)}
+
+
+class _Pooled(nn.Module):
+    """transformers' model with one output."""
+
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        return self.model(input_ids=input_ids, attention_mask=attention_mask).pooler_output
+
+
+def ctranslate2_systems(
+    facts: EncoderFacts, module: nn.Module, chosen: Sequence[Sequence[Row]]
+) -> dict[str, Step]:
+    """CTranslate2 in float32 and int8, if it is installed."""
+    try:
+        import ctranslate2
+    except ImportError as error:
+        absent("CTranslate2", error)
+        return {}
+    with TemporaryDirectory() as place:
+        folders.write(Path(place), folders.Stored(bert.PAPER, facts, module, None, {}), "hf")
+        words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+        words += [f"w{number}" for number in range(len(words), facts.embed.vocab)]
+        (Path(place) / "vocab.txt").write_text("\n".join(words) + "\n")
+        config = Path(place) / "config.json"  # its converter asks for a key that is no longer there
+        told = {**json.loads(config.read_text()), "position_embedding_type": "absolute"}
+        config.write_text(json.dumps(told))
+        (Path(place) / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer"}')
+        written = mkdtemp()
+        ctranslate2.converters.TransformersConverter(place).convert(written, force=True)
+    ids = [[[int(token) for token in row.tokens] for row in chunk] for chunk in chosen]
+
+    def system(kind: str) -> Step:
+        encoder = ctranslate2.Encoder(
+            written, compute_type=kind, intra_threads=torch.get_num_threads()
+        )
+        return lambda: torch.cat([_array(encoder.forward_batch(one).pooler_output) for one in ids])
+
+    return {"CTranslate2 fp32": system("float32"), "CTranslate2 int8": system("int8")}
+
+
+def _array(view: Any) -> Tensor:
+    return torch.from_numpy(np.array(view))
+
+
+def tuning(facts: EncoderFacts, rows: list[Row], count: int) -> dict[str, Step]:
+    """Each system's steps over all rows, ``count`` at a time."""
+    facts = change(facts, head=Head("classify", 2), attention_dropout=0.0)
+    module = bert.PAPER.build(facts)
+    theirs, objective = reference(facts, module).train(), Labelled()
+    order = np.random.default_rng(2).permutation(len(rows))
+    mixed = [[rows[at] for at in sorted(order[i : i + count])] for i in range(0, len(rows), count)]
+    ours = [objective.collate([(row, [at % 2]) for at, row in enumerate(some)]) for some in mixed]
+    alike = [(padded(some), torch.arange(len(some)) % 2) for some in chunks(rows, count)]
+    micro = Plain(lambda batch: objective(module, batch), lambda: half("cpu"))
     optimisers = [torch.optim.AdamW(m.parameters(), lr=1e-6, fused=True) for m in (module, theirs)]
     module.train()
 
-    def our_step() -> Tensor:
-        loss, _ = micro(batch, 1 / len(rows))
-        optimisers[0].step()
-        optimisers[0].zero_grad()
-        return loss / len(rows)
+    def our_steps() -> Tensor:
+        for batch in ours:
+            loss, _ = micro(batch, 1 / batch.weight)
+            optimisers[0].step()
+            optimisers[0].zero_grad()
+        return loss / batch.weight
 
-    def their_step() -> Tensor:
-        with torch.autocast("cpu", torch.bfloat16):
-            loss = theirs(**inputs, labels=labels).loss
-        loss.backward()
-        optimisers[1].step()
-        optimisers[1].zero_grad()
+    def their_steps() -> Tensor:
+        for inputs, labels in alike:
+            with half("cpu"):
+                loss = theirs(**inputs, labels=labels).loss
+            loss.backward()
+            optimisers[1].step()
+            optimisers[1].zero_grad()
         return loss.detach()
 
-    return {"transformers bf16 autocast": their_step, "regard bf16 autocast": our_step}
+    precision = "bf16 autocast" if cpu_has_bf16() else "fp32"
+    return {f"transformers {precision}": their_steps, f"regard {precision}": our_steps}
 
 
 def main() -> None:
@@ -121,38 +236,44 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--size", choices=list(bert.PAPER.sizes), default="base")
     parser.add_argument("--sentences", type=int)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--most", type=int, default=30, help="rounds, until the order is clear")
+    parser.add_argument("--seconds", type=float, default=600, help="begin no round after these")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--tune", action="store_true", help="a step of fine-tuning instead")
+    parser.add_argument("--tune", action="store_true", help="steps of fine-tuning instead")
+    parser.add_argument("--tiny", action="store_true", help="a few rounds of a very small model")
     asked = parser.parse_args()
+    if asked.tiny:
+        asked.size, asked.sentences, asked.rounds, asked.most = "tiny", 6, 2, 0
     torch.set_num_threads(asked.threads)
     torch.manual_seed(1)
     facts = bert.PAPER.sizes[asked.size]
     count = asked.sentences or (16 if asked.tune else 32)
-    rows = sentences(count, facts.embed.vocab, np.random.default_rng(1))
-    systems = tuning(facts, rows) if asked.tune else reading(facts, rows)
-    taken: dict[str, list[float]] = {name: [] for name in systems}
-    said: dict[str, Tensor] = {}
+    rows = sentences(
+        4 * count if asked.tune else count, facts.embed.vocab, np.random.default_rng(1)
+    )
     with torch.inference_mode(not asked.tune):
-        for turn in range(asked.rounds + 1):  # the first warms up
-            for name, step in systems.items():
-                start = time.perf_counter()
-                said[name] = step()
-                if turn:
-                    taken[name].append(time.perf_counter() - start)
-    real = sum(len(row.tokens) for row in rows)
-    first = next(iter(systems))
+        systems = tuning(facts, rows, count) if asked.tune else reading(facts, rows)
+        said = {name: step() for name, step in systems.items()}  # warm up
+        taken = take_turns(systems, asked.rounds, limit=asked.seconds, most=asked.most)
+    report(taken, {} if asked.tune else said, sum(len(row.tokens) for row in rows))
+
+
+def report(taken: dict[str, list[float]], said: dict[str, Tensor], real: int) -> None:
+    """Speeds, ratios to the first system, and how near the outputs are to its own."""
+    first = next(iter(taken))
     for name, times in taken.items():
         line = {
             "system": name,
-            "tokens_per_second": round(real / statistics.median(times)),
-            "seconds": round(statistics.median(times), 4),
-            "ratio": round(statistics.median(taken[first]) / statistics.median(times), 2),
+            "tokens_per_second": rounded(interval([real / one for one in times]), 0),
+            "ratio": rounded(ratio(taken[first], times)),
+            "rounds": len(times),
         }
-        if not asked.tune:
+        if said:
             alike = cosine_similarity(said[name], said[first]).min()
             line["lowest_cosine"] = round(float(alike), 6)
-        print(json.dumps(line))
+        print(json.dumps(line), flush=True)
+    print(json.dumps(setting()))
 
 
 if __name__ == "__main__":

@@ -1,15 +1,15 @@
 """Fine-tuning an encoder: regard against transformers' Trainer, same start, rows and settings.
 
-    python bench/tune_encoder.py glue-rte glue-mrpc --start FOLDER --data UNDERSTANDING [--seeds 3]
+    python bench/tune_encoder.py glue-rte --start FOLDER --data UNDERSTANDING [--seeds 1 2 3]
     python bench/tune_encoder.py glue-rte --start FOLDER --data UNDERSTANDING --losses 50
 
-Recipes say what is learned and how long. Both systems read the same token ids, 32 rows a step in an
-order of their own; their weights after the last step are scored by the same scorer. Sentences a
-second are those of training, judging not counted; "steady" ones those of its second half, after
-graphs are captured and caches are warm. The Trainer runs in bf16 on CUDA, pads to the
-longest row of a batch and keeps the dropout on attention weights that the recipes leave out
-(--no-attention-dropout: neither has it). With --losses: no dropout, fp32, one order of rows for
-both, a constant rate; the losses of so many steps, side by side.
+Recipes say what is learned and how long, and which dropout both have. Both systems read the same
+token ids, 32 rows a step in an order of their own; their weights after the last step are scored by
+the same scorer. Both are timed by one clock, from before the first step until after the half and
+the last, without judging and saving: sentences a second in all, graphs captured on the way
+included, and "steady", of the second half. The Trainer runs in bf16 on CUDA, groups rows by length
+(--random: it does not) and pads to the longest row of a batch. With --losses: no dropout, fp32, one
+order of rows for both, a constant rate; the losses of so many steps, side by side.
 """
 
 import argparse
@@ -18,19 +18,20 @@ import statistics
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from measure import setting, settle
 from torch import Tensor
 
 import regard
 from regard.ground.batch import IGNORED
 from regard.models import folder as folders
-from regard.training.events import Ended, Reported
+from regard.training.events import Ended, Reported, Saved
 from regard.training.loop import train
 from regard.training.micro import Plain
 from regard.training.optimise import Updates
@@ -43,56 +44,75 @@ Row = dict[str, Any]
 
 
 class Times(NamedTuple):
-    """Seconds of training: until the middle, and in all."""
+    """Seconds of training: until the middle, and in all; and the share of padding."""
 
     half: float
     all: float
+    padding: float = 0.0
+
+
+def clock() -> float:
+    """Seconds, when all that was asked of the device is done."""
+    settle()
+    return time.perf_counter()
 
 
 def ours(recipe: Recipe, data: Path, out: Path) -> tuple[Times, dict[str, float]]:
     """How long training took, and the scores on the test set."""
     run = prepare(recipe, out, Ranks.join(), data=data)
-    seconds = []
+    times: list[float] = []
     for event in train(run.job):
-        if isinstance(event, Reported):
-            seconds.append(event.progress.seconds)
+        if isinstance(event, Reported) or (isinstance(event, Saved) and not times):
+            times.append(clock())
         if isinstance(event, Ended):
             run.finish(event.progress)
-    return Times(seconds[0], seconds[-1]), scores(recipe, run.model_folder, data)
+    seconds = Times(times[1] - times[0], times[-1] - times[0])
+    return seconds, scores(recipe, run.model_folder, data)
 
 
 def theirs(
-    recipe: Recipe, data: Path, out: Path, attention_dropout: float | None
+    recipe: Recipe, data: Path, out: Path, *, grouped: bool = True
 ) -> tuple[Times, dict[str, float]]:
     """The same of the Trainer."""
     from transformers import Trainer, TrainerCallback
 
-    halves: list[float] = []
+    times: list[float] = []
 
-    class Halfway(TrainerCallback):
+    class Clock(TrainerCallback):
+        def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            times.append(clock())
+
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            if state.global_step == _half(recipe):
-                _settle()
-                halves.append(time.perf_counter())
+            if state.global_step in (_half(recipe), recipe.train.steps):
+                times.append(clock())
 
     run = prepare(recipe, out / "rows", Ranks.join(), data=data)
-    model = reference(run, out / "start", attention_dropout=attention_dropout)
+    model = reference(run, out / "start")
     rows = [as_theirs(recipe, row, goal) for row, goal in run.job.sampler.read(0, _all(run))]
+    batches = Padded()
     trainer = Trainer(
         model=model,
-        args=their_arguments(recipe, out),
+        args=their_arguments(recipe, out, **(by_length() if grouped else {})),
         train_dataset=rows,
-        data_collator=padded,
-        callbacks=[Halfway()],
+        data_collator=batches,
+        callbacks=[Clock()],
     )
-    start = time.perf_counter()
     trainer.train()
-    _settle()
-    seconds = Times(halves[0] - start, time.perf_counter() - start)
+    seconds = Times(times[1] - times[0], times[-1] - times[0], batches.share)
     model.save_pretrained(out / "tuned")
     tuned = replace(folders.read(out / "tuned"), text=run.text, origin=None)
     folders.write(out / "scored", tuned)
     return seconds, scores(recipe, out / "scored", data)
+
+
+def by_length() -> dict[str, Any]:
+    """How this version of transformers is told to put rows of like length together."""
+    from transformers import TrainingArguments
+
+    known = {field.name for field in fields(TrainingArguments)}
+    if "train_sampling_strategy" in known:
+        return {"train_sampling_strategy": "group_by_length"}
+    return {"group_by_length": True}
 
 
 def their_arguments(recipe: Recipe, out: Path, **changed: Any) -> Any:
@@ -131,13 +151,8 @@ def scores(recipe: Recipe, folder: Path, data: Path) -> dict[str, float]:
     return {score.name: round(score.value, 2) for score in found}
 
 
-def reference(
-    run: Run,
-    folder: Path,
-    dropout: float | None = None,
-    attention_dropout: float | None = None,
-) -> Any:
-    """transformers' model with the weights that regard begins with."""
+def reference(run: Run, folder: Path, dropout: float | None = None) -> Any:
+    """transformers' model with the weights that regard begins with, and the recipe's dropout."""
     import transformers
 
     folders.write(folder, folders.Stored(run.paper, run.facts, run.job.model, run.text, {}), "hf")
@@ -145,7 +160,7 @@ def reference(
     changed = {
         "hidden_dropout_prob": dropout,
         "classifier_dropout": dropout,
-        "attention_probs_dropout_prob": dropout if attention_dropout is None else attention_dropout,
+        "attention_probs_dropout_prob": dropout,
     }
     changed = {key: value for key, value in changed.items() if value is not None}
     kind = getattr(transformers, name)
@@ -160,22 +175,34 @@ def as_theirs(recipe: Recipe, row: Any, goal: Any) -> Row:
     return {**said, "labels": goal if recipe.task == "tag" else goal[0]}
 
 
-def padded(rows: Sequence[Row]) -> dict[str, Tensor]:
-    """Rows padded to the longest."""
-    longest = max(len(row["input_ids"]) for row in rows)
-    fills = {"input_ids": 0, "token_type_ids": 0, "labels": IGNORED}
-    batch = {}
-    for name in rows[0]:
-        if np.ndim(rows[0][name]) == 0:
-            batch[name] = torch.tensor([row[name] for row in rows])
-            continue
-        table = np.full((len(rows), longest), fills[name])
-        for line, row in zip(table, rows, strict=True):
-            line[: len(row[name])] = row[name]
-        batch[name] = torch.from_numpy(table)
-    lengths = torch.tensor([len(row["input_ids"]) for row in rows])
-    batch["attention_mask"] = (torch.arange(longest) < lengths[:, None]).long()
-    return batch
+class Padded:
+    """Puts rows together, padded to the longest, and counts what it adds."""
+
+    def __init__(self) -> None:
+        self.real = self.all = 0
+
+    @property
+    def share(self) -> float:
+        """How much of the batches so far is padding."""
+        return 1 - self.real / self.all
+
+    def __call__(self, rows: Sequence[Row]) -> dict[str, Tensor]:
+        lengths = torch.tensor([len(row["input_ids"]) for row in rows])
+        longest = int(lengths.max())
+        self.real += int(lengths.sum())
+        self.all += len(rows) * longest
+        fills = {"input_ids": 0, "token_type_ids": 0, "labels": IGNORED}
+        batch = {}
+        for name in rows[0]:
+            if np.ndim(rows[0][name]) == 0:
+                batch[name] = torch.tensor([row[name] for row in rows])
+                continue
+            table = np.full((len(rows), longest), fills[name])
+            for line, row in zip(table, rows, strict=True):
+                line[: len(row[name])] = row[name]
+            batch[name] = torch.from_numpy(table)
+        batch["attention_mask"] = (torch.arange(longest) < lengths[:, None]).long()
+        return batch
 
 
 def losses(recipe: Recipe, data: Path, out: Path, steps: int) -> tuple[list[float], list[float]]:
@@ -211,7 +238,7 @@ def losses(recipe: Recipe, data: Path, out: Path, steps: int) -> tuple[list[floa
     settings = {"max_steps": steps, "lr_scheduler_type": "constant", "warmup_steps": 0}
     arguments = their_arguments(recipe, out, **settings, bf16=False)
     rows = [as_theirs(recipe, row, goal) for row, goal in drawn]
-    InOrder(model=peer, args=arguments, train_dataset=rows, data_collator=padded).train()
+    InOrder(model=peer, args=arguments, train_dataset=rows, data_collator=Padded()).train()
     return mine, noted
 
 
@@ -223,11 +250,6 @@ def _half(recipe: Recipe) -> int:
     return max(1, recipe.train.steps // 2)
 
 
-def _settle() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-
-
 def main() -> None:
     """Print one JSON line for each run, and means and ratios for each recipe."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -237,7 +259,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
     parser.add_argument("--set", action="append", default=[], help="as in regard train")
     parser.add_argument("--only", choices=["regard", "trainer"])
-    parser.add_argument("--no-attention-dropout", action="store_true")
+    parser.add_argument("--random", action="store_true", help="the Trainer does not group rows")
     parser.add_argument("--losses", type=int, help="print so many losses of both instead")
     asked = parser.parse_args()
     for name in asked.recipes:
@@ -263,18 +285,20 @@ def main() -> None:
                     if system == "regard":
                         seconds, found = ours(recipe, asked.data, place)
                     else:
-                        dropout = None if asked.no_attention_dropout else 0.1
-                        seconds, found = theirs(recipe, asked.data, place, dropout)
+                        grouped = not asked.random
+                        seconds, found = theirs(recipe, asked.data, place, grouped=grouped)
                     rest = sentences - _half(recipe) * recipe.batches.rows
                     steady = rest / (seconds.all - seconds.half)
                     speeds[system].append(steady)
                     line = {"recipe": name, "system": system, "seed": seed, **found}
                     line |= {"sentences_per_second": round(sentences / seconds.all)}
-                    print(json.dumps({**line, "steady": round(steady)}))
+                    line |= {"steady": round(steady), "padding": round(seconds.padding, 3)}
+                    print(json.dumps(line), flush=True)
             medians = {key: statistics.median(one) for key, one in speeds.items() if one}
             if len(medians) == 2:
                 ratio = medians["regard"] / medians["trainer"]
                 print(json.dumps({"recipe": name, **medians, "ratio": round(ratio, 2)}))
+    print(json.dumps(setting()))
 
 
 if __name__ == "__main__":
