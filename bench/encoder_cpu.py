@@ -23,11 +23,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from measure import cpu_has_bf16, half, interval, ratio, rounded, seconds_of, setting, take_turns
+from measure import half, interval, ratio, rounded, seconds_of, setting, take_turns
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity
 
 from regard.ground.batch import Packed, Row, pack_rows
+from regard.ground.machine import has
 from regard.models import bert
 from regard.models import folder as folders
 from regard.models.facts import EncoderFacts, Head, change
@@ -97,7 +98,7 @@ def reading(facts: EncoderFacts, rows: list[Row]) -> dict[str, Step]:
         return lambda: torch.cat([model(**one).pooler_output.float() for one in inputs])
 
     systems = {"transformers fp32": peer(theirs), "regard fp32": ours("fp32")}
-    if cpu_has_bf16():
+    if has("bf16"):
         systems["transformers bf16"] = peer(reference(facts, module).eval().bfloat16())
         systems["regard bf16"] = ours("bf16")
     else:
@@ -125,7 +126,7 @@ def onnx_systems(model: nn.Module, inputs: Sequence[dict[str, Tensor]]) -> dict[
         return {}
     whole = Path(mkdtemp()) / "fp32.onnx"
     names, free = list(inputs[0]), {0: "rows", 1: "length"}
-    model = _Pooled(model)
+    model = _Pooled(model).eval()  # exporting leaves it in the mode it found
     given = tuple(inputs[0].values())
     with torch.inference_mode(False), torch.no_grad():
         torch.onnx.export(
@@ -227,7 +228,7 @@ def tuning(facts: EncoderFacts, rows: list[Row], count: int) -> dict[str, Step]:
             optimisers[1].zero_grad()
         return loss.detach()
 
-    precision = "bf16 autocast" if cpu_has_bf16() else "fp32"
+    precision = "bf16 autocast" if has("bf16") else "fp32"
     return {f"transformers {precision}": their_steps, f"regard {precision}": our_steps}
 
 

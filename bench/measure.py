@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import torch
 import torch._dynamo.utils
 
+from regard.ground.machine import has_bf16
+
 MEASURED, NOMINAL = 784e12, 989e12  # bf16 products a second on an H200: a large matmul; the sheet
 CLEAR = 0.05  # how often an interval may miss
 
@@ -105,14 +107,7 @@ def graphs() -> int:
 def half(device: torch.device | str) -> torch.autocast:
     """bf16 autocast where the device has bf16, else nothing."""
     device = torch.device(device)
-    return torch.autocast(
-        device.type, torch.bfloat16, enabled=device.type == "cuda" or cpu_has_bf16()
-    )
-
-
-def cpu_has_bf16() -> bool:
-    """Whether the CPU multiplies in bf16."""
-    return torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return torch.autocast(device.type, torch.bfloat16, enabled=has_bf16(device))
 
 
 def setting() -> dict[str, Any]:

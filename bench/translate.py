@@ -1,31 +1,32 @@
-"""Translating with a Transformer-base: words out per second, regard against its peers.
+"""Translating with a Transformer-base: tokens out per second, regard against its peers.
 
     python bench/translate.py [--model FOLDER --text FILE] [--batch 1 32] [--beam 1]
-                              [--precision fp32 int8] [--sentences 64] [--rounds 3]
+                              [--precision fp32 int8] [--sentences 64] [--rounds 6] [--most 40]
+    python bench/translate.py --tiny                        (does it run?)
 
-Every system has the same weights and is given the same batches, sorted by length, in turns; the
-median of the rounds counts. Without a model the weights are random, no end ever comes, and each
-sentence gets 30 tokens. On a CPU the peer runs in fp32, on CUDA in bf16. CTranslate2 takes part
-where it is installed.
+Every system has the same weights and is given the same batches, sorted by length, in turns, until
+their order is clear or --most rounds are over; figures are medians with 95% intervals. The model is
+regard's or a published Marian folder. Without one the weights are random, no end ever comes, and
+each sentence gets 30 tokens. On a CPU the peer runs in fp32, on CUDA in bf16. CTranslate2 takes
+part where it is installed, on CUDA too if its wheel finds the libraries it wants there.
 """
 
 import argparse
 import copy
 import json
-import platform
-import statistics
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from measure import interval, ratio, rounded, setting, take_turns
 
 import regard
 from regard.ground.batch import pack
 from regard.models import marian
-from regard.models.facts import change
+from regard.models.facts import PairFacts, change
 from regard.models.native import Native, can_run
 from regard.models.room import House
 from regard.models.transformer import BASE, Transformer
@@ -34,44 +35,63 @@ from regard.search import Beam, Greedy, Limits
 from regard.weights.files import weights_of
 from regard.weights.names import Beside
 
-BOS, EOS, PAD = 1, 2, 0
 VOCAB, WORDS, SOURCE = 32_000, 30, 27
 Ids = list[list[int]]
 System = Callable[[Ids], Ids]
 
 
-def random_model() -> tuple[Transformer, Ids]:
-    """Base size; the end is out of reach."""
+class Marks(NamedTuple):
+    """The special ids of a vocabulary; ``bos`` is what a translation begins with."""
+
+    pad: int = 0
+    bos: int = 1
+    eos: int = 2
+    unk: int = 3
+
+
+class Given(NamedTuple):
+    """What every system gets."""
+
+    model: Transformer
+    facts: PairFacts
+    marks: Marks
+    beam: int
+    longest: int
+
+
+def random_model(size: dict[str, int]) -> tuple[Transformer, PairFacts, Marks, Ids]:
+    """Base size, or another; the end is out of reach."""
     torch.manual_seed(0)
-    facts = change(BASE, vocab=VOCAB, halves=True, head_bias=True)
+    facts, marks = change(BASE, vocab=VOCAB, halves=True, head_bias=True, **size), Marks()
     model = Transformer(facts).eval()
     with torch.no_grad():
-        model.head.bias[EOS] = -1e9
+        model.head.bias[marks.eos] = -1e9
     draw = np.random.default_rng(0)
-    return model, [[*draw.integers(4, VOCAB, SOURCE).tolist(), EOS] for _ in range(4_096)]
+    ids = [[*draw.integers(4, VOCAB, SOURCE).tolist(), marks.eos] for _ in range(4_096)]
+    return model, facts, marks, ids
 
 
-def stored_model(folder: str, file: str) -> tuple[Transformer, Ids]:
+def stored_model(folder: str, file: str) -> tuple[Transformer, PairFacts, Marks, Ids]:
     """A trained one whose facts transformers knows, and the ids of real text."""
     loaded = regard.load(folder, "cpu")
+    model, facts = loaded.module, loaded.facts
+    assert loaded.tokenizer is not None and isinstance(model, Transformer)
+    if not facts.head_bias:  # Marian always has one
+        facts = change(facts, head_bias=True)
+        model.head.bias = torch.nn.Parameter(torch.zeros(facts.target.embed.vocab))
+    source, target = loaded.tokenizer.source, loaded.tokenizer.target
     lines = Path(file).read_text(encoding="utf-8").splitlines()
-    assert loaded.tokenizer is not None and isinstance(loaded.module, Transformer)
-    return loaded.module, [[*ids, EOS] for ids in loaded.tokenizer.source.encode_all(lines)]
+    ids = [[*ids, source.eos] for ids in source.encode_all(lines)]
+    return model, facts, Marks(target.pad, target.bos, target.eos, target.unk), ids
 
 
 class Ours:
     """regard."""
 
-    def __init__(
-        self,
-        model: Transformer,
-        device: str,
-        precision: str,
-        beam: int,
-        longest: int,
-        native: bool = True,
-    ):
-        self.device, self.longest = device, longest
+    def __init__(self, given: Given, device: str, precision: str, native: bool = True):
+        model, self.device, self.longest = given.model, device, given.longest
+        marks = given.marks
+        self.limits = Limits(marks.bos, marks.eos, given.longest, forbidden=(marks.pad,))
         if device == "cuda":
             self.house = House()
             dtype = torch.float32 if precision == "fp32" else torch.bfloat16
@@ -80,34 +100,33 @@ class Ours:
             self.house = Native(model, precision) if native and can_run(model) else None
             taken = self.house.taken if self.house else ()
             self.model = engine(model, precision, but_for=taken)
-        self.search = Greedy() if beam == 1 else Beam(beam, length="power", alpha=1.0)
+        self.search = Greedy() if given.beam == 1 else Beam(given.beam, length="power", alpha=1.0)
 
     @torch.inference_mode()
     def __call__(self, batch: Ids) -> Ids:
         packed = pack(batch).to(self.device)
-        limits = Limits(BOS, EOS, self.longest, forbidden=(PAD,))
         room = {"house": self.house} if self.house else {}
         state = self.model.open(packed.tokens_T, packed.layout, self.longest + 1, **room)
-        return [list(found[0].tokens) for found in self.search(state, limits)]
+        return [list(found[0].tokens) for found in self.search(state, self.limits)]
 
 
 class Transformers:
     """transformers' Marian, by ``generate``."""
 
-    def __init__(self, model: Transformer, facts, device: str, beam: int, longest: int):
+    def __init__(self, given: Given, device: str):
         from transformers import MarianConfig, MarianMTModel
 
+        self.given, self.device = given, device
         config = MarianConfig(
-            **marian.config_of(facts),
+            **marian.config_of(given.facts),
             max_position_embeddings=1_024,
-            pad_token_id=PAD,
-            eos_token_id=EOS,
-            decoder_start_token_id=BOS,
+            pad_token_id=given.marks.pad,
+            eos_token_id=given.marks.eos,
+            decoder_start_token_id=given.marks.bos,
             forced_eos_token_id=None,
         )
-        self.device, self.beam, self.longest = device, beam, longest
         peer = MarianMTModel(config)
-        written = marian.names(facts).write(weights_of(model), Beside())
+        written = marian.names(given.facts).write(weights_of(given.model), Beside())
         peer.load_state_dict(written, strict=False)
         peer.tie_weights()
         dtype = torch.bfloat16 if device == "cuda" else torch.float32
@@ -115,76 +134,87 @@ class Transformers:
 
     @torch.inference_mode()
     def __call__(self, batch: Ids) -> Ids:
-        longest = max(map(len, batch))
-        ids = torch.tensor([[*one, *[PAD] * (longest - len(one))] for one in batch])
+        longest, pad = max(map(len, batch)), self.given.marks.pad
+        ids = torch.tensor([[*one, *[pad] * (longest - len(one))] for one in batch])
         there = torch.arange(longest) < torch.tensor([len(one) for one in batch])[:, None]
         out = self.model.generate(
             input_ids=ids.to(self.device),
             attention_mask=there.long().to(self.device),
-            num_beams=self.beam,
+            num_beams=self.given.beam,
             do_sample=False,
-            max_new_tokens=self.longest,
-            bad_words_ids=[[PAD]],
+            max_new_tokens=self.given.longest,
+            bad_words_ids=[[pad]],
         )
-        return [_until_end(row[1:]) for row in out.tolist()]
+        return [_until_end(row[1:], self.given.marks) for row in out.tolist()]
 
 
-def _until_end(row: list[int]) -> list[int]:
-    return row[: row.index(EOS)] if EOS in row else [one for one in row if one != PAD]
+def _until_end(row: list[int], marks: Marks) -> list[int]:
+    eos, pad = marks.eos, marks.pad
+    return row[: row.index(eos)] if eos in row else [one for one in row if one != pad]
 
 
-def systems(
-    model: Transformer, facts, device: str, precisions: Sequence[str], beam: int, longest: int
-) -> dict[str, System]:
+def systems(given: Given, device: str, precisions: Sequence[str]) -> dict[str, System]:
     """Every system that can run here."""
-    found: dict[str, System] = {
-        f"transformers {'bf16' if device == 'cuda' else 'fp32'}": Transformers(
-            model, facts, device, beam, longest
-        )
-    }
+    theirs = f"transformers {'bf16' if device == 'cuda' else 'fp32'}"
+    found: dict[str, System] = {theirs: Transformers(given, device)}
     for precision in precisions:
-        found[f"regard {precision}"] = Ours(model, device, precision, beam, longest)
+        found[f"regard {precision}"] = Ours(given, device, precision)
         if device == "cpu":
-            name = f"regard {precision}, no compiler"
-            found[name] = Ours(model, device, precision, beam, longest, native=False)
-    if device == "cpu":
-        found |= ctranslate2_systems(model, facts, beam, longest)
+            found[f"regard {precision}, no compiler"] = Ours(given, device, precision, native=False)
+    return found | ctranslate2_systems(given, device)
+
+
+CTRANSLATE2 = {  # compute types
+    "cpu": {"fp32": "float32", "int8": "int8"},
+    "cuda": {"bf16": "bfloat16", "int8": "int8_bfloat16"},
+}
+
+
+def ctranslate2_systems(given: Given, device: str) -> dict[str, System]:
+    """CTranslate2, if it is installed, runs here and the model has a form it reads."""
+    try:
+        import ctranslate2
+
+        folder = tempfile.mkdtemp()
+        _as_ctranslate2(ctranslate2, given, folder)
+        found = {
+            f"CTranslate2 {name}": _ctranslate2_system(ctranslate2, given, folder, device, kind)
+            for name, kind in CTRANSLATE2[device].items()
+        }
+        for system in found.values():  # a wheel without its CUDA libraries says so only now
+            system([[given.marks.unk, given.marks.eos]])
+    except (ImportError, RuntimeError, ValueError, KeyError) as error:
+        reason = str(error).strip() or type(error).__name__
+        print(json.dumps({"system": "CTranslate2", "absent": reason.splitlines()[-1][:200]}))
+        return {}
     return found
 
 
-def ctranslate2_systems(model: Transformer, facts, beam: int, longest: int) -> dict[str, System]:
-    """CTranslate2 in float32 and int8, if it is installed and the model has a form it reads."""
-    try:
-        import ctranslate2
-    except ImportError:
-        return {}
-    folder = tempfile.mkdtemp()
-    _as_ctranslate2(ctranslate2, model, facts, folder)
+def _ctranslate2_system(
+    ctranslate2: Any, given: Given, folder: str, device: str, kind: str
+) -> System:
+    threads = torch.get_num_threads()
+    translator = ctranslate2.Translator(
+        folder, device=device, compute_type=kind, intra_threads=threads
+    )
 
-    def system(kind: str) -> System:
-        translator = ctranslate2.Translator(
-            folder, compute_type=kind, intra_threads=torch.get_num_threads()
+    def translate(batch: Ids) -> Ids:
+        out = translator.translate_batch(
+            [[str(i) for i in one] for one in batch],
+            beam_size=given.beam,
+            max_decoding_length=given.longest,
+            max_batch_size=len(batch),
+            length_penalty=1.0,
+            suppress_sequences=[[str(given.marks.pad)]],
         )
+        return [[int(token) for token in one.hypotheses[0]] for one in out]
 
-        def translate(batch: Ids) -> Ids:
-            out = translator.translate_batch(
-                [[str(i) for i in one] for one in batch],
-                beam_size=beam,
-                max_decoding_length=longest,
-                max_batch_size=len(batch),
-                length_penalty=1.0,
-                suppress_sequences=[["0"]],
-            )
-            return [[int(token) for token in one.hypotheses[0]] for one in out]
-
-        return translate
-
-    return {"CTranslate2 fp32": system("float32"), "CTranslate2 int8": system("int8")}
+    return translate
 
 
-def _as_ctranslate2(ctranslate2, model: Transformer, facts, folder: str) -> None:
+def _as_ctranslate2(ctranslate2: Any, given: Given, folder: str) -> None:
     """The same weights as CTranslate2 keeps them; ids are their own words."""
-    specs = ctranslate2.specs
+    specs, model, facts, marks = ctranslate2.specs, given.model, given.facts, given.marks
     source, target = facts.source.stack, facts.target.stack
     activations = {"relu": specs.Activation.RELU, "swish": specs.Activation.SWISH}
     spec = specs.TransformerSpec.from_config(
@@ -225,65 +255,60 @@ def _as_ctranslate2(ctranslate2, model: Transformer, facts, folder: str) -> None
     words = [str(i) for i in range(facts.source.embed.vocab)]
     spec.register_source_vocabulary(words)
     spec.register_target_vocabulary(words)
-    spec.config.bos_token = spec.config.decoder_start_token = str(BOS)
-    spec.config.eos_token, spec.config.unk_token = str(EOS), "3"
+    spec.config.bos_token = spec.config.decoder_start_token = str(marks.bos)
+    spec.config.eos_token, spec.config.unk_token = str(marks.eos), str(marks.unk)
     spec.config.add_source_eos = False
     spec.validate()
     spec.optimize()
     spec.save(folder)
 
 
-def measured(system: System, batches: list[Ids]) -> tuple[float, Ids]:
-    """Seconds for all batches, and what came out."""
-    start = time.perf_counter()
-    out = [one for batch in batches for one in system(batch)]
-    return time.perf_counter() - start, out
-
-
 def main() -> None:
     """Print one JSON line for each system and setting."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", help="a regard folder of a kind that Marian can express")
+    parser.add_argument("--model", help="a folder of regard's that Marian can express, or Marian's")
     parser.add_argument("--text", help="its source text, one sentence a line")
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 32])
     parser.add_argument("--beam", type=int, default=1)
     parser.add_argument("--precision", nargs="+", default=None)
     parser.add_argument("--sentences", type=int, default=64)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--most", type=int, default=40, help="rounds, until the order is clear")
+    parser.add_argument("--seconds", type=float, default=600, help="begin no round after these")
+    parser.add_argument("--tiny", action="store_true", help="a few sentences, a very small model")
     asked = parser.parse_args()
+    size = {"width": 32, "inner": 64, "depth": 2, "heads": 2} if asked.tiny else {}
+    if asked.tiny:
+        asked.batch, asked.sentences, asked.rounds, asked.most = [1, 4], 4, 2, 0
     device = "cuda" if torch.cuda.is_available() else "cpu"
     precisions = asked.precision or (["bf16"] if device == "cuda" else ["fp32", "int8"])
     trained = asked.model is not None
-    model, ids = stored_model(asked.model, asked.text) if trained else random_model()
-    facts = _facts(model, trained, asked.model)
-    longest = 96 if trained else WORDS
+    model, facts, marks, ids = (
+        stored_model(asked.model, asked.text) if trained else random_model(size)
+    )
+    given = Given(model, facts, marks, asked.beam, 96 if trained else WORDS)
+    running = systems(given, device, precisions)
     ids = sorted(ids[: asked.sentences], key=len, reverse=True)
-    running = systems(model, facts, device, precisions, asked.beam, longest)
     for batch in asked.batch:
         batches = [ids[at : at + batch] for at in range(0, len(ids), batch)]
-        seconds: dict[str, list[float]] = {name: [] for name in running}
-        outs: dict[str, Ids] = {}
-        for system in running.values():
-            for _ in range(3 if device == "cuda" else 1):  # warm up, capture
-                measured(system, batches[:2])
-        for _ in range(asked.rounds):
-            for name, system in running.items():
-                taken, outs[name] = measured(system, batches)
-                seconds[name].append(taken)
-        report(batch, asked.beam, seconds, outs)
-    machine = torch.cuda.get_device_name() if device == "cuda" else platform.machine()
-    versions = {"torch": torch.__version__, "threads": torch.get_num_threads()}
-    print(json.dumps({"machine": machine, **versions}))
+        compare(running, batches, asked)
+    print(json.dumps({**setting(), "sentences": len(ids)}))
 
 
-def _facts(model: Transformer, trained: bool, folder: str | None):
-    if not trained:
-        return change(BASE, vocab=VOCAB, halves=True, head_bias=True)
-    facts = regard.load(folder, "cpu").facts
-    if not facts.head_bias:  # Marian always has one
-        facts = change(facts, head_bias=True)
-        model.head.bias = torch.nn.Parameter(torch.zeros(facts.target.embed.vocab))
-    return facts
+def compare(running: dict[str, System], batches: list[Ids], asked: argparse.Namespace) -> None:
+    """Let the systems take turns over the same batches."""
+    outs: dict[str, Ids] = {}
+
+    def work(name: str) -> None:
+        outs[name] = [one for batch in batches for one in running[name](batch)]
+
+    for system in running.values():
+        for _ in range(3 if torch.cuda.is_available() else 1):  # warm up, capture
+            for batch in batches[:2]:
+                system(batch)
+    each = {name: lambda name=name: work(name) for name in running}
+    taken = take_turns(each, asked.rounds, limit=asked.seconds, most=asked.most)
+    report(len(batches[0]), asked.beam, taken, outs)
 
 
 def report(batch: int, beam: int, seconds: dict[str, list[float]], outs: dict[str, Ids]) -> None:
@@ -296,8 +321,9 @@ def report(batch: int, beam: int, seconds: dict[str, list[float]], outs: dict[st
             "system": name,
             "batch": batch,
             "beam": beam,
-            "tokens_per_second": round(tokens / statistics.median(taken), 1),
-            "ratio": round(statistics.median(seconds[first]) / statistics.median(taken), 2),
+            "tokens_per_second": rounded(interval([tokens / one for one in taken]), 1),
+            "ratio": rounded(ratio(seconds[first], taken)),
+            "rounds": len(taken),
             "identical": f"{same}/{len(outs[name])}",
         }
         print(json.dumps(line), flush=True)

@@ -5,6 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+
+from marian_folders import sentences, write_marian
 
 BENCH = Path(__file__).parents[2] / "bench"
 
@@ -13,8 +16,8 @@ BENCH = Path(__file__).parents[2] / "bench"
 def bench_on_path(monkeypatch):
     monkeypatch.syspath_prepend(BENCH)
     yield
-    for name in ("measure", "train_translator", "pretrain_encoder", "encoder_cpu"):
-        sys.modules.pop(name, None)
+    for script in BENCH.glob("*.py"):
+        sys.modules.pop(script.stem, None)
 
 
 def test_an_interval_holds_the_median_and_narrows_with_rounds():
@@ -84,3 +87,37 @@ def test_ragged_rows_are_packed_for_one_and_bucketed_for_the_other():
         assert sum(map(len, batches)) == 64
     assert all(sum(map(length, batch)) <= 512 for batch in ours)
     assert padding(theirs, ragged=False) < 0.15
+
+
+def test_the_peer_on_a_cpu_reads_sentences_of_like_length():
+    from encoder_cpu import chunks, padded, sentences
+
+    rows = sentences(32, 1_000, np.random.default_rng(1))
+    whole, parts = padded(rows), [padded(chunk) for chunk in chunks(rows, 8)]
+    shares = [
+        sum(int(one["attention_mask"].sum()) for one in some)
+        / sum(one["input_ids"].numel() for one in some)
+        for some in ([whole], parts)
+    ]
+    assert shares[0] < 0.5 and shares[1] > 0.7
+
+
+def test_rows_are_grouped_by_length_as_this_trainer_is_told_to():
+    from dataclasses import fields
+
+    from transformers import TrainingArguments
+    from tune_encoder import by_length
+
+    assert set(by_length()) <= {field.name for field in fields(TrainingArguments)}
+
+
+def test_a_published_marian_folder_can_be_measured(tmp_path):
+    from translate import Given, Ours, Transformers, stored_model
+
+    write_marian(tmp_path / "marian")
+    (tmp_path / "text").write_text("".join(source + "\n" for source, _ in sentences()[:4]))
+    model, facts, marks, ids = stored_model(str(tmp_path / "marian"), str(tmp_path / "text"))
+    assert marks.pad == marks.bos != marks.eos == ids[0][-1]
+    given = Given(model, facts, marks, 1, 8)
+    with torch.inference_mode():
+        assert Ours(given, "cpu", "fp32", native=False)(ids) == Transformers(given, "cpu")(ids)
