@@ -191,3 +191,16 @@ def test_without_a_compiler_there_is_no_code(monkeypatch, tmp_path):
     kept.unlink()  # the process may still use it
     kept.write_bytes(torn)  # a torn file is not loaded
     assert build._compiled("c++").read_bytes() != kept.read_bytes() or kept.stat().st_size > 20_000
+
+
+def test_compiled_code_that_others_could_change_is_not_loaded(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(build, "SOURCE", tmp_path / "short.cpp")
+    build.SOURCE.write_text("int one = 1;\n")
+    kept = build._compiled("c++")
+    assert kept.parent == tmp_path / "regard" and build._compiled("c++") == kept
+    before = kept.stat().st_mtime_ns
+    kept.chmod(0o777)
+    assert build._compiled("c++").stat().st_mtime_ns > before  # compiled anew
+    (tmp_path / "regard").chmod(0o777)
+    assert tmp_path not in build._compiled("c++").parents

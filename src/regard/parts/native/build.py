@@ -2,7 +2,6 @@
 
 import ctypes
 import hashlib
-import os
 import platform
 import subprocess
 import tempfile
@@ -10,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from regard.ground import machine
+from regard.ground.cache import cache_folder, is_private
 
 SOURCE = Path(__file__).with_name("decoder.cpp")
 FLAGS = ("-O3", "-march=native", "-std=c++17", "-fopenmp", "-fPIC", "-shared")
@@ -29,21 +29,17 @@ def library() -> ctypes.CDLL | None:
 
 
 def _compiled(compiler: str) -> Path:
-    cache, name = _cache(), f"decoder-{_key(compiler)}"
+    cache, name = cache_folder(), f"decoder-{_key(compiler)}"
     for kept in cache.glob(f"{name}-*.so"):
-        if kept.stem == f"{name}-{_digest(kept.read_bytes())}":  # whole, as it was written
+        whole = f"{name}-{_digest(kept.read_bytes())}"  # as it was written
+        if kept.stem == whole and is_private(kept):
             return kept
-    cache.mkdir(parents=True, exist_ok=True, mode=0o700)
     with tempfile.TemporaryDirectory(dir=cache) as folder:
         fresh = Path(folder) / "decoder.so"
         command = [compiler, *FLAGS, str(SOURCE), "-o", str(fresh)]
         subprocess.run(command, check=True, capture_output=True, timeout=SECONDS)
+        fresh.chmod(0o700)
         return fresh.replace(cache / f"{name}-{_digest(fresh.read_bytes())}.so")
-
-
-def _cache() -> Path:
-    home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path.home() / ".cache") / "regard"
 
 
 def _key(compiler: str) -> str:

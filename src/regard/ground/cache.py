@@ -1,0 +1,48 @@
+"""Where compiled code is kept between runs: a folder that no other user can write to."""
+
+import atexit
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+
+
+def cache_folder() -> Path:
+    """The first usual place that is this user's own; else a folder that ends with the process."""
+    for place in _places():
+        try:
+            place.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if is_private(place) and os.access(place, os.W_OK | os.X_OK):
+                return place
+        except OSError:
+            continue
+    return _temporary()
+
+
+def is_private(path: Path) -> bool:
+    """Whether a file or folder is this user's, and only this user can change it."""
+    try:
+        info = path.stat()
+    except OSError:
+        return False
+    return info.st_uid == os.getuid() and not info.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _places() -> Iterator[Path]:
+    given = Path(os.environ.get("XDG_CACHE_HOME") or ".")
+    if given.is_absolute():  # others are to be ignored, by the standard
+        yield given / "regard"
+    with suppress(RuntimeError):  # this user may have no home
+        yield Path.home() / ".cache" / "regard"
+    yield Path(tempfile.gettempdir()) / f"regard-{os.getuid()}"
+
+
+@lru_cache
+def _temporary() -> Path:
+    folder = tempfile.mkdtemp(prefix="regard-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
