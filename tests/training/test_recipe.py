@@ -67,6 +67,10 @@ def test_broken_files(tmp_path):
     path = tmp_path / "x.toml"
     with pytest.raises(BadInput, match=r"x\.toml: no such recipe file"):
         find(str(path))
+    for content in (b"a = " + b"[" * 100_000, b"a = " + b"9" * 10_000, b"a = 1979-99-99", b"\xff"):
+        path.write_bytes(content)
+        with pytest.raises(BadInput, match=r"x\.toml: not TOML"):
+            read(path)
     path.write_text("[about\n")
     with pytest.raises(BadInput, match=r"x\.toml: not TOML"):
         read(path)

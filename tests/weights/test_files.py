@@ -107,6 +107,15 @@ def test_a_truncated_file_is_named(tmp_path_factory, share, kind):
         read_folder(folder)
 
 
+def test_a_hole_of_any_size_is_no_memory(tmp_path):
+    for name in ("model.safetensors", "pytorch_model.bin"):
+        with (tmp_path / name).open("wb") as file:
+            file.truncate(1 << 40)
+        with pytest.raises(BadInput, match=name):
+            read_folder(tmp_path)
+        (tmp_path / name).unlink()
+
+
 def test_a_zip_of_something_else(tmp_path):
     with zipfile.ZipFile(tmp_path / "pytorch_model.bin", "w") as file:
         file.writestr("archive/data.pkl", b"\x80\x02}q\x00.junk")

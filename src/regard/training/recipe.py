@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from regard.ground.errors import BadInput, did_you_mean
+from regard.ground.files import read_bytes
 from regard.text.training import KINDS
 from regard.training.faults import first_fault
 from regard.training.files import Closed, Data
@@ -360,11 +361,10 @@ def read(path: Path, settings: Sequence[str] = ()) -> Recipe:
 
 
 def _content(path: Path, depth: int = 0) -> dict[str, Any]:
+    written = read_bytes(path)
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be read ({error.strerror or error})") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        content = tomllib.loads(written.decode())
+    except (ValueError, RecursionError) as error:
         raise BadInput(f"{path}: not TOML ({error})") from None
     like = content.pop("like", None)
     if like is None:

@@ -31,7 +31,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     check_regular(path)
     try:
         return load_file(path)
-    except (OSError, SafetensorError) as error:
+    except (OSError, MemoryError, SafetensorError) as error:
         raise BadInput(f"{path}: cannot be read as safetensors ({error})") from None
 
 

@@ -1,0 +1,39 @@
+"""Damaged folders are used or refused in one line; see ``mutated_folders`` for many of them."""
+
+import json
+import time
+
+import pytest
+
+from faults.mutated_folders import USES, build, campaign
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("folders")
+    build(folder)
+    return folder
+
+
+def check(folders, count: int, seed: int) -> None:
+    print(f"seed {seed}")
+    records = list(campaign(folders, count, seed))
+    assert len(records) == count
+    wrong = [record for record in records if record["outcome"] == "WRONG"]
+    assert not wrong, json.dumps(wrong, indent=1)
+    assert {record["outcome"] for record in records} == {"used", "refused"}
+
+
+def test_whole_folders_are_used(folders):
+    for kind, use in USES.items():
+        if (folders / kind).is_dir():
+            use(folders / kind)
+
+
+def test_a_few_damaged_folders(folders):
+    check(folders, 60, seed=int(time.time()))
+
+
+@pytest.mark.slow
+def test_many_damaged_folders(folders):
+    check(folders, 1000, seed=int(time.time()))
