@@ -1,19 +1,26 @@
 """Compiled steps: what the module computes, a row with the same bits in any batch."""
 
+import ctypes
+import subprocess
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from naive import SEED
+from regard.ground import machine
 from regard.ground.batch import pack
+from regard.ground.layout import Layout
 from regard.models import native as native_steps
 from regard.models.facts import change
 from regard.models.native import Native, can_run
 from regard.models.transformer import BASE, Transformer
+from regard.parts.attend import attend
 from regard.parts.linear.int8 import powers, quantised
 from regard.parts.native import build
 from regard.parts.position import Learned
+from regard.parts.score import Dot, ScaledDot
 from regard.parts.sight import Window
 from regard.search import Beam, Greedy, Limits
 
@@ -29,6 +36,59 @@ SOURCES = [[1, 2, 3, 4], [5], [6, 7], [8, 9, 10], [11] * 6]
 
 needs_compiler = pytest.mark.skipif(build.library() is None, reason="needs a C++ compiler")
 pytestmark = needs_compiler
+
+
+ATTEND = """
+#include "attention.h"
+extern "C" void attend(const float *q, const float *k, const float *v, int64_t length, int64_t key,
+                       int64_t value, int64_t heads, float scale, float *weights, float *out) {
+    for (int64_t h = 0; h < heads; h++) {
+        auto of = [=](int64_t size) { return [=](int64_t s) { return s * heads * size; }; };
+        look(q + h * key, k + h * key, v + h * value, length, key, value, scale, weights,
+             out + h * value, of(key), of(value));
+    }
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def compiled_attend(tmp_path_factory):
+    """The header that takes the softmax over keys, alone."""
+    source = tmp_path_factory.mktemp("attend") / "attend.cpp"
+    source.write_text(ATTEND)
+    made = source.with_suffix(".so")
+    command = [str(machine.compiler()), *build.compiler_flags(), f"-I{build.FOLDER}", str(source)]
+    subprocess.run([*command, "-o", str(made)], check=True, timeout=build.SECONDS)
+    return ctypes.CDLL(str(made)).attend
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    length=st.integers(0, 70),
+    key=st.integers(1, 20),
+    value=st.integers(1, 20),
+    heads=st.integers(1, 3),
+    large=st.sampled_from([0.1, 1.0, 30.0]),
+    score=st.sampled_from([Dot(), ScaledDot()]),
+    seed=SEED,
+)
+def test_the_softmax_over_keys_is_attend_s(
+    compiled_attend, length, key, value, heads, large, score, seed
+):
+    """One query; a query that may see nothing gets zeros."""
+    torch.manual_seed(seed)
+    q, k, v = (
+        torch.randn(n, heads, size) for n, size in ((1, key), (length, key), (length, value))
+    )
+    q *= large
+    queries, keys = Layout.ragged([1]), Layout.ragged([length])
+    wanted = attend(score, q, k, v, queries=queries, keys=keys)
+    found, weights = torch.full((1, heads, value), torch.nan), torch.empty(max(length, 1))
+    pointers = [ctypes.c_void_p(one.data_ptr()) for one in (q, k, v)]
+    sizes = [ctypes.c_int64(one) for one in (length, key, value, heads)]
+    results = [ctypes.c_void_p(one.data_ptr()) for one in (weights, found)]
+    compiled_attend(*pointers, *sizes, ctypes.c_float(score.scale(key)), *results)
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
 
 
 def built(name: str, seed: int = 0) -> Transformer:

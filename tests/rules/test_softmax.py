@@ -3,6 +3,10 @@
 Elsewhere nobody calls another's attention, and a softmax is one over words or classes: of something
 named ``logits…``, or with the vocabulary's V among its axis letters. Search may take any, for it
 knows no keys.
+
+Compiled code takes its softmax over keys in one header, which tests/models/test_native.py compares
+with ``attend``, forward (there is no backward). Elsewhere it may use the exponential function for
+the logistic function of an activation only.
 """
 
 import ast
@@ -23,6 +27,10 @@ ATTENTION = {
     "LogSoftmax",
 }
 SOFTMAX = {"softmax", "log_softmax", "gumbel_softmax", "_softmax", "_log_softmax"}
+SOURCES = ("*.c", "*.cc", "*.cpp", "*.cu", "*.cuh", "*.h", "*.hpp")
+MAY_ATTEND_COMPILED = {"parts/native/attention.h"}
+EXPONENTIAL = re.compile(r"\b(?:__)?v?\w*exp(?:f|2f?|m1f?|_ps)?\s*\(|softmax", re.IGNORECASE)
+LOGISTIC = re.compile(r"1 \+ std::exp\(-x\)")
 OVER_WORDS = re.compile(r"logits|.*_[A-Z]*V[A-Z]*$")
 
 
@@ -64,9 +72,47 @@ def test_no_softmax_over_keys_elsewhere():
     assert found == []
 
 
+def wrong_compiled(source: str, path: str) -> list[str]:
+    """Each line of compiled code that takes an exponential where no softmax over keys may be."""
+    if path in MAY_ATTEND_COMPILED:
+        return []
+    found = []
+    for number, line in enumerate(source.splitlines(), 1):
+        code = LOGISTIC.sub("", line.split("//")[0]).replace("frexp(", "(").replace("ldexp(", "(")
+        if EXPONENTIAL.search(code):
+            found.append(f"{path}:{number}: {line.strip()}")
+    return found
+
+
+def test_no_softmax_over_keys_in_other_compiled_code():
+    found = []
+    for path in (one for pattern in SOURCES for one in PACKAGE.rglob(pattern)):
+        name = path.relative_to(PACKAGE).as_posix()
+        found += wrong_compiled(path.read_text(encoding="utf-8"), name)
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "forbidden"),
+    [
+        ("parts/native/decoder.cpp", "total += w[s] = std::exp(w[s] - top);", True),
+        ("parts/native/decoder.cpp", "total += w[s] = expf(w[s] - top);", True),
+        ("parts/native/decoder.cpp", "const auto w = _mm512_exp_ps(s);", True),
+        ("parts/native/other.h", "masked_softmax(scores, n);", True),
+        ("parts/native/decoder.cpp", "return x / (1 + std::exp(-x));", False),
+        ("parts/native/linear.h", "std::frexp(largest, &exponent);  // exp(x)", False),
+        ("parts/native/attention.h", "total += w[s] = std::exp(w[s] - top);", False),
+    ],
+)
+def test_the_rule_would_notice_compiled_code(path, line, forbidden):
+    assert bool(wrong_compiled(line, path)) == forbidden
+
+
 def test_the_places_that_may_are_there():
     for path in ("parts/attend.py", "parts/kernels/asked.py"):
         assert wrong((PACKAGE / path).read_text(encoding="utf-8"), f"elsewhere/{path}")
+    for path in MAY_ATTEND_COMPILED:
+        assert wrong_compiled((PACKAGE / path).read_text(encoding="utf-8"), f"elsewhere/{path}")
 
 
 @pytest.mark.parametrize(

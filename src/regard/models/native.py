@@ -20,12 +20,13 @@ from regard.parts.score import Dot
 from regard.parts.sight import causal
 
 BLOCK = 16  # outputs that lie together
+DEPTH = 64  # a multiple to which 8-bit inputs are padded
 ACTIVATIONS = (F.relu, F.gelu, F.silu)  # in the order the code knows them
 
 
 class _Linear(ctypes.Structure):
     _fields_ = [
-        *((name, c_void_p) for name in ("weight", "scale", "bias")),
+        *((name, c_void_p) for name in ("weight", "scale", "totals", "bias")),
         *((name, c_int64) for name in ("inputs", "outputs")),
     ]
 
@@ -131,16 +132,16 @@ class Native:
         bias_F = None if linear.bias is None else self._pointer(_rounded(linear.bias.detach()))
         if self.kind == "fp32":
             packed = _rounded(weight_FD).unflatten(0, (-1, BLOCK)).transpose(1, 2)
-            scale = None
+            scale = totals = None
         else:
             bytes_FD, scale_F = quantised(weight_FD)
-            as_bytes = (_rounded(bytes_FD, inputs=4).int() + 128).to(torch.uint8)
-            parts = as_bytes.unflatten(0, (-1, BLOCK)).unflatten(2, (-1, 4))
+            parts = _rounded(bytes_FD, inputs=DEPTH).unflatten(0, (-1, BLOCK)).unflatten(2, (-1, 4))
             packed = parts.transpose(1, 2)
             scale = self._pointer(_rounded(scale_F))
+            totals = self._pointer(_rounded(bytes_FD.sum(1, dtype=torch.int32)))
         outputs = packed.shape[0] * BLOCK
         inputs = packed.numel() // outputs
-        return _Linear(self._pointer(packed), scale, bias_F, inputs, outputs)
+        return _Linear(self._pointer(packed), scale, totals, bias_F, inputs, outputs)
 
     def _norm(self, norm: nn.Module) -> _Norm:
         if not isinstance(norm, nn.LayerNorm):

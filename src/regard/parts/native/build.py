@@ -11,8 +11,12 @@ from pathlib import Path
 from regard.ground import machine
 from regard.ground.cache import cache_folder, is_private
 
-SOURCE = Path(__file__).with_name("decoder.cpp")
-FLAGS = ("-O3", "-march=native", "-std=c++17", "-fopenmp", "-fPIC", "-shared")
+FOLDER = Path(__file__).parent
+SOURCE = FOLDER / "decoder.cpp"
+# gcc's early scheduling, on for ARM, moves loads so far ahead that sums lose their registers.
+FLAGS = ("-O3", "-std=c++17", "-fopenmp", "-fno-schedule-insns", "-fPIC", "-shared")
+# Where something is hidden, code is made for the instruction set that is left.
+HIDDEN = {"avx2": "-march=x86-64-v3", machine.GENERIC: "-march=x86-64-v2"}
 SECONDS = 120  # after which a compiler is given up
 
 
@@ -36,7 +40,7 @@ def _compiled(compiler: str) -> Path:
             return kept
     with tempfile.TemporaryDirectory(dir=cache) as folder:
         fresh = Path(folder) / "decoder.so"
-        command = [compiler, *FLAGS, str(SOURCE), "-o", str(fresh)]
+        command = [compiler, *compiler_flags(), str(SOURCE), "-o", str(fresh)]
         subprocess.run(command, check=True, capture_output=True, timeout=SECONDS)
         fresh.chmod(0o700)
         return fresh.replace(cache / f"{name}-{_digest(fresh.read_bytes())}.so")
@@ -46,8 +50,16 @@ def _key(compiler: str) -> str:
     """Names the source, the compiler and the machine: another of them is compiled anew."""
     version = subprocess.run([compiler, "--version"], capture_output=True, timeout=SECONDS).stdout
     abilities = " ".join(sorted(machine.cpu_flags())) or platform.processor()
-    parts = (SOURCE.read_bytes(), " ".join(FLAGS).encode(), version, abilities.encode())
+    sources = (one.read_bytes() for one in sorted(FOLDER.glob("*.[ch]*")))
+    parts = (" ".join(compiler_flags()).encode(), version, abilities.encode(), *sources)
     return _digest(b"\0".join(parts))
+
+
+def compiler_flags() -> tuple[str, ...]:
+    """For the best instruction set that the machine has and that is not hidden."""
+    if not machine.hidden().intersection(("avx512", "avx2")):
+        return (*FLAGS, "-march=native", *(() if machine.has("amx") else ("-DNO_AMX",)))
+    return (*FLAGS, HIDDEN.get(machine.instruction_set(), "-march=native"))
 
 
 def _digest(content: bytes) -> str:

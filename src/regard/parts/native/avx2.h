@@ -1,0 +1,16 @@
+// AVX2: 16 registers of 8 floats, 12 of them for sums.
+
+#pragma once
+
+#include <immintrin.h>
+
+namespace {
+
+struct Floats {
+    typedef float Register __attribute__((vector_size(32)));
+    static constexpr int LANES = 8, ROWS = 6, SUMS = 12;
+};
+
+}  // namespace
+
+#include "avx2_bytes.h"
