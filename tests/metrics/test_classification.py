@@ -41,7 +41,8 @@ def test_each_class_and_what_it_is_taken_for():
 
 @given(st.lists(st.tuples(LABELS, LABELS), min_size=1, max_size=40))
 def test_as_scikit_learn_has_them(pairs):
-    learn = pytest.importorskip("sklearn.metrics")
+    import sklearn.metrics as learn  # takes a second
+
     golds, found = map(list, zip(*pairs, strict=True))
     ours = values(golds, found)
     assert ours["accuracy"] == pytest.approx(100 * learn.accuracy_score(golds, found))
@@ -61,7 +62,8 @@ def test_f1_of_the_positive_class_by_hand():
 
 @given(st.lists(st.tuples(LABELS, LABELS), min_size=1, max_size=40), LABELS)
 def test_f1_of_one_class_as_scikit_learn_has_it(pairs, positive):
-    learn = pytest.importorskip("sklearn.metrics")
+    import sklearn.metrics as learn  # takes a second
+
     golds, found = map(list, zip(*pairs, strict=True))
     golden, named = ([one == positive for one in each] for each in (golds, found))
     ours = values(golds, found, positive=positive)

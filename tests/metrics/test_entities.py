@@ -158,14 +158,16 @@ def test_as_the_scorer_counts(sentences):
 
 @given(ALL_MARKS)
 def test_spans_as_seqeval_has_them(tags):
-    labelling = pytest.importorskip("seqeval.metrics.sequence_labeling")
+    from seqeval.metrics import sequence_labeling as labelling
+
     theirs = [(start, last + 1, label) for label, start, last in labelling.get_entities(tags)]
     assert spans(tags) == theirs
 
 
 @given(SENTENCE_PAIRS)
 def test_scores_as_seqeval_has_them(sentences):
-    seqeval = pytest.importorskip("seqeval.metrics")
+    import seqeval.metrics as seqeval
+
     golds, found = unzipped(sentences)
     ours = values(golds, found)
     for name, theirs in [

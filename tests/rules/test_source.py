@@ -2,9 +2,10 @@
 
 import ast
 import re
+import sys
+from collections.abc import Callable
 from pathlib import Path
-
-import pytest
+from typing import Any
 
 from regard.ground import axes
 
@@ -25,8 +26,18 @@ def name(path: Path) -> str:
     return path.relative_to(PACKAGE).as_posix()
 
 
-each_file = pytest.mark.parametrize("path", FILES, ids=name)
-each_module = pytest.mark.parametrize("path", MODULES, ids=name)
+def offenders(paths: list[Path], rule: Callable[[str], Any]) -> dict[str, Any]:
+    """What a rule finds wrong, by file."""
+    found = {name(path): rule(path.read_text(encoding="utf-8")) for path in paths}
+    return {path: wrong for path, wrong in found.items() if wrong}
+
+
+def lines_beyond(text: str) -> int:
+    return max(0, len(text.splitlines()) - LONGEST)
+
+
+def lacks_docstring(source: str) -> bool:
+    return not ast.get_docstring(ast.parse(source))
 
 
 def strange_letters(source: str) -> set[str]:
@@ -67,9 +78,8 @@ def tied_to_a_machine(text: str) -> list[str]:
     return hosts + MACHINE.findall(text)
 
 
-@each_module
-def test_axis_letters_are_those_of_the_legend(path):
-    assert strange_letters(path.read_text(encoding="utf-8")) == set()
+def test_axis_letters_are_those_of_the_legend():
+    assert offenders(MODULES, strange_letters) == {}
 
 
 def test_the_legend_explains_every_letter():
@@ -77,24 +87,29 @@ def test_the_legend_explains_every_letter():
     assert sorted(explained) == sorted(axes.LEGEND)
 
 
-@each_module
-def test_every_module_says_what_it_means(path):
-    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+def test_every_module_says_what_it_means():
+    assert offenders(MODULES, lacks_docstring) == {}
 
 
-@each_file
-def test_no_file_is_long(path):
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= LONGEST
+def test_no_file_is_long():
+    assert offenders(FILES, lines_beyond) == {}
 
 
-@each_module
-def test_nothing_is_unpickled(path):
-    assert unsafe(path.read_text(encoding="utf-8")) == []
+def test_nothing_is_unpickled():
+    assert offenders(MODULES, unsafe) == {}
 
 
-@each_file
-def test_nothing_names_a_machine(path):
-    assert tied_to_a_machine(path.read_text(encoding="utf-8")) == []
+def test_nothing_names_a_machine():
+    assert offenders(FILES, tied_to_a_machine) == {}
+
+
+def test_offending_files_are_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "PACKAGE", tmp_path)
+    paths = [tmp_path / "good.py", tmp_path / "long.py"]
+    for path, lines in zip(paths, (LONGEST, LONGEST + 3), strict=True):
+        path.write_text("pass\n" * lines)
+    assert offenders(paths, lines_beyond) == {"long.py": 3}
+    assert offenders(paths, lacks_docstring) == {"good.py": True, "long.py": True}
 
 
 def test_the_rules_would_notice():
