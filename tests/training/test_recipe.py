@@ -75,7 +75,7 @@ def test_broken_files(tmp_path):
     with pytest.raises(BadInput, match=r"x\.toml: not TOML"):
         read(path)
     path.write_text("[about]\ntitle = 'x'\n")
-    with pytest.raises(BadInput, match=r"about\.command is missing"):
+    with pytest.raises(BadInput, match=r"x\.toml: .*data is missing"):
         read(path)
 
 
@@ -174,3 +174,60 @@ def test_a_setting_that_is_wrong_is_named_and_not_the_file(recipe):
     recipe.write_text(re.sub(r"(?m)^steps = .*", "steps = 0", RECIPE))
     with pytest.raises(BadInput, match=r"\.toml: train.steps"):
         read(recipe, ["train.seed=3"])
+
+
+def test_a_recipe_need_not_say_what_it_is_about(recipe):
+    recipe.write_text(RECIPE[RECIPE.index("[data]") :])
+    about = read(recipe).about
+    assert about.title == "small" and about.minutes is None
+    recipe.write_text(RECIPE.replace('command = "regard train small.toml"\n', ""))
+    assert read(recipe).about.title == "words in reverse order"
+
+
+def test_all_faults_of_a_recipe_are_told_at_once(recipe):
+    recipe.write_text(RECIPE.replace("vocab = 320", 'vocab = 0\nkynd = "bpe"'))
+    with pytest.raises(BadInput) as caught:
+        read(recipe, ["train.steps=0", "batches.rows=none"])
+    said = str(caught.value)
+    assert said.startswith(f"{recipe}: 4 faults: 1. ")
+    for fault in (
+        "text.vocab: Input should be greater than or equal to 1 (given 0)",
+        "unknown key 'text.kynd'; did you mean 'kind'?",
+        "--set batches.rows=none: batches.rows: ",
+        "--set train.steps=0: train.steps: ",
+    ):
+        assert fault in said
+    assert said.count("batches.rows:") == 1
+
+
+def test_all_that_means_nothing_to_a_task_is_told_at_once(recipe):
+    wrong = ["labels.weights=balanced", "train.judge=accuracy", "answers.stride=3"]
+    with pytest.raises(BadInput, match="3 faults") as caught:
+        read(recipe, wrong)
+    for fault in ("labels means", "answers means", "--set train.judge=accuracy: train.judge: "):
+        assert fault in str(caught.value)
+
+
+def test_a_value_that_could_be_of_two_kinds_is_one_fault(recipe):
+    with pytest.raises(BadInput) as caught:
+        read(recipe, ["data.train={table = 'a', columns = [1.5, 2]}"])
+    assert "faults" not in str(caught.value)
+    with pytest.raises(BadInput) as caught:
+        read(recipe, ["labels.weights=3"])
+    assert "faults" not in str(caught.value)
+
+
+def test_faults_of_every_rung_are_told(tmp_path):
+    rung = '[[rung]]\nname = "{}"\nmodel = {{ size = "laptop" }}\ntrain = {{ steps = 0 }}\n'
+    path = tmp_path / "ladder.toml"
+    path.write_text(RECIPE + rung.format("one") + rung.format("two"))
+    with pytest.raises(BadInput, match=r"2 faults: 1\. rung 'one': .*2\. rung 'two': train.steps"):
+        read(path)
+
+
+def test_training_from_scratch_has_a_word(tmp_path):
+    assert read(find("glue-sst2")).model.start == "minilm"
+    path = tmp_path / "mine.toml"
+    path.write_text('like = "glue-sst2"\n[model]\nstart = "scratch"\n')
+    assert read(path).model.start is None
+    assert read(find("glue-sst2"), ["model.start=scratch"]).model.start is None

@@ -39,7 +39,7 @@ def recipes(
                 path.stem,
                 recipe.about.title,
                 recipe.about.hardware,
-                f"{recipe.about.minutes:g}",
+                "–" if recipe.about.minutes is None else f"{recipe.about.minutes:g}",
                 f"{promise.metric} {promise.score:g} ± {promise.tolerance:g}"
                 if promise
                 else f"{len(recipe.rung)} models side by side"

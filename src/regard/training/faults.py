@@ -1,8 +1,15 @@
 """What is wrong with a recipe, in the words of those who write one."""
 
+import re
+from collections.abc import Sequence
+from typing import Any
+
 from pydantic import BaseModel, ValidationError
 
-from regard.ground.errors import did_you_mean
+from regard.ground.errors import BadInput, did_you_mean
+
+WORD = re.compile(r"[\w.-]*")
+KINDS = ("int", "str", "float", "bool")  # at the end of a place: which kind of value was tried
 
 SHAPES = {
     "tuple_type": 'write a list, as in ["embed", "head"]',
@@ -12,19 +19,49 @@ SHAPES = {
 """What a value must look like, in the words of TOML."""
 
 
-def first_fault(error: ValidationError, recipe: type[BaseModel]) -> tuple[str, str]:
-    """The key that is wrong first, and what is wrong."""
-    fault = error.errors()[0]
-    place = [str(step) for step in fault["loc"] if "[" not in str(step)]  # not kinds of values
+Fault = tuple[str, str]
+"""A key that is wrong, and what is wrong with it."""
+
+
+def faults_of(error: ValidationError, recipe: type[BaseModel]) -> list[Fault]:
+    """Every key that is wrong; of a value that fits none of several kinds, the first kind's word.
+
+    What is wrong with the recipe as a whole stands on lines that begin with a key.
+    """
+    found: dict[str, str] = {}
+    for fault in error.errors():
+        place = [str(step) for step in fault["loc"] if "[" not in str(step)]  # not kinds of values
+        if place and place[-1] in KINDS:
+            place.pop()
+        if not place:
+            lines = fault["msg"].removeprefix("Value error, ").splitlines()
+            found |= {WORD.match(line)[0]: line for line in lines}  # type: ignore[index]
+        else:
+            found.setdefault(".".join(place), _worded(fault, place, recipe))
+    return list(found.items())
+
+
+def refusal(where: str, faults: Sequence[Fault], settings: Sequence[str]) -> BadInput:
+    """All faults in one line; those of a setting of the command line name it."""
+    told = []
+    for name, fault in faults:
+        asked = [one for one in settings if f"{name}.".startswith(f"{one.partition('=')[0]}.")]
+        told.append(f"--set {asked[-1]}: {fault}" if asked else fault)
+    if len(told) > 1:
+        numbered = (f"{number}. {fault}" for number, fault in enumerate(told, start=1))
+        return BadInput(f"{where}: {len(told)} faults: {' '.join(numbered)}")
+    return BadInput(told[0] if told[0].startswith("--set ") else f"{where}: {told[0]}")
+
+
+def _worded(fault: Any, place: list[str], recipe: type[BaseModel]) -> str:
     name = ".".join(place)
     if fault["type"] == "extra_forbidden":
-        known = _keys(place[:-1], recipe)
-        return name, f"unknown key {name!r}{did_you_mean(place[-1], known)}"
+        return f"unknown key {name!r}{did_you_mean(place[-1], _keys(place[:-1], recipe))}"
     if fault["type"] == "missing":
-        return name, f"{name} is missing"
+        return f"{name} is missing"
     message = SHAPES.get(fault["type"], fault["msg"].removeprefix("Value error, "))
     given = "" if isinstance(fault["input"], dict) else f" (given {fault['input']!r})"
-    return name, f"{name}: {message}{given}" if name else message
+    return f"{name}: {message}{given}"
 
 
 def _keys(tables: list[str], kind: type[BaseModel]) -> list[str]:

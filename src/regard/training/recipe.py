@@ -10,22 +10,23 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from regard.ground.errors import BadInput, did_you_mean
 from regard.ground.files import read_bytes
 from regard.text.training import KINDS
-from regard.training.faults import first_fault
+from regard.training.faults import faults_of, refusal
 from regard.training.files import Closed, Data
-from regard.training.settings import lay_over
+from regard.training.settings import lay_over, merged
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 EMPTY_IS_NONE = AfterValidator(lambda name: name or None)  # TOML has no word for nothing
+SCRATCH = "scratch"  # where a model starts that starts from nothing
 BUILT_IN = Path(__file__).parent.parent / "recipes"
 
 
 class About(Closed):
-    """What the recipe is, for people."""
+    """What the recipe is, for people. Its title is the file's name unless it has another."""
 
-    title: str
-    command: str
-    hardware: str
-    minutes: float
+    title: str = ""
+    command: str = ""
+    hardware: str = ""
+    minutes: float | None = None
 
 
 class Text(Closed):
@@ -108,12 +109,14 @@ class Model(Closed):
     ``source`` or ``target`` takes that side from another, "PAPER:SIZE": a recurrent encoder under a
     Transformer's decoder, say. The paper is then the recurrent one. A classifier's reader is its
     source. With ``start``, a folder (here or under the data root), an encoder begins with the
-    facts, the vocabulary and the weights found there; "" is none.
+    facts, the vocabulary and the weights found there; "scratch" (or "") is none.
     """
 
     paper: str = "transformer"
     size: str = "base"
-    start: Annotated[str | None, EMPTY_IS_NONE] = None
+    start: Annotated[
+        str | None, AfterValidator(lambda name: None if name in ("", SCRATCH) else name)
+    ] = None
     source: str | None = None
     target: str | None = None
     change: dict[str, Any] = Field(default_factory=dict)
@@ -236,7 +239,7 @@ class Recipe(Closed):
     """Everything that decides a run; with rungs, several runs on the same data."""
 
     task: Literal["translate", "classify", "tag", "answer", "choose", "pretrain"] = "translate"
-    about: About
+    about: About = About()
     data: Data
     text: Text = Text()
     labels: Labels = Labels()
@@ -274,14 +277,18 @@ class Recipe(Closed):
             "rung": not translates and bool(self.rung),
             "model.start": translates and self.model.start is not None,
         }
-        for name, wrong in foreign.items():
-            if wrong:
-                kind = f" of kind {self.labels.kind!r}" if self.labels.kind != "one" else ""
-                raise ValueError(f"{name} means nothing, or something else, to task {task!r}{kind}")
+        kind = f" of kind {self.labels.kind!r}" if self.labels.kind != "one" else ""
+        faults = [
+            f"{name} means nothing, or something else, to task {task!r}{kind}"
+            for name, wrong in foreign.items()
+            if wrong
+        ]
         judges, measures = MEASURES[task]
-        _one_of("train.judge", self.train.judge, ("loss", *judges), task)
+        faults += _unless("train.judge", self.train.judge, ("loss", *judges), task)
         if self.expect is not None:
-            _one_of("expect.metric", self.expect.metric, measures, task)
+            faults += _unless("expect.metric", self.expect.metric, measures, task)
+        if faults:
+            raise ValueError("\n".join(faults))
         return self
 
     @property
@@ -310,13 +317,14 @@ class Recipe(Closed):
         """The recipe of one rung."""
         own = {"model": rung.model.model_dump(), "expect": rung.expect, "rung": ()}
         tables = {name: getattr(rung, name) for name in ("batches", "optimiser", "train")}
-        return Recipe.model_validate({**_merged(self.model_dump(), tables), **own})
+        return Recipe.model_validate({**merged(self.model_dump(), tables), **own})
 
 
-def _one_of(key: str, value: str, known: tuple[str, ...], task: str) -> None:
-    if value not in known:
-        wrong = did_you_mean(value, list(known))
-        raise ValueError(f"{key}: {value!r} is no measure of task {task!r}{wrong}")
+def _unless(key: str, value: str, known: tuple[str, ...], task: str) -> list[str]:
+    """What is wrong with a measure, if it is none of those that are known."""
+    if value in known:
+        return []
+    return [f"{key}: {value!r} is no measure of task {task!r}{did_you_mean(value, list(known))}"]
 
 
 def find(name: str) -> Path:
@@ -345,19 +353,24 @@ def read(path: Path, settings: Sequence[str] = ()) -> Recipe:
     content = _content(path)
     for setting in settings:
         lay_over(content, setting)
-    where = str(path)
+    if isinstance(about := content.setdefault("about", {}), dict):
+        about.setdefault("title", path.stem)
     try:
         recipe = Recipe.model_validate(content)
-        if content["train"].get("smoothing") and not recipe.smooths:
-            raise BadInput(f"{path}: train.smoothing means nothing to what is learned here")
-        for rung in recipe.rung:
-            where = f"{path}: rung {rung.name!r}"
-            recipe.at(rung)
-        return recipe
     except ValidationError as error:
-        name, fault = first_fault(error, Recipe)
-        asked = [one for one in settings if f"{name}.".startswith(f"{one.partition('=')[0]}.")]
-        raise BadInput(f"{f'--set {asked[-1]}' if name and asked else where}: {fault}") from None
+        raise refusal(str(path), faults_of(error, Recipe), settings) from None
+    faults = []
+    if content["train"].get("smoothing") and not recipe.smooths:
+        faults += [("train.smoothing", "train.smoothing means nothing to what is learned here")]
+    for rung in recipe.rung:
+        try:
+            recipe.at(rung)
+        except ValidationError as error:
+            own = faults_of(error, Recipe)
+            faults += [(name, f"rung {rung.name!r}: {fault}") for name, fault in own]
+    if faults:
+        raise refusal(str(path), faults, settings)
+    return recipe
 
 
 def _content(path: Path, depth: int = 0) -> dict[str, Any]:
@@ -373,17 +386,8 @@ def _content(path: Path, depth: int = 0) -> dict[str, Any]:
         raise BadInput(f"{path}: recipes that are like each other in a circle")
     beside = path.with_name(f"{like}.toml")
     under = _content(beside if beside.is_file() else find(str(like)), depth + 1)
-    both = _merged(under, content)
+    both = merged(under, content)
     if isinstance(content.get("data"), dict):  # where examples come from is said as a whole
         own = "train" in content["data"]
         both["data"] = content["data"] if own else {**under.get("data", {}), **content["data"]}
-    return both
-
-
-def _merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    """Tables are merged key by key."""
-    both = {**under, **over}
-    for name in under.keys() & over.keys():
-        if isinstance(under[name], dict) and isinstance(over[name], dict):
-            both[name] = _merged(under[name], over[name])
     return both

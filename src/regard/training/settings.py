@@ -38,3 +38,12 @@ def _put(content: dict[str, Any], setting: str) -> None:
         place[key] = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         place[key] = value.strip()
+
+
+def merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    """One recipe laid over another: tables are merged key by key."""
+    both = {**under, **over}
+    for name in under.keys() & over.keys():
+        if isinstance(under[name], dict) and isinstance(over[name], dict):
+            both[name] = merged(under[name], over[name])
+    return both
