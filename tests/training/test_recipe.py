@@ -231,3 +231,17 @@ def test_training_from_scratch_has_a_word(tmp_path):
     path.write_text('like = "glue-sst2"\n[model]\nstart = "scratch"\n')
     assert read(path).model.start is None
     assert read(find("glue-sst2"), ["model.start=scratch"]).model.start is None
+
+
+def test_no_recipe_chooses_by_the_set_that_it_is_scored_on():
+    for path in built_in_recipes():
+        data = read(path).data
+        tests = [data.test, *data.more_tests.values()]
+        assert data.dev not in tests and data.train not in tests, path.stem
+
+
+def test_articles_of_squad_are_in_one_set_only():
+    data = read(find("squad")).data
+    ranges = [range(*files.options["articles"]) for files in (data.train, data.dev, data.test)]
+    numbers = [number for one in ranges for number in one]
+    assert sorted(numbers) == list(range(48))

@@ -1,0 +1,51 @@
+"""The tour ends by comparing what it measured with what is expected."""
+
+from importlib import import_module
+from types import SimpleNamespace
+
+import pytest
+import typer
+
+from regard.metrics.translation import Score
+
+tours = import_module("regard.cli.tour")  # not the verb of that name
+
+
+@pytest.fixture
+def measured(monkeypatch, tmp_path):
+    """A tour that trains nothing and measures these."""
+
+    def take(bleu, aer, quick=False):
+        steps = {
+            "_language": None,
+            "_train": None,
+            "_translate": Score("BLEU", bleu, ""),
+            "_align": SimpleNamespace(aer=aer),
+            "_look": None,
+            "_what_next": None,
+        }
+        for name, value in steps.items():
+            monkeypatch.setattr(tours, name, lambda *_, value=value: value)
+        tours.tour(tmp_path / "tour", quick=quick)
+
+    return take
+
+
+def test_a_tour_with_the_scores_that_were_seen_succeeds(measured, capsys):
+    for bleu, aer in [(92.9, 0.222), (95.1, 0.178)]:
+        measured(bleu, aer)
+        said = capsys.readouterr().out
+        assert said.count(": kept") == 2 and "NOT" not in said
+
+
+@pytest.mark.parametrize(("bleu", "aer"), [(89.9, 0.2), (94.0, 0.27)])
+def test_a_tour_below_its_expected_scores_fails(measured, capsys, bleu, aer):
+    with pytest.raises(typer.Exit) as ended:
+        measured(bleu, aer)
+    assert ended.value.exit_code == 1
+    assert capsys.readouterr().out.count("NOT kept") == 1
+
+
+def test_a_quick_tour_expects_nothing(measured, capsys):
+    measured(3.0, 0.9, quick=True)
+    assert "kept" not in capsys.readouterr().out
