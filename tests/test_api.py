@@ -131,7 +131,7 @@ def test_marks_that_share_a_token_can_be_looked_at(model, text):
 
 
 def test_one_text_is_not_a_list_of_letters(model):
-    with pytest.raises(TypeError, match="list of texts"):
+    with pytest.raises(BadInput, match="give a list of texts, not one text"):
         model.translate("dog cow")
 
 

@@ -85,7 +85,7 @@ def test_what_cannot_be_read_is_said(states, given, message):
 
 def test_one_text_is_not_a_list_of_letters(states):
     for do in (states.encode, states.embed, states.predict, states.fill, states.logits):
-        with pytest.raises(TypeError, match="list of texts"):
+        with pytest.raises(BadInput, match="give a list of texts, not one text"):
             do("cat")
 
 

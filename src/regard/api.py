@@ -1,6 +1,7 @@
 """The public face: a model from a folder, and what people do with it."""
 
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -9,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.ground.batch import pack
+from regard.ground.batch import Ids, Row, pack_rows
+from regard.ground.checks import check_whole, shown
 from regard.ground.device import device_named
 from regard.ground.errors import BadInput
 from regard.ground.lock import is_vacant
@@ -29,16 +31,18 @@ from regard.parts.linear.engine import in_precision
 from regard.search.step import Search
 from regard.tasks.classify import Classifier
 from regard.tasks.fill import Filled
-from regard.tasks.rows import Runner
+from regard.tasks.inputs import InputLimits, check_pairs, check_text, listed, read
+from regard.tasks.rows import RowReader, Runner
 from regard.tasks.translate import Translation, Translator
 from regard.tasks.understand import Read, Understanding
 from regard.text.bilingual import Bilingual
 from regard.text.encoder import EncoderText
+from regard.text.ids_only import MISSING
 from regard.text.labelled import LabelledText
 from regard.text.tuned import TunedText
 from regard.text.words import word_spans
 
-Texts = Sequence[Read]
+Texts = Iterable[Read]
 
 
 def load(
@@ -80,10 +84,10 @@ class Model:
     @property
     def translator(self) -> Translator:
         """The model as a translator."""
-        settings, text = self.notes.get("generation"), self._text
-        if not isinstance(text, Bilingual):
-            does = "labels" if isinstance(text, LabelledText) else "reads"
+        if not isinstance(self.facts, PairFacts):
+            does = "labels" if isinstance(self.facts, ClassifierFacts) else "reads"
             raise BadInput(f"{self.paper.name} {does} texts: it does not translate")
+        text, settings = folders.vocabularies(self._stored), self.notes.get("generation")
         return Translator(self.module, text, generation=settings, house=self._house)
 
     @cached_property
@@ -93,8 +97,7 @@ class Model:
         if not isinstance(text, LabelledText):
             does = "translates" if isinstance(text, Bilingual) else "is an encoder"
             raise BadInput(f"{self.paper.name} {does}: it has no labels")
-        given = self._precision
-        return Classifier(self.module if given is None else in_precision(self.module, given), text)
+        return Classifier(self._running, text)
 
     @cached_property
     def encoder(self) -> Understanding:
@@ -111,45 +114,35 @@ class Model:
         """What gives the predictions: a classifier, or whatever an encoder was tuned for."""
         return self.encoder.predictor if isinstance(self.facts, EncoderFacts) else self.classifier
 
-    def predict(self, inputs: Sequence[Any]) -> list[Any]:
+    def predict(self, inputs: Iterable[Any]) -> list[Any]:
         """Labels with probabilities, tags, answers or choices, by what the model was tuned for.
 
         Inputs are texts, or pairs of texts; texts, or lists of words, to be tagged; (question,
         context) to be answered; (text, choices) to be chosen from.
         """
-        if isinstance(inputs, str):
-            raise TypeError("give a list of texts, not one text")
-        return self.predictor.predict(inputs)
+        given = listed(inputs)
+        return self.predictor.predict(given)
 
-    def fill(self, texts: Sequence[str], top: int = 5) -> list[Filled]:
+    def fill(self, texts: Iterable[str], top: int = 5) -> list[Filled]:
         """The most probable words for each [MASK] of each text."""
-        if isinstance(texts, str):
-            raise TypeError("give a list of texts, not one text")
-        return self.encoder.filler(top).predict(texts)
+        given = listed(texts)
+        return self.encoder.filler(top).predict(given)
 
-    @torch.no_grad()
-    def encode(self, texts: Texts, layer: int = -1) -> list[Tensor]:
+    def encode(self, texts: Texts, layer: int = -1, batch_size: int = 256) -> list[Tensor]:
         """States of the text that is read, (tokens, width) each.
 
         Layer 0 is the embedding, n the state after block n, -1 what the decoder (or the pooling)
         sees. Ids are used as given; texts get the marks they had in training, if any. Encoders read
-        pairs of texts too.
+        pairs of texts too. At most ``batch_size`` inputs are read at once.
         """
         side, facts = self._reading
-        depth = facts.stack.depth
-        if not -1 <= layer <= depth:
+        depth, size = facts.stack.depth, check_whole("batch_size", batch_size, 1)
+        if not -1 <= check_whole("layer", layer, -sys.maxsize) <= depth:
             raise BadInput(f"layer {layer} asked for; there are 0 (embedding) to {depth}, and -1")
-        if isinstance(self.facts, EncoderFacts):
-            return self.encoder.states(self.encoder.read(texts), layer)
         name = {-1: f"{side}.output", 0: f"{side}.embed.output"}.get(
-            layer, f"{side}.blocks.{layer - 1}.output"
+            int(layer), f"{side}.blocks.{layer - 1}.output"
         )
-        packed = pack(self._ids(texts))
-        packed = packed.to(next(self.module.parameters()).device)
-        tape = Tape(name)
-        module: Any = self.module
-        module.encode(packed.tokens_T, packed.layout, tape=tape)
-        return packed.layout.split(tape.kept[name])
+        return RowReader(self._running, size).states(self._rows(texts), name)
 
     def embed(self, texts: Texts, pool: str | None = None, normalise: bool | None = None) -> Tensor:
         """One vector per text, (n, width): the mean of its states, or their maximum ("max").
@@ -161,46 +154,51 @@ class Model:
             return self.encoder.vectors(texts, pool, normalise)
         pool = pool or "mean"
         if pool not in ("mean", "max"):
-            raise BadInput(f"pool is 'mean' or 'max', not {pool!r}")
+            raise BadInput(f"pool is 'mean' or 'max', not {shown(pool)}")
         states = self.encode(texts)
         pooled = [one.mean(0) if pool == "mean" else one.amax(0) for one in states]
         width = self._reading[1].stack.states
         vectors_ND = torch.stack(pooled) if pooled else torch.zeros(0, width)
         return nn.functional.normalize(vectors_ND, dim=-1) if normalise else vectors_ND
 
-    @torch.no_grad()
-    def logits(self, pairs: Sequence[Any], *, tape: Silent = SILENT) -> list[Tensor]:
+    def logits(self, inputs: Iterable[Any], *, tape: Silent = SILENT) -> list[Tensor]:
         """(tokens, vocabulary) for each pair (source, target), of texts or of ids.
 
-        Row t is the prediction of target token t; the last row predicts the end. A ``tape`` records
-        or edits what happens inside. An encoder is given texts, with masks perhaps, pairs or ids;
-        one that was tuned says (tokens, labels), or (labels,) of each text as a whole.
+        Row t is the prediction of target token t; the last row predicts the end. An encoder is
+        given texts, with masks perhaps, pairs or ids; one that was tuned says (tokens, labels), or
+        (labels,) of each text as a whole, as classifiers do.
+
+        A ``tape`` records or edits what happens inside; ``tape_names`` are the names it can ask
+        for. Values of all inputs stand in it, in the order of the inputs.
         """
+        if not isinstance(tape, Silent):
+            raise BadInput(f"tape is a Tape, not {shown(tape)}")
         if isinstance(self.facts, EncoderFacts):
-            rows = self.encoder.read(pairs, masks=self.facts.fills)
+            rows = self.encoder.read(inputs, masks=self.facts.fills)
             return self.encoder.logits(rows, tape)
-        text = self.translator.text
-        sources = self._ids([source for source, _ in pairs])
-        targets = [text.target.encode(t) if isinstance(t, str) else list(t) for _, t in pairs]
-        source = pack(sources).to(self.translator.device)
-        target = pack([[text.target.bos, *one] for one in targets]).to(self.translator.device)
-        logits_TV = self.module(
-            source.tokens_T, source.layout, target.tokens_T, target.layout, tape=tape
-        )
-        return target.layout.split(logits_TV)
+        if isinstance(self.facts, ClassifierFacts):
+            reader = RowReader(self._running)
+            return reader.outputs(self._rows(inputs), lambda said, _: said.unbind(), tape)
+        return self._swift.logits(inputs, tape)
+
+    def tape_names(self) -> list[str]:
+        """The names of all values that a ``Tape`` given to ``logits`` can record or edit."""
+        tape, one = Tape(), pack_rows([Row([0], [0])]).to(next(self.module.parameters()).device)
+        written = (one.tokens_T, one.layout) if isinstance(self.facts, PairFacts) else ()
+        with torch.no_grad():
+            self.module(one.tokens_T, one.layout, *written, tape=tape)
+        return list(tape.seen)
 
     def translate(
         self,
-        texts: Sequence[str],
+        texts: Iterable[str | Ids],
         search: Search | None = None,
-        prefixes: Sequence[str] | None = None,
+        prefixes: Iterable[str] | None = None,
     ) -> list[list[Translation]]:
-        """Hypotheses with scores for each text, best first.
+        """Hypotheses with scores for each text, best first; ids are used as given.
 
         Unless told otherwise: a beam of 5, or for a published folder what it was published with.
         """
-        if isinstance(texts, str):
-            raise TypeError("give a list of texts, not one text")
         return self._swift.translate(texts, search, prefixes)
 
     @cached_property
@@ -209,9 +207,19 @@ class Model:
         plain = self.translator
         return plain if self._precision is None else plain.with_precision(self._precision)
 
-    def score(self, pairs: Sequence[tuple[str, str]]) -> list[list[float]]:
+    @cached_property
+    def _running(self) -> nn.Module:
+        """The module in the precision asked for."""
+        if isinstance(self.facts, EncoderFacts):
+            return self.encoder.model
+        if isinstance(self.facts, PairFacts):
+            return self._swift.model
+        given = self._precision
+        return self.module if given is None else in_precision(self.module, given)
+
+    def score(self, pairs: Iterable[tuple[Any, Any]]) -> list[list[float]]:
         """Log-probabilities of given translations, per target token and for the end."""
-        return self.translator.score(pairs)
+        return self._swift.score(pairs)
 
     def look(
         self, text: str, target: str | None = None, *, subwords: bool = False
@@ -220,6 +228,8 @@ class Model:
 
         An encoder reads ``target`` as its second text. Prints itself; ``.html()`` is a page of it.
         """
+        for one in (text,) if target is None else (text, target):
+            check_text(one, 1)
         if isinstance(self.facts, ClassifierFacts):
             if target is not None:
                 raise BadInput("a classifier writes nothing: there is no target to look at")
@@ -228,7 +238,7 @@ class Model:
             return look_within(self.encoder, text, target, subwords=subwords)
         if target is None:
             target = self.translate([text])[0][0].text
-        return look(self.translator, text, target, subwords=subwords)
+        return look(self._swift, text, target, subwords=subwords)
 
     @property
     def reading(self) -> Reading:
@@ -246,14 +256,18 @@ class Model:
 
     def align(
         self,
-        pairs: Sequence[tuple[str, str]],
+        pairs: Iterable[tuple[str, str]],
         reading: Reading | None = None,
         *,
         subwords: bool = False,
     ) -> Iterator[Links]:
         """Links (source word, target word) for each pair, or links between subwords."""
+        pairs = check_pairs(pairs, "of texts (source, target)")
+        for number, pair in enumerate(pairs, 1):
+            for one in pair:
+                check_text(one, number)
         spans = None if subwords else word_spans
-        return align(self.translator, pairs, reading or self.reading, spans)
+        return align(self._swift, pairs, reading or self.reading, spans)
 
     def save(self, folder: str | Path, format: str = "regard", *, overwrite: bool = False) -> None:
         """Write the model to a folder that ``load`` reads; "hf" is also for ``transformers``.
@@ -285,14 +299,16 @@ class Model:
     @property
     def _text(self) -> Text:
         if self.tokenizer is None:
-            raise BadInput("this folder has no tokenizer files: only token ids can be used")
+            raise BadInput(MISSING)
         return self.tokenizer
 
-    def _ids(self, texts: Texts) -> list[list[int]]:
-        return [self._ids_of(one) if isinstance(one, str) else [*one] for one in texts]
-
-    def _ids_of(self, text: str) -> list[int]:
-        if isinstance(known := self._text, LabelledText):
-            return known.words.encode(text)
-        pair = self.translator.text
-        return [*pair.source.encode(text), pair.target.eos]
+    def _rows(self, texts: Texts) -> list[Any]:
+        """What the side that reads is given: texts in ids, with their marks, and ids as given."""
+        if isinstance(self.facts, EncoderFacts):
+            return self.encoder.read(texts)
+        inputs = listed(texts)
+        if isinstance(self.facts, PairFacts):
+            return self._swift.read_sources(inputs)
+        module: Any = self.module
+        limits = InputLimits.of(module.reader)
+        return read(inputs, lambda given: self.classifier.text.words.encode_all(given), limits)

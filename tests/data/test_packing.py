@@ -64,6 +64,8 @@ def test_cut_refuses_what_in_order_takes_alone():
     with pytest.raises(ValueError, match="12 tokens"):
         cut(lengths, Budget(20, 9, 10))
     assert in_order(lengths, Budget(20, 9, 10)) == [[3], [1], [0, 2]]
+    assert in_order(lengths, Budget(16, 9, 10), sort=False) == [[0, 1, 2], [3]]
+    assert in_order(lengths, Budget(11, 9, 10), sort=False) == [[0], [1], [2], [3]]
 
 
 @given(LENGTHS, st.integers(1, 30), st.integers(1, 9))

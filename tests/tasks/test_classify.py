@@ -54,7 +54,7 @@ def test_what_each_model_can_do_is_said(model, small_run):
         model.translate(["dog"])
     with pytest.raises(BadInput, match="Transformer translates"):
         translator.predict(["dog"])
-    with pytest.raises(TypeError, match="a list of texts"):
+    with pytest.raises(BadInput, match="give a list of texts, not one text"):
         model.predict("dog")
     with pytest.raises(BadInput, match="no target to look at"):
         model.look("dog", "cow")

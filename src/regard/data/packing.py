@@ -27,12 +27,15 @@ def cut(lengths: np.ndarray, budget: Budget, *, mixed: bool = False) -> list[lis
     return [[batch[i] for i in _longest_first(columns[batch])] for batch in batches]
 
 
-def in_order(lengths: np.ndarray, budget: Budget) -> list[list[int]]:
+def in_order(lengths: np.ndarray, budget: Budget, *, sort: bool = True) -> list[list[int]]:
     """`cut` for inference, where nothing may be lost: a row that is too long goes alone.
 
-    The caller puts results back by position: ``results[position] = ...``.
+    The caller puts results back by position: ``results[position] = ...``. Without ``sort``,
+    batches are rows that follow each other as given, and rows above ``tokens`` go alone.
     """
     columns = _columns(lengths)
+    if not sort:
+        return _greedy(columns, np.arange(len(columns)), budget)
     order = _longest_first(columns)
     fits = columns.max(axis=1, initial=0)[order] <= budget.longest
     return [[int(i)] for i in order[~fits]] + _greedy(columns, order[fits], budget)
@@ -58,7 +61,7 @@ def _greedy(columns: np.ndarray, order: np.ndarray, budget: Budget) -> list[list
             int(np.searchsorted(total, before + budget.tokens, side="right"))
             for total, before in zip(totals.T, spent, strict=True)
         ]
-        end = min(start + budget.rows, *ends)
+        end = max(min(start + budget.rows, *ends), start + 1)
         batches.append(order[start:end].tolist())
         start, spent = end, totals[end - 1]
     return batches

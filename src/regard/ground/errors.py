@@ -6,7 +6,7 @@ from difflib import get_close_matches
 LONGEST = 2_000  # characters of a message
 
 
-class BadInput(Exception):
+class BadInput(ValueError):
     """Something outside the program is wrong: a file, an option, a recipe.
 
     The message is one line that says what is wrong and where. The command line prints it and

@@ -5,16 +5,23 @@ path (``tape.under("blocks").under(3)``). A silent tape costs nothing and stays 
 graph; a live one makes only the layers it asks for leave their fused kernels.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, cat
+
+from regard.ground.errors import BadInput
 
 Edit = Callable[[str, Tensor], Tensor]
 
 
 class Silent:
     """Records nothing, changes nothing."""
+
+    live = False
 
     def __call__(self, name: str, value: Tensor) -> Tensor:
         return value
@@ -27,23 +34,36 @@ class Silent:
         """Whether any of these values would be recorded or edited here."""
         return False
 
+    @contextmanager
+    def batches(self) -> Iterator[Callable[[], "Silent"]]:
+        """A run in several batches: what is given makes the tape of the next batch."""
+        yield lambda: self
+
 
 class Tape(Silent):
     """Keeps values whose full name matches a pattern, and applies edits to those that match theirs.
 
     ``Tape("*.cross.weights")`` records; ``Tape(edits={"source.blocks.3.*.weights": edit})``
     changes, where ``edit(name, value)`` is a pure function. Edits come first, so what is recorded
-    is what the model used. Patterns are those of the shell (``*``, ``?``, ``[…]``).
+    is what the model used. Patterns are those of the shell (``*``, ``?``, ``[…]``). ``seen`` are
+    the names of all values that could have been recorded.
+
+    In a run of several batches (``batches``) an edit is given the values of one batch: inputs that
+    follow each other, in the order of the caller.
     """
+
+    live = True
 
     def __init__(self, *keep: str, edits: Mapping[str, Edit] | None = None):
         self.keep = keep
         self.edits = dict(edits or {})
         self.kept: dict[str, Tensor] = {}
+        self.seen: dict[str, None] = {}  # a set that keeps its order
         self.path = ""
 
     def __call__(self, name: str, value: Tensor) -> Tensor:
         full = self.path + name
+        self.seen[full] = None
         for pattern, edit in self.edits.items():
             if fnmatchcase(full, pattern):
                 value = edit(full, value)
@@ -53,12 +73,55 @@ class Tape(Silent):
 
     def under(self, place: str | int) -> "Tape":
         inner = Tape(*self.keep, edits=self.edits)
-        inner.kept, inner.path = self.kept, f"{self.path}{place}."
+        inner.kept, inner.seen, inner.path = self.kept, self.seen, f"{self.path}{place}."
         return inner
 
     def wants(self, *names: str) -> bool:
+        full = [self.path + name for name in names]
+        self.seen.update(dict.fromkeys(full))
         patterns = (*self.keep, *self.edits)
-        return any(fnmatchcase(self.path + name, pattern) for name in names for pattern in patterns)
+        return any(fnmatchcase(name, pattern) for name in full for pattern in patterns)
+
+    @contextmanager
+    def batches(self) -> Iterator[Callable[[], "Tape"]]:
+        """At the end, ``kept`` has the values of all batches, joined in their order.
+
+        A pattern that matched no value is ``BadInput``: a wrong name must not read as "no effect".
+        """
+        parts: list[Tape] = []
+
+        def next_batch() -> "Tape":
+            parts.append(Tape(*self.keep, edits=self.edits))
+            return parts[-1]
+
+        yield next_batch
+        seen = dict.fromkeys(name for part in parts for name in part.seen)
+        if parts:
+            _refuse_unmatched((*self.keep, *self.edits), list(seen))
+        self.seen.update(seen)
+        for name in dict.fromkeys(name for part in parts for name in part.kept):
+            self.kept[name] = _joined([part.kept[name] for part in parts if name in part.kept])
+
+
+def _refuse_unmatched(patterns: Sequence[str], names: Sequence[str]) -> None:
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            close = get_close_matches(pattern, names, n=4, cutoff=0.0)
+            raise BadInput(
+                f"tape: nothing is called {pattern!r} in this run; the nearest names: "
+                f"{', '.join(close) or 'none'} (model.tape_names() lists all)"
+            )
+
+
+def _joined(values: Sequence[Tensor]) -> Tensor:
+    """Values of several batches along their first axis, rows or tokens; others are padded by 0."""
+    sizes = [max(lengths) for lengths in zip(*(one.shape[1:] for one in values), strict=True)]
+
+    def padded(value: Tensor) -> Tensor:
+        missing = [size - here for size, here in zip(sizes, value.shape[1:], strict=True)]
+        return F.pad(value, [at for size in reversed(missing) for at in (0, size)])
+
+    return cat([padded(value) for value in values]) if len(values) > 1 else values[0]
 
 
 SILENT = Silent()

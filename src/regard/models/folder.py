@@ -10,14 +10,23 @@ from regard.ground.errors import BadInput
 from regard.ground.files import read_json, write_json
 from regard.models import HF, hf
 from regard.models import paper as paper_named
-from regard.models.facts import AnyFacts, ClassifierFacts, EncoderFacts, from_json, to_json
+from regard.models.facts import (
+    AnyFacts,
+    ClassifierFacts,
+    EncoderFacts,
+    PairFacts,
+    from_json,
+    to_json,
+)
 from regard.models.form import Origin, Text
 from regard.models.paper import Paper
 from regard.models.stored import CONFIG, WEIGHTS, Stored, built, check_text, refuse_depth
 from regard.text.bilingual import Bilingual
 from regard.text.encoder import EncoderText
+from regard.text.ids_only import ids_only
 from regard.text.labelled import LABELS, LabelledText
 from regard.text.marian import SOURCE, MarianText
+from regard.text.training import BOS, EOS, PAD
 from regard.text.tuned import TunedText
 from regard.weights.files import load_weights, read_tensors, weights_of, write_tensors
 from regard.weights.names import Beside
@@ -83,6 +92,18 @@ def read(folder: Path, device: torch.device | str = "cpu", *, keep_unknown: bool
     text = _read_text(folder, paper, facts, origin)
     check_text(text, facts, folder)
     return Stored(paper, facts, module.eval(), text, notes, origin)
+
+
+def vocabularies(stored: Stored) -> Bilingual:
+    """Those of a translator; where its folder has no tokenizer files, its ids alone."""
+    facts = stored.facts
+    assert isinstance(facts, PairFacts)
+    if isinstance(stored.text, Bilingual):
+        return stored.text
+    ids = {"pad": PAD, "bos": BOS, "eos": EOS}  # of every vocabulary that regard makes
+    if stored.origin is not None and (said := HF[stored.paper.key].special_ids) is not None:
+        ids = said(stored.origin.config)
+    return ids_only(facts.source.embed.vocab, facts.target.embed.vocab, **ids)
 
 
 def _format_of(folder: Path) -> str:

@@ -33,7 +33,8 @@ class Form:
 
     ``facts`` reads a configuration, given the names of the tensors beside it; ``config`` says the
     same in its words, or which fact it has no word for. ``fresh`` is what belongs to a folder that
-    never was another's, but for the facts.
+    never was another's, but for the facts. ``special_ids`` are the pad, bos and eos of a translator
+    whose folder has no tokenizer files.
     """
 
     model_type: str
@@ -43,6 +44,7 @@ class Form:
     names: Callable[[Any], Names]
     text: Callable[[Path, Config], Text | None]
     fresh: Callable[[Any, Text | None], Origin]
+    special_ids: Callable[[Config], dict[str, int]] | None = None
 
 
 def refuse_others(config: Config, only: Config) -> None:

@@ -124,6 +124,7 @@ DEFAULTS = {
     "share_encoder_decoder_embeddings": True,
     "tie_word_embeddings": True,
     "decoder_start_token_id": 58_100,
+    "pad_token_id": 58_100,
     "eos_token_id": 0,
 }
 # What these models do not do; another value means another model.
@@ -211,6 +212,21 @@ def text_of(folder: Path, config: Config) -> MarianText | None:
     return text
 
 
+def special_ids(config: Config) -> dict[str, int]:
+    """What config.json says of pad, begin and end, for a folder without vocabularies."""
+    given = {**DEFAULTS, **config}
+    vocab, end = given["vocab_size"], given["eos_token_id"]
+    ids = {
+        "pad": given["pad_token_id"],
+        "bos": given["decoder_start_token_id"],
+        "eos": end[0] if isinstance(end, list) and len(end) == 1 else end,
+    }
+    for name, one in ids.items():
+        if type(one) is not int or not 0 <= one < vocab:
+            raise BadInput(f"config.json: the {name} token is {one!r}, no id of {vocab}")
+    return ids
+
+
 def fresh(facts: PairFacts, text: Text | None) -> Origin:
     """What belongs to a folder beside facts and weights, for a model that never was in one."""
     if not isinstance(text, MarianText):
@@ -238,4 +254,5 @@ HF = Form(
     names=names,
     text=text_of,
     fresh=fresh,
+    special_ids=special_ids,
 )

@@ -47,17 +47,18 @@ class Translated:
         self, model: nn.Module, batch: Batch, tape: Silent = SILENT
     ) -> tuple[Tensor, Tensor]:
         """Sums over the batch: (loss, negative log-likelihood)."""
-        logits_TV = self._logits(model, batch, tape)
+        logits_TV = self.logits(model, batch, tape)
         return smoothed_cross_entropy(logits_TV, batch.goals_T, self.smoothing)
 
     def score(self, model: nn.Module, batch: Batch) -> list[Tensor]:
         """Log-probability of every goal, one tensor per row."""
-        logits_TV = self._logits(model, batch)
+        logits_TV = self.logits(model, batch)
         logp_TV = torch.log_softmax(logits_TV.float(), dim=-1)
         picked_T = logp_TV.gather(1, batch.goals_T[:, None])[:, 0]
         return batch.target.layout.split(picked_T)
 
-    def _logits(self, model: nn.Module, batch: Batch, tape: Silent = SILENT) -> Tensor:
+    def logits(self, model: nn.Module, batch: Batch, tape: Silent = SILENT) -> Tensor:
+        """Logits over the next token at every place of the target."""
         source, target = batch.source, batch.target
         assert source is not None
         return model(source.tokens_T, source.layout, target.tokens_T, target.layout, tape=tape)

@@ -8,6 +8,7 @@ from typing import Literal, cast
 import numpy as np
 import torch
 
+from regard.ground.checks import check_number, check_whole, shown
 from regard.ground.errors import BadInput
 from regard.search.aside import Aside
 from regard.search.candidates import Candidates, rank
@@ -25,6 +26,7 @@ STOPS: dict[Stop, str] = {
     "transformers-early": "{k} are found",
     "transformers-never": "{k} are found and no {score} alive, at the longest n, is above the last",
 }
+WIDEST = 10_000  # hypotheses of a sentence
 
 
 @dataclass(frozen=True)
@@ -65,8 +67,13 @@ class Beam:
     stop: Stop = "enough"
 
     def __post_init__(self) -> None:
-        if self.stop not in STOPS:
-            raise BadInput(f"stop must be one of {', '.join(STOPS)}, not {self.stop!r}")
+        if self.stop not in [*STOPS]:
+            raise BadInput(f"stop must be one of {', '.join(STOPS)}, not {shown(self.stop)}")
+        check_whole("the size of a beam", self.size, 1, WIDEST)
+        check_whole("best", self.best, 1, WIDEST)
+        check_whole("no_repeat", self.no_repeat, 0)
+        if self.finished is not None:
+            check_whole("finished", self.finished, 1)
         if self.as_transformers and (self.finished is not None or not self.early):
             raise BadInput(f"finished and early mean nothing where the stop is {self.stop!r}")
         if self.as_transformers and self.best > self.size:
@@ -74,15 +81,12 @@ class Beam:
                 f"best must be at most the size of the beam ({self.size}), as in transformers, "
                 f"not {self.best}"
             )
-        if min(self.size, self.best) < 1:
-            wrong = f"size {self.size} and best {self.best}"
-            raise BadInput(f"the size of a beam and best must be at least 1, not {wrong}")
         if self.enough < self.best:
             raise BadInput(f"finished must be at least best ({self.best}), not {self.enough}")
         check(self.length, self.alpha, lowest=-math.inf if self.as_transformers else 0.0)
-        if not 0 <= (self.coverage or 0.0) < math.inf or self.no_repeat < 0:
-            wrong = f"{self.coverage or 0} and {self.no_repeat}"
-            raise BadInput(f"coverage and no_repeat must be finite and at least 0, not {wrong}")
+        check_number("coverage", self.coverage or 0.0)
+        if not 0 <= (self.coverage or 0.0) < math.inf:
+            raise BadInput(f"coverage must be finite and at least 0, not {self.coverage}")
 
     @property
     def as_transformers(self) -> bool:

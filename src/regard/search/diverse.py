@@ -10,8 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.ground.checks import check_number, check_whole, shown
 from regard.ground.errors import BadInput
-from regard.search.beam import Beam, look
+from regard.search.beam import WIDEST, Beam, look
 from regard.search.candidates import Candidates, joined, rank
 from regard.search.hypothesis import Alive, Hypothesis
 from regard.search.limits import Limits, restrict
@@ -37,11 +38,12 @@ class Diverse:
     strength: float = 0.5
 
     def __post_init__(self) -> None:
-        if self.groups < 1 or not 0 <= self.strength < math.inf:
-            raise BadInput(
-                "groups must be at least 1, and a diversity at least 0 and finite, "
-                f"not {self.groups} and {self.strength}"
-            )
+        if not isinstance(self.beam, Beam):
+            raise BadInput(f"diverse search needs a Beam, not {shown(self.beam)}")
+        check_whole("groups", self.groups, 1, WIDEST)
+        check_number("a diversity", self.strength)
+        if not 0 <= self.strength < math.inf:
+            raise BadInput(f"a diversity must be at least 0 and finite, not {self.strength}")
 
     @property
     def watches(self) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.ground.errors import BadInput
+from regard.ground.checks import check_whole
 from regard.search.hypothesis import Alive, Hypothesis
 from regard.search.limits import Limits, restrict
 from regard.search.rules import Length, check, formula, normalised, rescored, to_beat
@@ -39,9 +39,8 @@ class Exact:
 
     def __post_init__(self) -> None:
         check(self.length, self.alpha)
-        if self.no_repeat < 0 or self.widest < 1:
-            wrong = f"{self.no_repeat} and {self.widest}"
-            raise BadInput(f"no_repeat must be at least 0 and widest at least 1, not {wrong}")
+        check_whole("no_repeat", self.no_repeat, 0)
+        check_whole("widest", self.widest, 1)
 
     @property
     def formula(self) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from regard.ground.checks import check_whole
 from regard.ground.errors import BadInput
 from regard.metrics.utility import UTILITIES, Utility
 from regard.search.hypothesis import Hypothesis
@@ -41,8 +42,7 @@ class MinimumRisk:
     def __post_init__(self) -> None:
         if self.utility not in UTILITIES:
             raise BadInput(f"utility must be one of {', '.join(UTILITIES)}, not {self.utility!r}")
-        if self.best < 1:
-            raise BadInput(f"best must be at least 1, not {self.best}")
+        check_whole("best", self.best, 1)
 
     @property
     def formula(self) -> str:

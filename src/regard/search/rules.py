@@ -7,11 +7,13 @@ from typing import Any, Literal
 
 import numpy as np
 
+from regard.ground.checks import check_number, shown
 from regard.ground.errors import BadInput
 from regard.search.hypothesis import Hypothesis
 
 Length = Literal["none", "mean", "gnmt", "power"]
 LEAST = float(np.finfo(np.float32).tiny)
+STEEPEST = 50  # exponents beyond give no numbers for long hypotheses
 
 
 def none(n: Any, alpha: float) -> Any:
@@ -45,11 +47,14 @@ LENGTHS: dict[str, tuple[Callable[[Any, float], Any], str]] = {
 
 def check(length: str, alpha: float, lowest: float = 0.0) -> None:
     """A length rule there is, with an exponent it can have; or ``BadInput``."""
-    if length not in LENGTHS:
-        raise BadInput(f"length must be one of {', '.join(LENGTHS)}, not {length!r}")
+    if length not in [*LENGTHS]:
+        raise BadInput(f"length must be one of {', '.join(LENGTHS)}, not {shown(length)}")
+    check_number("alpha", alpha)
     if not math.isfinite(alpha) or alpha < lowest:
         least = "" if lowest == -math.inf else f"at least {lowest:g} and "
         raise BadInput(f"alpha must be {least}finite, not {alpha}")
+    if abs(alpha) > STEEPEST:
+        raise BadInput(f"alpha must be from {-STEEPEST} to {STEEPEST}, not {alpha}")
 
 
 def formula(length: Length, alpha: float, coverage: float | None = None) -> str:

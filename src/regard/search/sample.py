@@ -8,12 +8,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.ground.checks import check_number, check_whole
 from regard.ground.errors import BadInput
 from regard.search.highest import highest
 from regard.search.hypothesis import Hypothesis
 from regard.search.limits import Limits
 from regard.search.step import State
 from regard.search.walk import walk
+
+MOST = 100_000  # draws for a sentence
 
 
 @dataclass(frozen=True)
@@ -33,16 +36,15 @@ class Sample:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        check_number("a temperature", self.temperature)
+        check_number("top_p", self.top_p)
+        check_whole("top_k, or 0 for all tokens,", self.top_k, 0)
+        check_whole("samples", self.count, 1, MOST)
+        check_whole("a seed", self.seed, 0, 2**64 - 1)
         if not 0 < self.temperature < math.inf:
             raise BadInput(f"a temperature must be positive and finite, not {self.temperature}")
-        if self.top_k < 0:
-            raise BadInput(f"top_k must be 0 (all tokens) or more, not {self.top_k}")
         if not 0 < self.top_p <= 1:
             raise BadInput(f"top_p must be above 0 and at most 1, not {self.top_p}")
-        if self.count < 1:
-            raise BadInput(f"samples must be at least 1, not {self.count}")
-        if not 0 <= self.seed < 2**64:
-            raise BadInput(f"a seed must be from 0 to below 2^64, not {self.seed}")
 
     def __call__(
         self,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from regard.ground.errors import BadInput
+from regard.tasks.inputs import check_pairs, check_text
 from regard.tasks.rows import Runner, rows_of
 from regard.text.encoder import EncoderText
 
@@ -35,9 +36,12 @@ class Chooser(Runner):
 
     def predict(self, asked: Sequence[tuple[str, Sequence[str]]]) -> list[Choice]:
         """One of the choices of each (text, choices), of which there may be any number."""
-        for number, (_, choices) in enumerate(asked, start=1):
-            if not choices or isinstance(choices, str):
+        asked = check_pairs(asked, "(text, choices)")
+        for number, (text, choices) in enumerate(asked, start=1):
+            if not isinstance(choices, tuple | list) or not choices:
                 raise BadInput(f"question {number}: there are no choices to choose from")
+            for one in (text, *choices):
+                check_text(one, number)
         return self.of_pairs([[(first, one) for one in choices] for first, choices in asked])
 
     def of_pairs(self, asked: Sequence[Sequence[tuple[str, str]]]) -> list[Choice]:

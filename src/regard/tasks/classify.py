@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from regard.objectives.labelled import Labelled
+from regard.tasks.inputs import InputLimits, check_texts, read
 from regard.tasks.rows import Asked, Runner, rows_of
 from regard.text.labelled import NUMBER, SEVERAL, LabelledText
 from regard.text.tuned import TunedText
@@ -63,7 +65,9 @@ class Classifier(Runner):
     def predict(self, asked: Sequence[str]) -> list[Prediction]:
         """The class of each text, which does not depend on the others."""
         names = self.text.labels.names
-        logits_NV = self.of_rows(self.text.words.encode_all(asked), len(names))
+        limits = InputLimits.of(cast(Any, self.model).reader)
+        rows = read(check_texts(asked), self.text.words.encode_all, limits)
+        logits_NV = self.of_rows(rows, len(names))
         return _one(logits_NV, names)
 
 

@@ -11,6 +11,7 @@ from regard.ground.errors import BadInput
 from regard.models.encoder import Encoder
 from regard.tasks.rows import Asked, Runner, rows_of
 from regard.text.encoder import EncoderText
+from regard.text.ids_only import MISSING
 
 POOLS = ("mean", "max", "first", "pooled")
 
@@ -44,7 +45,7 @@ class Embedder(Runner):
     def rows_of(self, asked: Sequence[Asked]) -> list[Row]:
         """How texts are read."""
         if self.text is None:
-            raise BadInput("this folder has no tokenizer files: only token ids can be used")
+            raise BadInput(MISSING)
         if self.lower:
             asked = [
                 one.lower() if isinstance(one, str) else (one[0].lower(), one[1].lower())

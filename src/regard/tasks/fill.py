@@ -7,8 +7,10 @@ import numpy as np
 import torch
 
 from regard.ground.batch import Ids, Row
+from regard.ground.checks import check_whole
 from regard.ground.errors import BadInput
 from regard.models.encoder import Encoder
+from regard.tasks.inputs import check_texts
 from regard.tasks.rows import Runner, numbers
 from regard.text.encoder import EncoderText
 from regard.text.wordpiece import GOES_ON
@@ -43,8 +45,7 @@ class Filler(Runner):
     def __post_init__(self) -> None:
         if self.model.words is None:
             raise BadInput("this encoder names no words: it has no layer to fill blanks with")
-        if not 1 <= self.top <= len(self.text.words):
-            raise BadInput(f"top: there are 1 to {len(self.text.words)} words, not {self.top}")
+        check_whole("top: the number of words", self.top, 1, len(self.text.words))
 
     @property
     def mask(self) -> str:
@@ -65,6 +66,7 @@ class Filler(Runner):
     @torch.inference_mode()
     def predict(self, asked: Sequence[str]) -> list[Filled]:
         """The words for every mask in each text, which has one or more."""
+        asked = check_texts(asked)
         rows = [self.row(one, f"text {number}") for number, one in enumerate(asked, start=1)]
         found: list[tuple[tuple[Filling, ...], ...]] = [()] * len(rows)
         words = self.model.words

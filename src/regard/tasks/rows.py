@@ -1,6 +1,7 @@
 """Rows through an encoder: like lengths are put together, and what is said comes back in order."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
@@ -10,13 +11,18 @@ from torch import Tensor, nn
 
 from regard.data.packing import in_order
 from regard.ground.batch import Budget, Ids, Packed, Row, pack_texts
+from regard.ground.checks import shown
 from regard.ground.errors import BadInput
+from regard.ground.layout import Layout
+from regard.ground.tape import SILENT, Silent, Tape
 from regard.models.encoder import Encoder
 from regard.models.facts import EncoderFacts
 from regard.parts.position import Learned
+from regard.tasks.inputs import check_text, listed
 from regard.text.encoder import EncoderText
 
 TOKENS = 8_192  # read at once
+RECORDED = Budget(2_048, 32, 2_048)  # with a tape, which may keep attention weights
 WINDOW = 4_096  # texts read ahead, so that like lengths can be put together
 
 Asked = str | tuple[str, str]  # one text or two
@@ -43,12 +49,43 @@ class Runner:
         while window := list(islice(coming, WINDOW)):
             yield from self.predict(window)
 
-    def batches(self, rows: Sequence[Row] | Sequence[Ids]) -> Iterator[tuple[list[int], Packed]]:
-        """Rows by their numbers, as many at once as fit."""
+    def batches(
+        self, rows: Sequence[Row] | Sequence[Ids], tape: Silent = SILENT
+    ) -> Iterator[tuple[list[int], Packed]]:
+        """Rows by their numbers, as many at once as fit; for a live ``tape`` in the order given."""
         self._check_segments(rows)
         lengths = np.array([_length(row) for row in rows], dtype=np.int64)
-        for chosen in in_order(lengths, Budget(TOKENS, self.rows, TOKENS)):
+        budget = RECORDED if tape.live else Budget(TOKENS, self.rows, TOKENS)
+        for chosen in in_order(lengths, budget, sort=not tape.live):
             yield chosen, pack_texts([rows[i] for i in chosen]).to(self.device)
+
+    @torch.no_grad()
+    def states(self, rows: Sequence[Row] | Sequence[Ids], name: str) -> list[Tensor]:
+        """(tokens, width) for each row: the value that the tape calls ``name``."""
+        model: Any = self.model
+        found: list[Tensor] = [torch.empty(0)] * len(rows)
+        for chosen, read in self.batches(rows):
+            tape = Tape(name)
+            model.encode(read.tokens_T, read.layout, tape=tape)
+            for i, one in zip(chosen, read.layout.split(tape.kept[name]), strict=True):
+                found[i] = one
+        return found
+
+    @torch.no_grad()
+    def outputs(
+        self,
+        rows: Sequence[Row] | Sequence[Ids],
+        split: Callable[[Any, Layout], Sequence[Tensor]],
+        tape: Silent = SILENT,
+    ) -> list[Tensor]:
+        """What the model says of each row; ``split`` takes what it says of a batch apart."""
+        found: list[Tensor] = [torch.empty(0)] * len(rows)
+        with tape.batches() as next_tape:
+            for chosen, read in self.batches(rows, tape):
+                said = self.model(read.tokens_T, read.layout, tape=next_tape())
+                for i, one in zip(chosen, split(said, read.layout), strict=True):
+                    found[i] = one
+        return found
 
     def _check_segments(self, rows: Sequence[Row] | Sequence[Ids]) -> None:
         """A model that knows one text at a time cannot read two."""
@@ -75,6 +112,14 @@ class Runner:
         return found
 
 
+@dataclass(frozen=True, eq=False)
+class RowReader(Runner):
+    """Any model that reads rows of ids, and how many rows it takes at once."""
+
+    model: nn.Module
+    rows: int = 256
+
+
 def numbers(said: Tensor) -> Tensor:
     """What a model said, on the host and in double precision; it must be numbers."""
     said = said.double().cpu()
@@ -85,19 +130,17 @@ def numbers(said: Tensor) -> Tensor:
 
 def rows_of(text: EncoderText, asked: Sequence[Asked], longest: int | None) -> list[Row]:
     """A row of each text or pair of texts, cut to ``longest``."""
-    texts = [_texts(one, number) for number, one in enumerate(asked, start=1)]
+    texts = [_texts(one, number) for number, one in enumerate(listed(asked), start=1)]
     ids = iter(text.words.encode_all([*chain(*texts)]))
     return [text.row(next(ids), next(ids) if len(one) == 2 else None, longest) for one in texts]
 
 
 def _texts(one: Any, number: int) -> tuple[str, ...]:
     """One text or two."""
-    if isinstance(one, str):
-        return (one,)
     pair = isinstance(one, tuple | list) and len(one) == 2
-    if not pair or not all(isinstance(text, str) for text in one):
-        raise BadInput(f"input {number}: {one!r} is neither a text nor a pair of texts")
-    return tuple(one)
+    if not isinstance(one, str) and not (pair and all(isinstance(text, str) for text in one)):
+        raise BadInput(f"input {number}: {shown(one)} is neither a text nor a pair of texts")
+    return tuple(check_text(text, number) for text in ((one,) if isinstance(one, str) else one))
 
 
 def longest_row(facts: EncoderFacts, text: EncoderText) -> int | None:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from regard.ground.errors import BadInput
 from regard.metrics.entities import OUTSIDE, spans
+from regard.tasks.inputs import check_text, listed
 from regard.tasks.rows import Runner
 from regard.text.labelled import NUMBER, SEVERAL
 from regard.text.tuned import TunedText
@@ -97,6 +98,7 @@ class Tagger(Runner):
 
     def predict(self, asked: Sequence[Sentence]) -> list[Tagging]:
         """The words of each text or sentence with their tags, or with numbers."""
+        asked = [_sentence(one, number) for number, one in enumerate(listed(asked), start=1)]
         texts = [one if isinstance(one, str) else " ".join(one) for one in asked]
         places = [self.spans(one) if isinstance(one, str) else _places(one) for one in asked]
         sentences = [
@@ -136,6 +138,13 @@ class Tagger(Runner):
             ]
         found = zip(places, said, strict=True)
         return tuple(Word(text[start:end], start, end, *of) for (start, end), of in found)
+
+
+def _sentence(one: Sentence, number: int) -> Sentence:
+    """A text or its words, checked."""
+    if not isinstance(one, tuple | list):
+        return check_text(one, number, "neither a text nor a list of words")
+    return [check_text(word, number) for word in one]
 
 
 def _places(words: Sequence[str]) -> list[Span]:

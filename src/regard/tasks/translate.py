@@ -1,19 +1,21 @@
 """Translation: text in, text out, by any model that can be stepped."""
 
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from math import isnan
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from regard.data.packing import in_order
-from regard.ground.batch import Budget
+from regard.ground.batch import Batch, Budget, Ids, pack
 from regard.ground.errors import BadInput
+from regard.ground.tape import SILENT, Silent
 from regard.models.native import Native, can_run
 from regard.models.room import House
 from regard.objectives.translated import Translated
@@ -23,7 +25,18 @@ from regard.search.ensemble import Ensemble
 from regard.search.hypothesis import Hypothesis
 from regard.search.limits import Limits
 from regard.search.step import Search, State
+from regard.tasks.inputs import (
+    InputLimits,
+    check_pairs,
+    check_search,
+    check_texts,
+    listed,
+    position_limit,
+    ran_out_of_memory,
+    read,
+)
 from regard.tasks.published import Published
+from regard.tasks.rows import RECORDED
 from regard.tasks.workers import Job, Workers
 from regard.text.bilingual import Bilingual
 
@@ -147,25 +160,27 @@ class Translator:
 
     def translate(
         self,
-        texts: Sequence[str],
+        texts: Iterable[str | Ids],
         search: Search | None = None,
-        prefixes: Sequence[str] | None = None,
+        prefixes: Iterable[str] | None = None,
         *,
         first: int = 0,
     ) -> list[list[Translation]]:
         """The best translations of each text, best first; ``prefixes`` are how they must begin.
 
         Sentences are put together by length; the result does not depend on how. Sampling draws by
-        a sentence's number, counted from ``first``.
+        a sentence's number, counted from ``first``. Token ids are read as given.
         """
-        search = self.search if search is None else search
-        if prefixes is not None and len(prefixes) != len(texts):
-            raise BadInput(f"{len(prefixes)} prefixes for {len(texts)} texts")
-        sources = [one.text.source.encode_all(texts) for one in (self, *self.others)]
-        begun = None if prefixes is None else self.text.target.encode_all(prefixes)
+        search = self.search if search is None else check_search(search)
+        texts = listed(texts)
+        starts = None if prefixes is None else check_texts(prefixes)
+        if starts is not None and len(starts) != len(texts):
+            raise BadInput(f"{len(starts)} prefixes for {len(texts)} texts")
+        sources = [one.read_sources(texts, first + 1) for one in (self, *self.others)]
+        begun = None if starts is None else self.text.target.encode_all(starts)
         results: list[list[Translation]] = [[Translation("", 0.0, EMPTY)] for _ in texts]
-        lengths = np.array([len(one) + 1 for one in sources[0]], dtype=np.int64)
-        there = [i for i, text in enumerate(texts) if text.strip()]
+        lengths = np.array([len(one) for one in sources[0]], dtype=np.int64)
+        there = [i for i, one in enumerate(texts) if not isinstance(one, str) or one.strip()]
         batches = in_order(lengths[there], Budget(TOKENS, self.rows, TOKENS))
         chosen = [[there[i] for i in batch] for batch in batches]
         jobs = [
@@ -181,6 +196,22 @@ class Translator:
             for i, hypotheses in zip(numbers, found, strict=True):
                 results[i] = [self._as_text(hypothesis) for hypothesis in hypotheses]
         return results
+
+    def read_sources(self, inputs: Sequence[str | Ids], first: int = 1) -> list[list[int]]:
+        """What the encoder reads: texts with their end, ids as given; counted from ``first``."""
+        if self.others and not all(isinstance(one, str) for one in inputs):
+            raise BadInput("an ensemble reads texts: token ids belong to one vocabulary")
+        model: Any = self.model
+        limits, end = InputLimits.of(model.source), self.text.target.eos
+        return read(inputs, self.text.source.encode_all, limits, end=end, first=first)
+
+    def read_pairs(self, pairs: Iterable[Any]) -> list[tuple[list[int], list[int]]]:
+        """Pairs (source, target) of texts or ids; a target has no marks."""
+        given = check_pairs(pairs, "(source, target)")
+        model: Any = self.model
+        limits, encode_all = InputLimits.of(model.target), self.text.target.encode_all
+        targets = read([target for _, target in given], encode_all, limits, marks=1)
+        return list(zip(self.read_sources([source for source, _ in given]), targets, strict=True))
 
     def _each_found(self, jobs: list[Job]) -> Iterator[list[list[Hypothesis]]]:
         if self.workers is not None:
@@ -199,30 +230,42 @@ class Translator:
         limits = self._limits(search, sources[0], prefixes)
         capacity = int(limits.longest_of(len(sources[0])).max()) + 1
         watch = getattr(search, "watches", False)
-        states = [
-            one._open(ids, capacity, watch)
-            for one, ids in zip((self, *self.others), sources, strict=True)
-        ]
-        state = Ensemble(states) if self.others else states[0]
         try:
+            states = [
+                one._open(ids, capacity, watch)
+                for one, ids in zip((self, *self.others), sources, strict=True)
+            ]
+            state = Ensemble(states) if self.others else states[0]
             return search(state, limits, prefixes, numbers)
         except FloatingPointError as error:
             raise BadInput(f"the model is broken: {error}") from None
+        except (MemoryError, RuntimeError) as error:
+            if not ran_out_of_memory(error):
+                raise
+            many = f"{len(sources[0])} sentences of up to {max(map(len, sources[0]))} tokens"
+            raise BadInput(
+                f"not enough memory to search {many} at once by {search}; "
+                "take fewer at once, or a smaller beam"
+            ) from None
 
     def _limits(
         self, search: Search, ids: list[list[int]], prefixes: list[list[int]] | None
     ) -> Limits:
-        target = self.text.target
+        """What may be written; where positions are learned, no more tokens than there are."""
+        target, model = self.text.target, cast(Any, self.model)
+        most = position_limit(model.target) or sys.maxsize
         if getattr(search, "as_transformers", False) and self.published is not None:
-            return self.published.limits(target.bos, target.eos)
+            limits = self.published.limits(target.bos, target.eos)
+            return replace(limits, longest=min(self.published.longest, most))
         begun = [0] * len(ids) if prefixes is None else [len(prefix) for prefix in prefixes]
         longest = [
-            GROWTH * len(one) + MARGIN + start for one, start in zip(ids, begun, strict=True)
+            min(GROWTH * (len(one) - 1) + MARGIN + start, most)  # the end is not counted
+            for one, start in zip(ids, begun, strict=True)
         ]
         return Limits(target.bos, target.eos, longest, forbidden=(target.pad, target.bos))
 
     def _open(self, ids: list[list[int]], capacity: int, watch: bool) -> State:
-        source = self.objective.read(ids).to(self.device)
+        source = pack(ids).to(self.device)
         model: Any = self.model
         house = {} if self.house is None else {"house": self.house}
         return model.open(source.tokens_T, source.layout, capacity, watch=watch, **house)
@@ -231,23 +274,44 @@ class Translator:
         return Translation(self.text.target.decode(hypothesis.tokens), hypothesis.score, hypothesis)
 
     @torch.inference_mode()
-    def score(self, pairs: Sequence[tuple[str, str]]) -> list[list[float]]:
+    def score(self, pairs: Iterable[tuple[str | Ids, str | Ids]]) -> list[list[float]]:
         """Log-probabilities of given translations, one for each target token and the end."""
         if self.others:
             raise BadInput("an ensemble translates; given translations are scored by one model")
-        sources = self.text.source.encode_all([source for source, _ in pairs])
-        targets = self.text.target.encode_all([target for _, target in pairs])
-        examples = list(zip(sources, targets, strict=True))
-        lengths = np.array([self.objective.length(one) for one in examples]).reshape(-1, 2)
-        results: list[list[float]] = [[] for _ in pairs]
-        for chosen in in_order(lengths, Budget(TOKENS, self.rows, TOKENS)):
-            batch = self.objective.collate([examples[i] for i in chosen]).to(self.device)
+        examples = self.read_pairs(pairs)
+        results: list[list[float]] = [[] for _ in examples]
+        for chosen, batch in self._batches(examples):
             found = self.objective.score(self.model, batch)
             for i, row in zip(chosen, found, strict=True):
                 results[i] = row.tolist()
                 if any(map(isnan, results[i])):
                     raise BadInput("the model is broken: its probabilities are not numbers")
         return results
+
+    @torch.no_grad()
+    def logits(
+        self, pairs: Iterable[tuple[str | Ids, str | Ids]], tape: Silent = SILENT
+    ) -> list[Tensor]:
+        """(tokens, vocabulary) for each pair: row t predicts target token t, the last the end."""
+        examples = self.read_pairs(pairs)
+        results: list[Tensor] = [torch.empty(0)] * len(examples)
+        with tape.batches() as next_tape:
+            for chosen, batch in self._batches(examples, tape):
+                logits_TV = self.objective.logits(self.model, batch, next_tape())
+                for i, one in zip(chosen, batch.target.layout.split(logits_TV), strict=True):
+                    results[i] = one
+        return results
+
+    def _batches(
+        self, examples: Sequence[tuple[list[int], list[int]]], tape: Silent = SILENT
+    ) -> Iterator[tuple[list[int], Batch]]:
+        """Pairs by their numbers, as many at once as fit; for a live tape in the order given."""
+        lengths = np.array([(len(source), len(target) + 1) for source, target in examples])
+        budget = RECORDED if tape.live else Budget(TOKENS, self.rows, TOKENS)
+        for chosen in in_order(lengths.reshape(-1, 2), budget, sort=not tape.live):
+            batch = self.objective.collate([examples[i] for i in chosen])
+            sources = pack([examples[i][0] for i in chosen])  # as they are, their ends included
+            yield chosen, replace(batch, source=sources).to(self.device)
 
 
 EMPTY = Hypothesis(tokens=(), logprob=0.0, score=0.0, logprobs=(), finished=True)

@@ -1,33 +1,34 @@
 """What can be done with an encoder, by its facts, its text and what is noted of it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeGuard, cast
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from regard.ground.batch import Ids, Row
 from regard.ground.errors import BadInput
-from regard.ground.tape import SILENT, Silent, Tape
+from regard.ground.tape import SILENT, Silent
 from regard.models.encoder import Encoder
 from regard.models.facts import EncoderFacts
 from regard.models.hf import ASKED
 from regard.parts.linear.engine import at_work, in_precision
-from regard.parts.position import Learned
 from regard.tasks.answer import CONTEXT, Answerer
 from regard.tasks.choose import Chooser
 from regard.tasks.classify import EncoderClassifier
 from regard.tasks.embed import Embedder
 from regard.tasks.fill import Filler
+from regard.tasks.inputs import InputLimits, check_text, listed, token_ids
 from regard.tasks.rows import Asked, Runner, longest_row, rows_of
 from regard.tasks.tag import Tagger
 from regard.text.encoder import EncoderText
+from regard.text.ids_only import MISSING
 from regard.text.tuned import TunedText
 
 Read = Asked | Row | Ids  # a text, a pair of texts, or what was made of them
 LONGEST = 512  # of rows that nothing else limits
+READABLE = "neither a text, a pair of texts nor token ids"
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +45,7 @@ class Understanding(Runner):
     def text(self) -> EncoderText:
         """Its vocabulary."""
         if self.tuned is None:
-            raise BadInput("this folder has no tokenizer files: only token ids can be used")
+            raise BadInput(MISSING)
         return self.tuned.encoder if isinstance(self.tuned, TunedText) else self.tuned
 
     @property
@@ -111,82 +112,65 @@ class Understanding(Runner):
             lower=noted.get("lower", False),
         )
 
-    def read(self, inputs: Sequence[Read], *, masks: bool = False) -> list[Row]:
+    def read(self, inputs: Iterable[Read], *, masks: bool = False) -> list[Row]:
         """Texts as rows, cut to what it can read; ids as they are. With ``masks``, texts have some.
 
         Rows that it cannot read are an error.
         """
-        _refuse_one(inputs)
-        return [self._checked(self._row(one, masks), i) for i, one in enumerate(inputs, start=1)]
+        numbered = enumerate(listed(inputs), start=1)
+        return [self._checked(self._row(one, masks, i), i) for i, one in numbered]
 
     def vectors(
-        self, inputs: Sequence[Read], pool: str | None, normalise: bool | None = None
+        self, inputs: Iterable[Read], pool: str | None, normalise: bool | None = None
     ) -> Tensor:
         """(inputs, width): one vector for each; see ``embedder``."""
-        _refuse_one(inputs)
-        embedder = self.embedder(pool, normalise)
-        texts = [one for one in inputs if _is_text(one)]
+        given, embedder = listed(inputs), self.embedder(pool, normalise)
+        for number, one in enumerate(given, start=1):
+            _check_unicode(one, number)
+        texts = [one for one in given if _is_text(one)]
         of_texts = iter(embedder.rows_of(texts) if texts else [])
-        rows = [next(of_texts) if _is_text(one) else one for one in inputs]
+        rows = [next(of_texts) if _is_text(one) else one for one in given]
         return embedder.vectors(self.read(rows))
 
-    @torch.no_grad()
-    def states(self, rows: Sequence[Row], layer: int) -> list[Tensor]:
-        """(tokens, width) for each row, after so many blocks; see ``api.Model.encode``."""
-        name = {-1: "trunk.output", 0: "trunk.embed.output"}.get(
-            layer, f"trunk.blocks.{layer - 1}.output"
-        )
-        found: list[Tensor] = [torch.empty(0)] * len(rows)
-        for chosen, read in self.batches(rows):
-            tape = Tape(name)
-            self.model.encode(read.tokens_T, read.layout, tape=tape)
-            for i, one in zip(chosen, read.layout.split(tape.kept[name]), strict=True):
-                found[i] = one
-        return found
-
-    @torch.no_grad()
     def logits(self, rows: Sequence[Row], tape: Silent = SILENT) -> list[Tensor]:
         """(tokens, vocabulary) for each row; of a task, (tokens, labels), or (labels,) of all."""
         head = self.facts.head
         if head is None and not self.facts.fills:
             raise BadInput("this encoder has no layer that says anything: it only has states")
-        found: list[Tensor] = [torch.empty(0)] * len(rows)
-        for chosen, read in self.batches(rows):
-            said = self.model(read.tokens_T, read.layout, tape=tape)
-            said = said.words_NV if head is None else said
-            of_rows = head is not None and head.of_rows
-            parts = said.unbind() if of_rows else read.layout.split(said)
-            for i, one in zip(chosen, parts, strict=True):
-                found[i] = one
-        return found
+        if head is None:
+            return self.outputs(rows, lambda said, layout: layout.split(said.words_NV), tape)
+        of_rows = head.of_rows
+        return self.outputs(
+            rows, lambda said, layout: said.unbind() if of_rows else layout.split(said), tape
+        )
 
-    def _row(self, one: Read, masks: bool) -> Row:
+    def _row(self, one: Read, masks: bool, number: int) -> Row:
         if isinstance(one, Row):
             return one
+        _check_unicode(one, number)
         if isinstance(one, str) and masks:
-            return self.text.row(self.text.masked(one), longest=self.longest)
+            ids = self.text.masked(one)
+            return self.text.row(ids, longest=self.longest)
         if _is_text(one):
             return rows_of(self.text, [one], self.longest)[0]
-        ids = cast(Ids, one)
+        ids = token_ids(one, number, READABLE)
         return Row(ids, [0] * len(ids))
 
     def _checked(self, row: Row, number: int) -> Row:
-        known, position = self.facts.embed, self.facts.embed.position
-        if not len(row.tokens):
-            raise BadInput(f"input {number}: has no tokens")
-        if isinstance(position, Learned) and len(row.tokens) > position.longest:
-            said = f"{len(row.tokens)} tokens, and the model knows {position.longest} positions"
-            raise BadInput(f"input {number}: {said}")
-        if not 0 <= np.min(row.tokens) <= np.max(row.tokens) < known.vocab:
-            raise BadInput(f"input {number}: a token is none of the {known.vocab} that there are")
-        if known.segments and np.max(row.segments) >= known.segments:
+        known = self.facts.embed.segments
+        tokens = token_ids(row.tokens, number, READABLE)
+        InputLimits.of(self.model.trunk).check(tokens, number)
+        if len(row.segments) != len(tokens) or np.min(row.segments) < 0:
+            raise BadInput(f"input {number}: each token needs the number of its text, from 0")
+        if known and np.max(row.segments) >= known:
             raise BadInput(f"input {number}: the model reads one text at a time, not two")
         return row
 
 
-def _refuse_one(inputs: Sequence[Read]) -> None:
-    if isinstance(inputs, str):
-        raise TypeError("give a list of texts, not one text")
+def _check_unicode(one: Read, number: int) -> None:
+    if _is_text(one):
+        for text in (one,) if isinstance(one, str) else one:
+            check_text(text, number)
 
 
 def _is_text(one: Read) -> TypeGuard[Asked]:

@@ -100,8 +100,9 @@ def objects(path: Path, dropped: Dropped | None) -> Iterator[tuple[str, dict[str
 def document(path: Path) -> dict[str, Any]:
     """The one JSON object that a file holds."""
     name = name_of(path)
+    text = "\n".join(read_lines(path))
     try:
-        content = json.loads("\n".join(read_lines(path)))
+        content = json.loads(text)
     except json.JSONDecodeError as error:
         raise BadInput(f"{name}:{error.lineno}: not JSON ({error.msg})") from None
     except (ValueError, RecursionError) as error:

@@ -1,0 +1,34 @@
+"""Checks of single values that come from outside, and how a message repeats a wrong one."""
+
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from regard.ground.errors import BadInput
+
+SHOWN = 60  # characters of a wrong value that a message repeats
+
+
+def check_whole(name: str, value: Any, least: int, most: int | None = None) -> int:
+    """A whole number within its limits, or ``BadInput``."""
+    if not isinstance(value, int | np.integer) or isinstance(value, bool):
+        raise BadInput(f"{name} must be a whole number, not {shown(value)}")
+    if value < least or (most is not None and value > most):
+        limits = f"at least {least}" if most is None else f"from {least} to {most:,}"
+        raise BadInput(f"{name} must be {limits}, not {value}")
+    return int(value)
+
+
+def check_number(name: str, value: Any) -> None:
+    """A number, whole or not, or ``BadInput``."""
+    if not isinstance(value, int | float | np.integer | np.floating) or isinstance(value, bool):
+        raise BadInput(f"{name} must be a number, not {shown(value)}")
+
+
+def shown(value: Any) -> str:
+    """A wrong value in a few characters, on one line."""
+    if isinstance(value, Tensor | np.ndarray):
+        return f"a {type(value).__name__} of shape {tuple(value.shape)}"
+    said = ascii(value[:SHOWN]) if isinstance(value, str) else " ".join(repr(value).split())
+    return said if len(said) <= SHOWN else said[: SHOWN - 1] + "…"

@@ -1,0 +1,140 @@
+"""What callers give: lists of texts, pairs or token ids. What is wrong with one is ``BadInput``."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from regard.ground.checks import shown
+from regard.ground.errors import BadInput
+from regard.parts.position import LearnedPositions
+
+TEXT_OR_IDS = "neither a text nor token ids"
+
+
+@dataclass(frozen=True)
+class InputLimits:
+    """What one side of a model can read: token ids below ``vocab``, ``longest`` of them or any."""
+
+    vocab: int
+    longest: int | None = None
+
+    @classmethod
+    def of(cls, side: Any) -> "InputLimits":
+        """The limits of a side that embeds tokens."""
+        return cls(side.embed.token.num_embeddings, position_limit(side))
+
+    def check(self, ids: Sequence[int] | np.ndarray, number: int, marks: int = 0) -> None:
+        """Refuse ids that the model has no vector for; it adds ``marks`` tokens to them."""
+        length = len(ids) + marks
+        if self.longest is not None and length > self.longest:
+            raise BadInput(
+                f"input {number}: {length} tokens, and the model knows {self.longest} positions"
+            )
+        if len(ids) and not 0 <= min(ids) <= max(ids) < self.vocab:
+            wrong = min(ids) if min(ids) < 0 else max(ids)
+            raise BadInput(
+                f"input {number}: a token is none of the {self.vocab} that there are ({wrong})"
+            )
+
+
+def position_limit(side: Any) -> int | None:
+    """The most tokens a side can place, if its positions are learned."""
+    position: nn.Module | None = side.embed.position
+    return position.num_embeddings if isinstance(position, LearnedPositions) else None
+
+
+def listed(inputs: Any, of: str = "texts") -> list[Any]:
+    """Inputs as a list, read once; a single text is refused, for it would count as its letters."""
+    if isinstance(inputs, str | bytes):
+        raise BadInput("give a list of texts, not one text")
+    if isinstance(inputs, Mapping) or not isinstance(inputs, Iterable):
+        raise BadInput(f"give a list of {of}, not {shown(inputs)}")
+    if isinstance(inputs, Tensor | np.ndarray) and inputs.ndim == 0:
+        raise BadInput(f"give a list of {of}, not one number")
+    return list(inputs)
+
+
+def check_text(one: Any, number: int, wanted: str = "not a text") -> str:
+    """One text, which can be written as UTF-8."""
+    if not isinstance(one, str):
+        raise BadInput(f"input {number}: {shown(one)} is {wanted}")
+    if not one.isascii():
+        try:
+            one.encode()
+        except UnicodeEncodeError:
+            raise BadInput(f"input {number}: a character of {shown(one)} is no Unicode") from None
+    return one
+
+
+def check_texts(inputs: Any, first: int = 1) -> list[str]:
+    """A list of texts; inputs are counted from ``first``."""
+    return [check_text(one, number) for number, one in enumerate(listed(inputs), first)]
+
+
+def check_pairs(inputs: Any, of: str, parts: str = "pairs") -> list[tuple[Any, Any]]:
+    """A list of pairs, whose halves are left to the caller; ``of`` names them."""
+    pairs = listed(inputs, parts)
+    for number, one in enumerate(pairs, 1):
+        if not isinstance(one, tuple | list) or len(one) != 2:
+            raise BadInput(f"input {number}: {shown(one)} is not a pair {of}")
+    return [tuple(one) for one in pairs]
+
+
+def token_ids(one: Any, number: int, wanted: str = TEXT_OR_IDS) -> list[int]:
+    """Ids from a list, an array or a tensor of whole numbers; there is at least one."""
+    values = one
+    if isinstance(one, Tensor):
+        values = one.detach().cpu().numpy()
+    elif isinstance(one, Sequence) and not isinstance(one, str | bytes):
+        whole = all(isinstance(i, int | np.integer) and not isinstance(i, bool) for i in one)
+        values = np.array(one if whole else ["no ids"])
+    if not isinstance(values, np.ndarray) or values.ndim != 1:
+        raise BadInput(f"input {number}: {shown(one)} is {wanted}")
+    if not len(values):
+        raise BadInput(f"input {number}: has no tokens")
+    if values.dtype.kind not in "iu":
+        raise BadInput(f"input {number}: {shown(one)} is {wanted}")
+    return values.tolist()
+
+
+def read(
+    inputs: Sequence[Any],
+    encode_all: Callable[[list[str]], list[list[int]]],
+    limits: InputLimits,
+    *,
+    end: int | None = None,
+    marks: int = 0,
+    first: int = 1,
+) -> list[list[int]]:
+    """Texts in ids, each with its ``end`` if it has one, and ids as they are, all of them checked.
+
+    The model adds ``marks`` tokens to each; inputs are counted from ``first``.
+    """
+    numbered = list(enumerate(inputs, first))
+    texts = [check_text(one, number) for number, one in numbered if isinstance(one, str)]
+    encoded = iter(encode_all(texts) if texts else [])
+    after = [] if end is None else [end]
+    rows = []
+    for number, one in numbered:
+        ids = [*next(encoded), *after] if isinstance(one, str) else token_ids(one, number)
+        limits.check(ids, number, marks)
+        rows.append(ids)
+    return rows
+
+
+def check_search(search: Any) -> Any:
+    """A search is a value; its name or its class is not."""
+    if not callable(search) or isinstance(search, type):
+        raise BadInput(f"search is a value such as Beam(5) or Greedy(), not {shown(search)}")
+    return search
+
+
+def ran_out_of_memory(error: BaseException) -> bool:
+    """Whether an error of torch or numpy says that memory is used up."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and "alloc" in str(error)

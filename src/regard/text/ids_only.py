@@ -1,0 +1,68 @@
+"""The vocabularies of a folder without tokenizer files: ids are served, texts are not."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from regard.ground.errors import BadInput
+from regard.text.bilingual import Bilingual
+from regard.text.segmented import Segmented
+from regard.text.words import Span
+
+MISSING = "this folder has no tokenizer files: only token ids can be used"
+
+
+@dataclass(frozen=True)
+class IdVocabulary:
+    """A ``Vocabulary`` of which only the size and the special ids are known."""
+
+    size: int
+    pad: int
+    bos: int
+    eos: int
+    unk: int = -1  # only texts have unknown words
+    kind: str = "ids"
+
+    def __len__(self) -> int:
+        return self.size
+
+    @property
+    def fingerprint(self) -> str:
+        """Of ids alone: the same size and special ids, the same words."""
+        return f"{self.size}-{self.pad}-{self.bos}-{self.eos}"
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """No text at all."""
+        return ""
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """The ids themselves."""
+        return [str(int(i)) for i in ids]
+
+    def encode(self, text: str) -> list[int]:
+        """Not possible."""
+        raise BadInput(MISSING)
+
+    def encode_all(self, texts: Iterable[str]) -> list[list[int]]:
+        """Not possible."""
+        raise BadInput(MISSING)
+
+    def encode_dropped(self, text: str, rate: float, key: tuple[int, ...]) -> list[int]:
+        """Not possible."""
+        raise BadInput(MISSING)
+
+    def segment(self, text: str) -> Segmented:
+        """Not possible."""
+        raise BadInput(MISSING)
+
+    def unknown(self, text: str) -> list[Span]:
+        """Not possible."""
+        raise BadInput(MISSING)
+
+    def save(self, path: Path) -> None:
+        """There is nothing to write."""
+
+
+def ids_only(source: int, target: int, *, pad: int, bos: int, eos: int) -> Bilingual:
+    """Vocabularies of these sizes that share their special ids."""
+    return Bilingual(*(IdVocabulary(size, pad, bos, eos) for size in (source, target)))

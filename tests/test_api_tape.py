@@ -1,0 +1,200 @@
+"""Tapes, batches and precisions: every method, every family, however many inputs there are."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+import regard
+from regard import BadInput, Tape, without_head
+from regard.ground.batch import Budget
+from regard.models import LINEAGE, bert
+from regard.models.encoder import build
+from regard.models.facts import change
+from regard.models.stored import Stored
+from regard.tasks import rows, translate
+from small import WORDS
+from small_bert import model as small_encoder
+
+FAMILIES = ("translator", "pooled", "tuned", "words")
+# A value of each kind: for each token, for each text, for each pair of tokens.
+KEPT = {
+    "translator": ("source.blocks.1.output", "logits", "target.blocks.0.cross.weights"),
+    "pooled": ("reader.output", "logits", "pool.weights"),
+    "tuned": ("trunk.output", "logits", "trunk.blocks.0.attention.weights"),
+    "words": ("words", "trunk.embed.output", "trunk.blocks.1.attention.scores"),
+}
+
+
+@pytest.fixture(scope="module")
+def folders(small_run, owl_run):
+    return {"translator": small_run / "run" / "model", "pooled": owl_run / "run" / "model"}
+
+
+@pytest.fixture(scope="module")
+def models(folders):
+    loaded = {name: regard.load(folder, "cpu") for name, folder in folders.items()}
+    return loaded | {"tuned": small_encoder("one"), "words": small_encoder("words")}
+
+
+def inputs(family: str, count: int) -> list:
+    texts = [" ".join(WORDS[i % 5 : i % 5 + 1 + 7 * i % 11]) for i in range(count)]
+    return [(one, one) for one in texts] if family == "translator" else texts
+
+
+def few_at_once(monkeypatch) -> None:
+    monkeypatch.setattr(rows, "TOKENS", 40)
+    monkeypatch.setattr(translate, "TOKENS", 40)
+    for module in (rows, translate):
+        monkeypatch.setattr(module, "RECORDED", Budget(40, 3, 40))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_tape_sees_all_inputs_in_their_order(models, family, monkeypatch):
+    model, given = models[family], inputs(family, 23)
+    single = []
+    for one in given:
+        single.append(Tape(*KEPT[family]))
+        model.logits([one], tape=single[-1])
+    few_at_once(monkeypatch)
+    tape = Tape(*KEPT[family])
+    model.logits(given, tape=tape)
+    assert list(tape.kept) == list(single[0].kept) and set(tape.kept) == set(KEPT[family])
+    for name, found in tape.kept.items():
+        parts = [one.kept[name] for one in single]
+        assert len(found) == sum(map(len, parts))
+        start = 0
+        for part in parts:
+            inside = tuple(slice(size) for size in part.shape[1:])
+            assert_close(found[start : start + len(part)][:, *inside], part, atol=1e-5, rtol=1e-5)
+            start += len(part)
+
+
+def test_300_inputs_have_300_rows(models):
+    tape = Tape("pooled", "logits")
+    said = models["tuned"].logits(inputs("tuned", 300), tape=tape)
+    assert len(tape.kept["pooled"]) == 300
+    assert torch.equal(torch.stack(said), tape.kept["logits"])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_an_edit_reaches_every_batch(models, family, monkeypatch):
+    few_at_once(monkeypatch)
+    name = KEPT[family][0]
+    model, given = models[family], inputs(family, 12)
+
+    def turned() -> Tape:
+        return Tape(edits={name: lambda _, value: value.roll(1, -1)})
+
+    edited = model.logits(given, tape=turned())
+    alone = [model.logits([one], tape=turned())[0] for one in given]
+    for found, expected, before in zip(edited, alone, model.logits(given), strict=True):
+        assert_close(found, expected, atol=1e-4, rtol=1e-4)
+        assert not torch.allclose(found, before)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("known", [True, False])
+def test_a_name_that_does_not_exist_is_refused(models, family, known):
+    wrong = KEPT[family][0].replace("output", "outptu").replace("words", "wrods")
+    good = (KEPT[family][1],) if known else ()
+    for tape in (Tape(*good, wrong), Tape(*good, edits={wrong: without_head(0)})):
+        with pytest.raises(BadInput, match=r"model\.tape_names\(\) lists all") as error:
+            models[family].logits(inputs(family, 3), tape=tape)
+        assert repr(wrong) in str(error.value)
+        assert KEPT[family][0] in str(error.value)
+
+
+def test_a_tape_can_be_used_again(models):
+    tape = Tape("logits")
+    models["tuned"].logits(["dog", "cow owl"], tape=tape)
+    (said,) = models["tuned"].logits(["pig"], tape=tape)
+    assert torch.equal(tape.kept["logits"], said[None])
+
+
+def test_nothing_is_asked_of_no_inputs(models):
+    assert models["tuned"].logits([], tape=Tape("no such name")) == []
+
+
+def small_of_every_paper() -> list[Stored]:
+    small = {"width": 8, "heads": 2, "inner": 8, "depth": 2, "vocab": 20, "embedding": 8}
+    found = []
+    for paper in LINEAGE:
+        if paper.key == bert.PAPER.key:
+            continue
+        for facts in paper.sizes.values():
+            known = {key: value for key, value in small.items() if f"{key}=" in repr(facts)}
+            facts = change(facts, **known)
+            found.append(Stored(paper, facts, paper.build(facts).eval(), None, {}))
+    facts = change(bert.TINY, width=8, inner=8, vocab=20, fills=True, follows=True)
+    return [*found, Stored(bert.PAPER, facts, build(facts).eval(), None, {})]
+
+
+@pytest.mark.parametrize("stored", small_of_every_paper(), ids=lambda one: one.paper.key)
+def test_every_name_that_is_listed_can_be_recorded(stored):
+    model = regard.Model(stored)
+    names = model.tape_names()
+    pair = ([5, 6, 7], [5, 6])
+    given = [pair, pair] if hasattr(model.module, "target") else [pair[0], pair[1]]
+    for one in names:
+        tape = Tape(one)
+        model.logits(given, tape=tape)
+        assert list(tape.kept) == [one]
+    everything = Tape("*")
+    model.logits(given, tape=everything)
+    assert set(everything.kept) == set(names)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_number_of_inputs_at_once_changes_nothing(models, family, monkeypatch):
+    model, given = models[family], inputs(family, 40)
+    texts = [one[0] if isinstance(one, tuple) else one for one in given]
+    whole = [model.encode(texts), model.logits(given), list(model.embed(texts))]
+    few_at_once(monkeypatch)
+    small = [model.encode(texts, batch_size=3), model.logits(given), list(model.embed(texts))]
+    for before, after in zip(whole, small, strict=True):
+        for one, other in zip(before, after, strict=True):
+            assert_close(one, other, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("family", ["translator", "pooled"])
+def test_memory_is_bounded(models, family, monkeypatch):
+    """No batch is larger than the budget, whatever is asked for."""
+    sizes = []
+    monkeypatch.setattr(rows, "TOKENS", 64)
+    monkeypatch.setattr(translate, "TOKENS", 64)
+    side = models[family].module.source if family == "translator" else models[family].module.reader
+    hook = side.register_forward_pre_hook(lambda _, given: sizes.append(len(given[0])))
+    texts = [one[0] if isinstance(one, tuple) else one for one in inputs(family, 60)]
+    models[family].encode(texts)
+    models[family].logits(inputs(family, 60))
+    hook.remove()
+    assert len(sizes) > 2 and max(sizes) <= 64
+
+
+@pytest.mark.parametrize("family", ["translator", "pooled", "tuned", "words"])
+def test_every_method_honours_the_precision(models, folders, family):
+    """int8 is what is furthest from fp32 on every CPU; each method must say what int8 says."""
+    plain = models[family]
+    if family in folders:
+        fast = regard.load(folders[family], "cpu", precision="int8")
+    else:
+        fast = regard.Model(plain._stored, "int8")
+    given = inputs(family, 4)
+    texts = [one[0] if isinstance(one, tuple) else one for one in given]
+    does = {
+        "encode": (texts,),
+        "embed": (texts,),
+        "logits": (given,),
+        **({"score": (given,), "translate": (texts,)} if family == "translator" else {}),
+        **({"predict": (texts,)} if family in ("pooled", "tuned") else {}),
+        **({"fill": (["the [MASK] came"],)} if family == "words" else {}),
+    }
+    if family == "pooled":  # its reader is recurrent: only the class is read by a linear layer
+        del does["encode"], does["embed"]
+    for name, arguments in does.items():
+        assert str(getattr(fast, name)(*arguments)) != str(getattr(plain, name)(*arguments)), name
+    if family == "translator":
+        wanted = plain.translator.with_precision("int8")
+        assert fast.score(given) == wanted.score(given)
+        shown, expected = (one.look("dog cow", "cow dog").map() for one in (fast, plain))
+        assert (shown.select() != expected.select()).any()
