@@ -14,9 +14,10 @@ def check_whole(name: str, value: Any, least: int, most: int | None = None) -> i
     """A whole number within its limits, or ``BadInput``."""
     if not isinstance(value, int | np.integer) or isinstance(value, bool):
         raise BadInput(f"{name} must be a whole number, not {shown(value)}")
-    if value < least or (most is not None and value > most):
-        limits = f"at least {least}" if most is None else f"from {least} to {most:,}"
-        raise BadInput(f"{name} must be {limits}, not {value}")
+    if value < least:
+        raise BadInput(f"{name} must be at least {least}, not {shown(value)}")
+    if most is not None and value > most:
+        raise BadInput(f"{name} must be at most {most:,}, not {shown(value)}")
     return int(value)
 
 
