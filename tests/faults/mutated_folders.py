@@ -22,6 +22,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ sys.path[:0] = [one for one in (str(TESTS),) if one not in sys.path]
 MEMORY = 3 << 30  # bytes that a worker may take beyond what it has at its start
 SECONDS = 20  # that a case may take, several times what the slowest needs
 PATIENCE = 120  # seconds after which a silent worker is taken to hang
+SETTINGS = ("train.checkpoint_every=2", "train.report_every=2", "train.evaluate_every=4")
 WORDS = ["ada bit", "cow dog elf"]
 
 
@@ -50,15 +52,16 @@ def build(folder: Path) -> None:
         corpus = folder / "corpora" / name
         corpus.mkdir(parents=True)
         recipe = write(corpus)
-        asked = read(recipe, ["train.steps=4", "train.checkpoint_every=2", "train.report_every=2"])
+        asked = read(recipe, [*SETTINGS, "train.steps=4"])
         run = prepare(asked, corpus / "run", Ranks(0, 1, torch.device("cpu")), data=corpus)
         *_, ended = train(run.job)
         run.finish(ended.progress)
         if run.lock is not None:
             run.lock.release()
         shutil.copytree(corpus / "run" / "model", folder / name)
+        shutil.copytree(corpus / "run", folder / f"{name}-run", ignore=lambda *_: ["model"])
         (folder / f"{name}-recipe").mkdir()
-        shutil.move(recipe, folder / f"{name}-recipe" / "recipe.toml")
+        shutil.copy(recipe, folder / f"{name}-recipe" / "recipe.toml")
     _build_encoders(folder)
     _build_marian(folder / "marian")
 
@@ -172,6 +175,30 @@ def _read_recipe(folder: Path) -> None:
     task_of(read(folder / "recipe.toml")).facts(Path())
 
 
+def _resume(name: str, recipe: str, folder: Path) -> None:
+    """Go on for one more step; the corpus lies beside the folder that the case was copied from."""
+    import torch
+
+    from regard.training.journal import Journal
+    from regard.training.loop import train
+    from regard.training.ranks import Ranks
+    from regard.training.recipe import read
+    from regard.training.run import prepare
+
+    corpus = CORPORA[0] / "corpora" / name
+    asked = read(corpus / recipe, [*SETTINGS, "train.steps=5"])
+    ranks = Ranks(0, 1, torch.device("cpu"))
+    run = prepare(asked, folder, ranks, data=corpus, resume=True)
+    try:
+        Journal(folder, after_step=2)
+        *_, ended = train(run.job)
+        run.finish(ended.progress)
+    finally:
+        if run.lock is not None:
+            run.lock.release()
+
+
+CORPORA: list[Path] = []
 USES: dict[str, Callable[[Path], None]] = {
     "translator": _translate,
     "marian": _translate,
@@ -184,16 +211,21 @@ USES: dict[str, Callable[[Path], None]] = {
     "bert-parts": _embed,
     "translator-recipe": _read_recipe,
     "classifier-recipe": _read_recipe,
+    "translator-run": partial(_resume, "translator", "small.toml"),
+    "classifier-run": partial(_resume, "classifier", "owls.toml"),
 }
 
 
-def one_case(folders: Path, number: int, seed: int, scratch: Path) -> dict[str, Any]:
+def one_case(
+    folders: Path, number: int, seed: int, scratch: Path, kinds: str = ""
+) -> dict[str, Any]:
     """Damage a folder and use it: what was done, and how it ended."""
     from faults.mutations import mutate
     from regard.ground.errors import LONGEST, BadInput
 
+    CORPORA[:] = [folders]
     draw = random.Random(f"{seed}/{number}")
-    kind = draw.choice([one for one in USES if (folders / one).is_dir()])
+    kind = draw.choice([one for one in USES if one.startswith(kinds) and (folders / one).is_dir()])
     case, harm = scratch / "case", scratch / "harm"
     shutil.rmtree(case, ignore_errors=True)
     shutil.copytree(folders / kind, case)
@@ -218,7 +250,7 @@ def one_case(folders: Path, number: int, seed: int, scratch: Path) -> dict[str, 
     return record
 
 
-def work(folders: Path, numbers: range, seed: int) -> None:
+def work(folders: Path, numbers: range, seed: int, kinds: str) -> None:
     """Many cases in this process, one line of JSON for each."""
     import torch
 
@@ -235,14 +267,16 @@ def work(folders: Path, numbers: range, seed: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
         for number in numbers:
             print(f"BEGIN {number}", flush=True)
-            print(json.dumps(one_case(folders, number, seed, Path(scratch))), flush=True)
+            print(json.dumps(one_case(folders, number, seed, Path(scratch), kinds)), flush=True)
 
 
-def campaign(folders: Path, count: int, seed: int, first: int = 0) -> Iterator[dict[str, Any]]:
+def campaign(
+    folders: Path, count: int, seed: int, first: int = 0, kinds: str = ""
+) -> Iterator[dict[str, Any]]:
     """The record of each case; a worker that dies or hangs is one, too."""
     while first < count:
         command = [sys.executable, __file__, "--work", str(folders), "--seed", str(seed)]
-        command += ["--first", str(first), "--count", str(count)]
+        command += ["--first", str(first), "--count", str(count), "--kinds", kinds]
         begun: int | None = None
         with (
             tempfile.TemporaryFile() as errors,
@@ -287,16 +321,18 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--kinds", default="", help="only folders whose kind begins so")
     parser.add_argument("--work", type=Path, help="for workers: the folders to damage")
     options = parser.parse_args()
     if options.work is not None:
-        work(options.work, range(options.first, options.count), options.seed)
+        work(options.work, range(options.first, options.count), options.seed, options.kinds)
         return
     print(f"seed {options.seed}", flush=True)
     outcomes = Counter[str]()
     with tempfile.TemporaryDirectory() as folder:
         build(Path(folder))
-        for record in campaign(Path(folder), options.count, options.seed, options.first):
+        given = (options.count, options.seed, options.first, options.kinds)
+        for record in campaign(Path(folder), *given):
             outcomes[record["outcome"]] += 1
             if record["outcome"] == "WRONG":
                 print(json.dumps(record, indent=1).replace("\\n", "\n"), flush=True)

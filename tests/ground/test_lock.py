@@ -74,3 +74,20 @@ def test_a_folder_with_nothing_but_a_lock_is_vacant(tmp_path):
     (tmp_path / "file").touch()
     assert not is_vacant(tmp_path)
     assert not is_vacant(tmp_path / "file")
+
+
+def test_what_is_no_file_is_no_lock(tmp_path):
+    (tmp_path / "mine").write_text("precious")
+    makes = [
+        os.mkfifo,
+        lambda path: path.symlink_to("/dev/null"),
+        lambda path: path.symlink_to(tmp_path / "mine"),
+        lambda path: path.mkdir(),
+    ]
+    for number, make in enumerate(makes):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        make(folder / LOCK)
+        with pytest.raises(BadInput, match="cannot be written"):
+            lock_folder(folder)
+    assert (tmp_path / "mine").read_text() == "precious"

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import stat
 from pathlib import Path
 from typing import Self
 from weakref import WeakValueDictionary, finalize
@@ -14,6 +15,7 @@ except ImportError:  # a system without flock
     fcntl = None  # type: ignore[assignment]
 
 LOCK = "run.lock"
+NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # what a link leads to would be emptied
 
 
 class FolderLock:
@@ -27,10 +29,13 @@ class FolderLock:
         self.folder, self._blocks = folder, 0
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+            handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | NO_LINK, 0o666)
         except OSError as error:
             raise BadInput(f"{folder}: cannot be written ({error.strerror or error})") from None
         self._close = finalize(self, os.close, handle)
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            self._close()
+            raise BadInput(f"{folder / LOCK}: cannot be written (not a regular file)")
         self.held = self._acquire(handle)
 
     @property
