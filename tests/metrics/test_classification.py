@@ -5,7 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.ground.errors import BadInput
-from regard.metrics.classification import class_table, classification_scores, confusion
+from regard.metrics.classification import (
+    class_table,
+    classification_scores,
+    confusion,
+    several_scores,
+)
 from regard.metrics.labels import LabelScore
 
 GOLDS = ["a", "a", "a", "b", "b", "c"]
@@ -99,6 +104,20 @@ def test_intervals_hold_the_score_and_shrink_with_more_examples():
     assert str(few[0]).startswith("accuracy 66.67 [")
     assert few[0].signature == "examples:30|classes:3|bs:1000|seed:12345"
     assert classification_scores(GOLDS, FOUND)[0].interval is None
+
+
+def test_several_labels_by_hand():
+    golds, found = [{"a", "b"}, {"a"}, set(), {"c"}], [{"a"}, {"a"}, {"b"}, set()]
+    f1, exact = several_scores(golds, found)
+    assert (f1.name, f1.value) == ("micro-F1", pytest.approx(100 * 2 * 2 / (4 + 3)))
+    assert (exact.name, exact.value) == ("accuracy", 25)
+    assert f1.interval is None and f1.signature == "examples:4|several"
+    for one in several_scores(golds * 5, found * 5, with_interval=True):
+        assert one.interval.low < one.value < one.interval.high
+        assert one.signature == "examples:20|several|bs:1000|seed:12345"
+    assert [one.value for one in several_scores([set()], [set()])] == [0, 100]
+    with pytest.raises(BadInput, match="1 predictions for 2 labels"):
+        several_scores([{"a"}, {"b"}], [{"a"}])
 
 
 def test_what_cannot_be_scored_is_said():

@@ -202,6 +202,13 @@ def test_wrong_tokenizers(trained, tmp_path, changes, said):
         EncoderText.load(change(tmp_path, trained, **changes))
 
 
+def test_the_mask_is_a_token_of_its_own(trained, tmp_path):
+    trained.save(tmp_path)
+    configure(tmp_path, sep_token="[MASK]")
+    with pytest.raises(BadInput, match=r"sep_token and mask_token are both '\[MASK\]'"):
+        EncoderText.load(tmp_path)
+
+
 def test_ids_that_are_left_out_stay_free(trained, tmp_path):
     text = load(change(tmp_path, trained, vocab=FIVE | {"the": 7}, added_tokens=[]))
     assert len(text.words) == 8

@@ -210,6 +210,12 @@ def test_unknown_tensors_are_kept_on_request(dtype, names, bare):
     assert bits(MAP.write(ours, beside)) == bits(file)
 
 
+def test_a_short_list_is_whole():
+    strays = {f"stray{i}": torch.zeros(1) for i in range(8)}
+    with pytest.raises(BadInput, match=r"unknown: stray0.*stray7; `regard"):
+        MAP.read({**draw_file(torch.float32), **strays}, WANTED, "a file")
+
+
 def test_a_long_list_is_cut():
     with pytest.raises(BadInput, match=r"missing: .* and 21 more"):
         MAP.read({}, WANTED, "a file")

@@ -92,6 +92,9 @@ def _names(folder: Path, settings: dict[str, Any], mapped: bool) -> dict[str, st
         if not isinstance(name, str) or not name:
             raise BadInput(f"{folder / file}: {role} is not the name of a token")
         names[role] = name
+    for role, name in names.items():
+        if role != "mask_token" and name == names["mask_token"]:
+            raise BadInput(f"{folder}: {role} and mask_token are both {name!r}")
     return names
 
 
