@@ -87,8 +87,9 @@ class Model:
         if not isinstance(self.facts, PairFacts):
             does = "labels" if isinstance(self.facts, ClassifierFacts) else "reads"
             raise BadInput(f"{self.paper.name} {does} texts: it does not translate")
-        text, settings = folders.vocabularies(self._stored), self.notes.get("generation")
-        return Translator(self.module, text, generation=settings, house=self._house)
+        text = folders.vocabularies(self._stored)
+        settings: dict[str, Any] = {n: self.notes.get(n) for n in ("generation", "decode")}
+        return Translator(self.module, text, house=self._house, **settings)
 
     @cached_property
     def classifier(self) -> Classifier:
@@ -197,7 +198,8 @@ class Model:
     ) -> list[list[Translation]]:
         """Hypotheses with scores for each text, best first; ids are used as given.
 
-        Unless told otherwise: a beam of 5, or for a published folder what it was published with.
+        Unless told otherwise: as the recipe says that trained the model; for a published folder,
+        as it was published; else a beam of 5.
         """
         return self._swift.translate(texts, search, prefixes)
 

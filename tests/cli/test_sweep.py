@@ -161,7 +161,7 @@ def test_diverse_lists(model):
 
 @pytest.mark.parametrize("stop", ["transformers", "transformers-early", "transformers-never"])
 def test_transformers_rules_by_name(model, stop):
-    options = ("--stop", stop, "--length", "power", "--alpha", 1, "--best", 2)
+    options = ("--beam", 5, "--stop", stop, "--length", "power", "--alpha", 1, "--best", 2)
     text = "dog cow\n\nowl\n"
     done = run("translate", model, *options, stdin=text)
     assert "score = log p / n^1, over when 5 are found" in done.stderr

@@ -35,11 +35,11 @@ def test_the_terminal_the_page_and_the_drawing(model, tmp_path):
 @pytest.mark.parametrize(
     ("options", "beam"),
     [
-        ((), Beam(5)),
-        (("--beam", 2, "--length", "none"), Beam(2, length="none")),
-        (("--coverage", 0.2, "--no-repeat", 2), Beam(5, coverage=0.2, no_repeat=2)),
+        ((), Beam(2)),  # as its recipe says
+        (("--beam", 5, "--length", "none"), Beam(5, length="none")),
+        (("--coverage", 0.2, "--no-repeat", 2), Beam(2, coverage=0.2, no_repeat=2)),
         (
-            ("--stop", "transformers", "--length", "power", "--alpha", 1),
+            ("--beam", 5, "--stop", "transformers", "--length", "power", "--alpha", 1),
             Beam(5, length="power", alpha=1, stop="transformers"),
         ),
     ],

@@ -16,7 +16,6 @@ from regard.metrics.bleu import bleu
 from regard.metrics.classification import class_table, classification_scores
 from regard.metrics.labels import MEASURES, LabelScore
 from regard.metrics.translation import Score, chrf, ter
-from regard.search.beam import Beam
 from regard.training.files import Files
 from regard.training.kinds import Judgement
 from regard.training.recipe import Expect, Recipe, find, read
@@ -119,9 +118,8 @@ def _classified(model: Model, examples: Pairs) -> Judgement:
 
 
 def _scores(model: Model, recipe: Recipe, pairs: Pairs, with_interval: bool) -> list[Score]:
-    facts, measure = recipe.decode, recipe.measure
-    search = Beam(facts.beam, length=facts.length, alpha=facts.alpha)
-    found = model.translate([source for _, source, _ in pairs], search)
+    measure = recipe.measure
+    found = model.translate([source for _, source, _ in pairs], recipe.decode.search)
     hypotheses = [one[0].text for one in found]
     references = [[target for _, _, target in pairs]]
     case: dict[str, Any] = {"lowercase": measure.lowercase, "with_interval": with_interval}

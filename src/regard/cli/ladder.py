@@ -21,7 +21,6 @@ from regard.inside.record import record
 from regard.metrics.alignment import Gold, alignment_error_rate
 from regard.metrics.bleu import bleu, bleu_metric
 from regard.metrics.lengths import by_length
-from regard.search.beam import Beam
 from regard.text.words import word_spans, words
 from regard.training.files import Files
 from regard.training.ranks import Ranks
@@ -79,7 +78,7 @@ def climb(ladder: Climb, promised: bool, whole: bool) -> bool:
             ranks.wait()
     if not ranks.leads:
         return True
-    search = _search(recipe)
+    search = recipe.decode.search
     greedy = "greedy search" if search.size == 1 else f"beam of {search.size}, {search.formula}"
     _show(Ladder(recipe.about.title, results, greedy), ladder.folder if whole else None)
     if not promised:
@@ -132,7 +131,7 @@ def measure(
     """A trained model on the test set of a recipe."""
     assert recipe.data.test is not None
     pairs = _pairs(recipe.data.test, recipe, data, dropped)
-    found = model.translate([source for source, _ in pairs], _search(recipe))
+    found = model.translate([source for source, _ in pairs], recipe.decode.search)
     hypotheses, references = [one[0].text for one in found], [[target for _, target in pairs]]
     how: dict[str, Any] = recipe.measure.model_dump()
     lengths = [len(words(source)) for source, _ in pairs]
@@ -169,10 +168,6 @@ def _golds(recipe: Recipe, data: Path) -> list[tuple[Pairs, list[Gold]]]:
 
 def _pairs(files: Files, recipe: Recipe, data: Path, dropped: Dropped | None = None) -> Pairs:
     return pairs_in(files.under(data), recipe.data.longest_characters, dropped)
-
-
-def _search(recipe: Recipe) -> Beam:
-    return Beam(recipe.decode.beam, length=recipe.decode.length, alpha=recipe.decode.alpha)
 
 
 def _show(ladder: Ladder, folder: Path | None) -> None:

@@ -21,7 +21,6 @@ from regard.inside.record import record
 from regard.metrics.alignment import AlignmentScore, Gold, alignment_error_rate
 from regard.metrics.bleu import bleu
 from regard.metrics.translation import Score
-from regard.search.beam import Beam
 from regard.training.ranks import Ranks
 from regard.training.recipe import Recipe, find, read
 from regard.training.run import OURS, RECIPE, claim, prepare
@@ -119,7 +118,7 @@ def _train(out: Path, recipe: Recipe) -> Model:
 
 def _translate(model: Model, recipe: Recipe, sentences: Corpus) -> Score:
     _step("3. Translating sentences it has never seen")
-    search = Beam(recipe.decode.beam, length=recipe.decode.length, alpha=recipe.decode.alpha)
+    search = recipe.decode.search
     found = model.translate([pair.source for pair in sentences.test], search)
     translations = [one[0].text for one in found]
     for pair, text in list(zip(sentences.test, translations, strict=True))[:SHOWN]:

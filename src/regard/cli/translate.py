@@ -126,7 +126,9 @@ def translate(
     translated and printed at once. A line of more tokens than --max-length is an error, after all
     lines before it are printed.
 
-    A published folder is searched as its generation settings say, unless an option says otherwise.
+    A model is searched as the [decode] table of its recipe says; an option changes only what it
+    names. A published folder is searched as its generation settings say, unless an option says
+    otherwise.
 
     With --groups n, n beams search side by side, and each avoids the words of those before it: a
     list of translations that differ. With --stop transformers --length power --alpha A the beam is
@@ -149,9 +151,17 @@ def translate(
         as_published = translator.generation is not None and given <= MEANT_FOR["published"]
         search = "published" if as_published else "beam"
     _check_options(given, search, groups, candidates)
+    options: dict[str, Any] = {
+        "size": size,
+        "best": best,
+        "length": length,
+        "alpha": alpha,
+        "stop": stop,
+    }
+    options |= {"coverage": coverage, "finished": finished, "no_repeat": no_repeat}
+    beam = replace(translator.beam, **{name: options[name] for name in options.keys() & given})
     chosen: Search
     if search in ("beam", "exact"):
-        beam = Beam(size, best, length, alpha, coverage, finished, no_repeat, stop=stop)
         chosen = beam if groups == 1 else Diverse(beam, groups, diversity)
         note(f"{chosen}: score = {beam.formula}")
     elif search == "published":
@@ -178,7 +188,7 @@ def translate(
         if search == "exact":
             find = exactly = _Exactly(translator, beam, widest)
         elif search == "mbr" and candidates == "beam":
-            find = partial(_from_beam, translator, Beam(size, size, length, alpha), risk)
+            find = partial(_from_beam, translator, replace(beam, best=beam.size), risk)
         else:
             find = partial(_plainly, translator, chosen)
         pieces = translator.text.target if as_json else None

@@ -1,6 +1,6 @@
 """``regard tree``: how a beam search went, candidate by candidate."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,9 +15,6 @@ from regard.inside.beam_page import page
 from regard.inside.beam_terminal import lines
 from regard.inside.beamtree import BeamTree
 from regard.inside.witness import tree as search_tree
-from regard.search.beam import Beam
-
-SEARCH = ("size", "length", "alpha", "coverage", "finished", "no_repeat", "stop")
 
 
 def tree(
@@ -54,7 +51,9 @@ def tree(
     is ranked, and its score after the length rule. Then all hypotheses that were set aside, and
     what other length rules would have chosen from them.
 
-    A published folder is searched as its generation settings say, unless an option says otherwise.
+    A model is searched as the [decode] table of its recipe says; an option changes only what it
+    names. A published folder is searched as its generation settings say, unless an option says
+    otherwise.
 
     Example: regard tree runs/tour/model "The old man reads a book." --beam 3 --html tree.html
     """
@@ -62,9 +61,12 @@ def tree(
         raise BadInput("there is no text to translate")
     if any("\ud800" <= character <= "\udfff" for character in text):
         raise BadInput("the text is not UTF-8")
-    beam = Beam(size, 1, length, alpha, coverage, finished, no_repeat, stop=stop)
     translator = load(model, device).translator
-    if translator.published is not None and not any(was_given(context, name) for name in SEARCH):
+    options: dict[str, Any] = {"size": size, "length": length, "alpha": alpha, "coverage": coverage}
+    options |= {"finished": finished, "no_repeat": no_repeat, "stop": stop}
+    named = {name: value for name, value in options.items() if was_given(context, name)}
+    beam = replace(translator.beam, **named)
+    if translator.published is not None and not named:
         beam = translator.published.search
     seen = search_tree(translator, text, beam)
     for path, make in ((html, page), (svg, drawing)):  # first: whoever reads on may go away

@@ -1,4 +1,4 @@
-"""How a published translator searches: the generation settings that came with it."""
+"""How a translator searches by what came with it: generation settings, or its recipe's table."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -106,6 +106,18 @@ class Published:
             must_end=self.must_end,
             renormalise=self.renormalise,
         )
+
+
+def as_trained(decode: Any) -> Beam:
+    """The search that the ``[decode]`` table of a recipe describes, as a model remembers it."""
+    kinds: dict[str, Any] = {"beam": int, "length": str, "alpha": int | float}
+    try:
+        for name, value in dict(decode).items():
+            if isinstance(value, bool) or not isinstance(value, kinds[name]):
+                raise ValueError(f"{name} is {value!r}")
+        return Beam(**{"size" if name == "beam" else name: one for name, one in decode.items()})
+    except (TypeError, KeyError, ValueError, BadInput) as error:
+        raise BadInput(f"config.json: notes.decode is no search: {decode} ({error})") from None
 
 
 def _whole(settings: Mapping[str, Any], name: str, default: int = 0, least: int = 0) -> int:

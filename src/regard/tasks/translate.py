@@ -35,7 +35,7 @@ from regard.tasks.inputs import (
     ran_out_of_memory,
     read,
 )
-from regard.tasks.published import Published
+from regard.tasks.published import Published, as_trained
 from regard.tasks.rows import RECORDED
 from regard.tasks.workers import Job, Workers
 from regard.text.bilingual import Bilingual
@@ -61,9 +61,9 @@ class Translator:
 
     ``others`` decide with it on every token, as an ensemble. Each reads the source in its own
     vocabulary, but all write the same one. ``generation`` are the settings it was published with:
-    how it searches unless told otherwise, and what it may write by transformers' rules. Where it
-    has a ``house``, searches run in captured rooms or by compiled steps; ``workers`` share the
-    searches out.
+    how it searches unless told otherwise, and what it may write by transformers' rules; ``decode``
+    is the table of the recipe it was trained by. Where it has a ``house``, searches run in captured
+    rooms or by compiled steps; ``workers`` share the searches out.
     """
 
     model: nn.Module
@@ -71,6 +71,7 @@ class Translator:
     rows: int = 64
     others: tuple["Translator", ...] = ()
     generation: Mapping[str, Any] | None = None
+    decode: Any = None
     house: House | Native | None = None
     workers: Workers | None = None
 
@@ -102,7 +103,12 @@ class Translator:
     @property
     def search(self) -> Search:
         """How it searches unless told otherwise."""
-        return Beam() if self.published is None else self.published.search
+        return self.beam if self.published is None else self.published.search
+
+    @cached_property
+    def beam(self) -> Beam:
+        """Its beam search, by the rules of this library."""
+        return Beam() if self.decode is None else as_trained(self.decode)
 
     def with_rows(self, rows: int) -> "Translator":
         """The same, taking ``rows`` sentences at once."""

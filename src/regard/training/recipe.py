@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from regard.ground.errors import BadInput, did_you_mean
 from regard.ground.files import read_bytes
+from regard.search.beam import Beam
 from regard.text.training import KINDS
 from regard.training.faults import faults_of, refusal
 from regard.training.files import Closed, Data
@@ -189,11 +190,16 @@ class Train(Closed):
 
 
 class Decode(Closed):
-    """How sentences are found when the model is judged on the test set."""
+    """How sentences are found on the test set, and later, unless told otherwise."""
 
     beam: int = Field(5, ge=1)
     length: Literal["none", "mean", "gnmt", "power"] = "gnmt"
     alpha: float = Field(0.6, ge=0, allow_inf_nan=False)
+
+    @property
+    def search(self) -> Beam:
+        """The beam search it describes."""
+        return Beam(self.beam, length=self.length, alpha=self.alpha)
 
 
 class Measure(Closed):

@@ -71,6 +71,10 @@ class Translating(Paired):
         """What is learned."""
         return Translated(text.target.bos, text.target.eos, self.recipe.train.smoothing)
 
+    def notes(self) -> dict[str, Any]:
+        """How it is decoded unless told otherwise."""
+        return {"decode": self.recipe.decode.model_dump()}
+
     def flops(self, facts: PairFacts, lengths: Sequence[tuple[int, int]]) -> float:
         """What a step costs."""
         return training_flops(facts, lengths)

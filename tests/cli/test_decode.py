@@ -1,0 +1,106 @@
+"""A model is decoded as its recipe says, unless an option says otherwise."""
+
+import json
+import re
+import shutil
+
+import pytest
+
+from regard.api import load
+from regard.ground.errors import BadInput
+from regard.search.beam import Beam
+from small import write_corpus
+from verb import run
+
+DECODE = {"beam": 3, "length": "power", "alpha": 4.0}
+SEARCH = Beam(3, length="power", alpha=4.0)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A folder with a corpus and a run, and what was printed when it was trained."""
+    folder = tmp_path_factory.mktemp("decode")
+    recipe = write_corpus(folder)
+    recipe.write_text(recipe.read_text().replace("beam = 2", _table(DECODE)))
+    settings = ("--set", "train.steps=50", "--set", "train.report_every=50")
+    place = ("--data", folder, "--out", folder / "run", "--device", "cpu")
+    return folder, run("train", recipe, *place, *settings)
+
+
+def _table(values):
+    return "\n".join(f"{name} = {json.dumps(value)}" for name, value in values.items())
+
+
+def _scores(text):
+    found = dict(re.findall(r"^(BLEU|chrF2|TER) ([0-9.]+)", text, re.MULTILINE))
+    assert len(found) == 3
+    return found
+
+
+def test_translating_gives_the_score_that_was_printed(trained):
+    folder, done = trained
+    found = run("translate", folder / "run" / "model", folder / "test.src", "--device", "cpu")
+    assert SEARCH.formula in found.stderr
+    (folder / "test.hyp").write_text(found.stdout)
+    scored = run("bleu", folder / "test.hyp", folder / "test.tgt", "--chrf", "--ter")
+    assert _scores(scored.stdout) == _scores(done.stdout)
+    other = run("translate", folder / "run" / "model", folder / "test.src", "--length", "none")
+    assert other.stdout != found.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "search"),
+    [
+        ((), SEARCH),
+        (("--search", "beam"), SEARCH),
+        (("--beam", 5), Beam(5, length="power", alpha=4.0)),
+        (("--length", "gnmt"), Beam(3, length="gnmt", alpha=4.0)),
+        (("--alpha", 0.6), Beam(3, length="power", alpha=0.6)),
+        (("--beam", 5, "--length", "gnmt", "--alpha", 0.6), Beam()),
+    ],
+)
+def test_an_option_overrules_only_what_it_names(trained, options, search):
+    folder, _ = trained
+    model = folder / "run" / "model"
+    found = run("translate", model, folder / "test.src", "--device", "cpu", *options)
+    texts = (folder / "test.src").read_text().splitlines()
+    assert found.stdout.splitlines() == [
+        one[0].text for one in load(model, "cpu").translate(texts, search)
+    ]
+    assert f"{search}: score = {search.formula}" in found.stderr
+    if "--search" not in options:
+        tree = run("tree", model, "dog cow", "--json", "--device", "cpu", *options)
+        assert json.loads(tree.stdout)["formula"] == search.formula
+
+
+def test_the_model_remembers(trained):
+    folder, _ = trained
+    model, texts = load(folder / "run" / "model", "cpu"), ["dog cow", "owl ibis jay kid lion"]
+    assert model.notes["decode"] == DECODE
+    assert model.translator.search == SEARCH
+    texts_of = [
+        [one[0].text for one in model.translate(texts, search)] for search in (None, SEARCH, Beam())
+    ]
+    assert texts_of[0] == texts_of[1] != texts_of[2]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        3,
+        {"beam": 0},
+        {"beam": "5"},
+        {"length": "long"},
+        {"alpha": True},
+        {"width": 5},
+        {"beam": 2.5},
+    ],
+)
+def test_what_cannot_be_decoded_by_is_said(trained, tmp_path, wrong):
+    folder = tmp_path / "model"
+    shutil.copytree(trained[0] / "run" / "model", folder)
+    config = json.loads((folder / "config.json").read_text())
+    config["notes"]["decode"] = wrong
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(BadInput, match=r"config.json: notes.decode"):
+        load(folder, "cpu").translate(["dog"])
