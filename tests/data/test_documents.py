@@ -110,6 +110,16 @@ def test_sentences_without_a_token_are_left_out(file):
     assert documents.borders.tolist() == [0, 1]
 
 
+def test_the_checksum_follows_the_text_and_the_borders(file):
+    before = prepare(file)
+    assert prepare(file).checksum == before.chosen([0]).checksum == before.checksum
+    file.write_text("A b.\nC.\n\n\nE d. F\n")
+    assert [*map(len, prepare(file).rows)] == [*map(len, before.rows)]
+    assert prepare(file).checksum != before.checksum
+    file.write_text("A b.\n\nC.\n\n\nD e. F\n")
+    assert prepare(file).checksum != before.checksum
+
+
 def test_documents_are_tokenised_once(file):
     encode = Letters()
     before = words(prepare(file, encode))

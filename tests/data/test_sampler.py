@@ -54,6 +54,25 @@ def test_all_shuffles_of_a_few_come_up_equally_often():
     assert sum((times - 100) ** 2 / 100 for times in seen.values()) < 20.5  # p = 0.001
 
 
+def test_the_order_of_batches_depends_on_the_seed_and_the_epoch():
+    """Lengths that all differ make the same batches in any draw: only their order is left."""
+
+    def order(seed, epoch):
+        sampler = Sampler(
+            read=lambda epoch, indices: [int(index) + 1 for index in indices],
+            length=lambda example: (example,),
+            count=40,
+            budget=Budget(4_000, 2, 40),
+            seed=seed,
+        )
+        batches = list(islice(sampler.batches(Cursor(epoch)), 20))
+        return tuple(tuple(sorted(example for _, example in batch)) for _, batch in batches)
+
+    orders = [order(1, 0), order(2, 0), order(1, 1)]
+    assert len(set(orders)) == 3
+    assert len({tuple(sorted(one)) for one in orders}) == 1
+
+
 def test_positions_outside_are_refused():
     with pytest.raises(IndexError):
         shuffled(np.array([3]), 3, (0, 0))

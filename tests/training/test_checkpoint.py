@@ -1,5 +1,10 @@
 """Checkpoints are whole or absent."""
 
+import json
+import os
+from dataclasses import fields
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -72,6 +77,94 @@ def test_a_damaged_file_is_named(checkpoints, name):
         else (pytest.raises(BadInput, match=r"state\.json: damaged"))
     ):
         checkpoints.load(1)
+
+
+STATE = Progress(7, Cursor(1, 2, 3), 10, 2.5, 1.0, 0.3, 5, 1, {"torch": "x"})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("step", -5),
+        ("step", 21),
+        ("step", "7"),
+        ("step", True),
+        ("step", 7.0),
+        ("step", None),
+        ("cursor", None),
+        ("cursor", [1, 2, 3]),
+        ("cursor", {"epoch": 1, "window": 2}),
+        ("cursor", {"epoch": 1, "window": 2, "batch": "3"}),
+        ("cursor", {"epoch": 1, "window": 2, "batch": -3}),
+        ("tokens", "many"),
+        ("tokens", 1 << 70),
+        ("flops", float("nan")),
+        ("seconds", -1.0),
+        ("seconds", float("inf")),
+        ("best", "high"),
+        ("best", float("nan")),
+        ("best_step", 8),
+        ("stale", []),
+        ("settings", []),
+        ("settings", "x"),
+        ("unreported", 5),
+        ("unreported", {"losses": []}),
+        ("other", 1),
+        ("tokens", 11),  # possible, but not what was written
+    ],
+)
+def test_a_state_that_was_not_written_so_is_one_line(checkpoints, name, value):
+    checkpoints.save(STATE, {"model": {"w": torch.ones(3)}})
+    path = checkpoints.place(7) / "state.json"
+    content = json.loads(path.read_text())
+    content["progress"][name] = value
+    path.write_text(json.dumps(content))
+    with pytest.raises(BadInput, match=r"state\.json: damaged \(.+\)") as caught:
+        checkpoints.load(7)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(Progress)])
+def test_a_state_that_lacks_something_is_one_line(checkpoints, name):
+    checkpoints.save(STATE, {"model": {"w": torch.ones(3)}})
+    path = checkpoints.place(7) / "state.json"
+    content = json.loads(path.read_text())
+    del content["progress"][name]
+    path.write_text(json.dumps(content))
+    with pytest.raises(BadInput, match=rf"state\.json: damaged \({name} is missing\)"):
+        checkpoints.load(7)
+
+
+@pytest.mark.parametrize("checksums", [None, {}, {"model.safetensors": "x"}, {"../a": 1}])
+def test_checksums_must_be_there(checkpoints, checksums):
+    save(checkpoints, 1)
+    path = checkpoints.place(1) / "state.json"
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps({**content, "checksums": checksums}))
+    with pytest.raises(BadInput, match=r"state\.json: damaged"):
+        checkpoints.load(1)
+
+
+def test_everything_is_on_the_disk_before_a_checkpoint_gets_its_name(checkpoints, monkeypatch):
+    """What the system still holds in memory would be lost with the power."""
+    synced, renamed = [], []
+    fsync, rename = os.fsync, Path.rename
+
+    def note_fsync(handle):
+        synced.append(Path(f"/proc/self/fd/{handle}").readlink().name)
+        fsync(handle)
+
+    def note_rename(path, target):
+        renamed.append(list(synced))
+        return rename(path, target)
+
+    monkeypatch.setattr(os, "fsync", note_fsync)
+    monkeypatch.setattr(Path, "rename", note_rename)
+    save(checkpoints, 1)
+    (before,) = renamed
+    assert [name.split(".")[0] for name in before[:2]] == ["model", "state"]
+    assert before[2:] == [".step-00000001.tmp"]
+    assert synced[3:] == ["checkpoints"]
 
 
 def test_an_optimiser_goes_on_bit_for_bit():

@@ -1,7 +1,6 @@
 """The loop: it learns, it goes on exactly, its loss does not depend on how a step is cut."""
 
 import json
-import shutil
 from dataclasses import replace
 
 import pytest
@@ -18,6 +17,7 @@ from regard.training.precision import Precision
 from regard.training.ranks import Ranks
 from regard.training.recipe import read
 from regard.training.run import prepare
+from regard.training.sums import Sums
 from regard.weights.files import weights_of
 from small import write_corpus
 
@@ -193,7 +193,7 @@ def test_bleu_judges_in_the_precision_of_the_run(corpus, tmp_path, monkeypatch, 
     monkeypatch.setattr(translating, "mean_likelihood", lambda *given: 1.0)
     monkeypatch.setattr(translating.Translator, "translate", translate)
     run = _Run(job)
-    run.precision, run.sums = Precision(precision, "as asked"), run._no_sums()
+    run.precision, run.sums = Precision(precision, "as asked"), Sums.of_nothing(torch.device(device))
     run.judge()
     assert seen == [{"fp32": torch.float32, "bf16": torch.bfloat16}[precision]]
 
@@ -392,16 +392,3 @@ def test_a_run_in_bf16_does_not_go_on_where_there_is_none(corpus, tmp_path, monk
     with pytest.raises(BadInput, match=r"bf16 \(as asked\): the CPU has no"):
         prepared(corpus, tmp_path / "new", "train.precision=bf16")
     assert not (tmp_path / "new").exists()
-
-
-@pytest.mark.parametrize("resume", [False, True])
-def test_a_finished_model_outlives_its_checkpoints(corpus, tmp_path, resume):
-    """Checkpoints may be removed to save space; the same command must not begin again."""
-    run = prepared(corpus, tmp_path / "run")
-    *_, ended = train(run.job)
-    run.finish(ended.progress)
-    shutil.rmtree(run.job.checkpoints.folder)
-    before = (run.model_folder / "model.safetensors").read_bytes()
-    with pytest.raises(BadInput, match="holds a finished model and no checkpoints"):
-        prepared(corpus, tmp_path / "run", resume=resume)
-    assert (run.model_folder / "model.safetensors").read_bytes() == before

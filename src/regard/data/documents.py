@@ -4,6 +4,7 @@ On disk NAME.tokens has a row of ids for each document, NAME.sentences the lengt
 """
 
 import json
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -90,6 +91,7 @@ class Documents:
     rows: Sequence[np.ndarray] | Rows
     sentences: Sequence[np.ndarray] | Rows
     name: str = "documents"
+    checksum: int = 0  # of the files these come from
 
     @classmethod
     def of(cls, documents: Iterable[Sequence[Ids]]) -> "Documents":
@@ -104,7 +106,7 @@ class Documents:
     def chosen(self, numbers: Iterable[int]) -> "Documents":
         """Some of the documents, as to hold others out."""
         rows, lengths = zip(*((self.rows[n], self.sentences[n]) for n in numbers), strict=True)
-        return Documents(rows, lengths, self.name)
+        return Documents(rows, lengths, self.name, self.checksum)
 
     @cached_property
     def first_sentence(self) -> np.ndarray:
@@ -152,7 +154,8 @@ def prepare_documents(
     if dropped is not None:
         dropped.update(read_json(record).get("dropped", {}))
     rows, lengths_of_rows = map(Rows, sides)
-    documents = Documents(rows, lengths_of_rows, name_of(collection.path))
+    checksum = zlib.crc32(repr([rows.checksum, lengths_of_rows.checksum]).encode())
+    documents = Documents(rows, lengths_of_rows, name_of(collection.path), checksum)
     if not np.array_equal(documents.borders, _from_zero(rows.lengths)):
         raise BadInput(f"{path}: sentences and tokens do not agree; delete both to start afresh")
     return documents

@@ -66,6 +66,11 @@ class Stored(Generic[Row]):
     def lengths(self) -> np.ndarray:
         return np.diff(self._offsets)
 
+    @property
+    def checksum(self) -> int:
+        """Of all that is stored, taken when it was written."""
+        return zlib.crc32(repr([self._checksums[part] for part in PARTS]).encode())
+
     def verify(self) -> None:
         """Reads everything once: a single changed bit is found."""
         if _checksum(self._data) != self._checksums[".bin"]:
@@ -102,6 +107,11 @@ class Pairs(Generic[Row]):
 
     def __len__(self) -> int:
         return len(self.source)
+
+    @property
+    def checksum(self) -> int:
+        """Of both sides."""
+        return zlib.crc32(repr([self.source.checksum, self.target.checksum]).encode())
 
     def __getitem__(self, i: int) -> tuple[Row, Row]:
         return self.source[i], self.target[i]

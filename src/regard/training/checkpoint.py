@@ -4,43 +4,79 @@ Each is a folder ``step-000100`` that gets its name when everything in it is on 
 generator state is stored: draws come from (seed, step, batch), so the step is enough.
 """
 
+import json
 import re
 import shutil
+import zlib
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from torch import Tensor, nn
 
 from regard.data.sampler import Cursor
 from regard.ground.errors import BadInput
-from regard.ground.files import read_json, synchronise, write_json
+from regard.ground.files import read_json, remove, synchronise, write_json
 from regard.weights.files import read_tensors, write_tensors
 
-STATE = "state.json"
+STATE, PROGRESS = "state.json", "progress"
+BLOCK = 1 << 24  # bytes whose checksum is taken at once
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # what Adam keeps of a parameter
+
+
+Count = Annotated[int, Field(ge=0, lt=1 << 63)]
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+STRICT = ConfigDict(strict=True, extra="forbid")
+
+
+@dataclass(frozen=True)
+class Unreported:
+    """The sums since the last report; ``losses`` by rank, kind and part of the objective."""
+
+    losses: list[list[list[float]]]
+    values: list[float]
+    weight: list[float]
+    tokens: Count
+    steps: Count
+    room: Count
+    seconds: Amount
+
+    __pydantic_config__ = STRICT
 
 
 @dataclass(frozen=True)
 class Progress:
     """How far a run is, beside its tensors."""
 
-    step: int = 0
+    step: Count = 0
     cursor: Cursor = field(default_factory=Cursor)
-    tokens: int = 0
-    flops: float = 0.0
-    seconds: float = 0.0
-    best: float | None = None
-    best_step: int = 0
-    stale: int = 0
+    tokens: Count = 0
+    flops: Amount = 0.0
+    seconds: Amount = 0.0
+    best: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    best_step: Count = 0
+    stale: Count = 0
     settings: dict[str, Any] = field(default_factory=dict)
+    unreported: Unreported | None = None
 
-    @classmethod
-    def from_json(cls, content: dict[str, Any]) -> "Progress":
-        """What ``asdict`` made of it."""
-        return cls(**{**content, "cursor": Cursor(**content["cursor"])})
+    __pydantic_config__ = STRICT
+
+
+@dataclass(frozen=True)
+class State:
+    """What state.json holds; ``checksums`` are those of the other files, and of the progress."""
+
+    progress: Progress
+    checksums: dict[str, Count]
+
+    __pydantic_config__ = STRICT
+
+
+STATES = TypeAdapter(State)
 
 
 class Checkpoints:
@@ -50,11 +86,19 @@ class Checkpoints:
         self.folder = folder
 
     def steps(self) -> list[int]:
-        """The steps at which a whole checkpoint lies, in order."""
+        """The steps at which a checkpoint lies, in order; what is empty or no folder is none."""
         if not self.folder.is_dir():
             return []
-        names = (re.fullmatch(r"step-(\d+)", path.name) for path in self.folder.iterdir())
-        return sorted(int(name[1]) for name in names if name)
+        found = [
+            (path, int(name[1]))
+            for path in self.folder.iterdir()
+            if (name := re.fullmatch(r"step-([0-9]{8,18})", path.name))
+        ]
+        return sorted(
+            step
+            for path, step in found
+            if path == self.place(step) and path.is_dir() and any(path.iterdir())
+        )
 
     def place(self, step: int) -> Path:
         """The folder of one checkpoint."""
@@ -64,14 +108,16 @@ class Checkpoints:
         """Write a checkpoint: a folder of safetensors files and the state, named at the end."""
         place = self.place(progress.step)
         temporary = self.folder / f".{place.name}.tmp"
+        checksums = {PROGRESS: _checksum_of_json(asdict(progress))}
         try:
             self.sweep()
             for name, group in tensors.items():
-                write_tensors(temporary / f"{name}.safetensors", group)
-            write_json(temporary / STATE, asdict(progress))
+                path = temporary / f"{name}.safetensors"
+                write_tensors(path, group)
+                checksums[path.name] = checksum_of_file(path)
+            write_json(temporary / STATE, asdict(State(progress, checksums)))
             synchronise(temporary)
-            if place.exists():
-                shutil.rmtree(place)
+            remove(place)
             temporary.rename(place)
             synchronise(self.folder)
         except (OSError, BadInput) as error:
@@ -80,18 +126,63 @@ class Checkpoints:
             raise BadInput(f"no checkpoint could be written: {error}; last good: {last}") from None
 
     def load(self, step: int) -> tuple[Progress, dict[str, dict[str, Tensor]]]:
-        """A checkpoint's progress and tensors by group."""
-        place, progress = self.place(step), self.progress(step)
-        tensors = {path.stem: read_tensors(path) for path in sorted(place.glob("*.safetensors"))}
-        return progress, tensors
+        """A checkpoint's progress and tensors by group, bit for bit as they were saved."""
+        try:
+            state = self._verified(step)
+        except BadInput as error:
+            raise BadInput(f"{error}{self._advice(step)}") from None
+        names = sorted(state.checksums.keys() - {PROGRESS})
+        place = self.place(step)
+        return state.progress, {Path(name).stem: read_tensors(place / name) for name in names}
 
     def progress(self, step: int) -> Progress:
         """How far a checkpoint is."""
+        return self._state(step).progress
+
+    def _state(self, step: int) -> State:
+        """What state.json says, if it can be what was written."""
         path = self.place(step) / STATE
+        content = read_json(path)
         try:
-            return Progress.from_json(read_json(path))
-        except (KeyError, TypeError) as error:
-            raise BadInput(f"{path}: damaged ({error})") from None
+            state = STATES.validate_json(json.dumps(content), strict=True)
+        except ValidationError as error:
+            fault = error.errors()[0]
+            name = ".".join(map(str, fault["loc"]))
+            raise BadInput(f"{path}: damaged ({name}: {fault['msg']})") from None
+        progress, known = state.progress, state.checksums
+        if absent := sorted({one.name for one in fields(Progress)} - content["progress"].keys()):
+            raise BadInput(f"{path}: damaged ({absent[0]} is missing)")
+        if progress.step != step or progress.best_step > step:
+            raise BadInput(f"{path}: damaged (step {progress.step}, best {progress.best_step})")
+        if any(Path(name).name != name for name in known):
+            raise BadInput(f"{path}: damaged (checksums of files elsewhere)")
+        if known.get(PROGRESS) != _checksum_of_json(content["progress"]):
+            raise BadInput(f"{path}: damaged (its checksum differs)")
+        return state
+
+    def _verified(self, step: int) -> State:
+        """The state of a checkpoint whose files are all as they were written."""
+        state, place = self._state(step), self.place(step)
+        for name, known in state.checksums.items():
+            path = place / name
+            if name == PROGRESS:
+                continue
+            if not path.is_file():
+                raise BadInput(f"{place}: {name} is missing")
+            if checksum_of_file(path) != known:
+                raise BadInput(f"{path}: damaged (its checksum differs)")
+        return state
+
+    def _advice(self, damaged: int) -> str:
+        """What to do about the last checkpoint if it is damaged: nothing is left out silently."""
+        *earlier, last = self.steps() or [damaged]
+        if last != damaged:
+            return ""
+        for step in reversed(earlier):
+            with suppress(BadInput):
+                self._verified(step)
+                return f"; delete {self.place(damaged)} to go on from step {step:,}, which is whole"
+        return "; there is no other whole checkpoint to go on from"
 
     def prune(self, keep: Iterable[int]) -> None:
         """Delete all checkpoints but these."""
@@ -103,15 +194,32 @@ class Checkpoints:
     def sweep(self) -> None:
         """Remove what an interrupted write or prune left."""
         for leftover in self.folder.glob(".step-*.tmp"):
-            shutil.rmtree(leftover, ignore_errors=True)
+            with suppress(OSError):
+                remove(leftover)
 
     def average(self, steps: Iterable[int]) -> dict[str, Tensor]:
         """The mean of the weights of several checkpoints."""
-        groups = [read_tensors(self.place(step) / "model.safetensors") for step in steps]
+        groups = [self.load(step)[1]["model"] for step in steps]
         return {
             name: torch.stack([group[name].double() for group in groups]).mean(0).to(first.dtype)
             for name, first in groups[0].items()
         }
+
+
+def checksum_of_file(path: Path) -> int:
+    """CRC-32, as of the shards: it finds damage (no attacker) and is the fastest at hand."""
+    checksum = 0
+    try:
+        with path.open("rb") as file:
+            while block := file.read(BLOCK):
+                checksum = zlib.crc32(block, checksum)
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read ({error.strerror or error})") from None
+    return checksum
+
+
+def _checksum_of_json(content: dict[str, Any]) -> int:
+    return zlib.crc32(json.dumps(content, sort_keys=True).encode())
 
 
 def optimiser_tensors(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.ground.errors import BadInput
-from regard.ground.files import write_text
+from regard.ground.files import replacing
 from regard.training.events import Event, Judged, Reported
 
 
@@ -35,17 +35,32 @@ class Journal:
     def _forget(self, after_step: int) -> None:
         if not self.path.exists():
             return
-        lines = self.path.read_text(encoding="utf-8").splitlines()
-        kept = [line for line in lines if _step(line) <= after_step]
-        write_text(self.path, "".join(f"{line}\n" for line in kept))
+        try:
+            lines = self.path.read_bytes().splitlines(keepends=True)
+        except OSError as error:
+            raise BadInput(f"{self.path}: cannot be read ({error.strerror})") from None
+        steps = [_step(line) for line in lines]
+        while steps and steps[-1] is None:  # cut off by a kill
+            steps.pop()
+        if after_step and None in steps:
+            where = f"{self.path}:{steps.index(None) + 1}"
+            raise BadInput(f"{where}: damaged; delete this line to go on without it")
+        kept = [
+            line
+            for line, step in zip(lines, steps, strict=False)
+            if step is not None and step <= after_step
+        ]
+        with replacing(self.path) as temporary:
+            temporary.write_bytes(b"".join(kept))
 
 
-def _step(line: str) -> float:
-    """The step of a line; infinite where a kill cut it off."""
+def _step(line: bytes) -> int | None:
+    """The step of a line; None where it is no line of a journal."""
     try:
-        return float(json.loads(line)["step"])
-    except (ValueError, KeyError, TypeError):
-        return float("inf")
+        step = json.loads(line)["step"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return step if isinstance(step, int) and line.endswith(b"\n") else None
 
 
 def as_figures(event: Event) -> dict[str, Any]:

@@ -7,7 +7,7 @@ happened before it in this process: that is why resuming is exact.
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from math import isfinite
 from time import monotonic
@@ -35,6 +35,7 @@ from regard.training.precision import Precision
 from regard.training.ranks import Ranks
 from regard.training.recipe import Recipe
 from regard.training.schedule import schedule
+from regard.training.sums import Sums
 from regard.weights.files import load_weights, weights_of
 
 
@@ -75,12 +76,13 @@ def train(job: Job, *, resume: bool = False) -> Iterator[Event]:
     if run.progress.step == 0:
         yield run.save()
     recipe = job.recipe.train
-    reason = "steps" if run.progress.step >= recipe.steps else ""
+    reason = "patience" if run.out_of_patience() else ""
+    reason = "steps" if run.progress.step >= recipe.steps else reason
     while not reason:
         run.step()
         step = run.progress.step
         reason, best = run.reason_to_end(), False
-        if step % recipe.report_every == 0 or reason:
+        if step % recipe.report_every == 0 or reason in ("steps", "time"):
             yield run.report()
         if step % recipe.evaluate_every == 0 or reason in ("steps", "time"):
             judged = run.judge()
@@ -90,23 +92,6 @@ def train(job: Job, *, resume: bool = False) -> Iterator[Event]:
         if step % recipe.checkpoint_every == 0 or reason or best:
             yield run.save()
     yield Ended(run.progress, reason)
-
-
-@dataclass
-class _Sums:
-    """What is added up between two reports, on the device until it is asked for."""
-
-    losses: Tensor  # losses and likelihoods, of each part of the objective
-    values: Tensor  # gradient norm, first bad step
-    weight: np.ndarray
-    tokens: int = 0
-    steps: int = 0
-    room: int = 0
-    began: float = field(default_factory=monotonic)
-
-    def add(self, loss: Tensor, likelihood: Tensor) -> None:
-        """Those of a batch."""
-        self.losses = self.losses + torch.stack([loss, likelihood]).view(2, -1)
 
 
 class _Run:
@@ -148,7 +133,7 @@ class _Run:
         self.stream = self.job.sampler.batches(self.progress.cursor)
         self.wrapped = self.ranks.wrap(self.model)
         self.micro = self._micro()
-        self.sums = self._no_sums()
+        self.sums, self.progress = self._resumed_sums(), replace(self.progress, unreported=None)
         return Started(self.progress, precision, differences)
 
     def step(self) -> None:
@@ -169,7 +154,7 @@ class _Run:
                 loss, nll = self.micro(batch, self.ranks.world / weight)
             self.sums.add(loss, nll)
         norm = self._update(number)
-        self._take_note(number, norm)
+        self.sums.take_note(number, norm)
         lengths = list(map(self.job.objective.length, every))
         tokens = sum(map(sum, lengths))
         self.sums.weight = self.sums.weight + weight
@@ -223,7 +208,7 @@ class _Run:
             seconds_left=left,
             fill=sums.tokens / sums.room,
         )
-        self.sums = self._no_sums()
+        self.sums = Sums.of_nothing(self.ranks.device)
         return event
 
     def judge(self) -> Judged:
@@ -232,10 +217,11 @@ class _Run:
         self.model.eval()
         with self.kept_weights(), self.precision_context():
             verdict = self.job.judge(self.model)
-        best = self.progress.best is None or verdict.value > self.progress.best
+        earlier, value = self.progress.best, verdict.value
+        best = isfinite(value) and (earlier is None or value > earlier)
         if best:
             step = self.progress.step
-            self.progress = replace(self.progress, best=verdict.value, best_step=step, stale=0)
+            self.progress = replace(self.progress, best=value, best_step=step, stale=0)
         else:
             self.progress = replace(self.progress, stale=self.progress.stale + 1)
         self.sums.began = monotonic() if not self.sums.steps else self.sums.began
@@ -249,6 +235,7 @@ class _Run:
     def save(self) -> Saved:
         """Write a checkpoint and forget those nobody needs."""
         self._check_finite()
+        state = replace(self.progress, unreported=self.sums.to_store(self.ranks))
         if self.ranks.leads:
             tensors = {
                 "model": self.weights,
@@ -256,7 +243,7 @@ class _Run:
             }
             if self.average is not None:
                 tensors["average"] = self.average.weights
-            self.job.checkpoints.save(self.progress, tensors)
+            self.job.checkpoints.save(state, tensors)
             steps = self.job.checkpoints.steps()
             regular = self.recipe.train.regular(steps)[-self.recipe.train.average :]
             self.job.checkpoints.prune([*steps[-2:], *regular, self.progress.best_step])
@@ -372,20 +359,15 @@ class _Run:
     def _rate(self, step: int) -> float:
         return self.recipe.optimiser.rate * self.factor(step)
 
-    def _take_note(self, number: int, norm: Tensor) -> None:
-        """Add up the norm and remember the first step that went wrong, without waiting for it."""
-        values = self.sums.values
-        wrong = ~torch.isfinite(norm + self.sums.losses[0].sum())
-        values[0] += norm
-        values[1] = torch.where(wrong & (values[1] == 0), float(number), values[1])
-
     def _check_finite(self) -> None:
         if self.sums.steps and self.ranks.agree(bool(self.sums.values[1])):
             self.report()
 
-    def _no_sums(self) -> _Sums:
-        zeros = torch.zeros(2, 1, dtype=torch.float64, device=self.ranks.device)
-        return _Sums(zeros, zeros[:, 0].clone(), np.zeros(1))
+    def _resumed_sums(self) -> Sums:
+        stored, step = self.progress.unreported, self.progress.step
+        if stored is None:
+            return Sums.of_nothing(self.ranks.device)
+        return Sums.stored(stored, self.ranks, str(self.job.checkpoints.place(step)))
 
 
 def seed_everything(*key: int) -> None:

@@ -1,6 +1,5 @@
 """Documents as rows with blanks, drawn anew each epoch: to learn from, and some to choose by."""
 
-import zlib
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -88,8 +87,7 @@ class Reading:
     @property
     def mark(self) -> str:
         """What the training data is, in short: a resumed run says if it has changed."""
-        lengths = self.documents.first_token.astype(np.int64)
-        return f"{len(self.documents)} documents, {zlib.crc32(lengths.tobytes()):08x}"
+        return f"{len(self.documents)} documents, {self.documents.checksum:08x}"
 
     def sampler(self, objective: Masked) -> Sampler[Blanked]:
         """Batches without end."""

@@ -227,7 +227,8 @@ def _kept_weights(
 ) -> tuple[str, dict[str, torch.Tensor]]:
     """Which weights a run leaves behind: an average if the recipe asks for one, else the best."""
     steps = checkpoints.steps()
-    best = progress.best_step if progress.best_step in steps else steps[-1]
+    known = progress.best is not None and progress.best_step in steps
+    best = progress.best_step if known else steps[-1]
     if recipe.train.average > 1:
         regular = recipe.train.regular(steps)
         chosen = regular[-recipe.train.average :] or steps[-1:]

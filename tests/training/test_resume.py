@@ -1,0 +1,208 @@
+"""What a resumed run must not lose, mistake or begin again."""
+
+import json
+import shutil
+
+import pytest
+import torch
+
+from regard.ground.errors import BadInput
+from regard.training.checkpoint import Checkpoints
+from regard.training.events import Ended, Reported, Saved, Verdict
+from regard.training.journal import Journal, as_figures
+from regard.training.loop import seed_everything, train
+from regard.training.ranks import Ranks
+from regard.training.recipe import read
+from regard.training.run import prepare
+from small import write_corpus
+
+ALONE = Ranks(0, 1, torch.device("cpu"))
+TIMES = ("seconds", "tokens_per_second")
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpus")
+    write_corpus(folder)
+    return folder
+
+
+def prepared(corpus, out, *settings, resume=False, **limits):
+    recipe = read(corpus / "small.toml", settings)
+    return prepare(recipe, out, ALONE, data=corpus, resume=resume, **limits)
+
+
+def figures_of(events):
+    """What a journal says of events, but for the times."""
+    lines = filter(None, map(as_figures, events))
+    return [{name: one for name, one in line.items() if name not in TIMES} for line in lines]
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_finished_model_outlives_its_checkpoints(corpus, tmp_path, resume):
+    """Checkpoints may be removed to save space; the same command must not begin again."""
+    run = prepared(corpus, tmp_path / "run")
+    *_, ended = train(run.job)
+    run.finish(ended.progress)
+    shutil.rmtree(run.job.checkpoints.folder)
+    before = (run.model_folder / "model.safetensors").read_bytes()
+    with pytest.raises(BadInput, match="holds a finished model and no checkpoints"):
+        prepared(corpus, tmp_path / "run", resume=resume)
+    assert (run.model_folder / "model.safetensors").read_bytes() == before
+
+
+@pytest.mark.parametrize("rare", ["train.report_every=5", "train.report_every=100"])
+def test_reports_between_checkpoints_are_the_same(corpus, tmp_path, rare):
+    straight = figures_of(train(prepared(corpus, tmp_path / "a", rare).job))
+    seen = []
+    for event in train(prepared(corpus, tmp_path / "b", rare).job):
+        seen.append(event)
+        if isinstance(event, Saved) and event.progress.step == 9:
+            break
+    resumed = prepared(corpus, tmp_path / "b", rare, resume=True)
+    rest = list(train(resumed.job, resume=True))
+    assert figures_of(seen) + figures_of(rest) == straight
+    assert all(event.tokens_per_second > 0 for event in rest if isinstance(event, Reported))
+
+
+def test_a_run_that_is_stopped_reports_as_if_it_were_not(corpus, tmp_path):
+    rare = "train.report_every=5"
+    straight = figures_of(train(prepared(corpus, tmp_path / "a", rare).job))
+    left = iter([False] * 6 + [True])
+    stopped = prepared(corpus, tmp_path / "b", rare, asked_to_stop=lambda: next(left))
+    seen = list(train(stopped.job))
+    assert seen[-1].reason == "asked" and seen[-1].progress.step == 7
+    rest = train(prepared(corpus, tmp_path / "b", rare, resume=True).job, resume=True)
+    assert figures_of(seen) + figures_of(rest) == straight
+
+
+def scripted(*values):
+    left = iter(values)
+    return lambda model: Verdict(next(left), {})
+
+
+def test_a_run_that_ran_out_of_patience_stays_ended(corpus, tmp_path):
+    changes = ("train.steps=100", "train.evaluate_every=1")
+    run = prepared(corpus, tmp_path / "run", *changes, "train.patience=2")
+    run.job.judge = scripted(3.0, 2.0, 1.0)
+    assert list(train(run.job))[-1].reason == "patience"
+    again = prepared(corpus, tmp_path / "run", *changes, "train.patience=2", resume=True)
+    _, ended = train(again.job, resume=True)
+    assert (ended.reason, ended.progress.step) == ("patience", 3)
+    longer = prepared(corpus, tmp_path / "run", *changes, "train.patience=3", resume=True)
+    longer.job.judge = scripted(1.0)
+    *_, ended = train(longer.job, resume=True)
+    assert (ended.reason, ended.progress.step) == ("patience", 4)
+
+
+def test_a_verdict_that_is_no_number_is_never_the_best(corpus, tmp_path):
+    changes = ("train.steps=3", "train.evaluate_every=1")
+    run = prepared(corpus, tmp_path / "run", *changes)
+    run.job.judge = scripted(float("nan"), 1.0, float("inf"))
+    *_, ended = train(run.job)
+    assert (ended.progress.best, ended.progress.best_step) == (1.0, 2)
+    none = prepared(corpus, tmp_path / "none", *changes)
+    none.job.judge = scripted(*[float("nan")] * 3)
+    *_, ended = train(none.job)
+    assert ended.progress.best is None
+    assert none.finish(ended.progress) == "step 3"
+
+
+@pytest.mark.parametrize("how", ["text", "dropout"])
+def test_changed_data_of_equal_lengths_is_noticed(corpus, tmp_path, how):
+    changes = ("text.dropout=0.1",) if how == "dropout" else ()
+    data = tmp_path / "data"
+    shutil.copytree(corpus, data)
+    list(train(prepared(data, tmp_path / "run", *changes).job))
+    source = data / "train.src"
+    lines = [line.split() for line in source.read_text().splitlines()]
+    changed = next(line for line in lines if line != line[::-1])
+    changed.reverse()
+    source.write_text("".join(" ".join(line) + "\n" for line in lines))
+    again = prepared(data, tmp_path / "run", *changes, "train.steps=14", resume=True)
+    started = next(iter(train(again.job, resume=True)))
+    assert any(one.startswith("data was 120 pairs") for one in started.differences)
+
+
+def journal_after(corpus, out):
+    """A run with its journal."""
+    run = prepared(corpus, out)
+    journal = Journal(out)
+    for event in train(run.job):
+        journal.write(event)
+    return journal.path
+
+
+def test_a_damaged_line_of_the_journal_is_named(corpus, tmp_path):
+    path = journal_after(corpus, tmp_path)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:2], lines[2].replace(b"loss", b"l\xffss"), *lines[3:]]))
+    with pytest.raises(BadInput, match=r"metrics\.jsonl:3: damaged; delete this line"):
+        Journal(tmp_path, after_step=6)
+    path.write_bytes(b"".join(lines[:9]) + b'{"event": "train", "st\xff\x00')  # at the end: a kill
+    Journal(tmp_path, after_step=6)
+    assert [json.loads(line)["step"] for line in path.read_bytes().splitlines()] == [
+        *range(1, 7),
+        6,
+    ]
+    path.write_bytes(b"\xff\n" + lines[0])
+    Journal(tmp_path)  # a run that begins keeps nothing
+    assert path.read_bytes() == b""
+
+
+def test_a_stray_name_among_checkpoints_does_not_block(corpus, tmp_path):
+    run = prepared(corpus, tmp_path / "run")
+    list(train(run.job))
+    places = Checkpoints(tmp_path / "run" / "checkpoints")
+    places.place(20).write_text("a file")
+    places.place(15).mkdir()
+    (places.folder / "step-14").mkdir()
+    (places.folder / ".step-00000013.tmp").write_text("a file")
+    changes = ("train.steps=15", "train.evaluate_every=6")
+    longer = prepared(corpus, tmp_path / "run", *changes, resume=True)
+    events = list(train(longer.job, resume=True))
+    assert isinstance(events[-1], Ended) and events[0].progress.step == 12
+    assert places.steps()[-1] == 15
+
+
+@pytest.mark.parametrize("name", ["model", "optimiser", "average"])
+def test_one_flipped_bit_of_a_checkpoint_is_found(corpus, tmp_path, name):
+    run = prepared(corpus, tmp_path / "run", "train.ema=0.9")
+    list(train(run.job))
+    places = run.job.checkpoints
+    path = places.place(12) / f"{name}.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 1
+    path.write_bytes(content)
+    changes = ("train.ema=0.9", "train.steps=14")
+    again = prepared(corpus, tmp_path / "run", *changes, resume=True)
+    advice = r"delete .*step-00000012 to go on from step 9, which is whole"
+    with pytest.raises(BadInput, match=rf"{name}\.safetensors: damaged .*; {advice}"):
+        list(train(again.job, resume=True))
+    shutil.rmtree(places.place(12))
+    started = next(iter(train(again.job, resume=True)))
+    assert started.progress.step == 9
+
+
+def test_the_last_two_checkpoints_are_kept_and_the_best(corpus, tmp_path):
+    changes = ("train.steps=5", "train.checkpoint_every=1", "train.evaluate_every=1")
+    run = prepared(corpus, tmp_path / "run", *changes)
+    run.job.judge = scripted(1.0, 3.0, 2.0, 2.0, 2.0)
+    seen = [run.job.checkpoints.steps() for event in train(run.job) if isinstance(event, Saved)]
+    assert seen == [[0], [0, 1], [1, 2], [2, 3], [2, 3, 4], [2, 4, 5]]
+
+
+def test_every_slice_of_every_step_has_a_seed_of_its_own(corpus, tmp_path, monkeypatch):
+    """Else dropout would fall alike on all slices of a step."""
+    seeded = []
+
+    def note(*key):
+        seeded.append(key)
+        seed_everything(*key)
+
+    run = prepared(corpus, tmp_path / "run", "train.steps=2", "batches.accumulate=3")
+    monkeypatch.setattr("regard.training.loop.seed_everything", note)
+    list(train(run.job))
+    assert seeded == [(1, step, part) for step in (1, 2) for part in (0, 1, 2)]
+    draws = [seed_everything(*key) or torch.rand(1).item() for key in [*seeded, (2, 1, 0)]]
+    assert len(set(draws)) == 7
