@@ -1,4 +1,4 @@
-"""What all tests share: one seed, one thread for each worker, GPU tests only where there is one."""
+"""What all tests share: one seed, one thread for each worker, and what is skipped where."""
 
 import os
 import sys
@@ -27,11 +27,14 @@ def _seed() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if has("cuda"):
-        return
+    """What needs something this machine has not, or that is hidden, is skipped."""
     for item in items:
+        needed = {thing for marker in item.iter_markers("native") for thing in marker.args}
         if item.get_closest_marker("gpu"):
-            item.add_marker(pytest.mark.skip(reason="needs CUDA"))
+            needed.add("cuda")
+        missing = sorted(thing for thing in needed if not has(thing))
+        if missing:
+            item.add_marker(pytest.mark.skip(reason=f"needs {', '.join(missing)}"))
 
 
 @pytest.fixture(scope="session")

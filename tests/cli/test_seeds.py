@@ -6,7 +6,6 @@ from statistics import mean, stdev
 import pytest
 
 from regard.cli.seeds import Spread, spreads_of, with_seed
-from regard.ground.machine import has
 from regard.metrics.translation import Score
 from regard.training.recipe import read
 from small_labels import write_owls
@@ -33,9 +32,7 @@ def test_a_spread_is_that_of_a_sample():
     ("first", "second"),
     [
         ("fp32", "bf16"),
-        pytest.param(
-            "bf16", "fp32", marks=pytest.mark.skipif(not has("bf16"), reason="needs bf16")
-        ),
+        pytest.param("bf16", "fp32", marks=pytest.mark.native("bf16")),
     ],
 )
 def test_all_seeds_run_in_the_precision_of_the_first(corpus, monkeypatch, first, second):

@@ -56,3 +56,19 @@ def test_names_are_imported_when_they_are_used():
         assert getattr(regard, name).__class__ is not None
     with pytest.raises(AttributeError, match="'regard' has no attribute 'lode'"):
         _ = regard.lode  # type: ignore[attr-defined]
+
+
+def test_a_model_translates_with_everything_hidden(small_run):
+    """Like this machine: no difference in what a short text becomes, in 8 bits."""
+    texts = (small_run / "test.src").read_text().splitlines()
+    bare = {**environment(), "REGARD_HIDE": "bf16,avx512,avx2,compiler,cuda"}
+    model = small_run / "run" / "model"
+    done = subprocess.run(
+        command("translate", model, small_run / "test.src", "--precision", "int8"),
+        env=bare,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    ours = regard.load(model, "cpu", precision="int8").translate(texts)
+    assert done.stdout.splitlines() == [one[0].text for one in ours]

@@ -98,6 +98,11 @@ def test_a_compiler_is_found_or_hidden(monkeypatch):
     assert not machine.has("compiler") and machine.compiler() is None
 
 
+@pytest.mark.native("avx512")
+def test_torch_uses_what_is_not_hidden():
+    assert torch.backends.cpu.get_cpu_capability() == "AVX512"
+
+
 @pytest.mark.parametrize("first", ["import regard", "from regard.cli import main"])
 def test_torch_is_told_before_it_is_loaded(first):
     told = f"import sys; {first}; import torch; from regard.ground.machine import has\n" + (

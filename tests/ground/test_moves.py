@@ -1,7 +1,5 @@
 """Rows moved to other places and back: values and gradients, compiled or not."""
 
-import shutil
-
 import pytest
 import torch
 
@@ -16,11 +14,10 @@ def plainly(x):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the compiler's own
-@pytest.mark.parametrize("backend", [None, "aot_eager", "inductor"])
+@pytest.mark.parametrize(
+    "backend", [None, "aot_eager", pytest.param("inductor", marks=pytest.mark.native("compiler"))]
+)
 def test_each_is_the_gradient_of_the_other(backend):
-    if backend == "inductor" and shutil.which("g++") is None:
-        pytest.skip("no compiler")
-
     def both(x):
         wide = spread(x, SLOTS, 6) * torch.arange(12).view(6, 2)
         return wide, gathered(torch.tanh(wide), SLOTS)

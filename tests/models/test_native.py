@@ -35,7 +35,7 @@ KINDS = {
 SOURCES = [[1, 2, 3, 4], [5], [6, 7], [8, 9, 10], [11] * 6]
 
 needs_compiler = pytest.mark.skipif(build.library() is None, reason="needs a C++ compiler")
-pytestmark = needs_compiler
+pytestmark = [pytest.mark.native("compiler"), needs_compiler]
 
 
 ATTEND = """

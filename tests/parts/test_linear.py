@@ -34,9 +34,7 @@ from regard.search import Beam, Greedy
 
 EXACT = [one for one in (Fbgemm, OneDnn, Floats) if is_exact(one)]
 pytestmark = pytest.mark.skipif(not EXACT, reason="no exact product of 8-bit integers here")
-has_bf16 = pytest.mark.skipif(
-    not packed.can_pack(torch.bfloat16), reason="no products in bfloat16 here"
-)
+BF16 = pytest.param("bf16", marks=pytest.mark.native("bf16"))
 
 single = np.float32
 sizes = st.sampled_from([1, 2, 3, 5, 16, 31, 63, 64, 100, 130])
@@ -174,10 +172,8 @@ def test_zero_tiny_and_huge_rows(rows):
         torch.testing.assert_close(near, F.linear(x, linear.weight).detach(), atol=0.06, rtol=0)
 
 
-@pytest.mark.parametrize("kind", [*LAYERS])
+@pytest.mark.parametrize("kind", ["int8", "fp32", BF16])
 def test_any_shape_and_stride_of_input(kind):
-    if kind == "bf16" and not packed.can_pack(torch.bfloat16):
-        pytest.skip("no products in bfloat16 here")
     made = LAYERS[kind](nn.Linear(24, 10))
     x = torch.randn(24, 40)
     close = torch.testing.assert_close if kind != "int8" else _equal
@@ -210,7 +206,7 @@ def test_float32_needs_no_packing(monkeypatch):
     assert choice("fp32").endswith("torch beyond")
 
 
-@has_bf16
+@pytest.mark.native("bf16")
 def test_bfloat16_is_near():
     linear, x = nn.Linear(64, 48), torch.randn(30, 64)
     y = HalfLinear(linear)(x)
@@ -265,6 +261,31 @@ def test_a_product_that_is_not_exact_is_not_used(monkeypatch):
         int8.products.__wrapped__()
 
 
+@pytest.mark.native("vnni")
+def test_with_vnni_both_libraries_are_exact():
+    assert is_exact(Fbgemm) and is_exact(OneDnn)
+    assert int8.products.__wrapped__() == (Fbgemm, OneDnn)
+
+
+def test_without_vnni_sums_are_taken_in_floats(monkeypatch):
+    monkeypatch.setenv("REGARD_HIDE", "avx512")
+    assert not is_exact(Fbgemm)
+    monkeypatch.setattr(int8, "OneDnn", Saturating)
+    assert int8.products.__wrapped__() == (Floats, Floats)
+
+
+@pytest.mark.parametrize("columns", [1, 1_024, 1_025, 4_096])
+def test_sums_in_floats_are_those_of_integers(columns):
+    weight_FD = torch.randint(-127, 128, (9, columns)).char()
+    weight_FD[0], weight_FD[1] = 127, -127
+    x_TD = torch.rand(5, columns) * 2 - 1
+    x_TD[0], x_TD[1] = -1, 1 - 2**-7
+    ones = torch.ones(5, 1)
+    sums_TF = int8.integers(x_TD, ones).long() @ weight_FD.T.long()
+    found_TF = Floats(weight_FD, torch.full((9,), float(int8.STEPS)))(x_TD, ones)
+    assert torch.equal(found_TF, sums_TF.float())
+
+
 def test_the_choice_is_said(monkeypatch):
     assert choice("int8").startswith("int8: ")
     assert choice("fp32").startswith("fp32: torch up to 8 rows")
@@ -291,11 +312,11 @@ def test_a_layer_in_two_places_stays_one_and_a_lone_layer_is_swapped():
 FACTS = change(BASE, width=32, heads=2, inner=64, depth=2, vocab=90)
 
 
-@pytest.mark.parametrize(("kind", "near"), [("int8", 0.05), ("fp32", 1e-5), ("bf16", 0.05)])
+@pytest.mark.parametrize(
+    ("kind", "near"), [("int8", 0.05), ("fp32", 1e-5), pytest.param("bf16", 0.05, marks=BF16.marks)]
+)
 @torch.inference_mode()
 def test_a_whole_transformer(kind, near):
-    if kind == "bf16" and not packed.can_pack(torch.bfloat16):
-        pytest.skip("no products in bfloat16 here")
     model = Transformer(FACTS).eval()
     made: Any = engine(model, kind)
     assert not any(isinstance(one, nn.Linear) for one in made.modules())

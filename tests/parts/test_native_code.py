@@ -50,6 +50,7 @@ def tools(name: str) -> tuple[str, tuple[str, ...]]:
 
 
 @pytest.mark.slow
+@pytest.mark.native
 @pytest.mark.parametrize("name", TARGETS)
 def test_every_instruction_set_gives_the_same(name, tmp_path):
     compiler, runner = tools(name)

@@ -8,7 +8,6 @@ import torch
 import regard
 from regard.cli.translate import _found
 from regard.ground.errors import BadInput
-from regard.ground.machine import has
 from regard.search import Beam, Exact, Greedy, Sample
 from regard.tasks.translate import Translator
 from regard.tasks.workers import Workers
@@ -146,12 +145,7 @@ def test_a_broken_model_is_said(small_run):
 
 @pytest.mark.parametrize(
     "kind",
-    [
-        "fp32",
-        "int8",
-        pytest.param("bf16", marks=pytest.mark.skipif(not has("bf16"), reason="needs bf16")),
-        "auto",
-    ],
+    ["fp32", "int8", pytest.param("bf16", marks=pytest.mark.native("bf16")), "auto"],
 )
 def test_precisions_say_nearly_the_same(translator, texts, kind):
     chosen = [text for text in texts if text.strip()][:20]

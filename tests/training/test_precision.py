@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from regard.ground.errors import BadInput
-from regard.ground.machine import has
 from regard.training import precision as precisions
 from regard.training.precision import as_asked, choose
 
@@ -120,7 +119,7 @@ def test_what_is_asked_is_not_probed(bf16):
     assert choose("bf16", CPU, never).kind == "bf16"
 
 
-@pytest.mark.skipif(not has("bf16"), reason="needs bf16")
+@pytest.mark.native("bf16")
 def test_only_matrix_products_change():
     found = choose("bf16", CPU, never)
     with found.context(CPU):
