@@ -93,7 +93,6 @@ def judged(
     """The same, and how well each label is found."""
     if recipe.data.test is None:
         raise BadInput("the recipe names no test set (data.test)")
-    sets = {"test": recipe.data.test, **recipe.data.more_tests}
     task = task_of(recipe)
 
     def pairs_of(files: Files) -> Pairs:
@@ -106,7 +105,7 @@ def judged(
             return _classified(model, pairs_of(files))
         return Judgement(_scores(model, recipe, pairs_of(files), with_interval))
 
-    return {name: of(files) for name, files in sets.items()}
+    return {name: of(files) for name, files in recipe.data.tests.items()}
 
 
 def _classified(model: Model, examples: Pairs) -> Judgement:

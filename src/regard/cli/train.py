@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from regard.api import load
+from regard.cli.dry_run import dry_run
 from regard.cli.evaluate import DATA, RECIPE, SKIP_BAD, keeps, show_scores, test_scores
 from regard.cli.ladder import Climb, climb
 from regard.cli.progress import Progress
@@ -57,6 +58,12 @@ def train(
         int | None,
         typer.Option(min=2, help="Train so many times, from train.seed on; print mean and spread."),
     ] = None,
+    try_only: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Check everything, time a few steps, print counts; write nothing."
+        ),
+    ] = False,
     device: DEVICE = None,
 ) -> None:
     """Train a model as a recipe says, and hold it against the recipe's promise.
@@ -70,6 +77,9 @@ def train(
 
     With --seeds, each run has a folder of its own (seed-1, ...); --resume goes on with those that
     are not done. The mean is held against the promise. A --budget is that of each run.
+
+    With --dry-run, recipe, data and start are read and checked; examples, bad lines, vocabulary,
+    parameters, batches and an estimate of the time are printed, and no run folder is made.
 
     Example: regard train tour --data runs/tour/corpus --out runs/mine --budget 2m
     """
@@ -90,6 +100,9 @@ def train(
     promised = not changes and budget is None
     folder = out or Path("runs") / path.stem
     with ranks.together(typer.Exit):
+        if try_only:
+            dry_run(described, ranks, seeds, **options)
+            return
         each = partial(trained, ranks=ranks, **options)
         if seeds is not None:
             kept = sow(described, seeds, folder, ranks, each, data, promised, skip_bad)

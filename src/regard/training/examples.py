@@ -93,6 +93,12 @@ class Examples:
         """What the training data is, in short: a resumed run says if it has changed."""
         return f"{len(self.rows)} pairs, {self.rows.checksum:08x}"
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """How many there are to learn from, and to choose by."""
+        train = self.rows if self.kept_N is None else self.kept_N
+        return {"train": len(train), "dev": len(self.dev)}
+
     def sampler(self, objective: Any) -> Sampler:
         """Batches without end."""
         limits = self.recipe.batches

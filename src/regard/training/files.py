@@ -139,12 +139,16 @@ class Data(Closed):
     links: Links | None = None
     longest_characters: int = Field(5_000, ge=1)
 
+    @property
+    def tests(self) -> dict[str, Files]:
+        """All that a trained model is judged by, by name."""
+        return {**({} if self.test is None else {"test": self.test}), **self.more_tests}
+
     @model_validator(mode="after")
     def _read_again_and_again(self) -> "Data":
-        tests = [files for files in (self.test, *self.more_tests.values()) if files is not None]
-        if any(files.held_out for files in (self.train, *tests)):
+        if any(files.held_out for files in (self.train, *self.tests.values())):
             raise ValueError("only dev can be held out")
-        for files in (self.dev, *tests):
+        for files in (self.dev, *self.tests.values()):
             of_pairs = not (files.held_out or files.file or files.documents)
             if of_pairs and STDIN in files.under(Path()).paths:
                 raise ValueError("only train can be standard input")

@@ -30,13 +30,15 @@ class Paired:
     def check(self, text: Any, pairs: Iterable[tuple[str, str, str]]) -> None:
         """Whether these pairs can be written in ids."""
 
-    def check_data(self, data: Path, skip_bad: bool) -> None:
-        """What is wrong with the test sets, before anything is written."""
-        for files in (self.recipe.data.test, *self.recipe.data.more_tests.values()):
-            if files is not None:
-                source = files.under(data)
-                if not sum(1 for _ in self._pairs(source, skip_bad)):  # to the last line
-                    raise BadInput(f"{', '.join(source.paths)}: no pairs to test on")
+    def check_data(self, data: Path, skip_bad: bool) -> dict[str, int]:
+        """The size of each test set; what is wrong with them is said before anything is written."""
+        sizes = {}
+        for name, files in self.recipe.data.tests.items():
+            source = files.under(data)
+            sizes[name] = sum(1 for _ in self._pairs(source, skip_bad))  # to the last line
+            if not sizes[name]:
+                raise BadInput(f"{', '.join(source.paths)}: no pairs to test on")
+        return sizes
 
     def prepared(self, place: Place) -> tuple[Any, Examples]:
         """Vocabularies and examples; the leader writes them, all read them."""

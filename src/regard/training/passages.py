@@ -76,13 +76,14 @@ class Ahead(Sampler[Blanked]):
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """The documents of a recipe as rows: to learn from, and to choose by."""
+    """The documents of a recipe as rows: to learn from, and to choose by; ``sizes`` counts them."""
 
     recipe: Recipe
     documents: Documents
     train: Drawn
     dev: Sequence[Blanked]
     dropped: Dropped
+    sizes: dict[str, int]
 
     @property
     def mark(self) -> str:

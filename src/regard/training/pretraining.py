@@ -45,14 +45,15 @@ class Pretraining(Encoding):
         if facts.follows and facts.embed.segments < 2:
             raise BadInput("pretrain.next_sentence: the encoder does not tell two passages apart")
 
-    def check_data(self, data: Path, skip_bad: bool) -> None:
-        """Whether the documents are there, before anything is written."""
+    def check_data(self, data: Path, skip_bad: bool) -> dict[str, int]:
+        """Whether the documents are there, before anything is written; there are no test sets."""
         given = self.recipe.data
         for files in (given.train, given.dev):
             if files.held_out is None:
                 for path in files.collection(data).paths:
                     if not Path(path).is_file():
                         raise BadInput(f"{path}: no such file or folder")
+        return {}
 
     def prepared(self, place: Place) -> tuple[EncoderText, Reading]:
         """The vocabulary, and all documents as ids."""
@@ -66,7 +67,8 @@ class Pretraining(Encoding):
             train, dev = train.chosen(to_learn), train.chosen(to_choose_by)
         to_read = drawn(self.recipe, text, train, self.recipe.train.seed)
         dev_rows = drawn(self.recipe, text, dev, DEV).all()
-        return text, Reading(self.recipe, train, to_read, dev_rows, dropped)
+        sizes = {"train": len(train), "dev": len(dev)}
+        return text, Reading(self.recipe, train, to_read, dev_rows, dropped, sizes)
 
     def _documents(
         self, name: str, collection: Collection, text: EncoderText, place: Place, dropped: Dropped

@@ -43,7 +43,10 @@ FREE = {("train", "steps"), ("train", "report_every"), ("train", "patience")}
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A prepared run: its job, and what belongs to the model it will leave behind."""
+    """A prepared run: its job, and what belongs to the model it will leave behind.
+
+    ``sizes`` says how many examples there are to learn from, to choose by and to be judged by.
+    """
 
     job: Job
     paper: Paper
@@ -52,6 +55,7 @@ class Run:
     out: Path
     dropped: Dropped
     notes: dict[str, Any]
+    sizes: dict[str, int]
     lock: FolderLock | None = None  # of the one who leads
 
     @property
@@ -94,7 +98,7 @@ def prepare(
     paper, facts = task.facts(data)
     _check_model(recipe, paper, facts)
     as_asked(recipe.train.precision, ranks.device, "as asked")
-    task.check_data(data, skip_bad)
+    tests = task.check_data(data, skip_bad)
     checkpoints = Checkpoints(out / "checkpoints")
     lock = claim(out, recipe, resume=resume) if ranks.leads else None
     if recipe.train.deterministic:
@@ -123,7 +127,8 @@ def prepare(
         **limits,
     )
     ranks.wait()  # steps have a time limit, and the leader may be far ahead
-    return Run(job, paper, facts, text, out, examples.dropped, task.notes(), lock)
+    sizes = {**examples.sizes, **tests}
+    return Run(job, paper, facts, text, out, examples.dropped, task.notes(), sizes, lock)
 
 
 def task_of(recipe: Recipe) -> Any:

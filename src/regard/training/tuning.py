@@ -32,13 +32,17 @@ from regard.training.recipe import Recipe
 
 @dataclass(frozen=True)
 class InMemory:
-    """Examples to learn from and to choose by, as rows; ``asked`` are the latter as they are."""
+    """Examples to learn from and to choose by, as rows; ``asked`` are the latter as they are.
+
+    ``sizes`` counts examples, of which a long one becomes several rows.
+    """
 
     recipe: Recipe
     train: Sequence[Coded]
     dev: Sequence[Coded]
     asked: Sequence[Any]
     dropped: Dropped
+    sizes: dict[str, int]
 
     @property
     def mark(self) -> str:
@@ -80,11 +84,14 @@ class Tuning(Encoding):
         head = Head(task, 1, 0.0 if task == "answer" else facts.stack.dropout)  # as others have it
         return replace(facts, head=head, follows=False, fills=False, pooled=head.of_rows)
 
-    def check_data(self, data: Path, skip_bad: bool) -> None:
-        """What is wrong with the test sets, before anything is written."""
-        for files in (self.recipe.data.test, *self.recipe.data.more_tests.values()):
-            if files is not None and not self.read(files, data, Dropped() if skip_bad else None):
+    def check_data(self, data: Path, skip_bad: bool) -> dict[str, int]:
+        """The size of each test set; what is wrong with them is said before anything is written."""
+        sizes = {}
+        for name, files in self.recipe.data.tests.items():
+            sizes[name] = len(self.read(files, data, Dropped() if skip_bad else None))
+            if not sizes[name]:
                 raise BadInput(f"{files.file}: no examples to test on")
+        return sizes
 
     def read(self, files: Files, data: Path, dropped: Dropped | None = None) -> list[Any]:
         """The examples of a file."""
@@ -111,7 +118,8 @@ class Tuning(Encoding):
         for files in (given.test, *given.more_tests.values()):
             if files is not None:  # what it could not be judged by is said before training
                 self.kind.coded(text, self.read(files, place.data, place.dropping()))
-        return text, InMemory(self.recipe, of_train, of_dev, dev, dropped)
+        sizes = {"train": len(train), "dev": len(dev)}
+        return text, InMemory(self.recipe, of_train, of_dev, dev, dropped, sizes)
 
     def _learned(self, train: Sequence[Any]) -> EncoderText:
         texts = (text for example in train for text in self.kind.texts(example))

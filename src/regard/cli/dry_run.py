@@ -1,0 +1,76 @@
+"""``regard train --dry-run``: all is read and checked, a few steps are timed, nothing is kept."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from regard.cli.say import OUT, duration
+from regard.ground.errors import BadInput
+from regard.training.ranks import Ranks
+from regard.training.recipe import Recipe
+from regard.training.run import prepare
+from regard.training.trial import Trial, try_out
+
+UNITS = {"translate": "pairs", "pretrain": "documents"}
+
+
+def dry_run(
+    recipe: Recipe, ranks: Ranks, seeds: int | None, budget_seconds: float, **options: Any
+) -> None:
+    """Try out a recipe, or each rung of a ladder, and print what training would be."""
+    if ranks.world > 1:
+        raise BadInput("--dry-run: tries a run out in one process; start it without torchrun")
+    if options.pop("resume"):
+        raise BadInput("--dry-run: begins nothing that could be resumed; leave one of the two out")
+    rungs = [(rung.name, recipe.at(rung)) for rung in recipe.rung] or [("", recipe)]
+    seconds = 0.0
+    for name, described in rungs:
+        trial = _tried(described, ranks, **options)
+        if name:
+            OUT.print(f"\n{name}" if seconds else name, markup=False)
+        _show(_lines(described, trial, ranks, budget_seconds))
+        seconds += min(trial.estimate, budget_seconds) * (seeds or 1)
+    if len(rungs) > 1 or seeds:
+        what = f"{len(rungs)} rungs" if len(rungs) > 1 else f"{seeds} seeds"
+        OUT.print(f"\nall {what}: about {duration(seconds)} (estimated)")
+    OUT.print("nothing was written")
+
+
+def _tried(recipe: Recipe, ranks: Ranks, **options: Any) -> Trial:
+    with TemporaryDirectory(prefix="regard-") as folder:
+        run = prepare(recipe, Path(folder) / "run", ranks, **options)
+        try:
+            return try_out(run)
+        finally:
+            if run.lock is not None:
+                run.lock.release()
+
+
+def _lines(
+    recipe: Recipe, trial: Trial, ranks: Ranks, budget_seconds: float
+) -> Iterator[tuple[str, str]]:
+    """What is said of one run: a word, and the figures."""
+    sizes = ", ".join(f"{name} {count:,}" for name, count in trial.sizes.items())
+    yield UNITS.get(recipe.task, "examples"), sizes
+    yield "left out", str(trial.dropped)
+    yield "vocabulary", " and ".join(f"{size:,}" for size in trial.vocabulary)
+    if trial.labels is not None:
+        yield "labels", f"{trial.labels:,}"
+    learn = "all are trained" if trial.trained == trial.parameters else f"{trial.trained:,} trained"
+    yield "parameters", f"{trial.parameters:,}, {learn}"
+    about = "about " if trial.epoch.estimated else ""
+    yield "an epoch", f"{about}{trial.epoch.batches:,} batches, {trial.epoch.tokens:,} tokens"
+    yield "training", f"{trial.steps:,} steps, {trial.epochs:.3g} epochs, {trial.tokens:,} tokens"
+    where = f"{ranks.device}, {trial.precision.kind}: {trial.precision.why}"
+    yield "a step", f"{trial.step:.3g} s ({where}; median of {len(trial.seconds)})"
+    rest = "without scoring the development set"
+    yield "estimated", f"{duration(trial.estimate)} of training on this machine, {rest}"
+    if trial.estimate > budget_seconds:
+        steps = max(1, int(budget_seconds / trial.step))
+        yield "budget", f"{duration(budget_seconds)} would end it after about {steps:,} steps"
+
+
+def _show(lines: Iterator[tuple[str, str]] | Sequence[tuple[str, str]]) -> None:
+    for name, figures in lines:
+        OUT.print(f"{name:<12}{figures}", markup=False)

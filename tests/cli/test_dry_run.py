@@ -1,0 +1,158 @@
+"""``--dry-run`` reads everything, says what training would be, and leaves nothing behind."""
+
+import re
+import tempfile
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from regard.data.sampler import Sampler
+from regard.ground.batch import Budget
+from regard.training.trial import Epoch, count_epoch
+from small import RECIPE, write_corpus
+from small_labels import write_owls
+from small_tuning import write_start, write_tuning
+from verb import run
+
+
+@pytest.fixture
+def desk(tmp_path, monkeypatch):
+    """A folder to work in, another for temporary files, and what lies in both."""
+    scratch = tmp_path / "tmp"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def files_in(desk):
+    """All but what torch writes among temporary files."""
+    return sorted(path for path in desk.rglob("*") if not path.name.startswith("torchinductor"))
+
+
+def tried(desk, recipe, *options):
+    """What a dry run says, by its first word; nothing is there afterwards that was not before."""
+    before = files_in(desk)
+    said = run("train", recipe, "--data", desk, "--device", "cpu", "--dry-run", *options).stdout
+    assert files_in(desk) == before
+    assert said.endswith("nothing was written\n")
+    return dict(re.findall(r"(?m)^(an? \w+|left out|\w+) +(.*)$", said)), said
+
+
+def test_a_translator(desk):
+    write_corpus(desk)
+    said, _ = tried(desk, desk / "small.toml")
+    assert said["pairs"] == "train 120, dev 12, test 12"
+    assert said["left out"] == "none"
+    assert said["vocabulary"] == "320"
+    assert re.fullmatch(r"[\d,]+, all are trained", said["parameters"])
+    assert re.fullmatch(r"\d+ batches, [\d,]+ tokens", said["an epoch"])
+    assert said["training"].startswith("12 steps, ")
+    assert "cpu, fp32: as asked; median of 12" in said["a step"]
+    assert "on this machine, without scoring the development set" in said["estimated"]
+
+
+def test_what_is_left_out_is_counted(desk):
+    write_corpus(desk)
+    source = desk / "train.src"
+    lines = source.read_text().splitlines()
+    source.write_text("\n".join(["", "owl " * 40, *lines[2:]]) + "\n")
+    said, _ = tried(desk, desk / "small.toml", "--skip-bad")
+    assert said["pairs"] == "train 119, dev 12, test 12"
+    assert "1 empty" in said["left out"] and "1 longer than 32 tokens" in said["left out"]
+    refused = run("train", desk / "small.toml", "--data", desk, "--dry-run", code=2)
+    assert "train.src:1" in refused.stderr and not (desk / "runs").exists()
+
+
+@pytest.mark.parametrize("kind", ["one", "tags", "answer", "choose"])
+def test_an_encoder_that_is_tuned(desk, kind):
+    recipe = write_tuning(desk, kind)
+    write_start(desk / "start")
+    options = ("--set", "model.start=start", "--set", "model.change={}", "--set", "train.steps=3")
+    frozen = ("--set", 'optimiser.freeze=["embed"]')
+    said, _ = tried(desk, recipe, *options, *frozen)
+    assert said["examples"] == "train 96, dev 24, test 24"
+    assert ("labels" in said) == (kind in ("one", "tags"))
+    every, trained = map(int, re.findall(r"[\d]+", said["parameters"].replace(",", "")))
+    assert trained < every
+    assert "median of 3" in said["a step"]
+
+
+def test_a_classifier_and_its_seeds(desk):
+    recipe = write_owls(desk)
+    said, whole = tried(desk, recipe, "--seeds", 3, "--set", "train.steps=2")
+    assert said["examples"].startswith("train 240, dev 40") and said["labels"] == "2"
+    assert "all 3 seeds: about " in whole
+
+
+def test_a_ladder_is_tried_rung_by_rung(desk):
+    write_corpus(desk)
+    model = 'model = {{ size = "laptop", change = {{ width = {}, heads = 2 }} }}\n'
+    rung = '[[rung]]\nname = "{}"\n' + model
+    (desk / "ladder.toml").write_text(RECIPE + rung.format("narrow", 8) + rung.format("wide", 16))
+    _, said = tried(desk, desk / "ladder.toml", "--set", "train.steps=2")
+    assert said.startswith("narrow\n") and "\nwide\n" in said and "all 2 rungs: about " in said
+    assert len(set(re.findall(r"parameters +([\d,]+)", said))) == 2
+    _, said = tried(desk, desk / "ladder.toml", "--rung", "wide", "--set", "train.steps=2")
+    assert "narrow" not in said and "all " not in said.replace("all are", "")
+
+
+PRETRAIN = """
+task = "pretrain"
+
+[data]
+train = { documents = "animals.txt" }
+dev = { held_out = 2 }
+
+[text]
+kind = "wordpiece"
+vocab = 110
+
+[model]
+paper = "bert"
+size = "tiny"
+change = { width = 16, inner = 32, depth = 1, heads = 2, longest = 32 }
+
+[batches]
+tokens = 256
+longest = 32
+
+[optimiser]
+rate = 5e-3
+
+[train]
+steps = 2
+precision = "fp32"
+"""
+
+
+def test_documents_to_pretrain_on(desk):
+    recipe, sentences = desk / "animals.toml", "the owl sees a cow\na dog sees the hen\n"
+    recipe.write_text(PRETRAIN)
+    (desk / "animals.txt").write_text("\n".join([sentences * 6] * 12))
+    said, _ = tried(desk, recipe)
+    assert said["documents"] == "train 10, dev 2" and said["training"].startswith("2 steps")
+
+
+def test_it_neither_resumes_nor_spends_more_than_its_budget(desk):
+    write_corpus(desk)
+    run("train", desk / "small.toml", "--data", desk, "--dry-run", "--resume", code=2)
+    said, _ = tried(desk, desk / "small.toml", "--set", "train.steps=1000000", "--budget", "2s")
+    assert "would end it after about" in said["budget"]
+
+
+def test_a_long_epoch_is_estimated():
+    sampler = Sampler(
+        lambda epoch, numbers: [int(one) for one in numbers],
+        lambda example: (4,),
+        1_000,
+        Budget(16, 4, 8),
+        seed=1,
+        window=100,
+    )
+    assert count_epoch(sampler) == Epoch(250, 4_000)
+    assert count_epoch(sampler, limit=-1.0) == Epoch(250, 4_000, estimated=True)
+    short = replace(sampler, length=lambda example: (9 if example % 2 else 4,))
+    assert np.isclose(count_epoch(short).tokens, 2_000)
+    assert short.dropped["longer than 8 tokens"] == 500
