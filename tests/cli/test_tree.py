@@ -85,7 +85,7 @@ def test_a_closed_pipe_ends_it_quietly_and_files_are_written(model, tmp_path):
     ("arguments", "said"),
     [
         ((" ",), "no text"),
-        (("dog", "--beam", 0), "size of a beam and best must be at least 1, not size 0"),
+        (("dog", "--beam", 0), "size of a beam must be at least 1, not 0"),
         (("dog", "--alpha", "nan"), "alpha must be"),
     ],
 )

@@ -1,14 +1,17 @@
 """Classification through the same loop: it learns, goes on exactly, counts as the recipe says."""
 
 import json
+from itertools import islice
 
 import numpy as np
 import pytest
 import torch
 
 from regard.ground.errors import BadInput
+from regard.metrics.classification import classification_scores
 from regard.models.cost import classifier_flops
 from regard.models.folder import read as read_folder
+from regard.tasks.classify import Classifier
 from regard.training.events import Judged, Reported
 from regard.training.journal import Journal
 from regard.training.loop import train
@@ -57,6 +60,34 @@ def test_it_learns_a_keyword_as_the_development_set_says(corpus, tmp_path):
     lines = [json.loads(line) for line in (run.out / "metrics.jsonl").read_text().splitlines()]
     assert {"loss", "accuracy"} <= lines[-1].keys()
     assert 0 < max(line["fill"] for line in lines if line["event"] == "train") <= 1
+
+
+@pytest.mark.parametrize("judge", ["loss", "accuracy", "macro-F1", "Matthews", "F1"])
+def test_the_best_weights_are_chosen_by_the_measure_that_is_named(corpus, tmp_path, judge):
+    """As `regard evaluate` measures it, on the development set."""
+    settings = (f"train.judge={judge}", "labels.positive=owl", "labels.weights={owl=8}")
+    run = prepared(corpus, tmp_path / "run", *settings, "train.steps=8")
+    text, examples, _ = run.job.judge.args
+    verdict = run.job.judge(run.job.model.eval())
+    golds, texts = zip(*((label, one) for one, label in examples.dev_texts(1_000)), strict=True)
+    said = [one.label for one in Classifier(run.job.model, text).predict(texts)]
+    names = [text.labels.name(gold) for gold in golds]
+    scores = classification_scores(names, said, positive="owl")
+    expected = {score.name: pytest.approx(score.value) for score in scores}
+    assert {"loss": verdict.figures["loss"], **expected} == verdict.figures
+    sign = -1 if judge == "loss" else 1
+    assert verdict.value == sign * verdict.figures[judge]
+
+
+def test_batches_may_be_mixed(corpus, tmp_path):
+    """Long and short texts as they come; others have rows of like length."""
+    spreads = []
+    for name, mixed in (("a", "true"), ("b", "false")):
+        run = prepared(corpus, tmp_path / name, f"batches.mixed={mixed}", "batches.rows=8")
+        batches = (batch for _, batch in islice(run.job.sampler.batches(), 6))
+        lengths = [[len(text) for _, (text, _) in batch] for batch in batches]
+        spreads.append(sum(max(one) - min(one) for one in lengths))
+    assert spreads[0] > 2 * spreads[1]
 
 
 @pytest.mark.parametrize("extra", [(), ("text.dropout=0.1", "data.dev={held_out=40}")])
@@ -163,6 +194,9 @@ def test_what_cannot_be_built_is_said_before_anything_is_written(corpus, tmp_pat
             r"labels.weights: no label is called 'eagle'; known: no, owl",
         ),
         (["data.dev={held_out=240}"], "leaves nothing to learn"),
+        (["labels.positive=eagle"], r"labels.positive: no label is called 'eagle'"),
+        (["train.judge=F1"], r"train.judge: 'F1' is not measured here: loss, accuracy"),
+        (["train.judge=Pearson"], r"train.judge: 'Pearson' is not measured here"),
         (["labels.names={0='owl', 1='owl'}"], "two labels or more"),
     ],
 )

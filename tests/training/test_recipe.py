@@ -126,18 +126,32 @@ def test_examples_may_be_held_out_of_training(recipe, tmp_path):
     assert csv == Csv(str(tmp_path / "a.csv"), (0, 1))
 
 
+TUNING = """
+task = "tag"
+data = { train = { reader = "CoNLL", file = "a" }, dev = { reader = "CoNLL", file = "b" } }
+optimiser = { rate = 1e-3 }
+train = { steps = 1, smoothing = 0.0 }
+"""
+
+
 def test_what_belongs_to_another_task_is_refused(recipe):
     classify = 'task = "classify"\n' + RECIPE.split("[decode]")[0]
     promise = ["expect.score=1", "expect.tolerance=1", "expect.source=x"]
     for text, settings, said in [
-        (RECIPE, ["labels.weights=balanced"], "labels means nothing, or something else, to task"),
+        (RECIPE, ["labels.weights=balanced"], "labels cannot be used with task"),
         (RECIPE, ["train.judge=accuracy"], r"train.judge: '\w+' is no measure"),
         (RECIPE, [*promise, "expect.metric=accuracy"], "expect.metric: 'accuracy' is no measure"),
-        (classify, ["decode.beam=3"], "decode means nothing"),
+        (classify, ["decode.beam=3"], "decode cannot be used with task"),
         (classify, ["train.judge=bleu"], r"train.judge: '\w+' is no measure"),
-        (classify, ["text.joint=false"], "text.joint means nothing"),
+        (classify, ["text.joint=false"], "text.joint cannot be used with task"),
         (classify, promise, "expect.metric: 'BLEU' is no measure"),
         (classify, ["labels.weights={a=0}"], "labels.weights"),
+        (classify, ["model.start=folder"], "model.start cannot be used with task 'classify' where"),
+        (classify, ["labels.kind=several"], "labels.kind cannot be used with task 'classify' of"),
+        (classify, ["labels.kind=number"], "labels.kind cannot be used with task 'classify' of"),
+        (TUNING, ["text.kind=unigram"], "text.kind cannot be used with task 'tag'"),
+        (TUNING, ["text.normalise=nfkc"], "text.normalise cannot be used with task 'tag'"),
+        (TUNING, ["text.dropout=0.1"], "text.dropout cannot be used with task 'tag'"),
         (classify, ["labels.wheights={a=2}"], "unknown key 'labels.wheights'; did you mean"),
     ]:
         recipe.write_text(text)
@@ -204,7 +218,7 @@ def test_all_that_means_nothing_to_a_task_is_told_at_once(recipe):
     wrong = ["labels.weights=balanced", "train.judge=accuracy", "answers.stride=3"]
     with pytest.raises(BadInput, match="3 faults") as caught:
         read(recipe, wrong)
-    for fault in ("labels means", "answers means", "--set train.judge=accuracy: train.judge: "):
+    for fault in ("labels cannot", "answers cannot", "--set train.judge=accuracy: train.judge: "):
         assert fault in str(caught.value)
 
 

@@ -102,17 +102,17 @@ def judged(
         if isinstance(task, Tuning):
             return task.judged(model, files, data, dropped)
         if recipe.task == "classify":
-            return _classified(model, pairs_of(files))
+            return _classified(model, pairs_of(files), recipe.labels.positive)
         return Judgement(_scores(model, recipe, pairs_of(files), with_interval))
 
     return {name: of(files) for name, files in recipe.data.tests.items()}
 
 
-def _classified(model: Model, examples: Pairs) -> Judgement:
+def _classified(model: Model, examples: Pairs, positive: str | None) -> Judgement:
     labels = model.classifier.text.labels
     golds = [labels.name(label, where) for where, _, label in examples]
     said = [one.label for one in model.predict([text for _, text, _ in examples])]
-    scores = classification_scores(golds, said, with_interval=True)
+    scores = classification_scores(golds, said, with_interval=True, positive=positive)
     return Judgement(scores, class_table(golds, said))
 
 

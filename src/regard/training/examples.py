@@ -104,8 +104,15 @@ class Examples:
         limits = self.recipe.batches
         budget = Budget(limits.tokens, limits.rows, limits.longest)
         count = len(self.rows) if self.kept_N is None else len(self.kept_N)
-        seed = self.recipe.train.seed
-        return Sampler(self._read, objective.length, count, budget, seed, dropped=self.dropped)
+        return Sampler(
+            self._read,
+            objective.length,
+            count,
+            budget,
+            self.recipe.train.seed,
+            mixed=limits.mixed,
+            dropped=self.dropped,
+        )
 
     def dev_batches(self, objective: Any, ranks: Ranks) -> Iterator[Batch]:
         """My share of the development set, each example once, nothing left out."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -9,6 +10,7 @@ from torch import nn
 
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
+from regard.metrics.classification import MEASURES, Measure, f1_of_class
 from regard.models import paper, sized
 from regard.models.cost import classifier_flops
 from regard.models.facts import ClassifierFacts, change
@@ -58,6 +60,7 @@ class Labelling(Paired):
         )
         for name in labels.weights if isinstance(labels.weights, dict) else ():
             known.name(name, "labels.weights")
+        self._check_judge(known)
         return LabelledText(words, known)
 
     def load_text(self, folder: Path) -> LabelledText:
@@ -85,16 +88,31 @@ class Labelling(Paired):
     def judge(
         self, text: LabelledText, examples: Examples, ranks: Ranks, model: nn.Module
     ) -> Verdict:
-        """Negative log-likelihood of the development set, and the share that is right."""
-        objective = Labelled()
-        sums = torch.zeros(3, dtype=torch.float64, device=ranks.device)
+        """Negative log-likelihood of the development set, and the measures of classes."""
+        objective, classes = Labelled(), len(text.labels)
+        loss = torch.zeros((), dtype=torch.float64, device=ranks.device)
+        counts = torch.zeros(classes * classes, dtype=torch.float64, device=ranks.device)
         with torch.inference_mode():
             for batch in examples.dev_batches(objective, ranks):
                 tape = Tape("logits")
-                sums[0] += objective(model, batch, tape)[1]
-                sums[1] += (tape.kept["logits"].argmax(-1) == batch.goals_T).sum()
-                sums[2] += batch.weight
-        total, right, count = ranks.total(sums).tolist()
-        figures = {"loss": total / count, "accuracy": 100 * right / count}
+                loss += objective(model, batch, tape)[1]
+                taken_B = batch.goals_T * classes + tape.kept["logits"].argmax(-1)
+                counts += taken_B.bincount(minlength=classes * classes)
+        counts_VV = ranks.total(counts).view(classes, classes).cpu().numpy()
+        figures = {"loss": float(ranks.total(loss)) / counts_VV.sum()}
+        figures |= {name: 100 * of(counts_VV) for name, of in self._measures(text.labels).items()}
         judge = self.recipe.train.judge
-        return Verdict(figures["accuracy"] if judge == "accuracy" else -figures["loss"], figures)
+        return Verdict(-figures["loss"] if judge == "loss" else figures[judge], figures)
+
+    def _measures(self, labels: Labels) -> dict[str, Measure]:
+        """What is measured of how often each class (down) is taken for each (across)."""
+        positive = self.recipe.labels.positive
+        if positive is None:
+            return MEASURES
+        number = labels.names.index(labels.name(positive, "labels.positive"))
+        return {**MEASURES, "F1": partial(f1_of_class, number=number)}
+
+    def _check_judge(self, labels: Labels) -> None:
+        judge, measured = self.recipe.train.judge, ("loss", *self._measures(labels))
+        if judge not in measured:
+            raise BadInput(f"train.judge: {judge!r} is not measured here: {', '.join(measured)}")

@@ -11,6 +11,7 @@ from regard.ground.errors import BadInput, did_you_mean
 from regard.ground.files import read_bytes
 from regard.search.beam import Beam
 from regard.text.training import KINDS
+from regard.training.applicable import misplaced
 from regard.training.faults import faults_of, refusal
 from regard.training.files import Closed, Data
 from regard.training.settings import lay_over, merged
@@ -263,32 +264,7 @@ class Recipe(Closed):
     @model_validator(mode="after")
     def _means_something(self) -> "Recipe":
         """What belongs to another task is refused, not left unread."""
-        task, translates = self.task, self.task == "translate"
-        labelled = task in ("classify", "tag")
-        foreign = {
-            "labels": not labelled and self.labels != Labels(),
-            "labels.scheme": self.labels.scheme is not None
-            and (task != "tag" or self.labels.kind != "one"),
-            "labels.positive": self.labels.positive is not None
-            and (task != "classify" or self.labels.kind != "one"),
-            "labels.weights": self.labels.kind != "one" and self.labels.weights is not None,
-            "labels.kind": task == "tag" and self.labels.kind == "several",
-            "answers": task != "answer" and self.answers != Answers(),
-            "pretrain": task != "pretrain" and self.pretrain != Pretrain(),
-            "data.test": task == "pretrain" and bool(self.data.test or self.data.more_tests),
-            "text.joint": not translates and not self.text.joint,
-            "decode": not translates and self.decode != Decode(),
-            "measure": not translates and self.measure != Measure(),
-            "data.links": not translates and self.data.links is not None,
-            "rung": not translates and bool(self.rung),
-            "model.start": translates and self.model.start is not None,
-        }
-        kind = f" of kind {self.labels.kind!r}" if self.labels.kind != "one" else ""
-        faults = [
-            f"{name} means nothing, or something else, to task {task!r}{kind}"
-            for name, wrong in foreign.items()
-            if wrong
-        ]
+        faults, task = misplaced(self), self.task
         judges, measures = MEASURES[task]
         faults += _unless("train.judge", self.train.judge, ("loss", *judges), task)
         if self.expect is not None:
