@@ -360,6 +360,19 @@ def test_without_tokenizer_files_ids_are_served(tied, tmp_path):
     bare, whole = regard.load(tmp_path / "copy", "cpu"), regard.load(tied, "cpu")
     assert bare.tokenizer is None
     assert torch.equal(bare.encode([[5, 6, 0]])[0], whole.encode([[5, 6, 0]])[0])
+    source, target = sentences()[0]
+    ids, written = whole.tokenizer.source.encode(source), whole.tokenizer.target.encode(target)
+    pair = ([*ids, whole.tokenizer.target.eos], written)
+    assert torch.equal(bare.logits([pair])[0], whole.logits([(source, target)])[0])
+    assert bare.score([pair]) == whole.score([(source, target)])
+    (found,), (expected,) = bare.translate([pair[0]])[0], whole.translate([source])[0]
+    assert found.hypothesis == expected.hypothesis and (found.text, bool(expected.text)) == ("", 1)
+    for do in (bare.translate, bare.encode):
+        with pytest.raises(BadInput, match="this folder has no tokenizer files"):
+            do([source])
+    for do in (bare.score, bare.logits, lambda pairs: list(bare.align(pairs))):
+        with pytest.raises(BadInput, match="this folder has no tokenizer files"):
+            do([(source, target)])
 
 
 def test_inside_works_on_it(tied):

@@ -235,6 +235,14 @@ def test_settings_that_differ_are_said(corpus, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
+        (
+            ["model.change.position=learned", "model.change.source.longest=31"],
+            "source side knows 31",
+        ),
+        (
+            ["model.change.position=learned", "model.change.target.longest=31"],
+            "target side knows 31",
+        ),
         (["text.joint=false", "model.change.tie=all"], "tie 'target' or 'none'"),
         (["model.change.vocab=9"], "follows from text.vocab"),
         (["model.change.heads=0"], "heads must be at least 1"),

@@ -49,15 +49,22 @@ class Recorded:
 
 
 def record(
-    translator: Translator, pairs: Sequence[tuple[str, str]], kinds: Sequence[str] = ("cross",)
+    translator: Translator,
+    pairs: Sequence[tuple[str, str]],
+    kinds: Sequence[str] = ("cross",),
+    first: int = 1,
 ) -> Iterator[Recorded]:
-    """Read and write each pair once and keep what was looked at, in the order given."""
+    """Read and write each pair once and keep what was looked at, in the order given.
+
+    Messages count pairs from ``first``.
+    """
     cut = [
         (translator.text.source.segment(source), translator.text.target.segment(target))
         for source, target in pairs
     ]
     objective = translator.objective
     examples = [(source.ids, target.ids) for source, target in cut]
+    translator.check_ids(examples, first)
     lengths = np.array([objective.length(one) for one in examples]).reshape(-1, 2)
     found: dict[int, dict[str, list[np.ndarray]]] = {}
     for chosen in in_order(lengths, Budget(TOKENS, ROWS, TOKENS)):
@@ -87,7 +94,7 @@ def align(
 ) -> Iterator[Links]:
     """Links between the words of each pair (without ``spans``: its tokens), by cross-attention."""
     for start in range(0, len(pairs), WINDOW):
-        for recorded in record(translator, pairs[start : start + WINDOW]):
+        for recorded in record(translator, pairs[start : start + WINDOW], first=start + 1):
             yield links(recorded.attended(spans), reading)
 
 

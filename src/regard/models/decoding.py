@@ -13,6 +13,7 @@ from regard.ground.tape import SILENT, Tape
 from regard.models.room import House, Room, at_least
 from regard.parts.attention import Source
 from regard.parts.memory import Memory, shared_rectangle
+from regard.parts.position import position_limit
 
 LEAST_SENTENCES, LEAST_PLACES, LEAST_CAPACITY = 8, 16, 64  # of a room; then twice as many
 
@@ -91,6 +92,7 @@ class Decoding:
         assert self.house is not None
         sentences = at_least(self.layout.rows, LEAST_SENTENCES)
         places = at_least(self.layout.longest, LEAST_PLACES)
+        places = min(places, position_limit(self.model.source) or places)
         capacity = at_least(self.memory.capacity, LEAST_CAPACITY)
 
         def build() -> Room:

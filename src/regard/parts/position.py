@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -60,6 +61,12 @@ class LearnedPositions(nn.Embedding):
         if layout.full and layout.start is not None:  # its gradient is a sum over rows
             return self.weight[layout.start :][: layout.longest].repeat(layout.rows, 1)
         return super().forward(layout.positions_T)
+
+
+def position_limit(side: Any) -> int | None:
+    """The most tokens that a side of a model can place, if its positions are learned."""
+    position = side.embed.position
+    return position.num_embeddings if isinstance(position, LearnedPositions) else None
 
 
 @dataclass(frozen=True)

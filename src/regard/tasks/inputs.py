@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.ground.checks import shown
 from regard.ground.errors import BadInput
-from regard.parts.position import LearnedPositions
+from regard.parts.position import position_limit
 
 TEXT_OR_IDS = "neither a text nor token ids"
 
@@ -39,12 +39,6 @@ class InputLimits:
             raise BadInput(
                 f"input {number}: a token is none of the {self.vocab} that there are ({wrong})"
             )
-
-
-def position_limit(side: Any) -> int | None:
-    """The most tokens a side can place, if its positions are learned."""
-    position: nn.Module | None = side.embed.position
-    return position.num_embeddings if isinstance(position, LearnedPositions) else None
 
 
 def listed(inputs: Any, of: str = "texts") -> list[Any]:

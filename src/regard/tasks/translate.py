@@ -20,6 +20,7 @@ from regard.models.native import Native, can_run
 from regard.models.room import House
 from regard.objectives.translated import Translated
 from regard.parts.linear.engine import at_work, in_precision
+from regard.parts.position import position_limit
 from regard.search.beam import Beam
 from regard.search.ensemble import Ensemble
 from regard.search.hypothesis import Hypothesis
@@ -31,7 +32,6 @@ from regard.tasks.inputs import (
     check_search,
     check_texts,
     listed,
-    position_limit,
     ran_out_of_memory,
     read,
 )
@@ -218,6 +218,14 @@ class Translator:
         limits, encode_all = InputLimits.of(model.target), self.text.target.encode_all
         targets = read([target for _, target in given], encode_all, limits, marks=1)
         return list(zip(self.read_sources([source for source, _ in given]), targets, strict=True))
+
+    def check_ids(self, examples: Sequence[tuple[Ids, Ids]], first: int = 1) -> None:
+        """Refuse pairs in ids, without marks, that the model cannot read or write."""
+        model: Any = self.model
+        limits = [InputLimits.of(side) for side in (model.source, model.target)]
+        for number, example in enumerate(examples, first):
+            for limit, ids in zip(limits, example, strict=True):
+                limit.check(ids, number, marks=1)
 
     def _each_found(self, jobs: list[Job]) -> Iterator[list[list[Hypothesis]]]:
         if self.workers is not None:

@@ -14,7 +14,6 @@ from regard.models import paper, sized
 from regard.models.facts import EncoderFacts, change
 from regard.models.paper import Paper
 from regard.models.stored import Stored
-from regard.parts.position import Learned
 from regard.text.encoder import EncoderText
 from regard.text.tuned import TunedText
 from regard.training.place import Place
@@ -46,10 +45,6 @@ class Encoding:
         if start is not None and (depth := facts.stack.depth) < given:
             said = f"a depth of {depth} would drop layers of model.start, which has {given}"
             raise BadInput(f"model.change: {said}")
-        position, longest = facts.embed.position, self.recipe.batches.longest
-        if isinstance(position, Learned) and longest > position.longest:
-            said = f"and the encoder knows {position.longest} positions"
-            raise BadInput(f"batches.longest: rows of {longest} tokens, {said}")
         self.check_facts(facts)
         return (paper(wanted.paper) if start is None else start.paper), facts
 

@@ -16,9 +16,10 @@ from regard.ground.errors import BadInput
 from regard.ground.files import read_json, write_json
 from regard.ground.lock import FolderLock, is_vacant, lock_folder
 from regard.models import folder as folders
-from regard.models.facts import AnyFacts
+from regard.models.facts import AnyFacts, paths
 from regard.models.paper import Paper, count_parameters
 from regard.models.stored import CONFIG
+from regard.parts.position import Learned
 from regard.training.checkpoint import Checkpoints, Progress
 from regard.training.labelling import Labelling
 from regard.training.levels import freeze
@@ -214,10 +215,19 @@ def _said(value: Any) -> Any:
     return {key: _said(inner) for key, inner in value.items() if inner is not None}
 
 
+SIDES = {"source": "source side", "target": "target side"}  # by the path of their facts
+
+
 def _check_model(recipe: Recipe, paper: Paper, facts: AnyFacts) -> None:
     with torch.device("meta"):
         freeze(_built(paper, facts), recipe.optimiser.freeze)
-    Budget(recipe.batches.tokens, recipe.batches.rows, recipe.batches.longest)
+    longest = recipe.batches.longest
+    Budget(recipe.batches.tokens, recipe.batches.rows, longest)
+    for path, value in paths(facts):
+        if isinstance(value, Learned) and longest > value.longest:
+            side = SIDES.get(path.split(".")[0], "encoder")
+            said = f"and the {side} knows {value.longest} positions"
+            raise BadInput(f"batches.longest: rows of {longest} tokens, {said}")
 
 
 def _built(paper: Paper, facts: AnyFacts) -> nn.Module:

@@ -1,0 +1,85 @@
+"""Translators that learned a vector for each position: they read and write so far, and say so."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from regard.api import Model
+from regard.ground.errors import BadInput
+from regard.models.facts import change
+from regard.models.room import House
+from regard.models.stored import Stored
+from regard.models.transformer import BASE, PAPER, Transformer
+from regard.parts.position import Learned
+from regard.search import Beam, Greedy, Sample
+from regard.text.bilingual import Bilingual
+from regard.text.training import train
+from small import WORDS
+
+PLACES = 12
+
+
+def placed(at_source=PLACES, at_target=PLACES, device="cpu"):
+    """A random translator that learned vectors for so many positions, and never ends by itself."""
+    words = train([" ".join(WORDS)], "bpe", 300)
+    sizes = {"vocab": len(words), "width": 16, "heads": 2, "inner": 16, "depth": 1}
+    tables = {"source.position": Learned(at_source), "target.position": Learned(at_target)}
+    facts = change(BASE, **sizes, tie="none", head_bias=True, **tables)
+    torch.manual_seed(3)
+    model = Transformer(facts).eval().to(device)
+    with torch.no_grad():
+        model.head.bias[words.eos] = -100
+    return Model(Stored(PAPER, facts, model, Bilingual(words, words), {}))
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("search", [Beam(2), Greedy(), Sample(count=2), Beam(2, no_repeat=1)])
+@pytest.mark.parametrize("precision", [None, "fp32"])
+def test_writing_ends_where_the_learned_positions_end(search, precision, device):
+    model = placed(at_target=5, device=device)
+    model = Model(model._stored, precision)
+    for found in model.translate([[5] * PLACES, [6, 7]] * 3, search):
+        assert {len(one.hypothesis.tokens) for one in found} == {5}
+        assert not any(one.hypothesis.finished for one in found)
+    (within,) = model.translate(["ada"], search, prefixes=["ada"])
+    assert len(within[0].hypothesis.tokens) == 5
+
+
+def test_a_room_has_no_more_places_than_the_source_has_positions():
+    model = placed(at_source=5)
+    roomy = replace(model.translator, house=House())
+    found, expected = (one.translate([[5] * 5])[0][0].hypothesis for one in (roomy, model))
+    assert found.tokens == expected.tokens
+    assert found.logprobs == pytest.approx(expected.logprobs, abs=1e-4)
+
+
+def test_what_is_longer_than_the_learned_positions_is_said():
+    model, long = placed(at_target=6), "ada bit cow dog elf fox gnu hen ibis jay kid lion"
+    longest = rf"tokens, and the model knows {PLACES} positions$"
+    for do in (model.translate, model.encode, model.embed):
+        with pytest.raises(BadInput, match=f"^input 2: .* {longest}"):
+            do(["ada", long])
+        with pytest.raises(BadInput, match=f"^input 2: 13 {longest}"):
+            do([[5], [5] * 13])
+    for do in (model.score, model.logits):
+        with pytest.raises(BadInput, match=f"^input 1: 13 {longest}"):
+            do([([5] * 13, [5])])
+        with pytest.raises(BadInput, match=r"^input 1: 7 tokens, and the model knows 6 positions"):
+            do([([5], [5] * 6)])
+        assert len(do([([5] * 12, [5] * 5)])[0]) == 6
+    with pytest.raises(BadInput, match=r"positions$"):
+        next(iter(model.align([(long, "ada")])))
+    with pytest.raises(BadInput, match=r"positions$"):
+        model.look(long, "ada")
+    with pytest.raises(BadInput, match="a prefix of"):
+        model.translate(["ada"], prefixes=[long])
+
+
+def test_memory_that_does_not_suffice_is_said():
+    class Greedier(Greedy):
+        def __call__(self, *_):
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate")
+
+    with pytest.raises(BadInput, match="not enough memory to search 1 sentences"):
+        placed().translate(["dog"], Greedier())
