@@ -141,3 +141,26 @@ def test_notes_that_make_no_sense_are_said():
         embedding.notes["embedding"] = wrong
         with pytest.raises(BadInput, match=r"notes\.embedding"):
             embedding.embed(["cat"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        ("one", lambda said: f"{said.label} {said.probability:.3f}"),
+        (
+            "several",
+            lambda said: ", ".join(f"{n} {said.probabilities[n]:.3f}" for n in said.labels),
+        ),
+        ("number", lambda said: f"likeness {said.value:.3f}"),
+    ],
+)
+def test_a_look_at_a_classifier_shows_what_it_predicts(kind, says):
+    one = model(kind)
+    for texts in (("The old sailor",), ("The old sailor", "a cat")):
+        (said,) = one.predict([texts[0] if len(texts) == 1 else texts])
+        line, seen = says(said) or "no label", one.look(*texts)
+        assert seen.prediction == said
+        assert line in seen.terminal(100).splitlines()
+        assert line in seen.svg() and line in seen.html()
+    assert model("tags").look("cat").prediction is None
+    assert model("states").look("cat").prediction is None

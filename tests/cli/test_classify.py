@@ -5,6 +5,7 @@ from statistics import mean
 
 import pytest
 
+from small_bert import model as small_encoder
 from verb import run
 
 
@@ -50,7 +51,7 @@ def test_look_at_words(model, tmp_path):
     record = json.loads(run("look", model, "dog owl pig", "--json").stdout)
     assert record["words"] == ["dog", "owl", "pig"] and record["label"] == "owl"
     assert sum(record["weights"]) == pytest.approx(1, abs=1e-4)
-    for option in (("--layer", 0), ("--map", "cross"), ("--svg", tmp_path / "a.svg")):
+    for option in (("--layer", 0), ("--map", "cross")):
         refused = run("look", model, "dog", *option, code=2)
         assert f"{option[0]}: means nothing to a classifier" in refused.stderr
 
@@ -125,3 +126,25 @@ def test_recency_of_four_readers(tmp_path):
         assert (tmp_path / "out" / name).exists()
     refused = run("recency", "--quick", "--out", tmp_path / "out", code=2)
     assert "holds something already" in refused.stderr
+
+
+def test_look_draws_what_is_predicted(model, tmp_path):
+    drawing = tmp_path / "a.svg"
+    run("look", model, "dog owl", "--svg", drawing)
+    record = json.loads(run("look", model, "dog owl", "--json").stdout)
+    assert (
+        f"{record['label']} {record['probabilities'][record['label']]:.3f}" in drawing.read_text()
+    )
+
+
+def test_look_at_a_tuned_encoder_says_the_label(tmp_path):
+    tuned = small_encoder("one")
+    tuned.save(tmp_path / "model")
+    page, drawing = tmp_path / "a.html", tmp_path / "a.svg"
+    done = run("look", tmp_path / "model", "The sailor", "--html", page, "--svg", drawing)
+    (said,) = tuned.predict(["The sailor"])
+    line = f"{said.label} {said.probability:.3f}"
+    assert line in done.stdout.splitlines()
+    assert line in page.read_text() and line in drawing.read_text()
+    record = json.loads(run("look", tmp_path / "model", "The sailor", "--json").stdout)
+    assert record["label"] == said.label and record["map"] == "encoder"

@@ -172,6 +172,7 @@ def test_look(model, tmp_path):
     assert record["columns"] == ["dog", "cow", "⟨end⟩"]
     assert "no map called 'nose'" in run("look", model, "dog", "--map", "nose", code=2).stderr
     assert "no such head" in run("look", model, "dog", "--head", 9, code=2).stderr
+    assert "no layer 9; there are 0 to 1" in run("look", model, "dog", "--layer", 9, code=2).stderr
     assert "no text" in run("look", model, " ", code=2).stderr
 
 
@@ -314,6 +315,10 @@ def test_n_best_lines_stay_parallel(model):
         (("--search", "sample", "--temperature", "inf"), "temperature"),
         (("--search", "sample", "--seed", 10**23), "seed"),
         (("--beam", 0), "at least 1"),
+        (("--beam", 100_000), "the size of a beam must be at most 10,000, not 100000"),
+        (("--best", 100_000), "best must be at most 10,000"),
+        (("--alpha", "1e308"), "alpha must be from -50 to 50, not 1e+308"),
+        (("--length", "power", "--alpha", "1e308"), "alpha must be from -50 to 50"),
         (("--device", "foo"), "--device foo"),
     ],
 )

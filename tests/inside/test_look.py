@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
+from regard.ground.errors import BadInput
 from regard.inside.drawing import CELL, drawing
 from regard.inside.look import Look
 from regard.inside.maps import Map
@@ -91,7 +92,7 @@ def test_a_map_layer_and_head_can_be_chosen_by_name():
     look = translation()
     assert look.map() is look.maps[0]
     assert look.map("decoder") is look.maps[1]
-    with pytest.raises(KeyError, match="only: cross, decoder"):
+    with pytest.raises(BadInput, match="only: cross, decoder"):
         look.map("encoder")
     assert "decoder, layer 1, head 0" in look.terminal(name="decoder", layer=1, head=0)
     assert "decoder, layer 1, mean of all heads" in look.svg(name="decoder", layer=1)

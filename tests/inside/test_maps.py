@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from naive import word_groups
+from regard.ground.errors import BadInput
 from regard.inside.maps import Map, merge
 
 
@@ -32,17 +33,22 @@ def test_a_pruned_model_has_layers_with_fewer_heads():
     expected = (weights.mean(0) + weights[0]) / 2  # every layer that still looks counts the same
     np.testing.assert_allclose(shown.select(), expected, rtol=1e-6)
     np.testing.assert_allclose(shown.select(head=2), weights[2], rtol=1e-6)
-    with pytest.raises(IndexError, match="layer 1, head 2"):
+    with pytest.raises(BadInput, match="layer 1, head 2"):
         shown.select(1, 2)
-    with pytest.raises(IndexError, match="layer 2, mean of all heads"):
+    with pytest.raises(BadInput, match="layer 2, mean of all heads"):
         shown.select(2)
 
 
 def test_select_says_what_is_not_there():
-    with pytest.raises(IndexError):
-        example().select(layer=4)
-    with pytest.raises(IndexError, match="cross"):
+    layers = len(example().layers)
+    for wrong in (layers, -layers - 1, 9):
+        with pytest.raises(BadInput, match=f"cross: no layer {wrong}; there are 0 to {layers - 1}"):
+            example().select(layer=wrong)
+    with pytest.raises(BadInput, match="cross: no such head"):
         example().select(head=5)
+    for name in ("layer", "head"):
+        with pytest.raises(BadInput, match=f"{name} must be a whole number"):
+            example().select(**{name: "1"})
 
 
 def test_weights_must_fit_the_words():

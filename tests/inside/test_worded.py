@@ -1,6 +1,7 @@
 """The words of a text, each with its weight."""
 
 import re
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -52,6 +53,13 @@ def test_words_without_colour_carry_shades():
     assert lines[-1] == "0·  0.032░  0.13▒  0.29▓  0.51█"
     assert all(len(line) <= 20 for line in SHOWN.terminal(20).splitlines()[:-1])
     assert str(SHOWN)
+
+
+def test_a_drawing_names_the_label():
+    root = ElementTree.fromstring(SHOWN.svg())
+    texts = [one.text for one in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert texts[0] == "<good> 0.750"
+    assert {"<good>", "one", "two<", "th␛ree"} <= set(texts)
 
 
 def test_words_with_colour_lie_on_it():

@@ -91,7 +91,7 @@ def test_damaged_weights_are_named(stored, damage):
 def test_no_folder(tmp_path):
     with pytest.raises(BadInput, match="no such folder"):
         folders.read(tmp_path / "nowhere")
-    with pytest.raises(BadInput, match=r"no model folder: it has no config"):
+    with pytest.raises(BadInput, match=r"no model folder: it has no config\.json$"):
         folders.read(tmp_path)
 
 

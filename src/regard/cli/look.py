@@ -1,5 +1,7 @@
 """``regard look``: what a model looks at, in the terminal, as a drawing, as a page."""
 
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -40,7 +42,7 @@ def look(
     """Show which words a model looks at: rows look, columns are looked at.
 
     An encoder has one map, of each word at all others. Of a classifier that pools by attention, the
-    words of the text, each as dark as its weight.
+    words of the text, each as dark as its weight. Classifiers show the label they predict.
 
     Example: regard look runs/tour/model "The old man reads a book." --html look.html
     """
@@ -50,38 +52,37 @@ def look(
         raise BadInput("the text is not UTF-8")
     seen = load(model, device).look(text, target, subwords=subwords)
     if isinstance(seen, Worded):
-        options = {"--map": kind, "--layer": layer, "--head": head, "--svg": svg}
+        options = {"--map": kind, "--layer": layer, "--head": head}
         for name, given in options.items():
             if given is not None:
                 raise BadInput(f"{name}: means nothing to a classifier, which looks once")
-        _show_words(seen, html, as_json)
+        _show_words(seen, as_json)
+        _write(html, seen.html)
+        _write(svg, seen.svg)
         return
     kind = kind or seen.maps[0].name
-    try:
-        shown = seen.map(kind)
-        weights_LS = shown.select(layer, head)
-    except (KeyError, IndexError) as error:
-        raise BadInput(str(error.args[0])) from None
+    shown = seen.map(kind)
+    weights_LS = shown.select(layer, head)
     if as_json:
         weights = weights_LS.round(6).tolist()
-        print_json({"map": kind, "rows": shown.queries, "columns": shown.keys, "weights": weights})
+        said = {} if seen.prediction is None else asdict(seen.prediction)
+        record = {"map": kind, "rows": shown.queries, "columns": shown.keys, "weights": weights}
+        print_json({**said, **record})
     else:
         OUT.print(seen.terminal(OUT.width, name=kind, layer=layer, head=head), markup=False)
-    if html is not None:
-        write_text(html, seen.html())
-        note(f"wrote {html}")
-    if svg is not None:
-        write_text(svg, seen.svg(name=kind, layer=layer, head=head))
-        note(f"wrote {svg}")
+    _write(html, seen.html)
+    _write(svg, lambda: seen.svg(name=kind, layer=layer, head=head))
 
 
-def _show_words(seen: Worded, html: Path | None, as_json: bool) -> None:
+def _show_words(seen: Worded, as_json: bool) -> None:
     if as_json:
         weights = seen.weights.round(6).tolist()
-        said = {"label": seen.prediction.label, "probabilities": seen.prediction.probabilities}
-        print_json({**said, "words": seen.words, "weights": weights})
+        print_json({**asdict(seen.prediction), "words": seen.words, "weights": weights})
     else:
         OUT.print(seen)
-    if html is not None:
-        write_text(html, seen.html())
-        note(f"wrote {html}")
+
+
+def _write(path: Path | None, draw: Callable[[], str]) -> None:
+    if path is not None:
+        write_text(path, draw())
+        note(f"wrote {path}")

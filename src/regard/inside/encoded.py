@@ -8,6 +8,7 @@ from regard.ground.batch import pack_texts
 from regard.ground.tape import Tape
 from regard.inside.look import Look
 from regard.inside.maps import Map
+from regard.tasks.classify import EncoderClassifier, Judgement
 from regard.tasks.understand import Understanding
 from regard.text.segmented import Segmented, units
 
@@ -17,7 +18,7 @@ WEIGHTS = "trunk.blocks.*.attention.weights"
 def look_within(
     encoder: Understanding, first: str, second: str | None = None, *, subwords: bool = False
 ) -> Look:
-    """Every layer and head, over one text or two as the encoder reads them."""
+    """Every layer and head, over one text or two as the encoder reads them; its prediction."""
     texts = [first] if second is None else [first, second]
     cuts = [encoder.text.words.segment(text) for text in texts]
     a, b = cuts[0].ids, None if second is None else cuts[1].ids
@@ -31,7 +32,17 @@ def look_within(
     if not subwords:
         words, groups = _words(texts, cuts, pieces)
         found = found.merged(words, words, groups, groups)
-    return Look(title=first, maps=(found,), summary=second or "")
+    return Look(first, (found,), second or "", _prediction(encoder, texts))
+
+
+def _prediction(encoder: Understanding, texts: Sequence[str]) -> Judgement | None:
+    """What a classifier says of the texts; None of another encoder."""
+    head = encoder.facts.head
+    if head is None or head.task != "classify":
+        return None
+    predictor = encoder.predictor
+    assert isinstance(predictor, EncoderClassifier)
+    return predictor.predict([texts[0] if len(texts) == 1 else (texts[0], texts[1])])[0]
 
 
 def _words(

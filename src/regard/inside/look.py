@@ -8,30 +8,39 @@ from html import escape
 from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
+from regard.ground.errors import BadInput
 from regard.inside.drawing import drawing
 from regard.inside.labels import clip, one_line
 from regard.inside.maps import Map
 from regard.inside.page import page
 from regard.inside.terminal import Paint, glow, heat, shade
+from regard.tasks.classify import Judgement
 
 
 @dataclass(frozen=True, eq=False)
 class Look:
     """The attention maps of one text (the first is shown first), under a title and a line more.
 
+    Of a classifier they come with its ``prediction``.
     Where a map, layer or head can be chosen, none means the first map and the mean of all.
     """
 
     title: str
     maps: tuple[Map, ...]
     summary: str = ""
+    prediction: Judgement | None = None
+
+    @property
+    def predicted(self) -> str:
+        """The prediction in one line, if there is one."""
+        return "" if self.prediction is None else self.prediction.line
 
     def map(self, name: str | None = None) -> Map:
         """The map of this name, or the first."""
         named = [each for each in self.maps if name in (None, each.name)]
         if not named:
             names = ", ".join(each.name for each in self.maps) or "none"
-            raise KeyError(f"no map called {name!r} here, only: {names}")
+            raise BadInput(f"no map called {name!r} here, only: {names}")
         return named[0]
 
     def terminal(
@@ -51,12 +60,13 @@ class Look:
     ) -> str:
         """A heat map as a standalone vector drawing."""
         shown = self.map(name)
-        caption = shown.describe(layer, head)
+        caption = "; ".join(filter(None, (self.predicted, shown.describe(layer, head))))
         return drawing(self.title, caption, shown.queries, shown.keys, shown.select(layer, head))
 
     def html(self) -> str:
         """One page with every map, layer and head; it needs nothing but a browser."""
-        return page(self.title, self.summary, self.maps)
+        summary = " · ".join(filter(None, (one_line(self.summary), self.predicted)))
+        return page(self.title, summary, self.maps)
 
     def __str__(self) -> str:
         return self.terminal(shutil.get_terminal_size().columns)
@@ -82,7 +92,8 @@ class Look:
     ) -> Iterator[Text]:
         width = max(width, 20)
         shown = self.map(name)
-        for words in (one_line(self.title), one_line(self.summary), shown.describe(layer, head)):
+        lines = self.title, self.summary, self.predicted, shown.describe(layer, head)
+        for words in map(one_line, lines):
             if words:
                 yield Text(clip(words, width))
         yield Text()

@@ -1,9 +1,13 @@
 """Attention maps: which token looked at which, by layer and head, as tokens or as words."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
+from regard.ground.checks import check_whole
+from regard.ground.errors import BadInput
 
 Groups = Sequence[Sequence[int]]
 """The words of a text: for each, the positions of its tokens. A special token may be in none."""
@@ -42,13 +46,19 @@ class Map:
 
     def select(self, layer: int | None = None, head: int | None = None) -> np.ndarray:
         """The weights (queries, keys) of one head; without a head or layer, the mean of all."""
+        for name, value in (("layer", layer), ("head", head)):
+            if value is not None:
+                check_whole(name, value, least=-sys.maxsize)
+        count = len(self.layers)
+        if layer is not None and not -count <= layer < count:
+            raise BadInput(f"{self.name}: no layer {layer}; there are 0 to {count - 1}")
         layers = self.layers if layer is None else (self.layers[layer],)
         if head is None:
             found = [weights_HLS.mean(axis=0) for weights_HLS in layers if len(weights_HLS)]
         else:
             found = [weights_HLS[head] for weights_HLS in layers if _has(weights_HLS, head)]
         if not found:
-            raise IndexError(f"{self.name}: no such head ({self.describe(layer, head)})")
+            raise BadInput(f"{self.name}: no such head ({self.describe(layer, head)})")
         return np.mean(found, axis=0)
 
     def describe(self, layer: int | None = None, head: int | None = None) -> str:

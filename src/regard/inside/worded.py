@@ -14,6 +14,7 @@ from rich.text import Text
 
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
+from regard.inside.drawing import drawing
 from regard.inside.labels import one_line, visible
 from regard.inside.maps import merge
 from regard.inside.template import filled, text
@@ -23,6 +24,7 @@ from regard.tasks.rows import numbers
 from regard.text.segmented import units
 
 WEIGHTS = "pool.weights"
+CAPTION = "what pooling takes from each word"
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,12 +38,17 @@ class Worded:
     @property
     def title(self) -> str:
         """The label and its probability."""
-        return f"{self.prediction.label}  {self.prediction.probability:.3f}"
+        return self.prediction.line
 
     def terminal(self, width: int = 80) -> str:
         """The text with a shade after each word, no line wider than ``width`` if words allow."""
         lines = self._lines(max(width, 20), coloured=False)
         return "\n".join(line.plain.rstrip() for line in lines)
+
+    def svg(self) -> str:
+        """The words under the label, each with a cell as dark as its weight."""
+        label = (self.prediction.label,)
+        return drawing(self.title, CAPTION, label, self.words, self.weights[None])
 
     def html(self) -> str:
         """One page; it needs nothing but a browser."""

@@ -32,6 +32,7 @@ from regard.weights.files import load_weights, read_tensors, weights_of, write_t
 from regard.weights.names import Beside
 
 KEPT = "kept.safetensors"  # tensors that only the folder a model came from needs
+MODEL = "model"  # where a run folder keeps what it trained
 FORMAT = 1
 FORMATS = ("regard", "hf")
 
@@ -70,7 +71,9 @@ def read(folder: Path, device: torch.device | str = "cpu", *, keep_unknown: bool
     if not folder.is_dir():
         raise BadInput(f"{folder}: no such folder")
     if not (folder / CONFIG).exists():
-        raise BadInput(f"{folder}: no model folder: it has no {CONFIG}")
+        inner = folder / MODEL
+        there = f"; its model is in {inner}" if (inner / CONFIG).is_file() else ""
+        raise BadInput(f"{folder}: no model folder: it has no {CONFIG}{there}")
     config = read_json(folder / CONFIG)
     if "regard" not in config and "model_type" in config:
         return hf.read(folder, config, device, keep_unknown)

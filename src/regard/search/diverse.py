@@ -43,7 +43,7 @@ class Diverse:
         check_whole("groups", self.groups, 1, WIDEST)
         check_number("a diversity", self.strength)
         if not 0 <= self.strength < math.inf:
-            raise BadInput(f"a diversity must be at least 0 and finite, not {self.strength}")
+            raise BadInput(f"groups need a diversity at least 0 and finite, not {self.strength}")
 
     @property
     def watches(self) -> bool:

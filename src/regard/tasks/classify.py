@@ -28,6 +28,11 @@ class Prediction:
         """Of its label."""
         return self.probabilities[self.label]
 
+    @property
+    def line(self) -> str:
+        """The label and its probability."""
+        return f"{self.label}  {self.probability:.3f}"
+
 
 @dataclass(frozen=True)
 class Several:
@@ -35,6 +40,12 @@ class Several:
 
     labels: tuple[str, ...]
     probabilities: dict[str, float]
+
+    @property
+    def line(self) -> str:
+        """The labels that hold, each with its probability."""
+        held = (f"{name}  {self.probabilities[name]:.3f}" for name in self.labels)
+        return ", ".join(held) or "no label"
 
 
 @dataclass(frozen=True)
@@ -47,6 +58,14 @@ class Numbers:
     def value(self) -> float:
         """The first of them, which mostly is the only one."""
         return next(iter(self.values.values()))
+
+    @property
+    def line(self) -> str:
+        """Each number under its name."""
+        return ", ".join(f"{name}  {value:.3f}" for name, value in self.values.items())
+
+
+Judgement = Prediction | Several | Numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +99,7 @@ class EncoderClassifier(Runner):
     rows: int = 256
     longest: int | None = None
 
-    def predict(self, asked: Sequence[Asked]) -> list[Prediction | Several | Numbers]:
+    def predict(self, asked: Sequence[Asked]) -> list[Judgement]:
         """The labels of each text or pair, or its numbers: whatever the model was tuned to say."""
         names, kind = self.text.labels.names, self.text.labels.kind
         rows = rows_of(self.text.encoder, asked, self.longest)
