@@ -361,7 +361,7 @@ def test_reading_ahead_says_what_is_wrong(corpus, tmp_path):
         (["data.train.documents=-"], "not from standard input"),
         (["data.dev.held_out=24"], "24 of 24 leaves nothing"),
         (["data.dev.held_out=1"], "a second document"),
-        (["data.test.documents=animals.txt"], "data.test means nothing"),
+        (["data.test.documents=animals.txt"], "data.test cannot be used"),
         (["data.train.csv=x.csv"], "documents stand alone"),
         (["data.dev.key=story"], "a key is for documents"),
         (["text.kind=bpe"], "text.kind: encoders learn wordpiece"),
