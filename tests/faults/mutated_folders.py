@@ -40,6 +40,7 @@ def build(folder: Path) -> None:
     """One folder of each kind."""
     import torch
 
+    from regard.models import folder as folders
     from regard.training.loop import train
     from regard.training.ranks import Ranks
     from regard.training.recipe import read
@@ -64,6 +65,9 @@ def build(folder: Path) -> None:
         shutil.copy(recipe, folder / f"{name}-recipe" / "recipe.toml")
     _build_encoders(folder)
     _build_marian(folder / "marian")
+    for name in ("bert", "bert-parts", "marian"):
+        if (folder / name).is_dir():
+            folders.write(folder / f"{name}-converted", folders.read(folder / name))
 
 
 def _build_encoders(folder: Path) -> None:
@@ -168,6 +172,17 @@ def _embed(folder: Path) -> None:
     load(folder, "cpu").embed(WORDS)
 
 
+def _convert(folder: Path) -> None:
+    """There and back: as it is kept here, and as it was published."""
+    from regard.api import load
+
+    written = folder.with_name("written")
+    for format in ("regard", "hf"):
+        shutil.rmtree(written, ignore_errors=True)
+        load(folder, "cpu").save(written, format)
+        load(written, "cpu").encode([[1, 2, 3]])
+
+
 def _read_recipe(folder: Path) -> None:
     from regard.training.recipe import read
     from regard.training.run import task_of
@@ -209,6 +224,7 @@ USES: dict[str, Callable[[Path], None]] = {
     "encoder": _fill,
     "bert-old": _fill,
     "bert-parts": _embed,
+    **dict.fromkeys(("bert-converted", "bert-parts-converted", "marian-converted"), _convert),
     "translator-recipe": _read_recipe,
     "classifier-recipe": _read_recipe,
     "translator-run": partial(_resume, "translator", "small.toml"),
@@ -225,7 +241,7 @@ def one_case(
 
     CORPORA[:] = [folders]
     draw = random.Random(f"{seed}/{number}")
-    kind = draw.choice([one for one in USES if one.startswith(kinds) and (folders / one).is_dir()])
+    kind = draw.choice([one for one in USES if kinds in one and (folders / one).is_dir()])
     case, harm = scratch / "case", scratch / "harm"
     shutil.rmtree(case, ignore_errors=True)
     shutil.copytree(folders / kind, case)
@@ -321,7 +337,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--kinds", default="", help="only folders whose kind begins so")
+    parser.add_argument("--kinds", default="", help="only folders whose kind has this in its name")
     parser.add_argument("--work", type=Path, help="for workers: the folders to damage")
     options = parser.parse_args()
     if options.work is not None:
