@@ -191,7 +191,7 @@ def _read_recipe(folder: Path) -> None:
 
 
 def _resume(name: str, recipe: str, folder: Path) -> None:
-    """Go on for one more step; the corpus lies beside the folder that the case was copied from."""
+    """Go on for one more step; the corpora lie beside the folder."""
     import torch
 
     from regard.training.journal import Journal
@@ -200,7 +200,7 @@ def _resume(name: str, recipe: str, folder: Path) -> None:
     from regard.training.recipe import read
     from regard.training.run import prepare
 
-    corpus = CORPORA[0] / "corpora" / name
+    corpus = folder.with_name("corpora") / name
     asked = read(corpus / recipe, [*SETTINGS, "train.steps=5"])
     ranks = Ranks(0, 1, torch.device("cpu"))
     run = prepare(asked, folder, ranks, data=corpus, resume=True)
@@ -213,7 +213,6 @@ def _resume(name: str, recipe: str, folder: Path) -> None:
             run.lock.release()
 
 
-CORPORA: list[Path] = []
 USES: dict[str, Callable[[Path], None]] = {
     "translator": _translate,
     "marian": _translate,
@@ -232,6 +231,16 @@ USES: dict[str, Callable[[Path], None]] = {
 }
 
 
+def copied(folders: Path, kind: str, scratch: Path) -> Path:
+    """A copy of a folder that may be damaged, with the corpora beside it."""
+    case, corpora = scratch / "case", scratch / "corpora"
+    shutil.rmtree(case, ignore_errors=True)
+    shutil.copytree(folders / kind, case)
+    if not corpora.exists():
+        corpora.symlink_to(folders / "corpora")
+    return case
+
+
 def one_case(
     folders: Path, number: int, seed: int, scratch: Path, kinds: str = ""
 ) -> dict[str, Any]:
@@ -239,12 +248,9 @@ def one_case(
     from faults.mutations import mutate
     from regard.ground.errors import LONGEST, BadInput
 
-    CORPORA[:] = [folders]
     draw = random.Random(f"{seed}/{number}")
     kind = draw.choice([one for one in USES if kinds in one and (folders / one).is_dir()])
-    case, harm = scratch / "case", scratch / "harm"
-    shutil.rmtree(case, ignore_errors=True)
-    shutil.copytree(folders / kind, case)
+    case, harm = copied(folders, kind, scratch), scratch / "harm"
     changes = [mutate(case, draw, harm) for _ in range(draw.choice((1, 1, 1, 2, 3)))]
     record = {"number": number, "kind": kind, "changes": changes, "outcome": "used"}
     begun = time.perf_counter()
