@@ -15,6 +15,7 @@ from regard.ground.errors import BadInput
 from regard.ground.files import read_bytes, read_json, replacing
 from regard.text.bilingual import Bilingual
 from regard.text.segmented import Segmented, lost_words, touched
+from regard.text.vocabulary import check_pieces
 from regard.text.words import Span
 
 SOURCE, TARGET = "source.spm", "target.spm"
@@ -217,8 +218,7 @@ def _content(token: Any) -> str:
 
 def _vocabulary(path: Path, special: Sequence[str]) -> dict[str, int]:
     vocabulary = read_json(path)
-    if not all(type(number) is int and number >= 0 for number in vocabulary.values()):
-        raise BadInput(f"{path}: not a vocabulary of pieces and their ids")
+    check_pieces(vocabulary, path, distinct=False)
     if absent := [name for name in special if name not in vocabulary]:
         raise BadInput(f"{path}: has no {', '.join(absent)}")
     return vocabulary

@@ -60,14 +60,15 @@ class Vocabulary(Protocol):
         """Write its file."""
 
 
-def check_pieces(pieces: Any, path: Path) -> None:
+def check_pieces(pieces: Any, path: Path, *, distinct: bool = True) -> None:
     """Refuse a vocabulary whose pieces have no ids, equal ids, or ids far beyond their number.
 
-    Libraries take memory by the largest id, so this comes before they see it.
+    Libraries take memory by the largest id, so this comes before they see it. Where ids need not be
+    ``distinct``, equal ones are no fault.
     """
     if not isinstance(pieces, dict) or not all(
         type(number) is int and 0 <= number < 2 * len(pieces) for number in pieces.values()
     ):
         raise BadInput(f"{path}: its vocabulary is not one of pieces and their ids")
-    if len(set(pieces.values())) < len(pieces):
+    if distinct and len(set(pieces.values())) < len(pieces):
         raise BadInput(f"{path}: two pieces of its vocabulary have the same id")
