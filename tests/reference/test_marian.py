@@ -24,6 +24,7 @@ from regard.models import marian
 from regard.models.facts import change
 from regard.models.transformer import LAPTOP, Transformer
 from regard.weights.files import load_weights, read_folder, read_tensors, weights_of
+from verb import run
 
 pytest.importorskip("transformers")
 pytest.importorskip("sentencepiece")
@@ -413,6 +414,7 @@ def fail(*_):
     raise BadInput("the disk is full")
 
 
+REPEAT = "no_repeat_ngram_size"
 GENERATION = {
     "beam": {"num_beams": 4, "length_penalty": 1.0},
     "early": {"num_beams": 3, "early_stopping": True, "length_penalty": 0.6},
@@ -472,3 +474,51 @@ def test_generation_settings_that_cannot_be_followed_are_said(tied, tmp_path):
         with pytest.raises(BadInput, match=message):
             model.translate(["A book."])
         assert model.translate(["A book."], regard.Beam(2))
+
+
+OVERRULED = {
+    "greedy": (("--search", "greedy"), {"num_beams": 1}),
+    "beam": (("--beam", 2), {"num_beams": 2}),
+    "alpha": (("--alpha", 0.2), {"length_penalty": 0.2}),
+    "stop": (("--stop", "transformers-early"), {"early_stopping": True}),
+    "no-repeat": (("--search", "greedy", "--no-repeat", 2), {"num_beams": 1} | {REPEAT: 2}),
+}
+
+
+@pytest.mark.parametrize(("options", "settings"), OVERRULED.values(), ids=OVERRULED)
+def test_an_option_overrules_only_what_it_names(options, settings, tied, tmp_path):
+    folder = shutil.copytree(tied, tmp_path / "folder")
+    path = folder / "generation_config.json"
+    saved = json.loads(path.read_text())
+    first = regard.load(folder, "cpu").translate(["A book."])[0][0].hypothesis.tokens
+    banned = [[saved["pad_token_id"]], *([token] for token in first[:3])]
+    said = {"max_length": 9, "bad_words_ids": banned, "renormalize_logits": True}
+    said |= {"num_beams": 4, "min_length": 3, REPEAT: 3}
+    path.write_text(json.dumps(saved | said))
+    reference, tokenizer = reference_model(folder), reference_tokenizer(folder)
+    texts = [source for source, _ in sentences()[:4]]
+    stdin = "".join(f"{text}\n" for text in texts)
+    done = run("translate", folder, *options, "--device", "cpu", "--json", stdin=stdin)
+    for text, line in zip(texts, done.stdout.splitlines(), strict=True):
+        (wanted,) = reference.generate(**tokenizer(text, return_tensors="pt"), **settings)
+        expected = tokenizer.decode(wanted, skip_special_tokens=True)
+        assert json.loads(line)["text"] == expected
+
+
+@pytest.mark.parametrize("search", ["sample", "mbr", "exact"])
+def test_what_a_folder_allows_holds_for_any_search(search, tied, tmp_path):
+    folder = shutil.copytree(tied, tmp_path / "folder")
+    path = folder / "generation_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "max_length": 5}))
+    done = run("translate", folder, "--search", search, "--json", stdin="The old man.\n")
+    assert len(json.loads(done.stdout)["tokens"]) <= 4
+
+
+def test_settings_that_cannot_be_followed_are_named_where_a_search_is(tied, tmp_path):
+    folder = shutil.copytree(tied, tmp_path / "folder")
+    path = folder / "generation_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "repetition_penalty": 1.5}))
+    refused = run("translate", folder, stdin="A book.\n", code=2)
+    assert "repetition_penalty 1.5 is not supported" in refused.stderr
+    done = run("translate", folder, "--search", "greedy", stdin="A book.\n")
+    assert "not followed: generation settings: repetition_penalty 1.5" in done.stderr

@@ -10,7 +10,8 @@ import typer
 
 from regard.api import load
 from regard.cli.lines import LONGEST, MAX_LENGTH, check_length, windows
-from regard.cli.say import DEVICE, JSON, MODEL, PRECISION, note, print_json, print_line, was_given
+from regard.cli.say import DEVICE, JSON, MODEL, PRECISION, note, print_json, print_line
+from regard.cli.search import default_search, options_given
 from regard.data.sources import read_lines
 from regard.ground.errors import BadInput
 from regard.search.beam import Beam
@@ -27,20 +28,17 @@ from regard.text.vocabulary import Vocabulary
 
 LOSING = ("wordpiece", "sentencepiece")  # kinds that cannot write every word
 OPTION = {"size": "beam"}
+BEAM = {"size", "best", "length", "alpha", "coverage", "no_repeat", "finished", "stop"}
 # Options that mean something to one kind of search only.
 MEANT_FOR = {
-    "beam": {
-        *("size", "best", "length", "alpha", "coverage", "no_repeat"),
-        *("finished", "stop", "groups", "diversity"),
-    },
+    "beam": {*BEAM, "groups", "diversity"},
     "exact": {"size", "length", "alpha", "no_repeat", "widest"},
-    "sample": {"best", "temperature", "top_k", "top_p", "seed"},
+    "sample": {"best", "temperature", "top_k", "top_p", "seed", "no_repeat"},
     "mbr": {
-        *("best", "temperature", "top_k", "top_p", "seed"),
+        *("best", "temperature", "top_k", "top_p", "seed", "no_repeat"),
         *("samples", "utility", "candidates", "size", "length", "alpha"),
     },
-    "greedy": set[str](),
-    "published": {"best"},
+    "greedy": {"no_repeat"},
 }
 
 Requests = Sequence[tuple[str, str | None]]  # a text, and how its translation must begin
@@ -60,7 +58,7 @@ def translate(
     ] = None,
     search: Annotated[
         Literal["beam", "greedy", "sample", "mbr", "exact", "published"] | None,
-        typer.Option(help="How; unless told: as published if that is known, else beam."),
+        typer.Option(help="Decoding method; published is beam by the folder's settings."),
     ] = None,
     size: Annotated[int, typer.Option("--beam", help="Hypotheses kept at each step.")] = 5,
     best: Annotated[int, typer.Option(help="Translations printed for each line.")] = 1,
@@ -126,9 +124,9 @@ def translate(
     translated and printed at once. A line of more tokens than --max-length is an error, after all
     lines before it are printed.
 
-    A model is searched as the [decode] table of its recipe says; an option changes only what it
-    names. A published folder is searched as its generation settings say, unless an option says
-    otherwise.
+    A model is searched as the [decode] table of its recipe says, a published folder as its
+    generation settings say; an option overrules only what it names. So the bad words of a published
+    folder, its longest output and the like hold for any search.
 
     With --groups n, n beams search side by side, and each avoids the words of those before it: a
     list of translations that differ. With --stop transformers --length power --alpha A the beam is
@@ -147,36 +145,26 @@ def translate(
     if workers and translator.device.type != "cpu":
         raise BadInput("--workers: they are for a CPU (--device cpu)")
     given = _given(context)
-    if search is None:
-        as_published = translator.generation is not None and given <= MEANT_FOR["published"]
-        search = "published" if as_published else "beam"
+    if search == "published" and translator.generation is None:
+        raise BadInput(f"{model}: has no generation settings to search by")
+    base = default_search(translator, named=bool(given) or search not in (None, "published"))
+    search = "beam" if search in (None, "published") else search
     _check_options(given, search, groups, candidates)
-    options: dict[str, Any] = {
-        "size": size,
-        "best": best,
-        "length": length,
-        "alpha": alpha,
-        "stop": stop,
-    }
-    options |= {"coverage": coverage, "finished": finished, "no_repeat": no_repeat}
-    beam = replace(translator.beam, **{name: options[name] for name in options.keys() & given})
+    if "no_repeat" not in given:
+        no_repeat = base.no_repeat
     chosen: Search
     if search in ("beam", "exact"):
+        beam = replace(base, **options_given(context, BEAM))
         chosen = beam if groups == 1 else Diverse(beam, groups, diversity)
         note(f"{chosen}: score = {beam.formula}")
-    elif search == "published":
-        if translator.published is None:
-            raise BadInput(f"{model}: has no generation settings to search by")
-        chosen = beam = replace(translator.published.search, best=best)
-        note(f"{chosen}: score = {beam.formula}")
     elif search == "sample":
-        chosen = Sample(temperature, top_k, top_p, best, seed)
+        chosen = Sample(temperature, top_k, top_p, best, seed, no_repeat)
     elif search == "mbr":
-        draws = Sample(temperature, top_k, top_p, samples, seed)
+        draws = Sample(temperature, top_k, top_p, samples, seed, no_repeat)
         chosen = risk = MinimumRisk(translator.text.target.decode, draws, utility, best)
         note(f"{risk}: score = {risk.formula}")
     else:
-        chosen = Greedy()
+        chosen = Greedy(no_repeat)
     with ExitStack() as stack:
         if workers:
             begin = partial(_found, model, others or [], precision)
@@ -188,6 +176,7 @@ def translate(
         if search == "exact":
             find = exactly = _Exactly(translator, beam, widest)
         elif search == "mbr" and candidates == "beam":
+            beam = replace(base, **options_given(context, BEAM - {"best"}))
             find = partial(_from_beam, translator, replace(beam, best=beam.size), risk)
         else:
             find = partial(_plainly, translator, chosen)
@@ -242,7 +231,7 @@ def _record(line: int, one: Translation, pieces: list[str]) -> dict[str, Any]:
 
 def _given(context: typer.Context) -> set[str]:
     """The options of a search that were given."""
-    return {name for name in set().union(*MEANT_FOR.values()) if was_given(context, name)}
+    return set(options_given(context, set().union(*MEANT_FOR.values())))
 
 
 def _check_options(given: set[str], search: str, groups: int, candidates: str) -> None:

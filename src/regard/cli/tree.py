@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from regard.api import load
-from regard.cli.say import DEVICE, JSON, MODEL, OUT, note, print_json, was_given
+from regard.cli.say import DEVICE, JSON, MODEL, OUT, note, print_json
+from regard.cli.search import default_search, options_given
 from regard.ground.errors import BadInput
 from regard.ground.files import write_text
 from regard.inside.beam_drawing import drawing
@@ -15,6 +16,8 @@ from regard.inside.beam_page import page
 from regard.inside.beam_terminal import lines
 from regard.inside.beamtree import BeamTree
 from regard.inside.witness import tree as search_tree
+
+SEARCH = ("size", "length", "alpha", "coverage", "finished", "no_repeat", "stop")
 
 
 def tree(
@@ -51,9 +54,8 @@ def tree(
     is ranked, and its score after the length rule. Then all hypotheses that were set aside, and
     what other length rules would have chosen from them.
 
-    A model is searched as the [decode] table of its recipe says; an option changes only what it
-    names. A published folder is searched as its generation settings say, unless an option says
-    otherwise.
+    A model is searched as the [decode] table of its recipe says, a published folder as its
+    generation settings say; an option overrules only what it names.
 
     Example: regard tree runs/tour/model "The old man reads a book." --beam 3 --html tree.html
     """
@@ -62,12 +64,8 @@ def tree(
     if any("\ud800" <= character <= "\udfff" for character in text):
         raise BadInput("the text is not UTF-8")
     translator = load(model, device).translator
-    options: dict[str, Any] = {"size": size, "length": length, "alpha": alpha, "coverage": coverage}
-    options |= {"finished": finished, "no_repeat": no_repeat, "stop": stop}
-    named = {name: value for name, value in options.items() if was_given(context, name)}
-    beam = replace(translator.beam, **named)
-    if translator.published is not None and not named:
-        beam = translator.published.search
+    given = options_given(context, SEARCH)
+    beam = replace(default_search(translator, named=bool(given)), **given)
     seen = search_tree(translator, text, beam)
     for path, make in ((html, page), (svg, drawing)):  # first: whoever reads on may go away
         if path is not None:

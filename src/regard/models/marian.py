@@ -32,6 +32,8 @@ from regard.text.bilingual import Bilingual
 from regard.text.marian import SOURCE, TARGET, VOCAB, MarianText
 from regard.weights.names import Alias, Derived, Kept, Names, Rule
 
+LONGEST = 512  # max_length of folders made here, as those of OPUS-MT have
+
 BASE = change(VASWANI, vocab=58_101, halves=True, activation="swish", head_bias=True)
 
 PAPER = Paper(
@@ -242,7 +244,8 @@ def fresh(facts: PairFacts, text: Text | None) -> Origin:
         "decoder_start_token_id": target.bos,
     }
     config = {"architectures": ["MarianMTModel"], "model_type": "marian", **ids}
-    generation = json.dumps({**ids, "bad_words_ids": [[target.pad]]}, indent=1) + "\n"
+    limits = {"max_length": LONGEST, "bad_words_ids": [[target.pad]]}
+    generation = json.dumps({**ids, **limits}, indent=1) + "\n"
     return Origin(config, {"generation_config.json": generation.encode()})
 
 

@@ -7,6 +7,7 @@ from typing import cast
 import numpy as np
 from torch import Tensor
 
+from regard.ground.checks import check_whole
 from regard.search.beam import Beam
 from regard.search.highest import highest
 from regard.search.hypothesis import Hypothesis
@@ -18,7 +19,15 @@ from regard.search.walk import walk
 
 @dataclass(frozen=True)
 class Greedy:
-    """One hypothesis per sentence; among equally probable tokens the lower id."""
+    """One hypothesis per sentence; among equally probable tokens the lower id.
+
+    With ``no_repeat`` no run of that many tokens occurs twice in it.
+    """
+
+    no_repeat: int = 0
+
+    def __post_init__(self) -> None:
+        check_whole("no_repeat", self.no_repeat, 0)
 
     def __call__(
         self,
@@ -28,12 +37,10 @@ class Greedy:
         ids: Sequence[int] | None = None,
     ) -> list[list[Hypothesis]]:
         """See ``Search``."""
-        if can_race(AS_BEAM, state, limits, prefixes):
-            return race(AS_BEAM, cast(RacingState, state), limits, state.rows)
-        return walk(state, limits, prefixes, _most_probable)
-
-
-AS_BEAM = Beam(1, length="none", alpha=0.0)
+        beam = Beam(1, length="none", alpha=0.0, no_repeat=self.no_repeat)
+        if can_race(beam, state, limits, prefixes):
+            return race(beam, cast(RacingState, state), limits, state.rows)
+        return walk(state, limits, prefixes, _most_probable, no_repeat=self.no_repeat)
 
 
 def _most_probable(logprobs_RV: Tensor, walk_R: np.ndarray, n: int) -> Tensor:

@@ -26,7 +26,8 @@ class Sample:
     First the temperature divides log-probabilities, then the ``top_k`` most probable tokens stay
     (0: all), then the fewest whose share of what stayed reaches ``top_p``. The scores reported are
     the model's own log-probabilities. A draw depends on the seed, the sentence's id, the number of
-    the draw and the step, so it is the same in any batch.
+    the draw and the step, so it is the same in any batch. With ``no_repeat`` no run of that many
+    tokens occurs twice in a draw.
     """
 
     temperature: float = 1.0
@@ -34,6 +35,7 @@ class Sample:
     top_p: float = 1.0
     count: int = 1
     seed: int = 0
+    no_repeat: int = 0
 
     def __post_init__(self) -> None:
         check_number("a temperature", self.temperature)
@@ -41,6 +43,7 @@ class Sample:
         check_whole("top_k, or 0 for all tokens,", self.top_k, 0)
         check_whole("samples", self.count, 1, MOST)
         check_whole("a seed", self.seed, 0, 2**64 - 1)
+        check_whole("no_repeat", self.no_repeat, 0)
         if not 0 < self.temperature < math.inf:
             raise BadInput(f"a temperature must be positive and finite, not {self.temperature}")
         if not 0 < self.top_p <= 1:
@@ -64,7 +67,7 @@ class Sample:
         def choose(logprobs_RV: Tensor, walk_R: np.ndarray, n: int) -> Tensor:
             return self.draw(logprobs_RV, uniform[walk_R, n - 1])
 
-        return walk(state, limits, prefixes, choose, copies=self.count)
+        return walk(state, limits, prefixes, choose, self.count, self.no_repeat)
 
     def uniforms(self, sentence: int, number: int, steps: int) -> np.ndarray:
         """One number in [0, 1) for each step, from a generator keyed rather than advanced."""

@@ -21,6 +21,7 @@ def walk(
     prefixes: Sequence[Sequence[int]] | None,
     choose: Choose,
     copies: int = 1,
+    no_repeat: int = 0,
 ) -> list[list[Hypothesis]]:
     """``copies`` walks for each sentence, the most probable first.
 
@@ -34,7 +35,7 @@ def walk(
     results: dict[int, Hypothesis] = {}
     while len(alive):
         logprobs_RV = feed(state, alive.last_R)
-        restrict(logprobs_RV, alive, limits, forced_BL)
+        restrict(logprobs_RV, alive, limits, forced_BL, no_repeat)
         token_R = choose(logprobs_RV, walk_R, alive.length + 1)
         logprob_R = read(logprobs_RV.gather(1, token_R[:, None])[:, 0])
         grown = alive.grow(np.arange(len(alive)), token_R.cpu().numpy(), logprob_R)

@@ -100,8 +100,16 @@ class Translator:
         model: Any = self.model
         return Published.of(self.generation, self.text.target.eos, model.head.out_features)
 
+    @cached_property
+    def followed(self) -> Published | None:
+        """The same where they can be followed: what they allow holds for any search."""
+        try:
+            return self.published
+        except BadInput:
+            return None
+
     @property
-    def search(self) -> Search:
+    def search(self) -> Beam:
         """How it searches unless told otherwise."""
         return self.beam if self.published is None else self.published.search
 
@@ -241,7 +249,7 @@ class Translator:
         numbers: list[int],
     ) -> list[list[Hypothesis]]:
         """The hypotheses for each sentence of one batch, in ids."""
-        limits = self._limits(search, sources[0], prefixes)
+        limits = self._limits(sources[0], prefixes)
         capacity = int(limits.longest_of(len(sources[0])).max()) + 1
         watch = getattr(search, "watches", False)
         try:
@@ -262,15 +270,13 @@ class Translator:
                 "take fewer at once, or a smaller beam"
             ) from None
 
-    def _limits(
-        self, search: Search, ids: list[list[int]], prefixes: list[list[int]] | None
-    ) -> Limits:
+    def _limits(self, ids: list[list[int]], prefixes: list[list[int]] | None) -> Limits:
         """What may be written; where positions are learned, no more tokens than there are."""
         target, model = self.text.target, cast(Any, self.model)
         most = position_limit(model.target) or sys.maxsize
-        if getattr(search, "as_transformers", False) and self.published is not None:
-            limits = self.published.limits(target.bos, target.eos)
-            return replace(limits, longest=min(self.published.longest, most))
+        if self.followed is not None:
+            limits = self.followed.limits(target.bos, target.eos)
+            return replace(limits, longest=min(self.followed.longest, most))
         begun = [0] * len(ids) if prefixes is None else [len(prefix) for prefix in prefixes]
         longest = [
             min(GROWTH * (len(one) - 1) + MARGIN + start, most)  # the end is not counted
