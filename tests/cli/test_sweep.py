@@ -174,7 +174,7 @@ def test_transformers_rules_by_name(model, stop):
     [
         (("--diversity", 1), "--diversity: means nothing without --groups"),
         (("--groups", 0), "groups must be at least 1"),
-        (("--groups", 2, "--diversity", "nan"), "diversity at least 0"),
+        (("--groups", 2, "--diversity", "nan"), "a diversity must be at least 0"),
         (("--search", "greedy", "--stop", "transformers"), "--stop: means nothing"),
         (("--search", "exact", "--groups", 2), "--groups: means nothing"),
         (("--stop", "transformers", "--finished", 3), "finished and early mean nothing"),
