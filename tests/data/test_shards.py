@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import resource
 import sys
 from pathlib import Path
 from typing import Any
@@ -299,3 +300,15 @@ def test_an_encoder_that_loses_a_text_is_noticed(files, tmp_path):
 def test_arrays_are_rows_too(tmp_path):
     stored = write_rows(tmp_path / "a", [np.array([1, 2]), np.array([3])], vocab=5)
     assert [row.tolist() for row in stored] == [[1, 2], [3]]
+
+
+def test_a_full_disk_is_said_with_the_name(tmp_path):
+    """Closing a file that cannot be written fails once more, and that says no name."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, hard))
+    try:
+        with pytest.raises(BadInput, match=r"rows: cannot be written \(File too large\)"):
+            write_rows(tmp_path / "rows", [[1] * 5_000], 9)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not list(tmp_path.iterdir())

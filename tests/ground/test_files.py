@@ -1,11 +1,19 @@
 """Files appear whole or not at all, and links and devices stay what they are."""
 
 import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
 
 import pytest
+import torch
 
+from regard.data.shards import write_rows
 from regard.ground.errors import BadInput
-from regard.ground.files import read_bytes, read_json, replacing, write_text
+from regard.ground.files import read_bytes, read_json, replacing, replacing_folder, write_text
+from regard.weights.files import read_pickled, read_tensors, write_tensors
 
 
 def test_a_block_that_fails_leaves_the_old_file(tmp_path):
@@ -70,3 +78,71 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path):
     for read in (read_bytes, read_json):
         with pytest.raises(BadInput, match=r"a\.json: cannot be read \(1,099,511,627,776"):
             read(tmp_path / "a.json")
+
+
+def test_files_get_the_mode_of_the_umask(tmp_path):
+    before = os.umask(0o022)
+    try:
+        write_text(tmp_path / "a.txt", "x")
+        write_tensors(tmp_path / "a.safetensors", {"w": torch.ones(2)})
+        os.umask(0o077)
+        write_tensors(tmp_path / "b.safetensors", {"w": torch.ones(2)})
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    assert modes == {"a.txt": 0o644, "a.safetensors": 0o644, "b.safetensors": 0o600}
+
+
+@pytest.mark.parametrize("read", [read_tensors, read_pickled, read_json])
+def test_a_file_of_another_user_is_not_said_to_be_missing(read):
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        path = Path(name) / "file"
+        path.write_bytes(b"{}")
+        path.chmod(0)
+        user = os.geteuid()
+        if user == 0:
+            os.seteuid(65_534)  # nobody: root may read everything
+        try:
+            with pytest.raises(BadInput, match=r"file: cannot be read \(Permission denied\)"):
+                read(path)
+        finally:
+            os.seteuid(user)
+
+
+def killed_process() -> int:
+    """The number of a process that is no more."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def test_what_a_kill_left_is_swept_by_the_next_write(tmp_path):
+    dead = killed_process()
+    left = [tmp_path / f"a.{dead}.tmp", tmp_path / f"rows.bin.{dead}.tmp"]
+    left.append(tmp_path / f".text.{dead}.tmp")
+    others = [tmp_path / f"b.{dead}.tmp", tmp_path / f"a.{os.getppid()}.tmp", tmp_path / "a.x.tmp"]
+    for path in (*left[:2], *others):
+        path.touch()
+    left[2].mkdir()
+    (left[2] / "file").touch()
+    write_text(tmp_path / "a", "x")
+    write_rows(tmp_path / "rows", [[1, 2]], 3)
+    with replacing_folder(tmp_path / "text") as folder:
+        (folder / "file").touch()
+    assert not any(path.exists() for path in left)
+    assert all(path.exists() for path in others)
+    assert (tmp_path / "text" / "file").exists()
+
+
+def test_a_folder_appears_whole_or_not_at_all(tmp_path):
+    with pytest.raises(RuntimeError), replacing_folder(tmp_path / "a") as folder:
+        (folder / "one").touch()
+        raise RuntimeError
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "old").touch()
+    said = "a: cannot be written (Directory not empty)"
+    with pytest.raises(BadInput, match=re.escape(said)), replacing_folder(tmp_path / "a") as folder:
+        (folder / "new").touch()
+    assert [path.name for path in tmp_path.rglob("*")] == ["a", "old"]

@@ -193,10 +193,7 @@ def test_bleu_judges_in_the_precision_of_the_run(corpus, tmp_path, monkeypatch, 
     monkeypatch.setattr(translating, "mean_likelihood", lambda *given: 1.0)
     monkeypatch.setattr(translating.Translator, "translate", translate)
     run = _Run(job)
-    run.precision, run.sums = (
-        Precision(precision, "as asked"),
-        Sums.of_nothing(torch.device(device)),
-    )
+    run.precision, run.sums = Precision(precision, "as asked"), Sums.of_nothing(job.ranks.device)
     run.judge()
     assert seen == [{"fp32": torch.float32, "bf16": torch.bfloat16}[precision]]
 

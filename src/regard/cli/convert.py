@@ -1,10 +1,6 @@
 """``regard convert``: a model as Hugging Face or regard keep it, held against what it was."""
 
 import math
-import os
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +11,7 @@ from regard.api import Model, load
 from regard.cli.say import JSON, MODEL, complain, note, print_json, print_line
 from regard.data.language import corpus
 from regard.ground.errors import BadInput
-from regard.ground.files import read_json
+from regard.ground.files import read_json, replacing_folder
 from regard.ground.lock import is_vacant
 from regard.inside import agreement, reference
 from regard.models.facts import EncoderFacts, PairFacts
@@ -59,7 +55,7 @@ def convert(
     model = load(source, "cpu", keep_unknown=keep_unknown)
     if check and not isinstance(model.facts, PairFacts | EncoderFacts):
         raise BadInput("--check compares translators and encoders; this model is neither")
-    with _appearing(target) as written:
+    with replacing_folder(target) as written:
         model.save(written, to)
         if check:
             theirs = next((f for f in (written, Path(source)) if _is_hugging_face(f)), None)
@@ -69,19 +65,6 @@ def convert(
                 complain(f"{target}: not written, since it differs by {worst:.1e} (above {LIMIT})")
                 raise typer.Exit(1)
     note(f"wrote {target}")
-
-
-@contextmanager
-def _appearing(folder: Path) -> Iterator[Path]:
-    """A folder to write to that takes its name when the block ends well, and else goes."""
-    folder = folder.resolve()
-    temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
-    try:
-        temporary.mkdir(parents=True)
-        yield temporary
-        temporary.replace(folder)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _is_hugging_face(folder: Path) -> bool:

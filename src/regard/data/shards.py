@@ -6,6 +6,7 @@ Rows lie end to end in NAME.bin, NAME.idx says where each begins, NAME.json what
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from regard.ground.errors import BadInput
-from regard.ground.files import read_json, write_json
+from regard.ground.files import read_json, sweep, temporary_name, write_json
 
 Ids = Sequence[int] | np.ndarray
 Encode = Callable[[list[str]], Sequence[Ids]]
@@ -174,7 +175,9 @@ class _Staged:
         self.dtype = next(dtype for dtype in DTYPES if vocab <= 256 ** np.dtype(dtype).itemsize)
         self.rows = self.elements = 0
         self.checksums = dict.fromkeys(PARTS, 0)
-        self.files = {part: _temporary(with_suffix(path, part)).open("wb") for part in PARTS}
+        for part in PARTS:
+            sweep(with_suffix(path, part))
+        self.files = {part: temporary_name(with_suffix(path, part)).open("wb") for part in PARTS}
         self._append(".idx", np.zeros(1, OFFSET))
 
     def add(self, rows: Sequence[Ids]) -> None:
@@ -197,14 +200,15 @@ class _Staged:
             file.flush()
             os.fsync(file.fileno())
             file.close()
-            _temporary(with_suffix(self.path, part)).replace(with_suffix(self.path, part))
+            temporary_name(with_suffix(self.path, part)).replace(with_suffix(self.path, part))
         meta = {name: getattr(self, name) for name in META}
         write_json(with_suffix(self.path, ".json"), {"format": FORMAT, **meta})
 
     def discard(self) -> None:
         for part, file in self.files.items():
-            file.close()
-            _temporary(with_suffix(self.path, part)).unlink(missing_ok=True)
+            with suppress(OSError):  # what a full disk has not taken, it does not take now
+                file.close()
+            temporary_name(with_suffix(self.path, part)).unlink(missing_ok=True)
 
 
 def chunks_of(items: Iterable[Item]) -> Iterator[list[Item]]:
@@ -222,10 +226,6 @@ def as_utf8(texts: list[str]) -> list[bytes]:
 def with_suffix(path: Path, suffix: str) -> Path:
     """The path with a suffix more, not another."""
     return path.with_name(path.name + suffix)
-
-
-def _temporary(path: Path) -> Path:
-    return with_suffix(path, f".{os.getpid()}.tmp")
 
 
 def _mapped(path: Path, dtype: str, count: int) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import stat
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ def replacing(path: Path) -> Iterator[Path]:
     """A temporary name to write to; the file takes its real name when the block ends well.
 
     A link keeps pointing where it points; what is no file (a device, a pipe) is written as it is.
+    The file gets the mode that the umask gives, whoever writes it.
     """
     path = path.resolve()
     if path.exists() and not path.is_file():
@@ -26,10 +28,14 @@ def replacing(path: Path) -> Iterator[Path]:
             raise BadInput(f"{path}: is a folder")
         yield path
         return
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    temporary = temporary_name(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        sweep(path)
+        temporary.touch()
+        mode = temporary.stat().st_mode
         yield temporary
+        temporary.chmod(mode)  # libraries may write it anew, for their user alone
         synchronise(temporary)
         temporary.replace(path)
     except OSError as error:
@@ -37,6 +43,49 @@ def replacing(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def replacing_folder(folder: Path) -> Iterator[Path]:
+    """The same for a folder that is empty or not there: it has its name when all is in it."""
+    folder = folder.resolve()
+    hidden = folder.with_name(f".{folder.name}")
+    temporary = temporary_name(hidden)
+    try:
+        sweep(hidden)
+        temporary.mkdir(parents=True)
+        yield temporary
+        synchronise(temporary)
+        temporary.replace(folder)
+    except OSError as error:
+        raise BadInput(f"{folder}: cannot be written ({error.strerror or error})") from None
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def temporary_name(path: Path) -> Path:
+    """What a file or folder is called while this process writes it."""
+    return path.with_name(f"{path.name}.{os.getpid()}.tmp")
+
+
+def sweep(path: Path) -> None:
+    """Remove what processes that were killed left under temporary names of this path."""
+    name = re.compile(rf"{re.escape(path.name)}\.([1-9][0-9]*)\.tmp")
+    with suppress(OSError):
+        for leftover in path.parent.iterdir():
+            found = name.fullmatch(leftover.name)
+            if found and not _is_running(int(found[1])):
+                remove(leftover)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:  # another user's
+        return True
+    return process != os.getpid()  # what bears this process's number is an earlier one's
 
 
 def synchronise(path: Path) -> None:
@@ -74,10 +123,11 @@ def check_regular(path: Path) -> int:
     """
     try:
         found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise BadInput(f"{path}: cannot be read (not a regular file)")
+        path.open("rb").close()  # libraries may say less of what forbids it
     except OSError as error:
         raise BadInput(f"{path}: cannot be read ({error.strerror or error})") from None
-    if not stat.S_ISREG(found.st_mode):
-        raise BadInput(f"{path}: cannot be read (not a regular file)")
     return found.st_size
 
 

@@ -76,7 +76,7 @@ class Encoding:
         if not place.fresh and (known := EncoderText.load(place.text)) is not None:
             return known
         learned = learn()
-        learned.save(place.text)
+        place.keep_text(learned)
         return learned
 
     def begin(self, model: nn.Module, data: Path, text: Any) -> None:

@@ -64,7 +64,7 @@ class Paired:
             return self.load_text(place.text)
         pairs = self._pairs(train, place.skip_bad)
         text = self.learn_text([(one, two) for _, one, two in pairs])
-        text.save(place.text)
+        place.keep_text(text)
         return text
 
     def _pairs(self, source: Source, skip_bad: bool) -> Iterator[tuple[str, str, str]]:

@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from regard.data.sources import Dropped
+from regard.ground.files import remove, replacing_folder
 from regard.training.ranks import Ranks
 
 
@@ -35,3 +37,9 @@ class Place:
     def dropping(self) -> Dropped | None:
         """Where bad examples are counted, if they may be left out."""
         return Dropped() if self.skip_bad else None
+
+    def keep_text(self, text: Any) -> None:
+        """Write a vocabulary, all of its files or none: a kill between two leaves neither."""
+        with replacing_folder(self.text) as folder:
+            text.save(folder)
+            remove(self.text)
