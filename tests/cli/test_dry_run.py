@@ -65,7 +65,7 @@ def test_what_is_left_out_is_counted(desk):
     assert "train.src:1" in refused.stderr and not (desk / "runs").exists()
 
 
-@pytest.mark.parametrize("kind", ["one", "tags", "answer", "choose"])
+@pytest.mark.parametrize("kind", ["one", "number", "tags", "answer", "choose"])
 def test_an_encoder_that_is_tuned(desk, kind):
     recipe = write_tuning(desk, kind)
     write_start(desk / "start")
