@@ -7,6 +7,7 @@ import pytest
 
 from regard.cli.seeds import Spread, spreads_of, with_seed
 from regard.metrics.translation import Score
+from regard.training.checkpoint import Checkpoints
 from regard.training.recipe import read
 from small_labels import write_owls
 from small_tuning import write_tuning
@@ -47,8 +48,8 @@ def test_all_seeds_run_in_the_precision_of_the_first(corpus, monkeypatch, first,
     told = ("--data", corpus, "--out", out, "--seeds", 2, "--set", "train.precision=auto")
     run("train", corpus / "owls.toml", *told)
     for seed in (1, 2):
-        state = out / f"seed-{seed}" / "checkpoints" / "step-00000012" / "state.json"
-        assert json.loads(state.read_text())["settings"]["precision"] == first
+        checkpoints = Checkpoints(out / f"seed-{seed}" / "checkpoints")
+        assert checkpoints.progress(12).settings["precision"] == first
 
 
 def test_several_seeds_make_a_table(corpus):

@@ -139,10 +139,18 @@ def test_no_file_outside_the_folder_is_read(tmp_path, place):
         regard.load(folder, "cpu")
 
 
-@pytest.mark.parametrize("content", ["", "{}x", '[{"type": "a"}]', "[1]", "3", "\udcff"])
-def test_damaged_files_are_named(tmp_path, content):
+@pytest.mark.parametrize("content", ["", "{}x", "\udcff"])
+def test_files_that_are_not_json_are_named(tmp_path, content):
     folder = with_files(tmp_path / "st")
     (folder / "modules.json").write_bytes(content.encode(errors="surrogateescape"))
+    with pytest.raises(BadInput, match=r"modules\.json: not JSON"):
+        regard.load(folder, "cpu")
+
+
+@pytest.mark.parametrize("content", ['[{"type": "a"}]', "[1]", "3"])
+def test_damaged_files_are_named(tmp_path, content):
+    folder = with_files(tmp_path / "st")
+    (folder / "modules.json").write_text(content)
     with pytest.raises(BadInput, match=r"modules\.json: not a list of modules"):
         regard.load(folder, "cpu")
 
