@@ -206,7 +206,7 @@ def _resume(name: str, recipe: str, folder: Path) -> None:
     run = prepare(asked, folder, ranks, data=corpus, resume=True)
     try:
         Journal(folder, after_step=2)
-        *_, ended = train(run.job)
+        *_, ended = train(run.job, resume=True)
         run.finish(ended.progress)
     finally:
         if run.lock is not None:

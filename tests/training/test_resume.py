@@ -51,6 +51,15 @@ def test_a_finished_model_outlives_its_checkpoints(corpus, tmp_path, resume):
     assert (run.model_folder / "model.safetensors").read_bytes() == before
 
 
+@pytest.mark.parametrize("table", ["batches", "train"])
+def test_a_recipe_that_is_damaged_is_another_recipe(corpus, tmp_path, table):
+    prepared(corpus, tmp_path / "run").lock.release()
+    path = tmp_path / "run" / "recipe.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), table: "gone"}))
+    with pytest.raises(BadInput, match=rf"another recipe \(differs in: {table}\."):
+        prepared(corpus, tmp_path / "run", resume=True)
+
+
 @pytest.mark.parametrize("rare", ["train.report_every=5", "train.report_every=100"])
 def test_reports_between_checkpoints_are_the_same(corpus, tmp_path, rare):
     straight = figures_of(train(prepared(corpus, tmp_path / "a", rare).job))

@@ -205,7 +205,8 @@ def _check_same(out: Path, recipe: Recipe) -> None:
 def _before(before: dict[str, Any], recipe: Recipe, table: str, key: str) -> Any:
     """What was asked, in an older recipe perhaps, which does not have all keys of today."""
     defaults = type(getattr(recipe, table)).model_construct().model_dump(mode="json")
-    return (before.get(table) or {}).get(key, defaults.get(key))
+    said = before.get(table) or {}
+    return said.get(key, defaults.get(key)) if isinstance(said, dict) else said
 
 
 def _said(value: Any) -> Any:
