@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 import torch
 import torch._dynamo.utils
+import torch.fx.experimental._config
+from torch import nn
 
 from regard.ground.machine import has_bf16
 
@@ -102,6 +104,13 @@ def of_peak(flops: float) -> dict[str, float]:
 def graphs() -> int:
     """How many graphs torch.compile has made so far."""
     return torch._dynamo.utils.counters["stats"]["unique_graphs"]
+
+
+def compile_layers(*stacks: nn.ModuleList) -> None:
+    """Compile the layers of ``stacks`` for any length: one graph serves all layers of a stack."""
+    torch.fx.experimental._config.use_duck_shape = False  # lengths that are equal once may differ
+    for layer in (layer for stack in stacks for layer in stack):
+        layer.compile(dynamic=True)
 
 
 def half(device: torch.device | str) -> torch.autocast:

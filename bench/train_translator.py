@@ -7,10 +7,10 @@
 
 One corpus of as many pairs as fill --steps batches of regard, the same optimiser, dropout and
 precision (bf16 autocast on CUDA, fp32 on a CPU). regard packs random batches. The peer is
-transformers' Marian, eager and compiled, as a trainer feeds it: pairs are sorted by length over the
-whole corpus, cut into batches of at most --tokens on either side, padding included, and taken in
-random order. A round is the whole corpus, putting batches together and sending them included;
-systems take turns. MFU counts what must be computed for real tokens, of 784 TFLOP/s measured and of
+transformers' Marian, eager and compiled layer by layer for any length, as a trainer feeds it: pairs
+are sorted by length over the whole corpus, cut into batches of at most --tokens on either side,
+padding included, and taken in random order. A round is the whole corpus, putting batches together
+and sending them included; systems take turns. MFU counts what must be computed for real tokens, of 784 TFLOP/s measured and of
 989 on the sheet. With --curves both begin with the same weights and read the same batches, without
 dropout, and their losses are printed side by side.
 """
@@ -21,7 +21,17 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from measure import graphs, half, interval, of_peak, ratio, rounded, setting, take_turns
+from measure import (
+    compile_layers,
+    graphs,
+    half,
+    interval,
+    of_peak,
+    ratio,
+    rounded,
+    setting,
+    take_turns,
+)
 from torch import Tensor
 
 from regard.ground.batch import Budget
@@ -128,7 +138,9 @@ class Marian:
         )
         self.model = MarianMTModel(config).to(device).train()
         self.optimiser = torch.optim.Adam(self.model.parameters(), lr=1e-4, fused=True)
-        self.loss = torch.compile(self._loss, dynamic=True) if compiled else self._loss
+        if compiled:
+            compile_layers(self.model.model.encoder.layers, self.model.model.decoder.layers)
+            self._loss = torch.compile(self._loss, dynamic=True)
 
     def begin_as(self, ours: Transformer, facts: PairFacts) -> None:
         """Take over these weights."""
@@ -143,18 +155,20 @@ class Marian:
         goals = padded([np.append(target, 2) for _, target in pairs], -100)
         written = padded([np.insert(target, 0, 1) for _, target in pairs], 0)
         with precision(self.device):
-            loss = self.loss(
-                *(one.to(self.device, non_blocking=True) for one in (source, mask, written, goals))
+            source, mask, written, goals = (
+                one.to(self.device, non_blocking=True) for one in (source, mask, written, goals)
             )
+            states = self.model.model(
+                input_ids=source, attention_mask=mask, decoder_input_ids=written, use_cache=False
+            ).last_hidden_state
+            loss = self._loss(states, goals)
         loss.backward()
         self.optimiser.step()
         self.optimiser.zero_grad()
         return loss.detach()
 
-    def _loss(self, source: Tensor, mask: Tensor, written: Tensor, goals: Tensor) -> Tensor:
-        logits = self.model(
-            input_ids=source, attention_mask=mask, decoder_input_ids=written, use_cache=False
-        ).logits
+    def _loss(self, states: Tensor, goals: Tensor) -> Tensor:
+        logits = self.model.lm_head(states) + self.model.final_logits_bias
         return torch.nn.functional.cross_entropy(
             logits.flatten(0, 1).float(), goals.flatten(), label_smoothing=0.1
         )
