@@ -10,9 +10,9 @@ precision (bf16 autocast on CUDA, fp32 on a CPU). regard packs random batches. T
 transformers' Marian, eager and compiled layer by layer for any length, as a trainer feeds it: pairs
 are sorted by length over the whole corpus, cut into batches of at most --tokens on either side,
 padding included, and taken in random order. A round is the whole corpus, putting batches together
-and sending them included; systems take turns. MFU counts what must be computed for real tokens, of 784 TFLOP/s measured and of
-989 on the sheet. With --curves both begin with the same weights and read the same batches, without
-dropout, and their losses are printed side by side.
+and sending them included; systems take turns. MFU counts what must be computed for real tokens, of
+784 TFLOP/s measured and of 989 on the sheet. With --curves both begin with the same weights and
+read the same batches, without dropout, and their losses are printed side by side.
 """
 
 import argparse
