@@ -210,6 +210,13 @@ def test_unknown_tensors_are_kept_on_request(dtype, names, bare):
     assert bits(MAP.write(ours, beside)) == bits(file)
 
 
+def test_tied_tensors_have_the_same_shape_and_not_only_the_same_bits():
+    file = draw_file(torch.float32)
+    file["head.weight"] = file["net.shared.weight"].reshape(WIDTH, 7)
+    with pytest.raises(BadInput, match=r"head\.weight is not net\.shared\.weight, to which"):
+        MAP.read(file, WANTED, "a file")
+
+
 def test_a_short_list_is_whole():
     strays = {f"stray{i}": torch.zeros(1) for i in range(8)}
     with pytest.raises(BadInput, match=r"unknown: stray0.*stray7; `regard"):
