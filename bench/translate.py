@@ -36,6 +36,7 @@ from regard.weights.files import weights_of
 from regard.weights.names import Beside
 
 VOCAB, WORDS, SOURCE = 32_000, 30, 27
+TINY = {"width": 32, "inner": 64, "depth": 2, "heads": 2}
 Ids = list[list[int]]
 System = Callable[[Ids], Ids]
 
@@ -277,7 +278,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=600, help="begin no round after these")
     parser.add_argument("--tiny", action="store_true", help="a few sentences, a very small model")
     asked = parser.parse_args()
-    size = {"width": 32, "inner": 64, "depth": 2, "heads": 2} if asked.tiny else {}
+    size = TINY if asked.tiny else {}
     if asked.tiny:
         asked.batch, asked.sentences, asked.rounds, asked.most = [1, 4], 4, 2, 0
     device = "cuda" if torch.cuda.is_available() else "cpu"

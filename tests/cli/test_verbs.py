@@ -50,6 +50,18 @@ def test_translate_best_and_json(model):
     assert sum(lines[0]["logprobs"]) == pytest.approx(lines[0]["logprob"], abs=1e-4)
 
 
+def test_translate_names_its_engine(model, monkeypatch):
+    on = ("translate", model, "--device", "cpu", "--json")
+    done = run(*on, "--engine", "torch", "--precision", "int8", stdin="dog")
+    record = json.loads(done.stdout)
+    assert (record["precision"], record["engine"]) == ("int8", "torch")
+    monkeypatch.setattr("regard.models.native.library", lambda: None)
+    record = json.loads(run(*on, stdin="dog").stdout)
+    assert (record["precision"], record["engine"]) == ("fp32", "torch")
+    done = run(*on, "--engine", "cpp", stdin="dog", code=2)
+    assert done.stderr.splitlines()[-1] == "regard: engine cpp: there is no C++ compiler that works"
+
+
 @pytest.mark.parametrize(
     "options",
     [

@@ -1,5 +1,6 @@
 """Translation from text to text: the batch does not matter, and nothing is lost."""
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 import regard
 from regard.cli.translate import _found
 from regard.ground.errors import BadInput
+from regard.models.native import Native, can_run
 from regard.search import Beam, Exact, Greedy, Sample
 from regard.tasks.translate import Translator
 from regard.tasks.workers import Workers
@@ -177,6 +179,47 @@ def test_without_a_compiler_the_module_steps(translator, texts, monkeypatch):
     assert len(swift.translate(texts[:5], Greedy())) == 5
 
 
+@pytest.mark.parametrize("kind", ["fp32", "int8"])
+@pytest.mark.parametrize("table", ["cpp", "torch"])
+def test_the_table_chooses_the_engine_and_a_word_overrules_it(translator, monkeypatch, kind, table):
+    if not can_run(translator.model):
+        pytest.skip("needs a C++ compiler")
+    asked = []
+    monkeypatch.setattr(
+        "regard.tasks.translate.choose_engine", lambda *key: asked.append(key) or table
+    )
+    chosen = translator.with_rows(7).with_precision(kind)
+    assert asked == [(kind, 7)]
+    assert isinstance(chosen.house, Native) == (table == "cpp")
+    for engine in ("cpp", "torch"):
+        assert translator.choice(kind, engine) == (kind, engine)
+        house = translator.with_precision(kind, engine).house
+        assert isinstance(house, Native) == (engine == "cpp")
+    assert len(asked) == 1
+
+
+def test_engines_say_why_they_cannot_run(translator, monkeypatch):
+    with pytest.raises(BadInput, match="engine cpp: has fp32 and int8, not bf16"):
+        translator.choice("bf16", "cpp")
+    with pytest.raises(BadInput, match="an engine is auto, cpp, torch, not 'rust'"):
+        translator.choice("fp32", "rust")
+    monkeypatch.setattr("regard.models.native.library", lambda: None)
+    with pytest.raises(BadInput, match=r"engine cpp: there is no C\+\+ compiler that works"):
+        translator.with_precision("fp32", "cpp")
+    monkeypatch.setattr("regard.tasks.translate.choose_engine", lambda *_: "cpp")
+    assert translator.choice() == ("fp32", "torch")
+    unknown = replace(translator, model=torch.nn.Linear(2, 2))
+    with pytest.raises(BadInput, match="do not know this kind of model"):
+        unknown.choice("fp32", "cpp")
+
+
+def test_an_ensemble_has_one_engine(translator, monkeypatch):
+    """Compiled steps run all of its models, or none."""
+    other = translator.with_others(replace(translator, model=torch.nn.Linear(2, 2)))
+    monkeypatch.setattr("regard.tasks.translate.choose_engine", lambda *_: "cpp")
+    assert other.choice("int8") == ("int8", "torch")
+
+
 def test_a_precision_there_is_not_is_said(translator):
     with pytest.raises(BadInput, match="int8, fp32, bf16, not 'fp8'"):
         translator.with_precision("fp8")
@@ -184,11 +227,11 @@ def test_a_precision_there_is_not_is_said(translator):
 
 def test_workers_find_the_same(small_run, translator, texts):
     folder = str(small_run / "run" / "model")
-    with Workers(2, partial(_found, folder, [], "fp32")) as workers:
+    with Workers(2, partial(_found, folder, [], "fp32", "torch")) as workers:
         shared = translator.with_rows(8).with_workers(workers)
         found = shared.translate(texts, Sample(seed=4))
         assert [one.text for (one,) in found] == [
             one.text for (one,) in translator.with_rows(8).translate(texts, Sample(seed=4))
         ]
     with pytest.raises(BadInput, match="at least 1"):
-        Workers(0, partial(_found, folder, [], "fp32"))
+        Workers(0, partial(_found, folder, [], "fp32", "torch"))

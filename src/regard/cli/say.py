@@ -17,6 +17,13 @@ PRECISION = Annotated[
     Literal["auto", "fp32", "bf16", "int8"],
     typer.Option(help="auto is bf16 on a GPU, fp32 on a CPU; int8 is for CPUs."),
 ]
+ENGINE = Annotated[
+    Literal["auto", "cpp", "torch"],
+    typer.Option(
+        help="What steps the decoder on a CPU: compiled code or torch; auto is what was measured "
+        "to be faster on this kind of machine."
+    ),
+]
 JSON = Annotated[bool, typer.Option("--json", help="Print lines of JSON.")]
 
 

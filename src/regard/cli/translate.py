@@ -10,7 +10,7 @@ import typer
 
 from regard.api import load
 from regard.cli.lines import LONGEST, MAX_LENGTH, check_length, windows
-from regard.cli.say import DEVICE, JSON, MODEL, PRECISION, note, print_json, print_line
+from regard.cli.say import DEVICE, ENGINE, JSON, MODEL, PRECISION, note, print_json, print_line
 from regard.cli.search import default_search, options_given
 from regard.data.sources import read_lines
 from regard.ground.errors import BadInput
@@ -106,6 +106,7 @@ def translate(
         int, typer.Option(help="Sentences at once; beam and greedy depend on it by rounding only.")
     ] = 64,
     precision: PRECISION = "auto",
+    engine: ENGINE = "auto",
     workers: Annotated[
         int, typer.Option(help="Processes of one thread each, for much text on a CPU; 0 is none.")
     ] = 0,
@@ -117,8 +118,8 @@ def translate(
     With --best n, each line gives n lines, best first. The formula behind the scores is printed
     to standard error. With --json they can be stored, for regard sweep to rank them again.
 
-    On a CPU, --precision int8 is fastest, and --workers N (N cores) translates much text in N
-    processes.
+    On a CPU, --workers N (N cores) translates much text in N processes, and --precision int8 takes
+    a quarter of the memory; how fast it is, and which --engine is used, depends on the processor.
 
     Lines are translated as they come: from a pipe or a terminal, what is there when it pauses is
     translated and printed at once. A line of more tokens than --max-length is an error, after all
@@ -165,12 +166,13 @@ def translate(
         note(f"{risk}: score = {risk.formula}")
     else:
         chosen = Greedy(no_repeat)
+    ran = dict(zip(("precision", "engine"), translator.choice(precision, engine), strict=True))
     with ExitStack() as stack:
         if workers:
-            begin = partial(_found, model, others or [], precision)
+            begin = partial(_found, model, others or [], **ran)
             translator = translator.with_workers(stack.enter_context(Workers(workers, begin)))
         else:
-            translator = translator.with_precision(precision)
+            translator = translator.with_precision(ran["precision"], ran["engine"])
             note(translator.engine)
         find: Find
         if search == "exact":
@@ -186,7 +188,7 @@ def translate(
         for window in windows(file, parse):
             translations = find([one for _, one in window], window[0].number - 1)
             for (number, _), found in zip(window, translations, strict=True):
-                _print(number, found, best, pieces)
+                _print(number, found, best, pieces, ran)
         if search == "exact":
             note(exactly.report)
 
@@ -196,16 +198,22 @@ def _translator(model: str, others: list[str], device: str | None) -> Translator
     return first.with_others(*more)
 
 
-def _found(model: str, others: list[str], precision: str) -> Callable[..., Any]:
-    """What a worker does."""
-    return _translator(model, others, "cpu").with_precision(precision).found
+def _found(model: str, others: list[str], precision: str, engine: str) -> Callable[..., Any]:
+    """What a worker does, in the precision and by the engine that its parent has chosen."""
+    return _translator(model, others, "cpu").with_precision(precision, engine).found
 
 
-def _print(line: int, found: list[Translation], best: int, pieces: Vocabulary | None) -> None:
+def _print(
+    line: int,
+    found: list[Translation],
+    best: int,
+    pieces: Vocabulary | None,
+    ran: dict[str, str],
+) -> None:
     """As JSON if there are pieces to name; else ``best`` lines, so that files stay parallel."""
     for one in found:
         if pieces is not None:
-            print_json(_record(line, one, pieces.pieces(one.hypothesis.tokens)))
+            print_json(_record(line, one, pieces.pieces(one.hypothesis.tokens)) | ran)
         else:
             print_line(" ".join(one.text.split("\n")))
     if pieces is None:

@@ -63,11 +63,18 @@ class _Step(ctypes.Structure):
 
 
 def can_run(model: Any) -> bool:
-    """Whether there is a compiler, and the code knows what this model does."""
+    """Whether compiled steps can run this model here."""
+    return obstacle(model) is None
+
+
+def obstacle(model: Any) -> str | None:
+    """Why compiled steps cannot run this model here; None if they can."""
     takes = getattr(model, "takes_native_steps", False)
     blocks = list(model.target.blocks) if takes else []
     plain = blocks and all(isinstance(one, Block) and one.decodes for one in blocks)
-    return bool(plain) and all(map(_known, blocks)) and library() is not None
+    if not plain or not all(map(_known, blocks)):
+        return "compiled steps do not know this kind of model"
+    return None if library() is not None else "there is no C++ compiler that works"
 
 
 def _known(block: Block) -> bool:

@@ -15,10 +15,12 @@ from torch import Tensor, nn
 from regard.data.packing import in_order
 from regard.ground.batch import Batch, Budget, Ids, pack
 from regard.ground.errors import BadInput
+from regard.ground.machine import has_bf16
 from regard.ground.tape import SILENT, Silent
-from regard.models.native import Native, can_run
+from regard.models.native import Native, can_run, obstacle
 from regard.models.room import House
 from regard.objectives.translated import Translated
+from regard.parts.engines import check_engine, choose_engine
 from regard.parts.linear.engine import at_work, in_precision
 from regard.parts.position import position_limit
 from regard.search.beam import Beam
@@ -132,21 +134,45 @@ class Translator:
         """The same, leaving each batch to ``workers``, who must have ``found`` of its like."""
         return replace(self, workers=workers)
 
-    def with_precision(self, kind: str) -> "Translator":
+    def choice(self, precision: str = "auto", engine: str = "auto") -> tuple[str, str]:
+        """The precision and the engine ("cpp" or "torch") that would run; BadInput if none can.
+
+        "auto" is the precision bf16 on a GPU that has it, else fp32; and the engine that the table
+        in parts/engines.py names for this machine and batch size, if it knows these models.
+        """
+        check_engine(engine)
+        if self.device.type != "cpu":
+            if engine == "cpp":
+                raise BadInput(f"engine cpp: runs on a CPU, and the model is on {self.device.type}")
+            if precision == "auto":
+                precision = "bf16" if has_bf16(self.device) else "fp32"
+            return precision, "torch"
+        precision = "fp32" if precision == "auto" else precision
+        models = [one.model for one in (self, *self.others)]
+        if engine == "auto":
+            table = choose_engine(precision, self.rows)
+            return precision, "cpp" if table == "cpp" and all(map(can_run, models)) else "torch"
+        if engine == "cpp":
+            if precision not in NATIVE:
+                raise BadInput(f"engine cpp: has {' and '.join(NATIVE)}, not {precision}")
+            if reason := next(filter(None, map(obstacle, models)), None):
+                raise BadInput(f"engine cpp: {reason}")
+        return precision, engine
+
+    def with_precision(self, kind: str, engine: str = "auto") -> "Translator":
         """The same, for inference only, in "fp32", "bf16" or (on a CPU) "int8"; or "auto".
 
-        That is bf16 on a GPU that has it, else fp32. On a CPU with a compiler, steps of the
-        decoder become native code.
+        What "auto" means, and which ``engine`` steps the decoder on a CPU, ``choice`` says.
         """
         house: House | Native | None = self.house
         taken: Collection[nn.Module] = ()
-        if self.device.type == "cpu" and at_work(self.model) is None:
-            kind = "fp32" if kind == "auto" else kind
-            if kind in NATIVE and can_run(self.model):
+        if at_work(self.model) is None:
+            kind, engine = self.choice(kind, engine)
+            if engine == "cpp":
                 house = Native(self.model, kind)
                 taken = house.taken if kind == "fp32" else ()
         model = in_precision(self.model, kind, but_for=taken)
-        others = tuple(other.with_precision(kind) for other in self.others)
+        others = tuple(other.with_precision(kind, engine) for other in self.others)
         return replace(self, model=model, others=others, house=house)
 
     @property

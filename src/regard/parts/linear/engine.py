@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 from regard.ground.errors import BadInput
-from regard.ground.machine import has_bf16
+from regard.ground.machine import has_bf16, instruction_set
+from regard.parts.engines import has_fast_int8
 from regard.parts.linear import int8, packed
 from regard.parts.linear.int8 import Int8Linear
 from regard.parts.linear.packed import HalfLinear, PackedLinear
@@ -74,7 +75,8 @@ def choice(kind: str) -> str:
         raise BadInput(f"an engine is {', '.join(LAYERS)}, not {kind!r}")
     if kind == "int8":
         few, many = (one.name for one in int8.products())
-        return f"int8: {few} up to {int8.FEW} rows, {many} beyond"
+        slow = "" if has_fast_int8() else f"; fp32 is faster with {instruction_set()}"
+        return f"int8: {few} up to {int8.FEW} rows, {many} beyond{slow}"
     if kind == "fp32":
         many = "oneDNN, packed" if packed.can_pack(torch.float32) else "torch"
         rows = f"{packed.FEW} rows ({packed.FEW_WIDE} for the map to words)"
