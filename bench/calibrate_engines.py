@@ -16,33 +16,26 @@ import json
 import os
 import statistics
 import time
+from functools import partial
 from itertools import product
 
 import torch
+from measure import take_turns
 from translate import TINY, Given, Ids, Ours, random_model
 
 from regard.ground.machine import instruction_set
 from regard.models.native import can_run
 
 
-def seconds(system: Ours, batch: Ids, clock) -> float:
-    """Of one batch."""
-    start = clock()
-    system(batch)
-    return clock() - start
-
-
-def measured(systems: dict[str, Ours], batch: Ids, threads: int, rounds: int) -> dict[str, float]:
-    """The median of each engine."""
+def medians(systems: dict[str, Ours], batch: Ids, threads: int, rounds: int) -> dict[str, float]:
+    """Seconds of each engine."""
     torch.set_num_threads(threads)
-    clock = time.process_time if threads == 1 else time.perf_counter
-    taken: dict[str, list[float]] = {name: [] for name in systems}
-    for number in range(rounds + 1):
-        for name, system in systems.items():
-            found = seconds(system, batch, clock)
-            if number:  # the first warms up
-                taken[name].append(found)
-    return {name: statistics.median(all_of) for name, all_of in taken.items()}
+    each = {name: partial(system, batch) for name, system in systems.items()}
+    for work in each.values():  # warm up
+        work()
+    clock = time.process_time if threads == 1 else None
+    taken = take_turns(each, rounds, clock=clock)
+    return {name: statistics.median(values) for name, values in taken.items()}
 
 
 def main() -> None:
@@ -68,7 +61,7 @@ def main() -> None:
             name: Ours(given, "cpu", precision, native=name == "cpp") for name in ("cpp", "torch")
         }
         for batch, threads in product(asked.batch, asked.threads):
-            taken = measured(systems, ids[:batch], threads, asked.rounds)
+            taken = medians(systems, ids[:batch], threads, asked.rounds)
             ratio = taken["cpp"] / taken["torch"]
             key = (precision, batch)
             slower[key] = max(slower.get(key, 0), ratio)

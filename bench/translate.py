@@ -2,6 +2,7 @@
 
     python bench/translate.py [--model FOLDER --text FILE] [--batch 1 32] [--beam 1]
                               [--precision fp32 int8] [--sentences 64] [--rounds 6] [--most 40]
+                              [--cpu-seconds]
     python bench/translate.py --tiny                        (does it run?)
 
 Every system has the same weights and is given the same batches, sorted by length, in turns, until
@@ -15,6 +16,7 @@ import argparse
 import copy
 import json
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -161,7 +163,7 @@ def systems(given: Given, device: str, precisions: Sequence[str]) -> dict[str, S
     for precision in precisions:
         found[f"regard {precision}"] = Ours(given, device, precision)
         if device == "cpu":
-            found[f"regard {precision}, no compiler"] = Ours(given, device, precision, native=False)
+            found[f"regard {precision}, torch"] = Ours(given, device, precision, native=False)
     return found | ctranslate2_systems(given, device)
 
 
@@ -276,6 +278,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--most", type=int, default=40, help="rounds, until the order is clear")
     parser.add_argument("--seconds", type=float, default=600, help="begin no round after these")
+    parser.add_argument(
+        "--cpu-seconds", action="store_true", help="count those of this process, not elapsed ones"
+    )
     parser.add_argument("--tiny", action="store_true", help="a few sentences, a very small model")
     asked = parser.parse_args()
     size = TINY if asked.tiny else {}
@@ -308,7 +313,8 @@ def compare(running: dict[str, System], batches: list[Ids], asked: argparse.Name
             for batch in batches[:2]:
                 system(batch)
     each = {name: lambda name=name: work(name) for name in running}
-    taken = take_turns(each, asked.rounds, limit=asked.seconds, most=asked.most)
+    clock = time.process_time if asked.cpu_seconds else None
+    taken = take_turns(each, asked.rounds, limit=asked.seconds, most=asked.most, clock=clock)
     report(len(batches[0]), asked.beam, taken, outs)
 
 

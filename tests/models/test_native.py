@@ -265,3 +265,19 @@ def test_compiled_code_that_others_could_change_is_not_loaded(monkeypatch, tmp_p
     (tmp_path / "regard").chmod(0o777)
     monkeypatch.setenv("HOME", str(tmp_path))
     assert build._compiled("c++").parent == tmp_path / ".cache" / "regard"
+
+
+@pytest.mark.skipif(not machine.has("avx2"), reason="needs a processor with AVX2")
+def test_hidden_instructions_are_not_compiled_for(monkeypatch):
+    """And what was compiled for one set is not taken for another."""
+    compiler = str(machine.compiler())
+    monkeypatch.delenv("REGARD_HIDE", raising=False)
+    assert "-march=native" in build.compiler_flags()
+    keys = [build._key(compiler)]
+    for hidden, flag in (("avx512", "-march=x86-64-v3"), ("avx2", "-march=x86-64-v2")):
+        monkeypatch.setenv("REGARD_HIDE", hidden)
+        assert flag in build.compiler_flags()
+        keys.append(build._key(compiler))
+    monkeypatch.setenv("REGARD_HIDE", "bf16")
+    assert ("-DNO_AMX" in build.compiler_flags()) and "-march=native" in build.compiler_flags()
+    assert len(set(keys)) == 3
