@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 HIDE = "REGARD_HIDE"
 COMPILER = "CXX"  # environment: the C++ compiler; by default c++
 
+# torch.compile keeps graphs for the instructions it found, and would take them for the wrong ones.
+_NO_COMPILED_GRAPHS = {"TORCHINDUCTOR_FX_GRAPH_CACHE": "0", "TORCHINDUCTOR_AUTOGRAD_CACHE": "0"}
 # What each hidden thing tells torch's libraries. They read it once, before their first product.
 _SWITCHES = {
     "bf16": {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_VNNI"},
@@ -27,11 +29,13 @@ _SWITCHES = {
         "ATEN_CPU_CAPABILITY": "avx2",
         "ONEDNN_MAX_CPU_ISA": "AVX2",
         "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+        **_NO_COMPILED_GRAPHS,
     },
     "avx2": {
         "ATEN_CPU_CAPABILITY": "default",
         "ONEDNN_MAX_CPU_ISA": "SSE41",
         "MKL_ENABLE_INSTRUCTIONS": "SSE4_2",
+        **_NO_COMPILED_GRAPHS,
     },
     "compiler": {},
     "cuda": {"CUDA_VISIBLE_DEVICES": ""},
