@@ -67,3 +67,17 @@ def test_other_models_have_vectors_too(small_run):
     done = run("embed", small_run / "run" / "model", "--json", stdin="dog cow\n\n")
     first, empty = (json.loads(line)["vector"] for line in done.stdout.splitlines())
     assert len(first) == 16 and empty is None
+
+
+def test_the_name_of_a_file_says_how_vectors_are_written(folder, tmp_path):
+    for suffix, options in ((".txt", ()), (".jsonl", ("--json",))):
+        out = tmp_path / f"vectors{suffix}"
+        run("embed", folder, "--out", out, stdin=STDIN)
+        assert out.read_text() == run("embed", folder, *options, stdin=STDIN).stdout
+    run("embed", folder, "--out", tmp_path / "vectors.tsv", stdin=STDIN)
+    text = (tmp_path / "vectors.txt").read_text()
+    assert (tmp_path / "vectors.tsv").read_text() == text.replace(" ", "\t")
+    for name in ("vectors.csv", "vectors"):
+        refused = run("embed", folder, "--out", tmp_path / name, stdin=STDIN, code=2)
+        assert refused.stderr.endswith("a file of vectors ends in .npy, .txt, .tsv, .jsonl\n")
+        assert not (tmp_path / name).exists()

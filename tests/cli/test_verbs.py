@@ -208,6 +208,53 @@ def test_recipes():
     assert "no recipe is called" in run("recipes", "nothing", code=2).stderr
 
 
+def test_recipes_are_named_in_full(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    names = [json.loads(line)["recipe"] for line in run("recipes", "--json").stdout.splitlines()]
+    shown = run("recipes").stdout.splitlines()[1:]
+    assert [line.split()[0] for line in shown] == names
+    assert "…" not in "".join(shown)
+
+
+LONG = "x" * 100_000
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (LONG,),
+        ("translate", LONG),
+        ("translate", "MODEL", LONG),
+        ("translate", "MODEL", "--device", LONG),
+        ("translate", "MODEL", "--search", LONG),
+        ("translate", "MODEL", "--beam", LONG),
+        ("translate", "MODEL", "--prefix", LONG),
+        ("translate", "MODEL", f"--{LONG}"),
+        ("embed", "MODEL", "--pool", LONG),
+        ("embed", "MODEL", "--out", LONG),
+        ("look", "MODEL", "dog", "--map", LONG),
+        ("align", "MODEL", LONG, LONG),
+        ("train", LONG),
+        ("train", "tour", "--budget", LONG),
+        ("train", "tour", "--set", LONG),
+        ("train", "tour", "--set", f"train.{LONG}=1"),
+        ("train", "tour", "--set", f"train.steps={LONG}"),
+        ("train", "tour", "--set", f"train.precision={LONG}"),
+        ("recipes", LONG),
+        ("papers", LONG, LONG),
+        ("convert", LONG, "copy", "--to", "hf"),
+        ("bleu", LONG, LONG),
+    ],
+    ids=lambda arguments: " ".join(one[:9] for one in arguments),
+)
+def test_a_message_repeats_little_of_a_long_value(arguments, model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    given = [model if one == "MODEL" else one for one in arguments]
+    said = run(*given, code=2, stdin="dog\n").stderr
+    assert said and max(map(len, said.splitlines())) < 500
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

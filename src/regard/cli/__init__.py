@@ -2,6 +2,7 @@
 
 import os
 import sys
+from typing import Any
 
 import typer
 from typer.core import TyperGroup
@@ -26,7 +27,9 @@ from regard.cli.tour import tour
 from regard.cli.train import train
 from regard.cli.translate import translate
 from regard.cli.tree import tree
-from regard.ground.errors import BadInput
+from regard.ground.errors import BadInput, one_line
+
+UsageError: Any = typer.BadParameter.__mro__[1]  # click's, or typer's copy of it
 
 
 class Verbs(TyperGroup):
@@ -37,6 +40,9 @@ class Verbs(TyperGroup):
             result = super().invoke(ctx)
             sys.stdout.flush()
             return result
+        except UsageError as error:
+            error.message = one_line(error.message)
+            raise
         except BadInput as error:
             complain(str(error))
             raise typer.Exit(BAD_INPUT) from None
@@ -47,7 +53,7 @@ class Verbs(TyperGroup):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(0) from None
         except OSError as error:
-            complain(f"{error.filename or 'a file'}: {error.strerror or error}")
+            complain(one_line(f"{error.filename or 'a file'}: {error.strerror or error}"))
             raise typer.Exit(BAD_INPUT) from None
 
 

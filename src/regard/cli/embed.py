@@ -1,7 +1,10 @@
 """``regard embed``: one vector for each text."""
 
+import json
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, BinaryIO
 
 import numpy as np
 import typer
@@ -12,6 +15,8 @@ from regard.cli.say import DEVICE, JSON, MODEL, PRECISION, note, print_json, pri
 from regard.ground.errors import BadInput
 from regard.ground.files import replacing
 from regard.models.facts import EncoderFacts
+
+Vector = np.ndarray | None  # of an empty line there is none
 
 
 def embed(
@@ -28,20 +33,26 @@ def embed(
             help="Scale vectors to length 1; by default what the folder says, or not.",
         ),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Write all vectors to this .npy file.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Write all vectors to this file: .npy, .txt or .tsv, .jsonl."),
+    ] = None,
     precision: PRECISION = "auto",
     as_json: JSON = False,
     device: DEVICE = None,
 ) -> None:
     """Print one vector for each line, as numbers between spaces.
 
-    An empty line stays an empty line; in a .npy file it is a row of zeros. An encoder reads two
-    texts with a tab between them as one row.
+    An empty line stays an empty line; in a .npy file it is a row of zeros. The name of a file
+    (--out) says how it is written: .npy, .txt (numbers between spaces), .tsv (between tabs), .jsonl
+    (as --json). An encoder reads two texts with a tab between them as one row.
 
     Example: echo "a gripping film" | regard embed runs/bert/model --json
     """
     if out is not None and as_json:
         raise BadInput("--json: vectors go to a file (--out) or to standard output, not to both")
+    if out is not None and out.suffix not in WRITERS:
+        raise BadInput(f"--out {out}: a file of vectors ends in {', '.join(WRITERS)}")
     loaded = load(model, device, precision=precision)
     parse = one_or_two if isinstance(loaded.facts, EncoderFacts) else as_it_is
 
@@ -52,13 +63,44 @@ def embed(
     found = []
     for number, said in answered(file, parse, vectors):
         if out is not None:
-            found.append(np.zeros(width, dtype=np.float32) if said is None else said)
+            found.append(said)
         elif as_json:
-            print_json({"line": number, "vector": None if said is None else said.tolist()})
+            print_json(_record(number, said))
         else:
-            print_line("" if said is None else " ".join(f"{value:.8g}" for value in said))
+            print_line(_line(said))
     if out is not None:
-        vectors_ND = np.array(found, dtype=np.float32).reshape(-1, width)
         with replacing(out) as temporary, temporary.open("wb") as stream:
-            np.save(stream, vectors_ND, allow_pickle=False)
+            WRITERS[out.suffix](stream, found, width)
         note(f"wrote {out}: {len(found):,} vectors of {width}")
+
+
+def _record(number: int, vector: Vector) -> dict[str, Any]:
+    return {"line": number, "vector": None if vector is None else vector.tolist()}
+
+
+def _line(vector: Vector, between: str = " ") -> str:
+    return "" if vector is None else between.join(f"{value:.8g}" for value in vector)
+
+
+def _write_npy(stream: BinaryIO, vectors: Sequence[Vector], width: int) -> None:
+    vectors_ND = np.zeros((len(vectors), width), dtype=np.float32)
+    for row_D, vector in zip(vectors_ND, vectors, strict=True):
+        row_D[:] = 0.0 if vector is None else vector
+    np.save(stream, vectors_ND, allow_pickle=False)
+
+
+def _write_text(between: str, stream: BinaryIO, vectors: Sequence[Vector], width: int) -> None:
+    stream.writelines(f"{_line(vector, between)}\n".encode() for vector in vectors)
+
+
+def _write_json(stream: BinaryIO, vectors: Sequence[Vector], width: int) -> None:
+    for number, vector in enumerate(vectors, start=1):
+        stream.write(f"{json.dumps(_record(number, vector))}\n".encode())
+
+
+WRITERS: dict[str, Callable[[BinaryIO, Sequence[Vector], int], None]] = {
+    ".npy": _write_npy,
+    ".txt": partial(_write_text, " "),
+    ".tsv": partial(_write_text, "\t"),
+    ".jsonl": _write_json,
+}

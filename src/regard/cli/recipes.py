@@ -3,10 +3,10 @@
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from regard.cli.say import JSON, OUT, print_json, print_line
-from regard.training.recipe import built_in_recipes, find, read
+from regard.cli.say import JSON, print_json, print_line
+from regard.cli.table import print_table
+from regard.training.recipe import Recipe, built_in_recipes, find, read
 
 
 def recipes(
@@ -26,25 +26,22 @@ def recipes(
             text = path.read_text(encoding="utf-8")
             print_line(text.split("\n[expect]")[0].rstrip())  # the promise holds for its own data
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("recipe", "what", "hardware", "minutes", "promise"):
-        table.add_column(column)
+    rows = []
     for path in built_in_recipes():
         recipe = read(path)
-        promise = recipe.expect
         if as_json:
             print_json({"recipe": path.stem, **recipe.model_dump(mode="json")})
         else:
-            table.add_row(
-                path.stem,
-                recipe.about.title,
-                recipe.about.hardware,
-                "–" if recipe.about.minutes is None else f"{recipe.about.minutes:g}",
-                f"{promise.metric} {promise.score:g} ± {promise.tolerance:g}"
-                if promise
-                else f"{len(recipe.rung)} models side by side"
-                if recipe.rung
-                else "–",
-            )
+            rows.append(_row(path.stem, recipe))
     if not as_json:
-        OUT.print(table)
+        columns = ("recipe", "what", "hardware", "minutes", "promise")
+        print_table(columns, rows, left=range(len(columns)))
+
+
+def _row(name: str, recipe: Recipe) -> list[str]:
+    about, promise = recipe.about, recipe.expect
+    minutes = "–" if about.minutes is None else f"{about.minutes:g}"
+    promised = f"{len(recipe.rung)} models side by side" if recipe.rung else "–"
+    if promise:
+        promised = f"{promise.metric} {promise.score:g} ± {promise.tolerance:g}"
+    return [name, about.title, about.hardware, minutes, promised]

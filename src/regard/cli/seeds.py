@@ -6,11 +6,10 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from rich.table import Table
-
 from regard.api import load
 from regard.cli.evaluate import keeps, test_scores
 from regard.cli.say import OUT, cost_line, note
+from regard.cli.table import print_table
 from regard.data.sources import Dropped
 from regard.ground.errors import BadInput
 from regard.ground.files import write_json
@@ -107,14 +106,11 @@ def _together(costs: Sequence[dict[str, float]]) -> dict[str, float]:
 
 
 def _show(seeds: Sequence[int], spreads: Sequence[Spread], cost: dict[str, Any]) -> None:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("measure")
-    for column in ("mean", "deviation", *(f"seed {seed}" for seed in seeds)):
-        table.add_column(column, justify="right")
     several = len({one.of for one in spreads}) > 1
+    rows = []
     for one in spreads:
         name = f"{one.of}  {one.name}" if several else one.name
         numbers = (one.mean, one.deviation, *one.values)
-        table.add_row(name, *(f"{number:.2f}" for number in numbers))
-    OUT.print(table)
+        rows.append([name, *(f"{number:.2f}" for number in numbers)])
+    print_table(["measure", "mean", "deviation", *(f"seed {seed}" for seed in seeds)], rows)
     OUT.print(f"all {len(seeds)} runs, {cost_line(cost)}", markup=False)

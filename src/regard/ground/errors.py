@@ -1,9 +1,12 @@
 """The one exception a user is meant to see."""
 
+import re
 from collections.abc import Collection
 from difflib import get_close_matches
 
 LONGEST = 2_000  # characters of a message
+VALUE = 80  # of a value in it that is longer than any sensible name
+_VALUE = re.compile(r"\S{257,}")
 
 
 class BadInput(ValueError):
@@ -15,7 +18,12 @@ class BadInput(ValueError):
     """
 
     def __init__(self, message: str):
-        super().__init__(_shortened(_printable(message)))
+        super().__init__(one_line(message))
+
+
+def one_line(message: str) -> str:
+    """A message that a terminal can show: printable, and of a very long value its two ends."""
+    return _cut(_VALUE.sub(lambda value: _cut(value[0], VALUE), _printable(message)), LONGEST)
 
 
 def _printable(message: str) -> str:
@@ -27,17 +35,15 @@ def _printable(message: str) -> str:
     )
 
 
-def _shortened(message: str) -> str:
-    if len(message) <= LONGEST:
-        return message
-    half = LONGEST // 2 - 2
-    return f"{message[:half]} … {message[-half:]}"
+def _cut(text: str, most: int) -> str:
+    half = most // 2 - 2
+    return text if len(text) <= most else f"{text[:half]} … {text[-half:]}"
 
 
 def did_you_mean(name: str, known: Collection[str]) -> str:
     """The end of a sentence about a name that is not known; capitals do not matter."""
     lower = {one.lower(): one for one in known}
-    close = get_close_matches(name.lower(), list(lower), n=1)
+    close = get_close_matches(name[:LONGEST].lower(), list(lower), n=1)
     if close:
         return f"; did you mean {lower[close[0]]!r}?"
     return f"; known: {', '.join(sorted(known)) or 'none'}"
