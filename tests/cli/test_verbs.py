@@ -4,7 +4,10 @@ import json
 import re
 
 import pytest
+from sacrebleu import BLEU, CHRF
 
+from regard.api import load
+from regard.search.beam import Beam
 from verb import run
 
 VERBS = (
@@ -147,6 +150,35 @@ def test_evaluate_prints_signatures_and_cost(model, small_run):
     assert record["signatures"]["BLEU"].startswith("nrefs:1|")
     asked = ("evaluate", model, small_run / "small.toml", "--data", small_run, "--labels")
     assert run(*asked, code=2).stderr.endswith("has no labels to tell apart\n")
+
+
+def test_evaluate_decodes_and_measures_as_the_recipe_says(model, small_run):
+    """Another length rule, exponent, tokeniser or case gives what they give by hand."""
+    texts = (small_run / "test.src").read_text().splitlines()
+    references = [(small_run / "test.tgt").read_text().splitlines()]
+    small, seen = (small_run / "small.toml").read_text(), []
+    for length, alpha, tokenize, lower in (
+        ("gnmt", 0.6, "13a", False),
+        ("power", 4.0, "13a", False),
+        ("gnmt", 4.0, "13a", False),
+        ("gnmt", 0.6, "char", True),
+    ):
+        decode = f'beam = 2\nlength = "{length}"\nalpha = {alpha}\n'
+        measure = f'[measure]\ntokenize = "{tokenize}"\nlowercase = {str(lower).lower()}\n'
+        recipe = small_run / "decode.toml"
+        recipe.write_text(small.replace("beam = 2\n", decode) + measure)
+        done = run("evaluate", model, recipe, "--data", small_run, "--json", "--device", "cpu")
+        record = json.loads(done.stdout)
+        found = load(model, "cpu").translate(texts, Beam(2, length=length, alpha=alpha))
+        by_hand = [one[0].text for one in found]
+        bleu = BLEU(tokenize=tokenize, lowercase=lower).corpus_score(by_hand, references)
+        chrf = CHRF(lowercase=lower).corpus_score(by_hand, references)
+        assert record["BLEU"] == pytest.approx(bleu.score)
+        assert record["chrF2"] == pytest.approx(chrf.score)
+        assert f"tok:{tokenize}" in record["signatures"]["BLEU"]
+        assert f"case:{'lc' if lower else 'mixed'}" in record["signatures"]["BLEU"]
+        seen.append((record["BLEU"], record["chrF2"]))
+    assert len(set(seen)) == 4  # each of them makes a difference
 
 
 @pytest.mark.parametrize(("score", "code", "word"), [(0, 0, "kept"), (100, 1, "NOT kept")])

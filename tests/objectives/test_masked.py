@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -66,6 +67,23 @@ def test_a_batch_has_goals_at_blanks_alone():
     assert batch.follows_B.tolist() == [0, 1, 1]
     assert batch.weight == 6
     assert Masked().collate(EXAMPLES).follows_B is None
+
+
+@pytest.mark.parametrize("follows", [True, False])
+def test_goals_are_smoothed(tmp_path, follows):
+    """Blanks and rows alike; the likelihood is taken from what is not smoothed."""
+    folder = write_bert(tmp_path / "bert", "words and pairs" if follows else "words")
+    model, objective = read(folder).module, Masked(follows, smoothing=0.2)
+    batch = objective.collate(EXAMPLES)
+    loss, likelihood = objective(model, batch)
+    said = model(batch.target.tokens_T, batch.target.layout, chosen_N=batch.chosen_N)
+    parts = [(said.words_NV, batch.goals_T), (said.follows_BV, batch.follows_B)][: 1 + follows]
+    for smoothing, found in ((0.2, loss), (0.0, likelihood)):
+        wanted = [
+            F.cross_entropy(logits, goals, label_smoothing=smoothing, reduction="sum")
+            for logits, goals in parts
+        ]
+        torch.testing.assert_close(found.reshape(-1), torch.stack(wanted), check_dtype=False)
 
 
 def test_fixed_shapes_do_not_depend_on_the_examples():

@@ -1,8 +1,9 @@
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.search.highest import BLOCK, highest
+from regard.search.highest import BLOCK, _lean, highest
 
 
 @settings(max_examples=60, deadline=None)
@@ -32,3 +33,26 @@ def test_forbidden_entries_come_last():
     logprobs_RV[0, 200] = -2.0
     values, index = highest(logprobs_RV, 2)
     assert values.tolist() == [[-2.0, -torch.inf]] and index[0, 0] == 200
+
+
+def test_what_a_captured_graph_reads_is_never_freed():
+    """Other vocabularies, however many, do not push the tensors of one out."""
+    first = _lean(1_000, torch.device("cpu"))
+    for V in range(1_001, 1_021):
+        _lean(V, torch.device("cpu"))
+    assert _lean(1_000, torch.device("cpu")) is first
+
+
+@pytest.mark.gpu
+def test_a_captured_graph_outlives_other_vocabularies():
+    logprobs_RV = torch.randn(3, 70_000, device="cuda").log_softmax(-1)
+    wanted = highest(logprobs_RV, 4)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = highest(logprobs_RV, 4)
+    for V in range(70_001, 70_021):
+        highest(torch.zeros(1, V, device="cuda"), 4)
+    junk = [torch.full((70_000,), -1.0, device="cuda", dtype=torch.double) for _ in range(64)]
+    graph.replay()
+    torch.testing.assert_close(found, wanted, rtol=0, atol=0)
+    assert len(junk) == 64

@@ -137,14 +137,36 @@ def test_averaging_keeps_the_mean_of_the_last(corpus, tmp_path):
 
 
 def test_the_moving_average_is_what_is_judged_and_kept(corpus, tmp_path):
-    run = prepared(corpus, tmp_path / "run", "train.ema=0.5")
-    *_, ended = train(run.job)
-    assert "moving average" in run.finish(ended.progress)
-    _, tensors = run.job.checkpoints.load(ended.progress.best_step)
-    assert not torch.equal(
-        tensors["average"]["source.embed.token.weight"],
-        tensors["model"]["source.embed.token.weight"],
-    )
+    """A second run without it, of the same seed, has the weights that are averaged."""
+    name, every = "source.embed.token.weight", "train.checkpoint_every=1"
+    run = prepared(corpus, tmp_path / "run", "train.ema=0.5", "train.steps=6", every)
+    judge, judged = run.job.judge, []
+
+    def judging(model):
+        judged.append(weights_of(model)[name].clone())
+        return judge(model)
+
+    run.job.judge = judging
+    weights, averages = {}, {}
+    for event in train(run.job):
+        if isinstance(event, Saved):
+            _, tensors = run.job.checkpoints.load(event.progress.step)
+            weights[event.progress.step] = tensors["model"][name]
+            averages[event.progress.step] = tensors["average"][name]
+    plain = prepared(corpus, tmp_path / "plain", "train.steps=6")
+    list(train(plain.job))
+    _, tensors = plain.job.checkpoints.load(6)
+    assert torch.equal(tensors["model"][name], weights[6])  # judging does not touch the weights
+    assert torch.equal(averages[0], weights[0])
+    for step in range(1, 7):
+        decay = min(0.5, (1 + step) / (10 + step))
+        wanted = decay * averages[step - 1] + (1 - decay) * weights[step]
+        torch.testing.assert_close(averages[step], wanted)
+    assert len(judged) == 1 and torch.equal(judged[0], averages[6])
+    assert not torch.equal(judged[0], weights[6])
+    assert run.finish(event.progress) == "moving average at step 6"
+    stored = read_folder(tmp_path / "run" / "model")
+    assert torch.equal(weights_of(stored.module)[name], averages[6])
 
 
 def test_a_loss_that_is_no_number_stops_with_the_step(corpus, tmp_path):

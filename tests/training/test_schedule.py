@@ -30,5 +30,12 @@ def test_linear_and_cosine_end_at_zero():
     assert schedule("cosine", 10, 110)(110) == pytest.approx(0.0)
 
 
+def test_cosine_is_no_line():
+    factor = schedule("cosine", 10, 110)
+    wanted = [0.5 * (1 + math.cos(math.pi * share)) for share in (0.1, 0.25, 0.75, 0.9)]
+    assert [factor(step) for step in (20, 35, 85, 100)] == pytest.approx(wanted)
+    assert factor(35) == pytest.approx(0.853553, abs=1e-6)
+
+
 def test_constant():
     assert schedule("constant", 3, 100)(99) == 1.0

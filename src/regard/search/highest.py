@@ -1,6 +1,6 @@
 """The highest entries of long rows, with ties settled: ``torch.topk`` leaves them open."""
 
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import torch
@@ -84,7 +84,7 @@ def _kernel(
 _highest: Any = None if triton is None else triton.jit(_kernel)
 
 
-@lru_cache(maxsize=8)
+@cache  # for ever: captured graphs read these tensors
 def _lean(V: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """Factors that turn log-probabilities into keys of which no two are equal; and all indices.
 
