@@ -1,12 +1,13 @@
 """n-best lists on the command line: how they are searched, stored and ranked again."""
 
 import json
+import shutil
 from statistics import mean
 
 import pytest
 
 from regard.metrics.bleu import bleu
-from regard.search import Hypothesis, rescored
+from regard.search import Beam, Hypothesis, rescored
 from verb import run
 
 SIGNATURE = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:"
@@ -174,7 +175,7 @@ def test_transformers_rules_by_name(model, stop):
     [
         (("--diversity", 1), "--diversity: means nothing without --groups"),
         (("--groups", 0), "groups must be at least 1"),
-        (("--groups", 2, "--diversity", "nan"), "a diversity must be at least 0"),
+        (("--groups", 2, "--diversity", "nan"), "diversity at least 0"),
         (("--search", "greedy", "--stop", "transformers"), "--stop: means nothing"),
         (("--search", "exact", "--groups", 2), "--groups: means nothing"),
         (("--stop", "transformers", "--finished", 3), "finished and early mean nothing"),
@@ -188,3 +189,31 @@ def test_searches_that_make_no_sense_are_refused(model, options, said):
 def test_help_has_an_example():
     text = run("sweep", "--help").stdout
     assert "Example:" in text and "regard sweep nbest.jsonl" in text
+
+
+def test_the_best_rule_is_kept_with_the_model(small_run, tmp_path):
+    model = shutil.copytree(small_run / "run" / "model", tmp_path / "model")
+    before = json.loads((model / "config.json").read_text())
+    stored = run("translate", model, small_run / "dev.src", "--best", 4, "--beam", 4, "--json")
+    (tmp_path / "nbest.jsonl").write_text(stored.stdout)
+    asked = ("sweep", tmp_path / "nbest.jsonl", small_run / "dev.tgt", "--alpha", "0.3,1.7")
+    best, *_ = records(run(*asked, "--json"))
+    done = run(*asked, "--save", model)
+    assert f"kept with {model}: " in done.stderr
+    after = json.loads((model / "config.json").read_text())
+    expected = {"beam": 2, "length": best["length"], "alpha": best["alpha"]}
+    assert after["notes"]["decode"] == expected
+    before["notes"].pop("decode"), after["notes"].pop("decode")
+    assert before == after
+    beam = Beam(2, length=best["length"], alpha=best["alpha"])
+    assert f"score = {beam.formula}" in run("translate", model, stdin="dog\n").stderr
+
+
+def test_a_rule_that_cannot_be_kept_is_said(small_run, nbest, tmp_path):
+    model = small_run / "run" / "model"
+    asked = ("sweep", nbest, small_run / "test.tgt", "--save")
+    assert "nowhere" in run(*asked, tmp_path / "nowhere", code=2).stderr
+    before = (model / "config.json").read_bytes()
+    refused = run(*asked, model, "--coverage", "0.5", code=2)
+    assert "--save: no setting without a coverage penalty" in refused.stderr
+    assert (model / "config.json").read_bytes() == before

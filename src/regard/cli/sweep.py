@@ -6,12 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
+from regard.api import Model, load
 from regard.cli.say import JSON, note, print_json, print_line
 from regard.data.sources import STDIN, name_of, read_lines
 from regard.ground.errors import BadInput
 from regard.ground.files import write_text
 from regard.metrics.bleu import bleu_metric
 from regard.metrics.translation import check_parallel
+from regard.search.beam import Beam
 from regard.search.stored import read_stored
 from regard.search.sweep import Outcome, Sweep, settings
 
@@ -40,6 +42,10 @@ def sweep(
     write: Annotated[
         str | None, typer.Option(metavar="FILE", help="Write what the best setting chooses.")
     ] = None,
+    save: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="Keep the best length rule with this model."),
+    ] = None,
     with_interval: Annotated[
         bool, typer.Option("--interval", help="Add 95% intervals (1000 bootstrap samples, seeded).")
     ] = False,
@@ -57,12 +63,15 @@ def sweep(
     a translation, its end included.
 
     A setting chosen on the sentences it is measured on looks better than it is: choose on others.
+    With --save, the best length rule without a coverage penalty becomes the model's own, by which
+    it searches unless told otherwise; so a rule chosen on the development set is kept.
 
     Example: regard sweep nbest.jsonl test.de --alpha 0:1.5:0.25 --write best.de
     """
     if [nbest, *references].count(STDIN) > 1:
         raise BadInput("standard input can only be read once")
     alphas = _grid("--alpha", alpha)
+    model = None if save is None else _to_keep(save)
     stored = read_stored(nbest)
     streams = [list(read_lines(path)) for path in references]
     lists = [stored.texts[i] for i in stored.first]
@@ -82,12 +91,34 @@ def sweep(
     if write is not None:
         lines = [stored.texts[i] for i in tried[0].chosen]
         write_text(Path(write), "".join(line + "\n" for line in lines))
+    if model is not None and save is not None:
+        _keep(model, save, tried)
     if as_json:
         for one in shown:
             print_json(_record(one))
     else:
         _print(shown)
     note(f"{len(tried)} settings, {len(stored.texts)} hypotheses of {len(lists)} sentences")
+
+
+def _to_keep(folder: str) -> Model:
+    """A model that can keep a length rule."""
+    model = load(folder, "cpu")
+    if model.translator.generation is not None:
+        raise BadInput(f"--save {folder}: a published folder is searched by its own settings")
+    return model
+
+
+def _keep(model: Model, folder: str, tried: list[Outcome]) -> None:
+    """Make the best rule that has no coverage penalty the model's own; its beam stays."""
+    rules = (one.setting for one in tried if one.setting and not one.setting.coverage)
+    best = next(rules, None)
+    if best is None:
+        raise BadInput("--save: no setting without a coverage penalty was tried (--coverage 0)")
+    beam = Beam(model.translator.beam.size, length=best.length, alpha=best.alpha)
+    model.notes["decode"] = {"beam": beam.size, "length": beam.length, "alpha": beam.alpha}
+    model.save(folder)
+    note(f"kept with {folder}: {beam.formula}")
 
 
 def _grid(option: str, text: str) -> list[float]:
