@@ -143,3 +143,30 @@ def test_a_line_of_a_million_characters_is_refused_at_once(model):
     refused = run("translate", model, stdin="a" * 1_000_000 + "\n", code=2)
     assert "standard input:1: 1,000,000 tokens" in refused.stderr
     assert time.monotonic() - began < 30
+
+
+@pytest.mark.parametrize("verb", ["translate", "embed"])
+@pytest.mark.parametrize(
+    ("odd", "plain"),
+    [
+        (b"dog\r\ncow\r\n", b"dog\ncow\n"),
+        (b"dog\ncow", b"dog\ncow\n"),
+        (b"\xef\xbb\xbfdog\n", b"dog\n"),
+        (b"", b""),
+        (b"\n" * 9_000 + b"dog\n", b"dog\n"),
+    ],
+    ids=["crlf", "no-end", "mark", "nothing", "empty-lines"],
+)
+def test_odd_line_ends_change_nothing(model, verb, odd, plain):
+    found = run(verb, model, stdin=odd).stdout
+    assert found.lstrip("\n") == run(verb, model, stdin=plain).stdout.lstrip("\n")
+    if odd:
+        assert found.count("\n") == len(odd.rstrip(b"\n").split(b"\n"))
+
+
+@pytest.mark.parametrize("verb", ["translate", "embed", "score"])
+def test_control_characters_are_text(model, verb):
+    line = "do\0g\x1b[31m cow\u2028owl"
+    stdin = f"{line}\t{line}\n" if verb == "score" else f"{line}\n"
+    found = run(verb, model, stdin=stdin).stdout
+    assert found.count("\n") == 1 and len(found.split("\n")) == 2
