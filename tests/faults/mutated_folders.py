@@ -356,6 +356,8 @@ def main() -> None:
         given = (options.count, options.seed, options.first, options.kinds)
         for record in campaign(Path(folder), *given):
             outcomes[record["outcome"]] += 1
+            if outcomes.total() % 1000 == 0:
+                print(f"{outcomes.total()} cases: {dict(outcomes)}", flush=True)
             if record["outcome"] == "WRONG":
                 print(json.dumps(record, indent=1).replace("\\n", "\n"), flush=True)
     print(f"seed {options.seed}: {dict(outcomes)}")

@@ -22,6 +22,14 @@ def test_buckets_cover_every_length_once(lengths, buckets):
 def test_buckets_are_about_as_large():
     assert limits(list(range(100)), 4) == [(0, 24), (25, 49), (50, 74), (75, 99)]
     assert limits([7] * 50 + [9], 5) == [(7, 7), (9, 9)]
+    # The middle one of the sixes is the fourth of ten sentences: in the first half.
+    assert limits([1] + [6] * 6 + [9] * 3, 2) == [(1, 6), (9, 9)]
+
+
+def test_there_are_five_unless_asked_otherwise():
+    lines = ["a b c d e"] * 20
+    found = by_length(bleu_metric("none"), lines, [lines], list(range(20)))
+    assert [one.sentences for one in found] == [4] * 5
 
 
 def test_each_bucket_is_scored_alone():
