@@ -6,12 +6,14 @@ from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounter
 
 from regard.ground.batch import Budget, Packed, pack
+from regard.ground.machine import has
 from regard.models.facts import change
 from regard.models.transformer import BASE, Transformer
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the compiler's own
 FACTS = change(BASE, width=64, heads=4, inner=128, depth=2, vocab=50, dropout=0.0)
 BUDGET = Budget(tokens=64, rows=8, longest=16)
+needs_compiler = pytest.mark.skipif(not has("compiler"), reason="needs a C++ compiler")
 BATCHES = [
     ([3, 1, 16, 7], [2, 12, 5, 1]),
     ([16, 16, 16, 16], [1, 1, 1, 1]),
@@ -59,3 +61,26 @@ def test_one_kernel_graph_serves_all_batches_on_cuda():
         error = (found.float() - wanted.float()).norm() / wanted.float().norm()
         assert error < 2e-2
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
+
+
+def gradients(called: nn.Module, model: nn.Module, *sides: Packed) -> dict[str, Tensor]:
+    """Of a loss in which no row, token or logit counts as another does; ``called`` is the model."""
+    model.zero_grad()
+    logits_TV = run(called, *sides)
+    weights = torch.linspace(-1, 1, logits_TV.numel(), device=logits_TV.device)
+    (logits_TV.float() * weights.view_as(logits_TV)).sum().backward()
+    return {name: one.grad.clone() for name, one in model.named_parameters()}
+
+
+@pytest.mark.parametrize(
+    "backend", ["aot_eager", pytest.param("inductor", marks=[needs_compiler, pytest.mark.slow])]
+)
+def test_compiled_gradients_are_the_eager_ones(backend):
+    """As the compiler derives them, and as the kernels that it writes compute them."""
+    model = Transformer(change(FACTS, width=16, heads=2, inner=24, depth=1))
+    compiled = torch.compile(model, fullgraph=True, backend=backend)
+    for lengths in BATCHES:
+        sides = [batch(side) for side in lengths]
+        wanted, found = (gradients(one, model, *sides) for one in (model, compiled))
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+        assert all(one.any() for one in wanted.values())

@@ -1,0 +1,125 @@
+"""Training on CUDA: compiled, captured and deterministic runs are the eager run."""
+
+from itertools import islice
+
+import pytest
+import torch
+
+from regard.training.events import Reported
+from regard.training.loop import _Run, train
+from regard.training.ranks import Ranks
+from regard.training.recipe import read
+from regard.training.run import prepare
+from small import regard, tensors_of, write_corpus
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # the compiler's own
+    pytest.mark.filterwarnings("ignore::UserWarning:torch"),  # of TF32, and of leaves' gradients
+]
+WAYS = {"compiled": (True, False), "captured": (False, True), "both": (True, True)}
+EVERY_WAY = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+STILL = ("model.change.dropout=0.0", "train.precision=fp32")
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpus")
+    write_corpus(folder)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _from_the_start():
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def prepared(corpus, out, *settings):
+    recipe = read(corpus / "small.toml", settings)
+    return prepare(recipe, out, Ranks(0, 1, torch.device("cuda", 0)), data=corpus)
+
+
+def choose_way(monkeypatch, compiles, captures):
+    monkeypatch.setattr(_Run, "_compiles", lambda self: compiles)
+    monkeypatch.setattr(_Run, "_captures", captures)
+
+
+def losses(job):
+    return [event.loss for event in train(job) if isinstance(event, Reported)]
+
+
+def gradients(job, batches):
+    """Of each of the first batches, with the weights a run begins with."""
+    run = _Run(job)
+    run.start(False)
+    run.model.train()
+    found = []
+    for _, drawn in islice(run.stream, batches):
+        examples = [example for _, example in drawn]
+        weight = sum(map(job.objective.weight, examples))
+        run.micro(run._collate(examples).to(run.ranks.device), 1 / weight)
+        found.append({name: one.grad.clone() for name, one in run.model.named_parameters()})
+        for parameter in run.model.parameters():
+            parameter.grad.zero_()
+    return found, run
+
+
+@EVERY_WAY
+def test_a_translator_learns_as_in_eager_steps(corpus, tmp_path, monkeypatch, way):
+    choose_way(monkeypatch, False, False)
+    eager = losses(prepared(corpus, tmp_path / "eager", *STILL).job)
+    choose_way(monkeypatch, *way)
+    found = losses(prepared(corpus, tmp_path / "found", *STILL).job)
+    assert len(eager) == 12 and eager[-1] < eager[0]
+    assert found == pytest.approx(eager, rel=5e-3)
+
+
+@EVERY_WAY
+def test_gradients_are_those_of_eager_steps(corpus, tmp_path, monkeypatch, way):
+    choose_way(monkeypatch, False, False)
+    eager, _ = gradients(prepared(corpus, tmp_path / "eager", *STILL).job, 3)
+    choose_way(monkeypatch, *way)
+    found, _ = gradients(prepared(corpus, tmp_path / "found", *STILL).job, 3)
+    torch.testing.assert_close(found, eager, rtol=1e-3, atol=1e-5)
+
+
+def test_the_loop_compiles_and_captures_on_its_own(corpus, tmp_path):
+    run = _Run(prepared(corpus, tmp_path / "run", *STILL).job)
+    assert run._compiles() and run._captures
+
+
+def test_rungs_are_several_graphs_in_one_pool(corpus, tmp_path, monkeypatch):
+    """Each replays its own batch, in whatever order they come."""
+    rungs = (*STILL, "batches.rung=16")
+    one_shape, plain = gradients(
+        prepared(corpus, tmp_path / "whole", *STILL, "train.compile=false").job, 9
+    )
+    found, run = gradients(prepared(corpus, tmp_path / "found", *rungs).job, 9)
+    assert not run._compiles() and len(plain.micro.graphs) == 1 < len(run.micro.graphs)
+    torch.testing.assert_close(found, one_shape, rtol=1e-3, atol=1e-5)
+    monkeypatch.setattr(_Run, "_captures", False)
+    eager = losses(prepared(corpus, tmp_path / "eager", *rungs).job)
+    monkeypatch.undo()
+    assert losses(prepared(corpus, tmp_path / "rungs", *rungs).job) == pytest.approx(
+        eager, rel=5e-3
+    )
+
+
+@pytest.mark.parametrize("compiles", ["false", pytest.param("true", marks=pytest.mark.slow)])
+def test_a_deterministic_run_resumes_bit_for_bit(corpus, tmp_path, compiles):
+    """With dropout, in processes of their own: the choice holds for a whole process."""
+
+    def trained(name, steps, *words):
+        settings = ("--set", f"train.steps={steps}", "--set", f"train.compile={compiles}")
+        place = ("--data", corpus, "--out", tmp_path / name, "--device", "cuda", "--deterministic")
+        done = regard("train", corpus / "small.toml", *place, *settings, *words)
+        assert done.returncode == 0, done.stderr
+        return tmp_path / name
+
+    whole = trained("whole", 9)
+    trained("parts", 6)
+    parts = trained("parts", 9, "--resume")
+    found, wanted = tensors_of(parts, 9), tensors_of(whole, 9)
+    assert wanted and found == wanted
