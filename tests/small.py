@@ -1,5 +1,6 @@
 """A tiny job that still is the whole job: a corpus to reverse, and a recipe that learns it."""
 
+import json
 import os
 import random
 import subprocess
@@ -99,3 +100,10 @@ def tensors_of(run: Path, step: int) -> dict[str, bytes]:
     """The bytes of all tensors of a checkpoint."""
     place = run / "checkpoints" / f"step-{step:08d}"
     return {path.name: path.read_bytes() for path in sorted(place.glob("*.safetensors"))}
+
+
+def journal_of(run: Path) -> list[dict[str, object]]:
+    """The lines of a run's journal, but for the times: no gap, no step twice."""
+    lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+    times = ("seconds", "tokens_per_second")
+    return [{name: value for name, value in line.items() if name not in times} for line in lines]

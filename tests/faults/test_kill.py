@@ -1,19 +1,23 @@
 """Killed at any moment, a run goes on as if nothing had happened."""
 
+import os
 import random
 import signal
 import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
-from small import command, environment, regard, tensors_of, write_corpus
+from small import command, environment, journal_of, regard, tensors_of, write_corpus
 
 STEPS = 40
 CHANGES = (
     *("--set", f"train.steps={STEPS}"),
     *("--set", "train.checkpoint_every=1"),
     *("--set", "train.evaluate_every=10"),
+    *("--set", "train.report_every=7"),
     *("--set", "train.ema=0.9"),
     *("--set", "text.dropout=0.1"),
 )
@@ -54,7 +58,9 @@ def kill_after(corpus, out, checkpoints: int, delay: float, *more: str) -> int:
 
 
 def test_sigkill_at_random_points(corpus, undisturbed, tmp_path):
-    draw = random.Random(int(time.time()))
+    seed = int(os.environ.get("KILL_SEED", time.time()))
+    print(f"KILL_SEED={seed}")  # pytest shows it when this fails
+    draw = random.Random(seed)
     out = tmp_path / "run"
     out.mkdir()
     first = kill_after(corpus, out, draw.randint(0, 2), draw.random() * 0.5)
@@ -67,15 +73,17 @@ def test_sigkill_at_random_points(corpus, undisturbed, tmp_path):
     assert tensors_of(out, STEPS) == tensors_of(undisturbed, STEPS)
     model = "model/model.safetensors"
     assert (out / model).read_bytes() == (undisturbed / model).read_bytes()
-    assert curve(out) == curve(undisturbed)
+    assert journal_of(out) == journal_of(undisturbed)
 
 
-def curve(out):
-    """Step and loss of every line of the journal: no gap, no step twice."""
-    import json
-
-    lines = (out / "metrics.jsonl").read_text().splitlines()
-    return [(line["event"], line["step"], line["loss"]) for line in map(json.loads, lines)]
+@pytest.mark.slow
+def test_a_small_campaign(tmp_path):
+    script = Path(__file__).with_name("kill_campaign.py")
+    words = [sys.executable, script, "--kills", "12", "--out", tmp_path]
+    done = subprocess.run(
+        words, env=environment(), capture_output=True, text=True, timeout=1200, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

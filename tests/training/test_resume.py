@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 import torch
@@ -215,3 +216,17 @@ def test_every_slice_of_every_step_has_a_seed_of_its_own(corpus, tmp_path, monke
     assert seeded == [(1, step, part) for step in (1, 2) for part in (0, 1, 2)]
     draws = [seed_everything(*key) or torch.rand(1).item() for key in [*seeded, (2, 1, 0)]]
     assert len(set(draws)) == 7
+
+
+def test_a_kill_between_the_last_save_and_its_pruning_leaves_nothing(corpus, tmp_path):
+    run = prepared(corpus, tmp_path / "run")
+    list(train(run.job))
+    places = run.job.checkpoints
+    expected = places.steps()
+    progress, tensors = places.load(9)
+    places.save(replace(progress, step=3), tensors)
+    shutil.copytree(places.place(9), places.folder / ".step-00000006.tmp")
+    again = prepared(corpus, tmp_path / "run", resume=True)
+    list(train(again.job, resume=True))
+    assert places.steps() == expected
+    assert not list(places.folder.glob(".*"))

@@ -133,6 +133,8 @@ class _Run:
         self.stream = self.job.sampler.batches(self.progress.cursor)
         self.wrapped = self.ranks.wrap(self.model)
         self.micro = self._micro()
+        if resume and self.ranks.leads:
+            self._prune()  # a kill may have come between a save and this
         self.sums, self.progress = self._resumed_sums(), replace(self.progress, unreported=None)
         return Started(self.progress, precision, differences)
 
@@ -244,11 +246,17 @@ class _Run:
             if self.average is not None:
                 tensors["average"] = self.average.weights
             self.job.checkpoints.save(state, tensors)
-            steps = self.job.checkpoints.steps()
-            regular = self.recipe.train.regular(steps)[-self.recipe.train.average :]
-            self.job.checkpoints.prune([*steps[-2:], *regular, self.progress.best_step])
+            self._prune()
         self.ranks.wait()
         return Saved(self.progress)
+
+    def _prune(self) -> None:
+        """Keep the last two checkpoints, those to be averaged and the best; sweep the rest away."""
+        places = self.job.checkpoints
+        steps = places.steps()
+        regular = self.recipe.train.regular(steps)[-self.recipe.train.average :]
+        places.prune([*steps[-2:], *regular, self.progress.best_step])
+        places.sweep()
 
     @contextmanager
     def kept_weights(self) -> Iterator[None]:

@@ -1,0 +1,168 @@
+"""Kill training runs at random moments, resume them, and compare with a run that was left alone.
+
+    python tests/faults/kill_campaign.py --kills 100 --out /tmp/kills
+
+Every run is a process of its own, forked from this one so that it need not import anything, and
+killed by SIGKILL. Compared byte by byte: all tensors of the last checkpoint (model, optimiser,
+average), the model folder, the state, and the journal; times apart. No temporary file may be left.
+"""
+
+import argparse
+import json
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+import torch._dynamo  # noqa: F401, what every first step would import
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from regard.cli import main
+from regard.ground.lock import LOCK
+from small import journal_of, tensors_of, write_corpus
+from small_documents import write_animals
+from small_tuning import write_start, write_tuning
+
+STEPS = 30
+COMMON = (f"train.steps={STEPS}", "train.report_every=7", "train.evaluate_every=10")
+EXTRA = {
+    "translate": ("text.joint=false", "text.dropout=0.1", "train.ema=0.9"),
+    "tune": ("batches.accumulate=2", "train.patience=9"),
+    "pretrain": ("train.average=2",),
+}
+MOST = 4  # kills of one run
+
+
+def write_jobs(folder: Path) -> dict[str, list[str]]:
+    """The command of each kind of run, but for its folder."""
+    places = {kind: folder / f"{kind}-data" for kind in EXTRA}
+    for place in places.values():
+        place.mkdir(parents=True)
+    start = write_start(places["tune"] / "start")
+    recipes = {
+        "translate": write_corpus(places["translate"]),
+        "tune": write_tuning(places["tune"], "pairs"),
+        "pretrain": write_animals(places["pretrain"]) / "animals.toml",
+    }
+    jobs = {}
+    for kind, extra in EXTRA.items():
+        settings = [*COMMON, "train.checkpoint_every=2", *extra]
+        if kind == "tune":
+            settings.append(f"model.start={start}")
+            settings.append("model.change={}")
+        changes = [word for one in settings for word in ("--set", one)]
+        jobs[kind] = ["train", str(recipes[kind]), "--data", str(places[kind]), *changes]
+    return jobs
+
+
+def start(words: list[str], log: Path) -> int:
+    """A process that runs ``regard`` with these words; what it says goes to a log."""
+    process = os.fork()
+    if process:
+        return process
+    handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for stream in (1, 2):
+        os.dup2(handle, stream)
+    sys.argv = ["regard", *words]
+    code = 1
+    try:
+        main()
+        code = 0
+    except SystemExit as end:
+        code = int(end.code or 0)
+    finally:
+        sys.stdout.flush()
+        os._exit(code)
+
+
+def wait(process: int) -> int:
+    """How it ended: an exit code, or the number of a signal below zero."""
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+
+def await_lock(process: int, out: Path) -> float:
+    """When a process has taken its folder, or has ended."""
+    mine, lock = f"process {process} ", out / LOCK
+    while not (lock.exists() and lock.read_text().startswith(mine)):
+        if os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            break
+        time.sleep(0.001)
+    return time.monotonic()
+
+
+def kill_after(process: int, out: Path, delay: float) -> bool:
+    """Kill a process so long after it has taken its folder; false if it was done before."""
+    await_lock(process, out)
+    time.sleep(delay)
+    os.kill(process, signal.SIGKILL)
+    code = wait(process)
+    if code not in (0, -signal.SIGKILL):
+        raise SystemExit(f"{out}: ended with {code}; see {out}.log")
+    return code != 0
+
+
+def contents(out: Path) -> dict[str, object]:
+    """All that must be the same; times are not."""
+    place = out / "checkpoints" / f"step-{STEPS:08d}"
+    progress = json.loads((place / "state.json").read_text())["progress"]
+    del progress["seconds"]
+    model = {
+        path.name: path.read_bytes()
+        for path in sorted((out / "model").iterdir())
+        if path.name != "config.json"  # its notes say how long it took
+    }
+    return {
+        "checkpoint": tensors_of(out, STEPS),
+        "checkpoints": sorted(path.name for path in (out / "checkpoints").iterdir()),
+        "state": progress,
+        "model": model,
+        "journal": journal_of(out),
+        "left over": [str(path) for path in out.rglob("*.tmp")],
+    }
+
+
+def campaign(kills: int, seed: int, folder: Path) -> int:
+    """How many runs came out otherwise."""
+    draw, jobs = random.Random(seed), write_jobs(folder)
+    expected, seconds = {}, {}
+    for kind, words in jobs.items():
+        out = folder / kind
+        process = start([*words, "--out", str(out)], Path(f"{out}.log"))
+        began = await_lock(process, out)
+        if wait(process):
+            raise SystemExit(Path(f"{out}.log").read_text())
+        expected[kind], seconds[kind] = contents(out), time.monotonic() - began
+        print(f"{kind}: {seconds[kind]:.1f} s when left alone", flush=True)
+    done = runs = wrong = 0
+    while done < kills:
+        kind = [*jobs][runs % len(jobs)]
+        out = folder / f"{kind}-{runs}"
+        words, log = [*jobs[kind], "--out", str(out), "--resume"], Path(f"{out}.log")
+        killed = 0
+        for _ in range(min(MOST, kills - done)):
+            delay = draw.random() * seconds[kind]
+            if not kill_after(start(words, log), out, delay):
+                break
+            killed += 1
+        code = wait(start(words, log))
+        found = contents(out) if code == 0 else {}
+        differs = [name for name, one in expected[kind].items() if found.get(name) != one]
+        wrong += bool(differs)
+        done, runs = done + killed, runs + 1
+        result = f"differs in {', '.join(differs)} (exit code {code})" if differs else "the same"
+        print(f"{out.name}: killed {killed} times, {result}; {done} of {kills}", flush=True)
+    print(f"{done} kills, {runs} runs, {wrong} differ; seed {seed}")
+    return wrong
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--out", type=Path, required=True)
+    asked = parser.parse_args()
+    print(f"seed {asked.seed}", flush=True)
+    sys.exit(campaign(asked.kills, asked.seed, asked.out) > 0)
