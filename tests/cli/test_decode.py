@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from importlib import import_module
 
 import pytest
 
@@ -46,6 +47,27 @@ def test_translating_gives_the_score_that_was_printed(trained):
     assert _scores(scored.stdout) == _scores(done.stdout)
     other = run("translate", folder / "run" / "model", folder / "test.src", "--length", "none")
     assert other.stdout != found.stdout
+
+
+@pytest.mark.parametrize("options", [("--precision", "int8"), ()])
+def test_scores_are_made_in_the_precision_that_verbs_have(trained, monkeypatch, options):
+    folder, _ = trained
+    loaded, module = [], import_module("regard.cli.evaluate")
+    monkeypatch.setattr(module, "load", lambda *given, **how: loaded.append(how) or load(*given))
+    run("evaluate", folder / "run" / "model", folder / "small.toml", "--data", folder, *options)
+    assert loaded == [{"precision": options[-1] if options else "auto"}]
+
+
+@pytest.mark.gpu
+def test_translating_gives_the_score_that_was_printed_on_a_gpu(trained, tmp_path):
+    folder, _ = trained
+    settings = ("--set", "train.steps=50", "--set", "train.precision=fp32")
+    place = ("--data", folder, "--out", tmp_path / "run", "--device", "cuda")
+    done = run("train", folder / "small.toml", *place, *settings)
+    found = run("translate", tmp_path / "run" / "model", folder / "test.src", "--device", "cuda")
+    (tmp_path / "test.hyp").write_text(found.stdout)
+    scored = run("bleu", tmp_path / "test.hyp", folder / "test.tgt", "--chrf", "--ter")
+    assert _scores(scored.stdout) == _scores(done.stdout)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from regard.api import Model, load
-from regard.cli.say import DEVICE, JSON, MODEL, OUT, cost_line, note, print_json
+from regard.cli.say import DEVICE, JSON, MODEL, OUT, PRECISION, cost_line, note, print_json
 from regard.cli.table import print_table
 from regard.data.sources import Dropped, read_pairs
 from regard.ground.errors import BadInput
@@ -45,6 +45,7 @@ def evaluate(
     skip_bad: SKIP_BAD = False,
     as_json: JSON = False,
     device: DEVICE = None,
+    precision: PRECISION = "auto",
 ) -> None:
     """Score a model on the test set of a recipe.
 
@@ -58,7 +59,7 @@ def evaluate(
     described = read(find(recipe))
     if labels and not described.names_labels:
         raise BadInput(f"--labels: {described.about.title} has no labels to tell apart")
-    loaded = load(model, device)
+    loaded = load(model, device, precision=precision)
     dropped = Dropped() if skip_bad else None
     found = judged(loaded, described, data, dropped, with_interval=interval)
     if dropped:

@@ -61,7 +61,7 @@ def sow(
         run = train(with_seed(recipe, seed), folder / f"seed-{seed}")
         recipe = _as_precise(recipe, run)
         if ranks.leads:
-            model = load(run.model_folder, str(ranks.device))
+            model = load(run.model_folder, str(ranks.device), precision="auto")
             tables.append(test_scores(model, recipe, data, Dropped() if skip_bad else None))
             costs.append(model.notes["cost"])
         ranks.wait()

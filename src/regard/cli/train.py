@@ -167,7 +167,7 @@ def judge_on_test(
     """Scores on the test set, if there is one; false if a promise was made and not kept."""
     if recipe.data.test is None:
         return True
-    model = load(run.model_folder, str(run.job.ranks.device))
+    model = load(run.model_folder, str(run.job.ranks.device), precision="auto")
     tables = test_scores(model, recipe, data, Dropped() if skip_bad else None)
     show_scores(tables, model)
     return not promised or recipe.expect is None or keeps(recipe.expect, tables["test"])
