@@ -59,6 +59,8 @@ def test_scores_are_made_in_the_precision_that_verbs_have(trained, monkeypatch, 
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the compiler's own
+@pytest.mark.filterwarnings("ignore::UserWarning:torch")
 def test_translating_gives_the_score_that_was_printed_on_a_gpu(trained, tmp_path):
     folder, _ = trained
     settings = ("--set", "train.steps=50", "--set", "train.precision=fp32")
