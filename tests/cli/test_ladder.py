@@ -2,9 +2,11 @@
 
 import json
 import re
+from importlib import import_module
 
 import pytest
 
+from regard.api import load
 from regard.ground.errors import BadInput
 from regard.training.recipe import read
 from small import RECIPE, regard, write_corpus
@@ -26,6 +28,8 @@ expect = { score = 0.0, tolerance = 1.0, source = "it cannot be less" }
 name = "Transformer"
 model = { size = "laptop", change = { width = 16, inner = 32, depth = 1, heads = 2 } }
 """
+
+LEARNED = 'position = "learned", "source.longest" = 3'
 
 
 @pytest.fixture(scope="module")
@@ -123,6 +127,14 @@ def test_one_table_of_all_rungs(corpus, tmp_path):
     assert "alignment" in kept["notes"]
 
 
+def test_scores_are_made_in_the_precision_that_verbs_have(corpus, tmp_path, monkeypatch):
+    loaded, module = [], import_module("regard.cli.ladder")
+    monkeypatch.setattr(module, "load", lambda *given, **how: loaded.append(how) or load(*given))
+    asked = ("train", corpus / "ladder.toml", "--data", corpus, "--out", tmp_path / "run")
+    run(*asked, "--rung", "Bahdanau", "--device", "cpu", "--set", "train.steps=1")
+    assert loaded == [{"precision": "auto"}]
+
+
 def test_bad_lines_of_the_test_set_can_be_left_out(corpus, tmp_path):
     for path in corpus.glob("*.*"):
         (tmp_path / path.name).write_bytes(path.read_bytes())
@@ -145,6 +157,7 @@ def test_what_is_wrong_is_said_before_anything_is_trained(corpus, tmp_path):
         ("test.links", "train.src", "lines for 12 pairs"),
         ("heads = 2", "heads = 3", "rung 'Transformer': "),
         ("depth = 1", "widht = 1", "rung 'Transformer': no fact is called 'widht'"),
+        ("heads = 2 }", f"heads = 2, {LEARNED} }}", "rung 'Transformer': batches.longest: "),
         ('"train.src"', '"trane.src"', "trane.src"),
         ('"dev.tgt"', '"deaf.tgt"', "deaf.tgt"),
         ('"train.src"', '"-"', "cannot be standard input"),

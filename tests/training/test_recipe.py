@@ -7,7 +7,7 @@ import pytest
 from regard.data.sources import Csv, JsonLines, Lines, Table
 from regard.ground.errors import BadInput
 from regard.training.files import Files
-from regard.training.recipe import built_in_recipes, find, read
+from regard.training.recipe import About, built_in_recipes, find, read
 from small import RECIPE
 
 
@@ -22,7 +22,8 @@ def test_every_recipe_that_comes_with_regard_is_valid_and_named_by_its_command()
     paths = built_in_recipes()
     assert "tour" in [path.stem for path in paths]
     for path in paths:
-        assert path.stem in read(path).about.command
+        about = read(path).about
+        assert path.stem in about.command and about.hardware and about.minutes
 
 
 @pytest.mark.parametrize(
@@ -180,6 +181,14 @@ def test_who_names_other_examples_inherits_none(tmp_path):
     )
     (tmp_path / "over.toml").write_text(over)
     assert read(tmp_path / "over.toml").data.test is None
+
+
+def test_what_another_recipe_is_about_is_not_inherited(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text('like = "tour"\n')
+    assert read(path).about == About(title="mine")
+    path.write_text('like = "tour"\n[about]\nhardware = "a watch"\n')
+    assert read(path).about == About(title="mine", hardware="a watch")
 
 
 def test_a_setting_that_is_wrong_is_named_and_not_the_file(recipe):

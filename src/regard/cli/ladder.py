@@ -12,7 +12,6 @@ from regard.cli.golds import Pairs, golds_in, pairs_in
 from regard.cli.say import OUT, note, slug
 from regard.cli.table import print_table
 from regard.data.sources import STDIN, Dropped, read_pairs
-from regard.ground.batch import Budget
 from regard.ground.errors import BadInput
 from regard.ground.files import write_json, write_text
 from regard.inside.align import choose
@@ -25,7 +24,7 @@ from regard.text.words import word_spans, words
 from regard.training.files import Files
 from regard.training.ranks import Ranks
 from regard.training.recipe import Recipe
-from regard.training.run import Run, claim
+from regard.training.run import Run, check_model, claim
 from regard.training.translating import Translating
 
 Train = Callable[[Recipe, Path], Run]
@@ -72,7 +71,7 @@ def climb(ladder: Climb, promised: bool, whole: bool) -> bool:
                 note(f"\n{rung.name}")
             run = ladder.train(described, folder)
             if ranks.leads:
-                model = load(run.model_folder, str(ranks.device))
+                model = load(run.model_folder, str(ranks.device), precision="auto")
                 results.append(measure(rung.name, model, recipe, ladder.data, ladder.dropped))
                 model.save(run.model_folder)  # with the reading of its attention
             ranks.wait()
@@ -118,11 +117,9 @@ def _claimed(ladder: Climb) -> Iterator[None]:
 
 def _check_model(name: str, recipe: Recipe, data: Path) -> None:
     try:
-        paper, facts = Translating(recipe).facts(data)
-        paper.parameters(facts)
-        Budget(recipe.batches.tokens, recipe.batches.rows, recipe.batches.longest)
-    except (BadInput, ValueError, RuntimeError) as error:
-        raise BadInput(f"rung {name!r}: {str(error).splitlines()[0]}") from None
+        check_model(recipe, *Translating(recipe).facts(data))
+    except BadInput as error:
+        raise BadInput(f"rung {name!r}: {error}") from None
 
 
 def measure(

@@ -368,6 +368,7 @@ def _content(path: Path, depth: int = 0) -> dict[str, Any]:
         raise BadInput(f"{path}: recipes that are like each other in a circle")
     beside = path.with_name(f"{like}.toml")
     under = _content(beside if beside.is_file() else find(str(like)), depth + 1)
+    under.pop("about", None)  # that recipe's title, command and minutes are not this one's
     both = merged(under, content)
     if isinstance(content.get("data"), dict):  # where examples come from is said as a whole
         own = "train" in content["data"]

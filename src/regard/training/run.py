@@ -97,7 +97,7 @@ def prepare(
     place = Place(data, out, ranks, resume, skip_bad)
     task = task_of(recipe)
     paper, facts = task.facts(data)
-    _check_model(recipe, paper, facts)
+    check_model(recipe, paper, facts)
     as_asked(recipe.train.precision, ranks.device, "as asked")
     tests = task.check_data(data, skip_bad)
     checkpoints = Checkpoints(out / "checkpoints")
@@ -219,7 +219,8 @@ def _said(value: Any) -> Any:
 SIDES = {"source": "source side", "target": "target side"}  # by the path of their facts
 
 
-def _check_model(recipe: Recipe, paper: Paper, facts: AnyFacts) -> None:
+def check_model(recipe: Recipe, paper: Paper, facts: AnyFacts) -> None:
+    """That the model can be built, and that a batch and its longest row fit into it."""
     with torch.device("meta"):
         freeze(_built(paper, facts), recipe.optimiser.freeze)
     longest = recipe.batches.longest
