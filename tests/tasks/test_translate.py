@@ -173,7 +173,7 @@ def test_in_8_bits_the_batch_does_not_matter_to_the_bit(translator, texts):
 
 
 def test_without_a_compiler_the_module_steps(translator, texts, monkeypatch):
-    monkeypatch.setattr("regard.models.native.library", lambda: None)
+    monkeypatch.setattr("regard.models.native.failure", lambda: "there is no C++ compiler")
     swift = translator.with_precision("int8")
     assert swift.house is None
     assert len(swift.translate(texts[:5], Greedy())) == 5
@@ -203,8 +203,8 @@ def test_engines_say_why_they_cannot_run(translator, monkeypatch):
         translator.choice("bf16", "cpp")
     with pytest.raises(BadInput, match="an engine is auto, cpp, torch, not 'rust'"):
         translator.choice("fp32", "rust")
-    monkeypatch.setattr("regard.models.native.library", lambda: None)
-    with pytest.raises(BadInput, match=r"engine cpp: there is no C\+\+ compiler that works"):
+    monkeypatch.setattr("regard.models.native.failure", lambda: "there is no C++ compiler")
+    with pytest.raises(BadInput, match=r"engine cpp: there is no C\+\+ compiler"):
         translator.with_precision("fp32", "cpp")
     monkeypatch.setattr("regard.tasks.translate.choose_engine", lambda *_: "cpp")
     assert translator.choice() == ("fp32", "torch")

@@ -20,8 +20,8 @@ PRECISION = Annotated[
 ENGINE = Annotated[
     Literal["auto", "cpp", "torch"],
     typer.Option(
-        help="What steps the decoder on a CPU: compiled code or torch; auto is what was measured "
-        "to be faster on this kind of machine."
+        help="What steps the decoder on a CPU: compiled code or torch; auto is what a table of "
+        "measurements says of this kind of machine."
     ),
 ]
 JSON = Annotated[bool, typer.Option("--json", help="Print lines of JSON.")]

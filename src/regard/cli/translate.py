@@ -118,8 +118,8 @@ def translate(
     With --best n, each line gives n lines, best first. The formula behind the scores is printed
     to standard error. With --json they can be stored, for regard sweep to rank them again.
 
-    On a CPU, --workers N (N cores) translates much text in N processes, and --precision int8 takes
-    a quarter of the memory; how fast it is, and which --engine is used, depends on the processor.
+    On a CPU, --workers N (N cores) translates much text in N processes, and --precision int8
+    multiplies in 8 bits; how fast that is, and which --engine is used, depends on the processor.
 
     Lines are translated as they come: from a pipe or a terminal, what is there when it pauses is
     translated and printed at once. A line of more tokens than --max-length is an error, after all

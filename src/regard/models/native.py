@@ -15,7 +15,7 @@ from regard.parts.attention import Source
 from regard.parts.block import Block
 from regard.parts.linear.int8 import quantised
 from regard.parts.memory import shared_rectangle
-from regard.parts.native.build import library
+from regard.parts.native.build import failure, library
 from regard.parts.score import Dot
 from regard.parts.sight import causal
 
@@ -74,7 +74,7 @@ def obstacle(model: Any) -> str | None:
     plain = blocks and all(isinstance(one, Block) and one.decodes for one in blocks)
     if not plain or not all(map(_known, blocks)):
         return "compiled steps do not know this kind of model"
-    return None if library() is not None else "there is no C++ compiler that works"
+    return failure()
 
 
 def _known(block: Block) -> bool:

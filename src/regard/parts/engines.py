@@ -2,7 +2,8 @@
 
 A table says it, by instruction set, precision and batch size. ``bench/calibrate_engines.py``
 measures its rows. Nothing is timed while a model runs, so that output does not depend on noise, and
-a compiler alone decides nothing: compiled steps run where they were measured, and found not slower.
+a compiler alone decides nothing: compiled steps run where they were measured and found not slower.
+One row is inferred from other measurements, int8 with NEON; the comment says how.
 """
 
 from regard.ground.errors import BadInput

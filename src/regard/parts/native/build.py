@@ -20,16 +20,31 @@ HIDDEN = {"avx2": "-march=x86-64-v3", machine.GENERIC: "-march=x86-64-v2"}
 SECONDS = 120  # after which a compiler is given up
 
 
-@lru_cache
 def library() -> ctypes.CDLL | None:
     """The compiled decoder, or None where it cannot be had."""
+    result = _result()
+    return None if isinstance(result, str) else result
+
+
+def failure() -> str | None:
+    """Why the decoder cannot be had, in the compiler's first words; None if it can."""
+    result = _result()
+    return result if isinstance(result, str) else None
+
+
+@lru_cache
+def _result() -> ctypes.CDLL | str:
     compiler = machine.compiler()
     if compiler is None:
-        return None
+        return "there is no C++ compiler"
     try:
         return ctypes.CDLL(str(_compiled(compiler)))
-    except (OSError, subprocess.SubprocessError):
-        return None
+    except subprocess.CalledProcessError as error:
+        lines = error.stderr.decode(errors="replace").splitlines()
+        reason = next((line for line in lines if "error" in line), str(error))
+        return f"{compiler} does not compile the decoder: {reason}"
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"{compiler} does not compile the decoder: {error}"
 
 
 def _compiled(compiler: str) -> Path:
