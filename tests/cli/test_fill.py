@@ -39,7 +39,8 @@ def test_what_is_wrong_is_said(folder, tmp_path):
     refused = run("fill", folder, tmp_path / "in.txt", code=2)
     assert "in.txt:2: there is no [MASK] in it" in refused.stderr
     assert refused.stdout == run("fill", folder, stdin="[MASK]\n").stdout
-    assert "top: there are 1 to" in run("fill", folder, "--top", 0, stdin="", code=2).stderr
+    refused = run("fill", folder, "--top", 0, stdin="", code=2)
+    assert "top: the number of words must be at least 1, not 0" in refused.stderr
     model("states").save(tmp_path / "states")
     refused = run("fill", tmp_path / "states", stdin="[MASK]\n", code=2)
     assert "names no words" in refused.stderr

@@ -5,13 +5,19 @@ import os
 import subprocess
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
+from regard.api import Model
 from regard.cli import lines as cli_lines
 from regard.cli.lines import as_it_is, windows
 from regard.ground.errors import BadInput
+from regard.models.encoder import build
+from regard.models.facts import change
 from small import command, environment
+from small_bert import small_bert
+from small_positions import placed
 from verb import run
 
 
@@ -170,3 +176,28 @@ def test_control_characters_are_text(model, verb):
     stdin = f"{line}\t{line}\n" if verb == "score" else f"{line}\n"
     found = run(verb, model, stdin=stdin).stdout
     assert found.count("\n") == 1 and len(found.split("\n")) == 2
+
+
+@pytest.mark.parametrize(
+    ("verb", "form"),
+    [("translate", "{}"), ("embed", "{}"), ("score", "{}\tada"), ("score", "ada\t{}")],
+)
+def test_a_line_the_model_cannot_read_is_named_after_those_before_it(verb, form, tmp_path):
+    placed().save(tmp_path / "model")
+    good = ["ada", "bit"] if verb == "score" else ["ada", "", "bit"]
+    lines = [form.format(one) for one in (*good, "ada bit cow dog elf fox gnu hen ibis jay", "cow")]
+    before = "".join(f"{line}\n" for line in lines[: len(good)])
+    done = run(verb, tmp_path / "model", stdin="\n".join(lines), code=2)
+    assert done.stdout == run(verb, tmp_path / "model", stdin=before).stdout
+    complaint = done.stderr.splitlines()[-1]
+    assert complaint.startswith(f"regard: standard input:{len(good) + 1}: ")
+    assert complaint.endswith("tokens, and the model knows 12 positions")
+
+
+def test_a_pair_for_a_model_of_one_text_is_named_by_its_line(tmp_path):
+    stored = small_bert("one")
+    facts = change(stored.facts, segments=1)
+    Model(replace(stored, facts=facts, module=build(facts).eval())).save(tmp_path / "model")
+    done = run("predict", tmp_path / "model", stdin="cat\n\ncat\tboat\ncat\n", code=2)
+    assert done.stdout == run("predict", tmp_path / "model", stdin="cat\n\n").stdout
+    assert "standard input:3: the model reads one text at a time, not two" in done.stderr

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from regard.ground.errors import LONGEST, BadInput
+from regard.ground.errors import LONGEST, BadInput, BadItem
 
 
 def test_a_message_is_kept_as_it_is():
@@ -28,3 +28,9 @@ def test_a_message_is_one_line_that_can_be_printed(strange):
     assert said.splitlines() == [said] and said.isprintable()
     said.encode()
     assert said.endswith("b: is no model")
+
+
+def test_an_input_that_is_wrong_has_its_number():
+    error = BadItem(3, "has no tokens")
+    assert str(error) == str(pickle.loads(pickle.dumps(error))) == "input 3: has no tokens"
+    assert (error.number, error.reason) == (3, "has no tokens")

@@ -62,6 +62,8 @@ def test_results_do_not_depend_on_the_batch(kind, monkeypatch):
     monkeypatch.setattr(rows_module, "WINDOW", 2)
     assert close(list(predictor.stream(iter(asked))), together)
     assert predictor.predict([]) == []
+    with pytest.raises(BadInput, match=r"^input 4: "):
+        list(predictor.stream([*asked[:1] * 3, None]))
 
 
 @pytest.mark.parametrize("kind", ASKED)
@@ -228,14 +230,14 @@ def test_one_choice_is_made():
         assert said.probabilities == pytest.approx(logits.double().softmax(0).tolist(), abs=1e-6)
         assert said.text == choices[said.index] and said.probability == max(said.probabilities)
     for wrong in ([], "text"):
-        with pytest.raises(BadInput, match="question 2: there are no choices"):
+        with pytest.raises(BadInput, match="input 2: there are no choices"):
             chooser.predict([("a", ["b"]), ("a", wrong)])
 
 
 def test_blanks_are_filled():
     filler = model("words")
     texts = ["The [MASK] came in.", "storm", "[MASK] sailors [MASK] ; the storm"]
-    with pytest.raises(BadInput, match=r"text 2: there is no \[MASK\] in it"):
+    with pytest.raises(BadInput, match=r"input 2: there is no \[MASK\] in it"):
         filler.fill(texts)
     texts.pop(1)
     together = filler.fill(texts, top=3)
@@ -260,7 +262,7 @@ def test_pieces_are_joined_to_what_they_continue():
 
 
 def test_masks_that_are_not_read_are_said():
-    with pytest.raises(BadInput, match=r"text 1: a \[MASK\] stands behind the 48 tokens read"):
+    with pytest.raises(BadInput, match=r"input 1: a \[MASK\] stands behind the 48 tokens read"):
         model("words").fill([LONG + " [MASK]"])
     with pytest.raises(BadInput, match="names no words"):
         model("states").fill(["[MASK]"])

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from regard.api import load
-from regard.cli.lines import answered
+from regard.cli.lines import answered, as_it_is
 from regard.cli.say import DEVICE, JSON, MODEL, PRECISION, print_json, print_line
 from regard.tasks.fill import Filled
 
@@ -26,11 +26,7 @@ def fill(
     """
     filler = load(model, device, precision=precision).encoder.filler(top)
 
-    def parse(line: str, where: str) -> str:
-        filler.row(line, where)  # which says what is wrong with it, and where
-        return line
-
-    for number, said in answered(file, parse, filler.predict):
+    for number, said in answered(file, as_it_is, filler.predict):
         if as_json:
             print_json({"line": number, **_record(said)})
         else:

@@ -16,7 +16,7 @@ import typer
 from regard.data.arrivals import Arrivals
 from regard.data.sources import name_of, read_lines
 from regard.data.understanding.records import typed
-from regard.ground.errors import BadInput
+from regard.ground.errors import BadInput, BadItem
 from regard.tasks.rows import WINDOW
 from regard.text.vocabulary import Vocabulary
 
@@ -31,6 +31,9 @@ MAX_LENGTH = Annotated[
 Parse = Callable[[str, str], Any]
 """From a line, and where it stands, to what a model is asked."""
 
+Predict = Callable[[list[Any]], list[Any]]
+"""What a model says of each of several inputs; one that is wrong is a ``BadItem``."""
+
 
 class Line(NamedTuple):
     """A line by its number, and what is in it or was said of it; nothing if it is empty."""
@@ -39,17 +42,33 @@ class Line(NamedTuple):
     said: Any
 
 
-def answered(file: str, parse: Parse, predict: Callable[[list[Any]], list[Any]]) -> Iterator[Line]:
+def answered(file: str, parse: Parse, predict: Predict) -> Iterator[Line]:
     """What is said of every line of a file, window by window."""
 
     def parsed(line: str, where: str) -> Any | None:
         return parse(line, where) if line.strip() else None
 
     for window in windows(file, parsed):
-        asked = [one for _, one in window if one is not None]
-        said = iter(predict(asked) if asked else [])
-        for number, one in window:
-            yield Line(number, None if one is None else next(said))
+        replies = replied(file, [line for line in window if line.said is not None], predict)
+        for line in window:
+            yield line if line.said is None else next(replies)
+
+
+def replied(file: str, window: list[Line], predict: Predict, first: int = 1) -> Iterator[Line]:
+    """What is said of every line of a window, whose lines ``predict`` counts from ``first``.
+
+    A line that it refuses is an error that names the line, once all before it are yielded.
+    """
+    if not window:
+        return
+    try:
+        said = predict([one for _, one in window])
+    except BadItem as bad:
+        index = bad.number - first
+        yield from replied(file, window[:index], predict, first)
+        raise BadInput(f"{name_of(file)}:{window[index].number}: {bad.reason}") from None
+    for (number, _), one in zip(window, said, strict=True):
+        yield Line(number, one)
 
 
 def windows(file: str, parse: Parse, most: int = WINDOW) -> Iterator[list[Line]]:

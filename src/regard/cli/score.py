@@ -5,11 +5,10 @@ from typing import Annotated
 import typer
 
 from regard.api import load
-from regard.cli.lines import LONGEST, MAX_LENGTH, check_length, windows
+from regard.cli.lines import LONGEST, MAX_LENGTH, check_length, replied, windows
 from regard.cli.say import DEVICE, JSON, MODEL, print_json, print_line
 from regard.data.sources import Table, texts_in
 
-WINDOW = 1_024
 COLUMNS = Table("-", (0, 1))
 
 
@@ -35,9 +34,9 @@ def score(
             check_length(text, vocabulary, max_length, where)
         return pair
 
-    for window in windows(file, parse, WINDOW):
-        pairs = [pair for _, pair in window]
-        for (source, target), logprobs in zip(pairs, translator.score(pairs), strict=True):
+    for window in windows(file, parse):
+        scored = replied(file, window, translator.score)
+        for (_, (source, target)), (_, logprobs) in zip(window, scored, strict=True):
             if as_json:
                 tokens = [*known.target.pieces(known.target.encode(target))]
                 print_json(

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from regard.api import load
-from regard.cli.lines import LONGEST, MAX_LENGTH, check_length, windows
+from regard.cli.lines import LONGEST, MAX_LENGTH, check_length, replied, windows
 from regard.cli.say import DEVICE, ENGINE, JSON, MODEL, PRECISION, note, print_json, print_line
 from regard.cli.search import default_search, options_given
 from regard.data.sources import read_lines
@@ -186,8 +186,8 @@ def translate(
         begun = None if prefix is None else _as_many(prefix)
         parse = partial(_request, translator.text.source, max_length, begun)
         for window in windows(file, parse):
-            translations = find([one for _, one in window], window[0].number - 1)
-            for (number, _), found in zip(window, translations, strict=True):
+            first = window[0].number
+            for number, found in replied(file, window, _counted(find, first - 1), first):
                 _print(number, found, best, pieces, ran)
         if search == "exact":
             note(exactly.report)
@@ -250,6 +250,11 @@ def _check_options(given: set[str], search: str, groups: int, candidates: str) -
         raise BadInput("--diversity: means nothing without --groups")
     if search == "mbr" and candidates != "beam" and given & {"size", "length", "alpha"}:
         raise BadInput("--beam, --length and --alpha mean nothing to mbr without --candidates beam")
+
+
+def _counted(find: Find, first: int) -> Callable[[Requests], Lists]:
+    """Sentences are numbered from ``first``, wherever their window begins."""
+    return lambda requests: find(requests, first)
 
 
 def _plainly(translator: Translator, search: Search, requests: Requests, first: int) -> Lists:

@@ -21,6 +21,20 @@ class BadInput(ValueError):
         super().__init__(one_line(message))
 
 
+class BadItem(BadInput):
+    """One of several inputs is wrong: input ``number``, and ``reason`` says why.
+
+    A caller that knows where the input came from replaces the number by the place.
+    """
+
+    def __init__(self, number: int, reason: str):
+        super().__init__(f"input {number}: {reason}")
+        self.number, self.reason = number, reason
+
+    def __reduce__(self) -> tuple[type["BadItem"], tuple[int, str]]:
+        return BadItem, (self.number, self.reason)
+
+
 def one_line(message: str) -> str:
     """A message that a terminal can show: printable, and of a very long value its two ends."""
     return _cut(_VALUE.sub(lambda value: _cut(value[0], VALUE), _printable(message)), LONGEST)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from regard.ground.errors import BadInput
+from regard.ground.errors import BadItem
 from regard.tasks.inputs import check_pairs, check_text
 from regard.tasks.rows import Runner, rows_of
 from regard.text.encoder import EncoderText
@@ -39,7 +39,7 @@ class Chooser(Runner):
         asked = check_pairs(asked, "(text, choices)")
         for number, (text, choices) in enumerate(asked, start=1):
             if not isinstance(choices, tuple | list) or not choices:
-                raise BadInput(f"question {number}: there are no choices to choose from")
+                raise BadItem(number, "there are no choices to choose from")
             for one in (text, *choices):
                 check_text(one, number)
         return self.of_pairs([[(first, one) for one in choices] for first, choices in asked])

@@ -8,7 +8,7 @@ import torch
 
 from regard.ground.batch import Ids, Row
 from regard.ground.checks import check_whole
-from regard.ground.errors import BadInput
+from regard.ground.errors import BadInput, BadItem
 from regard.models.encoder import Encoder
 from regard.tasks.inputs import check_texts
 from regard.tasks.rows import Runner, numbers
@@ -52,22 +52,22 @@ class Filler(Runner):
         """How a blank is written."""
         return self.text.names["mask_token"]
 
-    def row(self, text: str, where: str) -> Row:
-        """How a text is read, all its masks included; where it stands is for the message."""
+    def row(self, text: str, number: int) -> Row:
+        """How a text is read, all its masks included; its number is for the message."""
         ids = self.text.masked(text)
         row = self.text.row(ids, longest=self.longest)
         if self.text.mask not in ids:
-            raise BadInput(f"{where}: there is no {self.mask} in it")
+            raise BadItem(number, f"there is no {self.mask} in it")
         if self._masks(row.tokens) < self._masks(ids):
             count = len(row.tokens)
-            raise BadInput(f"{where}: a {self.mask} stands behind the {count} tokens read")
+            raise BadItem(number, f"a {self.mask} stands behind the {count} tokens read")
         return row
 
     @torch.inference_mode()
     def predict(self, asked: Sequence[str]) -> list[Filled]:
         """The words for every mask in each text, which has one or more."""
         asked = check_texts(asked)
-        rows = [self.row(one, f"text {number}") for number, one in enumerate(asked, start=1)]
+        rows = [self.row(one, number) for number, one in enumerate(asked, start=1)]
         found: list[tuple[tuple[Filling, ...], ...]] = [()] * len(rows)
         words = self.model.words
         assert words is not None

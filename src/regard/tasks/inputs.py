@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.ground.checks import shown
-from regard.ground.errors import BadInput
+from regard.ground.errors import BadInput, BadItem
 from regard.parts.position import position_limit
 
 TEXT_OR_IDS = "neither a text nor token ids"
@@ -31,14 +31,12 @@ class InputLimits:
         """Refuse ids that the model has no vector for; it adds ``marks`` tokens to them."""
         length = len(ids) + marks
         if self.longest is not None and length > self.longest:
-            raise BadInput(
-                f"input {number}: {length} tokens, and the model knows {self.longest} positions"
-            )
+            reason = f"{length} tokens, and the model knows {self.longest} positions"
+            raise BadItem(number, reason)
         if len(ids) and not 0 <= min(ids) <= max(ids) < self.vocab:
             wrong = min(ids) if min(ids) < 0 else max(ids)
-            raise BadInput(
-                f"input {number}: a token is none of the {self.vocab} that there are ({wrong})"
-            )
+            reason = f"a token is none of the {self.vocab} that there are ({wrong})"
+            raise BadItem(number, reason)
 
 
 def listed(inputs: Any, of: str = "texts") -> list[Any]:
@@ -55,12 +53,12 @@ def listed(inputs: Any, of: str = "texts") -> list[Any]:
 def check_text(one: Any, number: int, wanted: str = "not a text") -> str:
     """One text, which can be written as UTF-8."""
     if not isinstance(one, str):
-        raise BadInput(f"input {number}: {shown(one)} is {wanted}")
+        raise BadItem(number, f"{shown(one)} is {wanted}")
     if not one.isascii():
         try:
             one.encode()
         except UnicodeEncodeError:
-            raise BadInput(f"input {number}: a character of {shown(one)} is no Unicode") from None
+            raise BadItem(number, f"a character of {shown(one)} is no Unicode") from None
     return one
 
 
@@ -74,7 +72,7 @@ def check_pairs(inputs: Any, of: str, parts: str = "pairs") -> list[tuple[Any, A
     pairs = listed(inputs, parts)
     for number, one in enumerate(pairs, 1):
         if not isinstance(one, tuple | list) or len(one) != 2:
-            raise BadInput(f"input {number}: {shown(one)} is not a pair {of}")
+            raise BadItem(number, f"{shown(one)} is not a pair {of}")
     return [tuple(one) for one in pairs]
 
 
@@ -87,11 +85,11 @@ def token_ids(one: Any, number: int, wanted: str = TEXT_OR_IDS) -> list[int]:
         whole = all(isinstance(i, int | np.integer) and not isinstance(i, bool) for i in one)
         values = np.array(one if whole else ["no ids"])
     if not isinstance(values, np.ndarray) or values.ndim != 1:
-        raise BadInput(f"input {number}: {shown(one)} is {wanted}")
+        raise BadItem(number, f"{shown(one)} is {wanted}")
     if not len(values):
-        raise BadInput(f"input {number}: has no tokens")
+        raise BadItem(number, "has no tokens")
     if values.dtype.kind not in "iu":
-        raise BadInput(f"input {number}: {shown(one)} is {wanted}")
+        raise BadItem(number, f"{shown(one)} is {wanted}")
     return values.tolist()
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from regard.data.packing import in_order
 from regard.ground.batch import Budget, Ids, Packed, Row, pack_texts
 from regard.ground.checks import shown
-from regard.ground.errors import BadInput
+from regard.ground.errors import BadInput, BadItem
 from regard.ground.layout import Layout
 from regard.ground.tape import SILENT, Silent, Tape
 from regard.models.encoder import Encoder
@@ -45,9 +45,13 @@ class Runner:
 
     def stream(self, asked: Iterable[Any]) -> Iterator[Any]:
         """The same as inputs come, window by window."""
-        coming = iter(asked)
+        coming, before = iter(asked), 0
         while window := list(islice(coming, WINDOW)):
-            yield from self.predict(window)
+            try:
+                yield from self.predict(window)
+            except BadItem as bad:
+                raise BadItem(before + bad.number, bad.reason) from None
+            before += len(window)
 
     def batches(
         self, rows: Sequence[Row] | Sequence[Ids], tape: Silent = SILENT
@@ -90,8 +94,11 @@ class Runner:
     def _check_segments(self, rows: Sequence[Row] | Sequence[Ids]) -> None:
         """A model that knows one text at a time cannot read two."""
         knows_one = isinstance(self.model, Encoder) and self.model.segments == 1
-        if knows_one and any(np.any(row.segments) for row in rows if isinstance(row, Row)):
-            raise BadInput("this model reads one text at a time, not two")
+        if not knows_one:
+            return
+        for number, row in enumerate(rows, start=1):  # where one input makes several, all are pairs
+            if isinstance(row, Row) and np.any(row.segments):
+                raise BadItem(number, "the model reads one text at a time, not two")
 
     @torch.inference_mode()
     def of_rows(self, rows: Sequence[Row] | Sequence[Ids], outputs: int) -> Tensor:
@@ -139,7 +146,7 @@ def _texts(one: Any, number: int) -> tuple[str, ...]:
     """One text or two."""
     pair = isinstance(one, tuple | list) and len(one) == 2
     if not isinstance(one, str) and not (pair and all(isinstance(text, str) for text in one)):
-        raise BadInput(f"input {number}: {shown(one)} is neither a text nor a pair of texts")
+        raise BadItem(number, f"{shown(one)} is neither a text nor a pair of texts")
     return tuple(check_text(text, number) for text in ((one,) if isinstance(one, str) else one))
 
 

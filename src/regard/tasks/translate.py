@@ -213,7 +213,7 @@ class Translator:
         """
         search = self.search if search is None else check_search(search)
         texts = listed(texts)
-        starts = None if prefixes is None else check_texts(prefixes)
+        starts = None if prefixes is None else check_texts(prefixes, first + 1)
         if starts is not None and len(starts) != len(texts):
             raise BadInput(f"{len(starts)} prefixes for {len(texts)} texts")
         sources = [one.read_sources(texts, first + 1) for one in (self, *self.others)]

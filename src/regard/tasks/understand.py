@@ -8,7 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from regard.ground.batch import Ids, Row
-from regard.ground.errors import BadInput
+from regard.ground.errors import BadInput, BadItem
 from regard.ground.tape import SILENT, Silent
 from regard.models.encoder import Encoder
 from regard.models.facts import EncoderFacts
@@ -161,9 +161,9 @@ class Understanding(Runner):
         tokens = token_ids(row.tokens, number, READABLE)
         InputLimits.of(self.model.trunk).check(tokens, number)
         if len(row.segments) != len(tokens) or np.min(row.segments) < 0:
-            raise BadInput(f"input {number}: each token needs the number of its text, from 0")
+            raise BadItem(number, "each token needs the number of its text, from 0")
         if known and np.max(row.segments) >= known:
-            raise BadInput(f"input {number}: the model reads one text at a time, not two")
+            raise BadItem(number, "the model reads one text at a time, not two")
         return row
 
 

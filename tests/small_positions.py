@@ -1,0 +1,27 @@
+"""A small random translator with learned positions."""
+
+import torch
+
+from regard.api import Model
+from regard.models.facts import change
+from regard.models.stored import Stored
+from regard.models.transformer import BASE, PAPER, Transformer
+from regard.parts.position import Learned
+from regard.text.bilingual import Bilingual
+from regard.text.training import train
+from small import WORDS
+
+PLACES = 12
+
+
+def placed(at_source=PLACES, at_target=PLACES, device="cpu"):
+    """A random translator that learned vectors for so many positions, and never ends by itself."""
+    words = train([" ".join(WORDS)], "bpe", 300)
+    sizes = {"vocab": len(words), "width": 16, "heads": 2, "inner": 16, "depth": 1}
+    tables = {"source.position": Learned(at_source), "target.position": Learned(at_target)}
+    facts = change(BASE, **sizes, tie="none", head_bias=True, **tables)
+    torch.manual_seed(3)
+    model = Transformer(facts).eval().to(device)
+    with torch.no_grad():
+        model.head.bias[words.eos] = -100
+    return Model(Stored(PAPER, facts, model, Bilingual(words, words), {}))
