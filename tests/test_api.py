@@ -6,6 +6,8 @@ import torch
 import regard
 from regard.ground.errors import BadInput
 from regard.inside.align import Reading
+from small_bert import model as small_encoder
+from small_positions import placed
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +49,19 @@ def test_one_vector_per_text(model):
     assert model.embed([]).shape == (0, 16)
     with pytest.raises(BadInput, match="pool"):
         model.embed(texts, "median")
+
+
+def test_vectors_are_float32_in_any_precision():
+    for one in (placed(), small_encoder("states")):
+        plain = one.embed(["ada cow", "dog"])
+        one.module.bfloat16()
+        assert one.embed(["ada cow", "dog"]).dtype == one.embed([]).dtype == torch.float32
+        torch.testing.assert_close(one.embed(["ada cow", "dog"]), plain, atol=0.1, rtol=0.05)
+        states = one.encode(["ada cow"])[0].float()
+        torch.testing.assert_close(one.embed(["ada cow"])[0], states.mean(0))
+    elsewhere = placed()
+    elsewhere.module.to("meta")
+    assert elsewhere.embed([]).device.type == "meta"
 
 
 def test_logits_agree_with_scores(model):

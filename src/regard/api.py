@@ -150,6 +150,7 @@ class Model:
 
         Of an encoder also the "first" state, or that taken through its layer ("pooled"). Unless
         told otherwise, what its folder says of sentence vectors, and else the mean as it is.
+        Vectors are float32 in any precision, on the device of the model.
         """
         if isinstance(self.facts, EncoderFacts):
             return self.encoder.vectors(texts, pool, normalise)
@@ -157,9 +158,11 @@ class Model:
         if pool not in ("mean", "max"):
             raise BadInput(f"pool is 'mean' or 'max', not {shown(pool)}")
         states = self.encode(texts)
-        pooled = [one.mean(0) if pool == "mean" else one.amax(0) for one in states]
-        width = self._reading[1].stack.states
-        vectors_ND = torch.stack(pooled) if pooled else torch.zeros(0, width)
+        pool_one = torch.mean if pool == "mean" else torch.amax
+        width, device = self._reading[1].stack.states, next(self.module.parameters()).device
+        vectors_ND = torch.zeros(len(states), width, device=device)
+        for i, one in enumerate(states):
+            vectors_ND[i] = pool_one(one.float(), 0)
         return nn.functional.normalize(vectors_ND, dim=-1) if normalise else vectors_ND
 
     def logits(self, inputs: Iterable[Any], *, tape: Silent = SILENT) -> list[Tensor]:

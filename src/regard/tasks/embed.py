@@ -55,7 +55,7 @@ class Embedder(Runner):
 
     @torch.no_grad()
     def vectors(self, rows: Sequence[Row]) -> Tensor:
-        """(rows, width), where the model is."""
+        """(rows, width) in float32, where the model is."""
         width = self.model.trunk.embed.token.embedding_dim
         vectors_ND = torch.zeros(len(rows), width, device=self.device)
         for chosen, read in self.batches(rows):
@@ -78,4 +78,4 @@ class Embedder(Runner):
                 padded_BLD = layout.pad(states_TD)
                 return padded_BLD.masked_fill(~layout.real_BL[:, :, None], -torch.inf).amax(1)
             case _:
-                return layout.pad(states_TD).sum(1) / layout.lengths_B[:, None]
+                return layout.pad(states_TD.float()).sum(1) / layout.lengths_B[:, None]
