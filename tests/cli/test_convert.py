@@ -143,7 +143,9 @@ def test_nothing_is_overwritten(marian, tmp_path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine").write_text("precious")
     (tmp_path / "file").write_text("precious")
-    for name in ("full", "file"):
+    (tmp_path / "locked").mkdir()
+    (tmp_path / "locked" / "run.lock").touch()  # a run may be about to begin there
+    for name in ("full", "file", "locked"):
         done = run("convert", marian, tmp_path / name, "--to", "hf", code=2)
         assert "is there already, and nothing is overwritten" in done.stderr
     assert (tmp_path / "full" / "mine").read_text() == "precious"

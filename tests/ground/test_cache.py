@@ -63,6 +63,16 @@ def test_a_place_that_is_a_file_is_passed_over(places):
     assert cache_folder() == places / "home" / ".cache" / "regard"
 
 
+def test_a_link_is_not_used_wherever_it_leads(places):
+    """In a folder that all may write to, another user may have made it, and may change it."""
+    (places / "mine").mkdir(mode=0o700)
+    (places / "mine" / "one.so").touch(mode=0o700)
+    (places / "cache" / "regard").symlink_to(places / "mine")
+    (places / "one.so").symlink_to(places / "mine" / "one.so")
+    assert cache_folder() == places / "home" / ".cache" / "regard"
+    assert is_private(places / "mine" / "one.so") and not is_private(places / "one.so")
+
+
 def test_a_file_is_private_if_only_its_owner_can_change_it(tmp_path):
     one = tmp_path / "one.so"
     assert not is_private(one)

@@ -2,6 +2,7 @@
 
 import os
 import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -12,7 +13,15 @@ import torch
 
 from regard.data.shards import write_rows
 from regard.ground.errors import BadInput
-from regard.ground.files import read_bytes, read_json, replacing, replacing_folder, write_text
+from regard.ground.files import (
+    read_bytes,
+    read_json,
+    replacing,
+    replacing_folder,
+    sweep_folder,
+    temporary_name,
+    write_text,
+)
 from regard.weights.files import read_pickled, read_tensors, write_tensors
 
 
@@ -117,15 +126,29 @@ def killed_process() -> int:
     return process.pid
 
 
-def test_what_a_kill_left_is_swept_by_the_next_write(tmp_path):
-    dead = killed_process()
-    left = [tmp_path / f"a.{dead}.tmp", tmp_path / f"rows.bin.{dead}.tmp"]
-    left.append(tmp_path / f".text.{dead}.tmp")
-    others = [tmp_path / f"b.{dead}.tmp", tmp_path / f"a.{os.getppid()}.tmp", tmp_path / "a.x.tmp"]
-    for path in (*left[:2], *others):
+def left_by(process, path, monkeypatch, host=None, numbers=None):
+    """What a process was writing, here or on another host or in another container."""
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "getpid", lambda: process)
+        if host:
+            patched.setattr(socket, "gethostname", lambda: host)
+        if numbers:
+            patched.setattr(os, "readlink", lambda path: numbers)
+        return temporary_name(path)
+
+
+def test_what_a_kill_left_is_swept_by_the_next_write(tmp_path, monkeypatch):
+    dead, parent = killed_process(), os.getppid()
+    names = [(dead, "a"), (os.getpid(), "a"), (dead, "rows.bin"), (dead, ".text")]
+    left = [left_by(process, tmp_path / name, monkeypatch) for process, name in names]
+    others = [
+        left_by(*one, monkeypatch) for one in ((dead, tmp_path / "b"), (parent, tmp_path / "a"))
+    ]
+    others.append(tmp_path / "a.x.tmp")
+    for path in (*left[:-1], *others):
         path.touch()
-    left[2].mkdir()
-    (left[2] / "file").touch()
+    left[-1].mkdir()
+    (left[-1] / "file").touch()
     write_text(tmp_path / "a", "x")
     write_rows(tmp_path / "rows", [[1, 2]], 3)
     with replacing_folder(tmp_path / "text") as folder:
@@ -133,6 +156,21 @@ def test_what_a_kill_left_is_swept_by_the_next_write(tmp_path):
     assert not any(path.exists() for path in left)
     assert all(path.exists() for path in others)
     assert (tmp_path / "text" / "file").exists()
+
+
+def test_what_another_host_or_container_writes_is_left_alone(tmp_path, monkeypatch):
+    """Its processes look dead from here, or have this one's number."""
+    path = tmp_path / "a"
+    elsewhere = [
+        left_by(process, path, monkeypatch, **where)
+        for process in (killed_process(), os.getpid())
+        for where in ({"host": "elsewhere"}, {"numbers": "pid:[1]"})
+    ]
+    for one in elsewhere:
+        one.touch()
+    write_text(path, "x")
+    assert all(one.exists() for one in elsewhere)
+    assert temporary_name(path) not in elsewhere and len(set(elsewhere)) == 4
 
 
 def test_a_folder_appears_whole_or_not_at_all(tmp_path):
@@ -146,3 +184,14 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path):
     with pytest.raises(BadInput, match=re.escape(said)), replacing_folder(tmp_path / "a") as folder:
         (folder / "new").touch()
     assert [path.name for path in tmp_path.rglob("*")] == ["a", "old"]
+
+
+def test_one_who_holds_the_lock_on_a_folder_sweeps_it_of_all_hosts(tmp_path, monkeypatch):
+    (tmp_path / "data").mkdir()
+    for path in (tmp_path / ".text", tmp_path / "data" / "train.bin"):
+        left_by(7, path, monkeypatch, host="elsewhere").touch()
+    kept = [tmp_path / "data" / "mine.tmp", left_by(os.getppid(), tmp_path / "a", monkeypatch)]
+    for path in kept:
+        path.touch()
+    sweep_folder(tmp_path)
+    assert {path for path in tmp_path.rglob("*") if path.is_file()} == set(kept)

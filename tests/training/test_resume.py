@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from regard.ground.errors import BadInput
+from regard.ground.files import temporary_name
 from regard.training.checkpoint import Checkpoints
 from regard.training.events import Ended, Reported, Saved, Verdict
 from regard.training.journal import Journal, as_figures
@@ -173,6 +174,16 @@ def test_a_stray_name_among_checkpoints_does_not_block(corpus, tmp_path):
     events = list(train(longer.job, resume=True))
     assert isinstance(events[-1], Ended) and events[0].progress.step == 12
     assert places.steps()[-1] == 15
+
+
+def test_a_resumed_run_sweeps_what_was_killed_on_another_host(corpus, tmp_path, monkeypatch):
+    prepared(corpus, tmp_path / "run").lock.release()
+    with monkeypatch.context() as patched:
+        patched.setattr("socket.gethostname", lambda: "elsewhere")
+        left = temporary_name(tmp_path / "run" / "data" / "train.bin")
+    left.touch()
+    prepared(corpus, tmp_path / "run", resume=True)
+    assert not left.exists()
 
 
 @pytest.mark.parametrize("name", ["model", "optimiser", "average"])

@@ -11,8 +11,7 @@ from regard.api import Model, load
 from regard.cli.say import JSON, MODEL, complain, note, print_json, print_line
 from regard.data.language import corpus
 from regard.ground.errors import BadInput
-from regard.ground.files import read_json, replacing_folder
-from regard.ground.lock import is_vacant
+from regard.ground.files import is_empty, read_json, replacing_folder
 from regard.inside import agreement, reference
 from regard.models.facts import EncoderFacts, PairFacts
 from regard.models.folder import FORMATS
@@ -50,7 +49,7 @@ def convert(
     """
     if to not in FORMATS:
         raise BadInput(f"--to {to}: choose {' or '.join(FORMATS)}")
-    if not is_vacant(target):
+    if not is_empty(target):
         raise BadInput(f"{target}: is there already, and nothing is overwritten")
     model = load(source, "cpu", keep_unknown=keep_unknown)
     if check and not isinstance(model.facts, PairFacts | EncoderFacts):

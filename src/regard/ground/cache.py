@@ -24,10 +24,15 @@ def cache_folder() -> Path:
 
 
 def is_private(path: Path) -> bool:
-    """Whether a file or folder is this user's, and only this user can change it."""
+    """Whether a file or folder is this user's, and only this user can change it.
+
+    A link is not: whoever made it can let it lead elsewhere after this check.
+    """
     try:
-        info = path.stat()
+        info = path.lstat()
     except OSError:
+        return False
+    if not (stat.S_ISDIR(info.st_mode) or stat.S_ISREG(info.st_mode)):
         return False
     return info.st_uid == os.getuid() and not info.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 

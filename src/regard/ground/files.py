@@ -1,9 +1,11 @@
 """Files that appear whole or not at all."""
 
+import hashlib
 import json
 import os
 import re
 import shutil
+import socket
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -63,19 +65,49 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+def is_empty(folder: Path) -> bool:
+    """Whether a folder is not there, or holds nothing at all."""
+    return not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+
+
 def temporary_name(path: Path) -> Path:
     """What a file or folder is called while this process writes it."""
-    return path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    return path.with_name(f"{path.name}.{_host()}-{os.getpid()}.tmp")
+
+
+TEMPORARY = re.compile(r"(?P<name>.+)\.(?P<host>[0-9a-f]{12})-(?P<process>[1-9][0-9]*)\.tmp")
 
 
 def sweep(path: Path) -> None:
-    """Remove what processes that were killed left under temporary names of this path."""
-    name = re.compile(rf"{re.escape(path.name)}\.([1-9][0-9]*)\.tmp")
+    """Remove what killed processes of this host left under temporary names of this path.
+
+    Of processes elsewhere nobody knows here whether they run; see ``sweep_folder``.
+    """
+    host = _host()
     with suppress(OSError):
         for leftover in path.parent.iterdir():
-            found = name.fullmatch(leftover.name)
-            if found and not _is_running(int(found[1])):
+            found = TEMPORARY.fullmatch(leftover.name)
+            ours = found and found["name"] == path.name and found["host"] == host
+            if found and ours and not _is_running(int(found["process"])):
                 remove(leftover)
+
+
+def sweep_folder(folder: Path) -> None:
+    """The same for all that is in a folder, and for all hosts: its lock must be held."""
+    host = _host()
+    with suppress(OSError):
+        for leftover in list(folder.rglob("*.tmp")):
+            found = TEMPORARY.fullmatch(leftover.name)
+            if found and not (found["host"] == host and _is_running(int(found["process"]))):
+                remove(leftover)
+
+
+def _host() -> str:
+    """A mark of this host and its process numbers: each container has numbers of its own."""
+    numbers = ""
+    with suppress(OSError):
+        numbers = str(Path("/proc/self/ns/pid").readlink())
+    return hashlib.sha256(f"{socket.gethostname()} {numbers}".encode()).hexdigest()[:12]
 
 
 def _is_running(process: int) -> bool:

@@ -13,7 +13,7 @@ from torch import nn
 from regard.data.sources import Dropped
 from regard.ground.batch import Budget
 from regard.ground.errors import BadInput
-from regard.ground.files import read_json, write_json
+from regard.ground.files import read_json, sweep_folder, write_json
 from regard.ground.lock import FolderLock, is_vacant, lock_folder
 from regard.models import folder as folders
 from regard.models.facts import AnyFacts, paths
@@ -163,6 +163,8 @@ def claim(out: Path, recipe: Recipe, *, resume: bool = False) -> FolderLock:
     lock = lock_folder(out)
     try:
         _clear(out, recipe, resume)
+        if lock.held:
+            sweep_folder(out)
         write_json(out / RECIPE, recipe.model_dump(mode="json"))
     except BadInput:
         lock.release()
