@@ -51,7 +51,7 @@ class Product(ABC):
     """Packed weights, and rows multiplied with them: exactly, or ``is_exact`` rejects it."""
 
     name: str
-    needs: str | None = None  # instructions without which it is not exact
+    needs: str | None = None  # instructions without which it is not exact, or of no use
 
     @abstractmethod
     def __init__(self, weight_FD: Tensor, scale_F: Tensor):
@@ -85,9 +85,10 @@ class Fbgemm(Product):
 
 
 class OneDnn(Product):
-    """Fastest with many rows: AMX where there is AMX."""
+    """Fastest with many rows, by AMX. Without AMX it is a plain loop, a thousand times slower."""
 
     name = "oneDNN"
+    needs = "amx"
 
     def __init__(self, weight_FD: Tensor, scale_F: Tensor):
         rows = 2 * FEW  # like those to come; the weights lie well for other numbers too
@@ -161,7 +162,7 @@ def products() -> tuple[type[Product], type[Product]]:
 
 
 def is_exact(product: type[Product]) -> bool:
-    """Whether a product is there, and equal to sums of integers where those are hardest.
+    """Whether a product is of use here, and equal to sums of integers where those are hardest.
 
     Without VNNI, instructions add pairs of products in 16 bits, which 255 · 127 overflows.
     """

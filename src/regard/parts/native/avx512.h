@@ -8,7 +8,7 @@ namespace {
 
 struct Floats {
     typedef float Register __attribute__((vector_size(64)));
-    static constexpr int LANES = 16, ROWS = 8, SUMS = 16;
+    static constexpr int LANES = 16, ROWS = 6, SUMS = 24;
 };
 
 }  // namespace
