@@ -1,9 +1,10 @@
 """regard: train, run, measure and open up attention models. These are the names to begin with.
 
-They are imported when they are first used, so that ``import regard`` is quick.
+They, and the packages under it, are imported when first used, so that ``import regard`` is quick.
 """
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import regard.ground.machine  # noqa: F401 first: torch reads what is hidden when it is loaded
@@ -59,10 +60,12 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
+    if name in _MODULES:
+        globals()[name] = value = getattr(import_module(_MODULES[name]), name)
+        return value
+    if find_spec(f"{__name__}.{name}") is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = value = getattr(import_module(_MODULES[name]), name)
-    return value
+    return import_module(f"{__name__}.{name}")
 
 
 def __dir__() -> list[str]:

@@ -5,9 +5,7 @@ import signal
 import sys
 
 from regard.ground import machine
-from regard.ground.errors import BadInput
-
-BAD_INPUT, INTERRUPTED = 2, 130
+from regard.ground.errors import BAD_INPUT, INTERRUPTED, BadInput
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ import pytest
 from regard.api import load
 from regard.ground.errors import BadInput
 from regard.search.beam import Beam
+from regard.tasks import published
 from small import write_corpus
 from verb import run
 
@@ -95,6 +96,19 @@ def test_an_option_overrules_only_what_it_names(trained, options, search):
     if "--search" not in options:
         tree = run("tree", model, "dog cow", "--json", "--device", "cpu", *options)
         assert json.loads(tree.stdout)["formula"] == search.formula
+
+
+@pytest.mark.parametrize("verb", ["translate", "tree"])
+def test_the_help_names_no_default_that_the_model_overrules(verb):
+    text = run(verb, "--help").stdout
+    for option in ("--beam", "--length", "--alpha", "--no-repeat", "--stop"):
+        said = re.findall(rf"(?ms)^  {option} .*?(?=^  -)", text)[-1]
+        assert "[default: (the model's)]" in " ".join(said.split())
+
+
+def test_a_table_and_its_search():
+    assert published.search_of(DECODE) == SEARCH
+    assert published.decode_table(SEARCH) == DECODE
 
 
 def test_the_model_remembers(trained):

@@ -58,6 +58,17 @@ def test_names_are_imported_when_they_are_used():
         _ = regard.lode  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("name", ["metrics", "search", "api"])
+def test_a_subpackage_is_imported_when_it_is_used(name):
+    used = f"import sys, regard; assert regard.{name} is sys.modules['regard.{name}']"
+    subprocess.run([sys.executable, "-c", used], check=True)
+
+
+def test_the_entry_file_is_loaded_once():
+    loaded = "import sys, regard.cli; assert 'regard.__main__' not in sys.modules"
+    subprocess.run([sys.executable, "-c", loaded], check=True)
+
+
 def test_a_model_translates_with_everything_hidden(small_run):
     """Like this machine: no difference in what a short text becomes, in 8 bits."""
     texts = (small_run / "test.src").read_text().splitlines()

@@ -35,6 +35,7 @@ def test_every_recipe_that_comes_with_regard_is_valid_and_named_by_its_command()
         ("train.steps=0", "train.steps: Input should be greater than or equal to 1 (given 0)"),
         ("text.kind=bqe", "no kind 'bqe'; did you mean 'bpe'?"),
         ("optimiser.schedule=cosinus", "optimiser.schedule: Input should be"),
+        ("decode.beam=1000000", "decode: the size of a beam"),
         ("train.ema=0.9", None),
     ],
 )

@@ -8,7 +8,6 @@ import typer
 from typer.core import TyperGroup
 
 from regard import __version__
-from regard.__main__ import BAD_INPUT, INTERRUPTED
 from regard.cli.align import align
 from regard.cli.bleu import bleu
 from regard.cli.convert import convert
@@ -27,9 +26,10 @@ from regard.cli.tour import tour
 from regard.cli.train import train
 from regard.cli.translate import translate
 from regard.cli.tree import tree
-from regard.ground.errors import BadInput, one_line
+from regard.ground.errors import BAD_INPUT, INTERRUPTED, BadInput, one_line
 
-UsageError: Any = typer.BadParameter.__mro__[1]  # click's, or typer's copy of it
+# Click's, or typer's copy of it, which is another class than click's.
+UsageError: Any = next(one for one in typer.BadParameter.__mro__ if one.__name__ == "UsageError")
 
 
 class Verbs(TyperGroup):

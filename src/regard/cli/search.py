@@ -10,6 +10,8 @@ from regard.ground.errors import BadInput
 from regard.search.beam import Beam
 from regard.tasks.translate import Translator
 
+OWN = "the model's"  # default of an option that overrules how the model searches
+
 
 def default_search(translator: Translator, named: bool) -> Beam:
     """How it searches unless told otherwise: an option overrules only what it names.

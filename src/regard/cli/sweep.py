@@ -16,6 +16,7 @@ from regard.metrics.translation import check_parallel
 from regard.search.beam import Beam
 from regard.search.stored import read_stored
 from regard.search.sweep import Outcome, Sweep, settings
+from regard.tasks.published import decode_table
 
 MOST = 10_000
 DEFAULT_COVERAGE = "0:1:0.1"
@@ -116,7 +117,7 @@ def _keep(model: Model, folder: str, tried: list[Outcome]) -> None:
     if best is None:
         raise BadInput("--save: no setting without a coverage penalty was tried (--coverage 0)")
     beam = Beam(model.translator.beam.size, length=best.length, alpha=best.alpha)
-    model.notes["decode"] = {"beam": beam.size, "length": beam.length, "alpha": beam.alpha}
+    model.notes["decode"] = decode_table(beam)
     model.save(folder)
     note(f"kept with {folder}: {beam.formula}")
 

@@ -11,7 +11,7 @@ import typer
 from regard.api import load
 from regard.cli.lines import LONGEST, MAX_LENGTH, check_length, replied, windows
 from regard.cli.say import DEVICE, ENGINE, JSON, MODEL, PRECISION, note, print_json, print_line
-from regard.cli.search import default_search, options_given
+from regard.cli.search import OWN, default_search, options_given
 from regard.data.sources import read_lines
 from regard.ground.errors import BadInput
 from regard.search.beam import Beam
@@ -60,12 +60,17 @@ def translate(
         Literal["beam", "greedy", "sample", "mbr", "exact", "published"] | None,
         typer.Option(help="Decoding method; published is beam by the folder's settings."),
     ] = None,
-    size: Annotated[int, typer.Option("--beam", help="Hypotheses kept at each step.")] = 5,
+    size: Annotated[
+        int | None, typer.Option("--beam", help="Hypotheses kept at each step.", show_default=OWN)
+    ] = None,
     best: Annotated[int, typer.Option(help="Translations printed for each line.")] = 1,
     length: Annotated[
-        Literal["none", "mean", "gnmt", "power"], typer.Option(help="How length is weighed.")
-    ] = "gnmt",
-    alpha: Annotated[float, typer.Option(help="Its exponent, for gnmt and power.")] = 0.6,
+        Literal["none", "mean", "gnmt", "power"] | None,
+        typer.Option(help="How length is weighed.", show_default=OWN),
+    ] = None,
+    alpha: Annotated[
+        float | None, typer.Option(help="Its exponent, for gnmt and power.", show_default=OWN)
+    ] = None,
     coverage: Annotated[
         float | None,
         typer.Option(help="Weight of the coverage penalty; if given, --json stores its term."),
@@ -74,16 +79,21 @@ def translate(
         int | None, typer.Option(help="Stop at this many finished hypotheses.")
     ] = None,
     stop: Annotated[
-        Literal["enough", "transformers", "transformers-early", "transformers-never"],
-        typer.Option(help="When a sentence is over: by our rule, or those of transformers."),
-    ] = "enough",
+        Literal["enough", "transformers", "transformers-early", "transformers-never"] | None,
+        typer.Option(
+            help="When a sentence is over: by our rule, or those of transformers.",
+            show_default=OWN,
+        ),
+    ] = None,
     groups: Annotated[
         int, typer.Option(help="Beams, each of --beam hypotheses, that avoid each other.")
     ] = 1,
     diversity: Annotated[
         float, typer.Option(help="What a token costs that another group has just chosen.")
     ] = 0.5,
-    no_repeat: Annotated[int, typer.Option(help="No n-gram of this size twice.")] = 0,
+    no_repeat: Annotated[
+        int | None, typer.Option(help="No n-gram of this size twice.", show_default=OWN)
+    ] = None,
     widest: Annotated[
         int, typer.Option(help="Exact search gives a sentence up at this many open prefixes.")
     ] = 1_000,
@@ -151,8 +161,7 @@ def translate(
     base = default_search(translator, named=bool(given) or search not in (None, "published"))
     search = "beam" if search in (None, "published") else search
     _check_options(given, search, groups, candidates)
-    if "no_repeat" not in given:
-        no_repeat = base.no_repeat
+    no_repeat = base.no_repeat if no_repeat is None else no_repeat
     chosen: Search
     if search in ("beam", "exact"):
         beam = replace(base, **options_given(context, BEAM))

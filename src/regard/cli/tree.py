@@ -8,7 +8,7 @@ import typer
 
 from regard.api import load
 from regard.cli.say import DEVICE, JSON, MODEL, OUT, note, print_json
-from regard.cli.search import default_search, options_given
+from regard.cli.search import OWN, default_search, options_given
 from regard.ground.errors import BadInput
 from regard.ground.files import write_text
 from regard.inside.beam_drawing import drawing
@@ -24,20 +24,30 @@ def tree(
     context: typer.Context,
     model: MODEL,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="A sentence to translate.")],
-    size: Annotated[int, typer.Option("--beam", help="Hypotheses kept at each step.")] = 5,
+    size: Annotated[
+        int | None, typer.Option("--beam", help="Hypotheses kept at each step.", show_default=OWN)
+    ] = None,
     length: Annotated[
-        Literal["none", "mean", "gnmt", "power"], typer.Option(help="How length is weighed.")
-    ] = "gnmt",
-    alpha: Annotated[float, typer.Option(help="Its exponent, for gnmt and power.")] = 0.6,
+        Literal["none", "mean", "gnmt", "power"] | None,
+        typer.Option(help="How length is weighed.", show_default=OWN),
+    ] = None,
+    alpha: Annotated[
+        float | None, typer.Option(help="Its exponent, for gnmt and power.", show_default=OWN)
+    ] = None,
     coverage: Annotated[float | None, typer.Option(help="Weight of the coverage penalty.")] = None,
     finished: Annotated[
         int | None, typer.Option(help="Stop at this many finished hypotheses.")
     ] = None,
-    no_repeat: Annotated[int, typer.Option(help="No n-gram of this size twice.")] = 0,
+    no_repeat: Annotated[
+        int | None, typer.Option(help="No n-gram of this size twice.", show_default=OWN)
+    ] = None,
     stop: Annotated[
-        Literal["enough", "transformers", "transformers-early", "transformers-never"],
-        typer.Option(help="When a sentence is over: by our rule, or those of transformers."),
-    ] = "enough",
+        Literal["enough", "transformers", "transformers-early", "transformers-never"] | None,
+        typer.Option(
+            help="When a sentence is over: by our rule, or those of transformers.",
+            show_default=OWN,
+        ),
+    ] = None,
     pruned: Annotated[
         int, typer.Option(min=0, help="Pruned candidates shown of each step in the terminal.")
     ] = 2,

@@ -1,9 +1,10 @@
-"""The one exception a user is meant to see."""
+"""The one exception a user is meant to see, and the exit codes of the command line."""
 
 import re
 from collections.abc import Collection
 from difflib import get_close_matches
 
+BAD_INPUT, INTERRUPTED = 2, 130  # exit codes
 LONGEST = 2_000  # characters of a message
 VALUE = 80  # of a value in it that is longer than any sensible name
 _VALUE = re.compile(r"\S{257,}")

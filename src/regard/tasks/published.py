@@ -40,6 +40,8 @@ IDLE = (
     *("output_scores", "output_logits", "output_attentions", "output_hidden_states"),
     *("transformers_version", "_from_model_config", "remove_invalid_values"),
 )
+# Keys of a [decode] table, and what a beam calls them.
+FIELDS = {"beam": "size", "length": "length", "alpha": "alpha"}
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,16 @@ class Published:
         )
 
 
+def search_of(decode: Mapping[str, Any]) -> Beam:
+    """The search that a ``[decode]`` table describes."""
+    return Beam(**{FIELDS[name]: value for name, value in decode.items()})
+
+
+def decode_table(beam: Beam) -> dict[str, Any]:
+    """The ``[decode]`` table that describes a search, as far as such a table can."""
+    return {name: getattr(beam, field) for name, field in FIELDS.items()}
+
+
 def as_trained(decode: Any) -> Beam:
     """The search that the ``[decode]`` table of a recipe describes, as a model remembers it."""
     kinds: dict[str, Any] = {"beam": int, "length": str, "alpha": int | float}
@@ -115,8 +127,8 @@ def as_trained(decode: Any) -> Beam:
         for name, value in dict(decode).items():
             if isinstance(value, bool) or not isinstance(value, kinds[name]):
                 raise ValueError(f"{name} is {value!r}")
-        return Beam(**{"size" if name == "beam" else name: one for name, one in decode.items()})
-    except (TypeError, KeyError, ValueError, BadInput) as error:
+        return search_of(decode)
+    except (TypeError, KeyError, ValueError) as error:
         raise BadInput(f"config.json: notes.decode is no search: {decode} ({error})") from None
 
 

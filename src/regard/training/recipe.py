@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from regard.ground.errors import BadInput, did_you_mean
 from regard.ground.files import read_bytes
 from regard.search.beam import Beam
+from regard.tasks.published import search_of
 from regard.text.training import KINDS
 from regard.training.applicable import misplaced
 from regard.training.faults import faults_of, refusal
@@ -200,7 +201,12 @@ class Decode(Closed):
     @property
     def search(self) -> Beam:
         """The beam search it describes."""
-        return Beam(self.beam, length=self.length, alpha=self.alpha)
+        return search_of(self.model_dump())
+
+    @model_validator(mode="after")
+    def _can_be_searched(self) -> "Decode":
+        search_of(self.model_dump())
+        return self
 
 
 class Measure(Closed):
