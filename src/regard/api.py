@@ -267,10 +267,7 @@ class Model:
         subwords: bool = False,
     ) -> Iterator[Links]:
         """Links (source word, target word) for each pair, or links between subwords."""
-        pairs = check_pairs(pairs, "of texts (source, target)")
-        for number, pair in enumerate(pairs, 1):
-            for one in pair:
-                check_text(one, number)
+        pairs = check_pairs(pairs, "of texts (source, target)", texts=True)
         spans = None if subwords else word_spans
         return align(self._swift, pairs, reading or self.reading, spans)
 

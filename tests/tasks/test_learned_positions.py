@@ -54,10 +54,26 @@ def test_what_is_longer_than_the_learned_positions_is_said():
         model.translate(["ada"], prefixes=[long])
 
 
-def test_memory_that_does_not_suffice_is_said():
+@pytest.mark.parametrize(
+    ("message", "memory"),
+    [
+        ("DefaultCPUAllocator: can't allocate memory: you tried to allocate", True),
+        ("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", True),
+        ("std::bad_alloc", True),
+        ("expected a tensor that was allocated on the host", False),
+    ],
+)
+def test_memory_that_does_not_suffice_is_said(message, memory):
+    fault = RuntimeError(message)
+
     class Greedier(Greedy):
         def __call__(self, *_):
-            raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate")
+            raise fault
 
-    with pytest.raises(BadInput, match="not enough memory to search 1 sentences"):
+    with pytest.raises(BadInput if memory else RuntimeError) as raised:
         placed().translate(["dog"], Greedier())
+    if memory:
+        assert str(raised.value).startswith("not enough memory to search 1 sentences")
+        assert raised.value.__cause__ is fault
+    else:
+        assert raised.value is fault

@@ -11,7 +11,7 @@ from heapq import nlargest
 import torch
 from torch import Tensor, nn
 
-from regard.tasks.inputs import check_pairs, check_text
+from regard.tasks.inputs import check_pairs
 from regard.tasks.rows import Runner
 from regard.text.encoder import EncoderText
 from regard.text.template import Window
@@ -80,10 +80,7 @@ class Answerer(Runner):
 
     def predict(self, asked: Sequence[tuple[str, str]]) -> list[Answers]:
         """The answers to each (question, context)."""
-        asked = check_pairs(asked, "of texts (question, context)")
-        for number, pair in enumerate(asked, start=1):
-            for one in pair:
-                check_text(one, number)
+        asked = check_pairs(asked, "of texts (question, context)", texts=True)
         windows = [self.windows(question, context) for question, context in asked]
         said = iter(self.of_tokens([one.row for each in windows for one in each]))
         return [

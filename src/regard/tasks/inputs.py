@@ -12,6 +12,8 @@ from regard.ground.checks import shown
 from regard.ground.errors import BadInput, BadItem
 from regard.parts.position import position_limit
 
+# How errors of torch say it that have no type of their own: the host, C++, CUDA and its libraries.
+NO_MEMORY = ("DefaultCPUAllocator", "bad_alloc", "CUDA error: out of memory", "ALLOC_FAILED")
 TEXT_OR_IDS = "neither a text nor token ids"
 
 
@@ -67,12 +69,15 @@ def check_texts(inputs: Any, first: int = 1) -> list[str]:
     return [check_text(one, number) for number, one in enumerate(listed(inputs), first)]
 
 
-def check_pairs(inputs: Any, of: str, parts: str = "pairs") -> list[tuple[Any, Any]]:
-    """A list of pairs, whose halves are left to the caller; ``of`` names them."""
-    pairs = listed(inputs, parts)
+def check_pairs(inputs: Any, of: str, *, texts: bool = False) -> list[tuple[Any, Any]]:
+    """A list of pairs; ``of`` names their halves, which are ``texts`` or left to the caller."""
+    pairs = listed(inputs, "pairs")
     for number, one in enumerate(pairs, 1):
         if not isinstance(one, tuple | list) or len(one) != 2:
             raise BadItem(number, f"{shown(one)} is not a pair {of}")
+        if texts:
+            for half in one:
+                check_text(half, number)
     return [tuple(one) for one in pairs]
 
 
@@ -129,4 +134,4 @@ def ran_out_of_memory(error: BaseException) -> bool:
     """Whether an error of torch or numpy says that memory is used up."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
-    return isinstance(error, RuntimeError) and "alloc" in str(error)
+    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in NO_MEMORY)

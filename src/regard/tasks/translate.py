@@ -294,7 +294,7 @@ class Translator:
             raise BadInput(
                 f"not enough memory to search {many} at once by {search}; "
                 "take fewer at once, or a smaller beam"
-            ) from None
+            ) from error
 
     def _limits(self, ids: list[list[int]], prefixes: list[list[int]] | None) -> Limits:
         """What may be written; where positions are learned, no more tokens than there are."""
