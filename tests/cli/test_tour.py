@@ -6,6 +6,8 @@ from types import SimpleNamespace
 import pytest
 import typer
 
+from regard.ground.errors import BadInput
+from regard.ground.lock import FolderLock
 from regard.metrics.translation import Score
 
 tours = import_module("regard.cli.tour")  # not the verb of that name
@@ -44,6 +46,22 @@ def test_a_tour_below_its_expected_scores_fails(measured, capsys, bleu, aer):
         measured(bleu, aer)
     assert ended.value.exit_code == 1
     assert capsys.readouterr().out.count("NOT kept") == 1
+
+
+def test_a_second_tour_keeps_the_lock_while_it_clears_the_first(measured, monkeypatch, tmp_path):
+    measured(94.0, 0.2)
+    (tmp_path / "tour" / "corpus").mkdir()
+    claim = tours.claim
+
+    def claim_later(out, recipe):
+        with pytest.raises(BadInput, match="in use by another run"):
+            FolderLock(out)
+        assert not (out / "corpus").exists()
+        return claim(out, recipe)
+
+    monkeypatch.setattr(tours, "claim", claim_later)
+    measured(94.0, 0.2)
+    assert FolderLock(tmp_path / "tour").held  # and released at the end
 
 
 def test_a_quick_tour_expects_nothing(measured, capsys):

@@ -67,6 +67,16 @@ def test_average_is_the_mean(checkpoints):
     assert checkpoints.average([1, 2, 3])["w"].tolist() == [3.0, 3.0, 3.0]
 
 
+def test_average_reads_the_weights_alone_and_names_what_is_missing(checkpoints):
+    tensors = {"model": {"w": torch.ones(3)}, "optimiser": {"w/step": torch.ones(1)}}
+    checkpoints.save(Progress(step=1), tensors)
+    (checkpoints.place(1) / "optimiser.safetensors").write_bytes(b"not looked at")
+    assert checkpoints.average([1])["w"].tolist() == [1.0, 1.0, 1.0]
+    checkpoints.save(Progress(step=2), {"optimiser": tensors["optimiser"]})
+    with pytest.raises(BadInput, match=r"step-00000002: model\.safetensors is missing"):
+        checkpoints.average([1, 2])
+
+
 @pytest.mark.parametrize("name", ["state.json", "model.safetensors"])
 def test_a_damaged_file_is_named(checkpoints, name):
     save(checkpoints, 1)

@@ -417,8 +417,17 @@ def test_a_run_in_bf16_does_not_go_on_where_there_is_none(corpus, tmp_path, monk
         next(event for event in events if isinstance(event, Saved))
     monkeypatch.setenv("REGARD_HIDE", "bf16")
     run = prepared(corpus, tmp_path, "train.precision=auto", resume=True)
-    with pytest.raises(BadInput, match=r"bf16 \(as before\): the CPU has no"):
+    with pytest.raises(
+        BadInput, match=r"bf16 \(as before\): the CPU has no .*; resume on a machine"
+    ):
         next(train(run.job, resume=True))
     with pytest.raises(BadInput, match=r"bf16 \(as asked\): the CPU has no"):
         prepared(corpus, tmp_path / "new", "train.precision=bf16")
     assert not (tmp_path / "new").exists()
+    with monkeypatch.context() as patched:
+        patched.setattr("regard.training.precision.has_bf16", lambda device: True)
+        prepared(corpus, tmp_path / "asked", "train.precision=bf16").lock.release()
+    with pytest.raises(
+        BadInput, match=r"bf16 \(as asked\): the CPU has no .*; resume on a machine"
+    ):
+        prepared(corpus, tmp_path / "asked", "train.precision=bf16", resume=True)

@@ -90,11 +90,11 @@ def _language(out: Path, train: int, held_out: int) -> Corpus:
 
 def _clear(out: Path, recipe: Recipe) -> FolderLock:
     """Make room for a new tour; a folder that holds anything but a tour is left alone."""
-    if _is_tour(out, recipe):
-        with lock_folder(out):
-            for name in (*OURS, "corpus"):
-                shutil.rmtree(out / name, ignore_errors=True)
-    return claim(out, recipe)
+    lock = lock_folder(out) if _is_tour(out, recipe) else None
+    if lock is not None and _is_tour(out, recipe):  # somebody may have been faster
+        for name in (*OURS, "corpus"):
+            shutil.rmtree(out / name, ignore_errors=True)
+    return claim(out, recipe)  # the same lock: nobody gets in between
 
 
 def _is_tour(out: Path, recipe: Recipe) -> bool:

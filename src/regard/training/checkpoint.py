@@ -1,6 +1,6 @@
 """Checkpoints that are whole or absent: a run killed at any moment goes on from the last one.
 
-Each is a folder ``step-000100`` that gets its name when everything in it is on the disk. No
+Each is a folder ``step-00000100`` that gets its name when everything in it is on the disk. No
 generator state is stored: draws come from (seed, step, batch), so the step is enough.
 """
 
@@ -23,7 +23,7 @@ from regard.ground.errors import BadInput
 from regard.ground.files import read_json, remove, synchronise, write_json
 from regard.weights.files import read_tensors, write_tensors
 
-STATE, PROGRESS = "state.json", "progress"
+STATE, PROGRESS, TENSORS = "state.json", "progress", ".safetensors"
 BLOCK = 1 << 24  # bytes whose checksum is taken at once
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # what Adam keeps of a parameter
 
@@ -112,7 +112,7 @@ class Checkpoints:
         try:
             self.sweep()
             for name, group in tensors.items():
-                path = temporary / f"{name}.safetensors"
+                path = temporary / f"{name}{TENSORS}"
                 write_tensors(path, group)
                 checksums[path.name] = checksum_of_file(path)
             write_json(temporary / STATE, asdict(State(progress, checksums)))
@@ -125,13 +125,19 @@ class Checkpoints:
             last = f"step {self.steps()[-1]}" if self.steps() else "none"
             raise BadInput(f"no checkpoint could be written: {error}; last good: {last}") from None
 
-    def load(self, step: int) -> tuple[Progress, dict[str, dict[str, Tensor]]]:
-        """A checkpoint's progress and tensors by group, bit for bit as they were saved."""
+    def load(
+        self, step: int, only: Iterable[str] | None = None
+    ) -> tuple[Progress, dict[str, dict[str, Tensor]]]:
+        """A checkpoint's progress and tensors by group, bit for bit as they were saved.
+
+        ``only`` names the groups that are needed: no other one is read, and each must be there.
+        """
+        wanted = None if only is None else {f"{group}{TENSORS}" for group in only}
         try:
-            state = self._verified(step)
+            state = self._verified(step, wanted)
         except BadInput as error:
             raise BadInput(f"{error}{self._advice(step)}") from None
-        names = sorted(state.checksums.keys() - {PROGRESS})
+        names = sorted(state.checksums.keys() - {PROGRESS} if wanted is None else wanted)
         place = self.place(step)
         return state.progress, {Path(name).stem: read_tensors(place / name) for name in names}
 
@@ -160,16 +166,14 @@ class Checkpoints:
             raise BadInput(f"{path}: damaged (its checksum differs)")
         return state
 
-    def _verified(self, step: int) -> State:
-        """The state of a checkpoint whose files are all as they were written."""
+    def _verified(self, step: int, only: set[str] | None = None) -> State:
+        """The state of a checkpoint whose files, all or only these, are as they were written."""
         state, place = self._state(step), self.place(step)
-        for name, known in state.checksums.items():
+        for name in sorted(state.checksums.keys() - {PROGRESS} if only is None else only):
             path = place / name
-            if name == PROGRESS:
-                continue
-            if not path.is_file():
+            if name not in state.checksums or not path.is_file():
                 raise BadInput(f"{place}: {name} is missing")
-            if checksum_of_file(path) != known:
+            if checksum_of_file(path) != state.checksums[name]:
                 raise BadInput(f"{path}: damaged (its checksum differs)")
         return state
 
@@ -199,7 +203,7 @@ class Checkpoints:
 
     def average(self, steps: Iterable[int]) -> dict[str, Tensor]:
         """The mean of the weights of several checkpoints."""
-        groups = [self.load(step)[1]["model"] for step in steps]
+        groups = [self.load(step, only=("model",))[1]["model"] for step in steps]
         return {
             name: torch.stack([group[name].double() for group in groups]).mean(0).to(first.dtype)
             for name, first in groups[0].items()

@@ -275,22 +275,19 @@ class _Run:
         steps = self.job.checkpoints.steps()
         if not steps:
             return None, ()
-        self.progress, tensors = self.job.checkpoints.load(steps[-1])
+        groups = ("model", "optimiser", *(() if self.average is None else ("average",)))
+        self.progress, tensors = self.job.checkpoints.load(steps[-1], only=groups)
         where = str(self.job.checkpoints.place(steps[-1]))
-        for name in ("model", "optimiser"):
-            if name not in tensors:
-                raise BadInput(f"{where}: {name}.safetensors is missing")
         load_weights(self.model, tensors["model"], where)
         moments = f"{where}/optimiser.safetensors"
         load_optimiser(self.model, self.updates.optimiser, tensors["optimiser"], moments)
         if self.average is not None:
-            if "average" not in tensors:
-                raise BadInput(f"{where}: has no moving average, but the recipe asks for one")
             self.average.weights = {
                 name: tensor.to(self.ranks.device) for name, tensor in tensors["average"].items()
             }
         before = self.progress.settings
-        precision = precisions.as_asked(before["precision"], self.ranks.device, "as before")
+        kind, advice = before["precision"], precisions.RESUME
+        precision = precisions.as_asked(kind, self.ranks.device, "as before", advice)
         now = self._settings()
         return precision, tuple(
             f"{name} was {before.get(name)}, is {now[name]}"

@@ -16,6 +16,8 @@ CLEAR = 3  # so many times as fast needs no second round
 PART = 0.1  # of the budget that the probe may take
 INFINITE = float("inf")
 MARGIN = 0.9  # less precise must be clearly faster
+CHOOSE = "use train.precision=fp32 or auto"
+RESUME = "resume on a machine with bf16, or start again in another --out"
 
 
 @dataclass(frozen=True)
@@ -33,12 +35,11 @@ class Precision:
 Step = Callable[[Precision], None]
 
 
-def as_asked(kind: str, device: torch.device, why: str) -> Precision:
+def as_asked(kind: str, device: torch.device, why: str, advice: str = CHOOSE) -> Precision:
     """This precision, if the device has it: emulated, bf16 may take fifty times as long."""
     if kind == "bf16" and not has_bf16(device):
         raise BadInput(
-            f"precision bf16 ({why}): the {_name(device)} has no fast products in bf16; "
-            f"use train.precision=fp32 or auto"
+            f"precision bf16 ({why}): the {_name(device)} has no fast products in bf16; {advice}"
         )
     return Precision(kind, why)
 

@@ -25,7 +25,7 @@ from regard.training.labelling import Labelling
 from regard.training.levels import freeze
 from regard.training.loop import Job, seed_everything
 from regard.training.place import Place
-from regard.training.precision import as_asked
+from regard.training.precision import CHOOSE, RESUME, as_asked
 from regard.training.pretraining import Pretraining
 from regard.training.ranks import Ranks
 from regard.training.recipe import Recipe
@@ -98,7 +98,8 @@ def prepare(
     task = task_of(recipe)
     paper, facts = task.facts(data)
     check_model(recipe, paper, facts)
-    as_asked(recipe.train.precision, ranks.device, "as asked")
+    goes_on = resume and (out / RECIPE).is_file()
+    as_asked(recipe.train.precision, ranks.device, "as asked", RESUME if goes_on else CHOOSE)
     tests = task.check_data(data, skip_bad)
     checkpoints = Checkpoints(out / "checkpoints")
     lock = claim(out, recipe, resume=resume) if ranks.leads else None
@@ -252,7 +253,5 @@ def _kept_weights(
         regular = recipe.train.regular(steps)
         chosen = regular[-recipe.train.average :] or steps[-1:]
         return f"mean of steps {', '.join(map(str, chosen))}", checkpoints.average(chosen)
-    _, tensors = checkpoints.load(best)
-    if "average" in tensors:
-        return f"moving average at step {best}", tensors["average"]
-    return f"step {best}", tensors["model"]
+    group, said = ("average", "moving average at ") if recipe.train.ema else ("model", "")
+    return f"{said}step {best}", checkpoints.load(best, only=(group,))[1][group]
