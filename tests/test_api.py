@@ -181,6 +181,9 @@ def test_saving_replaces_another_model_only_when_told(small_run, owl_run, tmp_pa
     regard.load(tmp_path / "mine", "cpu").save(tmp_path / "mine")  # and where it came from
     other.save(tmp_path / "mine", overwrite=True)
     assert regard.load(tmp_path / "mine", "cpu").paper is other.paper
+    with pytest.raises(BadInput, match="mine: holds a model in another format"):
+        other.save(tmp_path / "mine", "hf", overwrite=True)
+    assert regard.load(tmp_path / "mine", "cpu").paper is other.paper
 
 
 def test_the_folder_of_a_run_names_the_folder_of_its_model(small_run):

@@ -275,7 +275,7 @@ class Model:
         """Write the model to a folder that ``load`` reads; "hf" is also for ``transformers``.
 
         The folder must be empty or not there, or be the one this model was loaded from or saved
-        to; with ``overwrite``, the model in it is replaced.
+        to; with ``overwrite``, a model of the same format in it is replaced.
         """
         path = Path(folder)
         if not (overwrite or path.resolve() == self._folder or is_vacant(path)):

@@ -83,7 +83,7 @@ def test_evaluate_tells_labels_apart(model, owl_run):
     assert record["macro-F1"] == pytest.approx(mean(one["f1"] for one in record["labels"]))
 
 
-@pytest.mark.parametrize(("score", "code", "word"), [(50, 0, "kept"), (200, 1, "NOT kept")])
+@pytest.mark.parametrize(("score", "code", "word"), [(50, 0, "reached"), (200, 1, "NOT reached")])
 def test_a_promise_is_checked(owl_run, tmp_path, score, code, word):
     recipe = tmp_path / "promise.toml"
     promise = f'[expect]\nmetric = "accuracy"\nscore = {score}\ntolerance = 0.0\nsource = "x"\n'

@@ -115,7 +115,7 @@ def test_one_table_of_all_rungs(corpus, tmp_path):
     assert head.split()[:2] == ["model", "BLEU"]
     assert [row.split("  ")[0] for row in rows] == ["no attention", "Bahdanau", "Transformer"]
     assert "nrefs:1|case:mixed|eff:no|tok:13a" in done.stdout and "greedy search" in done.stdout
-    assert "promised: BLEU 0" in done.stdout and "kept" in done.stdout
+    assert "expected: BLEU 0" in done.stdout and ": reached" in done.stdout
     records = json.loads((out / "ladder.json").read_text())["rungs"]
     assert [one["aer"] is None for one in records] == [True, False, False]
     for one in records:

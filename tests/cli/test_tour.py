@@ -37,7 +37,7 @@ def test_a_tour_with_the_scores_that_were_seen_succeeds(measured, capsys):
     for bleu, aer in [(92.9, 0.222), (95.1, 0.178)]:
         measured(bleu, aer)
         said = capsys.readouterr().out
-        assert said.count(": kept") == 2 and "NOT" not in said
+        assert said.count(": reached") == 2 and "NOT" not in said
 
 
 @pytest.mark.parametrize(("bleu", "aer"), [(89.9, 0.2), (94.0, 0.27)])
@@ -45,7 +45,7 @@ def test_a_tour_below_its_expected_scores_fails(measured, capsys, bleu, aer):
     with pytest.raises(typer.Exit) as ended:
         measured(bleu, aer)
     assert ended.value.exit_code == 1
-    assert capsys.readouterr().out.count("NOT kept") == 1
+    assert capsys.readouterr().out.count("NOT reached") == 1
 
 
 def test_a_second_tour_keeps_the_lock_while_it_clears_the_first(measured, monkeypatch, tmp_path):
@@ -66,4 +66,4 @@ def test_a_second_tour_keeps_the_lock_while_it_clears_the_first(measured, monkey
 
 def test_a_quick_tour_expects_nothing(measured, capsys):
     measured(3.0, 0.9, quick=True)
-    assert "kept" not in capsys.readouterr().out
+    assert "reached" not in capsys.readouterr().out

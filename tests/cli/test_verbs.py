@@ -181,7 +181,7 @@ def test_evaluate_decodes_and_measures_as_the_recipe_says(model, small_run):
     assert len(set(seen)) == 4  # each of them makes a difference
 
 
-@pytest.mark.parametrize(("score", "code", "word"), [(0, 0, "kept"), (100, 1, "NOT kept")])
+@pytest.mark.parametrize(("score", "code", "word"), [(0, 0, "reached"), (100, 1, "NOT reached")])
 def test_a_promise_is_checked(model, small_run, score, code, word):
     recipe = small_run / f"promise{score}.toml"
     promise = f'[expect]\nscore = {score}\ntolerance = 0.0\nsource = "a test"\n'

@@ -1,6 +1,6 @@
 """``regard train --dry-run``: all is read and checked, a few steps are timed, nothing is kept."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -25,10 +25,10 @@ def dry_run(
         raise BadInput("--dry-run: begins nothing that could be resumed; leave one of the two out")
     rungs = [(rung.name, recipe.at(rung)) for rung in recipe.rung] or [("", recipe)]
     seconds = 0.0
-    for name, described in rungs:
+    for number, (name, described) in enumerate(rungs):
         trial = _tried(described, ranks, **options)
         if name:
-            OUT.print(f"\n{name}" if seconds else name, markup=False)
+            OUT.print(f"\n{name}" if number else name, markup=False)
         _show(_lines(described, trial, ranks, budget_seconds))
         seconds += min(trial.estimate, budget_seconds) * (seeds or 1)
     if len(rungs) > 1 or seeds:
@@ -71,6 +71,6 @@ def _lines(
         yield "budget", f"{duration(budget_seconds)} would end it after about {steps:,} steps"
 
 
-def _show(lines: Iterator[tuple[str, str]] | Sequence[tuple[str, str]]) -> None:
+def _show(lines: Iterable[tuple[str, str]]) -> None:
     for name, figures in lines:
         OUT.print(f"{name:<12}{figures}", markup=False)

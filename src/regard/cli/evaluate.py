@@ -1,4 +1,4 @@
-"""``regard evaluate``: a model on the test set of a recipe, held against its promise."""
+"""``regard evaluate``: a model on the test set of a recipe, compared with what it expects."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -52,7 +52,8 @@ def evaluate(
     A translator: BLEU, chrF and TER with their signatures. A classifier: accuracy, macro-averaged
     F1 and Matthews' correlation, or the correlation of numbers; a tagger: F1 of entities; answers:
     exact match and F1; all of these with intervals. --labels adds precision, recall and F1 of each
-    label, and what it is taken for. Ends with exit code 1 if the recipe's promise is not kept.
+    label, and what it is taken for. Ends with exit code 1 if a score that the recipe expects is not
+    reached.
 
     Example: regard evaluate runs/tour/model tour --data runs/tour/corpus
     """
@@ -169,14 +170,14 @@ def show_scores(tables: Mapping[str, list[Score]], model: Model) -> None:
 
 
 def keeps(expect: Expect, scores: Iterable[Score], *, quiet: bool = False) -> bool:
-    """Hold the scores against the promise, and say how it went."""
+    """Compare the scores with what is expected, and say how it went."""
     value = next(score.value for score in scores if score.name.startswith(expect.metric))
     short = value - expect.score if expect.metric == "TER" else expect.score - value
     kept = short <= expect.tolerance
     if not quiet:
         OUT.print(
-            f"promised: {expect.metric} {expect.score:g} ± {expect.tolerance:g} ({expect.source}); "
-            f"reached {value:.2f}: {'kept' if kept else 'NOT kept'}",
+            f"expected: {expect.metric} {expect.score:g} ± {expect.tolerance:g} ({expect.source}); "
+            f"measured {value:.2f}: {'reached' if kept else 'NOT reached'}",
             markup=False,
         )
     return kept

@@ -1,4 +1,4 @@
-"""``regard recipes``: those that come with regard, and what they promise."""
+"""``regard recipes``: those that come with regard, and the scores they expect."""
 
 from typing import Annotated
 
@@ -24,7 +24,7 @@ def recipes(
             print_json(recipe.model_dump(mode="json"))
         else:
             text = path.read_text(encoding="utf-8")
-            print_line(text.split("\n[expect]")[0].rstrip())  # the promise holds for its own data
+            print_line(text.split("\n[expect]")[0].rstrip())  # the score is that of its own data
         return
     rows = []
     for path in built_in_recipes():
@@ -34,14 +34,14 @@ def recipes(
         else:
             rows.append(_row(path.stem, recipe))
     if not as_json:
-        columns = ("recipe", "what", "hardware", "minutes", "promise")
+        columns = ("recipe", "what", "hardware", "minutes", "expected")
         print_table(columns, rows, left=range(len(columns)))
 
 
 def _row(name: str, recipe: Recipe) -> list[str]:
-    about, promise = recipe.about, recipe.expect
+    about, expect = recipe.about, recipe.expect
     minutes = "–" if about.minutes is None else f"{about.minutes:g}"
-    promised = f"{len(recipe.rung)} models side by side" if recipe.rung else "–"
-    if promise:
-        promised = f"{promise.metric} {promise.score:g} ± {promise.tolerance:g}"
-    return [name, about.title, about.hardware, minutes, promised]
+    expected = f"{len(recipe.rung)} models side by side" if recipe.rung else "–"
+    if expect:
+        expected = f"{expect.metric} {expect.score:g} ± {expect.tolerance:g}"
+    return [name, about.title, about.hardware, minutes, expected]

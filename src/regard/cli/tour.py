@@ -64,8 +64,8 @@ def _as_expected(recipe: Recipe, translation: Score, alignment: AlignmentScore) 
     translated = keeps(recipe.expect, [translation])
     aligned = alignment.aer <= HIGHEST_AER
     OUT.print(
-        f"promised: alignment error rate at most {HIGHEST_AER:g}; reached {alignment.aer:.3f}: "
-        f"{'kept' if aligned else 'NOT kept'}"
+        f"expected: alignment error rate at most {HIGHEST_AER:g}; measured {alignment.aer:.3f}: "
+        f"{'reached' if aligned else 'NOT reached'}"
     )
     return translated and aligned
 

@@ -66,7 +66,7 @@ def train(
     ] = False,
     device: DEVICE = None,
 ) -> None:
-    """Train a model as a recipe says, and hold it against the recipe's promise.
+    """Train a model as a recipe says, and compare it with the scores the recipe expects.
 
     Ctrl-C finishes the step, saves, and exits with 130; --resume goes on. On several devices:
     torchrun --nproc-per-node 2 -m regard train ...
@@ -76,7 +76,7 @@ def train(
     through all of them for the table.
 
     With --seeds, each run has a folder of its own (seed-1, ...); --resume goes on with those that
-    are not done. The mean is held against the promise. A --budget is that of each run.
+    are not done. The mean is compared with the expected score. A --budget is that of each run.
 
     With --dry-run, recipe, data and start are read and checked; examples, bad lines, vocabulary,
     parameters, batches and an estimate of the time are printed, and no run folder is made.

@@ -9,7 +9,7 @@ def misplaced(recipe: Any) -> list[str]:
     """A line for each key that is set and that the task of the recipe does not read."""
     task, labels, start = recipe.task, recipe.labels, recipe.model.start
     translates = task == "translate"
-    pooled = task == "classify" and recipe.data.train.reader is None
+    pooled = _is_pooled(recipe)
     pairs = translates or pooled  # else the task of an encoder
     one, text = labels.kind == "one", recipe.text
     foreign = {
@@ -31,13 +31,19 @@ def misplaced(recipe: Any) -> list[str]:
         "rung": not translates and bool(recipe.rung),
         "model.start": pairs and start is not None,
     }
-    what = f" of kind {labels.kind!r}" if not one else ""
-    where = " where data.train has no reader" if pooled else ""
-    return [
-        f"{name} cannot be used with task {task!r}{what}{where}"
-        for name, wrong in foreign.items()
-        if wrong
-    ]
+    return [unusable(name, recipe) for name, wrong in foreign.items() if wrong]
+
+
+def unusable(key: str, recipe: Any) -> str:
+    """What is said of a key that the task of the recipe does not read."""
+    kind = recipe.labels.kind
+    what = f" of kind {kind!r}" if kind != "one" else ""
+    where = " where data.train has no reader" if _is_pooled(recipe) else ""
+    return f"{key} cannot be used with task {recipe.task!r}{what}{where}"
+
+
+def _is_pooled(recipe: Any) -> bool:
+    return bool(recipe.task == "classify" and recipe.data.train.reader is None)
 
 
 def _is_set(table: Any, key: str) -> bool:

@@ -1,4 +1,4 @@
-"""Recipes: a training run as a typed, closed TOML file that carries its own promise."""
+"""Recipes: a training run as a typed, closed TOML file that says which score to expect."""
 
 import tomllib
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ from regard.ground.files import read_bytes
 from regard.search.beam import Beam
 from regard.tasks.published import search_of
 from regard.text.training import KINDS
-from regard.training.applicable import misplaced
+from regard.training.applicable import misplaced, unusable
 from regard.training.faults import faults_of, refusal
 from regard.training.files import Closed, Data
 from regard.training.settings import lay_over, merged
@@ -217,7 +217,7 @@ class Measure(Closed):
 
 
 class Expect(Closed):
-    """The promise: what the test set must say at the end, and who says so."""
+    """The score that the test set must reach at the end, and who says so."""
 
     metric: str = "BLEU"
     score: float
@@ -234,7 +234,7 @@ MEASURES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "choose": (("accuracy",), ("accuracy",)),
     "pretrain": ((), ()),
 }
-"""By what a task may choose its best weights, and what it may promise."""
+"""By what a task may choose its best weights, and what it may expect."""
 
 
 class Rung(Closed):
@@ -349,7 +349,7 @@ def read(path: Path, settings: Sequence[str] = ()) -> Recipe:
         raise refusal(str(path), faults_of(error, Recipe), settings) from None
     faults = []
     if content["train"].get("smoothing") and not recipe.smooths:
-        faults += [("train.smoothing", "train.smoothing means nothing to what is learned here")]
+        faults += [("train.smoothing", unusable("train.smoothing", recipe))]
     for rung in recipe.rung:
         try:
             recipe.at(rung)

@@ -144,5 +144,4 @@ def _vocabulary(text: Any) -> tuple[int, ...]:
         text = text.encoder
     if hasattr(text, "words"):
         return (len(text.words),)
-    sides = dict.fromkeys(id(side) for side in text.sides)
-    return tuple(len(side) for side in text.sides)[: len(sides)]
+    return tuple({id(side): len(side) for side in text.sides}.values())
