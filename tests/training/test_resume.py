@@ -1,6 +1,7 @@
 """What a resumed run must not lose, mistake or begin again."""
 
 import json
+import os
 import shutil
 from dataclasses import replace
 
@@ -174,6 +175,12 @@ def test_a_stray_name_among_checkpoints_does_not_block(corpus, tmp_path):
     events = list(train(longer.job, resume=True))
     assert isinstance(events[-1], Ended) and events[0].progress.step == 12
     assert places.steps()[-1] == 15
+
+
+def test_a_journal_that_is_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "metrics.jsonl")
+    with pytest.raises(BadInput, match=r"metrics\.jsonl: cannot be read \(not a regular file\)"):
+        Journal(tmp_path)
 
 
 def test_a_resumed_run_sweeps_what_was_killed_on_another_host(corpus, tmp_path, monkeypatch):

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from regard.ground.errors import BadInput
-from regard.ground.files import read_json, sweep, temporary_name, write_json
+from regard.ground.files import read_json, reading, sweep, temporary_name, write_json, writing
 
 Ids = Sequence[int] | np.ndarray
 Encode = Callable[[list[str]], Sequence[Ids]]
@@ -150,18 +150,17 @@ def write_staged(
     """
     staged: list[_Staged] = []
     try:
-        for path in paths:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            staged.append(_Staged(path, vocab))
-        for chunk in chunks:
-            for side, rows in zip(staged, chunk, strict=True):
-                side.add(rows)
-        if record is not None:
-            record.unlink(missing_ok=True)
-        for side in staged:
-            side.publish()
-    except OSError as error:
-        raise _unwritable(paths[0], error) from None
+        with writing(paths[0]):
+            for path in paths:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                staged.append(_Staged(path, vocab))
+            for chunk in chunks:
+                for side, rows in zip(staged, chunk, strict=True):
+                    side.add(rows)
+            if record is not None:
+                record.unlink(missing_ok=True)
+            for side in staged:
+                side.publish()
     finally:
         for side in staged:
             side.discard()
@@ -230,14 +229,12 @@ def with_suffix(path: Path, suffix: str) -> Path:
 
 def _mapped(path: Path, dtype: str, count: int) -> np.ndarray:
     """A file of exactly `count` numbers, read as it is looked at."""
-    try:
+    with reading(path):
         if path.stat().st_size != count * np.dtype(dtype).itemsize:
             raise _damaged(path)
         if count == 0:  # nothing cannot be mapped
             return np.empty(0, dtype)
         return np.memmap(path, dtype, mode="r").view(np.ndarray)
-    except OSError as error:
-        raise _unreadable(path, error) from None
 
 
 def _checksum(array: np.ndarray) -> int:
@@ -245,14 +242,6 @@ def _checksum(array: np.ndarray) -> int:
     for start in range(0, len(array), BLOCK):
         checksum = zlib.crc32(array[start : start + BLOCK].tobytes(), checksum)
     return checksum
-
-
-def _unreadable(path: Path, error: OSError) -> BadInput:
-    return BadInput(f"{path}: cannot be read ({error.strerror or error})")
-
-
-def _unwritable(path: Path, error: OSError) -> BadInput:
-    return BadInput(f"{path}: cannot be written ({error.strerror or error})")
 
 
 def _damaged(path: Path) -> BadInput:

@@ -18,6 +18,24 @@ LARGEST = 256 << 20  # bytes of a file that is read into memory as a whole
 
 
 @contextmanager
+def reading(path: Path | str) -> Iterator[None]:
+    """Say of what the system refuses in this block that the path cannot be read."""
+    try:
+        yield
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read ({error.strerror or error})") from None
+
+
+@contextmanager
+def writing(path: Path | str) -> Iterator[None]:
+    """Say of what the system refuses in this block that the path cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be written ({error.strerror or error})") from None
+
+
+@contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A temporary name to write to; the file takes its real name when the block ends well.
 
@@ -32,16 +50,15 @@ def replacing(path: Path) -> Iterator[Path]:
         return
     temporary = temporary_name(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        sweep(path)
-        temporary.touch()
-        mode = temporary.stat().st_mode
-        yield temporary
-        temporary.chmod(mode)  # libraries may write it anew, for their user alone
-        synchronise(temporary)
-        temporary.replace(path)
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be written ({error.strerror or error})") from None
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            sweep(path)
+            temporary.touch()
+            mode = temporary.stat().st_mode
+            yield temporary
+            temporary.chmod(mode)  # libraries may write it anew, for their user alone
+            synchronise(temporary)
+            temporary.replace(path)
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -54,13 +71,12 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
     hidden = folder.with_name(f".{folder.name}")
     temporary = temporary_name(hidden)
     try:
-        sweep(hidden)
-        temporary.mkdir(parents=True)
-        yield temporary
-        synchronise(temporary)
-        temporary.replace(folder)
-    except OSError as error:
-        raise BadInput(f"{folder}: cannot be written ({error.strerror or error})") from None
+        with writing(folder):
+            sweep(hidden)
+            temporary.mkdir(parents=True)
+            yield temporary
+            synchronise(temporary)
+            temporary.replace(folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -153,13 +169,11 @@ def check_regular(path: Path) -> int:
 
     A pipe or a device is refused before it is opened: reading it may never end.
     """
-    try:
+    with reading(path):
         found = path.stat()
         if not stat.S_ISREG(found.st_mode):
             raise BadInput(f"{path}: cannot be read (not a regular file)")
         path.open("rb").close()  # libraries may say less of what forbids it
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be read ({error.strerror or error})") from None
     return found.st_size
 
 
@@ -167,10 +181,8 @@ def read_bytes(path: Path) -> bytes:
     """The content of a regular file that fits into memory."""
     if (size := check_regular(path)) > LARGEST:
         raise BadInput(f"{path}: cannot be read ({size:,} bytes, at most {LARGEST:,})")
-    try:
+    with reading(path):
         return path.read_bytes()
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be read ({error.strerror or error})") from None
 
 
 def parse_json(path: Path) -> Any:

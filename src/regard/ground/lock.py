@@ -1,5 +1,6 @@
 """A lock on a folder: one process at a time writes into it."""
 
+import fcntl
 import os
 import socket
 import stat
@@ -8,14 +9,9 @@ from typing import Self
 from weakref import WeakValueDictionary, finalize
 
 from regard.ground.errors import BadInput
-
-try:
-    import fcntl
-except ImportError:  # a system without flock
-    fcntl = None  # type: ignore[assignment]
+from regard.ground.files import writing
 
 LOCK = "run.lock"
-NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # what a link leads to would be emptied
 
 
 class FolderLock:
@@ -27,11 +23,10 @@ class FolderLock:
 
     def __init__(self, folder: Path):
         self.folder, self._blocks = folder, 0
-        try:
+        with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | NO_LINK, 0o666)
-        except OSError as error:
-            raise BadInput(f"{folder}: cannot be written ({error.strerror or error})") from None
+            no_link = os.O_NOFOLLOW  # what it leads to would be emptied
+            handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | no_link, 0o666)
         self._close = finalize(self, os.close, handle)
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             self._close()
@@ -57,8 +52,6 @@ class FolderLock:
             self._close()
 
     def _acquire(self, handle: int) -> bool:
-        if fcntl is None:
-            return False
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from regard.data.sampler import Cursor
 from regard.ground.errors import BadInput
-from regard.ground.files import read_json, remove, synchronise, write_json
+from regard.ground.files import read_json, reading, remove, synchronise, write_json
 from regard.weights.files import read_tensors, write_tensors
 
 STATE, PROGRESS, TENSORS = "state.json", "progress", ".safetensors"
@@ -213,12 +213,9 @@ class Checkpoints:
 def checksum_of_file(path: Path) -> int:
     """CRC-32, as of the shards: it finds damage (no attacker) and is the fastest at hand."""
     checksum = 0
-    try:
-        with path.open("rb") as file:
-            while block := file.read(BLOCK):
-                checksum = zlib.crc32(block, checksum)
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be read ({error.strerror or error})") from None
+    with reading(path), path.open("rb") as file:
+        while block := file.read(BLOCK):
+            checksum = zlib.crc32(block, checksum)
     return checksum
 
 

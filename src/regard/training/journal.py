@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.ground.errors import BadInput
-from regard.ground.files import replacing
+from regard.ground.files import read_bytes, replacing, writing
 from regard.training.events import Event, Judged, Reported
 
 
@@ -22,11 +22,8 @@ class Journal:
         figures = as_figures(event)
         if not figures:
             return
-        try:
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(figures) + "\n")
-        except OSError as error:
-            raise BadInput(f"{self.path}: cannot be written ({error.strerror})") from None
+        with writing(self.path), self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(figures) + "\n")
         if self.board is not None:
             for name, value in figures.items():
                 if name not in ("event", "step"):
@@ -35,10 +32,7 @@ class Journal:
     def _forget(self, after_step: int) -> None:
         if not self.path.exists():
             return
-        try:
-            lines = self.path.read_bytes().splitlines(keepends=True)
-        except OSError as error:
-            raise BadInput(f"{self.path}: cannot be read ({error.strerror})") from None
+        lines = read_bytes(self.path).splitlines(keepends=True)
         steps = [_step(line) for line in lines]
         while steps and steps[-1] is None:  # cut off by a kill
             steps.pop()
