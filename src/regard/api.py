@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from regard.ground.batch import Ids, Row, pack_rows
-from regard.ground.checks import check_whole, shown
+from regard.ground.checks import check_whole
 from regard.ground.device import device_named
-from regard.ground.errors import BadInput
+from regard.ground.errors import BadInput, shown
 from regard.ground.lock import is_vacant
 from regard.ground.tape import SILENT, Silent, Tape
 from regard.inside.align import Reading

@@ -2,9 +2,14 @@
 
 import pickle
 
+import numpy as np
 import pytest
+import torch
 
-from regard.ground.errors import LONGEST, BadInput, BadItem
+from regard.ground.errors import LONGEST, REASON, VALUE, BadInput, BadItem, reason_of, shown
+from regard.tasks.published import Published, as_trained
+from regard.text.tuned import labels_in
+from regard.training.recipe import find, read
 
 
 def test_a_message_is_kept_as_it_is():
@@ -34,3 +39,46 @@ def test_an_input_that_is_wrong_has_its_number():
     error = BadItem(3, "has no tokens")
     assert str(error) == str(pickle.loads(pickle.dumps(error))) == "input 3: has no tokens"
     assert (error.number, error.reason) == (3, "has no tokens")
+
+
+@pytest.mark.parametrize(
+    "value", ["two words " * 150, ["a b"] * 500, "\n" * 70, {"key": "so long " * 99}, 10**300]
+)
+def test_a_wrong_value_is_shown_by_its_two_ends(value):
+    said = shown(value)
+    assert len(said) <= VALUE and " … " in said and said.isprintable()
+    assert said[:2] == repr(value)[:2] and said[-1] == repr(value)[-1]
+
+
+def test_a_short_value_is_shown_as_it_is():
+    assert [shown(one) for one in ("höher", 3, None, np.int64(-1), "a\ud800")] == [
+        *("'höher'", "3", "None", "np.int64(-1)", r"'a\ud800'")
+    ]
+    assert shown(torch.zeros(2, 3)) == "a Tensor of shape (2, 3)"
+    assert shown(np.zeros(0)) == "a ndarray of shape (0,)"
+
+
+def test_what_a_library_says_is_one_line():
+    assert reason_of(ValueError("no\n  such\tlayer")) == "no such layer"
+    assert len(reason_of(ValueError("word " * 999))) <= REASON
+
+
+LONG = "several words " * 110
+
+
+@pytest.mark.parametrize(
+    "refuse",
+    [
+        lambda: as_trained({"length": LONG}),
+        lambda: as_trained({"beam": LONG}),
+        lambda: Published.of({"early_stopping": LONG}, eos=0, vocab=9),
+        lambda: labels_in({"problem_type": LONG}),
+        lambda: labels_in({"id2label": {"0": LONG, "1": LONG}}),
+        lambda: labels_in({"id2label": LONG}),
+        lambda: read(find("tour"), [f"model.size={LONG}", f"train.steps={LONG}"]),
+    ],
+)
+def test_a_long_value_with_spaces_is_not_repeated_whole(refuse):
+    with pytest.raises(BadInput) as raised:
+        refuse()
+    assert str(raised.value).count("several") < 40 and len(str(raised.value)) < 900

@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from regard.inside.labels import clip, one_line, visible
+from regard.inside.labels import clip, visible, visible_line
 
 
 def test_nothing_steers_the_terminal():
@@ -23,7 +23,7 @@ def test_clip_ends_in_a_sign_where_it_cuts():
 
 
 def test_one_line_folds_white_space():
-    assert one_line(" two\n\n lines ") == "two lines"
+    assert visible_line(" two\n\n lines ") == "two lines"
 
 
 @given(st.text(), st.integers(1, 30))

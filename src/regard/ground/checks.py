@@ -1,13 +1,10 @@
-"""Checks of single values that come from outside, and how a message repeats a wrong one."""
+"""Checks of single values that come from outside."""
 
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
-from regard.ground.errors import BadInput
-
-SHOWN = 60  # characters of a wrong value that a message repeats
+from regard.ground.errors import BadInput, shown
 
 
 def check_whole(name: str, value: Any, least: int, most: int | None = None) -> int:
@@ -25,11 +22,3 @@ def check_number(name: str, value: Any) -> None:
     """A number, whole or not, or ``BadInput``."""
     if not isinstance(value, int | float | np.integer | np.floating) or isinstance(value, bool):
         raise BadInput(f"{name} must be a number, not {shown(value)}")
-
-
-def shown(value: Any) -> str:
-    """A wrong value in a few characters, on one line."""
-    if isinstance(value, Tensor | np.ndarray):
-        return f"a {type(value).__name__} of shape {tuple(value.shape)}"
-    said = ascii(value[:SHOWN]) if isinstance(value, str) else " ".join(repr(value).split())
-    return said if len(said) <= SHOWN else said[: SHOWN - 1] + "…"

@@ -3,9 +3,11 @@
 import re
 from collections.abc import Collection
 from difflib import get_close_matches
+from typing import Any
 
 BAD_INPUT, INTERRUPTED = 2, 130  # exit codes
 LONGEST = 2_000  # characters of a message
+REASON = 500  # of what another library says in it
 VALUE = 80  # of a value in it that is longer than any sensible name
 _VALUE = re.compile(r"\S{257,}")
 
@@ -38,7 +40,27 @@ class BadItem(BadInput):
 
 def one_line(message: str) -> str:
     """A message that a terminal can show: printable, and of a very long value its two ends."""
-    return _cut(_VALUE.sub(lambda value: _cut(value[0], VALUE), _printable(message)), LONGEST)
+    return shorten(_VALUE.sub(lambda value: shorten(value[0]), _printable(message)), LONGEST)
+
+
+def shown(value: Any) -> str:
+    """A wrong value as Python writes it, on one line; of a long one its two ends."""
+    shape = getattr(value, "shape", ())
+    if isinstance(shape, tuple) and shape:  # of a tensor or an array
+        return f"a {type(value).__name__} of shape {tuple(shape)}"
+    said = repr(shorten(value)) if isinstance(value, str) else " ".join(repr(value).split())
+    return shorten(_printable(said))
+
+
+def reason_of(error: BaseException) -> str:
+    """What an error of another library says, on one line."""
+    return shorten(" ".join(str(error).split()), REASON)
+
+
+def shorten(text: str, most: int = VALUE) -> str:
+    """A text of at most ``most`` characters: the middle of a longer one is left out."""
+    half = most // 2 - 2
+    return text if len(text) <= most else f"{text[:half]} … {text[-half:]}"
 
 
 def _printable(message: str) -> str:
@@ -48,11 +70,6 @@ def _printable(message: str) -> str:
     return "".join(
         one if one.isprintable() else one.encode("unicode_escape").decode() for one in message
     )
-
-
-def _cut(text: str, most: int) -> str:
-    half = most // 2 - 2
-    return text if len(text) <= most else f"{text[:half]} … {text[-half:]}"
 
 
 def did_you_mean(name: str, known: Collection[str]) -> str:

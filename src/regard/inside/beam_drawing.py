@@ -11,7 +11,7 @@ from rich.cells import cell_len
 
 from regard.inside.beamtree import BRIEFLY, PRUNED, BeamTree, Node
 from regard.inside.drawing import ACCENT, FONT, INK, LETTER, MARGIN, PAPER, QUIET, RULE, TITLE
-from regard.inside.labels import clip, one_line
+from regard.inside.labels import clip, visible_line
 
 ROW, BOX, GAP, PAD = 54, 26, 12, 8  # pixels: of a step, of a node, between nodes, inside one
 SMALL = 11  # the letters of figures
@@ -62,7 +62,7 @@ class Drawing:
                 f'<svg xmlns="http://www.w3.org/2000/svg" role="img" width="{width:.0f}" '
                 f'height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}" '
                 f'font-family="Charter, Georgia, serif" font-size="{FONT}">',
-                f"<title>{escape(one_line(tree.title))}</title>",
+                f"<title>{escape(visible_line(tree.title))}</title>",
                 f"<desc>{escape(tree.summary)}</desc>",
                 *([] if self.in_page else self.heading()),
                 *self.edges(places),
@@ -104,7 +104,8 @@ class Drawing:
             )
         ):
             at = f'x="{MARGIN}" y="{MARGIN + TITLE * (0.6 + 1.3 * line):.0f}" font-size="{size}"'
-            yield f"<text {at} {self.paint(fill=role)}>{escape(clip(one_line(words), room))}</text>"
+            shown = escape(clip(visible_line(words), room))
+            yield f"<text {at} {self.paint(fill=role)}>{shown}</text>"
 
     def edges(self, places: dict[int, Place]) -> Iterator[str]:
         """From each node to those that continue it; the winner's last, so that they lie on top."""
@@ -161,7 +162,7 @@ def told(tree: BeamTree, number: int) -> str:
     if node.parent is None:
         return "the beginning"
     return (
-        f"{one_line(tree.written(number))}: token {node.logprob:.3f}, log p {node.total:.3f}, "
+        f"{visible_line(tree.written(number))}: token {node.logprob:.3f}, log p {node.total:.3f}, "
         f"score {node.score:.3f}, rank {node.rank} of step {node.step}; {tree.why(number)}"
     )
 

@@ -5,7 +5,7 @@ from html import escape
 
 from regard.inside.beam_drawing import Drawing
 from regard.inside.beamtree import PRUNED, BeamTree
-from regard.inside.labels import one_line, visible
+from regard.inside.labels import visible, visible_line
 from regard.inside.template import filled, text
 
 Row = tuple[str, Sequence[str]]
@@ -17,7 +17,7 @@ def page(tree: BeamTree) -> str:
     return filled(
         "page.beam.html",
         title=tree.title,
-        best=escape(one_line(tree.found[0].text)),
+        best=escape(visible_line(tree.found[0].text)),
         summary=escape(tree.summary),
         formula=escape(tree.beam.formula),
         style=text("page.css") + text("page.beam.css"),
@@ -32,14 +32,14 @@ def page(tree: BeamTree) -> str:
 def _found(tree: BeamTree) -> Iterator[Row]:
     for place, one in enumerate(tree.found, 1):
         it = one.hypothesis
-        text = one_line(one.text) + ("" if it.finished else " (unfinished)")
+        text = visible_line(one.text) + ("" if it.finished else " (unfinished)")
         figures = (str(place), f"{it.score:.3f}", f"{it.logprob:.3f}", str(len(it.logprobs)))
         yield "won" if place == 1 else "", (*figures, text)
 
 
 def _choices(tree: BeamTree) -> Iterator[Row]:
     for choice in tree.choices:
-        text = one_line(tree.found[choice.found].text) if choice.found else "the same"
+        text = visible_line(tree.found[choice.found].text) if choice.found else "the same"
         cells = str(choice.found + 1), f"{choice.score:.3f}", choice.formula, text
         yield "" if choice.found else "same", cells
 
@@ -60,7 +60,7 @@ def _candidate(tree: BeamTree, number: int) -> Row:
     style = "won" if number in tree.winner else "pruned" if node.fate in PRUNED else ""
     figures = (f"{each:.3f}" for each in (node.logprob, node.total, node.score))
     before = str(tree.nodes[node.parent].rank)
-    words = one_line(tree.written(number)), tree.why(number)
+    words = visible_line(tree.written(number)), tree.why(number)
     return style, (str(node.rank), before, visible(node.piece), *figures, *words)
 
 

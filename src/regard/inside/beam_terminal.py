@@ -7,7 +7,7 @@ from rich.style import Style
 from rich.text import Text
 
 from regard.inside.beamtree import BRIEFLY, PRUNED, BeamTree
-from regard.inside.labels import clip, one_line, visible
+from regard.inside.labels import clip, visible, visible_line
 
 WIDEST = 18  # columns of a piece
 ACCENT, QUIET = Style(color="red", bold=True), Style(dim=True)
@@ -18,8 +18,8 @@ WON, DROPPED = "┃", "×"
 def lines(tree: BeamTree, width: int = 80, pruned: int = 2) -> Iterator[Text]:
     """No line is wider than ``width`` (at least 40); ``pruned`` of each step are shown, at most."""
     width = max(width, 40)
-    yield Text(clip(one_line(tree.title), width))
-    yield Text(clip(one_line(tree.found[0].text), width), ACCENT)
+    yield Text(clip(visible_line(tree.title), width))
+    yield Text(clip(visible_line(tree.found[0].text), width), ACCENT)
     yield from _wrapped(tree.summary, width)
     yield from _wrapped(
         f"{WON} the winner  {MARKS['kept']} goes on  {MARKS['finished']} set aside  "
@@ -71,7 +71,7 @@ def _found(tree: BeamTree, width: int) -> Iterator[Text]:
         unfinished = "" if it.finished else "  (unfinished)"
         row = (
             f"{place:>9} {it.score:>9.3f} {it.logprob:>8.2f} {len(it.logprobs):>3}  "
-            f"{one_line(one.text)}{unfinished}"
+            f"{visible_line(one.text)}{unfinished}"
         )
         yield Text(clip(row, width), ACCENT if place == 1 else "")
 
@@ -80,7 +80,7 @@ def _choices(tree: BeamTree, width: int) -> Iterator[Text]:
     """What other length rules would have chosen, the same choices together."""
     yield from _wrapped("from what was set aside, other length rules would have chosen", width)
     for choice in tree.choices:
-        other = "" if choice.found == 0 else f"  {one_line(tree.found[choice.found].text)}"
+        other = "" if choice.found == 0 else f"  {visible_line(tree.found[choice.found].text)}"
         row = f"{choice.found + 1:>9} {choice.score:>9.3f}  {choice.formula}{other}"
         yield Text(clip(row, width), "" if choice.found else QUIET)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from html import escape
 
 from regard.inside.drawing import FONT, INK, MARGIN, PAPER, QUIET, RULE, TITLE
-from regard.inside.labels import clip, one_line
+from regard.inside.labels import clip, visible_line
 
 WIDTH, HEIGHT = 760, 440
 LEFT, RIGHT, TOP, BOTTOM = 64, 170, 84, 64  # around the plane
@@ -65,10 +65,10 @@ def chart(
             f'<svg xmlns="http://www.w3.org/2000/svg" role="img" width="{WIDTH}" height="{HEIGHT}" '
             f'viewBox="0 0 {WIDTH} {HEIGHT}" fill="{colours.ink}" '
             f'font-family="Charter, Georgia, serif" font-size="{FONT}">',
-            f"<title>{escape(one_line(title))}</title>",
+            f"<title>{escape(visible_line(title))}</title>",
             f'<rect width="100%" height="100%" fill="{colours.paper}"/>',
             f'<text x="{MARGIN}" y="{MARGIN + TITLE}" font-size="{TITLE}">'
-            f"{escape(one_line(title))}</text>",
+            f"{escape(visible_line(title))}</text>",
             *_axes(across, up, ticks, heights, at, colours),
             *_lines(lines, at, colours),
             "</svg>\n",
@@ -94,8 +94,8 @@ def _powers(values: Sequence[float]) -> list[float]:
 def _axes(across, up, ticks, heights, at, colours: Colours) -> Iterator[str]:
     left, right = LEFT, WIDTH - RIGHT
     yield f'<g fill="{colours.quiet}">'
-    yield f'<text x="{MARGIN}" y="{TOP - 18}">{escape(one_line(up))}</text>'
-    yield f'<text x="{left}" y="{HEIGHT - 20}">{escape(one_line(across))}</text>'
+    yield f'<text x="{MARGIN}" y="{TOP - 18}">{escape(visible_line(up))}</text>'
+    yield f'<text x="{left}" y="{HEIGHT - 20}">{escape(visible_line(across))}</text>'
     for y in heights:
         _, level = at(0, y)
         rule = f'stroke="{colours.rule}"'
@@ -118,7 +118,7 @@ def _lines(lines: Sequence[Line], at, colours: Colours) -> Iterator[str]:
         dashes = "" if number < len(HUES) else ' stroke-dasharray="5 4"'
         yield f'<polyline points="{drawn}" fill="none" stroke="{hue}" stroke-width="2"{dashes}/>'
         for (x, y), (_, value) in zip(points, line.points, strict=True):
-            said = f"<title>{escape(one_line(line.name))}: {value:.3g}</title>"
+            said = f"<title>{escape(visible_line(line.name))}: {value:.3g}</title>"
             yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{hue}">{said}</circle>'
         name = escape(clip(line.name, LONGEST))
         x = points[-1][0] + 12

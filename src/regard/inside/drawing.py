@@ -11,7 +11,7 @@ from html import escape
 import numpy as np
 from rich.cells import cell_len
 
-from regard.inside.labels import clip, one_line
+from regard.inside.labels import clip, visible_line
 
 CELL, FONT, GAP, MARGIN = 24, 13, 8, 24  # pixels
 TITLE, LINE = 17, 24  # the size of the title's letters and the height of its lines
@@ -27,7 +27,7 @@ def drawing(
     title: str, caption: str, queries: Sequence[str], keys: Sequence[str], weights_LS: np.ndarray
 ) -> str:
     """Queries down the side, keys across the top; a cell is as dark as its share of the peak."""
-    title, caption = one_line(title), one_line(caption)
+    title, caption = visible_line(title), visible_line(caption)
     queries = [clip(query, LONGEST) for query in queries]
     keys = [clip(key, LONGEST) for key in keys]
     peak = float(weights_LS.max(initial=0.0))

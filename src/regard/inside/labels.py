@@ -12,7 +12,7 @@ def visible(label: str) -> str:
     return "".join(map(_visible_character, label))
 
 
-def one_line(text: str) -> str:
+def visible_line(text: str) -> str:
     """``text`` with every run of white space as one blank, made visible."""
     return visible(" ".join(text.split()))
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from regard.ground.errors import BadInput
 from regard.inside.drawing import drawing
-from regard.inside.labels import clip, one_line
+from regard.inside.labels import clip, visible_line
 from regard.inside.maps import Map
 from regard.inside.page import page
 from regard.inside.terminal import Paint, glow, heat, shade
@@ -65,7 +65,7 @@ class Look:
 
     def html(self) -> str:
         """One page with every map, layer and head; it needs nothing but a browser."""
-        summary = " · ".join(filter(None, (one_line(self.summary), self.predicted)))
+        summary = " · ".join(filter(None, (visible_line(self.summary), self.predicted)))
         return page(self.title, summary, self.maps)
 
     def __str__(self) -> str:
@@ -78,7 +78,7 @@ class Look:
     def _repr_html_(self) -> str:
         """For notebooks: a frame of its own, so that neither side's styles reach the other."""
         return (
-            f'<iframe srcdoc="{escape(self.html())}" title="{escape(one_line(self.title))}" '
+            f'<iframe srcdoc="{escape(self.html())}" title="{escape(visible_line(self.title))}" '
             'sandbox="allow-scripts" style="width:100%;height:760px;border:0"></iframe>'
         )
 
@@ -93,7 +93,7 @@ class Look:
         width = max(width, 20)
         shown = self.map(name)
         lines = self.title, self.summary, self.predicted, shown.describe(layer, head)
-        for words in map(one_line, lines):
+        for words in map(visible_line, lines):
             if words:
                 yield Text(clip(words, width))
         yield Text()

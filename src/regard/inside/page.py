@@ -6,7 +6,7 @@ from html import escape
 
 import numpy as np
 
-from regard.inside.labels import one_line, visible
+from regard.inside.labels import visible, visible_line
 from regard.inside.maps import Map
 from regard.inside.template import filled, text
 
@@ -18,7 +18,7 @@ def page(title: str, summary: str, maps: Sequence[Map]) -> str:
     return filled(
         "page.html",
         title=title,
-        summary=escape(one_line(summary)),
+        summary=escape(visible_line(summary)),
         style=text("page.css"),
         script=text("page.js"),
         data=_embedded([_plain(each) for each in maps]),

@@ -5,7 +5,7 @@ from html import escape
 from importlib.resources import files
 from string import Template
 
-from regard.inside.labels import one_line
+from regard.inside.labels import visible_line
 
 
 def text(name: str) -> str:
@@ -15,7 +15,7 @@ def text(name: str) -> str:
 
 def filled(name: str, *, title: str, **parts: str) -> str:
     """The page of that name; its title is plain text, its other parts are HTML."""
-    return Template(text(name)).substitute(title=escape(one_line(title)), **parts)
+    return Template(text(name)).substitute(title=escape(visible_line(title)), **parts)
 
 
 def figures(
@@ -31,9 +31,11 @@ def figures(
         title=title,
         table="\n".join([_row("th", columns), *(_row("td", cells) for cells in rows)]),
         chart="\n".join(charts),
-        notes="\n".join(f"<p>{escape(one_line(note))}</p>" for note in notes),
+        notes="\n".join(f"<p>{escape(visible_line(note))}</p>" for note in notes),
     )
 
 
 def _row(tag: str, cells: Sequence[str]) -> str:
-    return "<tr>" + "".join(f"<{tag}>{escape(one_line(cell))}</{tag}>" for cell in cells) + "</tr>"
+    return (
+        "<tr>" + "".join(f"<{tag}>{escape(visible_line(cell))}</{tag}>" for cell in cells) + "</tr>"
+    )

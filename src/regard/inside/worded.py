@@ -15,7 +15,7 @@ from rich.text import Text
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
 from regard.inside.drawing import drawing
-from regard.inside.labels import one_line, visible
+from regard.inside.labels import visible, visible_line
 from regard.inside.maps import merge
 from regard.inside.template import filled, text
 from regard.inside.terminal import GLOW, LEVELS, SHADES
@@ -59,7 +59,7 @@ class Worded:
         )
         ranked = sorted(self.prediction.probabilities.items(), key=lambda one: -one[1])
         classes = (
-            f"<tr><th>{escape(one_line(name))}</th><td>{share:.3f}</td>"
+            f"<tr><th>{escape(visible_line(name))}</th><td>{share:.3f}</td>"
             f'<td><i style="--w:{share:.3f}"></i></td></tr>'
             for name, share in ranked
         )
@@ -80,7 +80,7 @@ class Worded:
         yield from self._lines(options.max_width, coloured)
 
     def _lines(self, width: int, coloured: bool) -> Iterator[Text]:
-        yield Text(one_line(self.title))
+        yield Text(visible_line(self.title))
         yield Text()
         line = Text()
         for word, dark in zip(self.words, _darkness(self.weights), strict=True):

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.ground.errors import BadInput
+from regard.ground.errors import BadInput, reason_of
 from regard.models.facts import AnyFacts, ClassifierFacts, EncoderFacts, PairFacts, paths
 from regard.models.form import Origin, Text
 from regard.models.paper import Paper
@@ -37,8 +37,7 @@ def built(paper: Paper, facts: AnyFacts, device: torch.device | str, where: str)
         with torch.device(device):
             return paper.build(facts)
     except (TypeError, ValueError, AttributeError, RuntimeError) as error:
-        reason = " ".join(str(error).split())
-        raise BadInput(f"{where}: its facts give no model ({reason})") from None
+        raise BadInput(f"{where}: its facts give no model ({reason_of(error)})") from None
 
 
 def refuse_depth(facts: AnyFacts, tensors: int) -> None:

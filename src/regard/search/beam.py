@@ -8,8 +8,8 @@ from typing import Literal, cast
 import numpy as np
 import torch
 
-from regard.ground.checks import check_number, check_whole, shown
-from regard.ground.errors import BadInput
+from regard.ground.checks import check_number, check_whole
+from regard.ground.errors import BadInput, shown
 from regard.search.aside import Aside
 from regard.search.candidates import Candidates, rank
 from regard.search.hypothesis import Alive, Hypothesis

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.ground.checks import check_number, check_whole, shown
-from regard.ground.errors import BadInput
+from regard.ground.checks import check_number, check_whole
+from regard.ground.errors import BadInput, shown
 from regard.search.beam import WIDEST, Beam, look
 from regard.search.candidates import Candidates, joined, rank
 from regard.search.hypothesis import Alive, Hypothesis

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from regard.ground.checks import check_number, shown
-from regard.ground.errors import BadInput
+from regard.ground.checks import check_number
+from regard.ground.errors import BadInput, shown
 from regard.search.hypothesis import Hypothesis
 
 Length = Literal["none", "mean", "gnmt", "power"]

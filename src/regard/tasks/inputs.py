@@ -8,8 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.ground.checks import shown
-from regard.ground.errors import BadInput, BadItem
+from regard.ground.errors import BadInput, BadItem, shown
 from regard.parts.position import position_limit
 
 # How errors of torch say it that have no type of their own: the host, C++, CUDA and its libraries.

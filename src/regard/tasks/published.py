@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from regard.ground.errors import BadInput
+from regard.ground.errors import BadInput, shown
 from regard.models.hf import NOTED
 from regard.search.beam import Beam, Stop
 from regard.search.limits import Limits
@@ -66,22 +66,24 @@ class Published:
             known = name in UNDERSTOOD or name in IDLE
             if not known and value not in (None, NEUTRAL.get(name)):
                 raise BadInput(
-                    f"generation settings: {name} {value!r} is not supported; choose a search"
+                    f"generation settings: {name} {shown(value)} is not supported; choose a search"
                 )
         if settings.get("eos_token_id") not in (None, eos, [eos]):
             raise BadInput(f"generation settings: eos_token_id is not {eos}, as the vocabulary has")
         early = settings.get("early_stopping", False)
         if not isinstance(early, bool | str) or early not in STOPS:
-            raise BadInput(f"generation settings: early_stopping {early!r} means nothing")
+            raise BadInput(f"generation settings: early_stopping {shown(early)} means nothing")
         longest = _whole(settings, "max_length", LONGEST, least=2) - 1
         if settings.get("max_new_tokens") is not None:
             longest = _whole(settings, "max_new_tokens", least=1)
         ends = settings.get("forced_eos_token_id")
         if ends not in (None, eos, [eos]):
-            raise BadInput(f"generation settings: forced_eos_token_id is {ends}, the end is {eos}")
+            raise BadInput(
+                f"generation settings: forced_eos_token_id is {shown(ends)}, the end is {eos}"
+            )
         penalty = settings.get("length_penalty", 1.0)
         if not isinstance(penalty, int | float):
-            raise BadInput(f"generation settings: length_penalty {penalty!r} is no number")
+            raise BadInput(f"generation settings: length_penalty {shown(penalty)} is no number")
         return cls(
             Beam(
                 size=_whole(settings, "num_beams", 1, least=1),
@@ -126,17 +128,21 @@ def as_trained(decode: Any) -> Beam:
     try:
         for name, value in dict(decode).items():
             if isinstance(value, bool) or not isinstance(value, kinds[name]):
-                raise ValueError(f"{name} is {value!r}")
+                raise ValueError(f"{name} is {shown(value)}")
         return search_of(decode)
     except (TypeError, KeyError, ValueError) as error:
-        raise BadInput(f"config.json: notes.decode is no search: {decode} ({error})") from None
+        raise BadInput(
+            f"config.json: notes.decode is no search: {shown(decode)} ({error})"
+        ) from None
 
 
 def _whole(settings: Mapping[str, Any], name: str, default: int = 0, least: int = 0) -> int:
     value = settings.get(name)
     value = default if value is None else value
     if type(value) is not int or value < least:
-        raise BadInput(f"generation settings: {name} is {value!r}, not a number from {least} up")
+        raise BadInput(
+            f"generation settings: {name} is {shown(value)}, not a number from {least} up"
+        )
     return value
 
 
@@ -148,5 +154,5 @@ def _forbidden(words: Any, vocab: int) -> tuple[int, ...]:
     found = tuple(one for (one,) in words)
     for one in found:
         if type(one) is not int or not 0 <= one < vocab:
-            raise BadInput(f"generation settings: bad_words_ids has {one!r}, no id of {vocab}")
+            raise BadInput(f"generation settings: bad_words_ids has {shown(one)}, no id of {vocab}")
     return found

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from regard.data.packing import in_order
 from regard.ground.batch import Budget, Ids, Packed, Row, pack_texts
-from regard.ground.checks import shown
-from regard.ground.errors import BadInput, BadItem
+from regard.ground.errors import BadInput, BadItem, shown
 from regard.ground.layout import Layout
 from regard.ground.tape import SILENT, Silent, Tape
 from regard.models.encoder import Encoder

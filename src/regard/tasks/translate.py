@@ -38,12 +38,11 @@ from regard.tasks.inputs import (
     read,
 )
 from regard.tasks.published import Published, as_trained
-from regard.tasks.rows import RECORDED
+from regard.tasks.rows import RECORDED, WINDOW
 from regard.tasks.workers import Job, Workers
 from regard.text.bilingual import Bilingual
 
 TOKENS = 4_096  # source tokens translated at once
-WINDOW = 4_096  # lines read ahead, so that like lengths can be put together
 NATIVE = ("fp32", "int8")  # the precisions compiled steps have
 GROWTH, MARGIN = 2, 10  # a translation has at most 2n + 10 tokens
 

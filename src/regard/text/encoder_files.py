@@ -13,7 +13,7 @@ from typing import Any
 
 from tokenizers import AddedToken, Tokenizer
 
-from regard.ground.errors import BadInput
+from regard.ground.errors import BadInput, reason_of
 from regard.ground.files import read_bytes, read_json
 from regard.text.vocabulary import check_pieces
 from regard.text.wordpiece import GOES_ON, SPECIALS, Manner, bert_tokenizer
@@ -113,7 +113,7 @@ def _rebuilt(
     try:
         tokenizer = bert_tokenizer(vocabulary, manner, names)
     except Exception as error:  # the library raises bare Exception
-        raise BadInput(f"{folder}: no tokenizer can be made of this ({_line(error)})") from None
+        raise BadInput(f"{folder}: no tokenizer can be made of this ({reason_of(error)})") from None
     if "added_tokens_decoder" in settings:
         listed = _by_id(settings["added_tokens_decoder"])
         _add(tokenizer, listed, names, folder / SETTINGS)
@@ -136,7 +136,7 @@ def _as_it_stands(path: Path, names: dict[str, str]) -> Tokenizer:
         tokenizer.no_truncation()
         empty = tokenizer.encode("", "")
     except Exception as error:  # the library raises bare Exception
-        raise BadInput(f"{path}: not a tokenizer.json ({_line(error)})") from None
+        raise BadInput(f"{path}: not a tokenizer.json ({reason_of(error)})") from None
     marks = [names[role] for role in ("cls_token", "sep_token", "sep_token")]
     if empty.tokens != marks or empty.type_ids != [0, 0, 1]:
         raise BadInput(f"{path}: its template is not BERT's")
@@ -195,7 +195,7 @@ def _add(tokenizer: Tokenizer, tokens: Any, names: Mapping[str, str], path: Path
             token = AddedToken(name, **said | ({"special": True} if name in names.values() else {}))
             tokenizer.add_tokens([token])
         except (TypeError, ValueError) as error:
-            raise BadInput(f"{path}: {name!r} is no token ({_line(error)})") from None
+            raise BadInput(f"{path}: {name!r} is no token ({reason_of(error)})") from None
         number = tokenizer.token_to_id(name)
         if one.get("id", number) != number:
             raise BadInput(f"{path}: the id of {name!r} is {one['id']}, but here it is {number}")
@@ -229,7 +229,3 @@ def _flag(folder: Path, settings: dict[str, Any], key: str, default: Any) -> Any
 def _longest(said: Any) -> int | None:
     sane = isinstance(said, int | float) and 1 <= said <= LONGEST
     return int(said) if sane and not isinstance(said, bool) else None
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())

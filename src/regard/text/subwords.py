@@ -11,7 +11,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from regard.ground.errors import BadInput
+from regard.ground.errors import BadInput, reason_of
 from regard.ground.files import read_bytes, write_text
 from regard.text.bytelevel import readable
 from regard.text.dropout import Merges, read_merges
@@ -149,8 +149,7 @@ class Subwords:
         except BadInput:
             raise
         except Exception as error:  # the library raises bare Exception
-            reason = " ".join(str(error).split())
-            raise BadInput(f"{path}: not a tokenizer.json ({reason})") from error
+            raise BadInput(f"{path}: not a tokenizer.json ({reason_of(error)})") from error
         subwords._check_added(written.get("added_tokens") or [], path)
         return subwords
 

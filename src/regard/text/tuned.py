@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regard.ground.errors import BadInput
+from regard.ground.errors import BadInput, shown
 from regard.text.encoder import EncoderText
 from regard.text.labelled import LABELS, NUMBER, ONE, SEVERAL, Labels
 
@@ -43,19 +43,19 @@ def labels_in(config: Mapping[str, Any]) -> Labels:
     if said is None:
         count = config.get("num_labels") or 2
         if type(count) is not int or not 0 < count <= MOST:
-            raise BadInput(f"num_labels is {count!r}, not from 1 to {MOST}")
+            raise BadInput(f"num_labels is {shown(count)}, not from 1 to {MOST}")
         said = {number: f"LABEL_{number}" for number in range(count)}
     try:
         names = {int(number): str(name) for number, name in said.items()}
     except (AttributeError, TypeError, ValueError):
-        raise BadInput(f"id2label is {said!r}, not names by number") from None
+        raise BadInput(f"id2label is {shown(said)}, not names by number") from None
     if sorted(names) != list(range(len(names))) or not names:
-        raise BadInput(f"id2label numbers {sorted(names)}, not 0, 1, 2, …")
+        raise BadInput(f"id2label numbers {shown(sorted(names))}, not 0, 1, 2, …")
     if twice := [name for name, count in Counter(names.values()).items() if count > 1]:
-        raise BadInput(f"id2label calls two labels {twice[0]!r}")
+        raise BadInput(f"id2label calls two labels {shown(twice[0])}")
     problem = config.get("problem_type")
     if problem not in (None, *PROBLEMS):
-        raise BadInput(f"problem_type is {problem!r}, not {', '.join(PROBLEMS)}")
+        raise BadInput(f"problem_type is {shown(problem)}, not {', '.join(PROBLEMS)}")
     kind = PROBLEMS[problem] if problem is not None else NUMBER if len(names) == 1 else ONE
     return Labels(tuple(names[number] for number in range(len(names))), kind=kind)
 

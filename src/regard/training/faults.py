@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from regard.ground.errors import BadInput, did_you_mean
+from regard.ground.errors import BadInput, did_you_mean, shorten, shown
 
 WORD = re.compile(r"[\w.-]*")
 KINDS = ("int", "str", "float", "bool")  # at the end of a place: which kind of value was tried
@@ -46,7 +46,7 @@ def refusal(where: str, faults: Sequence[Fault], settings: Sequence[str]) -> Bad
     told = []
     for name, fault in faults:
         asked = [one for one in settings if f"{name}.".startswith(f"{one.partition('=')[0]}.")]
-        told.append(f"--set {asked[-1]}: {fault}" if asked else fault)
+        told.append(f"--set {shorten(asked[-1])}: {fault}" if asked else fault)
     if len(told) > 1:
         numbered = (f"{number}. {fault}" for number, fault in enumerate(told, start=1))
         return BadInput(f"{where}: {len(told)} faults: {' '.join(numbered)}")
@@ -60,7 +60,7 @@ def _worded(fault: Any, place: list[str], recipe: type[BaseModel]) -> str:
     if fault["type"] == "missing":
         return f"{name} is missing"
     message = SHAPES.get(fault["type"], fault["msg"].removeprefix("Value error, "))
-    given = "" if isinstance(fault["input"], dict) else f" (given {fault['input']!r})"
+    given = "" if isinstance(fault["input"], dict) else f" (given {shown(fault['input'])})"
     return f"{name}: {message}{given}"
 
 

@@ -15,6 +15,8 @@ from typing import TypeVar
 
 import torch.distributed as dist
 
+from regard.ground.errors import reason_of
+
 Value = TypeVar("Value")
 
 PAUSE = 0.5  # seconds between two looks for a failure
@@ -54,8 +56,7 @@ class Rendezvous:
     def fail(self, error: BaseException) -> None:
         """Say that this process fails; where another failed before, end with its reason."""
         self.leave()  # so that my own thread lets me speak
-        reason = " ".join(f"{type(error).__name__}: {error}".split())[:500]
-        mine = f"rank {self.rank} failed ({reason})"
+        mine = f"rank {self.rank} failed ({type(error).__name__}: {reason_of(error)})"
         try:
             first = self.store.compare_set(FAILED, "", mine).decode()
         except RuntimeError:  # the store went with another process: nobody is left to be told
