@@ -163,7 +163,7 @@ def test_a_tokenizer_larger_than_the_model_is_refused(model, tmp_path):
 @pytest.mark.parametrize("device", ["foo", "cuda:99"])
 def test_a_device_that_is_not_there(model, tmp_path, device):
     model.save(tmp_path / "copy")
-    with pytest.raises(BadInput, match=f"--device {device}"):
+    with pytest.raises(BadInput, match=f"device {device}"):
         regard.load(tmp_path / "copy", device)
 
 

@@ -245,3 +245,25 @@ def test_words_to_fill_in_are_counted(models, wrong):
 
 def test_what_is_no_tape_is_refused(models):
     refused(models["tuned"].logits, ["dog"], tape="*.weights")
+
+
+@pytest.mark.parametrize("pool", ["mean", "max"])
+def test_a_text_without_tokens_has_a_vector_of_zeros(owl_run, pool):
+    model = regard.load(owl_run / "run" / "model", "cpu")
+    vectors_ND = model.embed(["", "owl"], pool, normalise=True)
+    assert not vectors_ND[0].any() and vectors_ND[1].isfinite().all() and vectors_ND[1].any()
+
+
+def test_folders_that_are_none_are_refused(owl_run, tmp_path):
+    model = regard.load(owl_run / "run" / "model", "cpu")
+    (tmp_path / "file").write_text("mine")
+    for folder in (None, 5):
+        with pytest.raises(BadInput, match="a folder is named by"):
+            regard.load(folder)
+        with pytest.raises(BadInput, match="a folder is named by"):
+            model.save(folder)
+    with pytest.raises(BadInput, match="is a file, not a folder"):
+        model.save(tmp_path / "file", overwrite=True)
+    with pytest.raises(BadInput, match="file"):
+        model.save(tmp_path / "file" / "inside")
+    assert (tmp_path / "file").read_text() == "mine"

@@ -14,6 +14,7 @@ from regard.ground.batch import Ids, Row, pack_rows
 from regard.ground.checks import check_whole
 from regard.ground.device import device_named
 from regard.ground.errors import BadInput, shown
+from regard.ground.files import writing
 from regard.ground.lock import is_vacant
 from regard.ground.tape import SILENT, Silent, Tape
 from regard.inside.align import Reading
@@ -58,8 +59,16 @@ def load(
     speed; weights changed afterwards do not reach it. With ``keep_unknown``, tensors of layers that
     are not known here are kept beside the weights for ``save``; otherwise they are an error.
     """
-    stored = folders.read(Path(folder), device_named(device), keep_unknown=keep_unknown)
-    return Model(stored, precision, Path(folder))
+    path = _path(folder)
+    return Model(
+        folders.read(path, device_named(device), keep_unknown=keep_unknown), precision, path
+    )
+
+
+def _path(folder: str | Path) -> Path:
+    if not isinstance(folder, str | Path):
+        raise BadInput(f"a folder is named by a text or a Path, not {shown(folder)}")
+    return Path(folder)
 
 
 class Model:
@@ -162,7 +171,8 @@ class Model:
         width, device = self._reading[1].stack.states, next(self.module.parameters()).device
         vectors_ND = torch.zeros(len(states), width, device=device)
         for i, one in enumerate(states):
-            vectors_ND[i] = pool_one(one.float(), 0)
+            if len(one):  # a text without tokens stays zero
+                vectors_ND[i] = pool_one(one.float(), 0)
         return nn.functional.normalize(vectors_ND, dim=-1) if normalise else vectors_ND
 
     def logits(self, inputs: Iterable[Any], *, tape: Silent = SILENT) -> list[Tensor]:
@@ -268,6 +278,8 @@ class Model:
     ) -> Iterator[Links]:
         """Links (source word, target word) for each pair, or links between subwords."""
         pairs = check_pairs(pairs, "of texts (source, target)", texts=True)
+        if not isinstance(reading, Reading | None):
+            raise BadInput(f"reading is a Reading, not {shown(reading)}")
         spans = None if subwords else word_spans
         return align(self._swift, pairs, reading or self.reading, spans)
 
@@ -277,10 +289,13 @@ class Model:
         The folder must be empty or not there, or be the one this model was loaded from or saved
         to; with ``overwrite``, a model of the same format in it is replaced.
         """
-        path = Path(folder)
-        if not (overwrite or path.resolve() == self._folder or is_vacant(path)):
-            raise BadInput(f"{folder}: is there already; save(..., overwrite=True) replaces it")
-        folders.write(path, self._stored, format)
+        path = _path(folder)
+        if path.is_file():
+            raise BadInput(f"{folder}: is a file, not a folder")
+        with writing(path):
+            if not (overwrite or path.resolve() == self._folder or is_vacant(path)):
+                raise BadInput(f"{folder}: is there already; save(..., overwrite=True) replaces it")
+            folders.write(path, self._stored, format)
         self._folder = path.resolve()
 
     @property

@@ -144,6 +144,15 @@ def test_a_line_that_is_too_long_is_named(model):
     assert "standard input:1: " in refused.stderr and "--max-length" in refused.stderr
 
 
+def test_vectors_and_links_have_the_same_limit(model, tmp_path):
+    (tmp_path / "long.txt").write_text(f"dog\n{'cow ' * 400_000}\n")
+    refused = run("embed", model, tmp_path / "long.txt", code=2)
+    assert len(refused.stdout.splitlines()) == 1
+    assert "long.txt:2: " in refused.stderr and "--max-length" in refused.stderr
+    refused = run("align", model, *[tmp_path / "long.txt"] * 2, code=2)
+    assert "long.txt:2: " in refused.stderr and "--max-length" in refused.stderr
+
+
 def test_a_line_of_a_million_characters_is_refused_at_once(model):
     began = time.monotonic()
     refused = run("translate", model, stdin="a" * 1_000_000 + "\n", code=2)

@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from regard.ground.errors import BadInput
 from regard.ground.tape import SILENT, Tape, forced_row, without_head
 
 
@@ -91,3 +92,30 @@ def test_a_row_is_forced_onto_one_key():
     same[2, 1] = False
     assert torch.equal(edited[:, same], before[:, same])
     assert torch.equal(weights_BHLS, before)
+
+
+@pytest.mark.parametrize("name", ["source.embed.output", "blocks.0.attention.scores", "weights"])
+@pytest.mark.parametrize("edit", [without_head(0), forced_row(0, 0, 0)])
+def test_heads_are_edited_in_attention_weights_only(name, edit):
+    value = torch.rand(2, 3) if name == "weights" else torch.rand(1, 2, 3, 3)
+    with pytest.raises(BadInput, match="heads are edited in attention weights"):
+        Tape(edits={"*": edit})(name, value)
+
+
+@pytest.mark.parametrize("edit", [without_head(2), without_head(-1), without_head("x")])
+def test_a_head_that_is_not_there_is_refused(edit):
+    with pytest.raises(BadInput, match="weights: a head must be"):
+        Tape(edits={"*": edit})("weights", torch.rand(1, 2, 3, 3))
+
+
+@pytest.mark.parametrize("result", [None, 1.0, torch.rand(1)])
+def test_an_edit_gives_a_tensor_of_the_same_shape(result):
+    with pytest.raises(BadInput, match=r"the edit of states gives .*, not a tensor of \(2, 3\)"):
+        Tape(edits={"states": lambda name, value: result})("states", torch.rand(2, 3))
+
+
+@pytest.mark.parametrize("given", [((5,), {}), ((), {"states": 5}), ((), {5: without_head(0)})])
+def test_patterns_are_texts_and_edits_are_functions(given):
+    patterns, edits = given
+    with pytest.raises(BadInput):
+        Tape(*patterns, edits=edits)

@@ -295,7 +295,7 @@ def test_without_amx_onednn_is_not_used(monkeypatch):
 def test_the_choice_is_said(monkeypatch):
     assert choice("int8").startswith("int8: ")
     assert choice("fp32").startswith("fp32: torch up to 8 rows")
-    with pytest.raises(BadInput, match="int8, fp32, bf16, not 'int4'"):
+    with pytest.raises(BadInput, match="int8, fp32, bf16 or auto, not 'int4'"):
         choice("int4")
     monkeypatch.setattr(packed, "can_pack", lambda _: False)
     with pytest.raises(BadInput, match="no fast products in bf16"):

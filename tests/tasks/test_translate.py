@@ -221,7 +221,7 @@ def test_an_ensemble_has_one_engine(translator, monkeypatch):
 
 
 def test_a_precision_there_is_not_is_said(translator):
-    with pytest.raises(BadInput, match="int8, fp32, bf16, not 'fp8'"):
+    with pytest.raises(BadInput, match="int8, fp32, bf16 or auto, not 'fp8'"):
         translator.with_precision("fp8")
 
 

@@ -10,9 +10,10 @@ import typer
 
 from regard.api import Model, load
 from regard.cli.golds import Pairs, golds_in, pairs_in
+from regard.cli.lines import LONGEST, MAX_LENGTH, check_length
 from regard.cli.say import DEVICE, JSON, MODEL, note, print_json, print_line
 from regard.data.bars import read_bars
-from regard.data.sources import Lines
+from regard.data.sources import Lines, name_of
 from regard.ground.errors import BadInput
 from regard.inside.align import Attended, Reading
 from regard.inside.directions import choose_agreeing, multiplied
@@ -67,6 +68,7 @@ def align(
         bool | None,
         typer.Option("--shifted/--plain", help="Read the step that has the word as its input."),
     ] = None,
+    max_length: MAX_LENGTH = LONGEST,
     as_json: JSON = False,
     device: DEVICE = None,
 ) -> None:
@@ -102,6 +104,7 @@ def align(
         raise BadInput("--choose agreement: there are no pairs to agree on")
     golds = None if gold is None else golds_in(gold, base or 0, pairs, by_words)
     models = [load(one, device) for one in (model, back) if one is not None]
+    _check_lengths(pairs, (source, target or source), models[0], max_length)
     units = _units(models, spans)
     readings = _agreed(models, pairs, spans) if choose else [one.reading for one in models]
     ways = zip(models, readings, (pairs, _turned(pairs)), strict=False)
@@ -128,6 +131,13 @@ def align(
         for (one, other), links in zip(pairs, found, strict=True):
             counts.update(kinds(links, *map(len, units(one, other))))
         _report(dict(counts), as_json)
+
+
+def _check_lengths(pairs: Pairs, files: tuple[str, str], model: Model, most: int) -> None:
+    sides = model.translator.text.sides
+    for number, pair in enumerate(pairs, start=1):
+        for text, vocabulary, file in zip(pair, sides, files, strict=True):
+            check_length(text, vocabulary, most, f"{name_of(file)}:{number}")
 
 
 def _turned(pairs: Pairs) -> Pairs:

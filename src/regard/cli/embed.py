@@ -9,12 +9,12 @@ from typing import Annotated, Any, BinaryIO
 import numpy as np
 import typer
 
-from regard.api import load
-from regard.cli.lines import answered, as_it_is, one_or_two
+from regard.api import Model, load
+from regard.cli.lines import LONGEST, MAX_LENGTH, Parse, answered, check_length, one_or_two
 from regard.cli.say import DEVICE, JSON, MODEL, PRECISION, note, print_json, print_line
 from regard.ground.errors import BadInput
 from regard.ground.files import replacing
-from regard.models.facts import EncoderFacts
+from regard.models.facts import EncoderFacts, PairFacts
 
 Vector = np.ndarray | None  # of an empty line there is none
 
@@ -37,6 +37,7 @@ def embed(
         Path | None,
         typer.Option(help="Write all vectors to this file: .npy, .txt or .tsv, .jsonl."),
     ] = None,
+    max_length: MAX_LENGTH = LONGEST,
     precision: PRECISION = "auto",
     as_json: JSON = False,
     device: DEVICE = None,
@@ -54,7 +55,7 @@ def embed(
     if out is not None and out.suffix not in WRITERS:
         raise BadInput(f"--out {out}: a file of vectors ends in {', '.join(WRITERS)}")
     loaded = load(model, device, precision=precision)
-    parse = one_or_two if isinstance(loaded.facts, EncoderFacts) else as_it_is
+    parse = _parser(loaded, max_length)
 
     def vectors(texts: list[str]) -> list[np.ndarray]:
         return list(loaded.embed(texts, pool, normalise).float().cpu().numpy())
@@ -72,6 +73,20 @@ def embed(
         with replacing(out) as temporary, temporary.open("wb") as stream:
             WRITERS[out.suffix](stream, found, width)
         note(f"wrote {out}: {len(found):,} vectors of {width}")
+
+
+def _parser(model: Model, most: int) -> Parse:
+    """Of an encoder one text or two, cut at its last position; of others a text within limits."""
+    if isinstance(model.facts, EncoderFacts):
+        return one_or_two
+    pairs = isinstance(model.facts, PairFacts)
+    vocabulary = model.translator.text.source if pairs else model.classifier.text.words
+
+    def parse(line: str, where: str) -> str:
+        check_length(line, vocabulary, most, where)
+        return line
+
+    return parse
 
 
 def _record(number: int, vector: Vector) -> dict[str, Any]:

@@ -118,7 +118,8 @@ def translate(
     precision: PRECISION = "auto",
     engine: ENGINE = "auto",
     workers: Annotated[
-        int, typer.Option(help="Processes of one thread each, for much text on a CPU; 0 is none.")
+        int,
+        typer.Option(min=0, help="Processes of one thread each, for much text on a CPU; 0: none."),
     ] = 0,
     as_json: JSON = False,
     device: DEVICE = None,

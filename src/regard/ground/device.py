@@ -12,12 +12,12 @@ def device_named(name: str | None, local: int = 0) -> torch.device:
     try:
         device = torch.device(name or ("cuda" if cuda else "cpu"))
     except RuntimeError:
-        raise BadInput(f"--device {name}: choose cpu, cuda or cuda:NUMBER") from None
+        raise BadInput(f"device {name}: choose cpu, cuda or cuda:NUMBER") from None
     if device.type == "cpu":
         return device
     if device.type != "cuda" or not cuda:
-        raise BadInput(f"--device {name}: there is no such device here")
+        raise BadInput(f"device {name}: there is no such device here")
     number = local if device.index is None else device.index
     if number >= torch.cuda.device_count():
-        raise BadInput(f"--device {name}: there are {torch.cuda.device_count()} GPUs here")
+        raise BadInput(f"device {name}: there are {torch.cuda.device_count()} GPUs here")
     return torch.device("cuda", number)

@@ -13,7 +13,8 @@ from fnmatch import fnmatchcase
 import torch.nn.functional as F
 from torch import Tensor, cat
 
-from regard.ground.errors import BadInput
+from regard.ground.checks import check_whole
+from regard.ground.errors import BadInput, shown
 
 Edit = Callable[[str, Tensor], Tensor]
 
@@ -57,6 +58,12 @@ class Tape(Silent):
     def __init__(self, *keep: str, edits: Mapping[str, Edit] | None = None):
         self.keep = keep
         self.edits = dict(edits or {})
+        for pattern in (*keep, *self.edits):
+            if not isinstance(pattern, str):
+                raise BadInput(f"a pattern of a tape is a text, not {shown(pattern)}")
+        for pattern, edit in self.edits.items():
+            if not callable(edit):
+                raise BadInput(f"the edit of {pattern} is no function: {shown(edit)}")
         self.kept: dict[str, Tensor] = {}
         self.seen: dict[str, None] = {}  # a set that keeps its order
         self.path = ""
@@ -66,7 +73,7 @@ class Tape(Silent):
         self.seen[full] = None
         for pattern, edit in self.edits.items():
             if fnmatchcase(full, pattern):
-                value = edit(full, value)
+                value = _edited(edit, full, value)
         if any(fnmatchcase(full, pattern) for pattern in self.keep):
             self.kept[full] = value
         return value
@@ -163,10 +170,29 @@ class _Moment(Silent):
         return self.unrolled.tape.wants(*names)
 
 
+def _edited(edit: Edit, name: str, value: Tensor) -> Tensor:
+    """What an edit makes of a value: a tensor of the same shape."""
+    result: object = edit(name, value)
+    if not isinstance(result, Tensor) or result.shape != value.shape:
+        made = tuple(result.shape) if isinstance(result, Tensor) else shown(result)
+        raise BadInput(f"the edit of {name} gives {made}, not a tensor of {tuple(value.shape)}")
+    return result
+
+
+def _check_weights(name: str, value: Tensor, head: int, *places: int) -> None:
+    """Refuse what is no attention weights (B, H, L, S) with this head, this query and this key."""
+    if name.rpartition(".")[2] != "weights" or value.dim() != 4:
+        raise BadInput(f"{name}: heads are edited in attention weights, and this is none of them")
+    kinds = ("head", "query", "key")
+    for kind, index, size in zip(kinds, (head, *places), value.shape[1:], strict=False):
+        check_whole(f"{name}: a {kind}", index, 0, size - 1)
+
+
 def without_head(head: int) -> Edit:
     """Switch one head off: its weights become zero. Edits values of shape (B, H, L, S)."""
 
     def edit(name: str, weights_BHLS: Tensor) -> Tensor:
+        _check_weights(name, weights_BHLS, head)
         weights_BHLS = weights_BHLS.clone()
         weights_BHLS[:, head] = 0
         return weights_BHLS
@@ -178,6 +204,7 @@ def forced_row(head: int, query: int, key: int) -> Edit:
     """Make one query of one head look at one key only. Edits values of shape (B, H, L, S)."""
 
     def edit(name: str, weights_BHLS: Tensor) -> Tensor:
+        _check_weights(name, weights_BHLS, head, query, key)
         weights_BHLS = weights_BHLS.clone()
         weights_BHLS[:, head, query] = 0
         weights_BHLS[:, head, query, key] = 1

@@ -72,7 +72,7 @@ def at_work(module: nn.Module) -> str | None:
 def choice(kind: str) -> str:
     """Which products do the work on this machine, in words; BadInput where there are none."""
     if kind not in LAYERS:
-        raise BadInput(f"an engine is {', '.join(LAYERS)}, not {kind!r}")
+        raise BadInput(f"a precision is {', '.join(LAYERS)} or auto, not {kind!r}")
     if kind == "int8":
         few, many = (one.name for one in int8.products())
         slow = "" if has_fast_int8() else f"; fp32 is faster with {instruction_set()}"
