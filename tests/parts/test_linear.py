@@ -262,8 +262,14 @@ def test_a_product_that_is_not_exact_is_not_used(monkeypatch):
 
 
 @pytest.mark.native("vnni")
-def test_with_vnni_both_libraries_are_exact():
-    assert is_exact(Fbgemm) and is_exact(OneDnn)
+def test_with_vnni_fbgemm_is_exact():
+    assert is_exact(Fbgemm)
+    assert int8.products.__wrapped__()[0] is Fbgemm
+
+
+@pytest.mark.native("amx")
+def test_with_amx_onednn_is_exact_too():
+    assert is_exact(OneDnn)
     assert int8.products.__wrapped__() == (Fbgemm, OneDnn)
 
 
