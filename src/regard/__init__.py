@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from regard.ground.layout import Layout
     from regard.ground.tape import Tape, forced_row, without_head
     from regard.metrics.bleu import bleu
-    from regard.models import LINEAGE
     from regard.models.facts import change
+    from regard.models.papers import LINEAGE
     from regard.parts.attend import attend
     from regard.search.beam import Beam
     from regard.search.greedy import Greedy
@@ -50,7 +50,7 @@ _MODULES = {
     "forced_row": "regard.ground.tape",
     "without_head": "regard.ground.tape",
     "bleu": "regard.metrics.bleu",
-    "LINEAGE": "regard.models",
+    "LINEAGE": "regard.models.papers",
     "change": "regard.models.facts",
     "attend": "regard.parts.attend",
     "Beam": "regard.search.beam",

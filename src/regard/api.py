@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.ground.batch import Ids, Row, pack_rows
+from regard.ground.batch import Ids, Row, SourceTarget, pack_rows
 from regard.ground.checks import check_whole
 from regard.ground.device import device_named
 from regard.ground.errors import BadInput, shown
@@ -24,7 +24,7 @@ from regard.inside.record import align, look
 from regard.inside.worded import Worded, worded
 from regard.metrics.alignment import Links
 from regard.models import folder as folders
-from regard.models.facts import AnyFacts, ClassifierFacts, EncoderFacts, Facts, PairFacts
+from regard.models.facts import EncoderDecoder, ModelFacts, TrunkWithHeads
 from regard.models.paper import Paper
 from regard.models.room import House
 from regard.models.stored import Text
@@ -80,7 +80,7 @@ class Model:
         self._stored, self._precision = stored, precision
         self._folder = None if folder is None else folder.resolve()
         self.paper: Paper = stored.paper
-        self.facts: AnyFacts = stored.facts
+        self.facts: ModelFacts = stored.facts
         self.module: nn.Module = stored.module
         self.tokenizer: Text | None = stored.text
         self.notes: dict[str, Any] = stored.notes
@@ -93,8 +93,8 @@ class Model:
     @property
     def translator(self) -> Translator:
         """The model as a translator."""
-        if not isinstance(self.facts, PairFacts):
-            does = "labels" if isinstance(self.facts, ClassifierFacts) else "reads"
+        if not isinstance(self.facts, EncoderDecoder):
+            does = "labels" if self._is_classifier else "reads"
             raise BadInput(f"{self.paper.name} {does} texts: it does not translate")
         text = folders.vocabularies(self._stored)
         settings: dict[str, Any] = {n: self.notes.get(n) for n in ("generation", "decode")}
@@ -113,7 +113,7 @@ class Model:
     def encoder(self) -> Understanding:
         """The model as an encoder that sees both ways."""
         text = self.tokenizer
-        if not isinstance(self.facts, EncoderFacts):
+        if not self._is_encoder or not isinstance(self.facts, TrunkWithHeads):
             raise BadInput(f"{self.paper.name} is no encoder that sees both ways")
         assert isinstance(text, EncoderText | TunedText | None)
         plain = Understanding(self.module, self.facts, text, self.notes)  # type: ignore[arg-type]
@@ -122,7 +122,7 @@ class Model:
     @property
     def predictor(self) -> Runner:
         """What gives the predictions: a classifier, or whatever an encoder was tuned for."""
-        return self.encoder.predictor if isinstance(self.facts, EncoderFacts) else self.classifier
+        return self.encoder.predictor if self._is_encoder else self.classifier
 
     def predict(self, inputs: Iterable[Any]) -> list[Any]:
         """Labels with probabilities, tags, answers or choices, by what the model was tuned for.
@@ -145,8 +145,8 @@ class Model:
         sees. Ids are used as given; texts get the marks they had in training, if any. Encoders read
         pairs of texts too. At most ``batch_size`` inputs are read at once.
         """
-        side, facts = self._reading
-        depth, size = facts.stack.depth, check_whole("batch_size", batch_size, 1)
+        side, depth = self.facts.encoder_path, self.facts.encoder.stack.depth
+        size = check_whole("batch_size", batch_size, 1)
         if not -1 <= check_whole("layer", layer, -sys.maxsize) <= depth:
             raise BadInput(f"layer {layer} asked for; there are 0 (embedding) to {depth}, and -1")
         name = {-1: f"{side}.output", 0: f"{side}.embed.output"}.get(
@@ -161,14 +161,14 @@ class Model:
         told otherwise, what its folder says of sentence vectors, and else the mean as it is.
         Vectors are float32 in any precision, on the device of the model.
         """
-        if isinstance(self.facts, EncoderFacts):
+        if self._is_encoder:
             return self.encoder.vectors(texts, pool, normalise)
         pool = pool or "mean"
         if pool not in ("mean", "max"):
             raise BadInput(f"pool is 'mean' or 'max', not {shown(pool)}")
         states = self.encode(texts)
         pool_one = torch.mean if pool == "mean" else torch.amax
-        width, device = self._reading[1].stack.states, next(self.module.parameters()).device
+        width, device = self.facts.encoder.width, next(self.module.parameters()).device
         vectors_ND = torch.zeros(len(states), width, device=device)
         for i, one in enumerate(states):
             if len(one):  # a text without tokens stays zero
@@ -187,20 +187,22 @@ class Model:
         """
         if not isinstance(tape, Silent):
             raise BadInput(f"tape is a Tape, not {shown(tape)}")
-        if isinstance(self.facts, EncoderFacts):
-            rows = self.encoder.read(inputs, masks=self.facts.fills)
+        if self._is_encoder:
+            rows = self.encoder.read(inputs, masks=self.encoder.facts.head("mlm") is not None)
             return self.encoder.logits(rows, tape)
-        if isinstance(self.facts, ClassifierFacts):
+        if self._is_classifier:
             reader = RowReader(self._running)
-            return reader.outputs(self._rows(inputs), lambda said, _: said.unbind(), tape)
+            return reader.outputs(
+                self._rows(inputs), lambda said, _: said.by_head["label"].unbind(), tape
+            )
         return self._swift.logits(inputs, tape)
 
     def tape_names(self) -> list[str]:
         """The names of all values that a ``Tape`` given to ``logits`` can record or edit."""
         tape, one = Tape(), pack_rows([Row([0], [0])]).to(next(self.module.parameters()).device)
-        written = (one.tokens_T, one.layout) if isinstance(self.facts, PairFacts) else ()
+        inputs = SourceTarget(one, one) if isinstance(self.facts, EncoderDecoder) else one
         with torch.no_grad():
-            self.module(one.tokens_T, one.layout, *written, tape=tape)
+            self.module(inputs, tape=tape)
         return list(tape.seen)
 
     def translate(
@@ -225,9 +227,9 @@ class Model:
     @cached_property
     def _running(self) -> nn.Module:
         """The module in the precision asked for."""
-        if isinstance(self.facts, EncoderFacts):
+        if self._is_encoder:
             return self.encoder.model
-        if isinstance(self.facts, PairFacts):
+        if isinstance(self.facts, EncoderDecoder):
             return self._swift.model
         given = self._precision
         return self.module if given is None else in_precision(self.module, given)
@@ -245,11 +247,11 @@ class Model:
         """
         for one in (text,) if target is None else (text, target):
             check_text(one, 1)
-        if isinstance(self.facts, ClassifierFacts):
+        if self._is_classifier:
             if target is not None:
                 raise BadInput("a classifier writes nothing: there is no target to look at")
             return worded(self.classifier, text, subwords=subwords)
-        if isinstance(self.facts, EncoderFacts):
+        if self._is_encoder:
             return look_within(self.encoder, text, target, subwords=subwords)
         if target is None:
             target = self.translate([text])[0][0].text
@@ -258,7 +260,7 @@ class Model:
     @property
     def reading(self) -> Reading:
         """How its attention is read as alignment: as chosen at training, else the last layer."""
-        last = max(0, self._pair_facts.target.stack.looks[0] - 1)
+        last = max(0, self._pair_facts.target.stack.cross_attention_shape[0] - 1)
         known = self.notes.get("alignment") or {"layer": last}
         try:
             return Reading(**known)
@@ -299,19 +301,18 @@ class Model:
         self._folder = path.resolve()
 
     @property
-    def _pair_facts(self) -> PairFacts:
-        if not isinstance(self.facts, PairFacts):
+    def _pair_facts(self) -> EncoderDecoder:
+        if not isinstance(self.facts, EncoderDecoder):
             raise BadInput(f"{self.paper.name} reads no source and writes no target")
         return self.facts
 
     @property
-    def _reading(self) -> tuple[str, Facts]:
-        """The side that reads, as the tape calls it, and its facts."""
-        if isinstance(self.facts, ClassifierFacts):
-            return "reader", self.facts.reader
-        if isinstance(self.facts, EncoderFacts):
-            return "trunk", Facts(self.facts.embed, self.facts.stack)
-        return "source", self._pair_facts.source
+    def _is_classifier(self) -> bool:
+        return self.paper.key == "lin"
+
+    @property
+    def _is_encoder(self) -> bool:
+        return isinstance(self.facts, TrunkWithHeads) and not self._is_classifier
 
     @property
     def _text(self) -> Text:
@@ -321,11 +322,11 @@ class Model:
 
     def _rows(self, texts: Texts) -> list[Any]:
         """What the side that reads is given: texts in ids, with their marks, and ids as given."""
-        if isinstance(self.facts, EncoderFacts):
+        if self._is_encoder:
             return self.encoder.read(texts)
         inputs = listed(texts)
-        if isinstance(self.facts, PairFacts):
+        if isinstance(self.facts, EncoderDecoder):
             return self._swift.read_sources(inputs)
         module: Any = self.module
-        limits = InputLimits.of(module.reader)
+        limits = InputLimits.of(module.encoder)
         return read(inputs, lambda given: self.classifier.text.words.encode_all(given), limits)

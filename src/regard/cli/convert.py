@@ -13,7 +13,7 @@ from regard.data.language import corpus
 from regard.ground.errors import BadInput
 from regard.ground.files import is_empty, read_json, replacing_folder
 from regard.inside import agreement, reference
-from regard.models.facts import EncoderFacts, PairFacts
+from regard.models.facts import EncoderDecoder, TrunkWithHeads
 from regard.models.folder import FORMATS
 from regard.text.labelled import LabelledText
 
@@ -52,7 +52,7 @@ def convert(
     if not is_empty(target):
         raise BadInput(f"{target}: is there already, and nothing is overwritten")
     model = load(source, "cpu", keep_unknown=keep_unknown)
-    if check and not isinstance(model.facts, PairFacts | EncoderFacts):
+    if check and not isinstance(model.facts, EncoderDecoder | TrunkWithHeads):
         raise BadInput("--check compares translators and encoders; this model is neither")
     with replacing_folder(target) as written:
         model.save(written, to)
@@ -73,7 +73,7 @@ def _is_hugging_face(folder: Path) -> bool:
 def _compared(model: Model, again: Model, theirs: Path | None, as_json: bool) -> float:
     """Print how far all agree, line by line; the largest difference of all."""
     facts, text = model.facts, model.tokenizer
-    assert isinstance(facts, PairFacts | EncoderFacts) and not isinstance(text, LabelledText)
+    assert isinstance(facts, EncoderDecoder | TrunkWithHeads) and not isinstance(text, LabelledText)
     texts = [(pair.source, pair.target) for pair in corpus(0, SENTENCES, 0).dev]
     examples = list(agreement.random_examples(facts))
     if text is not None:

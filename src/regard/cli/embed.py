@@ -14,7 +14,7 @@ from regard.cli.lines import LONGEST, MAX_LENGTH, Parse, answered, check_length,
 from regard.cli.say import DEVICE, JSON, MODEL, PRECISION, note, print_json, print_line
 from regard.ground.errors import BadInput
 from regard.ground.files import replacing
-from regard.models.facts import EncoderFacts, PairFacts
+from regard.models.facts import EncoderDecoder
 
 Vector = np.ndarray | None  # of an empty line there is none
 
@@ -77,9 +77,9 @@ def embed(
 
 def _parser(model: Model, most: int) -> Parse:
     """Of an encoder one text or two, cut at its last position; of others a text within limits."""
-    if isinstance(model.facts, EncoderFacts):
+    if model._is_encoder:
         return one_or_two
-    pairs = isinstance(model.facts, PairFacts)
+    pairs = isinstance(model.facts, EncoderDecoder)
     vocabulary = model.translator.text.source if pairs else model.classifier.text.words
 
     def parse(line: str, where: str) -> str:

@@ -117,7 +117,7 @@ def _claimed(ladder: Climb) -> Iterator[None]:
 
 def _check_model(name: str, recipe: Recipe, data: Path) -> None:
     try:
-        check_model(recipe, *Translating(recipe).facts(data))
+        check_model(recipe, Translating(recipe).facts(data)[1])
     except BadInput as error:
         raise BadInput(f"rung {name!r}: {error}") from None
 
@@ -144,7 +144,7 @@ def measure(
 def _error_rate(model: Model, recipe: Recipe, data: Path) -> float | None:
     """Of the model's attention, read as suits the development set best, which it remembers."""
     facts: Any = model.facts
-    if recipe.data.links is None or facts.target.stack.looks[0] == 0:
+    if recipe.data.links is None or facts.target.stack.cross_attention_shape[0] == 0:
         return None
     (dev, dev_golds), (test, test_golds) = _golds(recipe, data)
     tried = [one.attended() for one in record(model.translator, dev)]

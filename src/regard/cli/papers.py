@@ -7,8 +7,8 @@ import typer
 from regard.cli.say import JSON, OUT, print_json
 from regard.cli.table import print_table
 from regard.ground.errors import BadInput
-from regard.models import LINEAGE, sized
 from regard.models.facts import difference
+from regard.models.papers import LINEAGE, sized
 
 
 def papers(

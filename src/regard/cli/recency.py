@@ -108,7 +108,7 @@ def _of_model(model: Model, texts: list[str]) -> Recency:
     if not ids:
         raise BadInput("there is no text to read")
     seed_everything(0)
-    fresh = model.paper.build(model.facts).eval()
+    fresh = model.facts.build().eval()
     found = [
         Influence(name, influence(module, ids))
         for name, module in ((UNTRAINED, fresh), (TRAINED, model.module))

@@ -1,7 +1,7 @@
 """Sequences of token ids as packed tensors, with shapes free (CPU) or fixed (CUDA)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +20,11 @@ class Packed:
 
     tokens_T: Tensor
     layout: Layout
-    real: int
+    real: int = -1
+
+    def __post_init__(self) -> None:
+        if self.real < 0:
+            object.__setattr__(self, "real", len(self.tokens_T))
 
     def to(self, device: torch.device | str) -> "Packed":
         """The same rows on ``device``."""
@@ -140,37 +144,51 @@ def tokens_of(
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
-    """What one step of training sees: what is read, what is written so far, what comes next.
+class SourceTarget:
+    """What an encoder-decoder reads: the source, and the target so far."""
 
-    ``source`` is absent where a model reads only what it has written (language models), or writes
-    nothing: a classifier reads its target, and has one goal for each row of it. ``chosen_N`` are
-    the tokens that have a goal, where most have none; ``follows_B`` says of each row whether its
-    second text follows the first. ``weight`` counts the goals that are not ``IGNORED``, each as
-    ``weights_T`` says where not all count the same.
+    source: Packed
+    target: Packed
+
+    def to(self, device: torch.device | str) -> "SourceTarget":
+        """The same on ``device``."""
+        return SourceTarget(self.source.to(device), self.target.to(device))
+
+    @property
+    def real(self) -> int:
+        """Tokens on both sides, fill not counted."""
+        return self.source.real + self.target.real
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """What one step of training sees: inputs, and by head the targets and what belongs to them.
+
+    ``positions`` are the tokens that a head reads, where it does not read all. ``weight`` counts
+    the targets that are not ``IGNORED``, each as ``weights`` of its head say, default 1.
     """
 
-    target: Packed
-    goals_T: Tensor
+    inputs: Any  # Packed or SourceTarget
+    targets: dict[str, Tensor]
     weight: float
-    source: Packed | None = None
-    chosen_N: Tensor | None = None
-    follows_B: Tensor | None = None
-    weights_T: Tensor | None = None
+    positions: dict[str, Tensor] = field(default_factory=dict)
+    weights: dict[str, Tensor] = field(default_factory=dict)
 
     def to(self, device: torch.device | str) -> "Batch":
         """The same batch on ``device``."""
+
+        def move(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+            return {name: moved_to(tensor, device) for name, tensor in tensors.items()}
+
         return Batch(
-            self.target.to(device),
-            moved_to(self.goals_T, device),
+            self.inputs.to(device),
+            move(self.targets),
             self.weight,
-            None if self.source is None else self.source.to(device),
-            None if self.chosen_N is None else moved_to(self.chosen_N, device),
-            None if self.follows_B is None else moved_to(self.follows_B, device),
-            None if self.weights_T is None else moved_to(self.weights_T, device),
+            move(self.positions),
+            move(self.weights),
         )
 
     @property
     def tokens(self) -> int:
-        """Real tokens read and written, fill not counted."""
-        return self.target.real + (0 if self.source is None else self.source.real)
+        """Tokens of the inputs, fill not counted."""
+        return self.inputs.real

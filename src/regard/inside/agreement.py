@@ -9,10 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.ground.batch import Row, pack, pack_rows
+from regard.ground.batch import Row, SourceTarget, pack, pack_rows
 from regard.ground.tape import Tape
-from regard.models.facts import EncoderFacts, PairFacts
-from regard.parts.position import Learned
+from regard.models.facts import EncoderDecoder, TrunkWithHeads
 from regard.text.bilingual import Bilingual
 from regard.text.encoder import EncoderText
 from regard.text.tuned import TunedText
@@ -25,12 +24,16 @@ Coder = Callable[[str, str], Sequence[Any]]  # what two texts are in ids
 
 LENGTHS = (1, 6, 13, 24)
 SIDES = {"encoder": "source", "decoder": "target"}
-HEADS = ("pooled", "words", "follows", "logits")
+HEADS = {
+    "pooled": "pool.output",
+    "words": "heads.mlm.logits",
+    "follows": "heads.sentence_pair.logits",
+}
 
 
 @torch.no_grad()
 def values(
-    module: nn.Module, facts: PairFacts | EncoderFacts, examples: Iterable[Example]
+    module: nn.Module, facts: EncoderDecoder | TrunkWithHeads, examples: Iterable[Example]
 ) -> Values:
     """What every layer computes."""
     places = _places(facts)
@@ -39,21 +42,25 @@ def values(
         tape = Tape(*places.values())
         if isinstance(example, Row):
             packed = pack_rows([example])
-            module(packed.tokens_T, packed.layout, tape=tape)
+            module(packed, tape=tape)
         else:
             source, target = (pack([one]) for one in example)
-            module(source.tokens_T, source.layout, target.tokens_T, target.layout, tape=tape)
+            module(SourceTarget(source, target), tape=tape)
         for layer, place in places.items():
             if place in tape.kept:  # a decoder that runs step by step has no layers of their own
                 found[layer].append(tape.kept[place])
     return {layer: values for layer, values in found.items() if values}
 
 
-def _places(facts: PairFacts | EncoderFacts) -> dict[str, str]:
+def _places(facts: EncoderDecoder | TrunkWithHeads) -> dict[str, str]:
     """What the tape calls a layer."""
-    if isinstance(facts, EncoderFacts):
-        blocks = {f"block {i + 1}": f"trunk.blocks.{i}.output" for i in range(facts.stack.depth)}
-        return {"embedding": "trunk.embed.output", **blocks, **{head: head for head in HEADS}}
+    if isinstance(facts, TrunkWithHeads):
+        blocks = {
+            f"block {i + 1}": f"trunk.blocks.{i}.output" for i in range(facts.trunk.stack.depth)
+        }
+        paths = [f"heads.{head.name}.logits" for head in facts.output_heads]
+        logits = next((path for path in paths if path not in HEADS.values()), "logits")
+        return {"embedding": "trunk.embed.output", **blocks, **HEADS, "logits": logits}
     places = {}
     for name, side in SIDES.items():
         places[f"{name} embedding"] = f"{side}.embed.output"
@@ -95,7 +102,7 @@ def coder(text: Bilingual | EncoderText | TunedText) -> Coder:
     return rows
 
 
-def random_examples(facts: PairFacts | EncoderFacts) -> Iterator[Example]:
+def random_examples(facts: EncoderDecoder | TrunkWithHeads) -> Iterator[Example]:
     """Any ids a model knows, the same at every run."""
     draw = torch.Generator().manual_seed(0)
 
@@ -103,16 +110,17 @@ def random_examples(facts: PairFacts | EncoderFacts) -> Iterator[Example]:
         return torch.randint(below, (length,), generator=draw).tolist()
 
     for length in LENGTHS:
-        if isinstance(facts, PairFacts):
+        if isinstance(facts, EncoderDecoder):
             source, target = facts.source.embed.vocab, facts.target.embed.vocab
             yield ids(source, length), ids(target, length + 1)
         else:
             length = min(length, longest(facts) or length)
-            yield Row(ids(facts.embed.vocab, length), ids(max(1, facts.embed.segments), length))
+            embed = facts.trunk.embed
+            yield Row(ids(embed.vocab, length), ids(max(1, embed.segments), length))
 
 
 def examples_of(
-    text: Bilingual | EncoderText | TunedText, facts: PairFacts | EncoderFacts, texts: Texts
+    text: Bilingual | EncoderText | TunedText, facts: EncoderDecoder | TrunkWithHeads, texts: Texts
 ) -> Iterator[Example]:
     """Texts as a model reads them, not longer than it can."""
     written = coder(text)
@@ -120,11 +128,10 @@ def examples_of(
         if isinstance(text, Bilingual):
             source, target = written(*pair)
             yield [*source, text.target.eos], [text.target.bos, *target]
-        elif isinstance(facts, EncoderFacts):
+        elif isinstance(facts, TrunkWithHeads):
             yield from (Row(*(ids[: longest(facts)] for ids in row)) for row in written(*pair))
 
 
-def longest(facts: EncoderFacts) -> int | None:
-    """How many tokens a row may have; None where any."""
-    position = facts.embed.position
-    return position.longest if isinstance(position, Learned) else None
+def longest(facts: TrunkWithHeads) -> int | None:
+    """The most tokens of a row, if its positions are learned."""
+    return facts.trunk.embed.limit

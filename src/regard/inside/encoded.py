@@ -25,7 +25,7 @@ def look_within(
     (row,) = encoder.read([encoder.text.row(a, b)])
     read, tape = pack_texts([row]).to(encoder.device), Tape(WEIGHTS)
     with torch.inference_mode():
-        encoder.model.encode(read.tokens_T, read.layout, tape=tape)
+        encoder.model.encode(read, tape=tape)
     pieces = tuple(encoder.text.words.pieces([int(token) for token in row.tokens]))
     layers = (weights_BHLS[0].float().cpu().numpy() for weights_BHLS in tape.kept.values())
     found = Map("encoder", pieces, pieces, tuple(layers))
@@ -37,8 +37,7 @@ def look_within(
 
 def _prediction(encoder: Understanding, texts: Sequence[str]) -> Judgement | None:
     """What a classifier says of the texts; None of another encoder."""
-    head = encoder.facts.head
-    if head is None or head.task != "classify":
+    if encoder.facts.head("label") is None:
         return None
     predictor = encoder.predictor
     assert isinstance(predictor, EncoderClassifier)

@@ -18,7 +18,7 @@ from regard.ground.tape import Tape
 from regard.inside.chart import OF_PAGE, PRINTED, Colours, Line, chart
 from regard.inside.template import figures
 
-FROM, TO = "reader.embed.output", "pooled"
+FROM, TO = "trunk.embed.output", "pool.output"
 ROWS, TOKENS = 32, 16_384  # texts, and tokens of all their copies, read at once
 
 
@@ -62,7 +62,7 @@ class _Read(NamedTuple):
 def _read(model: nn.Module, texts: Sequence[Ids]) -> _Read:
     read = pack(texts).to(next(model.parameters()).device)
     tape = Tape(FROM, TO, edits={FROM: lambda _, x_TD: x_TD.detach().requires_grad_()})
-    model(read.tokens_T, read.layout, tape=tape)
+    model(read, tape=tape)
     return _Read(tape.kept[FROM], tape.kept[TO], read.layout)
 
 

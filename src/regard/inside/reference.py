@@ -12,7 +12,7 @@ from torch import Tensor
 from regard.ground.batch import Row
 from regard.inside.agreement import Coder, Example, Values
 from regard.models.bert_folder import architecture
-from regard.models.facts import EncoderFacts, PairFacts
+from regard.models.facts import EncoderDecoder, TrunkWithHeads
 
 HEADS = {"prediction_logits": "words", "seq_relationship_logits": "follows"}
 
@@ -22,11 +22,11 @@ def is_installed() -> bool:
     return find_spec("transformers") is not None
 
 
-def model_in(folder: Path, facts: PairFacts | EncoderFacts) -> Any:
+def model_in(folder: Path, facts: EncoderDecoder | TrunkWithHeads) -> Any:
     """A folder as ``transformers`` reads it, in full precision."""
     import transformers
 
-    kind = architecture(facts) if isinstance(facts, EncoderFacts) else "AutoModelForSeq2SeqLM"
+    kind = architecture(facts) if isinstance(facts, TrunkWithHeads) else "AutoModelForSeq2SeqLM"
     with _quiet():
         model = getattr(transformers, kind).from_pretrained(
             folder, dtype=torch.float32, local_files_only=True
@@ -35,12 +35,14 @@ def model_in(folder: Path, facts: PairFacts | EncoderFacts) -> Any:
 
 
 @torch.no_grad()
-def values(model: Any, facts: PairFacts | EncoderFacts, examples: Iterable[Example]) -> Values:
+def values(
+    model: Any, facts: EncoderDecoder | TrunkWithHeads, examples: Iterable[Example]
+) -> Values:
     """What every layer of its model computes."""
     found: Values = {}
     for example in examples:
         if isinstance(example, Row):
-            assert isinstance(facts, EncoderFacts)
+            assert isinstance(facts, TrunkWithHeads)
             layers = _of_row(model, facts, example)
         else:
             layers = _of_pair(model, *example)
@@ -57,9 +59,9 @@ def _of_pair(model: Any, source: list[int], target: list[int]) -> dict[str, Tens
     return {**layers[0], **layers[1], "logits": said.logits}
 
 
-def _of_row(model: Any, facts: EncoderFacts, row: Row) -> dict[str, Tensor]:
+def _of_row(model: Any, facts: TrunkWithHeads, row: Row) -> dict[str, Tensor]:
     ids = {"input_ids": torch.tensor([row.tokens]), "token_type_ids": torch.tensor([row.segments])}
-    if facts.head is not None and facts.head.task == "choose":  # the only choice of a question
+    if facts.head("choice") is not None:  # the only choice of a question
         ids = {name: one[None] for name, one in ids.items()}
     said = model(**ids, output_hidden_states=True)
     found = _layers(said.hidden_states)
@@ -69,7 +71,8 @@ def _of_row(model: Any, facts: EncoderFacts, row: Row) -> dict[str, Tensor]:
     if "start_logits" in said:
         found["logits"] = torch.stack([said.start_logits, said.end_logits], -1)
     elif "logits" in said:
-        found["logits" if facts.head else "words" if facts.fills else "follows"] = said.logits
+        names = {"mlm": "words", "sentence_pair": "follows"}
+        found[names.get(facts.output_heads[0].name, "logits")] = said.logits
     return found
 
 
@@ -80,13 +83,13 @@ def _layers(states: Iterable[Tensor], side: str = "") -> dict[str, Tensor]:
     }
 
 
-def coder(folder: Path, facts: PairFacts | EncoderFacts) -> Coder:
+def coder(folder: Path, facts: EncoderDecoder | TrunkWithHeads) -> Coder:
     """How ``transformers`` writes two texts in ids; a translator's without the mark at the end."""
     from transformers import AutoTokenizer
 
     with _quiet():
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    if isinstance(facts, PairFacts):
+    if isinstance(facts, EncoderDecoder):
         return lambda one, other: (
             tokenizer(one).input_ids[:-1],
             tokenizer(text_target=other).input_ids[:-1],

@@ -103,7 +103,7 @@ def worded(classifier: Classifier, text: str, *, subwords: bool = False) -> Word
     read = classifier.objective.read([cut.ids]).to(classifier.device)
     tape = Tape(WEIGHTS)
     with torch.inference_mode():
-        logits_BV = classifier.model(read.tokens_T, read.layout, tape=tape)
+        logits_BV = classifier.model(read, tape=tape).by_head["label"]
     if WEIGHTS not in tape.kept:
         raise BadInput("this model judges by its last state alone: no word of it has a weight")
     weights_LS = tape.kept[WEIGHTS][0, 0].float().cpu().numpy()

@@ -1,12 +1,23 @@
 """BERT as Hugging Face keeps it: what config.json says of the facts, in either direction."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from regard.ground.errors import BadInput
-from regard.models.bert import BASE, HEADS, PAPER, names
-from regard.models.facts import EncoderFacts, Head, change
+from regard.models.facts import (
+    AnyHead,
+    ChoiceHead,
+    FirstToken,
+    LabelHead,
+    MLMHead,
+    SentencePairHead,
+    SpanHead,
+    Stack,
+    TokenLabelHead,
+    TrunkWithHeads,
+    change,
+)
 from regard.models.form import (
     Config,
     Form,
@@ -16,17 +27,18 @@ from regard.models.form import (
     refuse_loss,
     refuse_others,
 )
+from regard.models.papers.bert import BASE, HEADS, PAPER, names
 from regard.parts.position import Learned
 from regard.text.encoder import EncoderText
 from regard.text.tuned import TunedText, labels_in, labels_said
 
 TASKS = {
-    "BertForSequenceClassification": "classify",
-    "BertForTokenClassification": "tag",
-    "BertForQuestionAnswering": "answer",
-    "BertForMultipleChoice": "choose",
+    "BertForSequenceClassification": LabelHead.name,
+    "BertForTokenClassification": TokenLabelHead.name,
+    "BertForQuestionAnswering": SpanHead.name,
+    "BertForMultipleChoice": ChoiceHead.name,
 }
-LABELLED = ("classify", "tag")  # tasks whose outputs have names
+LABELLED = {LabelHead.name: LabelHead, TokenLabelHead.name: TokenLabelHead}  # with named outputs
 # What a configuration means where it is silent.
 DEFAULTS = {
     "vocab_size": 30_522,
@@ -63,7 +75,7 @@ ACTIVATIONS = {
 }
 
 
-def facts_of(config: Config, tensors: Collection[str]) -> EncoderFacts:
+def facts_of(config: Config, tensors: Collection[str]) -> TrunkWithHeads:
     """The facts behind a config.json and the names of the tensors beside it."""
     refuse_others(config, ONLY)
     given = {**DEFAULTS, **config}
@@ -79,30 +91,30 @@ def facts_of(config: Config, tensors: Collection[str]) -> EncoderFacts:
         attention_dropout=given["attention_probs_dropout_prob"],
         longest=given["max_position_embeddings"],
         segments=given["type_vocab_size"],
-        spread=given["initializer_range"],
+        init_std=given["initializer_range"],
         eps=given["layer_norm_eps"],
-        pooled=_has(tensors, "pooler.dense"),
-        fills=_has(tensors, "cls.predictions"),
-        tied=given["tie_word_embeddings"],
-        follows=_has(tensors, "cls.seq_relationship"),
-        head=_head(given, tensors),
+        pool=FirstToken() if _has(tensors, "pooler.dense") else None,
+        output_heads=tuple(_heads(given, tensors)),
     )
 
 
-def _head(given: Config, tensors: Collection[str]) -> Head | None:
-    """The task a folder was tuned for: tensors say that there is one, the architecture which."""
+def _heads(given: Config, tensors: Collection[str]) -> Iterator[AnyHead]:
+    """Those whose tensors are there; which task a classifier is for, the architecture says."""
+    if _has(tensors, "cls.predictions"):
+        yield change(MLMHead(), tied=given["tie_word_embeddings"])
+    if _has(tensors, "cls.seq_relationship"):
+        yield SentencePairHead()
     if _has(tensors, "qa_outputs"):
-        return Head("answer", outputs=2, dropout=0.0)
-    if not _has(tensors, "classifier"):
-        return None
-    task = _task_said(given) or ("classify" if _has(tensors, "pooler.dense") else "tag")
-    outputs = 1 if task == "choose" else len(labels_in(given))
-    dropout = given["classifier_dropout"]
-    dropout = given["hidden_dropout_prob"] if dropout is None else dropout
-    return change(Head(task, outputs), dropout=dropout)
+        yield SpanHead()
+    elif _has(tensors, "classifier"):
+        pooled = _has(tensors, "pooler.dense")
+        name = _head_said(given) or (LabelHead.name if pooled else TokenLabelHead.name)
+        head = LABELLED[name](len(labels_in(given))) if name in LABELLED else ChoiceHead()
+        dropout = given["classifier_dropout"]
+        yield change(head, dropout=given["hidden_dropout_prob"] if dropout is None else dropout)
 
 
-def _task_said(config: Config) -> str | None:
+def _head_said(config: Config) -> str | None:
     said = config.get("architectures")
     first = said[0] if isinstance(said, list) and said else None
     return TASKS.get(first) if isinstance(first, str) else None
@@ -112,14 +124,15 @@ def _has(tensors: Collection[str], part: str) -> bool:
     return any(name.removeprefix("bert.").startswith(part + ".") for name in tensors)
 
 
-def config_of(facts: EncoderFacts) -> dict[str, Any]:
+def config_of(facts: TrunkWithHeads) -> dict[str, Any]:
     """What a config.json says of these facts; those it has no word for are an error."""
-    stack, position = facts.stack, facts.embed.position
+    embed, stack = facts.trunk.embed, cast(Stack, facts.trunk.stack)
+    position, mlm = embed.position, facts.head(MLMHead.name)
     if not isinstance(position, Learned):
         raise BadInput("a BERT folder cannot express this model: its positions are learned")
     words = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
     config: dict[str, Any] = {
-        "vocab_size": facts.embed.vocab,
+        "vocab_size": embed.vocab,
         "hidden_size": stack.width,
         "num_hidden_layers": stack.depth,
         "num_attention_heads": stack.heads,
@@ -128,53 +141,52 @@ def config_of(facts: EncoderFacts) -> dict[str, Any]:
         "hidden_dropout_prob": stack.dropout,
         "attention_probs_dropout_prob": stack.attention_dropout,
         "max_position_embeddings": position.longest,
-        "type_vocab_size": facts.embed.segments,
-        "initializer_range": facts.spread,
+        "type_vocab_size": embed.segments,
+        "initializer_range": facts.init_std,
         "layer_norm_eps": stack.eps,
-        "tie_word_embeddings": facts.tied,
+        "tie_word_embeddings": mlm is None or mlm.tied,
         "classifier_dropout": None,
     }
     said = {**config, "architectures": [architecture(facts)]}
-    head = facts.head
-    if head is not None and head.task != "answer":
-        said["num_labels"] = head.outputs
-        if head.dropout != stack.dropout:
-            config["classifier_dropout"] = said["classifier_dropout"] = head.dropout
+    for head in (facts.head(name) for name in (*LABELLED, ChoiceHead.name)):
+        if head is not None:
+            said["num_labels"] = head.outputs
+            if head.dropout != stack.dropout:
+                config["classifier_dropout"] = said["classifier_dropout"] = head.dropout
     refuse_loss("BERT", facts, facts_of(said, _parts(facts)))
     return config
 
 
-def _parts(facts: EncoderFacts) -> list[str]:
+def _parts(facts: TrunkWithHeads) -> list[str]:
     """A tensor of each head, by which they are known."""
-    return [
-        *["pooler.dense.weight"] * facts.pooled,
-        *["cls.predictions.bias"] * facts.fills,
-        *["cls.seq_relationship.bias"] * facts.follows,
-        *[f"{HEADS[head.task]}.bias" for head in [facts.head] if head is not None],
-    ]
+    tensors = {MLMHead.name: "cls.predictions", SentencePairHead.name: "cls.seq_relationship"}
+    pool = [] if facts.pool is None else ["pooler.dense.weight"]
+    return pool + [f"{(tensors | HEADS)[head.name]}.bias" for head in facts.output_heads]
 
 
-def architecture(facts: EncoderFacts) -> str:
+def architecture(facts: TrunkWithHeads) -> str:
     """What ``transformers`` calls such a model."""
-    if facts.head is not None:
-        return next(name for name, task in TASKS.items() if task == facts.head.task)
-    if facts.fills:
-        return "BertForPreTraining" if facts.follows else "BertForMaskedLM"
-    return "BertForNextSentencePrediction" if facts.follows else "BertModel"
+    for name, head in TASKS.items():
+        if facts.head(head) is not None:
+            return name
+    fills, follows = (facts.head(one.name) is not None for one in (MLMHead, SentencePairHead))
+    if fills:
+        return "BertForPreTraining" if follows else "BertForMaskedLM"
+    return "BertForNextSentencePrediction" if follows else "BertModel"
 
 
 def text_of(folder: Path, config: Config) -> EncoderText | TunedText | None:
     """The vocabulary of a folder, if it has one, and its labels if it has a task with labels."""
     text = EncoderText.load(folder)
-    labelled = _task_said(config) in LABELLED
+    labelled = _head_said(config) in LABELLED
     return TunedText(text, labels_in(config)) if text is not None and labelled else text
 
 
-def fresh(facts: EncoderFacts, text: Text | None) -> Origin:
+def fresh(facts: TrunkWithHeads, text: Text | None) -> Origin:
     """What belongs to a folder beside facts and weights, for a model that never was in one."""
     config: dict[str, Any] = {"architectures": [architecture(facts)], "model_type": "bert"}
-    if facts.head is not None and facts.head.task in LABELLED:
-        unnamed = labels_in({"num_labels": facts.head.outputs})
+    for head in (head for head in facts.output_heads if head.name in LABELLED):
+        unnamed = labels_in({"num_labels": head.outputs})
         config |= labels_said(text.labels if isinstance(text, TunedText) else unnamed)
     encoder = text.encoder if isinstance(text, TunedText) else text
     if isinstance(encoder, EncoderText):

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.ground.batch import Packed
 from regard.ground.layout import Layout
 from regard.ground.tape import SILENT, Tape
 from regard.models.room import House, Room, at_least
@@ -42,7 +43,7 @@ class Decoding:
     @cached_property
     def source(self) -> Source:
         """The source as the decoder sees it, read when it is first looked at."""
-        return self.model.encode(self.tokens_T, self.layout)
+        return self.model.encode(Packed(self.tokens_T, self.layout))
 
     @property
     def rows(self) -> int:

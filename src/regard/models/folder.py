@@ -8,18 +8,12 @@ from torch import Tensor
 
 from regard.ground.errors import BadInput
 from regard.ground.files import read_json, write_json
-from regard.models import HF, hf
-from regard.models import paper as paper_named
-from regard.models.facts import (
-    AnyFacts,
-    ClassifierFacts,
-    EncoderFacts,
-    PairFacts,
-    from_json,
-    to_json,
-)
+from regard.models import hf
+from regard.models.facts import EncoderDecoder, ModelFacts, TrunkWithHeads, from_json, to_json
 from regard.models.form import Origin, Text
+from regard.models.hf import HF
 from regard.models.paper import Paper
+from regard.models.papers import paper as paper_named
 from regard.models.stored import CONFIG, WEIGHTS, Stored, built, check_text, refuse_depth
 from regard.text.bilingual import Bilingual
 from regard.text.encoder import EncoderText
@@ -33,7 +27,7 @@ from regard.weights.names import Beside
 
 KEPT = "kept.safetensors"  # tensors that only the folder a model came from needs
 MODEL = "model"  # where a run folder keeps what it trained
-FORMAT = 1
+FORMAT = 2
 FORMATS = ("regard", "hf")
 
 
@@ -78,7 +72,7 @@ def read(folder: Path, device: torch.device | str = "cpu", *, keep_unknown: bool
     if "regard" not in config and "model_type" in config:
         return hf.read(folder, config, device, keep_unknown)
     if config.get("regard") != FORMAT:
-        raise BadInput(f"{folder / CONFIG}: not a folder written by regard (format {FORMAT})")
+        raise BadInput(f"{folder / CONFIG}: not written by this version of regard; train it again")
     paper = paper_named(str(config.get("paper")))
     where, notes = str(folder / CONFIG), config.get("notes", {})
     if not isinstance(notes, dict):
@@ -88,8 +82,8 @@ def read(folder: Path, device: torch.device | str = "cpu", *, keep_unknown: bool
         refuse_depth(facts, len(tensors))
     except BadInput as error:
         raise BadInput(f"{where}: {error}") from None
-    load_weights(built(paper, facts, "meta", where), tensors, str(folder / WEIGHTS))  # does it fit?
-    module = built(paper, facts, device, where)
+    load_weights(built(facts, "meta", where), tensors, str(folder / WEIGHTS))  # does it fit?
+    module = built(facts, device, where)
     load_weights(module, tensors, str(folder / WEIGHTS))
     origin = _read_origin(folder, config["origin"], tensors) if "origin" in config else None
     text = _read_text(folder, paper, facts, origin)
@@ -100,7 +94,7 @@ def read(folder: Path, device: torch.device | str = "cpu", *, keep_unknown: bool
 def vocabularies(stored: Stored) -> Bilingual:
     """Those of a translator; where its folder has no tokenizer files, its ids alone."""
     facts = stored.facts
-    assert isinstance(facts, PairFacts)
+    assert isinstance(facts, EncoderDecoder)
     if isinstance(stored.text, Bilingual):
         return stored.text
     ids = {"pad": PAD, "bos": BOS, "eos": EOS}  # of every vocabulary that regard makes
@@ -113,12 +107,12 @@ def _format_of(folder: Path) -> str:
     return "regard" if "regard" in read_json(folder / CONFIG) else "hf"
 
 
-def _read_text(folder: Path, paper: Paper, facts: AnyFacts, origin: Origin | None) -> Text | None:
-    if isinstance(facts, ClassifierFacts):
+def _read_text(folder: Path, paper: Paper, facts: ModelFacts, origin: Origin | None) -> Text | None:
+    if paper.key == "lin":
         return LabelledText.load(folder) if (folder / LABELS).exists() else None
     if origin is not None:
         return HF[paper.key].text(folder, origin.config)
-    if isinstance(facts, EncoderFacts):
+    if isinstance(facts, TrunkWithHeads):
         return TunedText.load(folder) if (folder / LABELS).exists() else EncoderText.load(folder)
     if (folder / SOURCE).exists():
         return MarianText.load(folder)

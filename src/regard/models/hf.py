@@ -7,8 +7,9 @@ import torch
 
 from regard.ground.errors import BadInput
 from regard.ground.files import read_bytes, read_json, replacing, write_json
-from regard.models import HF, sentence_files
+from regard.models import bert_folder, sentence_files
 from regard.models.form import Form, Origin
+from regard.models.papers import bert, marian, transformer
 from regard.models.stored import CONFIG, WEIGHTS, Stored, built, check_text, refuse_depth
 from regard.text.tuned import TunedText
 from regard.weights.files import load_weights, read_folder, weights_of, write_tensors
@@ -30,6 +31,13 @@ NOTED = (
     "bad_words_ids",
 )
 
+HF: dict[str, Form] = {
+    transformer.PAPER.key: marian.HF,
+    marian.PAPER.key: marian.HF,
+    bert.PAPER.key: bert_folder.HF,
+}
+"""The form in which Hugging Face keeps the models of a paper."""
+
 
 def read(
     folder: Path, config: dict[str, Any], device: torch.device | str, keep_unknown: bool = False
@@ -44,9 +52,9 @@ def read(
         refuse_depth(facts, len(file))
     except BadInput as error:
         raise BadInput(f"{where}: {error}") from None
-    shapes = weights_of(built(form.paper, facts, "meta", where))  # a misfit costs no memory
+    shapes = weights_of(built(facts, "meta", where))  # a misfit costs no memory
     tensors, beside = form.names(facts).read(file, shapes, str(folder), keep_unknown)
-    module = built(form.paper, facts, device, where)
+    module = built(facts, device, where)
     load_weights(module, tensors, str(folder))
     text = form.text(folder, config)
     check_text(text, facts, folder)

@@ -1,12 +1,12 @@
-"""A paper: its name and place in the line, the sizes it published, and how to build its model."""
+"""A paper: its name and place in the lineage, and the sizes it published."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
 from torch import nn
 
-from regard.models.facts import AnyFacts
+from regard.models.facts import ModelFacts
 
 
 @dataclass(frozen=True)
@@ -18,8 +18,7 @@ class Paper:
     title: str
     arxiv: str
     after: str | None
-    sizes: Mapping[str, AnyFacts]
-    build: Callable[..., nn.Module]
+    sizes: Mapping[str, ModelFacts]
     published: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -27,10 +26,10 @@ class Paper:
         """The name in recipes and configuration files."""
         return self.name.lower()
 
-    def parameters(self, facts: AnyFacts) -> int:
+    def parameters(self, facts: ModelFacts) -> int:
         """How many parameters a model of these facts has, tied ones counted once."""
         with torch.device("meta"):
-            return count_parameters(self.build(facts))
+            return count_parameters(facts.build())
 
 
 def count_parameters(model: nn.Module) -> int:

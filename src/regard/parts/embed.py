@@ -28,6 +28,7 @@ class Embedding(nn.Module):
         nn.init.normal_(self.token.weight, std=1 / math.sqrt(width))
         self.scale = math.sqrt(width) if scaled else 1.0
         self.position = position
+        self.segments = segments
         self.segment = nn.Embedding(segments, width) if segments else None
         self.norm = nn.LayerNorm(width, eps=norm) if norm is not None else None
         self.dropout = Dropout(dropout)

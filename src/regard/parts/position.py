@@ -2,12 +2,13 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from regard.ground.layout import Layout
+from regard.parts.score import DistanceDot
 
 
 def sinusoid(
@@ -36,6 +37,8 @@ def wavelengths(width: int, base: float = 10_000.0) -> list[float]:
 class SinusoidPositions(nn.Module):
     """Fixed sinusoids, for any length, with nothing to learn or to store."""
 
+    limit = None
+
     def __init__(self, width: int, base: float = 10_000.0, *, halves: bool = False):
         super().__init__()
         self.width, self.base, self.halves = width, base, halves
@@ -52,25 +55,49 @@ class SinusoidPositions(nn.Module):
 
 
 class LearnedPositions(nn.Embedding):
-    """One trained vector per position."""
+    """One trained vector per position; the first ``offset`` vectors are not used."""
+
+    def __init__(self, longest: int, width: int, *, offset: int = 0):
+        super().__init__(longest + offset, width)
+        self.limit, self.offset = longest, offset
 
     def forward(self, layout: Layout) -> Tensor:  # type: ignore[override]
-        if layout.start is not None and layout.start + layout.longest > self.num_embeddings:
+        if layout.start is not None and layout.start + layout.longest > self.limit:
             last = layout.start + layout.longest - 1
-            raise ValueError(f"position {last} asked for; {self.num_embeddings} were learned")
+            raise ValueError(f"position {last} asked for; {self.limit} were learned")
         if layout.full and layout.start is not None:  # its gradient is a sum over rows
-            return self.weight[layout.start :][: layout.longest].repeat(layout.rows, 1)
-        return super().forward(layout.positions_T)
+            first = layout.start + self.offset
+            return self.weight[first:][: layout.longest].repeat(layout.rows, 1)
+        positions_T = layout.positions_T
+        return super().forward(positions_T + self.offset if self.offset else positions_T)
 
 
 def position_limit(side: Any) -> int | None:
-    """The most tokens that a side of a model can place, if its positions are learned."""
+    """The most tokens of a row that a side of a model reads, if its positions are learned."""
     position = side.embed.position
-    return position.num_embeddings if isinstance(position, LearnedPositions) else None
+    return None if position is None else position.limit
+
+
+class AnyPosition:
+    """What facts of positions answer, and the answers of most.
+
+    ``by_distance``: attention layers score by distance, and embeddings add nothing.
+    """
+
+    by_distance: ClassVar[bool] = False
+
+    @property
+    def limit(self) -> int | None:
+        """The most tokens of a row, if there is a limit."""
+        return None
+
+    def score(self, key: int) -> nn.Module | None:
+        """The score of attention layers with keys of that size, if it is one of its own."""
+        return None
 
 
 @dataclass(frozen=True)
-class Sinusoid:
+class Sinusoid(AnyPosition):
     """Fixed positions, as a fact of a paper."""
 
     base: float = 10_000.0
@@ -82,27 +109,36 @@ class Sinusoid:
 
 
 @dataclass(frozen=True)
-class Learned:
-    """Trained positions, as a fact of a paper."""
+class Learned(AnyPosition):
+    """Trained positions, as a fact of a paper; ``offset`` vectors before them are not used."""
 
     longest: int
+    offset: int = 0
+
+    @property
+    def limit(self) -> int:
+        return self.longest
 
     def build(self, width: int) -> nn.Module:
         """The part that gives these positions."""
-        return LearnedPositions(self.longest, width)
+        return LearnedPositions(self.longest, width, offset=self.offset)
 
 
 @dataclass(frozen=True)
-class Relative:
+class Relative(AnyPosition):
     """Distances in place of positions: every attention layer scores by them (``DistanceDot``).
 
     Tokens more than ``farthest`` places apart count as that far apart.
     """
 
+    by_distance: ClassVar[bool] = True
     farthest: int
 
     def build(self, width: int) -> None:
-        """Embeddings know nothing of it."""
+        """Embeddings add nothing."""
+
+    def score(self, key: int) -> nn.Module:
+        return DistanceDot(self.farthest, key)
 
 
 Position = Sinusoid | Learned | Relative

@@ -82,7 +82,7 @@ class Answerer(Runner):
         """The answers to each (question, context)."""
         asked = check_pairs(asked, "of texts (question, context)", texts=True)
         windows = [self.windows(question, context) for question, context in asked]
-        said = iter(self.of_tokens([one.row for each in windows for one in each]))
+        said = iter(self.of_tokens([one.row for each in windows for one in each], "span"))
         return [
             self._answers(context, [(window, next(said)) for window in each])
             for (_, context), each in zip(asked, windows, strict=True)

@@ -47,7 +47,7 @@ class Chooser(Runner):
     def of_pairs(self, asked: Sequence[Sequence[tuple[str, str]]]) -> list[Choice]:
         """The same where each choice is a pair of texts."""
         rows = rows_of(self.text, [pair for pairs in asked for pair in pairs], self.longest)
-        logits_N = self.of_rows(rows, outputs=1)[:, 0]
+        logits_N = self.of_rows(rows, "choice", outputs=1)[:, 0]
         found = []
         for pairs, logits in zip(asked, logits_N.split(list(map(len, asked))), strict=True):
             best = int(logits.argmax())

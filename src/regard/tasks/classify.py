@@ -7,7 +7,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from regard.objectives.labelled import Labelled
+from regard.objectives.labels import Classification
 from regard.tasks.inputs import InputLimits, check_texts, read
 from regard.tasks.rows import Asked, Runner, rows_of
 from regard.text.labelled import NUMBER, SEVERAL, LabelledText
@@ -77,16 +77,16 @@ class Classifier(Runner):
     rows: int = 256
 
     @property
-    def objective(self) -> Labelled:
+    def objective(self) -> Classification:
         """How texts are read: the same at training and here."""
-        return Labelled()
+        return Classification()
 
     def predict(self, asked: Sequence[str]) -> list[Prediction]:
         """The class of each text, which does not depend on the others."""
         names = self.text.labels.names
-        limits = InputLimits.of(cast(Any, self.model).reader)
+        limits = InputLimits.of(cast(Any, self.model).encoder)
         rows = read(check_texts(asked), self.text.words.encode_all, limits)
-        logits_NV = self.of_rows(rows, len(names))
+        logits_NV = self.of_rows(rows, "label", len(names))
         return _one(logits_NV, names)
 
 
@@ -103,7 +103,7 @@ class EncoderClassifier(Runner):
         """The labels of each text or pair, or its numbers: whatever the model was tuned to say."""
         names, kind = self.text.labels.names, self.text.labels.kind
         rows = rows_of(self.text.encoder, asked, self.longest)
-        logits_NV = self.of_rows(rows, len(names))
+        logits_NV = self.of_rows(rows, "label", len(names))
         if kind == SEVERAL:
             probable = _named(logits_NV.sigmoid(), names)
             return [Several(tuple(n for n in names if one[n] > HOLDS), one) for one in probable]

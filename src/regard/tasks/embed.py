@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from regard.ground.batch import Packed, Row
+from regard.ground.batch import Row
 from regard.ground.errors import BadInput
-from regard.models.encoder import Encoder
+from regard.models.build.trunk_with_heads import TrunkWithHeadsModule
+from regard.parts.attention import Source
 from regard.tasks.rows import Asked, Runner, rows_of
 from regard.text.encoder import EncoderText
 from regard.text.ids_only import MISSING
@@ -24,7 +25,7 @@ class Embedder(Runner):
     texts in lower case.
     """
 
-    model: Encoder
+    model: TrunkWithHeadsModule
     text: EncoderText | None
     rows: int = 256
     longest: int | None = None
@@ -59,17 +60,16 @@ class Embedder(Runner):
         width = self.model.trunk.embed.token.embedding_dim
         vectors_ND = torch.zeros(len(rows), width, device=self.device)
         for chosen, read in self.batches(rows):
-            states_TD = self.model.encode(read.tokens_T, read.layout)
-            vectors_ND[chosen] = self._pooled(states_TD, read).float()
+            vectors_ND[chosen] = self._pooled(self.model.encode(read)).float()
         if not vectors_ND.isfinite().all():
             raise BadInput("the model is broken: its states are not numbers")
         return nn.functional.normalize(vectors_ND, dim=-1) if self.normalise else vectors_ND
 
-    def _pooled(self, states_TD: Tensor, read: Packed) -> Tensor:
-        layout = read.layout
+    def _pooled(self, encoded: Source) -> Tensor:
+        states_TD, layout = encoded.states_TD, encoded.layout
         match self.pool:
             case "pooled":
-                pooled_BD = self.model.pooled(states_TD, layout)
+                pooled_BD = self.model.pooled(encoded)
                 assert pooled_BD is not None
                 return pooled_BD
             case "first":

@@ -9,7 +9,7 @@ import torch
 from regard.ground.batch import Ids, Row
 from regard.ground.checks import check_whole
 from regard.ground.errors import BadInput, BadItem
-from regard.models.encoder import Encoder
+from regard.models.build.trunk_with_heads import TrunkWithHeadsModule
 from regard.tasks.inputs import check_texts
 from regard.tasks.rows import Runner, numbers
 from regard.text.encoder import EncoderText
@@ -36,14 +36,14 @@ class Filled:
 class Filler(Runner):
     """An encoder that names hidden words, ``top`` of them for each mask."""
 
-    model: Encoder
+    model: TrunkWithHeadsModule
     text: EncoderText
     rows: int = 256
     longest: int | None = None
     top: int = 5
 
     def __post_init__(self) -> None:
-        if self.model.words is None:
+        if "mlm" not in self.model.heads:
             raise BadInput("this encoder names no words: it has no layer to fill blanks with")
         check_whole("top: the number of words", self.top, 1, len(self.text.words))
 
@@ -69,12 +69,10 @@ class Filler(Runner):
         asked = check_texts(asked)
         rows = [self.row(one, number) for number, one in enumerate(asked, start=1)]
         found: list[tuple[tuple[Filling, ...], ...]] = [()] * len(rows)
-        words = self.model.words
-        assert words is not None
         for chosen, read in self.batches(rows):
             places_N = (read.tokens_T == self.text.mask).nonzero()[:, 0]
-            states_TD = self.model.encode(read.tokens_T, read.layout)
-            logits_NV = numbers(words(states_TD[places_N]))
+            outputs = self.model(read, positions={"mlm": places_N})
+            logits_NV = numbers(outputs.by_head["mlm"])
             probable_NV = torch.softmax(logits_NV, dim=-1)[:, : len(self.text.words)]
             probable_NW, best_NW = probable_NV.topk(self.top)
             fillings = zip(best_NW.tolist(), probable_NW.tolist(), strict=True)

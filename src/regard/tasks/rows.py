@@ -14,9 +14,7 @@ from regard.ground.batch import Budget, Ids, Packed, Row, pack_texts
 from regard.ground.errors import BadInput, BadItem, shown
 from regard.ground.layout import Layout
 from regard.ground.tape import SILENT, Silent, Tape
-from regard.models.encoder import Encoder
-from regard.models.facts import EncoderFacts
-from regard.parts.position import Learned
+from regard.models.facts import TrunkWithHeads
 from regard.tasks.inputs import check_text, listed
 from regard.text.encoder import EncoderText
 
@@ -69,7 +67,7 @@ class Runner:
         found: list[Tensor] = [torch.empty(0)] * len(rows)
         for chosen, read in self.batches(rows):
             tape = Tape(name)
-            model.encode(read.tokens_T, read.layout, tape=tape)
+            model.encode(read, tape=tape)
             for i, one in zip(chosen, read.layout.split(tape.kept[name]), strict=True):
                 found[i] = one
         return found
@@ -85,34 +83,34 @@ class Runner:
         found: list[Tensor] = [torch.empty(0)] * len(rows)
         with tape.batches() as next_tape:
             for chosen, read in self.batches(rows, tape):
-                said = self.model(read.tokens_T, read.layout, tape=next_tape())
+                said = self.model(read, tape=next_tape())
                 for i, one in zip(chosen, split(said, read.layout), strict=True):
                     found[i] = one
         return found
 
     def _check_segments(self, rows: Sequence[Row] | Sequence[Ids]) -> None:
         """A model that knows one text at a time cannot read two."""
-        knows_one = isinstance(self.model, Encoder) and self.model.segments == 1
-        if not knows_one:
+        model: Any = self.model
+        if model.encoder.embed.segments != 1:
             return
         for number, row in enumerate(rows, start=1):  # where one input makes several, all are pairs
             if isinstance(row, Row) and np.any(row.segments):
                 raise BadItem(number, "the model reads one text at a time, not two")
 
     @torch.inference_mode()
-    def of_rows(self, rows: Sequence[Row] | Sequence[Ids], outputs: int) -> Tensor:
-        """What the model says of each row as a whole."""
+    def of_rows(self, rows: Sequence[Row] | Sequence[Ids], head: str, outputs: int) -> Tensor:
+        """The logits of a head for each row as a whole."""
         logits_NV = torch.zeros(len(rows), outputs, dtype=torch.float64)
         for chosen, read in self.batches(rows):
-            logits_NV[chosen] = numbers(self.model(read.tokens_T, read.layout))
+            logits_NV[chosen] = numbers(self.model(read).by_head[head])
         return logits_NV
 
     @torch.inference_mode()
-    def of_tokens(self, rows: Sequence[Row]) -> list[Tensor]:
-        """What the model says of each token of each row, (tokens, outputs)."""
+    def of_tokens(self, rows: Sequence[Row], head: str) -> list[Tensor]:
+        """The logits of a head for each token of each row, (tokens, outputs)."""
         found: list[Tensor] = [torch.empty(0)] * len(rows)
         for chosen, read in self.batches(rows):
-            logits_TV = numbers(self.model(read.tokens_T, read.layout))
+            logits_TV = numbers(self.model(read).by_head[head])
             for i, of_row in zip(chosen, read.layout.split(logits_TV), strict=True):
                 found[i] = of_row
         return found
@@ -149,10 +147,9 @@ def _texts(one: Any, number: int) -> tuple[str, ...]:
     return tuple(check_text(text, number) for text in ((one,) if isinstance(one, str) else one))
 
 
-def longest_row(facts: EncoderFacts, text: EncoderText) -> int | None:
+def longest_row(facts: TrunkWithHeads, text: EncoderText) -> int | None:
     """The most tokens a row may have, if anything limits them."""
-    position = facts.embed.position
-    known = [text.longest, position.longest if isinstance(position, Learned) else None]
+    known = [text.longest, facts.trunk.embed.limit]
     return min((one for one in known if one is not None), default=None)
 
 

@@ -119,7 +119,7 @@ class Tagger(Runner):
         ]
         size = len(self.text.labels)
         found = [torch.full((len(words), size), nan, dtype=torch.float64) for words in sentences]
-        of_windows = self.of_tokens([window.row for _, window in windows])
+        of_windows = self.of_tokens([window.row for _, window in windows], "token_label")
         for (number, window), logits_LV in zip(windows, of_windows, strict=True):
             firsts = torch.tensor(window.firsts, dtype=torch.int64)
             found[number][firsts >= 0] = logits_LV[firsts[firsts >= 0]]

@@ -19,7 +19,7 @@ from regard.ground.machine import has_bf16
 from regard.ground.tape import SILENT, Silent
 from regard.models.native import Native, can_run, obstacle
 from regard.models.room import House
-from regard.objectives.translated import Translated
+from regard.objectives.seq2seq import Seq2Seq
 from regard.parts.engines import check_engine, choose_engine
 from regard.parts.linear.engine import at_work, in_precision
 from regard.parts.position import position_limit
@@ -84,9 +84,9 @@ class Translator:
                 )
 
     @property
-    def objective(self) -> Translated:
+    def objective(self) -> Seq2Seq:
         """How sentences are marked: the same at training and here."""
-        return Translated(self.text.target.bos, self.text.target.eos)
+        return Seq2Seq(self.text.target.bos, self.text.target.eos)
 
     @property
     def device(self) -> torch.device:
@@ -342,8 +342,12 @@ class Translator:
         results: list[Tensor] = [torch.empty(0)] * len(examples)
         with tape.batches() as next_tape:
             for chosen, batch in self._batches(examples, tape):
-                logits_TV = self.objective.logits(self.model, batch, next_tape())
-                for i, one in zip(chosen, batch.target.layout.split(logits_TV), strict=True):
+                outputs = self.model(batch.inputs, tape=next_tape())
+                for i, one in zip(
+                    chosen,
+                    batch.inputs.target.layout.split(outputs.by_head["next_token"]),
+                    strict=True,
+                ):
                     results[i] = one
         return results
 
@@ -356,7 +360,8 @@ class Translator:
         for chosen in in_order(lengths.reshape(-1, 2), budget, sort=not tape.live):
             batch = self.objective.collate([examples[i] for i in chosen])
             sources = pack([examples[i][0] for i in chosen])  # as they are, their ends included
-            yield chosen, replace(batch, source=sources).to(self.device)
+            inputs = replace(batch.inputs, source=sources)
+            yield chosen, replace(batch, inputs=inputs).to(self.device)
 
 
 EMPTY = Hypothesis(tokens=(), logprob=0.0, score=0.0, logprobs=(), finished=True)

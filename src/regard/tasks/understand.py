@@ -9,9 +9,10 @@ from torch import Tensor
 
 from regard.ground.batch import Ids, Row
 from regard.ground.errors import BadInput, BadItem
+from regard.ground.layout import Layout
 from regard.ground.tape import SILENT, Silent
-from regard.models.encoder import Encoder
-from regard.models.facts import EncoderFacts
+from regard.models.build.trunk_with_heads import Outputs, TrunkWithHeadsModule
+from regard.models.facts import TrunkWithHeads
 from regard.models.hf import ASKED
 from regard.parts.linear.engine import at_work, in_precision
 from regard.tasks.answer import CONTEXT, Answerer
@@ -27,6 +28,7 @@ from regard.text.ids_only import MISSING
 from regard.text.tuned import TunedText
 
 Read = Asked | Row | Ids  # a text, a pair of texts, or what was made of them
+TASKS = {"label": "classify", "token_label": "tag", "span": "answer", "choice": "choose"}
 LONGEST = 512  # of rows that nothing else limits
 READABLE = "neither a text, a pair of texts nor token ids"
 
@@ -35,8 +37,8 @@ READABLE = "neither a text, a pair of texts nor token ids"
 class Understanding(Runner):
     """An encoder. Without a text it reads ids alone."""
 
-    model: Encoder
-    facts: EncoderFacts
+    model: TrunkWithHeadsModule
+    facts: TrunkWithHeads
     tuned: EncoderText | TunedText | None
     notes: dict[str, Any] = field(default_factory=dict)
     rows: int = 256
@@ -55,7 +57,7 @@ class Understanding(Runner):
 
     def with_precision(self, kind: str) -> "Understanding":
         """The same, for inference only, in "fp32", "bf16", "int8" (on a CPU) or "auto"."""
-        return replace(self, model=cast(Encoder, in_precision(self.model, kind)))
+        return replace(self, model=cast(TrunkWithHeadsModule, in_precision(self.model, kind)))
 
     @property
     def engine(self) -> str:
@@ -66,9 +68,11 @@ class Understanding(Runner):
     @property
     def predictor(self) -> EncoderClassifier | Tagger | Answerer | Chooser:
         """What it was tuned to do, asked as it was then where that is noted."""
-        if self.facts.head is None:
+        names = [head.name for head in self.facts.output_heads]
+        tasks = [TASKS[name] for name in names if name in TASKS]
+        if not tasks:
             raise BadInput("this encoder was tuned for no task: there is nothing to predict")
-        task, text, noted = self.facts.head.task, self.text, self._noted_numbers()
+        task, text, noted = tasks[0], self.text, self._noted_numbers()
         usual = CONTEXT if task == "answer" else None
         limits = [self.longest, noted.pop("longest", usual)]
         longest = min((one for one in limits if one is not None), default=None)
@@ -134,15 +138,16 @@ class Understanding(Runner):
 
     def logits(self, rows: Sequence[Row], tape: Silent = SILENT) -> list[Tensor]:
         """(tokens, vocabulary) for each row; of a task, (tokens, labels), or (labels,) of all."""
-        head = self.facts.head
-        if head is None and not self.facts.fills:
-            raise BadInput("this encoder has no layer that says anything: it only has states")
-        if head is None:
-            return self.outputs(rows, lambda said, layout: layout.split(said.words_NV), tape)
-        of_rows = head.of_rows
-        return self.outputs(
-            rows, lambda said, layout: said.unbind() if of_rows else layout.split(said), tape
-        )
+        heads = [head for head in self.facts.output_heads if head.name in (*TASKS, "mlm")]
+        if not heads:
+            raise BadInput("this encoder has no output head; use encode()")
+        head = heads[-1]
+
+        def split(outputs: Outputs, layout: Layout) -> Sequence[Tensor]:
+            logits = outputs.by_head[head.name]
+            return logits.unbind() if head.per_row else layout.split(logits)
+
+        return self.outputs(rows, split, tape)
 
     def _row(self, one: Read, masks: bool, number: int) -> Row:
         if isinstance(one, Row):
@@ -157,9 +162,9 @@ class Understanding(Runner):
         return Row(ids, [0] * len(ids))
 
     def _checked(self, row: Row, number: int) -> Row:
-        known = self.facts.embed.segments
+        known = self.facts.trunk.embed.segments
         tokens = token_ids(row.tokens, number, READABLE)
-        InputLimits.of(self.model.trunk).check(tokens, number)
+        InputLimits.of(self.model.encoder).check(tokens, number)
         if len(row.segments) != len(tokens) or np.min(row.segments) < 0:
             raise BadItem(number, "each token needs the number of its text, from 0")
         if known and np.max(row.segments) >= known:

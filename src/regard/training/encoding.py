@@ -4,21 +4,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from torch import nn
 
 from regard.ground.errors import BadInput
 from regard.models import folder as folders
-from regard.models import paper, sized
-from regard.models.facts import EncoderFacts, change
+from regard.models.facts import TrunkWithHeads, change
 from regard.models.paper import Paper
+from regard.models.papers import paper, sized
 from regard.models.stored import Stored
 from regard.text.encoder import EncoderText
 from regard.text.tuned import TunedText
 from regard.training.place import Place
 from regard.training.recipe import Recipe
 from regard.weights.files import weights_of
+
+TASK_HEADS = {"classify": "label", "tag": "token_label", "answer": "span", "choose": "choice"}
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class Encoding:
     recipe: Recipe
     follow: ClassVar[tuple[str, ...]] = ("vocab",)
 
-    def facts(self, data: Path) -> tuple[Paper, EncoderFacts]:
+    def facts(self, data: Path) -> tuple[Paper, TrunkWithHeads]:
         """The encoder it begins with, or one of a paper's sizes, with the layers of the task."""
         wanted, start = self.recipe.model, self.start(data)
         for name in ("source", "target"):
@@ -38,22 +40,18 @@ class Encoding:
             if name.split(".")[-1] in self.follow:
                 raise BadInput(f"model.change.{name} follows from other tables of the recipe")
         facts = sized(f"{wanted.paper}:{wanted.size}") if start is None else start.facts
-        if not isinstance(facts, EncoderFacts):
+        if not isinstance(facts, TrunkWithHeads):
             raise BadInput(f"model: {wanted.start or wanted.paper} is no encoder")
-        given = facts.stack.depth
+        given = facts.trunk.stack.depth
         facts = change(self.headed(facts), **wanted.change)
-        if start is not None and (depth := facts.stack.depth) < given:
+        if start is not None and (depth := facts.trunk.stack.depth) < given:
             said = f"a depth of {depth} would drop layers of model.start, which has {given}"
             raise BadInput(f"model.change: {said}")
-        self.check_facts(facts)
         return (paper(wanted.paper) if start is None else start.paper), facts
 
-    def headed(self, facts: EncoderFacts) -> EncoderFacts:
+    def headed(self, facts: TrunkWithHeads) -> TrunkWithHeads:
         """The same encoder with the layers of the task, and no others."""
         raise NotImplementedError
-
-    def check_facts(self, facts: EncoderFacts) -> None:
-        """Whether they can do what the recipe asks for."""
 
     def start(self, data: Path) -> Stored | None:
         """The folder it begins with."""
@@ -86,9 +84,9 @@ class Encoding:
             return
         given, outputs_N = weights_of(start.module), self._outputs(start, text)
         for name, tensor in weights_of(model).items():
-            if name.startswith("head."):
+            if name.startswith(f"heads.{TASK_HEADS.get(self.recipe.task)}."):
                 if outputs_N is not None:
-                    tensor.copy_(given[name][outputs_N])
+                    tensor.copy_(given[name][outputs_N] if ".out." in name else given[name])
             elif name in given and given[name].shape == tensor.shape:
                 tensor.copy_(given[name])
             elif name.startswith("trunk."):
@@ -96,8 +94,8 @@ class Encoding:
 
     def _outputs(self, start: Stored, text: Any) -> list[int] | None:
         """Which of the start's outputs mean what ours do; None if it was tuned for another task."""
-        head = getattr(start.facts, "head", None)
-        if head is None or head.task != self.recipe.task:
+        heads = {head.name: head for head in cast(TrunkWithHeads, start.facts).output_heads}
+        if (head := heads.get(TASK_HEADS.get(self.recipe.task, ""))) is None:
             return None
         if not isinstance(text, TunedText):
             return list(range(head.outputs))

@@ -19,7 +19,11 @@ from regard.metrics.entities import entity_scores, entity_table, to_scheme
 from regard.metrics.labels import LabelScore
 from regard.metrics.regression import regression_scores
 from regard.metrics.translation import Score
-from regard.objectives import labelled, tagged
+from regard.models.facts import AnyHead, ChoiceHead, LabelHead, SpanHead, TokenLabelHead
+from regard.objectives import labels as objectives
+from regard.objectives import token_labels
+from regard.objectives.choices import MultipleChoice
+from regard.objectives.spans import SpanExtraction
 from regard.tasks.answer import Answerer
 from regard.tasks.choose import Chooser
 from regard.tasks.classify import EncoderClassifier
@@ -53,6 +57,10 @@ class Kind:
         """The most tokens of a row."""
         return self.recipe.batches.longest
 
+    def head(self, dropout: float) -> AnyHead:
+        """Its head, of one output until labels are known."""
+        raise NotImplementedError
+
     def labels(self, examples: Sequence[Any]) -> Labels | None:
         """What may be said, if it has names."""
         return None
@@ -82,6 +90,10 @@ class Kind:
 
 class Classify(Kind):
     """One text or two, and a label, several, or a number."""
+
+    def head(self, dropout: float) -> LabelHead:
+        """Over the pooled state."""
+        return LabelHead(1, dropout)
 
     def labels(self, examples: Sequence[Labelled]) -> Labels:
         """Those that occur, in the order of a benchmark where it has one."""
@@ -129,12 +141,12 @@ class Classify(Kind):
     def objective(self, text: TunedText, coded: Sequence[Coded]) -> Any:
         """Cross-entropy, over all labels or over each alone, or squared distance."""
         if text.labels.kind == NUMBER:
-            return labelled.Numbers()
+            return objectives.Regression()
         if text.labels.kind == SEVERAL:
-            return labelled.Several(len(text.labels))
+            return objectives.MultiLabel(len(text.labels))
         asked = self.recipe.labels.weights
         weights = class_weights(text.labels, asked, (goal[0] for _, goal in coded))
-        return labelled.Labelled(self.recipe.train.smoothing, weights)
+        return objectives.Classification(self.recipe.train.smoothing, weights)
 
     def runner(self, model: nn.Module, text: TunedText) -> EncoderClassifier:
         """A model that labels texts."""
@@ -163,6 +175,10 @@ class Classify(Kind):
 
 class Tag(Kind):
     """The words of a sentence, and a tag or a number for each."""
+
+    def head(self, dropout: float) -> TokenLabelHead:
+        """Over the state of each token."""
+        return TokenLabelHead(1, dropout)
 
     def labels(self, examples: Sequence[Tagged]) -> Labels:
         """The tags that occur, as their scheme writes them."""
@@ -208,10 +224,10 @@ class Tag(Kind):
     def objective(self, text: TunedText, coded: Sequence[Coded]) -> Any:
         """Cross-entropy over tags, or squared distance."""
         if text.labels.kind == NUMBER:
-            return tagged.TaggedNumbers()
+            return token_labels.TokenRegression()
         every = (goal for _, goals in coded for goal in goals if goal != IGNORED)
         weights = class_weights(text.labels, self.recipe.labels.weights, every)
-        return tagged.Tagged(self.recipe.train.smoothing, weights)
+        return token_labels.TokenClassification(self.recipe.train.smoothing, weights)
 
     def runner(self, model: nn.Module, text: TunedText) -> Tagger:
         """A model that tags words."""
@@ -240,6 +256,10 @@ class Tag(Kind):
 class Answer(Kind):
     """A question, and where its answer stands in a text."""
 
+    def head(self, dropout: float) -> SpanHead:
+        """Over the state of each token, without dropout, as others have it."""
+        return SpanHead()
+
     def texts(self, example: Question) -> tuple[str, ...]:
         """Both."""
         return example.question, example.context
@@ -262,7 +282,7 @@ class Answer(Kind):
 
     def objective(self, text: EncoderText, coded: Sequence[Coded]) -> Any:
         """Two softmaxes over the tokens of a row."""
-        return tagged.Spans()
+        return SpanExtraction()
 
     def judged(
         self, runner: Answerer, examples: Sequence[Question], with_interval: bool = False
@@ -285,6 +305,10 @@ class Answer(Kind):
 class Choose(Kind):
     """Pairs of texts, of which one is right."""
 
+    def head(self, dropout: float) -> ChoiceHead:
+        """Over the pooled state."""
+        return ChoiceHead(dropout=dropout)
+
     def texts(self, example: Choice) -> tuple[str, ...]:
         """All of them."""
         return tuple(chain.from_iterable(example.choices))
@@ -299,7 +323,7 @@ class Choose(Kind):
         counts = Counter(len(rows) for rows, _ in coded)
         if len(counts) > 1:
             raise BadInput(f"questions have {', '.join(map(str, sorted(counts)))} choices: not one")
-        return tagged.Chosen(next(iter(counts)))
+        return MultipleChoice(next(iter(counts)))
 
     def runner(self, model: nn.Module, text: EncoderText) -> Chooser:
         """A model that chooses."""

@@ -11,11 +11,10 @@ from torch import nn
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
 from regard.metrics.classification import MEASURES, Measure, f1_of_class
-from regard.models import paper, sized
-from regard.models.cost import classifier_flops
-from regard.models.facts import ClassifierFacts, change
+from regard.models.facts import LabelHead, TrunkWithHeads, change
 from regard.models.paper import Paper
-from regard.objectives.labelled import Labelled
+from regard.models.papers import paper, sized
+from regard.objectives.labels import Classification
 from regard.text.labelled import LabelledText, Labels
 from regard.text.training import train as train_subwords
 from regard.training.events import Verdict
@@ -25,26 +24,27 @@ from regard.training.ranks import Ranks
 from regard.training.translating import pair
 from regard.training.weights import class_weights
 
-FOLLOWS = {"vocab": "text.vocab", "classes": "the labels of the training data"}
+FOLLOWS = {"vocab": "text.vocab", "outputs": "the labels of the training data"}
 
 
 @dataclass(frozen=True)
 class Labelling(Paired):
     """The task "classify"."""
 
-    def facts(self, data: Path) -> tuple[Paper, ClassifierFacts]:
+    def facts(self, data: Path) -> tuple[Paper, TrunkWithHeads]:
         """The model, but for its vocabulary and the number of classes."""
         wanted = self.recipe.model
         for name in wanted.change:
             if (what := name.split(".")[-1]) in FOLLOWS:
                 raise BadInput(f"model.change.{name} follows from {FOLLOWS[what]}")
         facts = sized(f"{wanted.paper}:{wanted.size}")
-        if not isinstance(facts, ClassifierFacts):
+        if not isinstance(facts, TrunkWithHeads):
             raise BadInput(f"model.paper: {wanted.paper} is no classifier")
         if wanted.target is not None:
             raise BadInput("model.target: a classifier writes nothing")
         if wanted.source is not None:
-            facts = replace(facts, reader=pair(wanted.source).source)
+            facts = replace(facts, trunk=pair(wanted.source).source)
+        facts = facts.with_heads(LabelHead(2, facts.trunk.stack.dropout))
         return paper(wanted.paper), change(facts, **wanted.change)
 
     def learn_text(self, pairs: Sequence[tuple[str, str]]) -> LabelledText:
@@ -72,31 +72,33 @@ class Labelling(Paired):
         for where, _, label in pairs:
             text.labels.name(label, where)
 
-    def fitted(self, facts: ClassifierFacts, text: LabelledText) -> ClassifierFacts:
+    def fitted(self, facts: TrunkWithHeads, text: LabelledText) -> TrunkWithHeads:
         """The facts with the sizes of vocabulary and labels."""
-        return change(facts, vocab=len(text.words), classes=len(text.labels))
+        return change(facts, vocab=len(text.words), outputs=len(text.labels))
 
-    def objective(self, text: LabelledText, examples: Examples) -> Labelled:
+    def objective(self, text: LabelledText, examples: Examples) -> Classification:
         """What is learned, each class weighing what the recipe says."""
         weights = class_weights(text.labels, self.recipe.labels.weights, examples.second_sides())
-        return Labelled(self.recipe.train.smoothing, weights)
+        return Classification(self.recipe.train.smoothing, weights)
 
-    def flops(self, facts: ClassifierFacts, lengths: Sequence[tuple[int]]) -> float:
+    def flops(self, facts: TrunkWithHeads, lengths: Sequence[tuple[int, ...]]) -> float:
         """What a step costs."""
-        return classifier_flops(facts, [length for (length,) in lengths])
+        return facts.training_flops(lengths)
 
     def judge(
         self, text: LabelledText, examples: Examples, ranks: Ranks, model: nn.Module
     ) -> Verdict:
         """Negative log-likelihood of the development set, and the measures of classes."""
-        objective, classes = Labelled(), len(text.labels)
+        objective, classes = Classification(), len(text.labels)
         loss = torch.zeros((), dtype=torch.float64, device=ranks.device)
         counts = torch.zeros(classes * classes, dtype=torch.float64, device=ranks.device)
         with torch.inference_mode():
             for batch in examples.dev_batches(objective, ranks):
-                tape = Tape("logits")
+                tape = Tape("heads.label.logits")
                 loss += objective(model, batch, tape)[1]
-                taken_B = batch.goals_T * classes + tape.kept["logits"].argmax(-1)
+                taken_B = batch.targets["label"] * classes + tape.kept["heads.label.logits"].argmax(
+                    -1
+                )
                 counts += taken_B.bincount(minlength=classes * classes)
         counts_VV = ranks.total(counts).view(classes, classes).cpu().numpy()
         figures = {"loss": float(ranks.total(loss)) / counts_VV.sum()}

@@ -59,7 +59,7 @@ class Captured:
         new = tensors(batch)
         shapes = tuple(one.shape for one in new)
         if shapes not in self.graphs:
-            self.graphs[shapes] = self._capture(batch, as_tensor(scale, batch.goals_T.device))
+            self.graphs[shapes] = self._capture(batch, as_tensor(scale, new[0].device))
         held = self.graphs[shapes]
         for old, one in zip(tensors(held.batch), new, strict=True):
             old.copy_(one, non_blocking=True)
@@ -77,7 +77,7 @@ class Captured:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
         before = [parameter.grad.clone() for parameter in parameters]  # type: ignore[union-attr]
-        draws = torch.cuda.get_rng_state(batch.goals_T.device)
+        draws = torch.cuda.get_rng_state(scale.device)
         aside = torch.cuda.Stream()
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):
@@ -88,7 +88,7 @@ class Captured:
             results = self.plain(unread(batch), scale)
         for parameter, gradient in zip(parameters, before, strict=True):
             parameter.grad.copy_(gradient)  # type: ignore[union-attr]
-        torch.cuda.set_rng_state(draws, batch.goals_T.device)
+        torch.cuda.set_rng_state(draws, scale.device)
         return Graph(graph, batch, scale, results)
 
 
@@ -115,6 +115,8 @@ def unread(value: Any) -> Any:
 
     What they remember would be the first batch's, in a graph that is to serve all.
     """
+    if isinstance(value, dict):
+        return {name: unread(value[name]) for name in sorted(value)}
     if not is_dataclass(value):
         return value
     parts = {field.name: unread(getattr(value, field.name)) for field in fields(value)}
@@ -125,6 +127,8 @@ def tensors(value: Any) -> list[Tensor]:
     """All tensors of a batch, in a fixed order."""
     if isinstance(value, Tensor):
         return [value]
+    if isinstance(value, dict):
+        return [one for name in sorted(value) for one in tensors(value[name])]
     if not is_dataclass(value):
         return []
     return [one for field in fields(value) for one in tensors(getattr(value, field.name))]

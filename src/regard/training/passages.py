@@ -7,14 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from regard.data.blanks import Blanks
 from regard.data.documents import Documents
-from regard.data.following import Passages, full, pairs
+from regard.data.following import Passages
 from regard.data.sampler import START, Cursor, Sampler, shuffled
 from regard.data.sources import Dropped
-from regard.ground.batch import IGNORED, Batch, Budget, Marks, Row
+from regard.ground.batch import Batch, Budget, Marks
 from regard.ground.errors import BadInput
-from regard.objectives.masked import Blanked, Masked
+from regard.models.facts import SentencePairHead
+from regard.objectives.rows import Annotate, AnnotatedRow
+from regard.objectives.sum import Sum
 from regard.text.encoder import EncoderText
 from regard.training.examples import SPLIT, shared_out
 from regard.training.ranks import Ranks
@@ -22,6 +23,7 @@ from regard.training.recipe import Recipe
 
 WINDOW = 16_384  # rows drawn at once: each of these ends in a batch that is not full
 AHEAD = 64  # batches: more than are learned from while a window is drawn
+PAIR = SentencePairHead.name
 DEV = 0  # what is held out is the same for every seed, and its blanks are too
 
 
@@ -30,37 +32,34 @@ class Drawn:
     """Rows by number; which tokens are blanks follows from (seed, epoch, number) alone."""
 
     passages: Passages
-    blanks: Blanks
+    annotators: Sequence[Annotate]
     seed: int
 
-    def read(self, epoch: int, numbers: np.ndarray) -> list[Blanked]:
-        """Rows as a model reads them in this epoch; all blanks are drawn at once."""
-        found = self.passages.read(epoch, numbers)
-        lengths = np.array([len(one.row.tokens) for one in found], np.int64)
-        tokens = np.concatenate([one.row.tokens for one in found])
-        drawn = self.blanks.draw_all(tokens, lengths, numbers, (self.seed, epoch))
-        ends = np.cumsum(lengths)
-        counts = np.searchsorted(drawn.places, ends)
-        row = np.searchsorted(ends, drawn.places, side="right")
-        tokens_of_rows = np.split(drawn.tokens, ends[:-1])
-        places = np.split(drawn.places - (ends - lengths)[row], counts[:-1])
-        words = np.split(drawn.originals, counts[:-1])
-        return [
-            Blanked(Row(seen, one.row.segments), at, hidden, _class(one.follows))
-            for one, seen, at, hidden in zip(found, tokens_of_rows, places, words, strict=True)
+    def read(self, epoch: int, numbers: np.ndarray) -> list[AnnotatedRow]:
+        """Rows as a model reads them in this epoch; the targets of all are drawn at once."""
+        rows = [
+            AnnotatedRow(
+                passage.row, {}, {} if passage.follows is None else {PAIR: passage.follows}
+            )
+            for passage in self.passages.read(epoch, numbers)
         ]
+        for annotate in self.annotators:
+            rows = annotate(rows, numbers, (self.seed, epoch))
+        return rows
 
-    def all(self, epoch: int = 0) -> list[Blanked]:
+    def all(self, epoch: int = 0) -> list[AnnotatedRow]:
         """Every row of an epoch."""
         starts = range(0, self.passages.count, WINDOW)
         ranges = (np.arange(first, min(first + WINDOW, self.passages.count)) for first in starts)
         return [one for numbers in ranges for one in self.read(epoch, numbers)]
 
 
-class Ahead(Sampler[Blanked]):
+class Ahead(Sampler[AnnotatedRow]):
     """The same batches, read by a thread of its own while the model learns from those before."""
 
-    def batches(self, start: Cursor = START) -> Iterator[tuple[Cursor, list[tuple[int, Blanked]]]]:
+    def batches(
+        self, start: Cursor = START
+    ) -> Iterator[tuple[Cursor, list[tuple[int, AnnotatedRow]]]]:
         """From ``start`` on."""
         stream = super().batches(start)
         pool = ThreadPoolExecutor(1)
@@ -81,7 +80,7 @@ class Reading:
     recipe: Recipe
     documents: Documents
     train: Drawn
-    dev: Sequence[Blanked]
+    dev: Sequence[AnnotatedRow]
     dropped: Dropped
     sizes: dict[str, int]
 
@@ -90,7 +89,7 @@ class Reading:
         """What the training data is, in short: a resumed run says if it has changed."""
         return f"{len(self.documents)} documents, {self.documents.checksum:08x}"
 
-    def sampler(self, objective: Masked) -> Sampler[Blanked]:
+    def sampler(self, objective: Sum) -> Sampler[AnnotatedRow]:
         """Batches without end."""
         limits = self.recipe.batches
         return Ahead(
@@ -104,24 +103,18 @@ class Reading:
             dropped=self.dropped,
         )
 
-    def dev_batches(self, objective: Masked, ranks: Ranks) -> Iterator[Batch]:
+    def dev_batches(self, objective: Sum, ranks: Ranks) -> Iterator[Batch]:
         """My share of what is held out."""
         return shared_out(self.dev, objective, self.recipe, ranks)
 
 
-def drawn(recipe: Recipe, text: EncoderText, documents: Documents, seed: int) -> Drawn:
-    """Documents cut into rows and blanks as a recipe says."""
-    asked, longest, marks = recipe.pretrain, recipe.batches.longest, Marks(text.cls, text.sep)
-    if asked.next_sentence:
-        rows = Passages(
-            documents, marks, lambda epoch: pairs(documents, longest, (seed, epoch), asked.short)
-        )
-    else:
-        same = full(documents, longest)
-        rows = Passages(documents, marks, lambda epoch: same)
-    begins = ~text.continues if asked.whole_words else None
-    special = np.isin(np.arange(len(text.words)), list(text.special))
-    return Drawn(rows, Blanks(text.mask, special, begins, asked.rate), seed)
+def drawn(
+    objective: Sum, longest: int, text: EncoderText, documents: Documents, seed: int
+) -> Drawn:
+    """Documents as rows with the targets of an objective."""
+    rows = objective.rows(documents, Marks(text.cls, text.sep), longest, seed)
+    annotators = [member.annotator(text) for member in objective.members]
+    return Drawn(rows, [annotate for annotate in annotators if annotate is not None], seed)
 
 
 def held_out(count: int, wanted: int) -> tuple[np.ndarray, np.ndarray]:
@@ -140,7 +133,3 @@ def sample(texts: Iterator[str], share: float) -> Iterator[str]:
         if taken + len(text) <= seen * share:
             taken += len(text)
             yield text
-
-
-def _class(follows: int | None) -> int:
-    return IGNORED if follows is None else follows

@@ -1,9 +1,7 @@
 """Pre-training an encoder on documents (Devlin et al., 2018): vocabulary, rows, blanks, judge."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from functools import partial
-from math import exp
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +11,10 @@ from torch import nn
 from regard.data.documents import Collection, Documents, prepare_documents, read_documents
 from regard.data.sources import Dropped
 from regard.ground.errors import BadInput
-from regard.ground.tape import Tape
-from regard.models.cost import encoder_flops
-from regard.models.facts import EncoderFacts, change
-from regard.objectives.masked import Masked
-from regard.parts.position import Learned
+from regard.models.facts import TrunkWithHeads, change
+from regard.objectives.masked_lm import MaskedLM
+from regard.objectives.next_sentence import NextSentence
+from regard.objectives.sum import Sum
 from regard.text.encoder import EncoderText, train_wordpiece
 from regard.training.encoding import Encoding
 from regard.training.events import Verdict
@@ -31,19 +28,22 @@ SAMPLE = 50_000_000  # characters that a vocabulary is learned from, at most
 class Pretraining(Encoding):
     """The task "pretrain"."""
 
-    follow = ("vocab", "fills", "follows")
+    follow = ("vocab", "output_heads", "pool")
 
-    def headed(self, facts: EncoderFacts) -> EncoderFacts:
-        """The layers it learns by."""
-        follows, kind = self.recipe.pretrain.next_sentence, self.recipe.text.kind
+    def headed(self, facts: TrunkWithHeads) -> TrunkWithHeads:
+        """The heads it learns by."""
+        kind = self.recipe.text.kind
         if self.recipe.model.start is None and kind != "wordpiece":
             raise BadInput(f"text.kind: encoders learn wordpiece, not {kind!r}")
-        return replace(facts, head=None, fills=True, follows=follows, pooled=follows)
+        return self.members.fit(facts)
 
-    def check_facts(self, facts: EncoderFacts) -> None:
-        """Two passages are told apart by their segments."""
-        if facts.follows and facts.embed.segments < 2:
-            raise BadInput("pretrain.next_sentence: the encoder does not tell two passages apart")
+    @cached_property
+    def members(self) -> Sum:
+        """What is learned."""
+        asked, smoothing = self.recipe.pretrain, self.recipe.train.smoothing
+        masked = MaskedLM(asked.rate, asked.whole_words, smoothing)
+        pairs = [NextSentence(asked.short, smoothing)] if asked.next_sentence else []
+        return Sum(masked, *pairs)
 
     def check_data(self, data: Path, skip_bad: bool) -> dict[str, int]:
         """Whether the documents are there, before anything is written; there are no test sets."""
@@ -65,8 +65,9 @@ class Pretraining(Encoding):
         else:
             to_choose_by, to_learn = held_out(len(train), given.dev.held_out)
             train, dev = train.chosen(to_learn), train.chosen(to_choose_by)
-        to_read = drawn(self.recipe, text, train, self.recipe.train.seed)
-        dev_rows = drawn(self.recipe, text, dev, DEV).all()
+        longest = self.recipe.batches.longest
+        to_read = drawn(self.members, longest, text, train, self.recipe.train.seed)
+        dev_rows = drawn(self.members, longest, text, dev, DEV).all()
         sizes = {"train": len(train), "dev": len(dev)}
         return text, Reading(self.recipe, train, to_read, dev_rows, dropped, sizes)
 
@@ -84,8 +85,7 @@ class Pretraining(Encoding):
         )
 
     def _learned(self, place: Place) -> EncoderText:
-        position, asked = self.facts(place.data)[1].embed.position, self.recipe.text
-        longest = position.longest if isinstance(position, Learned) else None
+        asked, longest = self.recipe.text, self.facts(place.data)[1].trunk.embed.limit
         texts = self._texts_to_learn(place)
         return train_wordpiece(texts, asked.vocab, lower=asked.lower, longest=longest)
 
@@ -105,19 +105,18 @@ class Pretraining(Encoding):
         chosen = (texts for number, texts in enumerate(documents()) if number in to_learn)
         return list(sample((text for texts in chosen for text in texts), share))
 
-    def fitted(self, facts: EncoderFacts, text: EncoderText) -> EncoderFacts:
+    def fitted(self, facts: TrunkWithHeads, text: EncoderText) -> TrunkWithHeads:
         """The facts with as many words as there are."""
         return facts if self.recipe.model.start else change(facts, vocab=len(text.words))
 
-    def objective(self, text: EncoderText, examples: Reading) -> Masked:
+    def objective(self, text: EncoderText, examples: Reading) -> Sum:
         """What is learned."""
-        asked = self.recipe.pretrain
-        return Masked(asked.next_sentence, asked.rate, self.recipe.train.smoothing)
+        return self.members
 
-    def flops(self, facts: EncoderFacts, lengths: Sequence[tuple[int, ...]]) -> float:
+    def flops(self, facts: TrunkWithHeads, lengths: Sequence[tuple[int, ...]]) -> float:
         """What a step costs."""
-        tokens = [length for (length,) in lengths]
-        return encoder_flops(facts, tokens, round(self.recipe.pretrain.rate * sum(tokens)))
+        tokens = sum(length for (length,) in lengths)
+        return facts.training_flops(lengths, {"mlm": round(self.recipe.pretrain.rate * tokens)})
 
     def notes(self) -> dict[str, Any]:
         """What the model must remember of its recipe."""
@@ -126,23 +125,20 @@ class Pretraining(Encoding):
     def judge(
         self, text: EncoderText, examples: Reading, ranks: Ranks, model: nn.Module
     ) -> Verdict:
-        """Negative log-likelihood of what is held out, and the shares that are right."""
-        objective = replace(self.objective(text, examples), smoothing=0.0)
-        sums = torch.zeros(2, 3, dtype=torch.float64, device=ranks.device)  # words, rows
+        """Negative log-likelihood of what is held out, and the shares that are correct."""
+        members = self.members.members
+        sums = torch.zeros(len(members), 3, dtype=torch.float64, device=ranks.device)
         with torch.inference_mode():
-            for batch in examples.dev_batches(objective, ranks):
-                tape = Tape("words", "follows")
-                sums[:, 0] += objective(model, batch, tape)[1]
-                goals = {"words": batch.goals_T, "follows": batch.follows_B}
-                for number, (name, right) in enumerate(goals.items()):
-                    if right is not None:
-                        sums[number, 1] += (tape.kept[name].argmax(-1) == right).sum()
-                        sums[number, 2] += len(right)
-        (words, named, blanks), (follows, told, rows) = ranks.total(sums).tolist()
-        loss = words / blanks
-        figures = {"loss": loss, "perplexity": exp(min(loss, 700.0))}
-        figures["accuracy"] = 100 * named / blanks
-        if objective.follows:
-            figures["loss"] += follows / rows
-            figures["follows"] = 100 * told / rows
+            for batch in examples.dev_batches(self.members, ranks):
+                outputs = model(batch.inputs, positions=batch.positions)
+                for number, member in enumerate(members):
+                    targets = batch.targets[member.head]
+                    correct = outputs.by_head[member.head].argmax(-1) == targets
+                    sums[number, 0] += member.loss(outputs, batch)[1]
+                    sums[number, 1] += correct.sum()
+                    sums[number, 2] += len(targets)
+        figures = {"loss": 0.0}
+        for member, (nll, correct, count) in zip(members, ranks.total(sums).tolist(), strict=True):
+            figures["loss"] += nll / count
+            figures |= member.figures(nll / count, 100 * correct / count)
         return Verdict(-figures["loss"], figures)

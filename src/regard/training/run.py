@@ -16,10 +16,10 @@ from regard.ground.errors import BadInput
 from regard.ground.files import read_json, sweep_folder, write_json
 from regard.ground.lock import FolderLock, is_vacant, lock_folder
 from regard.models import folder as folders
-from regard.models.facts import AnyFacts, paths
+from regard.models.facts import ModelFacts, paths
 from regard.models.paper import Paper, count_parameters
 from regard.models.stored import CONFIG
-from regard.parts.position import Learned
+from regard.parts.position import AnyPosition
 from regard.training.checkpoint import Checkpoints, Progress
 from regard.training.labelling import Labelling
 from regard.training.levels import freeze
@@ -51,7 +51,7 @@ class Run:
 
     job: Job
     paper: Paper
-    facts: AnyFacts
+    facts: ModelFacts
     text: Any
     out: Path
     dropped: Dropped
@@ -97,7 +97,7 @@ def prepare(
     place = Place(data, out, ranks, resume, skip_bad)
     task = task_of(recipe)
     paper, facts = task.facts(data)
-    check_model(recipe, paper, facts)
+    check_model(recipe, facts)
     goes_on = resume and (out / RECIPE).is_file()
     as_asked(recipe.train.precision, ranks.device, "as asked", RESUME if goes_on else CHOOSE)
     tests = task.check_data(data, skip_bad)
@@ -113,7 +113,7 @@ def prepare(
         ranks.wait()
     facts = task.fitted(facts, text)
     seed_everything(recipe.train.seed, 0)
-    model = _built(paper, facts)
+    model = _built(facts)
     task.begin(model, data, text)
     objective = task.objective(text, examples)
     job = Job(
@@ -222,22 +222,22 @@ def _said(value: Any) -> Any:
 SIDES = {"source": "source side", "target": "target side"}  # by the path of their facts
 
 
-def check_model(recipe: Recipe, paper: Paper, facts: AnyFacts) -> None:
+def check_model(recipe: Recipe, facts: ModelFacts) -> None:
     """That the model can be built, and that a batch and its longest row fit into it."""
     with torch.device("meta"):
-        freeze(_built(paper, facts), recipe.optimiser.freeze)
+        freeze(_built(facts), recipe.optimiser.freeze)
     longest = recipe.batches.longest
     Budget(recipe.batches.tokens, recipe.batches.rows, longest)
     for path, value in paths(facts):
-        if isinstance(value, Learned) and longest > value.longest:
+        if isinstance(value, AnyPosition) and longest > (value.limit or longest):
             side = SIDES.get(path.split(".")[0], "encoder")
-            said = f"and the {side} knows {value.longest} positions"
+            said = f"and the {side} knows {value.limit} positions"
             raise BadInput(f"batches.longest: rows of {longest} tokens, {said}")
 
 
-def _built(paper: Paper, facts: AnyFacts) -> nn.Module:
+def _built(facts: ModelFacts) -> nn.Module:
     try:
-        return paper.build(facts)
+        return facts.build()
     except (ValueError, RuntimeError) as error:
         raise BadInput(f"model: {str(error).splitlines()[0]}") from None
 

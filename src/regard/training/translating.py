@@ -10,11 +10,10 @@ from torch import nn
 
 from regard.ground.errors import BadInput
 from regard.metrics.bleu import bleu
-from regard.models import paper, sized
-from regard.models.cost import training_flops
-from regard.models.facts import PairFacts, change
+from regard.models.facts import EncoderDecoder, change
 from regard.models.paper import Paper
-from regard.objectives.translated import Translated
+from regard.models.papers import paper, sized
+from regard.objectives.seq2seq import Seq2Seq
 from regard.search.greedy import Greedy
 from regard.tasks.translate import Translator
 from regard.text.bilingual import Bilingual, train_bilingual
@@ -28,7 +27,7 @@ from regard.training.ranks import Ranks
 class Translating(Paired):
     """The task "translate"."""
 
-    def facts(self, data: Path) -> tuple[Paper, PairFacts]:
+    def facts(self, data: Path) -> tuple[Paper, EncoderDecoder]:
         """The model, but for the sizes of its vocabularies."""
         wanted = self.recipe.model
         if any(name.split(".")[-1] == "vocab" for name in wanted.change):
@@ -62,26 +61,26 @@ class Translating(Paired):
         """Those of an earlier run."""
         return Bilingual.load(folder)
 
-    def fitted(self, facts: PairFacts, text: Bilingual) -> PairFacts:
+    def fitted(self, facts: EncoderDecoder, text: Bilingual) -> EncoderDecoder:
         """The facts with the sizes of their vocabularies."""
         sizes = {"source.vocab": len(text.source), "target.vocab": len(text.target)}
         return change(facts, **sizes)
 
-    def objective(self, text: Bilingual, examples: Examples) -> Translated:
+    def objective(self, text: Bilingual, examples: Examples) -> Seq2Seq:
         """What is learned."""
-        return Translated(text.target.bos, text.target.eos, self.recipe.train.smoothing)
+        return Seq2Seq(text.target.bos, text.target.eos, self.recipe.train.smoothing)
 
     def notes(self) -> dict[str, Any]:
         """How it is decoded unless told otherwise."""
         return {"decode": self.recipe.decode.model_dump()}
 
-    def flops(self, facts: PairFacts, lengths: Sequence[tuple[int, int]]) -> float:
+    def flops(self, facts: EncoderDecoder, lengths: Sequence[tuple[int, int]]) -> float:
         """What a step costs."""
-        return training_flops(facts, lengths)
+        return facts.training_flops(lengths)
 
     def judge(self, text: Bilingual, examples: Examples, ranks: Ranks, model: nn.Module) -> Verdict:
         """Negative log-likelihood of the development set, and BLEU where it judges."""
-        objective = Translated(text.target.bos, text.target.eos, smoothing=0.0)
+        objective = Seq2Seq(text.target.bos, text.target.eos, smoothing=0.0)
         loss = mean_likelihood(objective, examples.dev_batches(objective, ranks), model, ranks)
         figures = {"loss": loss, "perplexity": float(np.exp(min(loss, 700.0)))}
         if self.recipe.train.judge == "loss":
@@ -100,6 +99,6 @@ class Translating(Paired):
 def pair(name: str) -> Any:
     """The facts of "PAPER:SIZE", which must be those of a translator."""
     facts = sized(name)
-    if not isinstance(facts, PairFacts):
+    if not isinstance(facts, EncoderDecoder):
         raise BadInput(f"model: {name} reads no source and writes no target")
     return facts

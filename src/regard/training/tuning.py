@@ -16,11 +16,10 @@ from regard.data.sources import Dropped
 from regard.data.understanding import read
 from regard.ground.batch import Batch, Budget, Row
 from regard.ground.errors import BadInput
-from regard.models.cost import encoder_flops
-from regard.models.facts import EncoderFacts, Head, change
+from regard.models.facts import FirstToken, TrunkWithHeads, change
 from regard.text.encoder import EncoderText, train_wordpiece
 from regard.text.tuned import TunedText
-from regard.training.encoding import Encoding
+from regard.training.encoding import TASK_HEADS, Encoding
 from regard.training.events import Verdict
 from regard.training.examples import SPLIT, mean_likelihood, shared_out
 from regard.training.files import Files
@@ -71,18 +70,18 @@ class InMemory:
 class Tuning(Encoding):
     """The tasks "classify", "tag", "answer" and "choose" of an encoder."""
 
-    follow = ("vocab", "outputs", "task")
+    follow = ("vocab", "outputs", "output_heads")
 
     @cached_property
     def kind(self) -> Kind:
         """Which of them."""
         return KINDS[self.recipe.task](self.recipe)
 
-    def headed(self, facts: EncoderFacts) -> EncoderFacts:
+    def headed(self, facts: TrunkWithHeads) -> TrunkWithHeads:
         """One more layer, over the pooled state or over each token."""
-        task = self.recipe.task
-        head = Head(task, 1, 0.0 if task == "answer" else facts.stack.dropout)  # as others have it
-        return replace(facts, head=head, follows=False, fills=False, pooled=head.of_rows)
+        head = self.kind.head(facts.trunk.stack.dropout)
+        pool = (facts.pool or FirstToken()) if head.per_row else None
+        return replace(facts, output_heads=(head,), pool=pool)
 
     def check_data(self, data: Path, skip_bad: bool) -> dict[str, int]:
         """The size of each test set; what is wrong with them is said before anything is written."""
@@ -125,25 +124,22 @@ class Tuning(Encoding):
         texts = (text for example in train for text in self.kind.texts(example))
         return train_wordpiece(texts, self.recipe.text.vocab, lower=self.recipe.text.lower)
 
-    def fitted(self, facts: EncoderFacts, text: EncoderText | TunedText) -> EncoderFacts:
+    def fitted(self, facts: TrunkWithHeads, text: EncoderText | TunedText) -> TrunkWithHeads:
         """The facts with as many outputs as there are labels, and words where none were known."""
-        head = facts.head
-        assert head is not None
-        outputs = len(text.labels) if isinstance(text, TunedText) else 2
-        if self.recipe.task == "choose":
-            outputs = 1
+        if isinstance(text, TunedText):
+            facts = change(facts, outputs=len(text.labels))
         if self.recipe.model.start is None:
             words = text.encoder.words if isinstance(text, TunedText) else text.words
             facts = change(facts, vocab=len(words))
-        return replace(facts, head=replace(head, outputs=outputs))
+        return facts
 
     def objective(self, text: Any, examples: InMemory) -> Any:
         """What is learned."""
         return self.kind.objective(text, examples.train)
 
-    def flops(self, facts: EncoderFacts, lengths: Sequence[tuple[int, ...]]) -> float:
+    def flops(self, facts: TrunkWithHeads, lengths: Sequence[tuple[int, ...]]) -> float:
         """What a step costs."""
-        return encoder_flops(facts, [length for row in lengths for length in row])
+        return facts.training_flops(lengths)
 
     def notes(self) -> dict[str, Any]:
         """What the model must remember of its recipe to be asked as it was trained."""
@@ -154,8 +150,7 @@ class Tuning(Encoding):
         self, model: Any, files: Files, data: Path, dropped: Dropped | None = None
     ) -> Judgement:
         """A tuned model on the examples of a file, asked as it was trained, with intervals."""
-        head = getattr(model.facts, "head", None)
-        if head is None or head.task != self.recipe.task:
+        if model.facts.head(TASK_HEADS[self.recipe.task]) is None:
             raise BadInput(f"this model was not tuned to {self.recipe.task}")
         return self.kind.judged(model.predictor, self.read(files, data, dropped), True)
 

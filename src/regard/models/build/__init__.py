@@ -1,0 +1,1 @@
+"""Modules of models, made of parts and numbers; facts build them."""

@@ -1,0 +1,47 @@
+"""Encoders that are no Transformers: recurrent and convolutional."""
+
+from collections.abc import Iterable
+
+from torch import Tensor, nn
+
+from regard.ground.layout import Layout
+from regard.ground.tape import SILENT, Silent
+from regard.parts.attention import Source
+from regard.parts.convolution import Convolution
+from regard.parts.embed import Embedding
+from regard.parts.recurrent import Recurrence
+
+
+class RNNEncoderModule(nn.Module):
+    """An embedding, and recurrent layers over it."""
+
+    attends = False
+
+    def __init__(self, embed: Embedding, layers: Recurrence):
+        super().__init__()
+        self.embed = embed
+        self.layers = layers
+
+    def forward(self, tokens_T: Tensor, layout: Layout, *, tape: Silent = SILENT) -> Source:
+        """A state for every token, and the final state of every layer."""
+        x_TD = tape("embed.output", self.embed(tokens_T, layout))
+        states_TD, ends = self.layers(x_TD, layout, tape=tape.under("blocks"))
+        return Source(tape("output", states_TD), layout, ends)
+
+
+class ConvEncoderModule(nn.Module):
+    """An embedding, and convolutions over it."""
+
+    attends = False
+
+    def __init__(self, embed: Embedding, layers: Iterable[Convolution]):
+        super().__init__()
+        self.embed = embed
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, tokens_T: Tensor, layout: Layout, *, tape: Silent = SILENT) -> Source:
+        """A state for every token."""
+        x_TD = tape("embed.output", self.embed(tokens_T, layout))
+        for number, layer in enumerate(self.layers):
+            x_TD = tape.under("blocks").under(number)("output", layer(x_TD, layout))
+        return Source(tape("output", x_TD), layout)

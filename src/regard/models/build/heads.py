@@ -1,0 +1,43 @@
+"""Modules of heads: from states of tokens, or from pooled states of rows, to logits."""
+
+from collections.abc import Callable
+
+from torch import Tensor, nn
+
+from regard.parts.dropout import Dropout
+
+
+class MLMHeadModule(nn.Module):
+    """Dense layer, activation, norm, and a vector for each token of the vocabulary."""
+
+    def __init__(self, width: int, activation: Callable[[Tensor], Tensor], eps: float, vocab: int):
+        super().__init__()
+        self.dense = nn.Linear(width, width)
+        self.activation = activation
+        self.norm = nn.LayerNorm(width, eps=eps)
+        self.out = nn.Linear(width, vocab)
+
+    def forward(self, states_ND: Tensor) -> Tensor:
+        return self.out(self.norm(self.activation(self.dense(states_ND))))
+
+
+class LinearHeadModule(nn.Module):
+    """Dropout and a linear layer; with an ``activation``, a dense layer before it."""
+
+    def __init__(
+        self,
+        width: int,
+        outputs: int,
+        dropout: float = 0.0,
+        activation: Callable[[Tensor], Tensor] | None = None,
+    ):
+        super().__init__()
+        self.dropout = Dropout(dropout)
+        self.activation = activation
+        self.dense = None if activation is None else nn.Linear(width, width)
+        self.out = nn.Linear(width, outputs)
+
+    def forward(self, states_ND: Tensor) -> Tensor:
+        if self.dense is not None and self.activation is not None:
+            states_ND = self.activation(self.dense(self.dropout(states_ND)))
+        return self.out(self.dropout(states_ND))

@@ -1,0 +1,40 @@
+"""Modules of pools: the states of a row as one vector."""
+
+import torch
+from torch import Tensor, nn
+
+from regard.ground.tape import SILENT, Silent
+from regard.parts.attention import Source
+from regard.parts.bridge import last_state
+
+
+class FirstTokenModule(nn.Module):
+    """The state of the first token of each row, with ``dense`` through tanh(W h + b)."""
+
+    def __init__(self, dense: nn.Linear | None):
+        super().__init__()
+        self.dense = dense
+
+    def forward(self, encoded: Source, *, tape: Silent = SILENT) -> Tensor:
+        """(B, D); any state for a row without tokens."""
+        states_TD = encoded.states_TD
+        first_B = encoded.layout.offsets[:-1].long().clamp(max=states_TD.shape[0] - 1)
+        first_BD = states_TD[first_B]
+        return first_BD if self.dense is None else torch.tanh(self.dense(first_BD))
+
+
+class LastTokenModule(nn.Module):
+    """The final state of recurrent layers, else the state of the last token."""
+
+    def forward(self, encoded: Source, *, tape: Silent = SILENT) -> Tensor:
+        """(B, D); zeros for a row without tokens."""
+        return last_state(encoded)
+
+
+class MeanPoolModule(nn.Module):
+    """The mean of the states of each row."""
+
+    def forward(self, encoded: Source, *, tape: Silent = SILENT) -> Tensor:
+        """(B, D); zeros for a row without tokens."""
+        layout = encoded.layout
+        return layout.pad(encoded.states_TD).sum(1) / layout.lengths_B.clamp(min=1)[:, None]

@@ -1,0 +1,182 @@
+"""A recurrent decoder, with attention or without, before its state or after it.
+
+Where no step needs what the step before has seen, all tokens run in one call of the fused kernel;
+else a loop over time runs on the rows still alive.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from regard.ground.errors import BadInput
+from regard.ground.layout import Layout
+from regard.ground.tape import SILENT, Silent, Unrolled
+from regard.parts.attention import Source
+from regard.parts.bridge import Bridge
+from regard.parts.dropout import Dropout
+from regard.parts.embed import Embedding
+from regard.parts.glance import Glance, Keys
+from regard.parts.memory import Carried
+from regard.parts.readout import Attentional, Maxout
+from regard.parts.recurrent import Recurrence, State, in_full
+
+
+class RNNDecoderState(NamedTuple):
+    """What a decoder carries: the state of each layer, and the vector that every step is told.
+
+    That is h̃ of the step before (input feeding) or the source in one vector, if there is any.
+    """
+
+    states: Sequence[State]
+    told_RD: Tensor | None
+
+    def rows(self, index: Tensor | slice) -> "RNNDecoderState":
+        """Some of the rows, or all in another order."""
+        states = [tuple(part[index] for part in state) for state in self.states]
+        return RNNDecoderState(states, None if self.told_RD is None else self.told_RD[index])
+
+    def to(self, dtype: torch.dtype) -> "RNNDecoderState":
+        """The same in that precision."""
+        states = [tuple(part.to(dtype) for part in state) for state in self.states]
+        return RNNDecoderState(states, None if self.told_RD is None else self.told_RD.to(dtype))
+
+
+class RNNDecoderModule(nn.Module):
+    """An embedding, recurrent layers over it that start from the bridge, and the readout.
+
+    ``cross`` attends to the source: before the state, unless its context is to ``combine`` with it.
+    """
+
+    attends = False
+
+    def __init__(
+        self,
+        embed: Embedding,
+        bridge: Bridge,
+        layers: Recurrence,
+        *,
+        cross: Glance | None = None,
+        combine: Attentional | None = None,
+        maxout: Maxout | None = None,
+        input_feeding: bool = False,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        self.attends_before = cross is not None and combine is None
+        self.input_feeding = input_feeding
+        self.embed, self.bridge, self.layers = embed, bridge, layers
+        self.cross, self.combine, self.maxout = cross, combine, maxout
+        self.dropout = Dropout(dropout)
+
+    @property
+    def last_cross(self) -> str:
+        """Where it attends to the source, as the tape calls it."""
+        if self.cross is None:
+            raise BadInput("this model has no attention: its decoder never attends to its source")
+        return "cross"
+
+    def new_memory(self, rows: int, capacity: int) -> Carried:
+        """What it remembers of steps before."""
+        return Carried(rows, capacity)
+
+    def forward(
+        self,
+        tokens_T: Tensor,
+        layout: Layout,
+        *,
+        source: Source,
+        memory: Carried | None = None,
+        tape: Silent = SILENT,
+    ) -> Source:
+        """The state that the next token is read from, for every token of the target."""
+        x_TD = tape("embed.output", self.embed(tokens_T, layout))
+        now = self._begin(source, memory)
+        if memory is not None or self.attends_before or self.input_feeding:
+            with in_full(x_TD):
+                x_TD, read = x_TD.to(self.layers.dtype), source.to(self.layers.dtype)
+                states_TD, seen_TD = self._unrolled(x_TD, layout, now, read, memory, tape)
+        else:
+            states_TD, seen_TD = self._at_once(x_TD, layout, now, source, tape)
+        if self.maxout is not None:
+            given = [one for one in (states_TD, x_TD, seen_TD) if one is not None]
+            states_TD = self.maxout(torch.cat(given, dim=-1))
+        return Source(tape("output", self.dropout(states_TD)), layout)
+
+    def _begin(self, source: Source, memory: Carried | None) -> RNNDecoderState:
+        """Where the memory left off, or at the bridge."""
+        if memory is not None and memory.now is not None:
+            return memory.now
+        states, told_BD = self.bridge(source)
+        now = RNNDecoderState(
+            states, torch.zeros_like(states[-1][0]) if self.input_feeding else told_BD
+        )
+        now = now.to(self.layers.dtype)
+        return now if memory is None else memory.begin(now)
+
+    def _at_once(
+        self, x_TD: Tensor, layout: Layout, now: RNNDecoderState, source: Source, tape: Silent
+    ) -> tuple[Tensor, Tensor | None]:
+        """All tokens in one call: a state (or h̃) for each, and the one vector all were told."""
+        told_TD = None if now.told_RD is None else now.told_RD[layout.rows_T]
+        if told_TD is not None:
+            x_TD = torch.cat([x_TD, told_TD], dim=-1)
+        states_TD, _ = self.layers(x_TD, layout, now.states, tape=tape.under("blocks"))
+        if self.cross is not None and self.combine is not None:
+            keys = self.cross.keys(source)
+            seen_TD = self.cross(states_TD, layout, keys, tape=tape.under("cross"))
+            states_TD = self.combine(states_TD, seen_TD)
+        return states_TD, told_TD
+
+    def _unrolled(
+        self,
+        x_TD: Tensor,
+        layout: Layout,
+        now: RNNDecoderState,
+        source: Source,
+        memory: Carried | None,
+        tape: Silent,
+    ) -> tuple[Tensor, Tensor | None]:
+        """The same step by step; rows that have ended leave from the end of the order."""
+        times, keys = layout.times, None
+        if self.cross is not None:
+            keys = self.cross.kept(source, None if memory is None else memory.under(0))
+        if not layout.full:  # full rows are in order as they are
+            now = now.rows(times.order_B)
+            keys = None if keys is None else keys.ordered(times.order_B)
+        one_each = Layout.rectangle(layout.rows, 1, x_TD.device, start=layout.start or 0)
+        record = Unrolled(tape.under("cross"), layout.rows, layout.longest)
+        states, seen = [], []
+        # Where no row has a token, a step on nothing still has gradients.
+        for time, x_RD in enumerate(times.take(x_TD).split(times.alive or (0,))):
+            alive = len(x_RD)
+            now, keys = now.rows(slice(alive)), None if keys is None else keys.first(alive)
+            queries = one_each.first(alive).later(time)
+            moment = record.at(time, times.order_B[:alive])
+            state_RD, seen_RD, now = self._step(x_RD, now, keys, queries, moment)
+            states.append(state_RD)
+            seen += [] if seen_RD is None else [seen_RD]
+        if memory is not None:
+            memory.now = now
+            memory.advance(layout)
+        return times.give(torch.cat(states)), times.give(torch.cat(seen)) if seen else None
+
+    def _step(
+        self, x_RD: Tensor, now: RNNDecoderState, keys: Keys | None, queries: Layout, tape: Silent
+    ) -> tuple[Tensor, Tensor | None, RNNDecoderState]:
+        """The next state (or h̃), what of the source maxout reads with it, and what goes on."""
+        told_RD = seen_RD = now.told_RD
+        given = [x_RD] if told_RD is None else [x_RD, told_RD]
+        if self.attends_before and self.cross is not None and keys is not None:
+            seen_RD = self.cross(now.states[-1][0], queries, keys, tape=tape)
+            given.append(seen_RD)
+        state_RD, states = self.layers.step(torch.cat(given, dim=-1), now.states)
+        if self.combine is not None and self.cross is not None and keys is not None:
+            state_RD = self.combine(state_RD, self.cross(state_RD, queries, keys, tape=tape))
+            seen_RD = None  # h̃ has it already
+        return (
+            state_RD,
+            seen_RD,
+            RNNDecoderState(states, state_RD if self.input_feeding else told_RD),
+        )

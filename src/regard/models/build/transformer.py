@@ -1,0 +1,57 @@
+"""The one Transformer stack: an embedding and N blocks. Every Transformer is built on it."""
+
+from collections.abc import Iterable
+
+from torch import Tensor, nn
+
+from regard.ground.layout import Layout
+from regard.ground.tape import SILENT, Silent
+from regard.parts.attention import Source
+from regard.parts.block import Block
+from regard.parts.embed import Embedding
+from regard.parts.memory import Memory
+
+
+class TransformerModule(nn.Module):
+    """Tokens in, one state per token out."""
+
+    attends = True
+
+    def __init__(self, embed: Embedding, blocks: Iterable[Block], norm: nn.Module):
+        super().__init__()
+        self.embed = embed
+        self.blocks = nn.ModuleList(blocks)
+        self.norm = norm
+
+    @property
+    def last_cross(self) -> str:
+        """Where its last layer attends to the source, as the tape calls it."""
+        return f"blocks.{len(self.blocks) - 1}.cross"
+
+    def new_memory(self, rows: int, capacity: int) -> Memory:
+        """What it remembers of steps before."""
+        return Memory(rows, capacity, len(self.blocks))
+
+    def forward(
+        self,
+        tokens_T: Tensor,
+        layout: Layout,
+        *,
+        source: Source | None = None,
+        memory: Memory | None = None,
+        tape: Silent = SILENT,
+    ) -> Source:
+        """A state for every token."""
+        x_TD = tape("embed.output", self.embed(tokens_T, layout))
+        blocks_tape = tape.under("blocks")
+        for number, block in enumerate(self.blocks):
+            x_TD = block(
+                x_TD,
+                layout,
+                source=source,
+                memory=None if memory is None else memory.under(number),
+                tape=blocks_tape.under(number),
+            )
+        if memory is not None:
+            memory.advance(layout)
+        return Source(tape("output", self.norm(x_TD)), layout)

@@ -1,0 +1,73 @@
+"""A trunk with a pool and heads: one forward pass for encoders, classifiers and language models."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+
+from regard.ground.batch import Packed
+from regard.ground.tape import SILENT, Silent
+from regard.parts.attention import Source
+
+ALL_TOKENS: Mapping[str, Tensor] = MappingProxyType({})
+
+
+class Outputs(NamedTuple):
+    """States of tokens, pooled states of rows if there is a pool, and the logits of each head."""
+
+    states_TD: Tensor
+    pooled_BD: Tensor | None
+    by_head: dict[str, Tensor]
+
+
+class TrunkWithHeadsModule(nn.Module):
+    """An ``eager`` one is neither compiled nor captured, as recurrent layers cannot be."""
+
+    def __init__(
+        self,
+        trunk: nn.Module,
+        pool: nn.Module | None,
+        heads: Mapping[str, nn.Module],
+        per_row: frozenset[str],
+        *,
+        eager: bool,
+    ):
+        super().__init__()
+        self.eager, self.per_row = eager, per_row
+        self.trunk: Any = trunk
+        self.pool = pool
+        self.heads = nn.ModuleDict(heads)
+
+    @property
+    def encoder(self) -> Any:
+        """The side that reads the input."""
+        return self.trunk
+
+    def forward(
+        self,
+        inputs: Packed,
+        *,
+        positions: Mapping[str, Tensor] = ALL_TOKENS,
+        tape: Silent = SILENT,
+    ) -> Outputs:
+        """All outputs; a head of tokens reads those at its ``positions``, default all of them."""
+        encoded = self.encode(inputs, tape=tape)
+        pooled_BD = self.pooled(encoded, tape=tape)
+        by_head = {}
+        for name, head in self.heads.items():
+            read = pooled_BD if name in self.per_row else encoded.states_TD
+            if name in positions:
+                read = encoded.states_TD[positions[name]]
+            by_head[name] = tape(f"heads.{name}.logits", head(read))
+        return Outputs(encoded.states_TD, pooled_BD, by_head)
+
+    def encode(self, inputs: Packed, *, tape: Silent = SILENT) -> Source:
+        """A state for every token."""
+        return self.trunk(inputs.tokens_T, inputs.layout, tape=tape.under("trunk"))
+
+    def pooled(self, encoded: Source, *, tape: Silent = SILENT) -> Tensor | None:
+        """One state for every row, if there is a pool."""
+        if self.pool is None:
+            return None
+        return tape("pool.output", self.pool(encoded, tape=tape.under("pool")))

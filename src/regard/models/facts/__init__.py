@@ -1,0 +1,54 @@
+"""Facts: models as values. A paper is a value, and a change of it says how another differs."""
+
+from regard.models.facts.change import POSITIONS, change, difference, paths
+from regard.models.facts.conv import ConvEncoderFacts
+from regard.models.facts.embedding import Tokens
+from regard.models.facts.heads import (
+    AnyHead,
+    ChoiceHead,
+    LabelHead,
+    MLMHead,
+    NextTokenHead,
+    SentencePairHead,
+    SpanHead,
+    TokenLabelHead,
+)
+from regard.models.facts.json import from_json, to_json
+from regard.models.facts.pools import AnyPool, AttentionPool, FirstToken, LastToken, MeanPool
+from regard.models.facts.rnn import CrossAttentionFacts, RNNDecoderFacts, RNNEncoderFacts
+from regard.models.facts.shapes import EncoderDecoder, ModelFacts, TrunkWithHeads
+from regard.models.facts.stack import AnyStack, Stack
+from regard.models.facts.trunk import Trunk
+
+__all__ = [
+    "POSITIONS",
+    "AnyHead",
+    "AnyPool",
+    "AnyStack",
+    "AttentionPool",
+    "ChoiceHead",
+    "ConvEncoderFacts",
+    "CrossAttentionFacts",
+    "EncoderDecoder",
+    "FirstToken",
+    "LabelHead",
+    "LastToken",
+    "MLMHead",
+    "MeanPool",
+    "ModelFacts",
+    "NextTokenHead",
+    "RNNDecoderFacts",
+    "RNNEncoderFacts",
+    "SentencePairHead",
+    "SpanHead",
+    "Stack",
+    "TokenLabelHead",
+    "Tokens",
+    "Trunk",
+    "TrunkWithHeads",
+    "change",
+    "difference",
+    "from_json",
+    "paths",
+    "to_json",
+]

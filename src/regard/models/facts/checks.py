@@ -1,0 +1,43 @@
+"""Checks of facts: wrong values are refused in one line."""
+
+from collections.abc import Collection
+from typing import Any, get_args, get_origin, get_type_hints
+
+from regard.ground.errors import BadInput, did_you_mean
+
+
+def at_least(least: int, name: str, value: Any) -> None:
+    """A number that may not be smaller."""
+    if isinstance(value, int) and value < least:
+        raise BadInput(f"{name} must be at least {least}, not {value}")
+
+
+def share(name: str, value: float) -> None:
+    """A share of a whole, from 0 to below 1."""
+    if not 0 <= value < 1:
+        raise BadInput(f"{name} is a share from 0 to below 1, not {value}")
+
+
+def one_of(known: Collection[str], name: str, value: str) -> None:
+    """A name among those known."""
+    if value not in known:
+        raise BadInput(f"no {name} is called {value!r}{did_you_mean(value, list(known))}")
+
+
+def check_type(facts: Any, name: str, value: Any) -> None:
+    """A value of the type that the field says."""
+    expected = get_type_hints(type(facts))[name]
+    if not _fits(value, expected):
+        kind = getattr(expected, "__name__", expected)
+        raise BadInput(f"{name} of {type(facts).__name__} is {kind}, so it cannot be {value!r}")
+
+
+def _fits(value: Any, expected: Any) -> bool:
+    if get_origin(expected) is tuple:
+        member = get_args(expected)[0]
+        return isinstance(value, tuple) and all(_fits(one, member) for one in value)
+    if isinstance(value, bool):
+        return expected is bool
+    return isinstance(value, expected) or (
+        isinstance(value, int) and float in (expected, *get_args(expected))
+    )

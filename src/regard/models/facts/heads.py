@@ -1,0 +1,150 @@
+"""Facts of heads: what is read off the states of a trunk. A model has those that it uses.
+
+A head's ``name`` stands in state dicts, tape paths and outputs. Heads ``per_row`` read the pooled
+state of each row, the others the states of tokens.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import nn
+
+from regard.models.build.heads import LinearHeadModule, MLMHeadModule
+from regard.models.facts.checks import at_least, one_of, share
+from regard.models.facts.trunk import Trunk
+from regard.parts.mlp import ACTIVATIONS
+
+
+class AnyHead:
+    """What every head can be asked."""
+
+    name: ClassVar[str]
+    per_row: ClassVar[bool] = False
+    outputs: int
+
+    def build(self, trunk: Trunk, tokens: nn.Embedding) -> nn.Module:
+        """The module over states of that trunk, whose token vectors it may share."""
+        raise NotImplementedError
+
+    def products(self, trunk: Trunk) -> int:
+        """Products for each row or token that it reads."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class MLMHead(AnyHead):
+    """The token at a position (Devlin et al., 2018): dense, activation, norm, token vectors.
+
+    ``tied``: these are the token vectors of the embedding.
+    """
+
+    name: ClassVar[str] = "mlm"
+    tied: bool = True
+
+    def build(self, trunk: Trunk, tokens: nn.Embedding) -> MLMHeadModule:
+        """With activation and epsilon of the stack."""
+        width, stack = trunk.width, trunk.stack
+        module = MLMHeadModule(width, ACTIVATIONS[stack.activation], stack.eps, trunk.embed.vocab)
+        if self.tied:
+            module.out.weight = tokens.weight
+        return module
+
+    def products(self, trunk: Trunk) -> int:
+        """The dense layer and all token vectors."""
+        return trunk.width * (trunk.width + trunk.embed.vocab)
+
+
+@dataclass(frozen=True)
+class NextTokenHead(AnyHead):
+    """The next token, by a vector for each token of the vocabulary.
+
+    ``tied``: these are the token vectors of the embedding. ``bias`` adds one number per token.
+    """
+
+    name: ClassVar[str] = "next_token"
+    tied: bool = True
+    bias: bool = False
+
+    def build(self, trunk: Trunk, tokens: nn.Embedding) -> nn.Linear:
+        """One linear layer."""
+        module = nn.Linear(trunk.width, trunk.embed.vocab, bias=self.bias)
+        if self.bias:
+            nn.init.zeros_(module.bias)
+        if self.tied:
+            if module.weight.shape != tokens.weight.shape:
+                raise ValueError("output and token vectors can be tied only if their shapes agree")
+            module.weight = tokens.weight
+        return module
+
+    def products(self, trunk: Trunk) -> int:
+        """All token vectors."""
+        return trunk.width * trunk.embed.vocab
+
+
+@dataclass(frozen=True)
+class LinearHead(AnyHead):
+    """One linear layer with ``outputs``; ``dropout`` falls on its input.
+
+    With ``dense``, an activation such as "tanh", a dense layer comes before it (RoBERTa's form).
+    """
+
+    outputs: int
+    dropout: float = 0.0
+    dense: str | None = None
+
+    def __post_init__(self) -> None:
+        at_least(1, "outputs", self.outputs)
+        share("dropout", self.dropout)
+        if self.dense is not None:
+            one_of(ACTIVATIONS, "activation", self.dense)
+
+    def build(self, trunk: Trunk, tokens: nn.Embedding) -> LinearHeadModule:
+        """Of the width of the trunk."""
+        activation = None if self.dense is None else ACTIVATIONS[self.dense]
+        return LinearHeadModule(trunk.width, self.outputs, self.dropout, activation)
+
+    def products(self, trunk: Trunk) -> int:
+        """Both layers."""
+        dense = 0 if self.dense is None else trunk.width
+        return trunk.width * (dense + self.outputs)
+
+
+@dataclass(frozen=True)
+class SentencePairHead(LinearHead):
+    """Whether the second text of a row belongs behind the first: two classes."""
+
+    name: ClassVar[str] = "sentence_pair"
+    per_row: ClassVar[bool] = True
+    outputs: int = 2
+
+
+@dataclass(frozen=True)
+class LabelHead(LinearHead):
+    """Labels, or numbers, of whole rows."""
+
+    name: ClassVar[str] = "label"
+    per_row: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class ChoiceHead(LinearHead):
+    """One number for each row, by which choices are compared."""
+
+    name: ClassVar[str] = "choice"
+    per_row: ClassVar[bool] = True
+    outputs: int = 1
+
+
+@dataclass(frozen=True)
+class TokenLabelHead(LinearHead):
+    """Labels, or numbers, of tokens."""
+
+    name: ClassVar[str] = "token_label"
+
+
+@dataclass(frozen=True)
+class SpanHead(LinearHead):
+    """How well a span begins, and how well it ends, at each token."""
+
+    name: ClassVar[str] = "span"
+    outputs: int = 2

@@ -1,0 +1,71 @@
+"""Facts as JSON and back: each value under the name of its class."""
+
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from regard.ground.errors import BadInput
+from regard.models.facts.checks import check_type
+from regard.models.facts.conv import ConvEncoderFacts
+from regard.models.facts.embedding import Tokens
+from regard.models.facts.heads import (
+    ChoiceHead,
+    LabelHead,
+    MLMHead,
+    NextTokenHead,
+    SentencePairHead,
+    SpanHead,
+    TokenLabelHead,
+)
+from regard.models.facts.pools import AttentionPool, FirstToken, LastToken, MeanPool
+from regard.models.facts.rnn import CrossAttentionFacts, RNNDecoderFacts, RNNEncoderFacts
+from regard.models.facts.shapes import EncoderDecoder, TrunkWithHeads
+from regard.models.facts.stack import Stack
+from regard.models.facts.trunk import Trunk
+from regard.parts.position import Learned, Relative, Sinusoid
+from regard.parts.sight import Permuted, Window
+
+VALUES = {
+    kind.__name__: kind
+    for kind in (
+        *(TrunkWithHeads, EncoderDecoder, Trunk, Tokens),
+        *(Stack, RNNEncoderFacts, RNNDecoderFacts, CrossAttentionFacts, ConvEncoderFacts),
+        *(FirstToken, LastToken, MeanPool, AttentionPool),
+        *(MLMHead, NextTokenHead, SentencePairHead, LabelHead, TokenLabelHead),
+        *(SpanHead, ChoiceHead, Sinusoid, Learned, Relative, Window, Permuted),
+    )
+}
+
+
+def to_json(value: Any) -> Any:
+    """Facts as plain JSON."""
+    if isinstance(value, tuple):
+        return [to_json(member) for member in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        return {
+            "is": type(value).__name__,
+            **{field.name: to_json(getattr(value, field.name)) for field in fields(value)},
+        }
+    return value
+
+
+def from_json(data: Any, where: str) -> Any:
+    """The facts that ``to_json`` wrote; anything else is an error that names ``where``."""
+    if not isinstance(data, dict):
+        raise BadInput(f"{where}: {data!r} is not a set of facts")
+    kind = VALUES.get(str(data.get("is")))
+    if kind is None:
+        raise BadInput(f"{where}: facts of unknown kind {data.get('is')!r}")
+    given = {name: _value(value, where) for name, value in data.items() if name != "is"}
+    try:
+        facts = kind(**given)
+        for name, value in given.items():
+            check_type(facts, name, value)
+    except (TypeError, AttributeError, BadInput) as error:
+        raise BadInput(f"{where}: {error}") from None
+    return facts
+
+
+def _value(data: Any, where: str) -> Any:
+    if isinstance(data, list):
+        return tuple(_value(member, where) for member in data)
+    return from_json(data, where) if isinstance(data, dict) else data

@@ -1,0 +1,87 @@
+"""Facts of pools: how the states of a row become one vector."""
+
+from dataclasses import dataclass
+
+from torch import nn
+
+from regard.models.build.pools import FirstTokenModule, LastTokenModule, MeanPoolModule
+from regard.models.facts.checks import at_least, one_of
+from regard.models.facts.flops import Products, score_products
+from regard.parts.glance import SCORES
+from regard.parts.pool import QUERIES, Pool
+
+
+@dataclass(frozen=True)
+class FirstToken:
+    """The first token's state; if ``dense``, through a layer tanh(W h + b) (BERT's pooler)."""
+
+    dense: bool = True
+
+    def build(self, width: int) -> nn.Module:
+        """The module for states of that size."""
+        return FirstTokenModule(nn.Linear(width, width) if self.dense else None)
+
+    def products(self, width: int) -> Products:
+        """Products for each token and each row."""
+        return Products(0, row=width * width * self.dense)
+
+
+@dataclass(frozen=True)
+class LastToken:
+    """The final state of a recurrent trunk, else the last token's state."""
+
+    def build(self, width: int) -> nn.Module:
+        """The module for states of that size."""
+        return LastTokenModule()
+
+    def products(self, width: int) -> Products:
+        """It computes nothing."""
+        return Products(0)
+
+
+@dataclass(frozen=True)
+class MeanPool:
+    """The mean of all states."""
+
+    def build(self, width: int) -> nn.Module:
+        """The module for states of that size."""
+        return MeanPoolModule()
+
+    def products(self, width: int) -> Products:
+        """It multiplies nothing."""
+        return Products(0)
+
+
+@dataclass(frozen=True)
+class AttentionPool:
+    """Σ_i α_i h_i, where α is the softmax of a ``score`` of one query with all states.
+
+    The ``query`` is "learned", "zeros" (a dot product then gives the mean of the states) or "mean",
+    that of the states. ``inner`` and ``positions`` are as in ``CrossAttentionFacts``.
+    """
+
+    score: str = "additive"
+    query: str = "learned"
+    inner: int | None = None
+    positions: int = 128
+
+    def __post_init__(self) -> None:
+        one_of(SCORES, "score", self.score)
+        one_of(QUERIES, "query", self.query)
+        for name in ("inner", "positions"):
+            at_least(1, name, getattr(self, name))
+
+    def build(self, width: int) -> nn.Module:
+        """The module for states of that size."""
+        sizes = {"inner": self.inner or width, "positions": self.positions}
+        return Pool(width, self.score, self.query, **sizes)
+
+    def products(self, width: int) -> Products:
+        """The score of one query for each row, and the weighted sum."""
+        query, key, pair = score_products(
+            self.score, width, width, self.inner or width, self.positions
+        )
+        return Products(key + pair + width, row=query)
+
+
+AnyPool = FirstToken | LastToken | MeanPool | AttentionPool

@@ -1,0 +1,165 @@
+"""The two shapes of models: a trunk with heads, and an encoder with a decoder."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+from torch import nn
+
+from regard.ground.errors import BadInput
+from regard.models.build.encoder_decoder import EncoderDecoderModule
+from regard.models.build.trunk_with_heads import TrunkWithHeadsModule
+from regard.models.facts.checks import one_of
+from regard.models.facts.flops import FORWARD_AND_BACKWARD
+from regard.models.facts.heads import AnyHead
+from regard.models.facts.pools import AnyPool
+from regard.models.facts.trunk import Trunk
+
+TIES = ("all", "target", "none")
+NO_POSITIONS: Mapping[str, int] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class TrunkWithHeads:
+    """One trunk, the pool of its rows, and the heads that read tokens or pooled rows.
+
+    With ``init_std``, all new weights are drawn from a normal distribution of that standard
+    deviation; otherwise each layer draws its own.
+    """
+
+    encoder_path: ClassVar[str] = "trunk"
+    trunk: Trunk
+    pool: AnyPool | None = None
+    output_heads: tuple[AnyHead, ...] = ()
+    init_std: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.trunk.stack.decodes:
+            raise BadInput("cross: only the target of an encoder-decoder attends to a source")
+        if self.pool is None and any(head.per_row for head in self.output_heads):
+            names = ", ".join(head.name for head in self.output_heads if head.per_row)
+            raise BadInput(f"pool: the head {names} reads whole rows, and there is no pool")
+
+    @property
+    def encoder(self) -> Trunk:
+        """The side that reads the input."""
+        return self.trunk
+
+    @property
+    def eager(self) -> bool:
+        """Whether it is neither compiled nor captured."""
+        return self.trunk.stack.eager
+
+    def head(self, name: str) -> Any:
+        """The head of that name, if it has one."""
+        return next((head for head in self.output_heads if head.name == name), None)
+
+    def with_heads(self, *heads: AnyHead) -> "TrunkWithHeads":
+        """The same trunk with these heads and no others."""
+        return replace(self, output_heads=heads)
+
+    def build(self) -> TrunkWithHeadsModule:
+        """The module of these facts, with new weights."""
+        trunk: Any = self.trunk.build()
+        module = TrunkWithHeadsModule(
+            trunk,
+            None if self.pool is None else self.pool.build(self.trunk.width),
+            {head.name: head.build(self.trunk, trunk.embed.token) for head in self.output_heads},
+            frozenset(head.name for head in self.output_heads if head.per_row),
+            eager=self.eager,
+        )
+        if self.init_std is not None:
+            for part in module.modules():
+                _draw(part, self.init_std)
+        return module
+
+    def training_flops(
+        self, lengths: Sequence[tuple[int, ...]], positions: Mapping[str, int] = NO_POSITIONS
+    ) -> float:
+        """Operations of one step over examples with rows of these lengths.
+
+        ``positions``: how many tokens a head reads, where that is not all of them.
+        """
+        rows = list(chain.from_iterable(lengths))
+        tokens, reads = sum(rows), self.trunk.stack.products()
+        forward = reads.token * tokens + reads.own_pair * sum(length * length for length in rows)
+        if self.pool is not None:
+            pool = self.pool.products(self.trunk.width)
+            forward += pool.token * tokens + pool.row * len(rows)
+        for head in self.output_heads:
+            count = len(rows) if head.per_row else positions.get(head.name, tokens)
+            forward += count * head.products(self.trunk)
+        return FORWARD_AND_BACKWARD * forward
+
+
+@dataclass(frozen=True)
+class EncoderDecoder:
+    """A model that reads a source and writes a target.
+
+    ``tie``: "all" shares source, target and output embeddings, "target" the last two, "none" none.
+    ``head_bias`` adds a number to the logit of every token.
+    """
+
+    encoder_path: ClassVar[str] = "source"
+    source: Trunk
+    target: Trunk
+    tie: str = "all"
+    head_bias: bool = False
+
+    def __post_init__(self) -> None:
+        one_of(TIES, "tie", self.tie)
+        if self.source.stack.decodes or not self.target.stack.decodes:
+            raise BadInput("cross: the target attends to a source, and only the target may")
+
+    @property
+    def encoder(self) -> Trunk:
+        """The side that reads the input."""
+        return self.source
+
+    @property
+    def eager(self) -> bool:
+        """Whether it is neither compiled nor captured."""
+        return self.source.stack.eager or self.target.stack.eager
+
+    def build(self) -> EncoderDecoderModule:
+        """The module of these facts, with new weights."""
+        vocab = self.target.embed.vocab
+        return EncoderDecoderModule(
+            self.source.build(),
+            self.target.build(self.source),
+            nn.Linear(self.target.width, vocab, bias=self.head_bias),
+            tie=self.tie,
+            eager=self.eager,
+        )
+
+    def training_flops(
+        self, lengths: Sequence[tuple[int, ...]], positions: Mapping[str, int] = NO_POSITIONS
+    ) -> float:
+        """Operations of one step over pairs of these lengths, (source, target)."""
+        source_T, target_T = sum(s for s, _ in lengths), sum(t for _, t in lengths)
+        reads = self.source.stack.products()
+        writes = self.target.stack.products(self.source.stack)
+        forward = (
+            reads.token * source_T
+            + writes.token * target_T
+            + writes.source_token * source_T
+            + writes.row * len(lengths)
+            + self.target.width * self.target.embed.vocab * target_T
+            + reads.own_pair * sum(s * s for s, _ in lengths)
+            + writes.own_pair * sum(t * t for _, t in lengths) / 2
+            + writes.cross_pair * sum(s * t for s, t in lengths)
+        )
+        return FORWARD_AND_BACKWARD * forward
+
+
+ModelFacts = TrunkWithHeads | EncoderDecoder
+
+
+def _draw(module: nn.Module, std: float) -> None:
+    """Weights from a normal distribution, and biases of zero."""
+    if isinstance(module, nn.Linear | nn.Embedding):
+        nn.init.normal_(module.weight, std=std)
+    if isinstance(module, nn.Linear) and module.bias is not None:
+        nn.init.zeros_(module.bias)

@@ -1,0 +1,156 @@
+"""Facts of stacks: what every stack of layers answers, and the Transformer's."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import nn
+
+from regard.models.build.transformer import TransformerModule
+from regard.models.facts.checks import at_least, one_of, share
+from regard.models.facts.embedding import Tokens
+from regard.models.facts.flops import Products
+from regard.parts.attention import CrossAttention, Heads, SelfAttention
+from regard.parts.block import Block
+from regard.parts.mlp import ACTIVATIONS, Mlp
+from regard.parts.position import Position
+from regard.parts.sight import Sight, everyone
+
+
+class AnyStack:
+    """What every kind of stack can be asked, and the answers most of them give.
+
+    An ``eager`` stack is neither compiled nor captured, and its batches have free shapes on every
+    device. Relative positions need a stack that ``attends``. ``activation`` and ``eps`` are those
+    of heads built on the stack.
+    """
+
+    eager: ClassVar[bool] = False
+    attends: ClassVar[bool] = False
+    width: int
+    depth: int
+    dropout: float
+    activation: str = "gelu"
+    eps: float = 1e-5
+
+    @property
+    def output_width(self) -> int:
+        """The size of the state of a token."""
+        return self.width
+
+    @property
+    def decodes(self) -> bool:
+        """Whether it is a decoder over a source."""
+        return False
+
+    @property
+    def cross_attention_shape(self) -> tuple[int, int]:
+        """Layers and heads of cross-attention."""
+        return 0, 0
+
+    @property
+    def final_states(self) -> int:
+        """How many layers leave a final state of their own in a direction: recurrent ones do."""
+        return 0
+
+    @property
+    def bidirectional(self) -> bool:
+        """Whether the final states are those of two directions."""
+        return False
+
+    def build(self, embed: Tokens, source: "AnyStack | None" = None) -> nn.Module:
+        """The module of these facts; a decoder's depends on the source it attends to."""
+        raise NotImplementedError
+
+    def products(self, source: "AnyStack | None" = None) -> Products:
+        """Products of a forward pass."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Stack(AnyStack):
+    """N equal Transformer blocks. ``key`` and ``value`` are sizes per head, default width / heads.
+
+    ``dropout`` falls on embeddings and on the output of each sublayer, as in Vaswani et al.;
+    ``attention_dropout`` on attention weights and ``inner_dropout`` inside the feed-forward layer
+    came with later code.
+    """
+
+    attends: ClassVar[bool] = True
+    width: int
+    depth: int
+    heads: int
+    inner: int
+    key: int | None = None
+    value: int | None = None
+    norm: str = "post"
+    final_norm: bool = False
+    activation: str = "relu"
+    eps: float = 1e-5
+    dropout: float = 0.1
+    attention_dropout: float = 0.0
+    inner_dropout: float = 0.0
+    sight: Sight = everyone
+    cross: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("width", "depth", "heads", "inner", "key", "value"):
+            at_least(1, name, getattr(self, name))
+        for name in ("dropout", "attention_dropout", "inner_dropout"):
+            share(name, getattr(self, name))
+        one_of(ACTIVATIONS, "activation", self.activation)
+
+    @property
+    def decodes(self) -> bool:
+        return self.cross
+
+    @property
+    def cross_attention_shape(self) -> tuple[int, int]:
+        return (self.depth, self.heads) if self.cross else (0, 0)
+
+    def build(self, embed: Tokens, source: AnyStack | None = None) -> TransformerModule:
+        """The blocks over that embedding."""
+        source_width = None if source is None else source.output_width
+        return TransformerModule(
+            embed.build(self.width, self.dropout, self.eps),
+            [self._block(embed.position, source_width) for _ in range(self.depth)],
+            nn.LayerNorm(self.width, eps=self.eps) if self.final_norm else nn.Identity(),
+        )
+
+    def _block(self, position: Position | None, source_width: int | None) -> Block:
+        heads = Heads.of(self.width, self.heads, self.key, self.value)
+        attention = SelfAttention(
+            self.width,
+            heads,
+            score=None if position is None else position.score(heads.key),
+            sight=self.sight,
+            dropout=self.attention_dropout,
+        )
+        mlp = Mlp(self.width, self.inner, activation=self.activation, dropout=self.inner_dropout)
+        cross = None
+        if self.cross:
+            cross = CrossAttention(
+                self.width, heads, source_width=source_width, dropout=self.attention_dropout
+            )
+        return Block(
+            self.width,
+            attention,
+            mlp,
+            cross=cross,
+            norm=self.norm,
+            eps=self.eps,
+            dropout=self.dropout,
+        )
+
+    def products(self, source: AnyStack | None = None) -> Products:
+        """Projections, scores, weighted sums and feed-forward layers of all blocks."""
+        key = self.width // self.heads if self.key is None else self.key
+        both = self.heads * (key + (key if self.value is None else self.value))
+        own = 2 * self.width * both + 2 * self.width * self.inner
+        if not self.cross or source is None:
+            return Products(self.depth * own, own_pair=self.depth * both)
+        return Products(
+            token=self.depth * (own + self.width * both),
+            source_token=self.depth * source.output_width * both,
+            own_pair=self.depth * both,
+            cross_pair=self.depth * both,
+        )

@@ -1,0 +1,33 @@
+"""A trunk: an embedding and a stack of layers over it."""
+
+from dataclasses import dataclass
+
+from torch import nn
+
+from regard.ground.errors import BadInput
+from regard.models.facts.conv import ConvEncoderFacts
+from regard.models.facts.embedding import Tokens
+from regard.models.facts.rnn import RNNDecoderFacts, RNNEncoderFacts
+from regard.models.facts.stack import Stack
+
+
+@dataclass(frozen=True)
+class Trunk:
+    """Tokens in, one state per token out: a whole encoder, or one side of a translator."""
+
+    embed: Tokens
+    stack: Stack | RNNEncoderFacts | RNNDecoderFacts | ConvEncoderFacts
+
+    def __post_init__(self) -> None:
+        position = self.embed.position
+        if position is not None and position.by_distance and not self.stack.attends:
+            raise BadInput("position: relative positions need self-attention layers")
+
+    @property
+    def width(self) -> int:
+        """The size of the state of a token."""
+        return self.stack.output_width
+
+    def build(self, source: "Trunk | None" = None) -> nn.Module:
+        """The module of these facts; a decoder's depends on its source."""
+        return self.stack.build(self.embed, None if source is None else source.stack)

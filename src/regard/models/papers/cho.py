@@ -1,0 +1,35 @@
+"""The RNN encoder-decoder (Cho et al., 2014, arXiv:1406.1078): GRUs, and one vector at every step.
+
+c = tanh(V h_N) begins the decoder, and is read again with every word. Here as in torch's kernel the
+reset gate falls on U h; in the paper on h. The paper keeps word matrices at rank 100; here that is
+the size of a word's vector.
+"""
+
+from regard.models.facts import (
+    EncoderDecoder,
+    RNNDecoderFacts,
+    RNNEncoderFacts,
+    Tokens,
+    Trunk,
+    change,
+)
+from regard.models.paper import Paper
+
+EMBED = Tokens(vocab=15_000, position=None)
+ENCODER = RNNEncoderFacts(width=1_000, embedding=100, cell="gru")
+DECODER = RNNDecoderFacts(
+    width=1_000, embedding=100, cell="gru", bridge="last", summary=True, maxout=500
+)
+
+BASE = EncoderDecoder(source=Trunk(EMBED, ENCODER), target=Trunk(EMBED, DECODER), tie="none")
+LAPTOP = change(BASE, vocab=37_000, scaled=True, width=256, embedding=256, maxout=256, dropout=0.1)
+
+PAPER = Paper(
+    name="Cho",
+    year=2014,
+    title="Learning Phrase Representations using RNN Encoder-Decoder for Statistical Machine "
+    "Translation",
+    arxiv="1406.1078",
+    after=None,
+    sizes={"base": BASE, "laptop": LAPTOP},
+)

@@ -1,0 +1,38 @@
+"""A recurrent encoder, attention over its states, a label (Lin et al., 2017, arXiv:1703.03130).
+
+h_i = [→h_i; ←h_i]; α = softmax of v·tanh(W h_i + U q) over i; m = Σ_i α_i h_i; the class is read
+from m. "base" has the paper's reader (300 numbers each way) and the inner size of its score (350,
+no query: U q = 0). It differs in three things: the paper puts 30 such m side by side (r = 30; here
+there is one), keeps them apart by a penalty, and reads the class from them by a layer of 2,000 or
+3,000 hidden units, by task (here by a linear map). Here the query may also be learned, and the
+score may be any other.
+"""
+
+from regard.models.facts import (
+    AttentionPool,
+    LastToken,
+    RNNEncoderFacts,
+    Tokens,
+    Trunk,
+    TrunkWithHeads,
+    change,
+)
+from regard.models.paper import Paper
+
+ENCODER = RNNEncoderFacts(width=300, embedding=100, direction="both", dropout=0.5)
+
+BASE = TrunkWithHeads(
+    trunk=Trunk(Tokens(vocab=30_000, position=None), ENCODER),
+    pool=AttentionPool(score="additive", query="zeros", inner=350),
+)
+LAPTOP = change(BASE, width=128, embedding=128, scaled=True, query="learned", inner=None)
+LAST = change(LAPTOP, pool=LastToken())
+
+PAPER = Paper(
+    name="Lin",
+    year=2017,
+    title="A Structured Self-attentive Sentence Embedding",
+    arxiv="1703.03130",
+    after="Bahdanau",
+    sizes={"base": BASE, "laptop": LAPTOP, "last": LAST},
+)

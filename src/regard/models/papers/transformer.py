@@ -1,0 +1,28 @@
+"""The Transformer (Vaswani et al., 2017, arXiv:1706.03762): a translator of attention alone.
+
+An encoder that sees everyone, a decoder that sees what it has written and looks at the source.
+"""
+
+from regard.models.facts import EncoderDecoder, Stack, Tokens, Trunk, change
+from regard.models.paper import Paper
+from regard.parts.position import Sinusoid
+from regard.parts.sight import causal
+
+EMBED = Tokens(vocab=37_000, position=Sinusoid(), scaled=True)
+ENCODER = Stack(width=512, depth=6, heads=8, inner=2_048, dropout=0.1)
+DECODER = change(ENCODER, sight=causal, cross=True)
+
+BASE = EncoderDecoder(source=Trunk(EMBED, ENCODER), target=Trunk(EMBED, DECODER), tie="all")
+BIG = change(BASE, width=1_024, inner=4_096, heads=16, dropout=0.3)
+LAPTOP = change(BASE, width=256, inner=1_024, heads=4, depth=3, norm="pre", final_norm=True)
+
+
+PAPER = Paper(
+    name="Transformer",
+    year=2017,
+    title="Attention Is All You Need",
+    arxiv="1706.03762",
+    after="Luong",
+    sizes={"base": BASE, "big": BIG, "laptop": LAPTOP},
+    published={"base": 65_000_000, "big": 213_000_000},
+)

@@ -1,0 +1,49 @@
+"""Next-sentence prediction (Devlin et al., 2018, section 3.1, task 2).
+
+A row holds two passages; half of the second ones follow the first, half come from another document.
+The model says which from the pooled state of the row.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from regard.data.documents import Documents
+from regard.data.following import Passages, pairs
+from regard.ground.batch import Marks
+from regard.ground.errors import BadInput
+from regard.models.facts import SentencePairHead, TrunkWithHeads
+from regard.objectives.rows import RowObjective
+
+
+@dataclass(frozen=True)
+class NextSentence(RowObjective):
+    """Cross-entropy of whether the second passage follows, the mean over rows.
+
+    A share ``short`` of all documents gives rows of any length, the others full ones.
+    """
+
+    head: ClassVar[str] = SentencePairHead.name
+    makes_rows: ClassVar[bool] = True
+    short: float = 0.1
+    smoothing: float = 0.0
+
+    def head_facts(self) -> SentencePairHead:
+        """Two classes: the second passage follows (0), or comes from elsewhere (1)."""
+        return SentencePairHead()
+
+    def check(self, facts: TrunkWithHeads) -> None:
+        """Two passages are told apart by their segments, and judged by the pooled state."""
+        if facts.trunk.embed.segments < 2:
+            raise BadInput("next-sentence: the model has one segment, and rows have two passages")
+
+    def rows(self, documents: Documents, special: Marks, longest: int, seed: int) -> Passages:
+        """Pairs of passages, drawn anew in each epoch."""
+        return Passages(
+            documents,
+            special,
+            lambda epoch: pairs(documents, longest, (seed, epoch), self.short),
+        )
+
+    def figures(self, loss: float, accuracy: float) -> dict[str, float]:
+        """The share of rows that are judged correctly."""
+        return {"next_sentence": accuracy}

@@ -1,0 +1,66 @@
+"""Translation as an objective: the next target token, given the source and the target so far."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from regard.ground.batch import (
+    IGNORED,
+    Batch,
+    Budget,
+    Ids,
+    Marks,
+    Packed,
+    SourceTarget,
+    pack,
+    tokens_of,
+)
+from regard.models.build.trunk_with_heads import Outputs
+from regard.objectives.objective import Objective
+from regard.parts.loss import smoothed_cross_entropy
+
+
+@dataclass(frozen=True)
+class Seq2Seq(Objective):
+    """Cross-entropy of the next target token, with label smoothing, for any encoder-decoder."""
+
+    head: ClassVar[str] = "next_token"
+    bos: int
+    eos: int
+    smoothing: float = 0.1
+
+    def length(self, example: tuple[Ids, Ids]) -> tuple[int, int]:
+        """Tokens on either side, special tokens included."""
+        source, target = example
+        return len(source) + 1, len(target) + 1
+
+    def weight(self, example: tuple[Ids, Ids]) -> int:
+        """How many target tokens it has."""
+        return len(example[1]) + 1
+
+    def collate(self, examples: Sequence[tuple[Ids, Ids]], budget: Budget | None = None) -> Batch:
+        """A batch of pairs; with a ``budget``, of fixed shape."""
+        sources, targets = zip(*examples, strict=True) if examples else ((), ())
+        target = pack(targets, budget, marks=Marks(first=self.bos))
+        targets_T = tokens_of(targets, budget, IGNORED, Marks(last=self.eos))
+        inputs = SourceTarget(self.read(sources, budget), target)
+        return Batch(inputs, {self.head: targets_T}, target.real)
+
+    def read(self, rows: Sequence[Ids], budget: Budget | None = None) -> Packed:
+        """The source side alone, as at translation."""
+        return pack(rows, budget, marks=Marks(last=self.eos))
+
+    def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Cross-entropy of every target token."""
+        logits_TV = outputs.by_head[self.head]
+        return smoothed_cross_entropy(logits_TV, batch.targets[self.head], self.smoothing)
+
+    def score(self, model: nn.Module, batch: Batch) -> list[Tensor]:
+        """Log-probability of every target token, one tensor per row."""
+        logits_TV = model(batch.inputs).by_head[self.head]
+        logp_TV = torch.log_softmax(logits_TV.float(), dim=-1)
+        chosen_T = logp_TV.gather(1, batch.targets[self.head][:, None])[:, 0]
+        return batch.inputs.target.layout.split(chosen_T)

@@ -1,0 +1,40 @@
+"""Spans as an objective: where an answer begins and ends (Devlin et al., 2018, section 4.2)."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from regard.ground.batch import IGNORED, Batch, Budget
+from regard.models.build.trunk_with_heads import Outputs
+from regard.objectives.objective import Objective
+from regard.parts.loss import smoothed_cross_entropy
+
+
+class SpanExtraction(Objective):
+    """Two softmaxes over the tokens of each row, for the first and the last token of a span.
+
+    The loss of a row is the mean of the two. The first token of a row stands for "no answer".
+    """
+
+    head: ClassVar[str] = "span"
+
+    def collate(
+        self, examples: Sequence[tuple[Any, tuple[int, int]]], budget: Budget | None = None
+    ) -> Batch:
+        """A batch of rows; with a ``budget``, of fixed shape."""
+        inputs = self.read([row for row, _ in examples], budget)
+        targets_BV = torch.full((inputs.layout.rows, 2), IGNORED)
+        targets_BV[: len(examples)] = torch.tensor([ends for _, ends in examples]).view(-1, 2)
+        return Batch(inputs, {self.head: targets_BV}, len(examples))
+
+    def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Cross-entropy of both ends over the tokens of their rows."""
+        layout = batch.inputs.layout
+        padded_BLV = layout.pad(outputs.by_head[self.head].float())
+        lowest = torch.finfo(torch.float32).min
+        padded_BLV = padded_BLV.masked_fill(~layout.real_BL[:, :, None], lowest)
+        both = padded_BLV.transpose(1, 2).flatten(0, 1)  # first and last token in turn
+        loss, likelihood = smoothed_cross_entropy(both, batch.targets[self.head].flatten())
+        return loss / 2, likelihood / 2

@@ -1,0 +1,69 @@
+"""Several objectives of pre-training at once: BERT is ``Sum(MaskedLM(), NextSentence())``."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from regard.data.documents import Documents
+from regard.data.following import Passages
+from regard.ground.batch import Batch, Budget, Marks
+from regard.ground.errors import BadInput
+from regard.ground.tape import SILENT, Silent
+from regard.models.facts import TrunkWithHeads
+from regard.objectives.rows import AnnotatedRow, RowObjective, collate_rows
+
+
+class Sum:
+    """The sum of the losses of its members, each a mean over targets of its own.
+
+    At most one member makes the rows; the others annotate them, in the order given. With none,
+    rows are full.
+    """
+
+    def __init__(self, *members: RowObjective):
+        makers = [member.head for member in members if member.makes_rows]
+        if len(makers) > 1:
+            raise BadInput(f"objective: {' and '.join(makers)} both make the rows; choose one")
+        if not members:
+            raise BadInput("objective: give at least one")
+        self.members = members
+        self._row_maker = next((one for one in members if one.makes_rows), members[0])
+
+    def fit(self, facts: TrunkWithHeads) -> TrunkWithHeads:
+        """The model with the heads of all members, and no others; an error if one does not fit."""
+        heads = tuple(member.head_facts() for member in self.members)
+        pool = facts.pool if any(head.per_row for head in heads) else None
+        fitted = TrunkWithHeads(facts.trunk, pool, heads, facts.init_std)
+        for member in self.members:
+            member.check(fitted)
+        return fitted
+
+    def rows(self, documents: Documents, special: Marks, longest: int, seed: int) -> Passages:
+        """Documents as rows."""
+        return self._row_maker.rows(documents, special, longest, seed)
+
+    def length(self, example: AnnotatedRow) -> tuple[int, ...]:
+        """Tokens of the row."""
+        return self.members[0].length(example)
+
+    def weight(self, example: AnnotatedRow) -> float | np.ndarray:
+        """How many targets each member has."""
+        weights = [member.weight(example) for member in self.members]
+        return weights[0] if len(weights) == 1 else np.array(weights, dtype=np.float64)
+
+    def collate(self, examples: Sequence[AnnotatedRow], budget: Budget | None = None) -> Batch:
+        """A batch of rows with the targets of all members."""
+        return collate_rows(self.members, examples, budget)
+
+    def __call__(
+        self, model: nn.Module, batch: Batch, tape: Silent = SILENT
+    ) -> tuple[Tensor, Tensor]:
+        """Sums over the batch, (loss, negative log-likelihood), for each member."""
+        outputs: Any = model(batch.inputs, positions=batch.positions, tape=tape)
+        losses = [member.loss(outputs, batch) for member in self.members]
+        if len(losses) == 1:
+            return losses[0]
+        return torch.stack([loss for loss, _ in losses]), torch.stack([nll for _, nll in losses])
