@@ -10,13 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.ground.batch import Ids, Row, SourceTarget, pack_rows
+from regard.ground.batch import Ids, SourceTarget, TokenRow, pack_rows
 from regard.ground.checks import check_whole
 from regard.ground.device import device_named
 from regard.ground.errors import BadInput, shown
 from regard.ground.files import writing
 from regard.ground.lock import is_vacant
-from regard.ground.tape import SILENT, Silent, Tape
+from regard.ground.tape import NULL_TAPE, NullTape, Tape
 from regard.inside.align import Reading
 from regard.inside.encoded import look_within
 from regard.inside.look import Look
@@ -28,7 +28,7 @@ from regard.models.facts import EncoderDecoder, ModelFacts, TrunkWithHeads
 from regard.models.paper import Paper
 from regard.models.room import House
 from regard.models.stored import Text
-from regard.parts.linear.engine import in_precision
+from regard.parts.linear.convert import in_precision
 from regard.search.step import Search
 from regard.tasks.classify import Classifier
 from regard.tasks.fill import Filled
@@ -36,10 +36,10 @@ from regard.tasks.inputs import InputLimits, check_pairs, check_text, listed, re
 from regard.tasks.rows import RowReader, Runner
 from regard.tasks.translate import Translation, Translator
 from regard.tasks.understand import Read, Understanding
-from regard.text.bilingual import Bilingual
-from regard.text.encoder import EncoderText
+from regard.text.encoder_tokenizer import EncoderTokenizer
 from regard.text.ids_only import MISSING
-from regard.text.labelled import LabelledText
+from regard.text.labels import LabelledText
+from regard.text.translation_tokenizer import TranslationTokenizer
 from regard.text.tuned import TunedText
 from regard.text.words import word_spans
 
@@ -105,7 +105,7 @@ class Model:
         """The model as a classifier."""
         text = self._text
         if not isinstance(text, LabelledText):
-            does = "translates" if isinstance(text, Bilingual) else "is an encoder"
+            does = "translates" if isinstance(text, TranslationTokenizer) else "is an encoder"
             raise BadInput(f"{self.paper.name} {does}: it has no labels")
         return Classifier(self._running, text)
 
@@ -115,7 +115,7 @@ class Model:
         text = self.tokenizer
         if not self._is_encoder or not isinstance(self.facts, TrunkWithHeads):
             raise BadInput(f"{self.paper.name} is no encoder that sees both ways")
-        assert isinstance(text, EncoderText | TunedText | None)
+        assert isinstance(text, EncoderTokenizer | TunedText | None)
         plain = Understanding(self.module, self.facts, text, self.notes)  # type: ignore[arg-type]
         return plain if self._precision is None else plain.with_precision(self._precision)
 
@@ -175,7 +175,7 @@ class Model:
                 vectors_ND[i] = pool_one(one.float(), 0)
         return nn.functional.normalize(vectors_ND, dim=-1) if normalise else vectors_ND
 
-    def logits(self, inputs: Iterable[Any], *, tape: Silent = SILENT) -> list[Tensor]:
+    def logits(self, inputs: Iterable[Any], *, tape: NullTape = NULL_TAPE) -> list[Tensor]:
         """(tokens, vocabulary) for each pair (source, target), of texts or of ids.
 
         Row t is the prediction of target token t; the last row predicts the end. An encoder is
@@ -185,7 +185,7 @@ class Model:
         A ``tape`` records or edits what happens inside; ``tape_names`` are the names it can ask
         for. Values of all inputs stand in it, in the order of the inputs.
         """
-        if not isinstance(tape, Silent):
+        if not isinstance(tape, NullTape):
             raise BadInput(f"tape is a Tape, not {shown(tape)}")
         if self._is_encoder:
             rows = self.encoder.read(inputs, masks=self.encoder.facts.head("mlm") is not None)
@@ -199,7 +199,10 @@ class Model:
 
     def tape_names(self) -> list[str]:
         """The names of all values that a ``Tape`` given to ``logits`` can record or edit."""
-        tape, one = Tape(), pack_rows([Row([0], [0])]).to(next(self.module.parameters()).device)
+        tape, one = (
+            Tape(),
+            pack_rows([TokenRow([0], [0])]).to(next(self.module.parameters()).device),
+        )
         inputs = SourceTarget(one, one) if isinstance(self.facts, EncoderDecoder) else one
         with torch.no_grad():
             self.module(inputs, tape=tape)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from regard.models.encoder import build
 
 import regard
 from bert_folders import (
@@ -21,25 +22,24 @@ from bert_folders import (
     vocabulary,
     write_bert,
 )
-from regard.ground.batch import Row
+from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput
 from regard.models import bert
 from regard.models import folder as folders
-from regard.models.encoder import build
 from regard.models.facts import Head, change
 from regard.models.stored import Stored
 from regard.text.encoder_files import FILES
-from regard.text.labelled import KINDS as LABELS
-from regard.text.labelled import Labels
+from regard.text.labels import KINDS as LABELS
+from regard.text.labels import Labels
 from regard.text.tuned import TunedText
 from regard.weights.files import read_folder, write_tensors
 
 transformers = pytest.importorskip("transformers")
 
 ROWS = [
-    Row([2, 7, 30, 3], [0, 0, 0, 0]),
-    Row([2, 9, 3, 11, 12, 3], [0, 0, 0, 1, 1, 1]),
-    Row([2, *range(5, 18), 3], [0] * 15),
+    TokenRow([2, 7, 30, 3], [0, 0, 0, 0]),
+    TokenRow([2, 9, 3, 11, 12, 3], [0, 0, 0, 1, 1, 1]),
+    TokenRow([2, *range(5, 18), 3], [0] * 15),
 ]
 WEIGHTS, PICKLE = "model.safetensors", "pytorch_model.bin"
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from regard.models.transformer import LAPTOP, Transformer
 
 import regard
 from marian_folders import (
@@ -22,7 +23,6 @@ from regard.ground.tape import Tape
 from regard.models import folder as folders
 from regard.models import marian
 from regard.models.facts import change
-from regard.models.transformer import LAPTOP, Transformer
 from regard.weights.files import load_weights, read_folder, read_tensors, weights_of
 from verb import run
 
@@ -241,7 +241,7 @@ def test_a_model_that_never_was_a_folder(tmp_path):
     text_folder = tmp_path / "text"
     text_folder.mkdir()
     vocab, _ = write_text(text_folder)
-    text = marian.MarianText.load(text_folder)
+    text = marian.MarianTokenizer.load(text_folder)
     facts = change(marian.BASE, width=16, depth=2, heads=2, inner=24, vocab=vocab)
     module = Transformer(facts).eval()
     torch.nn.init.normal_(module.head.bias)

@@ -8,14 +8,14 @@ import torch
 import typer
 
 from regard.api import Model, load
-from regard.cli.say import JSON, MODEL, complain, note, print_json, print_line
-from regard.data.language import corpus
+from regard.cli.console import JSON, MODEL, complain, note, print_json, print_line
+from regard.data.toy_language import corpus
 from regard.ground.errors import BadInput
 from regard.ground.files import is_empty, read_json, replacing_folder
 from regard.inside import agreement, reference
 from regard.models.facts import EncoderDecoder, TrunkWithHeads
 from regard.models.folder import FORMATS
-from regard.text.labelled import LabelledText
+from regard.text.labels import LabelledText
 
 LIMIT = 1e-5
 SENTENCES = 8

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 import typer
 
 from regard.api import load
-from regard.cli.lines import answered, as_it_is, json_object, one_or_two
-from regard.cli.say import DEVICE, JSON, MODEL, PRECISION, print_json, print_line
-from regard.data.understanding.records import held, typed
+from regard.cli.console import DEVICE, JSON, MODEL, PRECISION, print_json, print_line
+from regard.cli.line_io import answered, as_it_is, json_object, one_or_two
+from regard.data.readers.records import held, typed
 from regard.ground.errors import BadInput
 from regard.metrics.entities import OUTSIDE
 from regard.tasks.answer import Answerer, Answers
@@ -16,7 +16,7 @@ from regard.tasks.choose import Choice, Chooser
 from regard.tasks.classify import EncoderClassifier, Numbers, Prediction, Several
 from regard.tasks.rows import Runner
 from regard.tasks.tag import Tagger, Tagging
-from regard.text.labelled import NUMBER, SEVERAL
+from regard.text.labels import NUMBER, SEVERAL
 from regard.text.words import spaced_spans
 
 

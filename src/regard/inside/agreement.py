@@ -9,15 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.ground.batch import Row, SourceTarget, pack, pack_rows
+from regard.ground.batch import SourceTarget, TokenRow, pack, pack_rows
 from regard.ground.tape import Tape
 from regard.models.facts import EncoderDecoder, TrunkWithHeads
-from regard.text.bilingual import Bilingual
-from regard.text.encoder import EncoderText
+from regard.text.encoder_tokenizer import EncoderTokenizer
+from regard.text.translation_tokenizer import TranslationTokenizer
 from regard.text.tuned import TunedText
 
 Pair = tuple[list[int], list[int]]  # a source, and a target with what comes before its first word
-Example = Pair | Row
+Example = Pair | TokenRow
 Values = dict[str, list[Tensor]]  # for each layer one (tokens, width) for each example
 Texts = Sequence[tuple[str, str]]
 Coder = Callable[[str, str], Sequence[Any]]  # what two texts are in ids
@@ -40,7 +40,7 @@ def values(
     found: Values = {layer: [] for layer in places}
     for example in examples:
         tape = Tape(*places.values())
-        if isinstance(example, Row):
+        if isinstance(example, TokenRow):
             packed = pack_rows([example])
             module(packed, tape=tape)
         else:
@@ -88,16 +88,16 @@ def other_ids(ours: Coder, theirs: Coder, texts: Texts) -> int:
     )
 
 
-def coder(text: Bilingual | EncoderText | TunedText) -> Coder:
+def coder(text: TranslationTokenizer | EncoderTokenizer | TunedText) -> Coder:
     """How two texts are written: as source and target, or as a row of the first and one of both."""
-    if isinstance(text, Bilingual):
+    if isinstance(text, TranslationTokenizer):
         return lambda one, other: (text.source.encode(one), text.target.encode(other))
     encoder = text.encoder if isinstance(text, TunedText) else text
 
-    def rows(one: str, other: str) -> list[Row]:
+    def rows(one: str, other: str) -> list[TokenRow]:
         first, second = encoder.words.encode_all([one, other])
         made = (encoder.row(first), encoder.row(first, second))
-        return [Row(*([int(i) for i in ids] for ids in row)) for row in made]
+        return [TokenRow(*([int(i) for i in ids] for ids in row)) for row in made]
 
     return rows
 
@@ -116,20 +116,22 @@ def random_examples(facts: EncoderDecoder | TrunkWithHeads) -> Iterator[Example]
         else:
             length = min(length, longest(facts) or length)
             embed = facts.trunk.embed
-            yield Row(ids(embed.vocab, length), ids(max(1, embed.segments), length))
+            yield TokenRow(ids(embed.vocab, length), ids(max(1, embed.segments), length))
 
 
 def examples_of(
-    text: Bilingual | EncoderText | TunedText, facts: EncoderDecoder | TrunkWithHeads, texts: Texts
+    text: TranslationTokenizer | EncoderTokenizer | TunedText,
+    facts: EncoderDecoder | TrunkWithHeads,
+    texts: Texts,
 ) -> Iterator[Example]:
     """Texts as a model reads them, not longer than it can."""
     written = coder(text)
     for pair in texts:
-        if isinstance(text, Bilingual):
+        if isinstance(text, TranslationTokenizer):
             source, target = written(*pair)
             yield [*source, text.target.eos], [text.target.bos, *target]
         elif isinstance(facts, TrunkWithHeads):
-            yield from (Row(*(ids[: longest(facts)] for ids in row)) for row in written(*pair))
+            yield from (TokenRow(*(ids[: longest(facts)] for ids in row)) for row in written(*pair))
 
 
 def longest(facts: TrunkWithHeads) -> int | None:

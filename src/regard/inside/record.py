@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from regard.data.packing import in_order
-from regard.ground.batch import Budget
+from regard.data.packing import inference_batches
+from regard.ground.batch import BatchLimits
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
 from regard.inside.align import Attended, Reading, links
@@ -15,7 +15,7 @@ from regard.inside.look import Look
 from regard.inside.maps import Map
 from regard.metrics.alignment import Links
 from regard.tasks.translate import Translator
-from regard.text.segmented import Segmented, tokens_of_words, units
+from regard.text.offsets import Segmentation, tokens_of_words, units
 from regard.text.words import Spans, word_spans
 
 PATTERNS = {
@@ -33,8 +33,8 @@ class Recorded:
     """One pair: its texts in pieces, and one (heads, queries, keys) array per layer and kind."""
 
     texts: tuple[str, str]
-    source: Segmented
-    target: Segmented
+    source: Segmentation
+    target: Segmentation
     weights: dict[str, list[np.ndarray]]
 
     def attended(self, spans: Spans | None = word_spans) -> Attended:
@@ -67,7 +67,7 @@ def record(
     translator.check_ids(examples, first)
     lengths = np.array([objective.length(one) for one in examples]).reshape(-1, 2)
     found: dict[int, dict[str, list[np.ndarray]]] = {}
-    for chosen in in_order(lengths, Budget(TOKENS, ROWS, TOKENS)):
+    for chosen in inference_batches(lengths, BatchLimits(TOKENS, ROWS, TOKENS)):
         batch = objective.collate([examples[i] for i in chosen]).to(translator.device)
         tape = Tape(*(PATTERNS[kind] for kind in kinds))
         with torch.inference_mode():

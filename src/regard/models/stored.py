@@ -11,9 +11,9 @@ from regard.ground.errors import BadInput, reason_of
 from regard.models.facts import EncoderDecoder, ModelFacts, TrunkWithHeads, paths
 from regard.models.form import Origin, Text
 from regard.models.paper import Paper
-from regard.text.bilingual import Bilingual
-from regard.text.encoder import EncoderText
-from regard.text.labelled import LabelledText
+from regard.text.encoder_tokenizer import EncoderTokenizer
+from regard.text.labels import LabelledText
+from regard.text.translation_tokenizer import TranslationTokenizer
 from regard.text.tuned import TunedText
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
@@ -56,7 +56,7 @@ def outputs_of(facts: TrunkWithHeads) -> int:
 def check_text(text: Text | None, facts: ModelFacts, folder: Path) -> None:
     """A model must know every id that its vocabularies give."""
     match facts, text:
-        case EncoderDecoder(), Bilingual():
+        case EncoderDecoder(), TranslationTokenizer():
             sizes = {
                 "source tokens": (len(text.source), facts.source.embed.vocab),
                 "target tokens": (len(text.target), facts.target.embed.vocab),
@@ -69,7 +69,7 @@ def check_text(text: Text | None, facts: ModelFacts, folder: Path) -> None:
                 "tokens": (len(text.words), facts.trunk.embed.vocab),
                 "labels": (len(text.labels), outputs_of(facts)),
             }
-        case TrunkWithHeads(), EncoderText():
+        case TrunkWithHeads(), EncoderTokenizer():
             sizes = {"tokens": (len(text.words), facts.trunk.embed.vocab)}
         case TrunkWithHeads(), TunedText():
             sizes = {

@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from regard.ground.batch import IGNORED, Batch, Budget, Packed, Row
+from regard.ground.batch import IGNORED, Batch, BatchLimits, PackedTokens, TokenRow
 from regard.models.build.trunk_with_heads import Outputs
 from regard.objectives.objective import Objective
-from regard.parts.loss import smoothed_cross_entropy
+from regard.parts.losses import smoothed_cross_entropy
 
 
 @dataclass(frozen=True)
@@ -20,25 +20,25 @@ class MultipleChoice(Objective):
     head: ClassVar[str] = "choice"
     choices: int
 
-    def length(self, example: tuple[Sequence[Row], int]) -> tuple[int, ...]:
+    def length(self, example: tuple[Sequence[TokenRow], int]) -> tuple[int, ...]:
         """Tokens of each choice."""
         return tuple(len(row.tokens) for row in example[0])
 
     def collate(
-        self, examples: Sequence[tuple[Sequence[Row], int]], budget: Budget | None = None
+        self, examples: Sequence[tuple[Sequence[TokenRow], int]], limits: BatchLimits | None = None
     ) -> Batch:
         """A batch of rows, the choices of a question side by side."""
-        inputs = self.read([row for choices, _ in examples for row in choices], budget)
-        targets_B = torch.full((len(examples) if budget is None else budget.rows,), IGNORED)
+        inputs = self.read([row for choices, _ in examples for row in choices], limits)
+        targets_B = torch.full((len(examples) if limits is None else limits.rows,), IGNORED)
         targets_B[: len(examples)] = torch.tensor([label for _, label in examples])
         return Batch(inputs, {self.head: targets_B}, len(examples))
 
-    def read(self, rows: Sequence[Any], budget: Budget | None = None) -> Packed:
+    def read(self, rows: Sequence[Any], limits: BatchLimits | None = None) -> PackedTokens:
         """The rows alone; a budget is that of each choice."""
-        if budget is not None:
-            all_choices = self.choices * budget.tokens, self.choices * budget.rows
-            budget = Budget(*all_choices, budget.longest)
-        return super().read(rows, budget)
+        if limits is not None:
+            all_choices = self.choices * limits.tokens, self.choices * limits.rows
+            limits = BatchLimits(*all_choices, limits.longest)
+        return super().read(rows, limits)
 
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
         """Cross-entropy of the right choice of each question."""

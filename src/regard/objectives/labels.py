@@ -10,10 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.ground.batch import IGNORED, Batch, Budget, Ids
+from regard.ground.batch import IGNORED, Batch, BatchLimits, Ids
 from regard.models.build.trunk_with_heads import Outputs
 from regard.objectives.objective import Objective
-from regard.parts.loss import smoothed_cross_entropy
+from regard.parts.losses import smoothed_cross_entropy
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class Classification(Objective):
         """That of its class."""
         return 1 if self.weights is None else self.weights[int(example[1][0])]
 
-    def collate(self, examples: Sequence[Any], budget: Budget | None = None) -> Batch:
+    def collate(self, examples: Sequence[Any], limits: BatchLimits | None = None) -> Batch:
         """A batch of rows; those that only fill have no target."""
-        inputs = self.read([row for row, _ in examples], budget)
+        inputs = self.read([row for row, _ in examples], limits)
         targets_B = torch.full((inputs.layout.rows,), IGNORED)
         targets_B[: len(examples)] = torch.tensor([int(target[0]) for _, target in examples])
         return Batch(
@@ -62,9 +62,9 @@ class NumberObjective(Objective):
     head: ClassVar[str] = "label"
     outputs: int = 1
 
-    def collate(self, examples: Sequence[Any], budget: Budget | None = None) -> Batch:
+    def collate(self, examples: Sequence[Any], limits: BatchLimits | None = None) -> Batch:
         """A batch of rows; those that only fill have no target."""
-        inputs = self.read([row for row, _ in examples], budget)
+        inputs = self.read([row for row, _ in examples], limits)
         targets_BV = torch.full((inputs.layout.rows, self.outputs), nan)
         numbers = np.array([target for _, target in examples], dtype=np.float32)
         targets_BV[: len(examples)] = torch.from_numpy(numbers.reshape(-1, self.outputs))

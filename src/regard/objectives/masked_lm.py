@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.blanks import Blanks
-from regard.ground.batch import IGNORED, Budget, tokens_of
+from regard.data.mlm_masking import TokenMasker
+from regard.ground.batch import IGNORED, BatchLimits, tokens_of
 from regard.models.facts import MLMHead
 from regard.objectives.rows import Annotate, AnnotatedRow, RowObjective
 
@@ -40,7 +40,7 @@ class MaskedLM(RowObjective):
         """Chosen tokens are masked in the row; targets are the original ones."""
         begins = ~tokenizer.continues if self.whole_words else None
         special = np.isin(np.arange(len(tokenizer.words)), list(tokenizer.special))
-        masker = Blanks(tokenizer.mask, special, begins, self.rate)
+        masker = TokenMasker(tokenizer.mask, special, begins, self.rate)
 
         def annotate(
             rows: Sequence[AnnotatedRow], numbers: np.ndarray, key: tuple[int, ...]
@@ -75,25 +75,29 @@ class MaskedLM(RowObjective):
         """Its chosen positions."""
         return len(example.positions[self.head])
 
-    def most_positions(self, budget: Budget) -> int:
+    def most_positions(self, limits: BatchLimits) -> int:
         """The most positions of a batch of fixed shape.
 
         Rounding gives a row half a position at most; a row of one word and two special tokens gets
         a whole one.
         """
         extra = max(0.5, 1 - 3 * self.rate)
-        return min(budget.tokens, ceil(self.rate * budget.tokens + extra * budget.rows))
+        return min(limits.tokens, ceil(self.rate * limits.tokens + extra * limits.rows))
 
     def targets(
-        self, examples: Sequence[AnnotatedRow], starts: np.ndarray, rows: int, budget: Budget | None
+        self,
+        examples: Sequence[AnnotatedRow],
+        starts: np.ndarray,
+        rows: int,
+        limits: BatchLimits | None,
     ) -> tuple[Tensor, Tensor]:
-        """Chosen positions and original tokens; with a ``budget``, as many as there can be."""
+        """Chosen positions and original tokens; with a ``limits``, as many as there can be."""
         positions = [
             np.asarray(example.positions[self.head]) + start
             for example, start in zip(examples, starts, strict=True)
         ]
         count = sum(map(len, positions))
-        size = count if budget is None else self.most_positions(budget)
+        size = count if limits is None else self.most_positions(limits)
         if count > size:
             raise ValueError(f"{count} masked positions in a batch that can hold {size}")
         positions_N, targets_N = torch.zeros(size, dtype=torch.int64), torch.full((size,), IGNORED)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from regard.data.documents import Documents
-from regard.data.following import Passages, pairs
-from regard.ground.batch import Marks
+from regard.data.sentence_pairs import Passages, sentence_pairs
+from regard.ground.batch import SpecialIds
 from regard.ground.errors import BadInput
 from regard.models.facts import SentencePairHead, TrunkWithHeads
 from regard.objectives.rows import RowObjective
@@ -36,12 +36,12 @@ class NextSentence(RowObjective):
         if facts.trunk.embed.segments < 2:
             raise BadInput("next-sentence: the model has one segment, and rows have two passages")
 
-    def rows(self, documents: Documents, special: Marks, longest: int, seed: int) -> Passages:
+    def rows(self, documents: Documents, special: SpecialIds, longest: int, seed: int) -> Passages:
         """Pairs of passages, drawn anew in each epoch."""
         return Passages(
             documents,
             special,
-            lambda epoch: pairs(documents, longest, (seed, epoch), self.short),
+            lambda epoch: sentence_pairs(documents, longest, (seed, epoch), self.short),
         )
 
     def figures(self, loss: float, accuracy: float) -> dict[str, float]:

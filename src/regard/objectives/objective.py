@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 import numpy as np
 from torch import Tensor, nn
 
-from regard.ground.batch import Batch, Budget, Packed, Row, pack_texts
-from regard.ground.tape import SILENT, Silent
+from regard.ground.batch import Batch, BatchLimits, PackedTokens, TokenRow, pack_texts
+from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.build.trunk_with_heads import Outputs
 
 
@@ -23,22 +23,22 @@ class Objective:
     def length(self, example: Any) -> tuple[int, ...]:
         """Tokens of each row of an example."""
         tokens = example[0]
-        return (len(tokens.tokens if isinstance(tokens, Row) else tokens),)
+        return (len(tokens.tokens if isinstance(tokens, TokenRow) else tokens),)
 
     def weight(self, example: Any) -> float | np.ndarray:
         """How much its targets count."""
         return 1
 
-    def read(self, rows: Sequence[Any], budget: Budget | None = None) -> Packed:
-        """The rows alone; with a ``budget``, of fixed shape."""
-        return pack_texts(rows, budget)
+    def read(self, rows: Sequence[Any], limits: BatchLimits | None = None) -> PackedTokens:
+        """The rows alone; with a ``limits``, of fixed shape."""
+        return pack_texts(rows, limits)
 
-    def collate(self, examples: Sequence[Any], budget: Budget | None = None) -> Batch:
-        """A batch of examples; with a ``budget``, of fixed shape."""
+    def collate(self, examples: Sequence[Any], limits: BatchLimits | None = None) -> Batch:
+        """A batch of examples; with a ``limits``, of fixed shape."""
         raise NotImplementedError
 
     def __call__(
-        self, model: nn.Module, batch: Batch, tape: Silent = SILENT
+        self, model: nn.Module, batch: Batch, tape: NullTape = NULL_TAPE
     ) -> tuple[Tensor, Tensor]:
         """Sums over the batch: (loss, negative log-likelihood)."""
         return self.loss(model(batch.inputs, positions=batch.positions, tape=tape), batch)

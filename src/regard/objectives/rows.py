@@ -11,18 +11,18 @@ import torch
 from torch import Tensor
 
 from regard.data.documents import Documents
-from regard.data.following import Passages, full
-from regard.ground.batch import IGNORED, Batch, Budget, Ids, Marks, Row, pack_rows
+from regard.data.sentence_pairs import Passages, full_rows
+from regard.ground.batch import IGNORED, Batch, BatchLimits, Ids, SpecialIds, TokenRow, pack_rows
 from regard.models.build.trunk_with_heads import Outputs
 from regard.models.facts import AnyHead, TrunkWithHeads
 from regard.objectives.objective import Objective
-from regard.parts.loss import smoothed_cross_entropy
+from regard.parts.losses import smoothed_cross_entropy
 
 
 class AnnotatedRow(NamedTuple):
     """A row, and by head the targets of an objective and the tokens that they belong to."""
 
-    row: Row
+    row: TokenRow
     positions: dict[str, Ids]
     targets: dict[str, Any]
 
@@ -44,9 +44,9 @@ class RowObjective(Objective):
     def check(self, facts: TrunkWithHeads) -> None:
         """Whether it can be taught to that model; if not, an error says why."""
 
-    def rows(self, documents: Documents, special: Marks, longest: int, seed: int) -> Passages:
+    def rows(self, documents: Documents, special: SpecialIds, longest: int, seed: int) -> Passages:
         """Documents as rows of at most ``longest`` tokens: full ones, of whole sentences."""
-        plan = full(documents, longest)
+        plan = full_rows(documents, longest)
         return Passages(documents, special, lambda epoch: plan)
 
     def annotator(self, tokenizer: Any) -> Annotate | None:
@@ -57,12 +57,16 @@ class RowObjective(Objective):
         """Tokens of the row."""
         return (len(example.row.tokens),)
 
-    def collate(self, examples: Sequence[AnnotatedRow], budget: Budget | None = None) -> Batch:
-        """A batch of rows; with a ``budget``, of fixed shape."""
-        return collate_rows((self,), examples, budget)
+    def collate(self, examples: Sequence[AnnotatedRow], limits: BatchLimits | None = None) -> Batch:
+        """A batch of rows; with a ``limits``, of fixed shape."""
+        return collate_rows((self,), examples, limits)
 
     def targets(
-        self, examples: Sequence[AnnotatedRow], starts: np.ndarray, rows: int, budget: Budget | None
+        self,
+        examples: Sequence[AnnotatedRow],
+        starts: np.ndarray,
+        rows: int,
+        limits: BatchLimits | None,
     ) -> tuple[Tensor | None, Tensor]:
         """Positions in the batch, whose rows start there, and targets; by default one per row."""
         targets_B = torch.full((rows,), IGNORED)
@@ -82,15 +86,15 @@ class RowObjective(Objective):
 def collate_rows(
     objectives: Sequence[RowObjective],
     examples: Sequence[AnnotatedRow],
-    budget: Budget | None = None,
+    limits: BatchLimits | None = None,
 ) -> Batch:
     """Rows in one batch, with the positions and targets of each objective."""
-    inputs = pack_rows([example.row for example in examples], budget, even=True)
+    inputs = pack_rows([example.row for example in examples], limits, even=True)
     starts = np.cumsum([0, *(len(example.row.tokens) for example in examples)])[:-1]
     positions, targets = {}, {}
     for objective in objectives:
         rows = inputs.layout.rows
-        chosen, targets[objective.head] = objective.targets(examples, starts, rows, budget)
+        chosen, targets[objective.head] = objective.targets(examples, starts, rows, limits)
         if chosen is not None:
             positions[objective.head] = chosen
     weight = sum(float(one.weight(example)) for one in objectives for example in examples)

@@ -10,17 +10,17 @@ from torch import Tensor, nn
 from regard.ground.batch import (
     IGNORED,
     Batch,
-    Budget,
+    BatchLimits,
     Ids,
-    Marks,
-    Packed,
+    PackedTokens,
     SourceTarget,
+    SpecialIds,
     pack,
     tokens_of,
 )
 from regard.models.build.trunk_with_heads import Outputs
 from regard.objectives.objective import Objective
-from regard.parts.loss import smoothed_cross_entropy
+from regard.parts.losses import smoothed_cross_entropy
 
 
 @dataclass(frozen=True)
@@ -41,17 +41,19 @@ class Seq2Seq(Objective):
         """How many target tokens it has."""
         return len(example[1]) + 1
 
-    def collate(self, examples: Sequence[tuple[Ids, Ids]], budget: Budget | None = None) -> Batch:
-        """A batch of pairs; with a ``budget``, of fixed shape."""
+    def collate(
+        self, examples: Sequence[tuple[Ids, Ids]], limits: BatchLimits | None = None
+    ) -> Batch:
+        """A batch of pairs; with a ``limits``, of fixed shape."""
         sources, targets = zip(*examples, strict=True) if examples else ((), ())
-        target = pack(targets, budget, marks=Marks(first=self.bos))
-        targets_T = tokens_of(targets, budget, IGNORED, Marks(last=self.eos))
-        inputs = SourceTarget(self.read(sources, budget), target)
+        target = pack(targets, limits, marks=SpecialIds(first=self.bos))
+        targets_T = tokens_of(targets, limits, IGNORED, SpecialIds(last=self.eos))
+        inputs = SourceTarget(self.read(sources, limits), target)
         return Batch(inputs, {self.head: targets_T}, target.real)
 
-    def read(self, rows: Sequence[Ids], budget: Budget | None = None) -> Packed:
+    def read(self, rows: Sequence[Ids], limits: BatchLimits | None = None) -> PackedTokens:
         """The source side alone, as at translation."""
-        return pack(rows, budget, marks=Marks(last=self.eos))
+        return pack(rows, limits, marks=SpecialIds(last=self.eos))
 
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
         """Cross-entropy of every target token."""

@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from regard.ground.batch import IGNORED, Batch, Budget
+from regard.ground.batch import IGNORED, Batch, BatchLimits
 from regard.models.build.trunk_with_heads import Outputs
 from regard.objectives.objective import Objective
-from regard.parts.loss import smoothed_cross_entropy
+from regard.parts.losses import smoothed_cross_entropy
 
 
 class SpanExtraction(Objective):
@@ -21,10 +21,10 @@ class SpanExtraction(Objective):
     head: ClassVar[str] = "span"
 
     def collate(
-        self, examples: Sequence[tuple[Any, tuple[int, int]]], budget: Budget | None = None
+        self, examples: Sequence[tuple[Any, tuple[int, int]]], limits: BatchLimits | None = None
     ) -> Batch:
-        """A batch of rows; with a ``budget``, of fixed shape."""
-        inputs = self.read([row for row, _ in examples], budget)
+        """A batch of rows; with a ``limits``, of fixed shape."""
+        inputs = self.read([row for row, _ in examples], limits)
         targets_BV = torch.full((inputs.layout.rows, 2), IGNORED)
         targets_BV[: len(examples)] = torch.tensor([ends for _, ends in examples]).view(-1, 2)
         return Batch(inputs, {self.head: targets_BV}, len(examples))

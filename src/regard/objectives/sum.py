@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.documents import Documents
-from regard.data.following import Passages
-from regard.ground.batch import Batch, Budget, Marks
+from regard.data.sentence_pairs import Passages
+from regard.ground.batch import Batch, BatchLimits, SpecialIds
 from regard.ground.errors import BadInput
-from regard.ground.tape import SILENT, Silent
+from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.facts import TrunkWithHeads
 from regard.objectives.rows import AnnotatedRow, RowObjective, collate_rows
 
@@ -41,7 +41,7 @@ class Sum:
             member.check(fitted)
         return fitted
 
-    def rows(self, documents: Documents, special: Marks, longest: int, seed: int) -> Passages:
+    def rows(self, documents: Documents, special: SpecialIds, longest: int, seed: int) -> Passages:
         """Documents as rows."""
         return self._row_maker.rows(documents, special, longest, seed)
 
@@ -54,12 +54,12 @@ class Sum:
         weights = [member.weight(example) for member in self.members]
         return weights[0] if len(weights) == 1 else np.array(weights, dtype=np.float64)
 
-    def collate(self, examples: Sequence[AnnotatedRow], budget: Budget | None = None) -> Batch:
+    def collate(self, examples: Sequence[AnnotatedRow], limits: BatchLimits | None = None) -> Batch:
         """A batch of rows with the targets of all members."""
-        return collate_rows(self.members, examples, budget)
+        return collate_rows(self.members, examples, limits)
 
     def __call__(
-        self, model: nn.Module, batch: Batch, tape: Silent = SILENT
+        self, model: nn.Module, batch: Batch, tape: NullTape = NULL_TAPE
     ) -> tuple[Tensor, Tensor]:
         """Sums over the batch, (loss, negative log-likelihood), for each member."""
         outputs: Any = model(batch.inputs, positions=batch.positions, tape=tape)

@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.ground.batch import IGNORED, Batch, Budget, Ids, tokens_of
+from regard.ground.batch import IGNORED, Batch, BatchLimits, Ids, tokens_of
 from regard.models.build.trunk_with_heads import Outputs
 from regard.objectives.labels import weights_of
 from regard.objectives.objective import Objective
-from regard.parts.loss import smoothed_cross_entropy
+from regard.parts.losses import smoothed_cross_entropy
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,12 @@ class TokenClassification(Objective):
         targets = targets[targets != IGNORED]
         return len(targets) if self.weights is None else float(np.take(self.weights, targets).sum())
 
-    def collate(self, examples: Sequence[tuple[Any, Ids]], budget: Budget | None = None) -> Batch:
-        """A batch of rows; with a ``budget``, of fixed shape."""
-        inputs = self.read([row for row, _ in examples], budget)
-        targets_T = tokens_of([targets for _, targets in examples], budget, fill=IGNORED)
+    def collate(
+        self, examples: Sequence[tuple[Any, Ids]], limits: BatchLimits | None = None
+    ) -> Batch:
+        """A batch of rows; with a ``limits``, of fixed shape."""
+        inputs = self.read([row for row, _ in examples], limits)
+        targets_T = tokens_of([targets for _, targets in examples], limits, fill=IGNORED)
         return Batch(
             inputs,
             {self.head: targets_T},
@@ -61,10 +63,10 @@ class TokenRegression(Objective):
         return float(np.isfinite(example[1]).sum())
 
     def collate(
-        self, examples: Sequence[tuple[Any, Sequence[float]]], budget: Budget | None = None
+        self, examples: Sequence[tuple[Any, Sequence[float]]], limits: BatchLimits | None = None
     ) -> Batch:
-        """A batch of rows; with a ``budget``, of fixed shape."""
-        inputs = self.read([row for row, _ in examples], budget)
+        """A batch of rows; with a ``limits``, of fixed shape."""
+        inputs = self.read([row for row, _ in examples], limits)
         targets_T = torch.full((inputs.layout.tokens,), nan)
         numbers = np.concatenate([np.zeros(0), *(targets for _, targets in examples)])
         targets_T[: inputs.real] = torch.from_numpy(numbers)

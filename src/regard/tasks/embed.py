@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from regard.ground.batch import Row
+from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput
 from regard.models.build.trunk_with_heads import TrunkWithHeadsModule
-from regard.parts.attention import Source
+from regard.parts.attention import EncoderOutput
 from regard.tasks.rows import Asked, Runner, rows_of
-from regard.text.encoder import EncoderText
+from regard.text.encoder_tokenizer import EncoderTokenizer
 from regard.text.ids_only import MISSING
 
 POOLS = ("mean", "max", "first", "pooled")
@@ -26,7 +26,7 @@ class Embedder(Runner):
     """
 
     model: TrunkWithHeadsModule
-    text: EncoderText | None
+    text: EncoderTokenizer | None
     rows: int = 256
     longest: int | None = None
     pool: str = "mean"
@@ -43,7 +43,7 @@ class Embedder(Runner):
         """The vector of each text or pair, on the host."""
         return list(self.vectors(self.rows_of(asked)).cpu())
 
-    def rows_of(self, asked: Sequence[Asked]) -> list[Row]:
+    def rows_of(self, asked: Sequence[Asked]) -> list[TokenRow]:
         """How texts are read."""
         if self.text is None:
             raise BadInput(MISSING)
@@ -55,7 +55,7 @@ class Embedder(Runner):
         return rows_of(self.text, asked, self.longest)
 
     @torch.no_grad()
-    def vectors(self, rows: Sequence[Row]) -> Tensor:
+    def vectors(self, rows: Sequence[TokenRow]) -> Tensor:
         """(rows, width) in float32, where the model is."""
         width = self.model.trunk.embed.token.embedding_dim
         vectors_ND = torch.zeros(len(rows), width, device=self.device)
@@ -65,7 +65,7 @@ class Embedder(Runner):
             raise BadInput("the model is broken: its states are not numbers")
         return nn.functional.normalize(vectors_ND, dim=-1) if self.normalise else vectors_ND
 
-    def _pooled(self, encoded: Source) -> Tensor:
+    def _pooled(self, encoded: EncoderOutput) -> Tensor:
         states_TD, layout = encoded.states_TD, encoded.layout
         match self.pool:
             case "pooled":

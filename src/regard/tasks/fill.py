@@ -6,13 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from regard.ground.batch import Ids, Row
+from regard.ground.batch import Ids, TokenRow
 from regard.ground.checks import check_whole
 from regard.ground.errors import BadInput, BadItem
 from regard.models.build.trunk_with_heads import TrunkWithHeadsModule
 from regard.tasks.inputs import check_texts
 from regard.tasks.rows import Runner, numbers
-from regard.text.encoder import EncoderText
+from regard.text.encoder_tokenizer import EncoderTokenizer
 from regard.text.wordpiece import GOES_ON
 
 
@@ -37,7 +37,7 @@ class Filler(Runner):
     """An encoder that names hidden words, ``top`` of them for each mask."""
 
     model: TrunkWithHeadsModule
-    text: EncoderText
+    text: EncoderTokenizer
     rows: int = 256
     longest: int | None = None
     top: int = 5
@@ -52,7 +52,7 @@ class Filler(Runner):
         """How a blank is written."""
         return self.text.names["mask_token"]
 
-    def row(self, text: str, number: int) -> Row:
+    def row(self, text: str, number: int) -> TokenRow:
         """How a text is read, all its masks included; its number is for the message."""
         ids = self.text.masked(text)
         row = self.text.row(ids, longest=self.longest)

@@ -7,14 +7,14 @@ from typing import Any, TypeGuard, cast
 import numpy as np
 from torch import Tensor
 
-from regard.ground.batch import Ids, Row
+from regard.ground.batch import Ids, TokenRow
 from regard.ground.errors import BadInput, BadItem
 from regard.ground.layout import Layout
-from regard.ground.tape import SILENT, Silent
+from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.build.trunk_with_heads import Outputs, TrunkWithHeadsModule
 from regard.models.facts import TrunkWithHeads
 from regard.models.hf import ASKED
-from regard.parts.linear.engine import at_work, in_precision
+from regard.parts.linear.convert import in_precision, products_in_use
 from regard.tasks.answer import CONTEXT, Answerer
 from regard.tasks.choose import Chooser
 from regard.tasks.classify import EncoderClassifier
@@ -23,11 +23,11 @@ from regard.tasks.fill import Filler
 from regard.tasks.inputs import InputLimits, check_text, listed, token_ids
 from regard.tasks.rows import Asked, Runner, longest_row, rows_of
 from regard.tasks.tag import Tagger
-from regard.text.encoder import EncoderText
+from regard.text.encoder_tokenizer import EncoderTokenizer
 from regard.text.ids_only import MISSING
 from regard.text.tuned import TunedText
 
-Read = Asked | Row | Ids  # a text, a pair of texts, or what was made of them
+Read = Asked | TokenRow | Ids  # a text, a pair of texts, or what was made of them
 TASKS = {"label": "classify", "token_label": "tag", "span": "answer", "choice": "choose"}
 LONGEST = 512  # of rows that nothing else limits
 READABLE = "neither a text, a pair of texts nor token ids"
@@ -39,12 +39,12 @@ class Understanding(Runner):
 
     model: TrunkWithHeadsModule
     facts: TrunkWithHeads
-    tuned: EncoderText | TunedText | None
+    tuned: EncoderTokenizer | TunedText | None
     notes: dict[str, Any] = field(default_factory=dict)
     rows: int = 256
 
     @property
-    def text(self) -> EncoderText:
+    def text(self) -> EncoderTokenizer:
         """Its vocabulary."""
         if self.tuned is None:
             raise BadInput(MISSING)
@@ -63,7 +63,7 @@ class Understanding(Runner):
     def engine(self) -> str:
         """What does the work, in words."""
         dtype = str(next(self.model.parameters()).dtype).removeprefix("torch.")
-        return at_work(self.model) or f"{dtype} on {self.device.type}"
+        return products_in_use(self.model) or f"{dtype} on {self.device.type}"
 
     @property
     def predictor(self) -> EncoderClassifier | Tagger | Answerer | Chooser:
@@ -116,7 +116,7 @@ class Understanding(Runner):
             lower=noted.get("lower", False),
         )
 
-    def read(self, inputs: Iterable[Read], *, masks: bool = False) -> list[Row]:
+    def read(self, inputs: Iterable[Read], *, masks: bool = False) -> list[TokenRow]:
         """Texts as rows, cut to what it can read; ids as they are. With ``masks``, texts have some.
 
         Rows that it cannot read are an error.
@@ -136,7 +136,7 @@ class Understanding(Runner):
         rows = [next(of_texts) if _is_text(one) else one for one in given]
         return embedder.vectors(self.read(rows))
 
-    def logits(self, rows: Sequence[Row], tape: Silent = SILENT) -> list[Tensor]:
+    def logits(self, rows: Sequence[TokenRow], tape: NullTape = NULL_TAPE) -> list[Tensor]:
         """(tokens, vocabulary) for each row; of a task, (tokens, labels), or (labels,) of all."""
         heads = [head for head in self.facts.output_heads if head.name in (*TASKS, "mlm")]
         if not heads:
@@ -149,8 +149,8 @@ class Understanding(Runner):
 
         return self.outputs(rows, split, tape)
 
-    def _row(self, one: Read, masks: bool, number: int) -> Row:
-        if isinstance(one, Row):
+    def _row(self, one: Read, masks: bool, number: int) -> TokenRow:
+        if isinstance(one, TokenRow):
             return one
         _check_unicode(one, number)
         if isinstance(one, str) and masks:
@@ -159,9 +159,9 @@ class Understanding(Runner):
         if _is_text(one):
             return rows_of(self.text, [one], self.longest)[0]
         ids = token_ids(one, number, READABLE)
-        return Row(ids, [0] * len(ids))
+        return TokenRow(ids, [0] * len(ids))
 
-    def _checked(self, row: Row, number: int) -> Row:
+    def _checked(self, row: TokenRow, number: int) -> TokenRow:
         known = self.facts.trunk.embed.segments
         tokens = token_ids(row.tokens, number, READABLE)
         InputLimits.of(self.model.encoder).check(tokens, number)

@@ -10,15 +10,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import nn
 
-from regard.data.understanding import TASKS, Choice, Labelled, Question, Tagged
+from regard.data.readers import (
+    GLUE_TASKS,
+    ChoiceExample,
+    LabelledExample,
+    QuestionExample,
+    TaggedExample,
+)
 from regard.ground.batch import IGNORED
 from regard.ground.errors import BadInput
 from regard.metrics.answers import answer_scores, best_threshold
 from regard.metrics.classification import class_table, classification_scores, several_scores
 from regard.metrics.entities import entity_scores, entity_table, to_scheme
-from regard.metrics.labels import LabelScore
+from regard.metrics.precision_recall import LabelScore
 from regard.metrics.regression import regression_scores
-from regard.metrics.translation import Score
+from regard.metrics.translation import MetricScore
 from regard.models.facts import AnyHead, ChoiceHead, LabelHead, SpanHead, TokenLabelHead
 from regard.objectives import labels as objectives
 from regard.objectives import token_labels
@@ -29,9 +35,9 @@ from regard.tasks.choose import Chooser
 from regard.tasks.classify import EncoderClassifier
 from regard.tasks.rows import rows_of
 from regard.tasks.tag import Tagger
-from regard.text.encoder import EncoderText
-from regard.text.labelled import NUMBER, SEVERAL, Labels
-from regard.text.template import Window
+from regard.text.encoder_tokenizer import EncoderTokenizer
+from regard.text.labels import NUMBER, SEVERAL, Labels
+from regard.text.templates import Window
 from regard.text.tuned import TunedText
 from regard.training.recipe import Recipe
 from regard.training.weights import class_weights
@@ -42,7 +48,7 @@ Coded = tuple[Any, Any]  # rows to read, and what is to be said of them
 class Judgement(NamedTuple):
     """How well a model does a task, and how well it finds each label, where there are some."""
 
-    scores: list[Score]
+    scores: list[MetricScore]
     of_labels: Sequence[LabelScore] = ()
 
 
@@ -95,7 +101,7 @@ class Classify(Kind):
         """Over the pooled state."""
         return LabelHead(1, dropout)
 
-    def labels(self, examples: Sequence[Labelled]) -> Labels:
+    def labels(self, examples: Sequence[LabelledExample]) -> Labels:
         """Those that occur, in the order of a benchmark where it has one."""
         labels, positive = self._labels(examples), self.recipe.labels.positive
         if positive is not None and positive not in labels.names:
@@ -103,12 +109,12 @@ class Classify(Kind):
             raise BadInput(f"labels.positive: no label is called {positive!r}; there are {there}")
         return labels
 
-    def _labels(self, examples: Sequence[Labelled]) -> Labels:
+    def _labels(self, examples: Sequence[LabelledExample]) -> Labels:
         asked = self.recipe.labels
         written = asked.names or {}
         if asked.kind == NUMBER:
             return Labels(("value",), written, NUMBER)
-        known = {name.lower(): task for name, task in TASKS.items()}
+        known = {name.lower(): task for name, task in GLUE_TASKS.items()}
         task = known.get(str(self.recipe.data.train.reader).lower())
         if task is not None and asked.kind == SEVERAL:
             raise BadInput("labels.kind: a text of this benchmark has one label, not several")
@@ -118,16 +124,16 @@ class Classify(Kind):
         labels = Labels.of(found, written)
         return Labels(labels.names, written, asked.kind)
 
-    def texts(self, example: Labelled) -> tuple[str, ...]:
+    def texts(self, example: LabelledExample) -> tuple[str, ...]:
         """One or two."""
         return example.texts
 
-    def coded(self, text: TunedText, examples: Sequence[Labelled]) -> list[Coded]:
+    def coded(self, text: TunedText, examples: Sequence[LabelledExample]) -> list[Coded]:
         """A row of each, and its label."""
         rows = rows_of(text.encoder, [_asked(one) for one in examples], self.longest)
         return [(row, self._goal(text, one)) for row, one in zip(rows, examples, strict=True)]
 
-    def _goal(self, text: TunedText, example: Labelled) -> list[Any]:
+    def _goal(self, text: TunedText, example: LabelledExample) -> list[Any]:
         labels, where = text.labels, example.where
         if labels.kind == NUMBER:
             return [_number(_shown(example), where)]
@@ -153,7 +159,10 @@ class Classify(Kind):
         return EncoderClassifier(model, text, longest=self.longest)
 
     def judged(
-        self, runner: EncoderClassifier, examples: Sequence[Labelled], with_interval: bool = False
+        self,
+        runner: EncoderClassifier,
+        examples: Sequence[LabelledExample],
+        with_interval: bool = False,
     ) -> Judgement:
         """As the labels are: accuracy and its like, F1 over all of them, or correlation."""
         found: list[Any] = runner.predict([_asked(one) for one in examples])
@@ -180,25 +189,25 @@ class Tag(Kind):
         """Over the state of each token."""
         return TokenLabelHead(1, dropout)
 
-    def labels(self, examples: Sequence[Tagged]) -> Labels:
+    def labels(self, examples: Sequence[TaggedExample]) -> Labels:
         """The tags that occur, as their scheme writes them."""
         if self.recipe.labels.kind == NUMBER:
             return Labels(("value",), {}, NUMBER)
         tags = chain.from_iterable(self._tags(one) for one in examples)
         return Labels.of(tags, self.recipe.labels.names or {})
 
-    def texts(self, example: Tagged) -> tuple[str, ...]:
+    def texts(self, example: TaggedExample) -> tuple[str, ...]:
         """Its words."""
         return (" ".join(example.words),)
 
-    def _tags(self, example: Tagged) -> Sequence[str]:
+    def _tags(self, example: TaggedExample) -> Sequence[str]:
         scheme = self.recipe.labels.scheme
         try:
             return example.tags if scheme is None else to_scheme(example.tags, scheme)
         except BadInput as error:
             raise BadInput(f"{example.where}: {error}") from None
 
-    def coded(self, text: TunedText, examples: Sequence[Tagged]) -> list[Coded]:
+    def coded(self, text: TunedText, examples: Sequence[TaggedExample]) -> list[Coded]:
         """A row of each sentence, or several; goals stand at the first pieces of words."""
         words = iter(text.encoder.pieces([w for one in examples for w in one.words]))
         template, numbers = text.encoder.template, text.labels.kind == NUMBER
@@ -214,7 +223,7 @@ class Tag(Kind):
                 found.append((row, of_tokens if numbers else of_tokens.astype(np.int64)))
         return found
 
-    def _goals(self, labels: Labels, example: Tagged) -> np.ndarray:
+    def _goals(self, labels: Labels, example: TaggedExample) -> np.ndarray:
         if labels.kind == NUMBER:
             return np.array([_number((tag,), example.where) for tag in example.tags])
         return np.array(
@@ -234,7 +243,7 @@ class Tag(Kind):
         return Tagger(model, text, longest=self.longest)
 
     def judged(
-        self, runner: Tagger, examples: Sequence[Tagged], with_interval: bool = False
+        self, runner: Tagger, examples: Sequence[TaggedExample], with_interval: bool = False
     ) -> Judgement:
         """F1 of entities where tags mean some, else what is right of all words."""
         found = runner.predict([one.words for one in examples])
@@ -260,19 +269,19 @@ class Answer(Kind):
         """Over the state of each token, without dropout, as others have it."""
         return SpanHead()
 
-    def texts(self, example: Question) -> tuple[str, ...]:
+    def texts(self, example: QuestionExample) -> tuple[str, ...]:
         """Both."""
         return example.question, example.context
 
-    def windows(self, text: EncoderText, example: Question) -> list[Window]:
+    def windows(self, text: EncoderTokenizer, example: QuestionExample) -> list[Window]:
         """The rows of a question."""
         return self.runner(nn.Identity(), text).windows(example.question, example.context)
 
-    def runner(self, model: nn.Module, text: EncoderText) -> Answerer:
+    def runner(self, model: nn.Module, text: EncoderTokenizer) -> Answerer:
         """A model that answers."""
         return Answerer(model, text, longest=self.longest, **self.recipe.answers.settings)
 
-    def coded(self, text: EncoderText, examples: Sequence[Question]) -> list[Coded]:
+    def coded(self, text: EncoderTokenizer, examples: Sequence[QuestionExample]) -> list[Coded]:
         """Each part of the context, and where the first answer begins and ends in it, if at all."""
         return [
             (window.row, _ends(window, example))
@@ -280,12 +289,12 @@ class Answer(Kind):
             for window in self.windows(text, example)
         ]
 
-    def objective(self, text: EncoderText, coded: Sequence[Coded]) -> Any:
+    def objective(self, text: EncoderTokenizer, coded: Sequence[Coded]) -> Any:
         """Two softmaxes over the tokens of a row."""
         return SpanExtraction()
 
     def judged(
-        self, runner: Answerer, examples: Sequence[Question], with_interval: bool = False
+        self, runner: Answerer, examples: Sequence[QuestionExample], with_interval: bool = False
     ) -> Judgement:
         """SQuAD's exact match and F1; where some have no answer, also by the best threshold."""
         found = runner.predict([(one.question, one.context) for one in examples])
@@ -296,7 +305,9 @@ class Answer(Kind):
         best = [one.best[0].text if one.best else "" for one in found]
         thresholds = best_threshold(golds, best, [one.no_answer for one in found])
         scores += [
-            Score(f"best {name}", one.score, f"questions:{len(golds)}|threshold:{one.value:.4f}")
+            MetricScore(
+                f"best {name}", one.score, f"questions:{len(golds)}|threshold:{one.value:.4f}"
+            )
             for name, one in thresholds.items()
         ]
         return Judgement(scores)
@@ -309,28 +320,28 @@ class Choose(Kind):
         """Over the pooled state."""
         return ChoiceHead(dropout=dropout)
 
-    def texts(self, example: Choice) -> tuple[str, ...]:
+    def texts(self, example: ChoiceExample) -> tuple[str, ...]:
         """All of them."""
         return tuple(chain.from_iterable(example.choices))
 
-    def coded(self, text: EncoderText, examples: Sequence[Choice]) -> list[Coded]:
+    def coded(self, text: EncoderTokenizer, examples: Sequence[ChoiceExample]) -> list[Coded]:
         """A row of each pair, and which one it is."""
         rows = iter(rows_of(text, [*chain(*(one.choices for one in examples))], self.longest))
         return [([*islice(rows, len(one.choices))], _right(one)) for one in examples]
 
-    def objective(self, text: EncoderText, coded: Sequence[Coded]) -> Any:
+    def objective(self, text: EncoderTokenizer, coded: Sequence[Coded]) -> Any:
         """A softmax over the choices, of which all questions have equally many."""
         counts = Counter(len(rows) for rows, _ in coded)
         if len(counts) > 1:
             raise BadInput(f"questions have {', '.join(map(str, sorted(counts)))} choices: not one")
         return MultipleChoice(next(iter(counts)))
 
-    def runner(self, model: nn.Module, text: EncoderText) -> Chooser:
+    def runner(self, model: nn.Module, text: EncoderTokenizer) -> Chooser:
         """A model that chooses."""
         return Chooser(model, text, longest=self.longest)
 
     def judged(
-        self, runner: Chooser, examples: Sequence[Choice], with_interval: bool = False
+        self, runner: Chooser, examples: Sequence[ChoiceExample], with_interval: bool = False
     ) -> Judgement:
         """How often the right one is chosen."""
         found = runner.of_pairs([one.choices for one in examples])
@@ -347,13 +358,13 @@ KINDS: dict[str, Callable[[Recipe], Kind]] = {
 }
 
 
-def _shown(example: Labelled) -> tuple[str, ...]:
+def _shown(example: LabelledExample) -> tuple[str, ...]:
     if example.labels is None:
         raise BadInput(f"{example.where}: its label is hidden")
     return example.labels
 
 
-def _asked(example: Labelled) -> Any:
+def _asked(example: LabelledExample) -> Any:
     return example.texts[0] if len(example.texts) == 1 else example.texts
 
 
@@ -365,13 +376,13 @@ def _number(labels: Sequence[str], where: str) -> float:
         raise BadInput(f"{where}: {', '.join(labels) or 'nothing'} is not a number") from None
 
 
-def _right(example: Choice) -> int:
+def _right(example: ChoiceExample) -> int:
     if example.label is None:
         raise BadInput(f"{example.where}: which is right is hidden")
     return example.label
 
 
-def _ends(window: Window, example: Question) -> tuple[int, int]:
+def _ends(window: Window, example: QuestionExample) -> tuple[int, int]:
     """The tokens in which the answer begins and ends; the first, twice, if it is not all here."""
     if not example.answers:
         if example.answerable:

@@ -15,8 +15,8 @@ from regard.models.facts import LabelHead, TrunkWithHeads, change
 from regard.models.paper import Paper
 from regard.models.papers import paper, sized
 from regard.objectives.labels import Classification
-from regard.text.labelled import LabelledText, Labels
-from regard.text.training import train as train_subwords
+from regard.text.labels import LabelledText, Labels
+from regard.text.train_tokenizer import train as train_subwords
 from regard.training.events import Verdict
 from regard.training.examples import Examples
 from regard.training.paired import Paired

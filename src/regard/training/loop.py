@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.sampler import Sampler
-from regard.data.sources import Dropped
-from regard.ground.batch import Batch, Budget
+from regard.data.sources import DropCounts
+from regard.ground.batch import Batch, BatchLimits
 from regard.ground.errors import BadInput
 from regard.training import precision as precisions
 from regard.training.checkpoint import (
@@ -48,7 +48,7 @@ class Objective(Protocol):
 
     def length(self, example: Any) -> tuple[int, ...]: ...
     def weight(self, example: Any) -> float | np.ndarray: ...
-    def collate(self, examples: Sequence[Any], budget: Budget | None = None) -> Batch: ...
+    def collate(self, examples: Sequence[Any], limits: BatchLimits | None = None) -> Batch: ...
     def __call__(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]: ...
 
 
@@ -121,7 +121,7 @@ class _Run:
         if resume:
             precision, differences = self._restore()
         if precision is None:
-            self.probe_stream = replace(self.job.sampler, dropped=Dropped()).batches()
+            self.probe_stream = replace(self.job.sampler, dropped=DropCounts()).batches()
             asked, device = self.recipe.train.precision, self.ranks.device
             precision = precisions.choose(asked, device, self._probe, self.job.budget_seconds)
             half = self.ranks.agree(self.ranks.leads and precision.kind == "bf16")

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from regard.data.documents import Documents
-from regard.data.following import Passages
 from regard.data.sampler import START, Cursor, Sampler, shuffled
-from regard.data.sources import Dropped
-from regard.ground.batch import Batch, Budget, Marks
+from regard.data.sentence_pairs import Passages
+from regard.data.sources import DropCounts
+from regard.ground.batch import Batch, BatchLimits, SpecialIds
 from regard.ground.errors import BadInput
 from regard.models.facts import SentencePairHead
 from regard.objectives.rows import Annotate, AnnotatedRow
 from regard.objectives.sum import Sum
-from regard.text.encoder import EncoderText
+from regard.text.encoder_tokenizer import EncoderTokenizer
 from regard.training.examples import SPLIT, shared_out
 from regard.training.ranks import Ranks
 from regard.training.recipe import Recipe
@@ -81,7 +81,7 @@ class Reading:
     documents: Documents
     train: Drawn
     dev: Sequence[AnnotatedRow]
-    dropped: Dropped
+    dropped: DropCounts
     sizes: dict[str, int]
 
     @property
@@ -96,7 +96,7 @@ class Reading:
             self.train.read,
             objective.length,
             self.train.passages.count,
-            Budget(limits.tokens, limits.rows, limits.longest),
+            BatchLimits(limits.tokens, limits.rows, limits.longest),
             self.recipe.train.seed,
             window=WINDOW,
             mixed=limits.mixed,
@@ -109,10 +109,10 @@ class Reading:
 
 
 def drawn(
-    objective: Sum, longest: int, text: EncoderText, documents: Documents, seed: int
+    objective: Sum, longest: int, text: EncoderTokenizer, documents: Documents, seed: int
 ) -> Drawn:
     """Documents as rows with the targets of an objective."""
-    rows = objective.rows(documents, Marks(text.cls, text.sep), longest, seed)
+    rows = objective.rows(documents, SpecialIds(text.cls, text.sep), longest, seed)
     annotators = [member.annotator(text) for member in objective.members]
     return Drawn(rows, [annotate for annotate in annotators if annotate is not None], seed)
 

@@ -8,14 +8,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.data.documents import Collection, Documents, prepare_documents, read_documents
-from regard.data.sources import Dropped
+from regard.data.documents import Documents, DocumentSource, read_documents, tokenize_documents
+from regard.data.sources import DropCounts
 from regard.ground.errors import BadInput
 from regard.models.facts import TrunkWithHeads, change
 from regard.objectives.masked_lm import MaskedLM
 from regard.objectives.next_sentence import NextSentence
 from regard.objectives.sum import Sum
-from regard.text.encoder import EncoderText, train_wordpiece
+from regard.text.encoder_tokenizer import EncoderTokenizer, train_wordpiece
 from regard.training.encoding import Encoding
 from regard.training.events import Verdict
 from regard.training.passages import DEV, Reading, drawn, held_out, sample
@@ -55,13 +55,15 @@ class Pretraining(Encoding):
                         raise BadInput(f"{path}: no such file or folder")
         return {}
 
-    def prepared(self, place: Place) -> tuple[EncoderText, Reading]:
+    def prepared(self, place: Place) -> tuple[EncoderTokenizer, Reading]:
         """The vocabulary, and all documents as ids."""
-        given, dropped = self.recipe.data, Dropped()
+        given, dropped = self.recipe.data, DropCounts()
         text = self.text(place, partial(self._learned, place))
         train = self._documents("train", given.train.collection(place.data), text, place, dropped)
         if given.dev.held_out is None:
-            dev = self._documents("dev", given.dev.collection(place.data), text, place, Dropped())
+            dev = self._documents(
+                "dev", given.dev.collection(place.data), text, place, DropCounts()
+            )
         else:
             to_choose_by, to_learn = held_out(len(train), given.dev.held_out)
             train, dev = train.chosen(to_learn), train.chosen(to_choose_by)
@@ -72,9 +74,14 @@ class Pretraining(Encoding):
         return text, Reading(self.recipe, train, to_read, dev_rows, dropped, sizes)
 
     def _documents(
-        self, name: str, collection: Collection, text: EncoderText, place: Place, dropped: Dropped
+        self,
+        name: str,
+        collection: DocumentSource,
+        text: EncoderTokenizer,
+        place: Place,
+        dropped: DropCounts,
     ) -> Documents:
-        return prepare_documents(
+        return tokenize_documents(
             place.store,
             name,
             collection,
@@ -84,7 +91,7 @@ class Pretraining(Encoding):
             dropped=dropped if place.skip_bad else None,
         )
 
-    def _learned(self, place: Place) -> EncoderText:
+    def _learned(self, place: Place) -> EncoderTokenizer:
         asked, longest = self.recipe.text, self.facts(place.data)[1].trunk.embed.limit
         texts = self._texts_to_learn(place)
         return train_wordpiece(texts, asked.vocab, lower=asked.lower, longest=longest)
@@ -105,11 +112,11 @@ class Pretraining(Encoding):
         chosen = (texts for number, texts in enumerate(documents()) if number in to_learn)
         return list(sample((text for texts in chosen for text in texts), share))
 
-    def fitted(self, facts: TrunkWithHeads, text: EncoderText) -> TrunkWithHeads:
+    def fitted(self, facts: TrunkWithHeads, text: EncoderTokenizer) -> TrunkWithHeads:
         """The facts with as many words as there are."""
         return facts if self.recipe.model.start else change(facts, vocab=len(text.words))
 
-    def objective(self, text: EncoderText, examples: Reading) -> Sum:
+    def objective(self, text: EncoderTokenizer, examples: Reading) -> Sum:
         """What is learned."""
         return self.members
 
@@ -123,7 +130,7 @@ class Pretraining(Encoding):
         return {"longest": self.recipe.batches.longest}
 
     def judge(
-        self, text: EncoderText, examples: Reading, ranks: Ranks, model: nn.Module
+        self, text: EncoderTokenizer, examples: Reading, ranks: Ranks, model: nn.Module
     ) -> Verdict:
         """Negative log-likelihood of what is held out, and the shares that are correct."""
         members = self.members.members

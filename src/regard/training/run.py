@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.data.sources import Dropped
-from regard.ground.batch import Budget
+from regard.data.sources import DropCounts
+from regard.ground.batch import BatchLimits
 from regard.ground.errors import BadInput
 from regard.ground.files import read_json, sweep_folder, write_json
 from regard.ground.lock import FolderLock, is_vacant, lock_folder
@@ -54,7 +54,7 @@ class Run:
     facts: ModelFacts
     text: Any
     out: Path
-    dropped: Dropped
+    dropped: DropCounts
     notes: dict[str, Any]
     sizes: dict[str, int]
     lock: FolderLock | None = None  # of the one who leads
@@ -227,7 +227,7 @@ def check_model(recipe: Recipe, facts: ModelFacts) -> None:
     with torch.device("meta"):
         freeze(_built(facts), recipe.optimiser.freeze)
     longest = recipe.batches.longest
-    Budget(recipe.batches.tokens, recipe.batches.rows, longest)
+    BatchLimits(recipe.batches.tokens, recipe.batches.rows, longest)
     for path, value in paths(facts):
         if isinstance(value, AnyPosition) and longest > (value.limit or longest):
             side = SIDES.get(path.split(".")[0], "encoder")

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from torch import nn
 
+from regard.data.readers import read
 from regard.data.sampler import Sampler, shuffled
-from regard.data.sources import Dropped
-from regard.data.understanding import read
-from regard.ground.batch import Batch, Budget, Row
+from regard.data.sources import DropCounts
+from regard.ground.batch import Batch, BatchLimits, TokenRow
 from regard.ground.errors import BadInput
 from regard.models.facts import FirstToken, TrunkWithHeads, change
-from regard.text.encoder import EncoderText, train_wordpiece
+from regard.text.encoder_tokenizer import EncoderTokenizer, train_wordpiece
 from regard.text.tuned import TunedText
 from regard.training.encoding import TASK_HEADS, Encoding
 from regard.training.events import Verdict
@@ -40,7 +40,7 @@ class InMemory:
     train: Sequence[Coded]
     dev: Sequence[Coded]
     asked: Sequence[Any]
-    dropped: Dropped
+    dropped: DropCounts
     sizes: dict[str, int]
 
     @property
@@ -56,7 +56,7 @@ class InMemory:
             lambda epoch, indices: [self.train[i] for i in indices],
             objective.length,
             len(self.train),
-            Budget(limits.tokens, limits.rows, limits.longest),
+            BatchLimits(limits.tokens, limits.rows, limits.longest),
             self.recipe.train.seed,
             mixed=limits.mixed,
             dropped=self.dropped,
@@ -87,12 +87,12 @@ class Tuning(Encoding):
         """The size of each test set; what is wrong with them is said before anything is written."""
         sizes = {}
         for name, files in self.recipe.data.tests.items():
-            sizes[name] = len(self.read(files, data, Dropped() if skip_bad else None))
+            sizes[name] = len(self.read(files, data, DropCounts() if skip_bad else None))
             if not sizes[name]:
                 raise BadInput(f"{files.file}: no examples to test on")
         return sizes
 
-    def read(self, files: Files, data: Path, dropped: Dropped | None = None) -> list[Any]:
+    def read(self, files: Files, data: Path, dropped: DropCounts | None = None) -> list[Any]:
         """The examples of a file."""
         given = files.read(data)
         return list(
@@ -101,7 +101,7 @@ class Tuning(Encoding):
 
     def prepared(self, place: Place) -> tuple[Any, InMemory]:
         """The vocabulary with labels, and all examples as rows."""
-        dropped, given = Dropped(), self.recipe.data
+        dropped, given = DropCounts(), self.recipe.data
         may_drop = dropped if place.skip_bad else None
         train = self.read(given.train, place.data, may_drop)
         if given.dev.held_out:
@@ -120,11 +120,11 @@ class Tuning(Encoding):
         sizes = {"train": len(train), "dev": len(dev)}
         return text, InMemory(self.recipe, of_train, of_dev, dev, dropped, sizes)
 
-    def _learned(self, train: Sequence[Any]) -> EncoderText:
+    def _learned(self, train: Sequence[Any]) -> EncoderTokenizer:
         texts = (text for example in train for text in self.kind.texts(example))
         return train_wordpiece(texts, self.recipe.text.vocab, lower=self.recipe.text.lower)
 
-    def fitted(self, facts: TrunkWithHeads, text: EncoderText | TunedText) -> TrunkWithHeads:
+    def fitted(self, facts: TrunkWithHeads, text: EncoderTokenizer | TunedText) -> TrunkWithHeads:
         """The facts with as many outputs as there are labels, and words where none were known."""
         if isinstance(text, TunedText):
             facts = change(facts, outputs=len(text.labels))
@@ -147,7 +147,7 @@ class Tuning(Encoding):
         return {"longest": self.recipe.batches.longest, **answers}
 
     def judged(
-        self, model: Any, files: Files, data: Path, dropped: Dropped | None = None
+        self, model: Any, files: Files, data: Path, dropped: DropCounts | None = None
     ) -> Judgement:
         """A tuned model on the examples of a file, asked as it was trained, with intervals."""
         if model.facts.head(TASK_HEADS[self.recipe.task]) is None:
@@ -173,9 +173,9 @@ class Tuning(Encoding):
         return {score.name: score.value for score in scores}
 
 
-def _content(rows: Row | Sequence[Row], goal: Any) -> bytes:
+def _content(rows: TokenRow | Sequence[TokenRow], goal: Any) -> bytes:
     """An example as bytes."""
-    parts = chain(rows if isinstance(rows, Row) else chain(*rows), [goal])
+    parts = chain(rows if isinstance(rows, TokenRow) else chain(*rows), [goal])
     return b"|".join(np.asarray(part).tobytes() for part in parts)
 
 

@@ -9,14 +9,14 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from regard.ground.batch import Packed, SourceTarget
+from regard.ground.batch import PackedTokens, SourceTarget
 from regard.ground.layout import Layout
-from regard.ground.tape import SILENT, Silent
+from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.build.trunk_with_heads import ALL_TOKENS, Outputs
 from regard.models.decoding import Decoding
 from regard.models.native import Native, NativeDecoding
 from regard.models.room import House
-from regard.parts.attention import Source
+from regard.parts.attention import EncoderOutput
 
 HEAD = "next_token"
 
@@ -59,7 +59,7 @@ class EncoderDecoderModule(nn.Module):
         inputs: SourceTarget,
         *,
         positions: Mapping[str, Tensor] = ALL_TOKENS,
-        tape: Silent = SILENT,
+        tape: NullTape = NULL_TAPE,
     ) -> Outputs:
         """States of the target, and logits over the next token at its ``positions``."""
         target = inputs.target
@@ -68,7 +68,7 @@ class EncoderDecoderModule(nn.Module):
         read = states_TD[positions[HEAD]] if HEAD in positions else states_TD
         return Outputs(states_TD, None, {HEAD: tape("logits", self.head(read))})
 
-    def encode(self, inputs: Packed, *, tape: Silent = SILENT) -> Source:
+    def encode(self, inputs: PackedTokens, *, tape: NullTape = NULL_TAPE) -> EncoderOutput:
         """The source as the decoder sees it."""
         return self.source(inputs.tokens_T, inputs.layout, tape=tape.under("source"))
 
@@ -76,26 +76,26 @@ class EncoderDecoderModule(nn.Module):
         self,
         tokens_T: Tensor,
         layout: Layout,
-        source: Source | None,
+        source: EncoderOutput | None,
         *,
-        memory: Any = None,
-        tape: Silent = SILENT,
+        cache: Any = None,
+        tape: NullTape = NULL_TAPE,
     ) -> Tensor:
         """Logits over the next token, given the source and the target so far (or its cache)."""
-        states_TD = self._decoded(tokens_T, layout, source, memory=memory, tape=tape)
+        states_TD = self._decoded(tokens_T, layout, source, cache=cache, tape=tape)
         return tape("logits", self.head(states_TD))
 
     def _decoded(
         self,
         tokens_T: Tensor,
         layout: Layout,
-        source: Source | None,
+        source: EncoderOutput | None,
         *,
-        memory: Any = None,
-        tape: Silent = SILENT,
+        cache: Any = None,
+        tape: NullTape = NULL_TAPE,
     ) -> Tensor:
         side = tape.under("target")
-        return self.target(tokens_T, layout, source=source, memory=memory, tape=side).states_TD
+        return self.target(tokens_T, layout, source=source, cache=cache, tape=side).states_TD
 
     @property
     def takes_native_steps(self) -> bool:
@@ -124,8 +124,8 @@ class EncoderDecoderModule(nn.Module):
         house = house if self.takes_native_steps else None
         if isinstance(house, Native):
             if not watch:
-                encoded = self.encode(Packed(tokens_T, layout))
+                encoded = self.encode(PackedTokens(tokens_T, layout))
                 return house.open(self, encoded, capacity)
             house = None
-        memory = self.target.new_memory(layout.rows, capacity)
-        return Decoding(self, tokens_T, layout, memory, watch=watch, house=house)
+        cache = self.target.new_memory(layout.rows, capacity)
+        return Decoding(self, tokens_T, layout, cache, watch=watch, house=house)

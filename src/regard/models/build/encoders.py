@@ -5,11 +5,11 @@ from collections.abc import Iterable
 from torch import Tensor, nn
 
 from regard.ground.layout import Layout
-from regard.ground.tape import SILENT, Silent
-from regard.parts.attention import Source
-from regard.parts.convolution import Convolution
+from regard.ground.tape import NULL_TAPE, NullTape
+from regard.parts.attention import EncoderOutput
+from regard.parts.conv import Convolution
 from regard.parts.embed import Embedding
-from regard.parts.recurrent import Recurrence
+from regard.parts.rnn import RNNStack
 
 
 class RNNEncoderModule(nn.Module):
@@ -17,16 +17,18 @@ class RNNEncoderModule(nn.Module):
 
     attends = False
 
-    def __init__(self, embed: Embedding, layers: Recurrence):
+    def __init__(self, embed: Embedding, layers: RNNStack):
         super().__init__()
         self.embed = embed
         self.layers = layers
 
-    def forward(self, tokens_T: Tensor, layout: Layout, *, tape: Silent = SILENT) -> Source:
+    def forward(
+        self, tokens_T: Tensor, layout: Layout, *, tape: NullTape = NULL_TAPE
+    ) -> EncoderOutput:
         """A state for every token, and the final state of every layer."""
         x_TD = tape("embed.output", self.embed(tokens_T, layout))
         states_TD, ends = self.layers(x_TD, layout, tape=tape.under("blocks"))
-        return Source(tape("output", states_TD), layout, ends)
+        return EncoderOutput(tape("output", states_TD), layout, ends)
 
 
 class ConvEncoderModule(nn.Module):
@@ -39,9 +41,11 @@ class ConvEncoderModule(nn.Module):
         self.embed = embed
         self.layers = nn.ModuleList(layers)
 
-    def forward(self, tokens_T: Tensor, layout: Layout, *, tape: Silent = SILENT) -> Source:
+    def forward(
+        self, tokens_T: Tensor, layout: Layout, *, tape: NullTape = NULL_TAPE
+    ) -> EncoderOutput:
         """A state for every token."""
         x_TD = tape("embed.output", self.embed(tokens_T, layout))
         for number, layer in enumerate(self.layers):
             x_TD = tape.under("blocks").under(number)("output", layer(x_TD, layout))
-        return Source(tape("output", x_TD), layout)
+        return EncoderOutput(tape("output", x_TD), layout)

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from regard.ground.tape import SILENT, Silent
-from regard.parts.attention import Source
+from regard.ground.tape import NULL_TAPE, NullTape
+from regard.parts.attention import EncoderOutput
 from regard.parts.bridge import last_state
 
 
@@ -15,7 +15,7 @@ class FirstTokenModule(nn.Module):
         super().__init__()
         self.dense = dense
 
-    def forward(self, encoded: Source, *, tape: Silent = SILENT) -> Tensor:
+    def forward(self, encoded: EncoderOutput, *, tape: NullTape = NULL_TAPE) -> Tensor:
         """(B, D); any state for a row without tokens."""
         states_TD = encoded.states_TD
         first_B = encoded.layout.offsets[:-1].long().clamp(max=states_TD.shape[0] - 1)
@@ -26,7 +26,7 @@ class FirstTokenModule(nn.Module):
 class LastTokenModule(nn.Module):
     """The final state of recurrent layers, else the state of the last token."""
 
-    def forward(self, encoded: Source, *, tape: Silent = SILENT) -> Tensor:
+    def forward(self, encoded: EncoderOutput, *, tape: NullTape = NULL_TAPE) -> Tensor:
         """(B, D); zeros for a row without tokens."""
         return last_state(encoded)
 
@@ -34,7 +34,7 @@ class LastTokenModule(nn.Module):
 class MeanPoolModule(nn.Module):
     """The mean of the states of each row."""
 
-    def forward(self, encoded: Source, *, tape: Silent = SILENT) -> Tensor:
+    def forward(self, encoded: EncoderOutput, *, tape: NullTape = NULL_TAPE) -> Tensor:
         """(B, D); zeros for a row without tokens."""
         layout = encoded.layout
         return layout.pad(encoded.states_TD).sum(1) / layout.lengths_B.clamp(min=1)[:, None]

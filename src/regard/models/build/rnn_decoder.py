@@ -12,15 +12,15 @@ from torch import Tensor, nn
 
 from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
-from regard.ground.tape import SILENT, Silent, Unrolled
-from regard.parts.attention import Source
+from regard.ground.tape import NULL_TAPE, NullTape, UnrolledTape
+from regard.parts.attention import EncoderOutput
 from regard.parts.bridge import Bridge
 from regard.parts.dropout import Dropout
 from regard.parts.embed import Embedding
-from regard.parts.glance import Glance, Keys
-from regard.parts.memory import Carried
+from regard.parts.kv_cache import RNNState
 from regard.parts.readout import Attentional, Maxout
-from regard.parts.recurrent import Recurrence, State, in_full
+from regard.parts.rnn import RNNStack, State, without_autocast
+from regard.parts.rnn_attention import RNNAttention, SourceKeyValues
 
 
 class RNNDecoderState(NamedTuple):
@@ -55,9 +55,9 @@ class RNNDecoderModule(nn.Module):
         self,
         embed: Embedding,
         bridge: Bridge,
-        layers: Recurrence,
+        layers: RNNStack,
         *,
-        cross: Glance | None = None,
+        cross: RNNAttention | None = None,
         combine: Attentional | None = None,
         maxout: Maxout | None = None,
         input_feeding: bool = False,
@@ -77,46 +77,51 @@ class RNNDecoderModule(nn.Module):
             raise BadInput("this model has no attention: its decoder never attends to its source")
         return "cross"
 
-    def new_memory(self, rows: int, capacity: int) -> Carried:
+    def new_memory(self, rows: int, capacity: int) -> RNNState:
         """What it remembers of steps before."""
-        return Carried(rows, capacity)
+        return RNNState(rows, capacity)
 
     def forward(
         self,
         tokens_T: Tensor,
         layout: Layout,
         *,
-        source: Source,
-        memory: Carried | None = None,
-        tape: Silent = SILENT,
-    ) -> Source:
+        source: EncoderOutput,
+        cache: RNNState | None = None,
+        tape: NullTape = NULL_TAPE,
+    ) -> EncoderOutput:
         """The state that the next token is read from, for every token of the target."""
         x_TD = tape("embed.output", self.embed(tokens_T, layout))
-        now = self._begin(source, memory)
-        if memory is not None or self.attends_before or self.input_feeding:
-            with in_full(x_TD):
+        now = self._begin(source, cache)
+        if cache is not None or self.attends_before or self.input_feeding:
+            with without_autocast(x_TD):
                 x_TD, read = x_TD.to(self.layers.dtype), source.to(self.layers.dtype)
-                states_TD, seen_TD = self._unrolled(x_TD, layout, now, read, memory, tape)
+                states_TD, seen_TD = self._unrolled(x_TD, layout, now, read, cache, tape)
         else:
             states_TD, seen_TD = self._at_once(x_TD, layout, now, source, tape)
         if self.maxout is not None:
             given = [one for one in (states_TD, x_TD, seen_TD) if one is not None]
             states_TD = self.maxout(torch.cat(given, dim=-1))
-        return Source(tape("output", self.dropout(states_TD)), layout)
+        return EncoderOutput(tape("output", self.dropout(states_TD)), layout)
 
-    def _begin(self, source: Source, memory: Carried | None) -> RNNDecoderState:
+    def _begin(self, source: EncoderOutput, cache: RNNState | None) -> RNNDecoderState:
         """Where the memory left off, or at the bridge."""
-        if memory is not None and memory.now is not None:
-            return memory.now
+        if cache is not None and cache.now is not None:
+            return cache.now
         states, told_BD = self.bridge(source)
         now = RNNDecoderState(
             states, torch.zeros_like(states[-1][0]) if self.input_feeding else told_BD
         )
         now = now.to(self.layers.dtype)
-        return now if memory is None else memory.begin(now)
+        return now if cache is None else cache.begin(now)
 
     def _at_once(
-        self, x_TD: Tensor, layout: Layout, now: RNNDecoderState, source: Source, tape: Silent
+        self,
+        x_TD: Tensor,
+        layout: Layout,
+        now: RNNDecoderState,
+        source: EncoderOutput,
+        tape: NullTape,
     ) -> tuple[Tensor, Tensor | None]:
         """All tokens in one call: a state (or h̃) for each, and the one vector all were told."""
         told_TD = None if now.told_RD is None else now.told_RD[layout.rows_T]
@@ -134,19 +139,19 @@ class RNNDecoderModule(nn.Module):
         x_TD: Tensor,
         layout: Layout,
         now: RNNDecoderState,
-        source: Source,
-        memory: Carried | None,
-        tape: Silent,
+        source: EncoderOutput,
+        cache: RNNState | None,
+        tape: NullTape,
     ) -> tuple[Tensor, Tensor | None]:
         """The same step by step; rows that have ended leave from the end of the order."""
         times, keys = layout.times, None
         if self.cross is not None:
-            keys = self.cross.kept(source, None if memory is None else memory.under(0))
+            keys = self.cross.source_key_values(source, None if cache is None else cache.under(0))
         if not layout.full:  # full rows are in order as they are
             now = now.rows(times.order_B)
             keys = None if keys is None else keys.ordered(times.order_B)
         one_each = Layout.rectangle(layout.rows, 1, x_TD.device, start=layout.start or 0)
-        record = Unrolled(tape.under("cross"), layout.rows, layout.longest)
+        record = UnrolledTape(tape.under("cross"), layout.rows, layout.longest)
         states, seen = [], []
         # Where no row has a token, a step on nothing still has gradients.
         for time, x_RD in enumerate(times.take(x_TD).split(times.alive or (0,))):
@@ -157,13 +162,18 @@ class RNNDecoderModule(nn.Module):
             state_RD, seen_RD, now = self._step(x_RD, now, keys, queries, moment)
             states.append(state_RD)
             seen += [] if seen_RD is None else [seen_RD]
-        if memory is not None:
-            memory.now = now
-            memory.advance(layout)
+        if cache is not None:
+            cache.now = now
+            cache.advance(layout)
         return times.give(torch.cat(states)), times.give(torch.cat(seen)) if seen else None
 
     def _step(
-        self, x_RD: Tensor, now: RNNDecoderState, keys: Keys | None, queries: Layout, tape: Silent
+        self,
+        x_RD: Tensor,
+        now: RNNDecoderState,
+        keys: SourceKeyValues | None,
+        queries: Layout,
+        tape: NullTape,
     ) -> tuple[Tensor, Tensor | None, RNNDecoderState]:
         """The next state (or h̃), what of the source maxout reads with it, and what goes on."""
         told_RD = seen_RD = now.told_RD

@@ -5,11 +5,11 @@ from collections.abc import Iterable
 from torch import Tensor, nn
 
 from regard.ground.layout import Layout
-from regard.ground.tape import SILENT, Silent
-from regard.parts.attention import Source
+from regard.ground.tape import NULL_TAPE, NullTape
+from regard.parts.attention import EncoderOutput
 from regard.parts.block import Block
 from regard.parts.embed import Embedding
-from regard.parts.memory import Memory
+from regard.parts.kv_cache import KVCache
 
 
 class TransformerModule(nn.Module):
@@ -28,19 +28,19 @@ class TransformerModule(nn.Module):
         """Where its last layer attends to the source, as the tape calls it."""
         return f"blocks.{len(self.blocks) - 1}.cross"
 
-    def new_memory(self, rows: int, capacity: int) -> Memory:
+    def new_memory(self, rows: int, capacity: int) -> KVCache:
         """What it remembers of steps before."""
-        return Memory(rows, capacity, len(self.blocks))
+        return KVCache(rows, capacity, len(self.blocks))
 
     def forward(
         self,
         tokens_T: Tensor,
         layout: Layout,
         *,
-        source: Source | None = None,
-        memory: Memory | None = None,
-        tape: Silent = SILENT,
-    ) -> Source:
+        source: EncoderOutput | None = None,
+        cache: KVCache | None = None,
+        tape: NullTape = NULL_TAPE,
+    ) -> EncoderOutput:
         """A state for every token."""
         x_TD = tape("embed.output", self.embed(tokens_T, layout))
         blocks_tape = tape.under("blocks")
@@ -49,9 +49,9 @@ class TransformerModule(nn.Module):
                 x_TD,
                 layout,
                 source=source,
-                memory=None if memory is None else memory.under(number),
+                cache=None if cache is None else cache.under(number),
                 tape=blocks_tape.under(number),
             )
-        if memory is not None:
-            memory.advance(layout)
-        return Source(tape("output", self.norm(x_TD)), layout)
+        if cache is not None:
+            cache.advance(layout)
+        return EncoderOutput(tape("output", self.norm(x_TD)), layout)

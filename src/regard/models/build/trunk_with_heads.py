@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from regard.ground.batch import Packed
-from regard.ground.tape import SILENT, Silent
-from regard.parts.attention import Source
+from regard.ground.batch import PackedTokens
+from regard.ground.tape import NULL_TAPE, NullTape
+from regard.parts.attention import EncoderOutput
 
 ALL_TOKENS: Mapping[str, Tensor] = MappingProxyType({})
 
@@ -46,10 +46,10 @@ class TrunkWithHeadsModule(nn.Module):
 
     def forward(
         self,
-        inputs: Packed,
+        inputs: PackedTokens,
         *,
         positions: Mapping[str, Tensor] = ALL_TOKENS,
-        tape: Silent = SILENT,
+        tape: NullTape = NULL_TAPE,
     ) -> Outputs:
         """All outputs; a head of tokens reads those at its ``positions``, default all of them."""
         encoded = self.encode(inputs, tape=tape)
@@ -62,11 +62,11 @@ class TrunkWithHeadsModule(nn.Module):
             by_head[name] = tape(f"heads.{name}.logits", head(read))
         return Outputs(encoded.states_TD, pooled_BD, by_head)
 
-    def encode(self, inputs: Packed, *, tape: Silent = SILENT) -> Source:
+    def encode(self, inputs: PackedTokens, *, tape: NullTape = NULL_TAPE) -> EncoderOutput:
         """A state for every token."""
         return self.trunk(inputs.tokens_T, inputs.layout, tape=tape.under("trunk"))
 
-    def pooled(self, encoded: Source, *, tape: Silent = SILENT) -> Tensor | None:
+    def pooled(self, encoded: EncoderOutput, *, tape: NullTape = NULL_TAPE) -> Tensor | None:
         """One state for every row, if there is a pool."""
         if self.pool is None:
             return None

@@ -8,7 +8,7 @@ from regard.models.facts.checks import at_least, share
 from regard.models.facts.embedding import Tokens
 from regard.models.facts.flops import Products
 from regard.models.facts.stack import AnyStack
-from regard.parts.convolution import Convolution
+from regard.parts.conv import Convolution
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from regard.models.facts.rnn import CrossAttentionFacts, RNNDecoderFacts, RNNEnc
 from regard.models.facts.shapes import EncoderDecoder, TrunkWithHeads
 from regard.models.facts.stack import Stack
 from regard.models.facts.trunk import Trunk
+from regard.parts.mask import PermutationMask, WindowMask
 from regard.parts.position import Learned, Relative, Sinusoid
-from regard.parts.sight import Permuted, Window
 
 VALUES = {
     kind.__name__: kind
@@ -31,7 +31,7 @@ VALUES = {
         *(Stack, RNNEncoderFacts, RNNDecoderFacts, CrossAttentionFacts, ConvEncoderFacts),
         *(FirstToken, LastToken, MeanPool, AttentionPool),
         *(MLMHead, NextTokenHead, SentencePairHead, LabelHead, TokenLabelHead),
-        *(SpanHead, ChoiceHead, Sinusoid, Learned, Relative, Window, Permuted),
+        *(SpanHead, ChoiceHead, Sinusoid, Learned, Relative, WindowMask, PermutationMask),
     )
 }
 

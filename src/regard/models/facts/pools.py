@@ -7,8 +7,8 @@ from torch import nn
 from regard.models.build.pools import FirstTokenModule, LastTokenModule, MeanPoolModule
 from regard.models.facts.checks import at_least, one_of
 from regard.models.facts.flops import Products, score_products
-from regard.parts.glance import SCORES
-from regard.parts.pool import QUERIES, Pool
+from regard.parts.pooling import QUERIES, AttentionPoolModule
+from regard.parts.rnn_attention import SCORES
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class AttentionPool:
     def build(self, width: int) -> nn.Module:
         """The module for states of that size."""
         sizes = {"inner": self.inner or width, "positions": self.positions}
-        return Pool(width, self.score, self.query, **sizes)
+        return AttentionPoolModule(width, self.score, self.query, **sizes)
 
     def products(self, width: int) -> Products:
         """The score of one query for each row, and the weighted sum."""

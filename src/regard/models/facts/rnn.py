@@ -12,9 +12,9 @@ from regard.models.facts.flops import Products, score_products
 from regard.models.facts.stack import AnyStack
 from regard.parts.bridge import KINDS as BRIDGES
 from regard.parts.bridge import Bridge
-from regard.parts.glance import SCORES, Glance
 from regard.parts.readout import Attentional, Maxout
-from regard.parts.recurrent import KERNELS, PARTS, READS, Recurrence
+from regard.parts.rnn import DIRECTIONS, KERNELS, PARTS, RNNStack
+from regard.parts.rnn_attention import SCORES, RNNAttention
 
 TIMINGS = ("previous", "current")
 GATES = {"rnn": 1, "gru": 3, "lstm": 4}
@@ -46,8 +46,8 @@ class AnyRNN(AnyStack):
     def final_states(self) -> int:
         return self.depth
 
-    def _layers(self, inputs: int, direction: str = "forward") -> Recurrence:
-        return Recurrence(
+    def _layers(self, inputs: int, direction: str = "forward") -> RNNStack:
+        return RNNStack(
             self.cell,
             inputs,
             self.width,
@@ -71,7 +71,7 @@ class RNNEncoderFacts(AnyRNN):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        one_of(READS, "direction", self.direction)
+        one_of(DIRECTIONS, "direction", self.direction)
 
     @property
     def bidirectional(self) -> bool:
@@ -163,7 +163,7 @@ class RNNDecoderFacts(AnyRNN):
         cross = combine = maxout = None
         if attention is not None:
             sizes = {"inner": attention.inner or self.width, "positions": attention.positions}
-            cross = Glance(self.width, states, attention.score, **sizes)
+            cross = RNNAttention(self.width, states, attention.score, **sizes)
             combine = None if self._attends_before else Attentional(states, self.width)
         if self.maxout is not None:
             read = self.width if self.summary else context

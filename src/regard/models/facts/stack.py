@@ -11,9 +11,9 @@ from regard.models.facts.embedding import Tokens
 from regard.models.facts.flops import Products
 from regard.parts.attention import CrossAttention, Heads, SelfAttention
 from regard.parts.block import Block
+from regard.parts.mask import Mask, full
 from regard.parts.mlp import ACTIVATIONS, Mlp
 from regard.parts.position import Position
-from regard.parts.sight import Sight, everyone
 
 
 class AnyStack:
@@ -89,7 +89,7 @@ class Stack(AnyStack):
     dropout: float = 0.1
     attention_dropout: float = 0.0
     inner_dropout: float = 0.0
-    sight: Sight = everyone
+    mask: Mask = full
     cross: bool = False
 
     def __post_init__(self) -> None:
@@ -122,7 +122,7 @@ class Stack(AnyStack):
             self.width,
             heads,
             score=None if position is None else position.score(heads.key),
-            sight=self.sight,
+            mask=self.mask,
             dropout=self.attention_dropout,
         )
         mlp = Mlp(self.width, self.inner, activation=self.activation, dropout=self.inner_dropout)

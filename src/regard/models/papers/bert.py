@@ -5,7 +5,7 @@ filling blanks. The small sizes are those of Turc et al. (2019, arXiv:1908.08962
 from regard.models.facts import FirstToken, Stack, Tokens, Trunk, TrunkWithHeads, change
 from regard.models.paper import Paper
 from regard.parts.position import Learned
-from regard.weights.names import Alias, Kept, Line, Names, Rule
+from regard.weights.weight_map import Alias, Line, Passthrough, Rule, WeightMap
 
 BASE = TrunkWithHeads(
     trunk=Trunk(
@@ -60,7 +60,7 @@ TRUNK = (
     Rule("bert.embeddings.position_embeddings.weight", "trunk.embed.position.weight"),
     Rule("bert.embeddings.token_type_embeddings.weight", "trunk.embed.segment.weight"),
     Rule("bert.embeddings.LayerNorm.*", "trunk.embed.norm.*"),
-    Kept("bert.embeddings.position_ids"),
+    Passthrough("bert.embeddings.position_ids"),
     Rule(LAYER + "attention.self.{query,key,value}.*", OURS + "attention.qkv.*"),
     Rule(LAYER + "attention.output.dense.*", OURS + "attention.o.*"),
     Rule(LAYER + "attention.output.LayerNorm.*", OURS + "attention_residual.norm.*"),
@@ -92,7 +92,7 @@ HEADS = {
 OLD = (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias"))
 
 
-def names(facts: TrunkWithHeads) -> Names:
+def names(facts: TrunkWithHeads) -> WeightMap:
     """The weight map of a model of these facts."""
     mlm = facts.head("mlm")
     lines: tuple[Line, ...] = (*TRUNK, *WORDS, *(TIED if mlm is None or mlm.tied else APART))
@@ -101,4 +101,4 @@ def names(facts: TrunkWithHeads) -> Names:
         for head in facts.output_heads
         if head.name in HEADS
     ]
-    return Names((*lines, FOLLOWS, *task_heads), prefix="bert.", old=OLD)
+    return WeightMap((*lines, FOLLOWS, *task_heads), prefix="bert.", old=OLD)

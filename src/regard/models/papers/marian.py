@@ -27,9 +27,9 @@ from regard.models.form import (
 from regard.models.paper import Paper
 from regard.models.papers.transformer import BASE as VASWANI
 from regard.parts.position import sinusoid
-from regard.text.bilingual import Bilingual
-from regard.text.marian import SOURCE, TARGET, VOCAB, MarianText
-from regard.weights.names import Alias, Derived, Kept, Names, Rule
+from regard.text.marian import SOURCE, TARGET, VOCAB, MarianTokenizer
+from regard.text.translation_tokenizer import TranslationTokenizer
+from regard.weights.weight_map import Alias, Derived, Passthrough, Rule, WeightMap
 
 LONGEST = 512  # max_length of folders made here, as those of OPUS-MT have
 
@@ -44,7 +44,7 @@ PAPER = Paper(
     sizes={"base": BASE},
 )
 
-EMBEDDINGS: dict[str, tuple[Rule | Alias | Kept, ...]] = {
+EMBEDDINGS: dict[str, tuple[Rule | Alias | Passthrough, ...]] = {
     "all": (
         Rule("model.shared.weight", "source.embed.token.weight"),
         Alias("model.encoder.embed_tokens.weight", of="model.shared.weight"),
@@ -60,7 +60,9 @@ EMBEDDINGS: dict[str, tuple[Rule | Alias | Kept, ...]] = {
         Rule("model.encoder.embed_tokens.weight", "source.embed.token.weight"),
         Rule("model.decoder.embed_tokens.weight", "target.embed.token.weight"),
         Rule("lm_head.weight", "head.weight"),
-        Kept("model.shared.weight"),  # there, but tied to nothing, if only words are not tied
+        Passthrough(
+            "model.shared.weight"
+        ),  # there, but tied to nothing, if only words are not tied
     ),
 }
 ENCODER, DECODER = "model.encoder.layers.{i}.", "model.decoder.layers.{i}."
@@ -86,10 +88,10 @@ LAYERS = (
 BIAS = "final_logits_bias"
 
 
-def names(facts: EncoderDecoder) -> Names:
+def names(facts: EncoderDecoder) -> WeightMap:
     """The weight map of a model of these facts."""
     table = partial(_sinusoids, width=facts.source.stack.width)
-    return Names(
+    return WeightMap(
         (
             *EMBEDDINGS[facts.tie],
             *LAYERS,
@@ -199,14 +201,14 @@ def config_of(facts: EncoderDecoder) -> dict[str, Any]:
     return config
 
 
-def text_of(folder: Path, config: Config) -> MarianText | None:
+def text_of(folder: Path, config: Config) -> MarianTokenizer | None:
     """The vocabularies of a folder, if it has any."""
     if not any((folder / name).exists() for name in (SOURCE, TARGET, VOCAB)):
         return None
     begin, end = ({**DEFAULTS, **config}[f"{name}_token_id"] for name in ("decoder_start", "eos"))
     if type(begin) is not int:
         raise BadInput(f"{folder}: decoder_start_token_id is {begin!r}, not an id")
-    text = MarianText.load(folder, begin)
+    text = MarianTokenizer.load(folder, begin)
     if end not in (text.target.eos, [text.target.eos]):
         raise BadInput(f"{folder}: eos_token_id is {end!r}, in its vocabulary {text.target.eos}")
     return text
@@ -229,8 +231,8 @@ def special_ids(config: Config) -> dict[str, int]:
 
 def fresh(facts: EncoderDecoder, text: Text | None) -> Origin:
     """What belongs to a folder beside facts and weights, for a model that never was in one."""
-    if not isinstance(text, MarianText):
-        kind = f"a {text.source.kind}" if isinstance(text, Bilingual) else "no"
+    if not isinstance(text, MarianTokenizer):
+        kind = f"a {text.source.kind}" if isinstance(text, TranslationTokenizer) else "no"
         raise BadInput(
             f"a Marian folder needs SentencePiece models; this translator has {kind} vocabulary"
         )

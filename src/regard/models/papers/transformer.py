@@ -5,12 +5,12 @@ An encoder that sees everyone, a decoder that sees what it has written and looks
 
 from regard.models.facts import EncoderDecoder, Stack, Tokens, Trunk, change
 from regard.models.paper import Paper
+from regard.parts.mask import causal
 from regard.parts.position import Sinusoid
-from regard.parts.sight import causal
 
 EMBED = Tokens(vocab=37_000, position=Sinusoid(), scaled=True)
 ENCODER = Stack(width=512, depth=6, heads=8, inner=2_048, dropout=0.1)
-DECODER = change(ENCODER, sight=causal, cross=True)
+DECODER = change(ENCODER, mask=causal, cross=True)
 
 BASE = EncoderDecoder(source=Trunk(EMBED, ENCODER), target=Trunk(EMBED, DECODER), tie="all")
 BIG = change(BASE, width=1_024, inner=4_096, heads=16, dropout=0.3)

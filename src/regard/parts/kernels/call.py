@@ -1,0 +1,114 @@
+"""What is asked of a kernel, and the one call to torch's fused attention."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from regard.ground.layout import Layout
+from regard.parts.mask import Mask, WindowMask, causal, full
+from regard.parts.score import Dot
+
+# At head size 64 and equal lengths cuDNN takes about half of flash's time on Hopper.
+ON_CUDA = [
+    SDPBackend.CUDNN_ATTENTION,
+    SDPBackend.FLASH_ATTENTION,
+    SDPBackend.EFFICIENT_ATTENTION,
+    SDPBackend.MATH,
+]
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionCall:
+    """Everything about one attention except the tensors."""
+
+    score: Callable[..., Tensor]
+    queries: Layout
+    keys: Layout
+    mask: Mask
+    dropout: float
+
+    @property
+    def plain(self) -> bool:
+        """A dot product under a window: what fused kernels know."""
+        return isinstance(self.score, Dot) and isinstance(self.mask, WindowMask)
+
+    @property
+    def aligned(self) -> bool:
+        """Whether the sight means the same by index as by position."""
+        same = self.queries is self.keys and self.queries.start is not None
+        return self.unlimited or same
+
+    @property
+    def unlimited(self) -> bool:
+        """Whether every query sees every key of its row."""
+        if self.mask == full:
+            return True
+        q, k = self.queries, self.keys
+        known = q.start is not None and k.start is not None
+        return known and self.mask == causal and k.start + k.longest - 1 <= q.start  # type: ignore[operator]
+
+    def scale(self, size: int) -> float:
+        """The factor on q·k."""
+        assert isinstance(self.score, Dot)
+        return self.score.scale(size)
+
+
+def fused(call: AttentionCall, q_BLHK: Tensor, k_BSHK: Tensor, v_BSHK: Tensor, **mask) -> Tensor:
+    """torch's attention on padded rows, (B, L, H, K) in and out.
+
+    On a CPU it runs in fp32: bf16 loses there, several times over in the backward pass, even where
+    bf16 matrix products win.
+    """
+    if k_BSHK.shape[1] == 0:
+        # A sum of nothing: zeros that gradients can be asked of.
+        return torch.einsum("blhk,bshk,bshv->blhv", q_BLHK, k_BSHK, v_BSHK)
+    given, q, k, v = q_BLHK.dtype, q_BLHK, k_BSHK, v_BSHK
+    on_cpu = q.device.type == "cpu"
+    if on_cpu and given in (torch.bfloat16, torch.float16):
+        q, k, v = q.float(), k.float(), v.float()
+    settings: dict[str, Any] = {"scale": call.scale(q.shape[-1]), "dropout_p": call.dropout}
+    settings |= {name: m.to(q.dtype) if is_bias(m) else m for name, m in mask.items()}
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    if on_cpu:
+        with torch.autocast("cpu", enabled=False):
+            seen = F.scaled_dot_product_attention(q, k, v, **settings)
+    else:
+        with sdpa_kernel(ON_CUDA, set_priority=True):
+            seen = F.scaled_dot_product_attention(q, k, v, **settings)
+    return seen.transpose(1, 2).to(given)
+
+
+def is_bias(mask: Any) -> bool:
+    """Whether a mask is added to scores, not a table of what is allowed."""
+    return isinstance(mask, Tensor) and mask.is_floating_point()
+
+
+def fused_masked(
+    call: AttentionCall, q_BLHK: Tensor, k_BSHK: Tensor, v_BSHK: Tensor, allowed_BLS: Tensor
+) -> Tensor:
+    """``fused`` under a mask; a query that may see nothing gets zeros."""
+    blind_BL = ~allowed_BLS.any(-1)
+    mask = (allowed_BLS | blind_BL[:, :, None])[:, None]
+    seen = fused(call, q_BLHK, k_BSHK, v_BSHK, attn_mask=mask)
+    return seen.masked_fill(blind_BL[:, :, None, None], 0.0)
+
+
+def fused_rows(call: AttentionCall, queries: Layout, keys: Layout, *qkv_THK: Tensor) -> Tensor:
+    """``fused`` on packed rows that are padded for it, under a mask only where one is needed."""
+    q, k, v = (layout.pad(x) for layout, x in zip((queries, keys, keys), qkv_THK, strict=True))
+    if call.unlimited and keys.full:
+        return queries.pack(fused(call, q, k, v))
+    # Where rows are ragged, padding lies behind the real keys: a causal query never reaches it.
+    by_index = call.mask == causal and call.aligned and not call.unlimited
+    if by_index and (keys.full or not keys.even):
+        return queries.pack(fused(call, q, k, v, is_causal=True))
+    if call.unlimited:
+        seen = fused(call, q, k, v, attn_mask=keys.key_bias_BS[:, None, None])
+        return queries.pack(seen.masked_fill(keys.empty_B[:, None, None, None], 0.0))
+    allowed_BLS = keys.real_BL[:, None] & call.mask(queries, keys)
+    return queries.pack(fused_masked(call, q, k, v, allowed_BLS))

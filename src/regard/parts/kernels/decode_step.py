@@ -1,0 +1,184 @@
+"""One query per row against keys in a fixed buffer: a step of decoding on CUDA.
+
+Row r's key at place s lies in the buffer's row ``owners_RS[r, s]``: a beam that reorders rewrites
+this small table, and no key is ever moved. Rows of one sentence read one copy of its source.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.parts.kernels.call import AttentionCall
+from regard.parts.mask import causal, full
+
+try:
+    import triton
+    import triton.language as tl
+except ImportError:  # torch's CPU builds come without it
+    triton = None
+
+BLOCK = 32
+
+
+def fits(call: AttentionCall, q_THK: Tensor, v_THK: Tensor) -> bool:
+    """Rows that share a buffer; it holds nothing but the past, so causal is no limit."""
+    one_each = call.queries.even and call.queries.longest == 1
+    return call.keys.owners_BS is not None and one_each and call.mask in (full, causal)
+
+
+def run(call: AttentionCall, q_RHK: Tensor, k_BSHK: Tensor, v_BSHK: Tensor) -> Tensor:
+    """A row reads no more of the buffer than is its own."""
+    keys = call.keys
+    assert keys.owners_BS is not None
+    scale = call.scale(q_RHK.shape[-1])
+    return one_query(q_RHK, k_BSHK, v_BSHK, keys.owners_BS, keys.lengths_B, scale)
+
+
+def one_query(
+    q_RHK: Tensor,
+    k_BSHK: Tensor,
+    v_BSHK: Tensor,
+    owners_RS: Tensor,
+    lengths_R: Tensor,
+    scale: float,
+) -> Tensor:
+    """Each row's mean of the first ``lengths_R`` values that are its own, (R, H, K)."""
+    if triton is None or not q_RHK.is_cuda:
+        return plain(q_RHK, k_BSHK, v_BSHK, owners_RS, lengths_R, scale)
+    R, H, K = q_RHK.shape
+    seen_RHK = torch.empty((R, H, v_BSHK.shape[-1]), dtype=q_RHK.dtype, device=q_RHK.device)
+    _one_query[(R, H)](
+        q_RHK,
+        k_BSHK,
+        v_BSHK,
+        owners_RS,
+        lengths_R,
+        seen_RHK,
+        scale,
+        q_RHK.stride(0),
+        q_RHK.stride(1),
+        k_BSHK.shape[1],
+        owners_RS.stride(0),
+        owners_RS.stride(1),
+        H,
+        K,
+        v_BSHK.shape[-1],
+        triton.next_power_of_2(K),
+        triton.next_power_of_2(v_BSHK.shape[-1]),
+        BLOCK,
+        num_warps=2,
+    )
+    return seen_RHK
+
+
+def plain(
+    q_RHK: Tensor,
+    k_BSHK: Tensor,
+    v_BSHK: Tensor,
+    owners_RS: Tensor,
+    lengths_R: Tensor,
+    scale: float,
+) -> Tensor:
+    """The same in so many words."""
+    places_S = torch.arange(k_BSHK.shape[1], device=q_RHK.device)
+    k, v = k_BSHK[owners_RS.long(), places_S], v_BSHK[owners_RS.long(), places_S]
+    scores_RHS = torch.einsum("rhk,rshk->rhs", q_RHK.float() * scale, k.float())
+    dead_RS = places_S >= lengths_R[:, None]
+    weights_RHS = scores_RHS.masked_fill(dead_RS[:, None], -torch.inf).softmax(-1)
+    return torch.einsum("rhs,rshk->rhk", weights_RHS, v.float()).to(q_RHK.dtype)
+
+
+def write(k_RSHK: Tensor, v_RSHK: Tensor, k_RHK: Tensor, v_RHK: Tensor, at: Tensor) -> None:
+    """Each row's new key and value at place ``at`` of its own row, in one launch."""
+    if triton is None or not k_RHK.is_cuda or k_RHK.shape != v_RHK.shape:
+        k_RSHK.index_copy_(1, at, k_RHK[:, None])
+        v_RSHK.index_copy_(1, at, v_RHK[:, None])
+        return
+    R, H, K = k_RHK.shape
+    steps = (k_RHK.stride(0), k_RHK.stride(1), v_RHK.stride(0), v_RHK.stride(1))
+    wide = triton.next_power_of_2(H * K)
+    _write[(R,)](k_RSHK, v_RSHK, k_RHK, v_RHK, at, *steps, k_RSHK.shape[1], H * K, K, wide)
+
+
+def _kernel_write(
+    k_out,
+    v_out,
+    k_in,
+    v_in,
+    at,
+    k_row,
+    k_head,
+    v_row,
+    v_head,
+    capacity,
+    size,
+    key: "tl.constexpr",
+    wide: "tl.constexpr",
+):
+    """One program per row."""
+    row, part = tl.program_id(0), tl.arange(0, wide)
+    there, head, within = part < size, part // key, part % key
+    to = (row.to(tl.int64) * capacity + tl.load(at)) * size + part
+    k = tl.load(k_in + row * k_row + head * k_head + within, mask=there)
+    v = tl.load(v_in + row * v_row + head * v_head + within, mask=there)
+    tl.store(k_out + to, k, mask=there)
+    tl.store(v_out + to, v, mask=there)
+
+
+def _kernel(
+    q_in,
+    k_in,
+    v_in,
+    owners,
+    lengths,
+    out,
+    scale,
+    q_row,
+    q_head,
+    capacity,
+    owners_row,
+    owners_place,
+    heads,
+    key: "tl.constexpr",
+    value: "tl.constexpr",
+    key_wide: "tl.constexpr",
+    value_wide: "tl.constexpr",
+    block: "tl.constexpr",
+):
+    """One program per row and head: a running softmax over blocks of keys."""
+    row, head = tl.program_id(0), tl.program_id(1)
+    length = tl.load(lengths + row)
+    in_key, in_value = tl.arange(0, key_wide), tl.arange(0, value_wide)
+    q = tl.load(q_in + row * q_row + head * q_head + in_key, mask=in_key < key, other=0.0)
+    q = q.to(tl.float32) * scale
+    top = tl.full([1], float("-inf"), tl.float32)
+    total = tl.zeros([1], tl.float32)
+    mean = tl.zeros([value_wide], tl.float32)
+    for start in range(0, length, block):
+        place = start + tl.arange(0, block)
+        there = place < length
+        owner = tl.load(owners + row * owners_row + place * owners_place, mask=there, other=0)
+        at = (owner.to(tl.int64) * capacity + place) * heads + head
+        k = tl.load(
+            k_in + at[:, None] * key + in_key[None, :],
+            mask=there[:, None] & (in_key < key)[None, :],
+            other=0.0,
+        )
+        v = tl.load(
+            v_in + at[:, None] * value + in_value[None, :],
+            mask=there[:, None] & (in_value < value)[None, :],
+            other=0.0,
+        )
+        score = tl.where(there, tl.sum(k.to(tl.float32) * q[None, :], 1), float("-inf"))
+        higher = tl.maximum(top, tl.max(score, 0))
+        weight, shrink = tl.exp(score - higher), tl.exp(top - higher)
+        mean = mean * shrink + tl.sum(v.to(tl.float32) * weight[:, None], 0)
+        total = total * shrink + tl.sum(weight, 0)
+        top = higher
+    seen = (mean / total).to(out.dtype.element_ty)
+    tl.store(out + (row * heads + head) * value + in_value, seen, mask=in_value < value)
+
+
+_one_query: Any = None if triton is None else triton.jit(_kernel)
+_write: Any = None if triton is None else triton.jit(_kernel_write)

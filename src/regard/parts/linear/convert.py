@@ -1,0 +1,86 @@
+"""A model for inference on a CPU: linear layers in the precision asked for, products by rows."""
+
+import copy
+from collections.abc import Callable, Collection
+from typing import Any
+
+import torch
+from torch import nn
+
+from regard.ground.errors import BadInput
+from regard.ground.machine import has_bf16, instruction_set
+from regard.parts.engines import has_fast_int8
+from regard.parts.linear import int8, packed
+from regard.parts.linear.int8 import Int8Linear
+from regard.parts.linear.packed import HalfLinear, PackedLinear
+
+LAYERS: dict[str, Callable[[nn.Linear], nn.Module]] = {
+    "int8": Int8Linear,
+    "fp32": PackedLinear,
+    "bf16": HalfLinear,
+}
+
+
+def convert(module: nn.Module, kind: str, *, but_for: Collection[nn.Module] = ()) -> nn.Module:
+    """A copy for inference whose linear layers run in ``kind``: "int8", "fp32" or "bf16".
+
+    All else, embeddings too, is shared with ``module``; a head tied to an embedding becomes a layer
+    of its own. ``describe_products`` says which products do the work. Layers ``but_for`` stay as they are.
+    """
+    describe_products(kind)
+    for one in module.parameters():
+        if one.device.type != "cpu":
+            raise BadInput(f"{kind}: this engine runs on a CPU, and the model is on {one.device}")
+    stays = (*module.parameters(), *module.buffers(), *but_for)
+    shared: dict[int, Any] = {id(one): one for one in stays}
+    copied = copy.deepcopy(module, shared)
+    made: dict[nn.Module | None, nn.Module] = {
+        one: LAYERS[kind](one)
+        for one in copied.modules()
+        if type(one) is nn.Linear and one not in but_for
+    }
+    for parent in list(copied.modules()):
+        for name, child in parent._modules.items():
+            if child in made:
+                setattr(parent, name, made[child])
+    return made.get(copied, copied).eval()
+
+
+def in_precision(module: nn.Module, kind: str, *, but_for: Collection[nn.Module] = ()) -> nn.Module:
+    """A model for inference only, in "fp32", "bf16" or (on a CPU) "int8"; or "auto".
+
+    That is bf16 on a GPU that has it, else fp32.
+    """
+    if products_in_use(module) is not None:
+        raise BadInput(f"precision {kind}: this model was made for one already")
+    device = next(module.parameters()).device
+    if device.type == "cpu":
+        return convert(module, "fp32" if kind == "auto" else kind, but_for=but_for)
+    if kind == "bf16" or (kind == "auto" and has_bf16(device)):
+        return copy.deepcopy(module).bfloat16()
+    if kind in ("fp32", "auto"):
+        return module
+    raise BadInput(f"precision {kind}: a GPU has fp32 and bf16")
+
+
+def products_in_use(module: nn.Module) -> str | None:
+    """Which products a model made by ``convert`` uses, in words; None of another model."""
+    types = {type(one) for one in module.modules()}
+    return next((describe_products(kind) for kind, layer in LAYERS.items() if layer in types), None)
+
+
+def describe_products(kind: str) -> str:
+    """Which products do the work on this machine, in words; BadInput where there are none."""
+    if kind not in LAYERS:
+        raise BadInput(f"a precision is {', '.join(LAYERS)} or auto, not {kind!r}")
+    if kind == "int8":
+        few, many = (one.name for one in int8.products())
+        slow = "" if has_fast_int8() else f"; fp32 is faster with {instruction_set()}"
+        return f"int8: {few} up to {int8.FEW} rows, {many} beyond{slow}"
+    if kind == "fp32":
+        many = "oneDNN, packed" if packed.can_pack(torch.float32) else "torch"
+        rows = f"{packed.FEW} rows ({packed.FEW_WIDE} for the map to words)"
+        return f"fp32: torch up to {rows}, {many} beyond"
+    if not packed.can_pack(torch.bfloat16):
+        raise BadInput("bf16: the CPU has no fast products in bf16; use fp32 or int8")
+    return "bf16: oneDNN, packed"

@@ -1,0 +1,163 @@
+"""Recurrent layers on packed tokens: RNN, GRU (Cho et al., 2014) and LSTM (Hochreiter, 1997).
+
+All tokens of a batch run in torch's fused kernels, in the order of time and without padding; one
+step at a time runs in torch's cells, with the same weights. Lengths must be known on the host, so
+these layers are an eager island: neither compiled nor captured. They keep the precision of their
+weights under autocast: torch would run them in fp16 there, and a state is added to many times.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from regard.ground.layout import Layout
+from regard.ground.tape import NULL_TAPE, NullTape
+from regard.ground.time_major import TimeMajor
+from regard.parts.dropout import Dropout
+
+State = tuple[Tensor, ...]  # of a layer, (R, width) each: h, or h and c
+
+KERNELS: dict[str, Callable[..., nn.RNNBase]] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
+STEPS: dict[str, Callable[..., Any]] = {
+    "rnn": torch.rnn_tanh_cell,
+    "gru": torch.gru_cell,
+    "lstm": torch.lstm_cell,
+}
+PARTS = {"rnn": 1, "gru": 1, "lstm": 2}  # of a state
+DIRECTIONS = ("forward", "backward", "both")
+
+
+def without_autocast(x: Tensor) -> torch.autocast:
+    """Where recurrence runs: without autocast."""
+    return torch.autocast(x.device.type, enabled=False)
+
+
+class RNNLayer(nn.Module):
+    """One layer that reads from the first token, from the last, or from both ends.
+
+    What it says of a token when it reads from both ends is [forward; backward].
+    """
+
+    def __init__(self, cell: str, inputs: int, width: int, *, reads: str = "forward"):
+        super().__init__()
+        self.cell, self.width = cell, width
+        self.backward_only, both = reads == "backward", reads == "both"
+        self.kernel = KERNELS[cell](inputs, width, bidirectional=both)
+        self.states = 2 * width if both else width
+        if cell == "lstm":
+            for _, _, bias, _ in self.kernel.all_weights:
+                nn.init.ones_(bias.detach()[width : 2 * width])  # gates that begin by remembering
+
+    def forward(
+        self, x_TD: Tensor, layout: Layout, begin: State | None = None
+    ) -> tuple[Tensor, State]:
+        """A state for every token, and of every row the last one (of a row without tokens the
+        first, or zeros)."""
+        time_major = layout.time_major
+        if begin is None:
+            begin = (x_TD.new_zeros(layout.rows, self.states),) * PARTS[self.cell]
+        begin = tuple(part.to(x_TD.dtype) for part in begin)
+        if not time_major.rows:
+            nothing_TD = self._nothing(x_TD, begin)
+            return nothing_TD, tuple(part + nothing_TD.sum() for part in begin)
+        data_TD = time_major.from_packed(x_TD, backward=self.backward_only)
+        packed = PackedSequence(data_TD, torch.tensor(time_major.alive))
+        out, end = self.kernel(packed, self._to_kernel(begin, time_major))
+        states_TD = time_major.to_packed(out.data, backward=self.backward_only)
+        ends = [part.transpose(0, 1).flatten(1) for part in _as_tuple(end)]
+        return states_TD, tuple(
+            whole.index_copy(0, time_major.order_R, part)
+            for whole, part in zip(begin, ends, strict=True)
+        )
+
+    def step(self, x_RD: Tensor, state: State) -> State:
+        """One token more in every row; only for layers that read forward."""
+        given = state if self.cell == "lstm" else state[0]
+        return _as_tuple(STEPS[self.cell](x_RD, given, *self.kernel.all_weights[0]))
+
+    def _to_kernel(self, begin: State, time_major: TimeMajor) -> Any:
+        """(directions, rows, width) each, rows in the order of time."""
+        parts = [
+            part[time_major.order_R].unflatten(1, (-1, self.width)).transpose(0, 1).contiguous()
+            for part in begin
+        ]
+        return tuple(parts) if self.cell == "lstm" else parts[0]
+
+    def _nothing(self, x_TD: Tensor, begin: State) -> Tensor:
+        """Zeros where every place is empty, that gradients can be asked of."""
+        ways = []
+        for way, weights in enumerate(self.kernel.all_weights):
+            state = tuple(part[:0, way * self.width :][:, : self.width] for part in begin)
+            given = state if self.cell == "lstm" else state[0]
+            ways.append(_as_tuple(STEPS[self.cell](x_TD[:0], given, *weights))[0])
+        return F.pad(torch.cat(ways, dim=1), (0, 0, 0, len(x_TD)))
+
+
+class RNNStack(nn.Module):
+    """Layers one above the other; with ``residual``, from the second on each adds to its input.
+
+    Dropout falls between layers here and not in torch's kernel, whose draws on CUDA do not follow
+    the seed of a step.
+    """
+
+    def __init__(
+        self,
+        cell: str,
+        inputs: int,
+        width: int,
+        depth: int,
+        *,
+        reads: str = "forward",
+        residual: bool = False,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        self.cell, self.residual = cell, residual
+        states = 2 * width if reads == "both" else width
+        self.layers = nn.ModuleList(
+            RNNLayer(cell, states if number else inputs, width, reads=reads)
+            for number in range(depth)
+        )
+        self.dropout = Dropout(dropout)
+
+    def forward(
+        self,
+        x_TD: Tensor,
+        layout: Layout,
+        begin: Sequence[State] | None = None,
+        *,
+        tape: NullTape = NULL_TAPE,
+    ) -> tuple[Tensor, list[State]]:
+        """The states of the highest layer, and where every layer ended."""
+        ends, x_TD = [], x_TD.to(self.dtype)
+        with without_autocast(x_TD):
+            for number, layer in enumerate(self.layers):
+                given_TD = self.dropout(x_TD) if number else x_TD
+                states_TD, end = layer(given_TD, layout, None if begin is None else begin[number])
+                x_TD = x_TD + states_TD if number and self.residual else states_TD
+                x_TD = tape.under(number)("output", x_TD)
+                ends.append(end)
+        return x_TD, ends
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The precision of its weights."""
+        return next(self.parameters()).dtype
+
+    def step(self, x_RD: Tensor, states: Sequence[State]) -> tuple[Tensor, list[State]]:
+        """The same for one token more in every row."""
+        after = []
+        for number, state in enumerate(states):
+            layer = cast(RNNLayer, self.layers[number])
+            state = layer.step(self.dropout(x_RD) if number else x_RD, state)
+            x_RD = x_RD + state[0] if number and self.residual else state[0]
+            after.append(state)
+        return x_RD, after
+
+
+def _as_tuple(state: Any) -> State:
+    return state if isinstance(state, tuple) else (state,)

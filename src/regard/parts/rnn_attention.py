@@ -1,0 +1,110 @@
+"""How a recurrent decoder looks at its source: one query a step, any score, by ``attend``."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from torch import Tensor, nn
+
+from regard.ground.layout import Layout
+from regard.ground.scatter_gather import gather_rows
+from regard.ground.tape import NULL_TAPE, NullTape
+from regard.parts.attend import fast_attend
+from regard.parts.attention import EncoderOutput
+from regard.parts.kv_cache import LayerKVCache
+from regard.parts.score import (
+    Additive,
+    Bilinear,
+    Cosine,
+    Dot,
+    Location,
+    RelativeDot,
+    ScaledDot,
+    Score,
+)
+
+
+def _alike(score: Callable[[int], Score]) -> Callable[..., Score]:
+    """A score that compares a query and a key number by number."""
+
+    def build(query: int, key: int, inner: int, positions: int) -> Score:
+        if query != key:
+            raise ValueError(f"this score compares sizes that agree, not {query} and {key}")
+        return score(query)
+
+    return build
+
+
+def _additive(query: int, key: int, inner: int, positions: int) -> Score:
+    return Additive(query, key, inner)
+
+
+def _general(query: int, key: int, inner: int, positions: int) -> Score:
+    return Bilinear(query, key)
+
+
+SCORES: dict[str, Callable[..., Score]] = {
+    "additive": _additive,
+    "concat": _additive,  # as Luong et al. call it
+    "dot": _alike(lambda size: Dot()),
+    "scaled-dot": _alike(lambda size: ScaledDot()),
+    "general": _general,  # likewise
+    "bilinear": _general,
+    "cosine": _alike(lambda size: Cosine()),
+    "location": lambda query, key, inner, positions: Location(query, positions),
+    "relative": _alike(lambda size: RelativeDot(size, 1, size)),
+}
+"""By name, from the sizes of query and key, of the additive score's inside, and positions."""
+
+
+class SourceKeyValues(NamedTuple):
+    """A source made ready to be looked at many times: keys, values, and how they lie."""
+
+    k: Tensor
+    v: Tensor
+    layout: Layout
+
+    def ordered(self, order_B: Tensor) -> "SourceKeyValues":
+        """The same rows in another order."""
+        layout = self.layout
+        lengths_B = None if layout.full else layout.lengths_B[order_B]
+        size = (layout.rows, layout.longest, self.k.device)
+        moved = Layout.rectangle(*size, lengths_B=lengths_B, padded=True)
+        return SourceKeyValues(gather_rows(self.k, order_B), gather_rows(self.v, order_B), moved)
+
+    def first(self, rows: int) -> "SourceKeyValues":
+        """The first rows."""
+        if rows == self.layout.rows:
+            return self
+        return SourceKeyValues(self.k[:rows], self.v[:rows], self.layout.first(rows))
+
+
+class RNNAttention(nn.Module):
+    """One head, without projections but the score's own: c = Σ_i α_i h_i."""
+
+    def __init__(self, query: int, source: int, score: str, *, inner: int, positions: int):
+        super().__init__()
+        self.score = SCORES[score](query, source, inner, positions)
+
+    def keys(self, source: EncoderOutput) -> SourceKeyValues:
+        """What does not depend on the query, as it lies in the source."""
+        v_THK = source.states_TD[:, None]
+        return SourceKeyValues(self.score.keyed(v_THK), v_THK, source.layout)
+
+    def source_key_values(
+        self, source: EncoderOutput, cache: LayerKVCache | None
+    ) -> SourceKeyValues:
+        """The same, padded, once for all steps."""
+        keeper = LayerKVCache(source.layout.rows, 0) if cache is None else cache
+        if keeper.source is None:
+            keeper.store_source(*self.keys(source))
+        assert keeper.source is not None
+        return SourceKeyValues(*keeper.source)
+
+    def forward(
+        self, q_TD: Tensor, queries: Layout, keys: SourceKeyValues, *, tape: NullTape = NULL_TAPE
+    ) -> Tensor:
+        """What each query sees of its row's source."""
+        k, v, layout = keys
+        given = self.score if isinstance(self.score, Dot) else self.score.between
+        seen = fast_attend(given, q_TD[:, None], k, v, queries=queries, keys=layout, tape=tape)
+        return seen[:, 0]

@@ -1,0 +1,89 @@
+"""A text in pieces: which characters each piece covers, and which word it belongs to."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from regard.text.words import Span, Spans, word_spans
+
+
+@dataclass(frozen=True)
+class Segmentation:
+    """Ids of a text, and for each what it covers."""
+
+    ids: tuple[int, ...]
+    spans: tuple[Span, ...]  # in the original text; the space before a word belongs to its piece
+    words: tuple[int | None, ...]  # index into word_spans(text); None where no word is touched
+
+
+def stretched(text: str, spans: Sequence[Span]) -> list[Span]:
+    """Spans drawn out over accents that normalisation melted into the letter before them."""
+    limits = [*(span.start for span in spans), len(text)][1:]
+    longer = []
+    for (start, end), limit in zip(spans, limits, strict=True):
+        while start < end < limit and not text[end].isspace():
+            end += 1
+        longer.append(Span(start, end))
+    return longer
+
+
+def touched(text: str, spans: Sequence[Span]) -> list[int | None]:
+    """For each span the index of the first word that it shares a character with."""
+    words = word_spans(text)
+    ends = [word.end for word in words]
+    firsts = [bisect_right(ends, span.start) for span in spans]
+    return [
+        first if first < len(words) and words[first].start < span.end else None
+        for first, span in zip(firsts, spans, strict=True)
+    ]
+
+
+def tokens_of_words(text: str, cut: Segmentation, spans: Spans = word_spans) -> list[list[int]]:
+    """For each word of ``text`` the tokens that share a character with it.
+
+    A token such as "?!" is more than one word, and then belongs to each of them.
+    """
+    words = spans(text)
+    ends = [word.end for word in words]
+    found: list[list[int]] = [[] for _ in words]
+    for token, (start, end) in enumerate(cut.spans):
+        word = bisect_right(ends, start)
+        while word < len(words) and words[word].start < end:
+            found[word].append(token)
+            word += 1
+    return found
+
+
+def lost_words(text: str, cut: Segmentation, unk: int | None) -> list[Span]:
+    """The words of ``text`` that became ``unk``, if only in part; those of one token together."""
+    words = word_spans(text)
+    starts, ends = [word.start for word in words], [word.end for word in words]
+    lost: list[Span] = []
+    for token, span in zip(cut.ids, cut.spans, strict=True):
+        if token == unk:
+            shared = words[bisect_right(ends, span.start) : bisect_left(starts, span.end)]
+            lost.append(Span(shared[0].start, shared[-1].end) if shared else span)
+    return list(dict.fromkeys(lost))
+
+
+def units(text: str, cut: Segmentation) -> tuple[list[str], list[list[int]]]:
+    """Words and their tokens, each token once: words that share one are one word here.
+
+    A token of no word (a lone space) goes with the word after it.
+    """
+    labels: list[str] = []
+    groups: list[list[int]] = []
+    start = 0
+    for word, tokens in zip(word_spans(text), tokens_of_words(text, cut), strict=True):
+        if groups and tokens and groups[-1] and tokens[0] == groups[-1][-1]:
+            labels[-1] = text[start : word.end]
+            groups[-1] += tokens[1:]
+        else:
+            start = word.start
+            labels.append(text[start : word.end])
+            groups.append(tokens)
+    taken = {token for group in groups for token in group}
+    for orphan in sorted(set(range(len(cut.ids))) - taken, reverse=True):
+        after = (group for group in groups if group and group[0] > orphan)
+        next(after, groups[-1] if groups else []).insert(0, orphan)
+    return labels, groups

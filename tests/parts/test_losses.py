@@ -1,0 +1,38 @@
+import pytest
+import torch
+import torch.nn.functional as F
+
+from regard.ground.batch import IGNORED
+from regard.parts.losses import smoothed_cross_entropy
+
+GOALS = torch.tensor([3, IGNORED, 0, 6, IGNORED])
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.4])
+def test_sums_are_torchs(smoothing):
+    logits_TV = torch.randn(5, 7, dtype=torch.float64).float().requires_grad_()
+    loss, likelihood = smoothed_cross_entropy(logits_TV, GOALS, smoothing)
+    settings = {"ignore_index": IGNORED, "reduction": "sum"}
+    reference = F.cross_entropy(logits_TV, GOALS, label_smoothing=smoothing, **settings)
+    torch.testing.assert_close(loss, reference)
+    torch.testing.assert_close(likelihood, F.cross_entropy(logits_TV, GOALS, **settings).detach())
+    (found,), (wanted,) = (torch.autograd.grad(one, logits_TV) for one in (loss, reference))
+    torch.testing.assert_close(found, wanted)
+    assert (found[GOALS == IGNORED] == 0).all()
+    assert not likelihood.requires_grad
+
+
+def test_goals_may_weigh_unlike():
+    logits_TV, weights_V = torch.randn(5, 7), torch.rand(7) + 0.5
+    settings = {"ignore_index": IGNORED, "reduction": "sum"}
+    weights_T = weights_V[GOALS.clamp(min=0)]
+    loss, likelihood = smoothed_cross_entropy(logits_TV, GOALS, 0.0, weights_T)
+    reference = F.cross_entropy(logits_TV, GOALS, weight=weights_V, **settings)
+    torch.testing.assert_close(loss, reference)
+    torch.testing.assert_close(likelihood, reference)
+
+
+def test_half_precision_logits_are_summed_in_single():
+    logits_TV = torch.randn(5, 7).bfloat16()
+    loss, likelihood = smoothed_cross_entropy(logits_TV, GOALS, 0.1)
+    assert loss.dtype == likelihood.dtype == torch.float32

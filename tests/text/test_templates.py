@@ -1,0 +1,148 @@
+"""Rows of one text and of two, rows cut, words in rows, windows over a context."""
+
+from itertools import accumulate, pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.ground.errors import BadInput
+from regard.text.templates import Template
+from regard.text.words import Span
+
+CLS, SEP = 101, 102
+TEMPLATE = Template(CLS, SEP)
+LENGTHS = st.integers(0, 30)
+
+
+def ids(length: int, first: int = 1) -> list[int]:
+    return list(range(first, first + length))
+
+
+def test_one_text_and_two():
+    row = TEMPLATE.row([7, 8])
+    assert row.tokens.tolist() == [CLS, 7, 8, SEP]
+    assert row.segments.tolist() == [0, 0, 0, 0]
+    row = TEMPLATE.row(np.array([7, 8]), [9])
+    assert row.tokens.tolist() == [CLS, 7, 8, SEP, 9, SEP]
+    assert row.segments.tolist() == [0, 0, 0, 0, 1, 1]
+    assert row.tokens.dtype == row.segments.dtype == np.int32
+
+
+def test_empty_texts():
+    assert TEMPLATE.row([]).tokens.tolist() == [CLS, SEP]
+    row = TEMPLATE.row([], [])
+    assert (row.tokens.tolist(), row.segments.tolist()) == ([CLS, SEP, SEP], [0, 0, 1])
+
+
+@given(LENGTHS, LENGTHS, st.integers(4, 70))
+def test_the_longer_text_is_cut_until_both_are_equal(first, second, longest):
+    row = TEMPLATE.row(ids(first), ids(second, 1000), longest)
+    tokens = row.tokens.tolist()
+    a = [i for i in tokens if i < 100]
+    b = [i for i in tokens if i >= 1000]
+    assert a == ids(first)[: len(a)] and b == ids(second, 1000)[: len(b)]
+    assert len(tokens) == min(longest, first + second + 3)
+    if len(tokens) == longest and first + second + 3 > longest:
+        half = (longest - 3) // 2
+        assert len(a) >= min(first, half) and len(b) >= min(second, half)
+    assert row.segments.tolist() == [0] * (len(a) + 2) + [1] * (len(b) + 1)
+
+
+def test_who_gets_the_odd_token():
+    def shares(first: int, second: int, longest: int) -> tuple[int, int]:
+        segments = TEMPLATE.row(ids(first), ids(second), longest).segments
+        return int((segments == 0).sum()) - 2, int(segments.sum()) - 1
+
+    assert shares(5, 5, 8) == (2, 3)
+    assert shares(5, 6, 8) == (2, 3)
+    assert shares(6, 5, 8) == (3, 2)
+    assert shares(9, 1, 8) == (4, 1)
+    assert shares(2, 9, 10) == (2, 5)
+
+
+def test_the_second_text_alone_is_cut():
+    row = TEMPLATE.row([1, 2, 3], ids(9, 10), 8, only_second=True)
+    assert row.tokens.tolist() == [CLS, 1, 2, 3, SEP, 10, 11, SEP]
+    with pytest.raises(BadInput, match="leaves no room"):
+        TEMPLATE.row(ids(5), [10], 8, only_second=True)
+
+
+@pytest.mark.parametrize(("second", "longest"), [(None, 2), ([1], 3), (None, 0)])
+def test_rows_without_room(second, longest):
+    with pytest.raises(BadInput, match="no room"):
+        TEMPLATE.row([1], second, longest)
+
+
+def test_words_know_where_they_begin():
+    words = [[1], [2, 3, 4], [], [5], [6, 7]]
+    row, firsts = TEMPLATE.tagged(words)
+    assert row.tokens.tolist() == [CLS, 1, 2, 3, 4, 5, 6, 7, SEP]
+    assert firsts == [1, 2, -1, 5, 6]
+    row, firsts = TEMPLATE.tagged(words, 5)  # the second word loses its end, the others all
+    assert row.tokens.tolist() == [CLS, 1, 2, 3, SEP]
+    assert firsts == [1, 2, -1, -1, -1]
+    assert TEMPLATE.tagged([]).firsts == []
+
+
+WORDS = st.lists(st.integers(0, 9), max_size=40)
+
+
+@given(WORDS, st.integers(3, 30), st.data())
+def test_every_word_has_one_place_in_the_windows(lengths, longest, data):
+    overlap = data.draw(st.none() | st.integers(0, longest - 3))
+    starts = accumulate(lengths, initial=1)
+    words = [ids(length, start) for length, start in zip(lengths, starts, strict=False)]
+    windows = TEMPLATE.windows_of_words(words, longest, overlap)
+    for row, firsts in windows:
+        assert len(row.tokens) <= longest and len(firsts) == len(words)
+        for word, place in zip(words, firsts, strict=True):
+            assert place == -1 or row.tokens[place] == word[0]
+    for number, word in enumerate(words):
+        assert sum(firsts[number] >= 0 for _, firsts in windows) == bool(word)
+    if sum(lengths) + 2 <= longest:
+        assert len(windows) == 1
+
+
+def test_a_word_is_placed_where_it_sees_most():
+    words = [[i] for i in range(1, 13)]
+    windows = TEMPLATE.windows_of_words(words, longest=10, overlap=4)
+    assert [row.tokens.tolist()[1:-1] for row, _ in windows] == [ids(8), ids(8, 5)]
+    placed = [[n + 1 for n, place in enumerate(firsts) if place >= 0] for _, firsts in windows]
+    assert placed == [[1, 2, 3, 4, 5, 6], [7, 8, 9, 10, 11, 12]]
+
+
+def test_an_overlap_must_leave_something_new():
+    with pytest.raises(BadInput, match="nothing new"):
+        TEMPLATE.windows_of_words([[1]], 10, 8)
+
+
+def test_windows_over_a_context():
+    spans = [Span(i, i + 1) for i in range(7)]
+    windows = TEMPLATE.windows([1, 2], ids(7, 10), spans, longest=9, stride=1)
+    assert [row.tokens.tolist() for row, _ in windows] == [
+        [CLS, 1, 2, SEP, 10, 11, 12, 13, SEP],
+        [CLS, 1, 2, SEP, 13, 14, 15, 16, SEP],
+    ]
+    assert windows[1].row.segments.tolist() == [0] * 4 + [1] * 5
+    assert windows[1].spans == (None,) * 4 + tuple(spans[3:]) + (None,)
+
+
+@given(LENGTHS, st.integers(6, 20), st.integers(0, 2))
+def test_windows_leave_nothing_out(length, longest, stride):
+    spans = [Span(i, i + 1) for i in range(length)]
+    windows = TEMPLATE.windows([1, 2], ids(length, 10), spans, longest, min(stride, longest - 6))
+    parts = [[span.start for span in spans if span] for _, spans in windows]
+    assert sorted({place for part in parts for place in part}) == list(range(length))
+    for earlier, later in pairwise(parts):
+        assert set(earlier) & set(later) == set(later[: min(stride, longest - 6)])
+
+
+def test_a_context_without_room():
+    spans = [Span(i, i + 1) for i in range(9)]
+    with pytest.raises(BadInput, match="too few for a stride of 4"):
+        TEMPLATE.windows([1, 2], ids(9), spans, longest=9, stride=4)
+    assert len(TEMPLATE.windows([1, 2], ids(4), spans[:4], longest=9, stride=4)) == 1
+    with pytest.raises(BadInput, match="no room"):
+        TEMPLATE.windows(ids(6), ids(9), spans, longest=9, stride=0)
