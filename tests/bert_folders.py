@@ -12,7 +12,7 @@ from regard.data.language import corpus
 from regard.ground.batch import Row, pack_rows
 from regard.ground.tape import Tape
 from regard.models.stored import Stored
-from regard.text.encoder import EncoderText, train_wordpiece
+from regard.text.encoder_tokenizer import EncoderTokenizer, train_wordpiece
 
 SMALL = {
     "vocab_size": 40,
@@ -41,7 +41,7 @@ HEADS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @cache
-def vocabulary(size: int = 90) -> EncoderText:
+def vocabulary(size: int = 90) -> EncoderTokenizer:
     """Pieces of the built-in language."""
     texts = [pair.source for pair in corpus(train=60, dev=1, test=1).train]
     return train_wordpiece(texts, size, longest=16)

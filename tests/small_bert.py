@@ -9,8 +9,8 @@ from regard.models import bert
 from regard.models.encoder import build
 from regard.models.facts import Head, change
 from regard.models.stored import Stored
-from regard.text.encoder import EncoderText, train_wordpiece
-from regard.text.labelled import Labels
+from regard.text.encoder_tokenizer import EncoderTokenizer, train_wordpiece
+from regard.text.labels import Labels
 from regard.text.tuned import TunedText
 
 SENTENCES = (
@@ -36,13 +36,13 @@ TASKS = dict.fromkeys(("one", "several", "number"), "classify") | dict.fromkeys(
 
 
 @cache
-def vocabulary() -> EncoderText:
+def vocabulary() -> EncoderTokenizer:
     return train_wordpiece(SENTENCES, 100, longest=LONGEST)
 
 
 def small_bert(kind: str = "states", seed: int = 0) -> Stored:
     """``kind``: one of ``LABELS``, "answer", "choose", "words" or "states"."""
-    text: EncoderText | TunedText = vocabulary()
+    text: EncoderTokenizer | TunedText = vocabulary()
     head = None
     if kind in LABELS:
         head = Head(TASKS[kind], len(LABELS[kind]))

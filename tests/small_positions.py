@@ -7,8 +7,8 @@ from regard.models.facts import change
 from regard.models.stored import Stored
 from regard.models.transformer import BASE, PAPER, Transformer
 from regard.parts.position import Learned
-from regard.text.bilingual import Bilingual
-from regard.text.training import train
+from regard.text.train_tokenizer import train
+from regard.text.translation_tokenizer import TranslationTokenizer
 from small import WORDS
 
 PLACES = 12
@@ -24,4 +24,4 @@ def placed(at_source=PLACES, at_target=PLACES, device="cpu"):
     model = Transformer(facts).eval().to(device)
     with torch.no_grad():
         model.head.bias[words.eos] = -100
-    return Model(Stored(PAPER, facts, model, Bilingual(words, words), {}))
+    return Model(Stored(PAPER, facts, model, TranslationTokenizer(words, words), {}))

@@ -11,7 +11,7 @@ from regard.models import bert
 from regard.models import folder as folders
 from regard.models.encoder import build
 from regard.models.facts import change
-from regard.text.encoder import train_wordpiece
+from regard.text.encoder_tokenizer import train_wordpiece
 from small import WORDS
 
 RECIPE = """

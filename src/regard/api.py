@@ -36,10 +36,10 @@ from regard.tasks.inputs import InputLimits, check_pairs, check_text, listed, re
 from regard.tasks.rows import RowReader, Runner
 from regard.tasks.translate import Translation, Translator
 from regard.tasks.understand import Read, Understanding
-from regard.text.bilingual import Bilingual
-from regard.text.encoder import EncoderText
+from regard.text.encoder_tokenizer import EncoderTokenizer
 from regard.text.ids_only import MISSING
-from regard.text.labelled import LabelledText
+from regard.text.labels import LabelledText
+from regard.text.translation_tokenizer import TranslationTokenizer
 from regard.text.tuned import TunedText
 from regard.text.words import word_spans
 
@@ -105,7 +105,7 @@ class Model:
         """The model as a classifier."""
         text = self._text
         if not isinstance(text, LabelledText):
-            does = "translates" if isinstance(text, Bilingual) else "is an encoder"
+            does = "translates" if isinstance(text, TranslationTokenizer) else "is an encoder"
             raise BadInput(f"{self.paper.name} {does}: it has no labels")
         return Classifier(self._running, text)
 
@@ -115,7 +115,7 @@ class Model:
         text = self.tokenizer
         if not isinstance(self.facts, EncoderFacts):
             raise BadInput(f"{self.paper.name} is no encoder that sees both ways")
-        assert isinstance(text, EncoderText | TunedText | None)
+        assert isinstance(text, EncoderTokenizer | TunedText | None)
         plain = Understanding(self.module, self.facts, text, self.notes)  # type: ignore[arg-type]
         return plain if self._precision is None else plain.with_precision(self._precision)
 

@@ -10,7 +10,7 @@ from bert_folders import HEADS, write_bert
 from regard.api import load
 from regard.inside import reference
 from regard.models import hf
-from regard.text.encoder import EncoderText
+from regard.text.encoder_tokenizer import EncoderTokenizer
 from regard.weights.files import read_folder, write_tensors
 from verb import run
 
@@ -136,13 +136,13 @@ def test_a_disagreement_with_transformers_leaves_nothing(labels, tmp_path, monke
 
 
 def test_other_ids_leave_nothing(labels, tmp_path, monkeypatch):
-    row = EncoderText.row
+    row = EncoderTokenizer.row
 
     def swapped(text, a, b=None, longest=None):
         made = row(text, a, b, longest)
         return made if b is None else made._replace(segments=[0] * len(made.tokens))
 
-    monkeypatch.setattr(EncoderText, "row", swapped)
+    monkeypatch.setattr(EncoderTokenizer, "row", swapped)
     done = run("convert", labels, tmp_path / "ours", "--to", "regard", "--check", code=1)
     assert table(done)["ids of texts"] == ["0", "8"]
     assert list(tmp_path.iterdir()) == []

@@ -120,7 +120,7 @@ def _build_marian(folder: Path) -> None:
     from regard.models import folder as folders
     from regard.models import marian
     from regard.models.facts import change
-    from regard.text.marian import MarianText
+    from regard.text.marian import MarianTokenizer
 
     files = folder.with_name("spm")
     files.mkdir()
@@ -128,7 +128,7 @@ def _build_marian(folder: Path) -> None:
     facts = change(marian.BASE, vocab=vocab, width=16, inner=24, heads=2, depth=1)
     torch.manual_seed(0)
     module = marian.PAPER.build(facts).eval()
-    text = MarianText.load(files, vocab - 1)
+    text = MarianTokenizer.load(files, vocab - 1)
     folders.write(folder, folders.Stored(marian.PAPER, facts, module, text, {}), "hf")
     shutil.rmtree(files)
     settings = json.loads((folder / "generation_config.json").read_text())

@@ -11,7 +11,7 @@ from regard.ground.errors import BadInput
 from regard.models import bert, bert_folder
 from regard.models import folder as folders
 from regard.models.facts import Head, change
-from regard.text.template import Template
+from regard.text.templates import Template
 from regard.weights.files import load_weights, read_folder, weights_of
 from regard.weights.names import Beside
 

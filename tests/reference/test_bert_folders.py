@@ -29,8 +29,8 @@ from regard.models.encoder import build
 from regard.models.facts import Head, change
 from regard.models.stored import Stored
 from regard.text.encoder_files import FILES
-from regard.text.labelled import KINDS as LABELS
-from regard.text.labelled import Labels
+from regard.text.labels import KINDS as LABELS
+from regard.text.labels import Labels
 from regard.text.tuned import TunedText
 from regard.weights.files import read_folder, write_tensors
 

@@ -17,7 +17,7 @@ from bert_folders import write_bert
 from regard.ground.errors import BadInput
 from regard.models import folder as folders
 from regard.models.stored import Stored
-from regard.text.encoder import EncoderText
+from regard.text.encoder_tokenizer import EncoderTokenizer
 from regard.weights.files import read_folder, write_tensors
 
 pytest.importorskip("transformers")
@@ -330,4 +330,4 @@ def test_norms_spelled_both_ways(copy):
 
 def test_a_sound_folder_is_read(sound):
     stored = read(sound)
-    assert stored is not None and isinstance(stored.text.encoder, EncoderText)
+    assert stored is not None and isinstance(stored.text.encoder, EncoderTokenizer)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.text.encoder import EncoderText, train_wordpiece
+from regard.text.encoder_tokenizer import EncoderTokenizer, train_wordpiece
 
 transformers = pytest.importorskip("transformers")
 
@@ -53,7 +53,7 @@ def with_model(folder: Path) -> Path:
 
 
 def both(folder: Path):
-    ours = EncoderText.load(folder)
+    ours = EncoderTokenizer.load(folder)
     assert ours is not None
     return ours, transformers.AutoTokenizer.from_pretrained(folder)
 
@@ -262,7 +262,7 @@ def test_added_tokens(tmp_path):
     theirs.add_special_tokens({"additional_special_tokens": ["[ENTITY]"]})
     theirs.save_pretrained(tmp_path)
     ours, theirs = both(with_model(tmp_path))
-    assert len(ours.words) == len(theirs) == len(EncoderText.load(folder).words) + 3
+    assert len(ours.words) == len(theirs) == len(EncoderTokenizer.load(folder).words) + 3
     assert_same_texts(ours, theirs, ["a grauwal, a Grauwal<tag>s <TAG>", *CORPUS])
 
 

@@ -241,7 +241,7 @@ def test_a_model_that_never_was_a_folder(tmp_path):
     text_folder = tmp_path / "text"
     text_folder.mkdir()
     vocab, _ = write_text(text_folder)
-    text = marian.MarianText.load(text_folder)
+    text = marian.MarianTokenizer.load(text_folder)
     facts = change(marian.BASE, width=16, depth=2, heads=2, inner=24, vocab=vocab)
     module = Transformer(facts).eval()
     torch.nn.init.normal_(module.head.bias)

@@ -9,7 +9,7 @@ import torch
 import regard
 from bert_folders import agree, our_values, quietly, their_values
 from regard.models import folder as folders
-from regard.text.encoder import EncoderText
+from regard.text.encoder_tokenizer import EncoderTokenizer
 from regard.weights.files import read_folder
 from verb import run
 
@@ -38,7 +38,7 @@ def both(folder):
     return folders.read(folder), model
 
 
-def rows_of(text: EncoderText):
+def rows_of(text: EncoderTokenizer):
     rows = [text.row(ids, longest=128) for ids in text.words.encode_all(TEXTS)]
     first, second = text.words.encode_all(TEXTS[:2])
     return [*rows, text.row(first, second)]

@@ -3,7 +3,7 @@
 import pytest
 
 from regard.text.subwords import Subwords
-from regard.text.training import KINDS, train
+from regard.text.train_tokenizer import KINDS, train
 
 ENGLISH = (
     "The old sailor mended his nets before the storm came in.",

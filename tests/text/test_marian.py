@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from marian_folders import CODES, reference_tokenizer, sentences, write_text
 from regard.ground.errors import BadInput
-from regard.text.bilingual import Bilingual, train_bilingual
-from regard.text.marian import FILES, MarianText
+from regard.text.marian import FILES, MarianTokenizer
+from regard.text.translation_tokenizer import TranslationTokenizer, train_translation_tokenizer
 from regard.text.words import word_spans
 
 pytest.importorskip("transformers")
@@ -55,7 +55,7 @@ def folder(request, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def text(folder):
-    return MarianText.load(folder)
+    return MarianTokenizer.load(folder)
 
 
 @pytest.fixture(scope="module")
@@ -121,11 +121,11 @@ def test_spaces_are_tidied_if_the_folder_says_so(shared, tmp_path):
         if (shared / name).exists():
             (tmp_path / name).write_bytes((shared / name).read_bytes())
     (tmp_path / "tokenizer_config.json").write_text('{"clean_up_tokenization_spaces": true}')
-    text, tokenizer = MarianText.load(tmp_path), reference_tokenizer(tmp_path)
+    text, tokenizer = MarianTokenizer.load(tmp_path), reference_tokenizer(tmp_path)
     vocabulary = json.loads((tmp_path / "vocab.json").read_text())
     ids = [vocabulary[piece] for piece in ("▁the", "▁", ".", "▁", ",", "▁to")]
     assert text.target.decode(ids) == tokenizer.decode(ids, skip_special_tokens=True) == "the., to"
-    assert MarianText.load(shared).target.decode(ids) == "the . , to"
+    assert MarianTokenizer.load(shared).target.decode(ids) == "the . , to"
 
 
 @given(texts)
@@ -164,9 +164,9 @@ def test_unknown_words_are_named(text):
 
 
 def test_what_a_decoder_begins_with(folder):
-    text = MarianText.load(folder)
+    text = MarianTokenizer.load(folder)
     assert text.target.bos == text.target.pad == text.source.pad
-    assert MarianText.load(folder, begin=5).target.bos == 5
+    assert MarianTokenizer.load(folder, begin=5).target.bos == 5
     assert text.source.kind == "sentencepiece"
 
 
@@ -179,7 +179,7 @@ def test_a_vocabulary_can_be_sent_to_another_process(text):
 
 
 def test_files_are_saved_as_they_were(folder, text, tmp_path):
-    train_bilingual(["a b"], ["a b"], "bpe", 300, joint=True).save(tmp_path)
+    train_translation_tokenizer(["a b"], ["a b"], "bpe", 300, joint=True).save(tmp_path)
     text.save(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {path.name for path in folder.iterdir()}
     for path in folder.iterdir():
@@ -190,9 +190,9 @@ def test_files_are_saved_as_they_were(folder, text, tmp_path):
 
 def test_another_kind_of_vocabulary_takes_its_place(text, tmp_path):
     text.save(tmp_path)
-    train_bilingual(["a b"], ["a b"], "bpe", 300, joint=True).save(tmp_path)
+    train_translation_tokenizer(["a b"], ["a b"], "bpe", 300, joint=True).save(tmp_path)
     assert not (tmp_path / "source.spm").exists()
-    assert Bilingual.load(tmp_path).joint
+    assert TranslationTokenizer.load(tmp_path).joint
 
 
 def test_merges_are_not_dropped(text):
@@ -247,7 +247,7 @@ def vocabulary(change):
 def test_what_is_wrong_with_a_folder_is_said(copy, damage, said):
     damage(copy)
     with pytest.raises(BadInput, match=said) as caught:
-        MarianText.load(copy)
+        MarianTokenizer.load(copy)
     assert "\n" not in str(caught.value)
 
 
@@ -257,21 +257,21 @@ def test_both_sides_must_end_alike(folder, tmp_path):
     found["</s>"], found["<unk>"] = found["<unk>"], found["</s>"]
     (tmp_path / "target_vocab.json").write_text(json.dumps(found))
     with pytest.raises(BadInput, match=r"target_vocab\.json: </s> is 1, in vocab\.json 0"):
-        MarianText.load(tmp_path)
+        MarianTokenizer.load(tmp_path)
 
 
 def test_special_tokens_are_named_in_either_file(copy):
     properties = {"content": "</s>", "special": True}
     (copy / "tokenizer_config.json").unlink()
-    assert MarianText.load(copy).source.eos == 0
+    assert MarianTokenizer.load(copy).source.eos == 0
     (copy / "special_tokens_map.json").write_text(json.dumps({"eos_token": properties}))
-    assert MarianText.load(copy).source.eos == 0
+    assert MarianTokenizer.load(copy).source.eos == 0
     listed = {"0": properties, "1": {"content": "<unk>"}, "9": {"content": "<pad>"}}
     settings(added_tokens_decoder=listed, eos_token=properties)(copy)
-    assert MarianText.load(copy).source.eos == 0
+    assert MarianTokenizer.load(copy).source.eos == 0
 
 
 def test_without_the_library_it_says_what_to_install(copy, monkeypatch):
     monkeypatch.setitem(sys.modules, "sentencepiece", None)
     with pytest.raises(BadInput, match=r"source\.spm: to read it, install sentencepiece"):
-        MarianText.load(copy)
+        MarianTokenizer.load(copy)

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from regard.ground.errors import BadInput
 from regard.text.subwords import Subwords
-from regard.text.training import train
+from regard.text.train_tokenizer import train
 from regard.text.words import word_spans
 
 CHARACTERS = st.characters(exclude_categories=["Cs"])  # surrogates are no text

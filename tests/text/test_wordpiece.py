@@ -5,8 +5,8 @@ import random
 import pytest
 
 from regard.ground.errors import BadInput
-from regard.text.encoder import train_wordpiece
-from regard.text.wordpiece import SPECIALS, Manner, learn_wordpiece
+from regard.text.encoder_tokenizer import train_wordpiece
+from regard.text.wordpiece import SPECIALS, Normalisation, learn_wordpiece
 
 
 def test_the_special_tokens_come_first_in_berts_order(english):
@@ -44,7 +44,7 @@ def test_letters_are_made_small_unless_asked_otherwise(german):
 
 def test_only_the_most_frequent_letters_are_kept():
     texts = ["aaa aab bb b", "c d", "dc ee"]  # c, d and e are equally frequent
-    kept = learn_wordpiece(texts, 100, Manner(), letters=3)
+    kept = learn_wordpiece(texts, 100, Normalisation(), letters=3)
     assert {piece.removeprefix("##")[0] for piece in kept if piece not in SPECIALS.values()} == {
         "a",
         "b",

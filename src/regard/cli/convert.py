@@ -15,7 +15,7 @@ from regard.ground.files import is_empty, read_json, replacing_folder
 from regard.inside import agreement, reference
 from regard.models.facts import EncoderFacts, PairFacts
 from regard.models.folder import FORMATS
-from regard.text.labelled import LabelledText
+from regard.text.labels import LabelledText
 
 LIMIT = 1e-5
 SENTENCES = 8

@@ -16,7 +16,7 @@ from regard.tasks.choose import Choice, Chooser
 from regard.tasks.classify import EncoderClassifier, Numbers, Prediction, Several
 from regard.tasks.rows import Runner
 from regard.tasks.tag import Tagger, Tagging
-from regard.text.labelled import NUMBER, SEVERAL
+from regard.text.labels import NUMBER, SEVERAL
 from regard.text.words import spaced_spans
 
 

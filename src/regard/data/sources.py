@@ -20,7 +20,7 @@ from typing import BinaryIO, cast
 
 from regard.data.arrivals import Arrivals
 from regard.ground.errors import BadInput
-from regard.text.spaced import SPACED
+from regard.text.hansards import LANGUAGES
 
 STDIN = "-"
 
@@ -31,7 +31,7 @@ _Numbered = Iterator[tuple[int, tuple[bytes, ...]]]  # lines of all files, count
 class Lines:
     """Plain text, one file for each side: ``Lines(("train.en", "train.de.gz"))``.
 
-    Any source may name, for each side, a language of ``regard.text.spaced`` to set words apart by.
+    Any source may name, for each side, a language of ``regard.text.hansards`` to separate words.
     """
 
     paths: tuple[str, ...]
@@ -189,7 +189,7 @@ def read_rows(table: Table, dropped: Dropped | None = None) -> Iterator[tuple[st
 
 
 def _spaced(languages: tuple[str, ...], texts: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(SPACED[one](text) for one, text in zip(languages, texts, strict=True))
+    return tuple(LANGUAGES[one](text) for one, text in zip(languages, texts, strict=True))
 
 
 def _check(text: str, where: str, longest: int | None) -> None:

@@ -13,8 +13,8 @@ from regard.ground.batch import Row, pack, pack_rows
 from regard.ground.tape import Tape
 from regard.models.facts import EncoderFacts, PairFacts
 from regard.parts.position import Learned
-from regard.text.bilingual import Bilingual
-from regard.text.encoder import EncoderText
+from regard.text.encoder_tokenizer import EncoderTokenizer
+from regard.text.translation_tokenizer import TranslationTokenizer
 from regard.text.tuned import TunedText
 
 Pair = tuple[list[int], list[int]]  # a source, and a target with what comes before its first word
@@ -81,9 +81,9 @@ def other_ids(ours: Coder, theirs: Coder, texts: Texts) -> int:
     )
 
 
-def coder(text: Bilingual | EncoderText | TunedText) -> Coder:
+def coder(text: TranslationTokenizer | EncoderTokenizer | TunedText) -> Coder:
     """How two texts are written: as source and target, or as a row of the first and one of both."""
-    if isinstance(text, Bilingual):
+    if isinstance(text, TranslationTokenizer):
         return lambda one, other: (text.source.encode(one), text.target.encode(other))
     encoder = text.encoder if isinstance(text, TunedText) else text
 
@@ -112,12 +112,14 @@ def random_examples(facts: PairFacts | EncoderFacts) -> Iterator[Example]:
 
 
 def examples_of(
-    text: Bilingual | EncoderText | TunedText, facts: PairFacts | EncoderFacts, texts: Texts
+    text: TranslationTokenizer | EncoderTokenizer | TunedText,
+    facts: PairFacts | EncoderFacts,
+    texts: Texts,
 ) -> Iterator[Example]:
     """Texts as a model reads them, not longer than it can."""
     written = coder(text)
     for pair in texts:
-        if isinstance(text, Bilingual):
+        if isinstance(text, TranslationTokenizer):
             source, target = written(*pair)
             yield [*source, text.target.eos], [text.target.bos, *target]
         elif isinstance(facts, EncoderFacts):

@@ -10,7 +10,7 @@ from regard.inside.look import Look
 from regard.inside.maps import Map
 from regard.tasks.classify import EncoderClassifier, Judgement
 from regard.tasks.understand import Understanding
-from regard.text.segmented import Segmented, units
+from regard.text.offsets import Segmentation, units
 
 WEIGHTS = "trunk.blocks.*.attention.weights"
 
@@ -46,7 +46,7 @@ def _prediction(encoder: Understanding, texts: Sequence[str]) -> Judgement | Non
 
 
 def _words(
-    texts: Sequence[str], cuts: Sequence[Segmented], pieces: Sequence[str]
+    texts: Sequence[str], cuts: Sequence[Segmentation], pieces: Sequence[str]
 ) -> tuple[list[str], list[list[int]]]:
     """The words of a row with the tokens of each; marks around the texts are words of their own."""
     words, groups = [pieces[0]], [[0]]

@@ -15,7 +15,7 @@ from regard.inside.look import Look
 from regard.inside.maps import Map
 from regard.metrics.alignment import Links
 from regard.tasks.translate import Translator
-from regard.text.segmented import Segmented, tokens_of_words, units
+from regard.text.offsets import Segmentation, tokens_of_words, units
 from regard.text.words import Spans, word_spans
 
 PATTERNS = {
@@ -33,8 +33,8 @@ class Recorded:
     """One pair: its texts in pieces, and one (heads, queries, keys) array per layer and kind."""
 
     texts: tuple[str, str]
-    source: Segmented
-    target: Segmented
+    source: Segmentation
+    target: Segmentation
     weights: dict[str, list[np.ndarray]]
 
     def attended(self, spans: Spans | None = word_spans) -> Attended:

@@ -21,7 +21,7 @@ from regard.inside.template import filled, text
 from regard.inside.terminal import GLOW, LEVELS, SHADES
 from regard.tasks.classify import Classifier, Prediction
 from regard.tasks.rows import numbers
-from regard.text.segmented import units
+from regard.text.offsets import units
 
 WEIGHTS = "pool.weights"
 CAPTION = "what pooling takes from each word"

@@ -17,7 +17,7 @@ from regard.models.form import (
     refuse_others,
 )
 from regard.parts.position import Learned
-from regard.text.encoder import EncoderText
+from regard.text.encoder_tokenizer import EncoderTokenizer
 from regard.text.tuned import TunedText, labels_in, labels_said
 
 TASKS = {
@@ -163,9 +163,9 @@ def architecture(facts: EncoderFacts) -> str:
     return "BertForNextSentencePrediction" if facts.follows else "BertModel"
 
 
-def text_of(folder: Path, config: Config) -> EncoderText | TunedText | None:
+def text_of(folder: Path, config: Config) -> EncoderTokenizer | TunedText | None:
     """The vocabulary of a folder, if it has one, and its labels if it has a task with labels."""
-    text = EncoderText.load(folder)
+    text = EncoderTokenizer.load(folder)
     labelled = _task_said(config) in LABELLED
     return TunedText(text, labels_in(config)) if text is not None and labelled else text
 
@@ -177,7 +177,7 @@ def fresh(facts: EncoderFacts, text: Text | None) -> Origin:
         unnamed = labels_in({"num_labels": facts.head.outputs})
         config |= labels_said(text.labels if isinstance(text, TunedText) else unnamed)
     encoder = text.encoder if isinstance(text, TunedText) else text
-    if isinstance(encoder, EncoderText):
+    if isinstance(encoder, EncoderTokenizer):
         config["pad_token_id"] = encoder.pad
     return Origin(config)
 

@@ -21,12 +21,12 @@ from regard.models.facts import (
 from regard.models.form import Origin, Text
 from regard.models.paper import Paper
 from regard.models.stored import CONFIG, WEIGHTS, Stored, built, check_text, refuse_depth
-from regard.text.bilingual import Bilingual
-from regard.text.encoder import EncoderText
+from regard.text.encoder_tokenizer import EncoderTokenizer
 from regard.text.ids_only import ids_only
-from regard.text.labelled import LABELS, LabelledText
-from regard.text.marian import SOURCE, MarianText
-from regard.text.training import BOS, EOS, PAD
+from regard.text.labels import LABELS, LabelledText
+from regard.text.marian import SOURCE, MarianTokenizer
+from regard.text.train_tokenizer import BOS, EOS, PAD
+from regard.text.translation_tokenizer import TranslationTokenizer
 from regard.text.tuned import TunedText
 from regard.weights.files import load_weights, read_tensors, weights_of, write_tensors
 from regard.weights.names import Beside
@@ -97,11 +97,11 @@ def read(folder: Path, device: torch.device | str = "cpu", *, keep_unknown: bool
     return Stored(paper, facts, module.eval(), text, notes, origin)
 
 
-def vocabularies(stored: Stored) -> Bilingual:
+def vocabularies(stored: Stored) -> TranslationTokenizer:
     """Those of a translator; where its folder has no tokenizer files, its ids alone."""
     facts = stored.facts
     assert isinstance(facts, PairFacts)
-    if isinstance(stored.text, Bilingual):
+    if isinstance(stored.text, TranslationTokenizer):
         return stored.text
     ids = {"pad": PAD, "bos": BOS, "eos": EOS}  # of every vocabulary that regard makes
     if stored.origin is not None and (said := HF[stored.paper.key].special_ids) is not None:
@@ -119,10 +119,12 @@ def _read_text(folder: Path, paper: Paper, facts: AnyFacts, origin: Origin | Non
     if origin is not None:
         return HF[paper.key].text(folder, origin.config)
     if isinstance(facts, EncoderFacts):
-        return TunedText.load(folder) if (folder / LABELS).exists() else EncoderText.load(folder)
+        return (
+            TunedText.load(folder) if (folder / LABELS).exists() else EncoderTokenizer.load(folder)
+        )
     if (folder / SOURCE).exists():
-        return MarianText.load(folder)
-    return Bilingual.load(folder) if any(folder.glob("*tokenizer.json")) else None
+        return MarianTokenizer.load(folder)
+    return TranslationTokenizer.load(folder) if any(folder.glob("*tokenizer.json")) else None
 
 
 def _in_their_precision(stored: Stored) -> dict[str, Tensor]:

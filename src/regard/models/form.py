@@ -8,13 +8,13 @@ from typing import Any
 from regard.ground.errors import BadInput
 from regard.models.facts import difference
 from regard.models.paper import Paper
-from regard.text.bilingual import Bilingual
-from regard.text.encoder import EncoderText
-from regard.text.labelled import LabelledText
+from regard.text.encoder_tokenizer import EncoderTokenizer
+from regard.text.labels import LabelledText
+from regard.text.translation_tokenizer import TranslationTokenizer
 from regard.text.tuned import TunedText
 from regard.weights.names import Beside, Names
 
-Text = Bilingual | LabelledText | EncoderText | TunedText
+Text = TranslationTokenizer | LabelledText | EncoderTokenizer | TunedText
 Config = Mapping[str, Any]  # what a config.json says
 
 

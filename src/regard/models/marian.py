@@ -28,8 +28,8 @@ from regard.models.paper import Paper
 from regard.models.transformer import BASE as VASWANI
 from regard.models.transformer import Transformer
 from regard.parts.position import sinusoid
-from regard.text.bilingual import Bilingual
-from regard.text.marian import SOURCE, TARGET, VOCAB, MarianText
+from regard.text.marian import SOURCE, TARGET, VOCAB, MarianTokenizer
+from regard.text.translation_tokenizer import TranslationTokenizer
 from regard.weights.names import Alias, Derived, Kept, Names, Rule
 
 LONGEST = 512  # max_length of folders made here, as those of OPUS-MT have
@@ -201,14 +201,14 @@ def config_of(facts: PairFacts) -> dict[str, Any]:
     return config
 
 
-def text_of(folder: Path, config: Config) -> MarianText | None:
+def text_of(folder: Path, config: Config) -> MarianTokenizer | None:
     """The vocabularies of a folder, if it has any."""
     if not any((folder / name).exists() for name in (SOURCE, TARGET, VOCAB)):
         return None
     begin, end = ({**DEFAULTS, **config}[f"{name}_token_id"] for name in ("decoder_start", "eos"))
     if type(begin) is not int:
         raise BadInput(f"{folder}: decoder_start_token_id is {begin!r}, not an id")
-    text = MarianText.load(folder, begin)
+    text = MarianTokenizer.load(folder, begin)
     if end not in (text.target.eos, [text.target.eos]):
         raise BadInput(f"{folder}: eos_token_id is {end!r}, in its vocabulary {text.target.eos}")
     return text
@@ -231,8 +231,8 @@ def special_ids(config: Config) -> dict[str, int]:
 
 def fresh(facts: PairFacts, text: Text | None) -> Origin:
     """What belongs to a folder beside facts and weights, for a model that never was in one."""
-    if not isinstance(text, MarianText):
-        kind = f"a {text.source.kind}" if isinstance(text, Bilingual) else "no"
+    if not isinstance(text, MarianTokenizer):
+        kind = f"a {text.source.kind}" if isinstance(text, TranslationTokenizer) else "no"
         raise BadInput(
             f"a Marian folder needs SentencePiece models; this translator has {kind} vocabulary"
         )

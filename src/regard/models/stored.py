@@ -11,9 +11,9 @@ from regard.ground.errors import BadInput, reason_of
 from regard.models.facts import AnyFacts, ClassifierFacts, EncoderFacts, PairFacts, paths
 from regard.models.form import Origin, Text
 from regard.models.paper import Paper
-from regard.text.bilingual import Bilingual
-from regard.text.encoder import EncoderText
-from regard.text.labelled import LabelledText
+from regard.text.encoder_tokenizer import EncoderTokenizer
+from regard.text.labels import LabelledText
+from regard.text.translation_tokenizer import TranslationTokenizer
 from regard.text.tuned import TunedText
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
@@ -50,7 +50,7 @@ def refuse_depth(facts: AnyFacts, tensors: int) -> None:
 def check_text(text: Text | None, facts: AnyFacts, folder: Path) -> None:
     """A model must know every id that its vocabularies give."""
     match facts, text:
-        case PairFacts(), Bilingual():
+        case PairFacts(), TranslationTokenizer():
             sizes = {
                 "source tokens": (len(text.source), facts.source.embed.vocab),
                 "target tokens": (len(text.target), facts.target.embed.vocab),
@@ -63,7 +63,7 @@ def check_text(text: Text | None, facts: AnyFacts, folder: Path) -> None:
                 "tokens": (len(text.words), facts.reader.embed.vocab),
                 "labels": (len(text.labels), facts.classes),
             }
-        case EncoderFacts(), EncoderText():
+        case EncoderFacts(), EncoderTokenizer():
             sizes = {"tokens": (len(text.words), facts.embed.vocab)}
         case EncoderFacts(), TunedText():
             sizes = {

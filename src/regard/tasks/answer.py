@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from regard.tasks.inputs import check_pairs
 from regard.tasks.rows import Runner
-from regard.text.encoder import EncoderText
-from regard.text.template import Window
+from regard.text.encoder_tokenizer import EncoderTokenizer
+from regard.text.templates import Window
 
 CONTEXT, OVERLAP, QUESTION = 384, 128, 64  # tokens of a row, shared by two rows, of a question
 
@@ -69,7 +69,7 @@ class Answerer(Runner):
     """
 
     model: nn.Module
-    text: EncoderText
+    text: EncoderTokenizer
     rows: int = 256
     longest: int = CONTEXT
     stride: int = OVERLAP

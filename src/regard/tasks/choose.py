@@ -8,7 +8,7 @@ from torch import nn
 from regard.ground.errors import BadItem
 from regard.tasks.inputs import check_pairs, check_text
 from regard.tasks.rows import Runner, rows_of
-from regard.text.encoder import EncoderText
+from regard.text.encoder_tokenizer import EncoderTokenizer
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Chooser(Runner):
     """An encoder that gives a number to each pair of texts, cut to ``longest`` tokens."""
 
     model: nn.Module
-    text: EncoderText
+    text: EncoderTokenizer
     rows: int = 256
     longest: int | None = None
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from regard.objectives.labelled import Labelled
 from regard.tasks.inputs import InputLimits, check_texts, read
 from regard.tasks.rows import Asked, Runner, rows_of
-from regard.text.labelled import NUMBER, SEVERAL, LabelledText
+from regard.text.labels import NUMBER, SEVERAL, LabelledText
 from regard.text.tuned import TunedText
 
 HOLDS = 0.5  # a label that is more probable holds, where there may be several

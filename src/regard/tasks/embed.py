@@ -10,7 +10,7 @@ from regard.ground.batch import Packed, Row
 from regard.ground.errors import BadInput
 from regard.models.encoder import Encoder
 from regard.tasks.rows import Asked, Runner, rows_of
-from regard.text.encoder import EncoderText
+from regard.text.encoder_tokenizer import EncoderTokenizer
 from regard.text.ids_only import MISSING
 
 POOLS = ("mean", "max", "first", "pooled")
@@ -25,7 +25,7 @@ class Embedder(Runner):
     """
 
     model: Encoder
-    text: EncoderText | None
+    text: EncoderTokenizer | None
     rows: int = 256
     longest: int | None = None
     pool: str = "mean"

@@ -12,7 +12,7 @@ from regard.ground.errors import BadInput, BadItem
 from regard.models.encoder import Encoder
 from regard.tasks.inputs import check_texts
 from regard.tasks.rows import Runner, numbers
-from regard.text.encoder import EncoderText
+from regard.text.encoder_tokenizer import EncoderTokenizer
 from regard.text.wordpiece import GOES_ON
 
 
@@ -37,7 +37,7 @@ class Filler(Runner):
     """An encoder that names hidden words, ``top`` of them for each mask."""
 
     model: Encoder
-    text: EncoderText
+    text: EncoderTokenizer
     rows: int = 256
     longest: int | None = None
     top: int = 5

@@ -18,7 +18,7 @@ from regard.models.encoder import Encoder
 from regard.models.facts import EncoderFacts
 from regard.parts.position import Learned
 from regard.tasks.inputs import check_text, listed
-from regard.text.encoder import EncoderText
+from regard.text.encoder_tokenizer import EncoderTokenizer
 
 TOKENS = 8_192  # read at once
 RECORDED = Budget(2_048, 32, 2_048)  # with a tape, which may keep attention weights
@@ -134,7 +134,7 @@ def numbers(said: Tensor) -> Tensor:
     return said
 
 
-def rows_of(text: EncoderText, asked: Sequence[Asked], longest: int | None) -> list[Row]:
+def rows_of(text: EncoderTokenizer, asked: Sequence[Asked], longest: int | None) -> list[Row]:
     """A row of each text or pair of texts, cut to ``longest``."""
     texts = [_texts(one, number) for number, one in enumerate(listed(asked), start=1)]
     ids = iter(text.words.encode_all([*chain(*texts)]))
@@ -149,7 +149,7 @@ def _texts(one: Any, number: int) -> tuple[str, ...]:
     return tuple(check_text(text, number) for text in ((one,) if isinstance(one, str) else one))
 
 
-def longest_row(facts: EncoderFacts, text: EncoderText) -> int | None:
+def longest_row(facts: EncoderFacts, text: EncoderTokenizer) -> int | None:
     """The most tokens a row may have, if anything limits them."""
     position = facts.embed.position
     known = [text.longest, position.longest if isinstance(position, Learned) else None]

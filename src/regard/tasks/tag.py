@@ -13,7 +13,7 @@ from regard.ground.errors import BadInput
 from regard.metrics.entities import OUTSIDE, spans
 from regard.tasks.inputs import check_text, listed
 from regard.tasks.rows import Runner
-from regard.text.labelled import NUMBER, SEVERAL
+from regard.text.labels import NUMBER, SEVERAL
 from regard.text.tuned import TunedText
 from regard.text.words import Span, Spans, word_spans
 

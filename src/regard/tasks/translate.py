@@ -40,7 +40,7 @@ from regard.tasks.inputs import (
 from regard.tasks.published import Published, as_trained
 from regard.tasks.rows import RECORDED, WINDOW
 from regard.tasks.workers import Job, Workers
-from regard.text.bilingual import Bilingual
+from regard.text.translation_tokenizer import TranslationTokenizer
 
 TOKENS = 4_096  # source tokens translated at once
 NATIVE = ("fp32", "int8")  # the precisions compiled steps have
@@ -68,7 +68,7 @@ class Translator:
     """
 
     model: nn.Module
-    text: Bilingual
+    text: TranslationTokenizer
     rows: int = 64
     others: tuple["Translator", ...] = ()
     generation: Mapping[str, Any] | None = None

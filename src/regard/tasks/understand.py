@@ -22,7 +22,7 @@ from regard.tasks.fill import Filler
 from regard.tasks.inputs import InputLimits, check_text, listed, token_ids
 from regard.tasks.rows import Asked, Runner, longest_row, rows_of
 from regard.tasks.tag import Tagger
-from regard.text.encoder import EncoderText
+from regard.text.encoder_tokenizer import EncoderTokenizer
 from regard.text.ids_only import MISSING
 from regard.text.tuned import TunedText
 
@@ -37,12 +37,12 @@ class Understanding(Runner):
 
     model: Encoder
     facts: EncoderFacts
-    tuned: EncoderText | TunedText | None
+    tuned: EncoderTokenizer | TunedText | None
     notes: dict[str, Any] = field(default_factory=dict)
     rows: int = 256
 
     @property
-    def text(self) -> EncoderText:
+    def text(self) -> EncoderTokenizer:
         """Its vocabulary."""
         if self.tuned is None:
             raise BadInput(MISSING)

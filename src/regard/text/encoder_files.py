@@ -16,7 +16,7 @@ from tokenizers import AddedToken, Tokenizer
 from regard.ground.errors import BadInput, reason_of
 from regard.ground.files import read_bytes, read_json
 from regard.text.vocabulary import check_pieces
-from regard.text.wordpiece import GOES_ON, SPECIALS, Manner, bert_tokenizer
+from regard.text.wordpiece import GOES_ON, SPECIALS, Normalisation, bert_tokenizer
 
 WORDS, LINES = "tokenizer.json", "vocab.txt"
 SETTINGS, NAMES, ADDED = "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"
@@ -58,7 +58,7 @@ def read_files(folder: Path) -> Found | None:
 
 
 def fresh_files(
-    tokenizer: Tokenizer, manner: Manner, names: Mapping[str, str], longest: int | None
+    tokenizer: Tokenizer, manner: Normalisation, names: Mapping[str, str], longest: int | None
 ) -> dict[str, bytes]:
     """The files with which ``transformers`` makes the same tokenizer."""
     settings = {
@@ -105,7 +105,7 @@ def _rebuilt(
     content = read_json(path) if words else {}
     vocabulary = _of_json(content, path) if words else _of_lines(path)
     _refuse_missing(vocabulary, names, path)
-    manner = Manner(
+    manner = Normalisation(
         _flag(folder, settings, "do_lower_case", True),
         _flag(folder, settings, "strip_accents", None),
         _flag(folder, settings, "tokenize_chinese_chars", True),

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.ground.errors import BadInput
-from regard.text.bilingual import Bilingual
-from regard.text.segmented import Segmented
+from regard.text.offsets import Segmentation
+from regard.text.translation_tokenizer import TranslationTokenizer
 from regard.text.words import Span
 
 MISSING = "this folder has no tokenizer files: only token ids can be used"
@@ -51,7 +51,7 @@ class IdVocabulary:
         """Not possible."""
         raise BadInput(MISSING)
 
-    def segment(self, text: str) -> Segmented:
+    def segment(self, text: str) -> Segmentation:
         """Not possible."""
         raise BadInput(MISSING)
 
@@ -63,6 +63,6 @@ class IdVocabulary:
         """There is nothing to write."""
 
 
-def ids_only(source: int, target: int, *, pad: int, bos: int, eos: int) -> Bilingual:
+def ids_only(source: int, target: int, *, pad: int, bos: int, eos: int) -> TranslationTokenizer:
     """Vocabularies of these sizes that share their special ids."""
-    return Bilingual(*(IdVocabulary(size, pad, bos, eos) for size in (source, target)))
+    return TranslationTokenizer(*(IdVocabulary(size, pad, bos, eos) for size in (source, target)))

@@ -13,8 +13,8 @@ from typing import Any
 
 from regard.ground.errors import BadInput
 from regard.ground.files import read_bytes, read_json, replacing
-from regard.text.bilingual import Bilingual
-from regard.text.segmented import Segmented, lost_words, touched
+from regard.text.offsets import Segmentation, lost_words, touched
+from regard.text.translation_tokenizer import TranslationTokenizer
 from regard.text.vocabulary import check_pieces
 from regard.text.words import Span
 
@@ -32,7 +32,7 @@ TIDIED = {" .": ".", " ?": "?", " !": "!", " ,": ",", " ' ": "'", " n't": "n't"}
 
 
 @dataclass(frozen=True)
-class Marks:
+class MarianIds:
     """The special ids of one side, and the names in its vocabulary that no text becomes."""
 
     pad: int
@@ -48,7 +48,7 @@ class MarianPieces:
     kind = "sentencepiece"
 
     def __init__(
-        self, model: bytes, vocabulary: Mapping[str, int], marks: Marks, tidy: bool = False
+        self, model: bytes, vocabulary: Mapping[str, int], marks: MarianIds, tidy: bool = False
     ) -> None:
         self._given = (model, vocabulary, marks, tidy)
         self._processor = _processor(model)
@@ -101,7 +101,7 @@ class MarianPieces:
         """Each id as people read it: ``▁`` is a space."""
         return [self._pieces.get(i, "") for i in ids]
 
-    def segment(self, text: str) -> Segmented:
+    def segment(self, text: str) -> Segmentation:
         """The ids of ``text`` with what each covers; ``ids`` equals ``encode(text)``."""
         code, rest = _without_code(text)
         cut = self._processor.encode(rest, return_type="offset_mapping")
@@ -112,7 +112,7 @@ class MarianPieces:
             if begin == end and piece != "▁":
                 end += 1  # of several pieces from one character only the last was given it
             spans.append(Span(start + begin, start + end))
-        return Segmented(tuple(ids), tuple(spans), tuple(touched(text, spans)))
+        return Segmentation(tuple(ids), tuple(spans), tuple(touched(text, spans)))
 
     def unknown(self, text: str) -> list[Span]:
         """The words of ``text`` that become ``<unk>``, if only in part."""
@@ -128,7 +128,7 @@ class MarianPieces:
 
 
 @dataclass(frozen=True)
-class MarianText(Bilingual):
+class MarianTokenizer(TranslationTokenizer):
     """Both languages of a Marian folder, and its files as they were read."""
 
     files: Mapping[str, bytes]
@@ -137,11 +137,11 @@ class MarianText(Bilingual):
         """Write the same files, and take away those of an earlier choice."""
         for name, content in self.files.items():
             _write_bytes(folder / name, content)
-        for name in {*FILES, *Bilingual.FILES} - self.files.keys():
+        for name in {*FILES, *TranslationTokenizer.FILES} - self.files.keys():
             (folder / name).unlink(missing_ok=True)
 
     @staticmethod
-    def load(folder: Path, begin: int | None = None) -> "MarianText":
+    def load(folder: Path, begin: int | None = None) -> "MarianTokenizer":
         """Read a folder; ``begin`` is what its decoder is fed first, by default the pad."""
         files = {name: read_bytes(folder / name) for name in FILES if (folder / name).exists()}
         if absent := [name for name in (SOURCE, TARGET, VOCAB) if name not in files]:
@@ -165,13 +165,13 @@ class MarianText(Bilingual):
         def side(name: str, vocabulary: dict[str, int]) -> MarianPieces:
             begins = source[pad] if begin is None else begin
             names = frozenset((eos, unk, pad))
-            marks = Marks(source[pad], begins, source[eos], vocabulary[unk], names)
+            marks = MarianIds(source[pad], begins, source[eos], vocabulary[unk], names)
             try:
                 return MarianPieces(files[name], vocabulary, marks, tidy)
             except BadInput as error:
                 raise BadInput(f"{folder / name}: {error}") from None
 
-        return MarianText(side(SOURCE, source), side(TARGET, target), files)
+        return MarianTokenizer(side(SOURCE, source), side(TARGET, target), files)
 
 
 def _without_code(text: str) -> tuple[list[str], str]:

@@ -13,9 +13,9 @@ from tokenizers import Tokenizer
 
 from regard.ground.errors import BadInput, reason_of
 from regard.ground.files import read_bytes, write_text
+from regard.text.bpe_dropout import Merges, read_merges
 from regard.text.bytelevel import readable
-from regard.text.dropout import Merges, read_merges
-from regard.text.segmented import Segmented, lost_words, stretched, touched
+from regard.text.offsets import Segmentation, lost_words, stretched, touched
 from regard.text.vocabulary import check_pieces
 from regard.text.words import Span
 
@@ -54,7 +54,7 @@ class Subwords:
 
     @property
     def kind(self) -> str:
-        """One of ``regard.text.training.KINDS``."""
+        """One of ``regard.text.train_tokenizer.KINDS``."""
         model = self._content["model"]["type"].lower()
         return "byte-bpe" if model == "bpe" and self._byte_level else model
 
@@ -121,13 +121,13 @@ class Subwords:
         coded = self._tokenizer.encode(text, add_special_tokens=False)
         return coded.ids, [Span(start, end) for start, end in coded.offsets]
 
-    def segment(self, text: str) -> Segmented:
+    def segment(self, text: str) -> Segmentation:
         """The ids of ``text`` with what each covers; ``ids`` equals ``encode(text)``."""
         ids, spans = self.cut(text)
         if self._prefix and self.pieces(ids[:1]) == ["▁"]:
             spans[0] = Span(0, 0)  # only the space that encoding put before the text
         spans = stretched(text, spans)
-        return Segmented(tuple(ids), tuple(spans), tuple(touched(text, spans)))
+        return Segmentation(tuple(ids), tuple(spans), tuple(touched(text, spans)))
 
     def unknown(self, text: str) -> list[Span]:
         """The words of ``text`` that become ``<unk>``, if only in part: none in byte-safe kinds."""

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from regard.ground.errors import BadInput, shown
-from regard.text.encoder import EncoderText
-from regard.text.labelled import LABELS, NUMBER, ONE, SEVERAL, Labels
+from regard.text.encoder_tokenizer import EncoderTokenizer
+from regard.text.labels import LABELS, NUMBER, ONE, SEVERAL, Labels
 
 PROBLEMS = {
     "single_label_classification": ONE,
@@ -22,7 +22,7 @@ MOST = 100_000  # labels that a configuration may count without naming them
 class TunedText:
     """Rows in, labels out."""
 
-    encoder: EncoderText
+    encoder: EncoderTokenizer
     labels: Labels
 
     def save(self, folder: Path) -> None:
@@ -33,7 +33,7 @@ class TunedText:
     @staticmethod
     def load(folder: Path) -> "TunedText | None":
         """Read what ``save`` wrote."""
-        encoder = EncoderText.load(folder)
+        encoder = EncoderTokenizer.load(folder)
         return None if encoder is None else TunedText(encoder, Labels.load(folder / LABELS))
 
 

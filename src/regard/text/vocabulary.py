@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from regard.ground.errors import BadInput
-from regard.text.segmented import Segmented
+from regard.text.offsets import Segmentation
 from regard.text.words import Span
 
 
@@ -16,7 +16,7 @@ class Vocabulary(Protocol):
 
     @property
     def kind(self) -> str:
-        """How it cuts words: one of ``regard.text.training.KINDS``, or "sentencepiece"."""
+        """How it cuts words: one of ``regard.text.train_tokenizer.KINDS``, or "sentencepiece"."""
 
     @property
     def pad(self) -> int: ...
@@ -50,7 +50,7 @@ class Vocabulary(Protocol):
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Each id as people read it."""
 
-    def segment(self, text: str) -> Segmented:
+    def segment(self, text: str) -> Segmentation:
         """The ids of ``text`` with what each covers; ``ids`` equals ``encode(text)``."""
 
     def unknown(self, text: str) -> list[Span]:

@@ -33,7 +33,7 @@ SPECIALS = {
 
 
 @dataclass(frozen=True)
-class Manner:
+class Normalisation:
     """How a text is made ready to be cut."""
 
     lower: bool = True
@@ -42,7 +42,7 @@ class Manner:
 
 
 def bert_tokenizer(
-    vocabulary: Mapping[str, int], manner: Manner, names: Mapping[str, str] = SPECIALS
+    vocabulary: Mapping[str, int], manner: Normalisation, names: Mapping[str, str] = SPECIALS
 ) -> Tokenizer:
     """A tokenizer with BERT's normaliser and template; ``names`` are its special tokens."""
     tokenizer = _frame(manner, names["unk_token"])
@@ -58,7 +58,7 @@ def bert_tokenizer(
 
 
 def learn_wordpiece(
-    texts: Iterable[str], vocab: int, manner: Manner, letters: int = 1_000
+    texts: Iterable[str], vocab: int, manner: Normalisation, letters: int = 1_000
 ) -> dict[str, int]:
     """At most ``vocab`` pieces, made of the most frequent ``letters``; those of rarer are unknown.
 
@@ -87,7 +87,7 @@ def learn_wordpiece(
     return learned
 
 
-def _frame(manner: Manner, unknown: str) -> Tokenizer:
+def _frame(manner: Normalisation, unknown: str) -> Tokenizer:
     """A tokenizer that is complete but for its vocabulary and its template."""
     frame = Tokenizer(models.WordPiece(unk_token=unknown))
     frame.normalizer = _normaliser(manner)
@@ -96,7 +96,7 @@ def _frame(manner: Manner, unknown: str) -> Tokenizer:
     return frame
 
 
-def _normaliser(manner: Manner) -> normalizers.Normalizer:
+def _normaliser(manner: Normalisation) -> normalizers.Normalizer:
     return normalizers.BertNormalizer(
         clean_text=True,
         handle_chinese_chars=manner.chinese,
@@ -105,7 +105,7 @@ def _normaliser(manner: Manner) -> normalizers.Normalizer:
     )
 
 
-def _alphabet(texts: Iterable[str], manner: Manner, most: int) -> list[str]:
+def _alphabet(texts: Iterable[str], manner: Normalisation, most: int) -> list[str]:
     """The most frequent letters, of equally frequent ones the first by their numbers."""
     normalise, counts = _normaliser(manner).normalize_str, Counter[str]()
     for text in texts:

@@ -14,7 +14,7 @@ from regard.models import paper, sized
 from regard.models.facts import EncoderFacts, change
 from regard.models.paper import Paper
 from regard.models.stored import Stored
-from regard.text.encoder import EncoderText
+from regard.text.encoder_tokenizer import EncoderTokenizer
 from regard.text.tuned import TunedText
 from regard.training.place import Place
 from regard.training.recipe import Recipe
@@ -65,15 +65,15 @@ class Encoding:
             raise BadInput(f"model.start: {name} is no folder, here or under {data}")
         return _read(places[0])
 
-    def text(self, place: Place, learn: Callable[[], EncoderText]) -> EncoderText:
+    def text(self, place: Place, learn: Callable[[], EncoderTokenizer]) -> EncoderTokenizer:
         """The vocabulary it begins with, that of an earlier run, or one to be learned now."""
         start = self.start(place.data)
         if start is not None:
             text = start.text.encoder if isinstance(start.text, TunedText) else start.text
-            if not isinstance(text, EncoderText):
+            if not isinstance(text, EncoderTokenizer):
                 raise BadInput(f"model.start: {self.recipe.model.start} has no tokenizer files")
             return text
-        if not place.fresh and (known := EncoderText.load(place.text)) is not None:
+        if not place.fresh and (known := EncoderTokenizer.load(place.text)) is not None:
             return known
         learned = learn()
         place.keep_text(learned)

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from regard.data.documents import Collection, collection_at
 from regard.data.sources import STDIN, Csv, JsonLines, Lines, Source, Table
 from regard.ground.errors import BadInput, did_you_mean
-from regard.text.spaced import SPACED
+from regard.text.hansards import LANGUAGES
 
 
 class Closed(BaseModel):
@@ -80,8 +80,8 @@ class Files(Closed):
         elif two == one or (one and (self.source or self.target)) or (two and self.columns):
             raise ValueError("give source and target, or columns and table, csv or jsonl")
         for language in self.spaced or ():
-            if language not in SPACED:
-                wrong = did_you_mean(language, list(SPACED))
+            if language not in LANGUAGES:
+                wrong = did_you_mean(language, list(LANGUAGES))
                 raise ValueError(f"words of {language!r} cannot be set apart{wrong}")
         return self
 

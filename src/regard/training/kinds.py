@@ -25,9 +25,9 @@ from regard.tasks.choose import Chooser
 from regard.tasks.classify import EncoderClassifier
 from regard.tasks.rows import rows_of
 from regard.tasks.tag import Tagger
-from regard.text.encoder import EncoderText
-from regard.text.labelled import NUMBER, SEVERAL, Labels
-from regard.text.template import Window
+from regard.text.encoder_tokenizer import EncoderTokenizer
+from regard.text.labels import NUMBER, SEVERAL, Labels
+from regard.text.templates import Window
 from regard.text.tuned import TunedText
 from regard.training.recipe import Recipe
 from regard.training.weights import class_weights
@@ -244,15 +244,15 @@ class Answer(Kind):
         """Both."""
         return example.question, example.context
 
-    def windows(self, text: EncoderText, example: Question) -> list[Window]:
+    def windows(self, text: EncoderTokenizer, example: Question) -> list[Window]:
         """The rows of a question."""
         return self.runner(nn.Identity(), text).windows(example.question, example.context)
 
-    def runner(self, model: nn.Module, text: EncoderText) -> Answerer:
+    def runner(self, model: nn.Module, text: EncoderTokenizer) -> Answerer:
         """A model that answers."""
         return Answerer(model, text, longest=self.longest, **self.recipe.answers.settings)
 
-    def coded(self, text: EncoderText, examples: Sequence[Question]) -> list[Coded]:
+    def coded(self, text: EncoderTokenizer, examples: Sequence[Question]) -> list[Coded]:
         """Each part of the context, and where the first answer begins and ends in it, if at all."""
         return [
             (window.row, _ends(window, example))
@@ -260,7 +260,7 @@ class Answer(Kind):
             for window in self.windows(text, example)
         ]
 
-    def objective(self, text: EncoderText, coded: Sequence[Coded]) -> Any:
+    def objective(self, text: EncoderTokenizer, coded: Sequence[Coded]) -> Any:
         """Two softmaxes over the tokens of a row."""
         return tagged.Spans()
 
@@ -289,19 +289,19 @@ class Choose(Kind):
         """All of them."""
         return tuple(chain.from_iterable(example.choices))
 
-    def coded(self, text: EncoderText, examples: Sequence[Choice]) -> list[Coded]:
+    def coded(self, text: EncoderTokenizer, examples: Sequence[Choice]) -> list[Coded]:
         """A row of each pair, and which one it is."""
         rows = iter(rows_of(text, [*chain(*(one.choices for one in examples))], self.longest))
         return [([*islice(rows, len(one.choices))], _right(one)) for one in examples]
 
-    def objective(self, text: EncoderText, coded: Sequence[Coded]) -> Any:
+    def objective(self, text: EncoderTokenizer, coded: Sequence[Coded]) -> Any:
         """A softmax over the choices, of which all questions have equally many."""
         counts = Counter(len(rows) for rows, _ in coded)
         if len(counts) > 1:
             raise BadInput(f"questions have {', '.join(map(str, sorted(counts)))} choices: not one")
         return tagged.Chosen(next(iter(counts)))
 
-    def runner(self, model: nn.Module, text: EncoderText) -> Chooser:
+    def runner(self, model: nn.Module, text: EncoderTokenizer) -> Chooser:
         """A model that chooses."""
         return Chooser(model, text, longest=self.longest)
 

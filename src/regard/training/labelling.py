@@ -16,8 +16,8 @@ from regard.models.cost import classifier_flops
 from regard.models.facts import ClassifierFacts, change
 from regard.models.paper import Paper
 from regard.objectives.labelled import Labelled
-from regard.text.labelled import LabelledText, Labels
-from regard.text.training import train as train_subwords
+from regard.text.labels import LabelledText, Labels
+from regard.text.train_tokenizer import train as train_subwords
 from regard.training.events import Verdict
 from regard.training.examples import Examples
 from regard.training.paired import Paired

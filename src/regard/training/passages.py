@@ -15,7 +15,7 @@ from regard.data.sources import Dropped
 from regard.ground.batch import IGNORED, Batch, Budget, Marks, Row
 from regard.ground.errors import BadInput
 from regard.objectives.masked import Blanked, Masked
-from regard.text.encoder import EncoderText
+from regard.text.encoder_tokenizer import EncoderTokenizer
 from regard.training.examples import SPLIT, shared_out
 from regard.training.ranks import Ranks
 from regard.training.recipe import Recipe
@@ -109,7 +109,7 @@ class Reading:
         return shared_out(self.dev, objective, self.recipe, ranks)
 
 
-def drawn(recipe: Recipe, text: EncoderText, documents: Documents, seed: int) -> Drawn:
+def drawn(recipe: Recipe, text: EncoderTokenizer, documents: Documents, seed: int) -> Drawn:
     """Documents cut into rows and blanks as a recipe says."""
     asked, longest, marks = recipe.pretrain, recipe.batches.longest, Marks(text.cls, text.sep)
     if asked.next_sentence:

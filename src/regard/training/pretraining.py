@@ -18,7 +18,7 @@ from regard.models.cost import encoder_flops
 from regard.models.facts import EncoderFacts, change
 from regard.objectives.masked import Masked
 from regard.parts.position import Learned
-from regard.text.encoder import EncoderText, train_wordpiece
+from regard.text.encoder_tokenizer import EncoderTokenizer, train_wordpiece
 from regard.training.encoding import Encoding
 from regard.training.events import Verdict
 from regard.training.passages import DEV, Reading, drawn, held_out, sample
@@ -55,7 +55,7 @@ class Pretraining(Encoding):
                         raise BadInput(f"{path}: no such file or folder")
         return {}
 
-    def prepared(self, place: Place) -> tuple[EncoderText, Reading]:
+    def prepared(self, place: Place) -> tuple[EncoderTokenizer, Reading]:
         """The vocabulary, and all documents as ids."""
         given, dropped = self.recipe.data, Dropped()
         text = self.text(place, partial(self._learned, place))
@@ -71,7 +71,12 @@ class Pretraining(Encoding):
         return text, Reading(self.recipe, train, to_read, dev_rows, dropped, sizes)
 
     def _documents(
-        self, name: str, collection: Collection, text: EncoderText, place: Place, dropped: Dropped
+        self,
+        name: str,
+        collection: Collection,
+        text: EncoderTokenizer,
+        place: Place,
+        dropped: Dropped,
     ) -> Documents:
         return prepare_documents(
             place.store,
@@ -83,7 +88,7 @@ class Pretraining(Encoding):
             dropped=dropped if place.skip_bad else None,
         )
 
-    def _learned(self, place: Place) -> EncoderText:
+    def _learned(self, place: Place) -> EncoderTokenizer:
         position, asked = self.facts(place.data)[1].embed.position, self.recipe.text
         longest = position.longest if isinstance(position, Learned) else None
         texts = self._texts_to_learn(place)
@@ -105,11 +110,11 @@ class Pretraining(Encoding):
         chosen = (texts for number, texts in enumerate(documents()) if number in to_learn)
         return list(sample((text for texts in chosen for text in texts), share))
 
-    def fitted(self, facts: EncoderFacts, text: EncoderText) -> EncoderFacts:
+    def fitted(self, facts: EncoderFacts, text: EncoderTokenizer) -> EncoderFacts:
         """The facts with as many words as there are."""
         return facts if self.recipe.model.start else change(facts, vocab=len(text.words))
 
-    def objective(self, text: EncoderText, examples: Reading) -> Masked:
+    def objective(self, text: EncoderTokenizer, examples: Reading) -> Masked:
         """What is learned."""
         asked = self.recipe.pretrain
         return Masked(asked.next_sentence, asked.rate, self.recipe.train.smoothing)
@@ -124,7 +129,7 @@ class Pretraining(Encoding):
         return {"longest": self.recipe.batches.longest}
 
     def judge(
-        self, text: EncoderText, examples: Reading, ranks: Ranks, model: nn.Module
+        self, text: EncoderTokenizer, examples: Reading, ranks: Ranks, model: nn.Module
     ) -> Verdict:
         """Negative log-likelihood of what is held out, and the shares that are right."""
         objective = replace(self.objective(text, examples), smoothing=0.0)

@@ -11,7 +11,7 @@ from regard.ground.errors import BadInput, did_you_mean
 from regard.ground.files import read_bytes
 from regard.search.beam import Beam
 from regard.tasks.published import search_of
-from regard.text.training import KINDS
+from regard.text.train_tokenizer import KINDS
 from regard.training.applicable import misplaced, unusable
 from regard.training.faults import faults_of, refusal
 from regard.training.files import Closed, Data

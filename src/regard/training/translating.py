@@ -17,7 +17,7 @@ from regard.models.paper import Paper
 from regard.objectives.translated import Translated
 from regard.search.greedy import Greedy
 from regard.tasks.translate import Translator
-from regard.text.bilingual import Bilingual, train_bilingual
+from regard.text.translation_tokenizer import TranslationTokenizer, train_translation_tokenizer
 from regard.training.events import Verdict
 from regard.training.examples import Examples, mean_likelihood
 from regard.training.paired import Paired
@@ -45,10 +45,10 @@ class Translating(Paired):
             facts = change(facts, tie="target")
         return paper(wanted.paper), facts
 
-    def learn_text(self, pairs: Sequence[tuple[str, str]]) -> Bilingual:
+    def learn_text(self, pairs: Sequence[tuple[str, str]]) -> TranslationTokenizer:
         """Vocabularies of the training text."""
         text = self.recipe.text
-        return train_bilingual(
+        return train_translation_tokenizer(
             (source for source, _ in pairs),
             (target for _, target in pairs),
             text.kind,
@@ -58,16 +58,16 @@ class Translating(Paired):
             lower=text.lower,
         )
 
-    def load_text(self, folder: Path) -> Bilingual:
+    def load_text(self, folder: Path) -> TranslationTokenizer:
         """Those of an earlier run."""
-        return Bilingual.load(folder)
+        return TranslationTokenizer.load(folder)
 
-    def fitted(self, facts: PairFacts, text: Bilingual) -> PairFacts:
+    def fitted(self, facts: PairFacts, text: TranslationTokenizer) -> PairFacts:
         """The facts with the sizes of their vocabularies."""
         sizes = {"source.vocab": len(text.source), "target.vocab": len(text.target)}
         return change(facts, **sizes)
 
-    def objective(self, text: Bilingual, examples: Examples) -> Translated:
+    def objective(self, text: TranslationTokenizer, examples: Examples) -> Translated:
         """What is learned."""
         return Translated(text.target.bos, text.target.eos, self.recipe.train.smoothing)
 
@@ -79,7 +79,9 @@ class Translating(Paired):
         """What a step costs."""
         return training_flops(facts, lengths)
 
-    def judge(self, text: Bilingual, examples: Examples, ranks: Ranks, model: nn.Module) -> Verdict:
+    def judge(
+        self, text: TranslationTokenizer, examples: Examples, ranks: Ranks, model: nn.Module
+    ) -> Verdict:
         """Negative log-likelihood of the development set, and BLEU where it judges."""
         objective = Translated(text.target.bos, text.target.eos, smoothing=0.0)
         loss = mean_likelihood(objective, examples.dev_batches(objective, ranks), model, ranks)
@@ -89,7 +91,7 @@ class Translating(Paired):
         figures["bleu"] = ranks.from_leader(lambda: self._dev_bleu(text, examples, model))
         return Verdict(figures["bleu"], figures)
 
-    def _dev_bleu(self, text: Bilingual, examples: Examples, model: nn.Module) -> float:
+    def _dev_bleu(self, text: TranslationTokenizer, examples: Examples, model: nn.Module) -> float:
         texts = examples.dev_texts(self.recipe.train.judge_sentences)
         translations = Translator(model, text).translate([s for s, _ in texts], Greedy())
         best, refs = [one[0].text for one in translations], [[t for _, t in texts]]

@@ -18,7 +18,7 @@ from regard.ground.batch import Batch, Budget, Row
 from regard.ground.errors import BadInput
 from regard.models.cost import encoder_flops
 from regard.models.facts import EncoderFacts, Head, change
-from regard.text.encoder import EncoderText, train_wordpiece
+from regard.text.encoder_tokenizer import EncoderTokenizer, train_wordpiece
 from regard.text.tuned import TunedText
 from regard.training.encoding import Encoding
 from regard.training.events import Verdict
@@ -121,11 +121,11 @@ class Tuning(Encoding):
         sizes = {"train": len(train), "dev": len(dev)}
         return text, InMemory(self.recipe, of_train, of_dev, dev, dropped, sizes)
 
-    def _learned(self, train: Sequence[Any]) -> EncoderText:
+    def _learned(self, train: Sequence[Any]) -> EncoderTokenizer:
         texts = (text for example in train for text in self.kind.texts(example))
         return train_wordpiece(texts, self.recipe.text.vocab, lower=self.recipe.text.lower)
 
-    def fitted(self, facts: EncoderFacts, text: EncoderText | TunedText) -> EncoderFacts:
+    def fitted(self, facts: EncoderFacts, text: EncoderTokenizer | TunedText) -> EncoderFacts:
         """The facts with as many outputs as there are labels, and words where none were known."""
         head = facts.head
         assert head is not None

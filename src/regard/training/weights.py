@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from regard.ground.errors import BadInput
-from regard.text.labelled import Labels
+from regard.text.labels import Labels
 
 
 def class_weights(

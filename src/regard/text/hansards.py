@@ -38,7 +38,7 @@ def french(text: str) -> str:
     return " ".join(_written_out(word, _ELIDED) for word in _FRENCH.findall(text))
 
 
-SPACED: dict[str, Callable[[str], str]] = {"english": english, "french": french}
+LANGUAGES: dict[str, Callable[[str], str]] = {"english": english, "french": french}
 
 
 def _straight(text: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from regard.text.subwords import Subwords
-from regard.text.training import train
+from regard.text.train_tokenizer import train
 from regard.text.vocabulary import Vocabulary
 
 _JOINT = "tokenizer.json"
@@ -17,7 +17,7 @@ OTHERS = ("source.spm", "target.spm", "labels.json")  # of another kind, once in
 
 
 @dataclass(frozen=True)
-class Bilingual:
+class TranslationTokenizer:
     """How the two sides of a pair are written in ids."""
 
     FILES: ClassVar = (_JOINT, _SOURCE, _TARGET)
@@ -42,19 +42,21 @@ class Bilingual:
         )
         for name, subwords in files.items():
             subwords.save(folder / name)
-        for name in {*Bilingual.FILES, *OTHERS} - files.keys():
+        for name in {*TranslationTokenizer.FILES, *OTHERS} - files.keys():
             (folder / name).unlink(missing_ok=True)
 
     @staticmethod
-    def load(folder: Path) -> "Bilingual":
+    def load(folder: Path) -> "TranslationTokenizer":
         """Read what ``save`` wrote."""
         if (folder / _SOURCE).exists():
-            return Bilingual(Subwords.load(folder / _SOURCE), Subwords.load(folder / _TARGET))
+            return TranslationTokenizer(
+                Subwords.load(folder / _SOURCE), Subwords.load(folder / _TARGET)
+            )
         shared = Subwords.load(folder / _JOINT)
-        return Bilingual(shared, shared)
+        return TranslationTokenizer(shared, shared)
 
 
-def train_bilingual(
+def train_translation_tokenizer(
     sources: Iterable[str],
     targets: Iterable[str],
     kind: str,
@@ -63,12 +65,12 @@ def train_bilingual(
     joint: bool,
     normalise: str = "nfc",
     lower: bool = False,
-) -> Bilingual:
+) -> TranslationTokenizer:
     """One vocabulary of ``vocab`` pieces for both sides, or one of that size for each."""
     if joint:
         both = train(chain(sources, targets), kind, vocab, normalise=normalise, lower=lower)
-        return Bilingual(both, both)
-    return Bilingual(
+        return TranslationTokenizer(both, both)
+    return TranslationTokenizer(
         train(sources, kind, vocab, normalise=normalise, lower=lower),
         train(targets, kind, vocab, normalise=normalise, lower=lower),
     )

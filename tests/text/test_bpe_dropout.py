@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.ground.errors import BadInput
-from regard.text.dropout import Merges, read_merges
+from regard.text.bpe_dropout import Merges, read_merges
 from regard.text.subwords import Subwords
 
 TEXTS = st.one_of(

@@ -8,7 +8,7 @@ from regard.text.words import Span, Spans, word_spans
 
 
 @dataclass(frozen=True)
-class Segmented:
+class Segmentation:
     """Ids of a text, and for each what it covers."""
 
     ids: tuple[int, ...]
@@ -38,7 +38,7 @@ def touched(text: str, spans: Sequence[Span]) -> list[int | None]:
     ]
 
 
-def tokens_of_words(text: str, cut: Segmented, spans: Spans = word_spans) -> list[list[int]]:
+def tokens_of_words(text: str, cut: Segmentation, spans: Spans = word_spans) -> list[list[int]]:
     """For each word of ``text`` the tokens that share a character with it.
 
     A token such as "?!" is more than one word, and then belongs to each of them.
@@ -54,7 +54,7 @@ def tokens_of_words(text: str, cut: Segmented, spans: Spans = word_spans) -> lis
     return found
 
 
-def lost_words(text: str, cut: Segmented, unk: int | None) -> list[Span]:
+def lost_words(text: str, cut: Segmentation, unk: int | None) -> list[Span]:
     """The words of ``text`` that became ``unk``, if only in part; those of one token together."""
     words = word_spans(text)
     starts, ends = [word.start for word in words], [word.end for word in words]
@@ -66,7 +66,7 @@ def lost_words(text: str, cut: Segmented, unk: int | None) -> list[Span]:
     return list(dict.fromkeys(lost))
 
 
-def units(text: str, cut: Segmented) -> tuple[list[str], list[list[int]]]:
+def units(text: str, cut: Segmentation) -> tuple[list[str], list[list[int]]]:
     """Words and their tokens, each token once: words that share one are one word here.
 
     A token of no word (a lone space) goes with the word after it.

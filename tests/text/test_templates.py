@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.ground.errors import BadInput
-from regard.text.template import Template
+from regard.text.templates import Template
 from regard.text.words import Span
 
 CLS, SEP = 101, 102

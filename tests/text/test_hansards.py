@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.text.spaced import SPACED, english, french
+from regard.text.hansards import LANGUAGES, english, french
 
 TEXT = st.text(st.sampled_from("aeé lqudns'’.,-1 M%«\u0301_Û\n"), max_size=40)
 
@@ -52,11 +52,11 @@ def test_english_words_stand_alone(raw, spaced):
     assert english(raw) == spaced
 
 
-@pytest.mark.parametrize("language", SPACED)
+@pytest.mark.parametrize("language", LANGUAGES)
 @given(text=TEXT)
 def test_what_is_spaced_stays_so(language, text):
-    once = SPACED[language](text)
-    assert SPACED[language](once) == once
+    once = LANGUAGES[language](text)
+    assert LANGUAGES[language](once) == once
     assert once == " ".join(once.split())
 
 

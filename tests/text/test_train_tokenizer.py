@@ -9,7 +9,7 @@ import pytest
 
 from regard.ground.errors import BadInput
 from regard.text.subwords import Subwords
-from regard.text.training import BOS, EOS, KINDS, PAD, SPECIALS, UNK, train
+from regard.text.train_tokenizer import BOS, EOS, KINDS, PAD, SPECIALS, UNK, train
 
 Texts = tuple[str, ...]
 
@@ -112,7 +112,7 @@ def test_normal_forms(english: Texts) -> None:
 def test_a_forked_child_neither_warns_nor_hangs() -> None:
     script = """
 import os
-from regard.text.training import train
+from regard.text.train_tokenizer import train
 subwords = train(["the cat", "the mat"] * 50, "bpe", 300)
 expected = subwords.encode_all(["the cat"] * 500)
 child = os.fork()

@@ -5,20 +5,20 @@ from pathlib import Path
 import pytest
 
 from regard.ground.errors import BadInput
-from regard.text.bilingual import Bilingual, train_bilingual
-from regard.text.training import train
+from regard.text.train_tokenizer import train
+from regard.text.translation_tokenizer import TranslationTokenizer, train_translation_tokenizer
 
 Texts = tuple[str, ...]
 
 
 def test_joint_is_one_vocabulary_of_both(english: Texts, german: Texts) -> None:
-    both = train_bilingual(iter(english), iter(german), "bpe", 400, joint=True)
+    both = train_translation_tokenizer(iter(english), iter(german), "bpe", 400, joint=True)
     assert both.joint and both.source is both.target
     assert both.source.fingerprint == train(english + german, "bpe", 400).fingerprint
 
 
 def test_separate_is_one_vocabulary_each(english: Texts, german: Texts) -> None:
-    both = train_bilingual(
+    both = train_translation_tokenizer(
         iter(english), iter(german), "unigram", 400, joint=False, normalise="nfkc", lower=True
     )
     assert not both.joint
@@ -34,10 +34,10 @@ def test_folders_keep_the_choice(english: Texts, german: Texts, tmp_path: Path) 
         (False, {"source.tokenizer.json", "target.tokenizer.json"}),
         (True, {"tokenizer.json"}),
     ):
-        both = train_bilingual(english, german, "bpe", 330, joint=joint)
+        both = train_translation_tokenizer(english, german, "bpe", 330, joint=joint)
         both.save(folder)
         assert {path.name for path in folder.iterdir()} == files
-        again = Bilingual.load(folder)
+        again = TranslationTokenizer.load(folder)
         assert again.joint is joint
         assert again.source.fingerprint == both.source.fingerprint
         assert again.target.fingerprint == both.target.fingerprint
@@ -45,7 +45,7 @@ def test_folders_keep_the_choice(english: Texts, german: Texts, tmp_path: Path) 
 
 def test_missing_files_are_named(english: Texts, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"tokenizer\.json: cannot be read \(No such file"):
-        Bilingual.load(tmp_path)
+        TranslationTokenizer.load(tmp_path)
     train(english, "bpe", 330).save(tmp_path / "source.tokenizer.json")
     with pytest.raises(BadInput, match=r"target\.tokenizer\.json: cannot be read \(No such file"):
-        Bilingual.load(tmp_path)
+        TranslationTokenizer.load(tmp_path)

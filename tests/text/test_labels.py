@@ -5,8 +5,8 @@ import json
 import pytest
 
 from regard.ground.errors import BadInput
-from regard.text.labelled import LabelledText, Labels
-from regard.text.training import train
+from regard.text.labels import LabelledText, Labels
+from regard.text.train_tokenizer import train
 
 WRITTEN = {"0": "negative", "1": "positive"}
 

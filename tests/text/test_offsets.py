@@ -1,11 +1,11 @@
 """Words and the tokens they are made of, also where a token is more than one word."""
 
-from regard.text.segmented import Segmented, tokens_of_words, units
+from regard.text.offsets import Segmentation, tokens_of_words, units
 from regard.text.words import Span
 
 
-def cut(*spans: tuple[int, int]) -> Segmented:
-    return Segmented(tuple(range(len(spans))), tuple(Span(*one) for one in spans), ())
+def cut(*spans: tuple[int, int]) -> Segmentation:
+    return Segmentation(tuple(range(len(spans))), tuple(Span(*one) for one in spans), ())
 
 
 def test_a_token_of_two_words_belongs_to_both():

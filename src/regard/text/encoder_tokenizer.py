@@ -12,12 +12,12 @@ from regard.ground.errors import BadInput
 from regard.ground.files import replacing
 from regard.text.encoder_files import FILES, fresh_files, read_files
 from regard.text.subwords import Subwords
-from regard.text.template import Template, Window
-from regard.text.wordpiece import GOES_ON, SPECIALS, Manner, bert_tokenizer, learn_wordpiece
+from regard.text.templates import Template, Window
+from regard.text.wordpiece import GOES_ON, SPECIALS, Normalisation, bert_tokenizer, learn_wordpiece
 
 
 @dataclass(frozen=True)
-class EncoderText:
+class EncoderTokenizer:
     """A vocabulary, its special tokens by role, and its files as they were read or made.
 
     The ids are those of ``transformers``, but for one thing: "[SEP]" in a text is text.
@@ -103,12 +103,12 @@ class EncoderText:
             (folder / name).unlink(missing_ok=True)
 
     @staticmethod
-    def load(folder: Path) -> "EncoderText | None":
+    def load(folder: Path) -> "EncoderTokenizer | None":
         """Read the tokenizer of a folder, ours or another's; None where it has none."""
         found = read_files(folder)
         if found is None:
             return None
-        return EncoderText(Subwords(found.tokenizer), found.names, found.longest, found.files)
+        return EncoderTokenizer(Subwords(found.tokenizer), found.names, found.longest, found.files)
 
     @cached_property
     def _special(self) -> dict[str, int]:
@@ -117,11 +117,11 @@ class EncoderText:
 
 def train_wordpiece(
     texts: Iterable[str], vocab: int = 30_522, *, lower: bool = True, longest: int | None = 512
-) -> EncoderText:
+) -> EncoderTokenizer:
     """A vocabulary like BERT's, learnt from ``texts``; the same for the same texts in any order."""
     if vocab < len(SPECIALS):
         raise BadInput(f"a vocabulary of {vocab} has no room for {', '.join(SPECIALS.values())}")
-    manner = Manner(lower)
+    manner = Normalisation(lower)
     tokenizer = bert_tokenizer(learn_wordpiece(texts, vocab, manner), manner)
     files = fresh_files(tokenizer, manner, SPECIALS, longest)
-    return EncoderText(Subwords(tokenizer), SPECIALS, longest, files)
+    return EncoderTokenizer(Subwords(tokenizer), SPECIALS, longest, files)

@@ -6,7 +6,7 @@ import pickle
 import pytest
 
 from regard.ground.errors import BadInput
-from regard.text.encoder import EncoderText, train_wordpiece
+from regard.text.encoder_tokenizer import EncoderTokenizer, train_wordpiece
 from regard.text.tuned import labels_in
 
 LINES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "storm", "##s", "[", "]", "sep")
@@ -23,8 +23,8 @@ def trained(english):
     return train_wordpiece(english, 200, longest=64)
 
 
-def load(folder) -> EncoderText:
-    text = EncoderText.load(folder)
+def load(folder) -> EncoderTokenizer:
+    text = EncoderTokenizer.load(folder)
     assert text is not None
     return text
 
@@ -35,8 +35,8 @@ def configure(folder, **settings):
 
 
 def test_a_folder_without_a_vocabulary(tmp_path):
-    assert EncoderText.load(tmp_path) is None
-    assert EncoderText.load(configure(tmp_path, do_lower_case=True)) is None
+    assert EncoderTokenizer.load(tmp_path) is None
+    assert EncoderTokenizer.load(configure(tmp_path, do_lower_case=True)) is None
 
 
 def test_a_vocabulary_alone_is_enough(folder):
@@ -130,13 +130,13 @@ def test_equal_and_empty_lines_keep_their_ids(folder):
 def test_missing_special_tokens(folder, missing):
     (folder / "vocab.txt").write_text("\n".join(line for line in LINES if line != missing))
     with pytest.raises(BadInput, match=r"vocab\.txt: has no \[" + missing[1:-1]):
-        EncoderText.load(folder)
+        EncoderTokenizer.load(folder)
 
 
 def test_a_vocabulary_that_is_no_text(folder):
     (folder / "vocab.txt").write_bytes(b"[PAD]\n\xff\n")
     with pytest.raises(BadInput, match=r"vocab\.txt: not UTF-8 \(byte 6\)"):
-        EncoderText.load(folder)
+        EncoderTokenizer.load(folder)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_a_vocabulary_that_is_no_text(folder):
 )
 def test_wrong_settings(folder, settings, said):
     with pytest.raises(BadInput, match=rf"tokenizer_config\.json: .*{said}"):
-        EncoderText.load(configure(folder, **settings))
+        EncoderTokenizer.load(configure(folder, **settings))
 
 
 def test_added_tokens_are_numbered_on(folder):
@@ -199,14 +199,14 @@ FIVE = {name: number for number, name in enumerate(LINES[:5])}
 )
 def test_wrong_tokenizers(trained, tmp_path, changes, said):
     with pytest.raises(BadInput, match=rf"tokenizer\.json: .*{said}"):
-        EncoderText.load(change(tmp_path, trained, **changes))
+        EncoderTokenizer.load(change(tmp_path, trained, **changes))
 
 
 def test_the_mask_is_a_token_of_its_own(trained, tmp_path):
     trained.save(tmp_path)
     configure(tmp_path, sep_token="[MASK]")
     with pytest.raises(BadInput, match=r"sep_token and mask_token are both '\[MASK\]'"):
-        EncoderText.load(tmp_path)
+        EncoderTokenizer.load(tmp_path)
 
 
 def test_ids_that_are_left_out_stay_free(trained, tmp_path):
@@ -220,7 +220,7 @@ def test_a_torn_tokenizer(trained, tmp_path):
     whole = (tmp_path / "tokenizer.json").read_bytes()
     (tmp_path / "tokenizer.json").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(BadInput, match=r"tokenizer\.json: not JSON"):
-        EncoderText.load(tmp_path)
+        EncoderTokenizer.load(tmp_path)
 
 
 def test_a_class_that_takes_the_file_as_it_stands(trained, tmp_path):
@@ -232,11 +232,11 @@ def test_a_class_that_takes_the_file_as_it_stands(trained, tmp_path):
     change(tmp_path, trained, post_processor=None)
     configure(tmp_path, tokenizer_class="PreTrainedTokenizerFast")
     with pytest.raises(BadInput, match="its template is not BERT's"):
-        EncoderText.load(tmp_path)
+        EncoderTokenizer.load(tmp_path)
     change(tmp_path, trained, normalizer={"type": "Nonsense"})
     configure(tmp_path, tokenizer_class="PreTrainedTokenizerFast")
     with pytest.raises(BadInput, match=r"tokenizer\.json: not a tokenizer\.json"):
-        EncoderText.load(tmp_path)
+        EncoderTokenizer.load(tmp_path)
 
 
 def test_no_two_labels_have_one_name():
