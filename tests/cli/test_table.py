@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.cli.say import OUT
+from regard.cli.console import OUT
 from regard.cli.table import lines, print_table
 
 COLUMNS = ["model", "BLEU", "5–8 words", "9–10", "parameters", "tokens/s"]

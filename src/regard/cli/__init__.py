@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 from regard import __version__
 from regard.cli.align import align
 from regard.cli.bleu import bleu
+from regard.cli.console import complain
 from regard.cli.convert import convert
 from regard.cli.embed import embed
 from regard.cli.evaluate import evaluate
@@ -19,7 +20,6 @@ from regard.cli.papers import papers
 from regard.cli.predict import predict
 from regard.cli.recency import recency
 from regard.cli.recipes import recipes
-from regard.cli.say import complain
 from regard.cli.score import score
 from regard.cli.sweep import sweep
 from regard.cli.tour import tour

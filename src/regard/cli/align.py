@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 import typer
 
 from regard.api import Model, load
-from regard.cli.golds import Pairs, golds_in, pairs_in
-from regard.cli.lines import LONGEST, MAX_LENGTH, check_length
-from regard.cli.say import DEVICE, JSON, MODEL, note, print_json, print_line
+from regard.cli.console import DEVICE, JSON, MODEL, note, print_json, print_line
+from regard.cli.gold_links import Pairs, golds_in, pairs_in
+from regard.cli.line_io import LONGEST, MAX_LENGTH, check_length
 from regard.data.bars import read_bars
 from regard.data.sources import Lines, name_of
 from regard.ground.errors import BadInput

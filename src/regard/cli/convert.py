@@ -8,7 +8,7 @@ import torch
 import typer
 
 from regard.api import Model, load
-from regard.cli.say import JSON, MODEL, complain, note, print_json, print_line
+from regard.cli.console import JSON, MODEL, complain, note, print_json, print_line
 from regard.data.language import corpus
 from regard.ground.errors import BadInput
 from regard.ground.files import is_empty, read_json, replacing_folder

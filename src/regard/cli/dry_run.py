@@ -5,7 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from regard.cli.say import OUT, duration
+from regard.cli.console import OUT, duration
 from regard.ground.errors import BadInput
 from regard.training.ranks import Ranks
 from regard.training.recipe import Recipe

@@ -10,8 +10,8 @@ import numpy as np
 import typer
 
 from regard.api import Model, load
-from regard.cli.lines import LONGEST, MAX_LENGTH, Parse, answered, check_length, one_or_two
-from regard.cli.say import DEVICE, JSON, MODEL, PRECISION, note, print_json, print_line
+from regard.cli.console import DEVICE, JSON, MODEL, PRECISION, note, print_json, print_line
+from regard.cli.line_io import LONGEST, MAX_LENGTH, Parse, answered, check_length, one_or_two
 from regard.ground.errors import BadInput
 from regard.ground.files import replacing
 from regard.models.facts import EncoderFacts, PairFacts

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from regard.api import Model, load
-from regard.cli.say import DEVICE, JSON, MODEL, OUT, PRECISION, cost_line, note, print_json
+from regard.cli.console import DEVICE, JSON, MODEL, OUT, PRECISION, cost_line, note, print_json
 from regard.cli.table import print_table
 from regard.data.sources import Dropped, read_pairs
 from regard.ground.errors import BadInput

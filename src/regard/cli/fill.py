@@ -5,8 +5,8 @@ from typing import Annotated
 import typer
 
 from regard.api import load
-from regard.cli.lines import answered, as_it_is
-from regard.cli.say import DEVICE, JSON, MODEL, PRECISION, print_json, print_line
+from regard.cli.console import DEVICE, JSON, MODEL, PRECISION, print_json, print_line
+from regard.cli.line_io import answered, as_it_is
 from regard.tasks.fill import Filled
 
 

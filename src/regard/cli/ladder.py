@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from regard.api import Model, load
+from regard.cli.console import OUT, note, slug
 from regard.cli.evaluate import keeps
-from regard.cli.golds import Pairs, golds_in, pairs_in
-from regard.cli.say import OUT, note, slug
+from regard.cli.gold_links import Pairs, golds_in, pairs_in
 from regard.cli.table import print_table
 from regard.data.sources import STDIN, Dropped, read_pairs
 from regard.ground.errors import BadInput

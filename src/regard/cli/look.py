@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from regard.api import load
-from regard.cli.say import DEVICE, JSON, MODEL, OUT, note, print_json
+from regard.cli.console import DEVICE, JSON, MODEL, OUT, note, print_json
 from regard.ground.errors import BadInput
 from regard.ground.files import write_text
 from regard.inside.worded import Worded

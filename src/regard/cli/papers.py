@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.cli.say import JSON, OUT, print_json
+from regard.cli.console import JSON, OUT, print_json
 from regard.cli.table import print_table
 from regard.ground.errors import BadInput
 from regard.models import LINEAGE, sized

@@ -3,7 +3,7 @@
 from rich.live import Live
 from rich.text import Text
 
-from regard.cli.say import ERR, duration, note
+from regard.cli.console import ERR, duration, note
 from regard.training.events import Ended, Event, Judged, Reported, Saved, Started
 
 REASONS = {

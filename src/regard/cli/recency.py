@@ -9,8 +9,8 @@ import torch
 import typer
 
 from regard.api import Model, load
+from regard.cli.console import JSON, OUT, note, print_json, slug, was_given
 from regard.cli.evaluate import test_scores
-from regard.cli.say import JSON, OUT, note, print_json, slug, was_given
 from regard.cli.table import print_table
 from regard.cli.train import follow
 from regard.data.attractors import agreement, long_prefixes, write

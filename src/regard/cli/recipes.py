@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.say import JSON, print_json, print_line
+from regard.cli.console import JSON, print_json, print_line
 from regard.cli.table import print_table
 from regard.training.recipe import Recipe, built_in_recipes, find, read
 

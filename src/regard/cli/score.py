@@ -5,8 +5,8 @@ from typing import Annotated
 import typer
 
 from regard.api import load
-from regard.cli.lines import LONGEST, MAX_LENGTH, check_length, replied, windows
-from regard.cli.say import DEVICE, JSON, MODEL, print_json, print_line
+from regard.cli.console import DEVICE, JSON, MODEL, print_json, print_line
+from regard.cli.line_io import LONGEST, MAX_LENGTH, check_length, replied, windows
 from regard.data.sources import Table, texts_in
 
 COLUMNS = Table("-", (0, 1))

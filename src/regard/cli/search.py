@@ -5,7 +5,7 @@ from typing import Any
 
 import typer
 
-from regard.cli.say import note, was_given
+from regard.cli.console import note, was_given
 from regard.ground.errors import BadInput
 from regard.search.beam import Beam
 from regard.tasks.translate import Translator

@@ -7,8 +7,8 @@ from statistics import mean, stdev
 from typing import Any
 
 from regard.api import load
+from regard.cli.console import OUT, cost_line, note
 from regard.cli.evaluate import keeps, test_scores
-from regard.cli.say import OUT, cost_line, note
 from regard.cli.table import print_table
 from regard.data.sources import Dropped
 from regard.ground.errors import BadInput

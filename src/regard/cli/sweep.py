@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from regard.api import Model, load
-from regard.cli.say import JSON, note, print_json, print_line
+from regard.cli.console import JSON, note, print_json, print_line
 from regard.data.sources import STDIN, name_of, read_lines
 from regard.ground.errors import BadInput
 from regard.ground.files import write_text

@@ -6,7 +6,7 @@ from itertools import zip_longest
 from rich.cells import cell_len
 from rich.text import Text
 
-from regard.cli.say import OUT
+from regard.cli.console import OUT
 from regard.inside.labels import clip
 
 GAP = 2  # columns of characters between those of the table

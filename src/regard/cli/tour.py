@@ -9,8 +9,8 @@ import typer
 from rich.rule import Rule
 
 from regard.api import Model, load
+from regard.cli.console import OUT, duration
 from regard.cli.evaluate import keeps
-from regard.cli.say import OUT, duration
 from regard.cli.train import follow
 from regard.data.language import Corpus, Pair, corpus, dictionary, word_by_word, write
 from regard.ground.files import read_json, write_text

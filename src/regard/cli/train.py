@@ -11,11 +11,11 @@ from typing import Annotated, Any
 import typer
 
 from regard.api import load
+from regard.cli.console import DEVICE, duration, note
 from regard.cli.dry_run import dry_run
 from regard.cli.evaluate import DATA, RECIPE, SKIP_BAD, keeps, show_scores, test_scores
 from regard.cli.ladder import Climb, climb
 from regard.cli.progress import Progress
-from regard.cli.say import DEVICE, duration, note
 from regard.cli.seeds import sow
 from regard.data.sources import Dropped
 from regard.ground.errors import BadInput

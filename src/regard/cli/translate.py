@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from regard.api import load
-from regard.cli.lines import LONGEST, MAX_LENGTH, check_length, replied, windows
-from regard.cli.say import DEVICE, ENGINE, JSON, MODEL, PRECISION, note, print_json, print_line
+from regard.cli.console import DEVICE, ENGINE, JSON, MODEL, PRECISION, note, print_json, print_line
+from regard.cli.line_io import LONGEST, MAX_LENGTH, check_length, replied, windows
 from regard.cli.search import OWN, default_search, options_given
 from regard.data.sources import read_lines
 from regard.ground.errors import BadInput

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from regard.api import load
-from regard.cli.say import DEVICE, JSON, MODEL, OUT, note, print_json
+from regard.cli.console import DEVICE, JSON, MODEL, OUT, note, print_json
 from regard.cli.search import OWN, default_search, options_given
 from regard.ground.errors import BadInput
 from regard.ground.files import write_text

@@ -11,7 +11,7 @@ import pytest
 
 from regard.api import Model
 from regard.cli import lines as cli_lines
-from regard.cli.lines import as_it_is, windows
+from regard.cli.line_io import as_it_is, windows
 from regard.ground.errors import BadInput
 from regard.models.encoder import build
 from regard.models.facts import change
