@@ -20,13 +20,13 @@ from rich.console import Console
 from rich.table import Table as Shown
 
 import regard
-from regard.data.bars import read_bars
+from regard.data.fast_align import read_fast_align
 from regard.data.sources import Table, read_lines, read_pairs
 from regard.inside.align import Attended, Reading, choose, links
 from regard.inside.directions import Agreed, choose_agreeing, multiplied
 from regard.inside.record import record
 from regard.metrics.alignment import (
-    Gold,
+    GoldLinks,
     Links,
     alignment_error_rate,
     parse_gold,
@@ -46,7 +46,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=60_000, help="for eflomal")
     parser.add_argument("--without-eflomal", action="store_true")
     asked = parser.parse_args()
-    pairs = read_bars(asked.data / "alignment" / "hansards.en-fr.txt.gz")
+    pairs = read_fast_align(asked.data / "alignment" / "hansards.en-fr.txt.gz")
     golds = read_golds(asked.data / "alignment" / "hansards.en-fr.gold.gz", pairs)
     rows: list[tuple[str, list[Links]]] = []
     if asked.models:
@@ -57,7 +57,7 @@ def main() -> None:
     show(rows, golds)
 
 
-def read_golds(path: Path, pairs: Pairs) -> list[Gold]:
+def read_golds(path: Path, pairs: Pairs) -> list[GoldLinks]:
     """Hansards' gold, which counts from 1."""
     return [
         parse_gold(line, 1, f"{path}:{number}", (len(english.split()), len(french.split())))
@@ -74,13 +74,13 @@ def europarl(path: Path, count: int) -> Pairs:
 
 
 def attention_rows(
-    forward: str, backward: str, pairs: Pairs, golds: Sequence[Gold]
+    forward: str, backward: str, pairs: Pairs, golds: Sequence[GoldLinks]
 ) -> list[tuple[str, list[Links]]]:
     """Each direction read in several ways, and both together."""
     ours = attended(forward, pairs)
     theirs = attended(backward, [(french, english) for english, french in pairs])
     agreed = choose_agreeing(ours, theirs)
-    turned = [Gold(flipped(one.sure), flipped(one.possible)) for one in golds]
+    turned = [GoldLinks(flipped(one.sure), flipped(one.possible)) for one in golds]
     by_gold = choose(ours, golds, shares=(1.0,))[0], choose(theirs, turned, shares=(1.0,))[0]
     last = Reading(len(ours[0].layers) - 1)
     rows = [
@@ -152,7 +152,7 @@ def eflomal_rows(learned: Pairs, pairs: Pairs) -> list[tuple[str, list[Links]]]:
     return [(f"{name}, forward", ours), (f"{name}, backward", theirs), *both(name, ours, theirs)]
 
 
-def show(rows: Sequence[tuple[str, list[Links]]], golds: Sequence[Gold]) -> None:
+def show(rows: Sequence[tuple[str, list[Links]]], golds: Sequence[GoldLinks]) -> None:
     """One row a system."""
     shown = Shown("alignment of the Hansards", "AER", "precision", "recall", "links")
     for name, found in rows:

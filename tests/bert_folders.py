@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.data.language import corpus
+from regard.data.toy_language import corpus
 from regard.ground.batch import Row, pack_rows
 from regard.ground.tape import Tape
 from regard.models.stored import Stored

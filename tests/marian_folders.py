@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from regard.data.language import corpus
+from regard.data.toy_language import corpus
 
 SMALL = {
     "d_model": 16,

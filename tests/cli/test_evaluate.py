@@ -5,15 +5,15 @@ import math
 import pytest
 
 from regard.cli.evaluate import keeps
-from regard.metrics.translation import Score
+from regard.metrics.translation import MetricScore
 from regard.training.recipe import Expect
 
 
 def expects(metric: str, value: float, tolerance: float = 0.5) -> bool:
     """Whether ``value`` is as good as an expected 40, by that measure."""
     expect = Expect(metric=metric, score=40, tolerance=tolerance, source="a test")
-    others = [Score(name, 40.0, "") for name in ("BLEU", "chrF2", "TER") if name != metric]
-    return keeps(expect, [*others, Score(metric, value, "")], quiet=True)
+    others = [MetricScore(name, 40.0, "") for name in ("BLEU", "chrF2", "TER") if name != metric]
+    return keeps(expect, [*others, MetricScore(metric, value, "")], quiet=True)
 
 
 @pytest.mark.parametrize("metric", ["BLEU", "chrF2"])

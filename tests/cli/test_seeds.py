@@ -6,7 +6,7 @@ from statistics import mean, stdev
 import pytest
 
 from regard.cli.seeds import Spread, spreads_of, with_seed
-from regard.metrics.translation import Score
+from regard.metrics.translation import MetricScore
 from regard.training.checkpoint import Checkpoints
 from regard.training.recipe import read
 from small_labels import write_owls
@@ -23,7 +23,7 @@ def corpus(tmp_path):
 
 
 def test_a_spread_is_that_of_a_sample():
-    tables = [{"test": [Score("F1", value, "")]} for value in (80.0, 90.0, 94.0)]
+    tables = [{"test": [MetricScore("F1", value, "")]} for value in (80.0, 90.0, 94.0)]
     (one,) = spreads_of(tables)
     assert one == Spread("test", "F1", (80.0, 90.0, 94.0))
     assert one.mean == 88.0 and one.deviation == pytest.approx(52**0.5)

@@ -8,7 +8,7 @@ import typer
 
 from regard.ground.errors import BadInput
 from regard.ground.lock import FolderLock
-from regard.metrics.translation import Score
+from regard.metrics.translation import MetricScore
 
 tours = import_module("regard.cli.tour")  # not the verb of that name
 
@@ -21,7 +21,7 @@ def measured(monkeypatch, tmp_path):
         steps = {
             "_language": None,
             "_train": None,
-            "_translate": Score("BLEU", bleu, ""),
+            "_translate": MetricScore("BLEU", bleu, ""),
             "_align": SimpleNamespace(aer=aer),
             "_look": None,
             "_what_next": None,

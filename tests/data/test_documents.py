@@ -15,13 +15,13 @@ from regard.data import documents as module
 from regard.data import shards
 from regard.data.documents import (
     Documents,
-    Folder,
-    Sentences,
-    collection_at,
-    prepare_documents,
+    SentenceFile,
+    TextFolder,
+    document_source,
     read_documents,
+    tokenize_documents,
 )
-from regard.data.sources import Dropped, JsonLines
+from regard.data.sources import DropCounts, JsonLines
 from regard.ground.errors import BadInput
 
 
@@ -39,7 +39,9 @@ class Letters:
 def prepare(path: Path, encode: Any = None, folder: Path | None = None, **change: Any) -> Documents:
     options: dict[str, Any] = {"vocab": 1_000, "fingerprint": "letters"} | change
     folder = path.parent / "cache" if folder is None else folder
-    return prepare_documents(folder, "x", collection_at(str(path)), encode or Letters(), **options)
+    return tokenize_documents(
+        folder, "x", document_source(str(path)), encode or Letters(), **options
+    )
 
 
 def words(documents: Documents) -> list[list[str]]:
@@ -57,9 +59,9 @@ def file(tmp_path) -> Path:
 
 
 def test_one_sentence_a_line(file):
-    assert collection_at(str(file)) == Sentences(str(file))
+    assert document_source(str(file)) == SentenceFile(str(file))
     where = [(f"{file}:1", ["A b.", "C."]), (f"{file}:5", ["D e. F"])]
-    assert list(read_documents(Sentences(str(file)))) == where
+    assert list(read_documents(SentenceFile(str(file)))) == where
     assert words(prepare(file)) == [["Ab.", "C."], ["De.F"]]
 
 
@@ -70,8 +72,8 @@ def test_a_folder_of_files(tmp_path):
     (folder / "a.txt.gz").write_bytes(gzip.compress(b"Six."))
     (folder / "more/c.txt.xz").write_bytes(lzma.compress(b"Seven. Eight."))
     (folder / "read.me").write_text("not this.")
-    assert collection_at(str(folder)) == Folder(str(folder))
-    assert [Path(where).name for where, _ in read_documents(Folder(str(folder)))] == [
+    assert document_source(str(folder)) == TextFolder(str(folder))
+    assert [Path(where).name for where, _ in read_documents(TextFolder(str(folder)))] == [
         "a.txt.gz",
         "b.txt",
         "c.txt.xz",
@@ -86,8 +88,8 @@ def test_json_lines(tmp_path):
     path = tmp_path / "books.jsonl.xz"
     books = [{"title": "T", "text": "CHAPTER I\nOne. Two."}, {"text": "Three.\n\nFour."}]
     path.write_bytes(lzma.compress("\n".join(map(json.dumps, books)).encode()))
-    assert collection_at(str(path)) == JsonLines(str(path), ("text",))
-    assert collection_at(str(path), "title") == JsonLines(str(path), ("title",))
+    assert document_source(str(path)) == JsonLines(str(path), ("text",))
+    assert document_source(str(path), "title") == JsonLines(str(path), ("title",))
     assert words(prepare(path)) == [["CHAPTERI", "One.", "Two."], ["Three.", "Four."]]
 
 
@@ -98,7 +100,7 @@ def test_what_is_empty_or_bad_is_left_out_and_counted(tmp_path):
     )
     with pytest.raises(BadInput, match=r"a\.jsonl:2: empty text"):
         prepare(path)
-    first, second = Dropped(), Dropped()
+    first, second = DropCounts(), DropCounts()
     for dropped in (first, second):
         assert words(prepare(path, dropped=dropped)) == [["One."], ["X."]]
     assert first == second == {"empty": 2, "not JSON": 1}

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from regard.data.packing import cut, in_order
+from regard.data.packing import inference_batches, training_batches
 from regard.ground.batch import Budget
 from regard.ground.errors import BadInput
 
@@ -29,7 +29,7 @@ def key(lengths: np.ndarray, i: int) -> tuple:
 
 @given(LENGTHS, budgets())
 def test_every_example_once_within_the_budget_longest_first(lengths, budget):
-    batches = cut(lengths, budget)
+    batches = training_batches(lengths, budget)
     flat = [i for batch in batches for i in batch]
     assert sorted(flat) == list(range(len(lengths)))
     assert flat == sorted(flat, key=lambda i: key(lengths, i))
@@ -40,7 +40,7 @@ def test_every_example_once_within_the_budget_longest_first(lengths, budget):
 
 @given(LENGTHS, budgets())
 def test_a_batch_closes_only_when_the_next_example_does_not_fit(lengths, budget):
-    batches = cut(lengths, budget)
+    batches = training_batches(lengths, budget)
     for batch, following in pairwise(batches):
         more = lengths[[*batch, following[0]]].sum(axis=0)
         assert len(batch) == budget.rows or (more > budget.tokens).any()
@@ -48,30 +48,32 @@ def test_a_batch_closes_only_when_the_next_example_does_not_fit(lengths, budget)
 
 def test_one_number_for_each_example_will_do():
     lengths = np.array([3, 9, 4, 9])
-    assert cut(lengths, Budget(12, 9, 9)) == cut(lengths[:, None], Budget(12, 9, 9))
-    assert cut(lengths, Budget(12, 9, 9)) == [[1], [3], [2, 0]]
+    assert training_batches(lengths, Budget(12, 9, 9)) == training_batches(
+        lengths[:, None], Budget(12, 9, 9)
+    )
+    assert training_batches(lengths, Budget(12, 9, 9)) == [[1], [3], [2, 0]]
 
 
 def test_both_sides_close_a_batch():
     lengths = np.array([[4, 1], [4, 1], [1, 4], [1, 4]])
-    assert cut(lengths, Budget(8, 9, 4)) == [[0, 1], [2, 3]]
-    assert cut(lengths, Budget(8, 1, 4)) == [[0], [1], [2], [3]]
-    assert cut(lengths, Budget(9, 9, 4)) == [[0, 1, 2], [3]]
+    assert training_batches(lengths, Budget(8, 9, 4)) == [[0, 1], [2, 3]]
+    assert training_batches(lengths, Budget(8, 1, 4)) == [[0], [1], [2], [3]]
+    assert training_batches(lengths, Budget(9, 9, 4)) == [[0, 1, 2], [3]]
 
 
 def test_cut_refuses_what_in_order_takes_alone():
     lengths = np.array([3, 11, 2, 12])
     with pytest.raises(ValueError, match="12 tokens"):
-        cut(lengths, Budget(20, 9, 10))
-    assert in_order(lengths, Budget(20, 9, 10)) == [[3], [1], [0, 2]]
-    assert in_order(lengths, Budget(16, 9, 10), sort=False) == [[0, 1, 2], [3]]
-    assert in_order(lengths, Budget(11, 9, 10), sort=False) == [[0], [1], [2], [3]]
+        training_batches(lengths, Budget(20, 9, 10))
+    assert inference_batches(lengths, Budget(20, 9, 10)) == [[3], [1], [0, 2]]
+    assert inference_batches(lengths, Budget(16, 9, 10), sort=False) == [[0, 1, 2], [3]]
+    assert inference_batches(lengths, Budget(11, 9, 10), sort=False) == [[0], [1], [2], [3]]
 
 
 @given(LENGTHS, st.integers(1, 30), st.integers(1, 9))
 def test_inference_loses_nothing(lengths, tokens, rows):
     budget = Budget(tokens, rows, tokens)
-    batches = in_order(lengths, budget)
+    batches = inference_batches(lengths, budget)
     assert sorted(i for batch in batches for i in batch) == list(range(len(lengths)))
     for batch in batches:
         alone = len(batch) == 1 and lengths[batch].max() > tokens
@@ -86,12 +88,12 @@ def test_an_impossible_budget_is_refused(limits):
 
 @pytest.mark.parametrize("tokens", [1_024, 4_096, 16_384])
 def test_batches_of_sentences_are_nearly_full(tokens):
-    """The figures in the docstring of `cut`."""
+    """The figures in the docstring of `training_batches`."""
     random = np.random.default_rng(1)
     source = np.exp(random.normal(3.15, 0.62, 65_536))
     target = source * np.exp(random.normal(0.05, 0.18, len(source)))
     lengths = np.stack([source + 1, target + 2], axis=1).clip(1, 252).astype(int)
-    batches = cut(lengths, Budget(tokens, tokens, 252))[:-1]
+    batches = training_batches(lengths, Budget(tokens, tokens, 252))[:-1]
     fill = np.array([lengths[batch].sum(axis=0) for batch in batches]) / tokens
     assert fill.max(axis=1).mean() > 0.97
     assert fill.mean() > 0.90

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data import shards
-from regard.data.prepare import prepare_pair_texts, prepare_pairs, prepare_rows
-from regard.data.shards import PairRows, Rows, TextRows, write_rows, write_texts
-from regard.data.sources import Dropped, Lines
+from regard.data.shards import TextShard, TokenShard, TokenShardPair, write_rows, write_texts
+from regard.data.sources import DropCounts, Lines
+from regard.data.tokenize import store_pair_texts, tokenize_pairs, tokenize_texts
 from regard.ground.errors import BadInput
 
 ROWS = [[1, 2, 3], [], [65_535], [0, 9]]
@@ -60,7 +60,7 @@ def test_a_failed_rewrite_leaves_the_old_rows(tmp_path, monkeypatch):
     write_rows(tmp_path / "a", [[1], [2]], vocab=5)
     with pytest.raises(ValueError):
         write_rows(tmp_path / "a", [[3], [9]], vocab=5)
-    assert [row.tolist() for row in Rows(tmp_path / "a")] == [[1], [2]]
+    assert [row.tolist() for row in TokenShard(tmp_path / "a")] == [[1], [2]]
     assert len(list(tmp_path.iterdir())) == 3
 
 
@@ -74,7 +74,7 @@ def test_a_crash_between_two_names_leaves_nothing_that_looks_whole(tmp_path, mon
     with pytest.raises(KeyboardInterrupt):
         write_rows(tmp_path / "a", [[3], [4]], vocab=5)
     with pytest.raises(BadInput, match=r"a\.json: cannot be read"):
-        Rows(tmp_path / "a")
+        TokenShard(tmp_path / "a")
 
 
 def test_rows_are_read_only_and_have_ends(tmp_path):
@@ -89,7 +89,7 @@ def test_rows_are_read_only_and_have_ends(tmp_path):
 def test_texts_come_back(tmp_path):
     texts = ["a house", "", "häuser\n𝄞"]
     assert list(write_texts(tmp_path / "a", texts)) == texts
-    assert list(TextRows(tmp_path / "a")) == texts
+    assert list(TextShard(tmp_path / "a")) == texts
 
 
 def rewrite(path: Path, change) -> None:
@@ -107,7 +107,7 @@ def test_truncated_files_are_named(tmp_path, part, change):
     write_rows(tmp_path / "a", ROWS, vocab=70_000)
     rewrite(tmp_path / f"a{part}", change)
     with pytest.raises(BadInput, match=rf"a\{part}: damaged"):
-        Rows(tmp_path / "a")
+        TokenShard(tmp_path / "a")
 
 
 def test_changed_bits_are_found(tmp_path):
@@ -117,7 +117,7 @@ def test_changed_bits_are_found(tmp_path):
         stored.verify()
     rewrite(tmp_path / "a.idx", flip)
     with pytest.raises(BadInput, match=r"a\.idx: damaged"):
-        Rows(tmp_path / "a")
+        TokenShard(tmp_path / "a")
 
 
 @pytest.mark.parametrize("part", [".bin", ".idx", ".json"])
@@ -125,7 +125,7 @@ def test_missing_files_are_named(tmp_path, part):
     write_rows(tmp_path / "a", ROWS, vocab=70_000)
     (tmp_path / f"a{part}").unlink()
     with pytest.raises(BadInput, match=rf"a\{part}: cannot be read"):
-        Rows(tmp_path / "a")
+        TokenShard(tmp_path / "a")
 
 
 @pytest.mark.parametrize(
@@ -145,15 +145,15 @@ def test_a_description_that_is_not_ours_is_named(tmp_path, change):
     path = tmp_path / "a.json"
     path.write_text(change(json.loads(path.read_text())))
     with pytest.raises(BadInput, match=r"a\.json: (damaged|not (a )?JSON)"):
-        Rows(tmp_path / "a")
+        TokenShard(tmp_path / "a")
 
 
 def test_pairs_have_equally_many_rows(tmp_path):
     two, three = (write_rows(tmp_path / str(n), [[1]] * n, vocab=5) for n in (2, 3))
-    pairs = PairRows(two, two)
+    pairs = TokenShardPair(two, two)
     assert len(pairs) == 2 and [side.tolist() for side in pairs[1]] == [[1], [1]]
     with pytest.raises(BadInput, match=r"2 rows but .* has 3"):
-        PairRows(two, three)
+        TokenShardPair(two, three)
 
 
 class Letters:
@@ -174,20 +174,20 @@ def files(tmp_path) -> Lines:
     return Lines((str(tmp_path / "a.en"), str(tmp_path / "a.de")))
 
 
-def prepare(files: Lines, encode, dropped: Dropped | None = None, **change: Any) -> list:
+def prepare(files: Lines, encode, dropped: DropCounts | None = None, **change: Any) -> list:
     folder = Path(files.paths[0]).parent / "cache" / "of ids"
-    dropped = Dropped() if dropped is None else dropped
+    dropped = DropCounts() if dropped is None else dropped
     options: dict[str, Any] = {
         "vocab": 1_000,
         "fingerprint": "letters",
         "dropped": dropped,
     } | change
-    pairs = prepare_pairs(folder, "train", files, encode, encode, **options)
+    pairs = tokenize_pairs(folder, "train", files, encode, encode, **options)
     return [tuple("".join(map(chr, side)) for side in pair) for pair in pairs]
 
 
 def test_pairs_are_tokenised_once(files):
-    encode, first, second = Letters(), Dropped(), Dropped()
+    encode, first, second = Letters(), DropCounts(), DropCounts()
     assert prepare(files, encode, first) == [("ab", "AB"), ("c", "CD")]
     assert encode.calls == 2
     assert prepare(files, encode, second) == [("ab", "AB"), ("c", "CD")]
@@ -217,16 +217,16 @@ def test_pairs_are_tokenised_again_when_anything_differs(files):
 def test_a_counter_that_is_no_longer_given_is_a_difference(files, tmp_path):
     encode = Letters()
     options: dict[str, Any] = {"vocab": 1_000, "fingerprint": "letters"}
-    prepare_pairs(tmp_path, "x", files, encode, encode, dropped=Dropped(), **options)
+    tokenize_pairs(tmp_path, "x", files, encode, encode, dropped=DropCounts(), **options)
     with pytest.raises(BadInput, match="empty"):
-        prepare_pairs(tmp_path, "x", files, encode, encode, **options)
+        tokenize_pairs(tmp_path, "x", files, encode, encode, **options)
 
 
 def test_a_bad_pair_in_the_middle_leaves_nothing(files, tmp_path, monkeypatch):
     monkeypatch.setattr(shards, "CHUNK", 1)
     encode = Letters()
     with pytest.raises(BadInput, match=r"a\.en:2: empty text"):
-        prepare_pairs(
+        tokenize_pairs(
             tmp_path / "cache", "x", files, encode, encode, vocab=1_000, fingerprint="letters"
         )
     assert list((tmp_path / "cache").iterdir()) == []
@@ -262,30 +262,30 @@ def test_a_crash_between_both_sides_is_mended(files, monkeypatch):
 def test_standard_input_is_read_every_time(tmp_path, monkeypatch):
     for text in ("one\n", "two\n"):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
-        rows = prepare_rows(tmp_path, "x", Lines(("-",)), Letters(), vocab=256, fingerprint="")
+        rows = tokenize_texts(tmp_path, "x", Lines(("-",)), Letters(), vocab=256, fingerprint="")
         assert "".join(map(chr, rows[0])) == text.strip()
 
 
 def test_one_sided_text_and_texts_are_stored_too(files, tmp_path):
     one = Lines(files.paths[1:])
-    rows = prepare_rows(tmp_path, "one", one, Letters(), vocab=256, fingerprint="")
+    rows = tokenize_texts(tmp_path, "one", one, Letters(), vocab=256, fingerprint="")
     assert [row.tobytes().decode() for row in rows] == ["AB", "X", "CD"]
-    texts = prepare_pair_texts(tmp_path, "one", files, dropped=Dropped())
+    texts = store_pair_texts(tmp_path, "one", files, dropped=DropCounts())
     assert list(texts) == [("ab", "AB"), ("c", "CD")]
 
 
 def test_nothing_usable_is_an_error_and_leaves_nothing(tmp_path):
     (tmp_path / "a").write_text("\n\n")
     blank = Lines((str(tmp_path / "a"),))
-    options: dict[str, Any] = {"vocab": 9, "fingerprint": "", "dropped": Dropped()}
+    options: dict[str, Any] = {"vocab": 9, "fingerprint": "", "dropped": DropCounts()}
     with pytest.raises(BadInput, match=r"a: no usable text \(left out: 2 empty\)"):
-        prepare_rows(tmp_path / "cache", "x", blank, Letters(), **options)
+        tokenize_texts(tmp_path / "cache", "x", blank, Letters(), **options)
     assert not (tmp_path / "cache").exists()
 
 
 def test_missing_files_and_folders_that_cannot_be_written_are_named(files, tmp_path):
     with pytest.raises(BadInput, match=r"none: cannot be read"):
-        prepare_rows(tmp_path, "x", Lines(("none",)), Letters(), vocab=9, fingerprint="")
+        tokenize_texts(tmp_path, "x", Lines(("none",)), Letters(), vocab=9, fingerprint="")
     with pytest.raises(BadInput, match="cannot be written"):
         write_rows(Path(files.paths[0]) / "x", ROWS, vocab=70_000)
 
@@ -293,7 +293,9 @@ def test_missing_files_and_folders_that_cannot_be_written_are_named(files, tmp_p
 def test_an_encoder_that_loses_a_text_is_noticed(files, tmp_path):
     one = Lines(files.paths[1:])
     with pytest.raises(ValueError, match="fewer or more rows"):
-        prepare_rows(tmp_path / "cache", "x", one, lambda texts: [[1]], vocab=1_000, fingerprint="")
+        tokenize_texts(
+            tmp_path / "cache", "x", one, lambda texts: [[1]], vocab=1_000, fingerprint=""
+        )
     assert list((tmp_path / "cache").iterdir()) == []
 
 

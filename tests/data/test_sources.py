@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from regard.data.sources import (
     Csv,
-    Dropped,
+    DropCounts,
     JsonLines,
     Lines,
     Table,
@@ -157,7 +157,7 @@ def test_one_sided_text_comes_from_the_same_kinds(tmp_path):
 def test_files_of_different_length_are_never_skipped(tmp_path, first, second):
     source = two_files(tmp_path, "a\n" * first, "b\n" * second)
     message = f"{tmp_path}/a.en has {first} lines but {tmp_path}/a.de has {second}"
-    for dropped in (None, Dropped()):
+    for dropped in (None, DropCounts()):
         with complains(message):
             list(read_pairs(source, dropped=dropped))
 
@@ -193,7 +193,7 @@ def check_bad(source: Lines | Table | JsonLines, reason: str, message: str) -> N
     with pytest.raises(BadInput) as error:
         list(read_pairs(source, longest_characters=8))
     assert message in str(error.value)
-    dropped = Dropped()
+    dropped = DropCounts()
     kept = list(read_pairs(source, longest_characters=8, dropped=dropped))
     assert [pair for _, *pair in kept] == [["good", "gut"], ["end", "Ende"]]
     assert [where.rsplit(":")[-1] for where, *_ in kept] == ["1", "3"]
@@ -222,7 +222,7 @@ def test_bad_json(tmp_path, reason, line, message):
 def test_a_missing_header_is_never_skipped(tmp_path):
     path = put(tmp_path / "a.tsv", "en\tfr\nx\ty\n")
     with complains(f"{path}:1: no column 'de' among 'en, fr'"):
-        list(read_pairs(Table(path, ("en", "de")), dropped=Dropped()))
+        list(read_pairs(Table(path, ("en", "de")), dropped=DropCounts()))
 
 
 def test_length_has_a_limit_unless_told_otherwise(tmp_path):
@@ -264,7 +264,7 @@ def test_csv_that_is_none_is_named_by_line_or_dropped(tmp_path):
     path = put(tmp_path / "a.csv", 'one,pos\n"two"x,neg\nthree\nfour,neg\n')
     with complains(f"{path}:2: not CSV (',' expected after '\"')"):
         list(read_pairs(Csv(path, (0, 1))))
-    dropped = Dropped()
+    dropped = DropCounts()
     kept = [text for _, text, _ in read_pairs(Csv(path, (0, 1)), dropped=dropped)]
     assert kept == ["one", "four"]
     assert dropped == {"not CSV": 1, "without a column": 1}

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from naive import word_groups
 from regard.inside.align import Attended, Reading, choose, links
-from regard.metrics.alignment import Gold
+from regard.metrics.alignment import GoldLinks
 
 # "le chat noir" for "the black cat": four rows (the last predicts the end), four source columns
 # (the last is the end mark). Rows are sharp and in the order of prediction.
@@ -87,7 +87,7 @@ def test_argmax_links_every_target_word_once_and_smaller_shares_only_add(
 def test_choose_finds_the_layer_and_the_shift():
     noise = np.random.default_rng(0).random((4, 4))
     late = np.vstack([PLAIN[-1:], PLAIN[:-1]])
-    reading, score = choose([attended(noise, late, noise)] * 2, [Gold(EXPECTED, EXPECTED)] * 2)
+    reading, score = choose([attended(noise, late, noise)] * 2, [GoldLinks(EXPECTED, EXPECTED)] * 2)
     assert reading == Reading(layer=1, head=None, shifted=True, share=1.0, spurious=False)
     assert (score.aer, score.precision, score.recall) == (0, 1, 1)
 
@@ -101,10 +101,12 @@ def test_a_reading_says_itself_in_words():
 
 def test_choose_finds_many_to_one_and_spurious_words():
     many = EXPECTED | {(2, 2)}
-    assert choose([attended(PLAIN)], [Gold(many, many)])[0] == Reading(layer=0, share=0.5)
+    assert choose([attended(PLAIN)], [GoldLinks(many, many)])[0] == Reading(layer=0, share=0.5)
     weights = [[0.1, 0.05, 0.05, 0.8], *PLAIN[1:]]
     fewer = EXPECTED - {(0, 0)}
-    assert choose([attended(weights)], [Gold(fewer, fewer)])[0] == Reading(layer=0, spurious=True)
+    assert choose([attended(weights)], [GoldLinks(fewer, fewer)])[0] == Reading(
+        layer=0, spurious=True
+    )
 
 
 def test_choose_needs_sentences():

@@ -7,16 +7,18 @@ import pytest
 
 from regard.inside.chart import Line, chart
 from regard.inside.ladder import Ladder, Result
-from regard.metrics.lengths import Bucket
-from regard.metrics.translation import Score
+from regard.metrics.by_length import LengthBucket
+from regard.metrics.translation import MetricScore
 
 
-def score(value: float) -> Score:
-    return Score("BLEU", value, "nrefs:1|case:mixed|eff:no|tok:13a")
+def score(value: float) -> MetricScore:
+    return MetricScore("BLEU", value, "nrefs:1|case:mixed|eff:no|tok:13a")
 
 
 def result(name: str, *values: float, aer: float | None = None) -> Result:
-    buckets = [Bucket(n * 5, n * 5 + 4, 10, n * 5 + 2.0, score(v)) for n, v in enumerate(values)]
+    buckets = [
+        LengthBucket(n * 5, n * 5 + 4, 10, n * 5 + 2.0, score(v)) for n, v in enumerate(values)
+    ]
     cost = {"parameters": 12_345.0, "training_flops": 1e9, "tokens": 500.0, "device_seconds": 2.0}
     return Result(name, score(sum(values) / len(values)), buckets, aer, cost)
 

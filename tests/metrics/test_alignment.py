@@ -7,18 +7,18 @@ from hypothesis import strategies as st
 from regard.ground.errors import BadInput
 from regard.metrics.alignment import (
     AlignmentScore,
-    Gold,
+    GoldLinks,
     alignment_error_rate,
     format_pharaoh,
     groups,
-    kinds,
+    link_types,
     parse_gold,
     parse_pharaoh,
 )
 
 indices = st.integers(0, 6)
 some_links = st.frozensets(st.tuples(indices, indices))
-golds = st.builds(Gold, some_links, some_links)
+golds = st.builds(GoldLinks, some_links, some_links)
 
 
 @given(some_links)
@@ -40,11 +40,11 @@ def test_gold_lines_have_sure_and_possible_links(base):
     gold = parse_gold(line, base, "gold:1")
     assert gold.sure == {(0, 0)}
     assert gold.possible == {(0, 0), (1, 2), (3, 1)}
-    assert parse_gold("", base, "gold:1") == Gold(frozenset(), frozenset())
+    assert parse_gold("", base, "gold:1") == GoldLinks(frozenset(), frozenset())
 
 
 def test_sure_links_are_possible_too():
-    assert Gold(frozenset({(0, 0)}), frozenset()).possible == {(0, 0)}
+    assert GoldLinks(frozenset({(0, 0)}), frozenset()).possible == {(0, 0)}
 
 
 @pytest.mark.parametrize(
@@ -77,8 +77,8 @@ def test_error_rate_by_hand():
     """Over both pairs: |A| 5, |S| 3, |A∩S| 2, |A∩P| 4."""
     hypotheses = [frozenset({(0, 0), (1, 1), (2, 0)}), frozenset({(0, 0), (0, 1)})]
     gold = [
-        Gold(sure=frozenset({(0, 0), (1, 1)}), possible=frozenset({(2, 2)})),
-        Gold(sure=frozenset({(1, 1)}), possible=frozenset({(0, 0), (0, 1)})),
+        GoldLinks(sure=frozenset({(0, 0), (1, 1)}), possible=frozenset({(2, 2)})),
+        GoldLinks(sure=frozenset({(1, 1)}), possible=frozenset({(0, 0), (0, 1)})),
     ]
     score = alignment_error_rate(hypotheses, gold)
     assert score == AlignmentScore(
@@ -89,10 +89,12 @@ def test_error_rate_by_hand():
 def test_empty_alignments():
     nothing, one = frozenset(), frozenset({(0, 0)})
     assert alignment_error_rate([], []) == AlignmentScore(0, 1, 1, 0)
-    assert alignment_error_rate([nothing], [Gold(nothing, nothing)]) == AlignmentScore(0, 1, 1, 0)
-    assert alignment_error_rate([nothing], [Gold(one, one)]) == AlignmentScore(1, 1, 0, 0)
-    assert alignment_error_rate([one], [Gold(nothing, nothing)]) == AlignmentScore(1, 0, 1, 1)
-    assert alignment_error_rate([one], [Gold(nothing, one)]) == AlignmentScore(0, 1, 1, 1)
+    assert alignment_error_rate([nothing], [GoldLinks(nothing, nothing)]) == AlignmentScore(
+        0, 1, 1, 0
+    )
+    assert alignment_error_rate([nothing], [GoldLinks(one, one)]) == AlignmentScore(1, 1, 0, 0)
+    assert alignment_error_rate([one], [GoldLinks(nothing, nothing)]) == AlignmentScore(1, 0, 1, 1)
+    assert alignment_error_rate([one], [GoldLinks(nothing, one)]) == AlignmentScore(0, 1, 1, 1)
 
 
 def test_as_many_alignments_as_golds():
@@ -113,7 +115,7 @@ def test_error_rate_is_a_fraction_and_all_sure_links_alone_make_no_error(pairs):
 
 def test_kinds_with_a_spurious_and_a_fertile_word():
     """Snow fell yesterday / la neige est tombée hier: nothing says "la", "fell" says two words."""
-    found = kinds(parse_pharaoh("0-1 1-2 1-3 2-4", "x:1"), source_length=3, target_length=5)
+    found = link_types(parse_pharaoh("0-1 1-2 1-3 2-4", "x:1"), source_length=3, target_length=5)
     assert found == {
         "1-1": 2,
         "1-n": 1,
@@ -127,7 +129,7 @@ def test_kinds_with_a_spurious_and_a_fertile_word():
 
 def test_kinds_many_to_one_many_to_many_and_unaligned():
     links = parse_pharaoh("0-0 1-0 2-1 2-2 3-2", "x:1")
-    found = kinds(links, source_length=5, target_length=3)
+    found = link_types(links, source_length=5, target_length=3)
     assert found["n-1"] == found["n-m"] == 1
     assert found["1-1"] == found["1-n"] == found["spurious"] == 0
     assert found["unaligned"] == 1
@@ -135,7 +137,7 @@ def test_kinds_many_to_one_many_to_many_and_unaligned():
 
 
 def test_kinds_of_nothing():
-    found = kinds(frozenset(), 2, 3)
+    found = link_types(frozenset(), 2, 3)
     assert (found["spurious"], found["unaligned"]) == (3, 2)
     assert sum(found.values()) == 5
 
@@ -143,7 +145,7 @@ def test_kinds_of_nothing():
 @pytest.mark.parametrize("link", [(2, 0), (0, 2), (-1, 0)])
 def test_kinds_wants_links_inside_the_pair(link):
     with pytest.raises(ValueError, match="outside 2 x 2 words"):
-        kinds(frozenset({link}), 2, 2)
+        link_types(frozenset({link}), 2, 2)
 
 
 @given(some_links)
@@ -172,7 +174,7 @@ def test_groups_cannot_be_split(links):
 
 @given(some_links)
 def test_kinds_account_for_every_group_and_word(links):
-    found = kinds(links, 7, 7)
+    found = link_types(links, 7, 7)
     shapes = found["1-1"] + found["1-n"] + found["n-1"] + found["n-m"]
     assert shapes == len(groups(links))
     assert found["spurious"] == 7 - len({j for _, j in links})

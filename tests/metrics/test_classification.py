@@ -11,7 +11,7 @@ from regard.metrics.classification import (
     confusion,
     several_scores,
 )
-from regard.metrics.labels import LabelScore
+from regard.metrics.precision_recall import LabelScore
 
 GOLDS = ["a", "a", "a", "b", "b", "c"]
 FOUND = ["a", "a", "b", "b", "c", "c"]

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from regard.ground.errors import BadInput
 from regard.metrics.entities import (
     SCHEMES,
-    Entity,
+    EntitySpan,
     entity_scores,
     entity_table,
     spans,
     tags_of,
     to_scheme,
 )
-from regard.metrics.labels import LabelScore
+from regard.metrics.precision_recall import LabelScore
 
 
 def tags_with(marks: str):
@@ -95,7 +95,11 @@ class Scorer:
 
 def test_by_hand():
     tags = ["B-PER", "I-PER", "O", "B-LOC", "B-LOC", "I-LOC"]
-    assert spans(tags) == [Entity(0, 2, "PER"), Entity(3, 4, "LOC"), Entity(4, 6, "LOC")]
+    assert spans(tags) == [
+        EntitySpan(0, 2, "PER"),
+        EntitySpan(3, 4, "LOC"),
+        EntitySpan(4, 6, "LOC"),
+    ]
     golds = [tags, ["O", "B-PER"]]
     found = [["B-PER", "I-PER", "O", "B-LOC", "I-LOC", "I-LOC"], ["O", "B-LOC"]]
     scores = values(golds, found)
@@ -116,11 +120,11 @@ def test_adjacent_entities_of_one_type_in_every_scheme():
         "BILOU": "B-PER L-PER U-PER U-LOC O U-LOC B-LOC L-LOC",
     }
     wanted = [
-        Entity(0, 2, "PER"),
-        Entity(2, 3, "PER"),
-        Entity(3, 4, "LOC"),
-        Entity(5, 6, "LOC"),
-        Entity(6, 8, "LOC"),
+        EntitySpan(0, 2, "PER"),
+        EntitySpan(2, 3, "PER"),
+        EntitySpan(3, 4, "LOC"),
+        EntitySpan(5, 6, "LOC"),
+        EntitySpan(6, 8, "LOC"),
     ]
     for scheme, tags in written.items():
         assert spans(tags.split(), scheme) == wanted

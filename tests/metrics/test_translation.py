@@ -10,7 +10,7 @@ from regard.metrics.bleu import bleu, bleu_metric
 from regard.metrics.intervals import Interval
 from regard.metrics.translation import (
     Comparison,
-    Score,
+    MetricScore,
     check_parallel,
     chrf,
     compare,
@@ -43,7 +43,9 @@ def test_scores_and_signatures_are_those_of_sacrebleu(corpus, reference, ours):
     metric = reference()
     theirs = metric.corpus_score(*corpus)
     score = ours(*corpus)
-    assert score == Score(theirs.name, pytest.approx(theirs.score), str(metric.get_signature()))
+    assert score == MetricScore(
+        theirs.name, pytest.approx(theirs.score), str(metric.get_signature())
+    )
 
 
 @pytest.mark.parametrize(("reference", "ours"), METRICS)
@@ -84,8 +86,8 @@ def test_chrf_with_words_is_chrf_plus_plus(corpus):
 
 
 def test_a_score_prints_its_signature_and_interval():
-    assert str(Score("BLEU", 46.714, "nrefs:2")) == "BLEU 46.71  nrefs:2"
-    with_interval = Score("TER", 30.0, "nrefs:1", Interval(25.111, 35.0))
+    assert str(MetricScore("BLEU", 46.714, "nrefs:2")) == "BLEU 46.71  nrefs:2"
+    with_interval = MetricScore("TER", 30.0, "nrefs:1", Interval(25.111, 35.0))
     assert str(with_interval) == "TER 30.00 [25.11, 35.00]  nrefs:1"
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bert_folders import read_by_reference, write_bert
-from regard.data.blanks import Blanks
+from regard.data.mlm_masking import TokenMasker
 from regard.ground.batch import IGNORED, Budget, Row
 from regard.models.folder import read
 from regard.objectives.masked import Blanked, Masked
@@ -113,7 +113,7 @@ def test_there_is_room_for_all_blanks_of_any_rows(lengths, rate, whole, seed):
     special = np.array([True] * 3 + [False] * 17)
     begins = draw.random(20) < 0.5 if whole else None
     tokens = draw.integers(3, 20, sum(lengths))
-    drawn = Blanks(2, special, begins, rate).draw_all(
+    drawn = TokenMasker(2, special, begins, rate).draw_all(
         tokens, np.array(lengths), np.arange(len(lengths)), (seed,)
     )
     budget = Budget(sum(lengths), len(lengths), max(lengths))

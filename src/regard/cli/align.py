@@ -12,14 +12,14 @@ from regard.api import Model, load
 from regard.cli.console import DEVICE, JSON, MODEL, note, print_json, print_line
 from regard.cli.gold_links import Pairs, golds_in, pairs_in
 from regard.cli.line_io import LONGEST, MAX_LENGTH, check_length
-from regard.data.bars import read_bars
+from regard.data.fast_align import read_fast_align
 from regard.data.sources import Lines, name_of
 from regard.ground.errors import BadInput
 from regard.inside.align import Attended, Reading
 from regard.inside.directions import choose_agreeing, multiplied
 from regard.inside.record import WINDOW, record
 from regard.inside.record import align as links_of
-from regard.metrics.alignment import Links, alignment_error_rate, format_pharaoh, kinds
+from regard.metrics.alignment import Links, alignment_error_rate, format_pharaoh, link_types
 from regard.metrics.symmetrise import flipped, symmetrised
 from regard.text.words import Spans, spaced_spans, word_spans
 
@@ -99,7 +99,7 @@ def align(
         raise BadInput("--subwords: --spaced and --gold count words")
     by_words = spaced_spans if spaced or target is None else word_spans
     spans = None if subwords else by_words
-    pairs = read_bars(source) if target is None else pairs_in(Lines((source, target)))
+    pairs = read_fast_align(source) if target is None else pairs_in(Lines((source, target)))
     if choose and not pairs:
         raise BadInput("--choose agreement: there are no pairs to agree on")
     golds = None if gold is None else golds_in(gold, base or 0, pairs, by_words)
@@ -129,7 +129,7 @@ def align(
     if count_kinds:
         counts: Counter[str] = Counter()
         for (one, other), links in zip(pairs, found, strict=True):
-            counts.update(kinds(links, *map(len, units(one, other))))
+            counts.update(link_types(links, *map(len, units(one, other))))
         _report(dict(counts), as_json)
 
 

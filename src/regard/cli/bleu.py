@@ -12,10 +12,10 @@ from sacrebleu.metrics.base import Metric
 
 from regard.data.sources import STDIN, name_of, read_lines
 from regard.ground.errors import BadInput
-from regard.metrics.bleu import Explanation, Order, bleu_metric, explain
+from regard.metrics.bleu import Explanation, NgramOrder, bleu_metric, explain
 from regard.metrics.translation import (
     Comparison,
-    Score,
+    MetricScore,
     check_parallel,
     chrf_metric,
     compare,
@@ -129,7 +129,7 @@ def _compare(
             typer.echo(f"{name}: {one.system}  {one.difference:+.2f}, p = {one.p_value:.4f}")
 
 
-def _record(scores: list[Score], working: Explanation | None) -> dict[str, Any]:
+def _record(scores: list[MetricScore], working: Explanation | None) -> dict[str, Any]:
     record: dict[str, Any] = {"scores": [_score_record(score) for score in scores]}
     if working:
         record["explanation"] = {
@@ -145,7 +145,7 @@ def _record(scores: list[Score], working: Explanation | None) -> dict[str, Any]:
     return record
 
 
-def _score_record(score: Score) -> dict[str, Any]:
+def _score_record(score: MetricScore) -> dict[str, Any]:
     record = {"name": score.name, "value": score.value, "signature": score.signature}
     return record | ({"interval": score.interval} if score.interval else {})
 
@@ -154,7 +154,7 @@ def _comparison_record(one: Comparison) -> dict[str, Any]:
     return _score_record(one.system) | {"difference": one.difference, "p_value": one.p_value}
 
 
-def _order_record(order: Order, precision: float) -> dict[str, Any]:
+def _order_record(order: NgramOrder, precision: float) -> dict[str, Any]:
     return {
         "n": order.n,
         "total": order.total,
@@ -193,12 +193,12 @@ def _print_working(working: Explanation) -> None:
         console.print(line)
 
 
-def _matches(order: Order) -> str:
+def _matches(order: NgramOrder) -> str:
     clipped, unclipped = f"{order.clipped}/{order.total}", f"{order.unclipped}/{order.total}"
     return f"{clipped} clipped, {unclipped} unclipped"
 
 
-def _ngram_table(order: Order) -> Table:
+def _ngram_table(order: NgramOrder) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("n-gram", no_wrap=True)
     for heading in ("count", "in references", "clipped", "unclipped"):

@@ -9,7 +9,7 @@ import typer
 
 from regard.api import Model, load
 from regard.cli.console import JSON, MODEL, complain, note, print_json, print_line
-from regard.data.language import corpus
+from regard.data.toy_language import corpus
 from regard.ground.errors import BadInput
 from regard.ground.files import is_empty, read_json, replacing_folder
 from regard.inside import agreement, reference

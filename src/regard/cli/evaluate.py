@@ -10,12 +10,12 @@ import typer
 from regard.api import Model, load
 from regard.cli.console import DEVICE, JSON, MODEL, OUT, PRECISION, cost_line, note, print_json
 from regard.cli.table import print_table
-from regard.data.sources import Dropped, read_pairs
+from regard.data.sources import DropCounts, read_pairs
 from regard.ground.errors import BadInput
 from regard.metrics.bleu import bleu
 from regard.metrics.classification import class_table, classification_scores
-from regard.metrics.labels import MEASURES, LabelScore
-from regard.metrics.translation import Score, chrf, ter
+from regard.metrics.precision_recall import MEASURES, LabelScore
+from regard.metrics.translation import MetricScore, chrf, ter
 from regard.training.files import Files
 from regard.training.kinds import Judgement
 from regard.training.recipe import Expect, Recipe, find, read
@@ -61,7 +61,7 @@ def evaluate(
     if labels and not described.names_labels:
         raise BadInput(f"--labels: {described.about.title} has no labels to tell apart")
     loaded = load(model, device, precision=precision)
-    dropped = Dropped() if skip_bad else None
+    dropped = DropCounts() if skip_bad else None
     found = judged(loaded, described, data, dropped, with_interval=interval)
     if dropped:
         note(f"left out: {dropped}")
@@ -78,8 +78,8 @@ def evaluate(
 
 
 def test_scores(
-    model: Model, recipe: Recipe, data: Path, dropped: Dropped | None = None
-) -> dict[str, list[Score]]:
+    model: Model, recipe: Recipe, data: Path, dropped: DropCounts | None = None
+) -> dict[str, list[MetricScore]]:
     """All measures of a model on each test set of the recipe."""
     return {name: one.scores for name, one in judged(model, recipe, data, dropped).items()}
 
@@ -88,7 +88,7 @@ def judged(
     model: Model,
     recipe: Recipe,
     data: Path,
-    dropped: Dropped | None = None,
+    dropped: DropCounts | None = None,
     *,
     with_interval: bool = False,
 ) -> dict[str, Judgement]:
@@ -118,7 +118,7 @@ def _classified(model: Model, examples: Pairs, positive: str | None) -> Judgemen
     return Judgement(scores, class_table(golds, said))
 
 
-def _scores(model: Model, recipe: Recipe, pairs: Pairs, with_interval: bool) -> list[Score]:
+def _scores(model: Model, recipe: Recipe, pairs: Pairs, with_interval: bool) -> list[MetricScore]:
     measure = recipe.measure
     found = model.translate([source for _, source, _ in pairs], recipe.decode.search)
     hypotheses = [one[0].text for one in found]
@@ -160,7 +160,7 @@ def _show_labels(found: Sequence[LabelScore], title: str) -> None:
     )
 
 
-def show_scores(tables: Mapping[str, list[Score]], model: Model) -> None:
+def show_scores(tables: Mapping[str, list[MetricScore]], model: Model) -> None:
     """Scores with their signatures, set by set, and what the model cost."""
     for name, scores in tables.items():
         for score in scores:
@@ -169,7 +169,7 @@ def show_scores(tables: Mapping[str, list[Score]], model: Model) -> None:
         OUT.print(cost_line(model.notes["cost"]), markup=False)
 
 
-def keeps(expect: Expect, scores: Iterable[Score], *, quiet: bool = False) -> bool:
+def keeps(expect: Expect, scores: Iterable[MetricScore], *, quiet: bool = False) -> bool:
     """Compare the scores with what is expected, and say how it went."""
     value = next(score.value for score in scores if score.name.startswith(expect.metric))
     short = value - expect.score if expect.metric == "TER" else expect.score - value

@@ -2,22 +2,22 @@
 
 from pathlib import Path
 
-from regard.data.sources import Dropped, Source, read_lines, read_pairs
+from regard.data.sources import DropCounts, Source, read_lines, read_pairs
 from regard.ground.errors import BadInput
-from regard.metrics.alignment import Gold, parse_gold
+from regard.metrics.alignment import GoldLinks, parse_gold
 from regard.text.words import Spans
 
 Pairs = list[tuple[str, str]]
 
 
 def pairs_in(
-    source: Source, longest_characters: int | None = None, dropped: Dropped | None = None
+    source: Source, longest_characters: int | None = None, dropped: DropCounts | None = None
 ) -> Pairs:
     """All pairs of files, without the places they stand at."""
     return [(one, other) for _, one, other in read_pairs(source, longest_characters, dropped)]
 
 
-def golds_in(path: str | Path, base: int, pairs: Pairs, spans: Spans) -> list[Gold]:
+def golds_in(path: str | Path, base: int, pairs: Pairs, spans: Spans) -> list[GoldLinks]:
     """The links of every pair, counted from ``base``; words are what ``spans`` finds."""
     lines = list(read_lines(path))
     if len(lines) != len(pairs):

@@ -11,15 +11,15 @@ from regard.cli.console import OUT, note, slug
 from regard.cli.evaluate import keeps
 from regard.cli.gold_links import Pairs, golds_in, pairs_in
 from regard.cli.table import print_table
-from regard.data.sources import STDIN, Dropped, read_pairs
+from regard.data.sources import STDIN, DropCounts, read_pairs
 from regard.ground.errors import BadInput
 from regard.ground.files import write_json, write_text
 from regard.inside.align import choose
 from regard.inside.ladder import Ladder, Result
 from regard.inside.record import record
-from regard.metrics.alignment import Gold, alignment_error_rate
+from regard.metrics.alignment import GoldLinks, alignment_error_rate
 from regard.metrics.bleu import bleu, bleu_metric
-from regard.metrics.lengths import by_length
+from regard.metrics.by_length import by_length
 from regard.text.words import word_spans, words
 from regard.training.files import Files
 from regard.training.ranks import Ranks
@@ -43,9 +43,9 @@ class Climb:
     skip_bad: bool = False
 
     @property
-    def dropped(self) -> Dropped | None:
+    def dropped(self) -> DropCounts | None:
         """Where bad lines are counted that are left out, if they are."""
-        return Dropped() if self.skip_bad else None
+        return DropCounts() if self.skip_bad else None
 
     @property
     def runs(self) -> dict[Path, Recipe]:
@@ -123,7 +123,7 @@ def _check_model(name: str, recipe: Recipe, data: Path) -> None:
 
 
 def measure(
-    name: str, model: Model, recipe: Recipe, data: Path, dropped: Dropped | None = None
+    name: str, model: Model, recipe: Recipe, data: Path, dropped: DropCounts | None = None
 ) -> Result:
     """A trained model on the test set of a recipe."""
     assert recipe.data.test is not None
@@ -152,7 +152,7 @@ def _error_rate(model: Model, recipe: Recipe, data: Path) -> float | None:
     return alignment_error_rate(list(model.align(test)), test_golds).aer
 
 
-def _golds(recipe: Recipe, data: Path) -> list[tuple[Pairs, list[Gold]]]:
+def _golds(recipe: Recipe, data: Path) -> list[tuple[Pairs, list[GoldLinks]]]:
     """Pairs and gold links of the development and of the test set."""
     given = recipe.data
     assert given.links is not None and given.test is not None
@@ -163,7 +163,7 @@ def _golds(recipe: Recipe, data: Path) -> list[tuple[Pairs, list[Gold]]]:
     return found
 
 
-def _pairs(files: Files, recipe: Recipe, data: Path, dropped: Dropped | None = None) -> Pairs:
+def _pairs(files: Files, recipe: Recipe, data: Path, dropped: DropCounts | None = None) -> Pairs:
     return pairs_in(files.under(data), recipe.data.longest_characters, dropped)
 
 

@@ -14,8 +14,8 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from regard.data.arrivals import Arrivals
+from regard.data.readers.records import typed
 from regard.data.sources import name_of, read_lines
-from regard.data.understanding.records import typed
 from regard.ground.errors import BadInput, BadItem
 from regard.tasks.rows import WINDOW
 from regard.text.vocabulary import Vocabulary

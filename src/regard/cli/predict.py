@@ -8,7 +8,7 @@ import typer
 from regard.api import load
 from regard.cli.console import DEVICE, JSON, MODEL, PRECISION, print_json, print_line
 from regard.cli.line_io import answered, as_it_is, json_object, one_or_two
-from regard.data.understanding.records import held, typed
+from regard.data.readers.records import held, typed
 from regard.ground.errors import BadInput
 from regard.metrics.entities import OUTSIDE
 from regard.tasks.answer import Answerer, Answers

@@ -13,7 +13,7 @@ from regard.cli.console import JSON, OUT, note, print_json, slug, was_given
 from regard.cli.evaluate import test_scores
 from regard.cli.table import print_table
 from regard.cli.train import follow
-from regard.data.attractors import agreement, long_prefixes, write
+from regard.data.agreement import long_prefixes, make_agreement, write
 from regard.data.sources import read_lines
 from regard.ground.errors import BadInput
 from regard.ground.files import write_text
@@ -118,7 +118,7 @@ def _of_model(model: Model, texts: list[str]) -> Recency:
 
 def _of_readers(out: Path, seeds: int, quick: bool) -> tuple[Recency, list[dict[str, Any]]]:
     """Everything to show, and the numbers of the table: for each test the accuracy of each seed."""
-    write(agreement(*((400, 40, 40) if quick else ())), out / "corpus")
+    write(make_agreement(*((400, 40, 40) if quick else ())), out / "corpus")
     pictures: dict[str, list[Influence]] = {UNTRAINED: [], TRAINED: []}
     rows, records = [], []
     for name, settings in READERS.items():

@@ -10,10 +10,10 @@ from regard.api import load
 from regard.cli.console import OUT, cost_line, note
 from regard.cli.evaluate import keeps, test_scores
 from regard.cli.table import print_table
-from regard.data.sources import Dropped
+from regard.data.sources import DropCounts
 from regard.ground.errors import BadInput
 from regard.ground.files import write_json
-from regard.metrics.translation import Score
+from regard.metrics.translation import MetricScore
 from regard.training.ranks import Ranks
 from regard.training.recipe import Recipe
 from regard.training.run import Run
@@ -62,7 +62,7 @@ def sow(
         recipe = _as_precise(recipe, run)
         if ranks.leads:
             model = load(run.model_folder, str(ranks.device), precision="auto")
-            tables.append(test_scores(model, recipe, data, Dropped() if skip_bad else None))
+            tables.append(test_scores(model, recipe, data, DropCounts() if skip_bad else None))
             costs.append(model.notes["cost"])
         ranks.wait()
     if not ranks.leads:
@@ -72,7 +72,7 @@ def sow(
     figures = [{**vars(one), "mean": one.mean, "deviation": one.deviation} for one in spreads]
     write_json(folder / "seeds.json", {"seeds": seeds, "measures": figures, "cost": cost})
     note(f"{folder / 'seeds.json'}: the same in plain numbers")
-    means = [Score(one.name, one.mean, "") for one in spreads if one.of == "test"]
+    means = [MetricScore(one.name, one.mean, "") for one in spreads if one.of == "test"]
     return not promised or recipe.expect is None or keeps(recipe.expect, means)
 
 
@@ -90,7 +90,7 @@ def _as_precise(recipe: Recipe, run: Run) -> Recipe:
     return recipe.model_copy(update={"train": train})
 
 
-def spreads_of(tables: Sequence[dict[str, list[Score]]]) -> list[Spread]:
+def spreads_of(tables: Sequence[dict[str, list[MetricScore]]]) -> list[Spread]:
     """Every measure of every test set, from the scores of each seed."""
     return [
         Spread(of, score.name, tuple(table[of][number].value for table in tables))

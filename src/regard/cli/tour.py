@@ -12,15 +12,15 @@ from regard.api import Model, load
 from regard.cli.console import OUT, duration
 from regard.cli.evaluate import keeps
 from regard.cli.train import follow
-from regard.data.language import Corpus, Pair, corpus, dictionary, word_by_word, write
+from regard.data.toy_language import Corpus, SentencePair, corpus, dictionary, word_by_word, write
 from regard.ground.files import read_json, write_text
 from regard.ground.lock import FolderLock, lock_folder
 from regard.inside.align import choose
 from regard.inside.look import Look
 from regard.inside.record import record
-from regard.metrics.alignment import AlignmentScore, Gold, alignment_error_rate
+from regard.metrics.alignment import AlignmentScore, GoldLinks, alignment_error_rate
 from regard.metrics.bleu import bleu
-from regard.metrics.translation import Score
+from regard.metrics.translation import MetricScore
 from regard.training.ranks import Ranks
 from regard.training.recipe import Recipe, find, read
 from regard.training.run import OURS, RECIPE, claim, prepare
@@ -58,7 +58,7 @@ def tour(
         raise typer.Exit(1)
 
 
-def _as_expected(recipe: Recipe, translation: Score, alignment: AlignmentScore) -> bool:
+def _as_expected(recipe: Recipe, translation: MetricScore, alignment: AlignmentScore) -> bool:
     """Compare both scores with what is expected, and say how it went."""
     assert recipe.expect is not None
     translated = keeps(recipe.expect, [translation])
@@ -116,7 +116,7 @@ def _train(out: Path, recipe: Recipe) -> Model:
     return load(run.model_folder, "cpu")
 
 
-def _translate(model: Model, recipe: Recipe, sentences: Corpus) -> Score:
+def _translate(model: Model, recipe: Recipe, sentences: Corpus) -> MetricScore:
     _step("3. Translating sentences it has never seen")
     search = recipe.decode.search
     found = model.translate([pair.source for pair in sentences.test], search)
@@ -174,9 +174,9 @@ def _what_next(out: Path) -> None:
         OUT.print(f"  {command}", markup=False)
 
 
-def _texts(pairs: tuple[Pair, ...]) -> list[tuple[str, str]]:
+def _texts(pairs: tuple[SentencePair, ...]) -> list[tuple[str, str]]:
     return [(pair.source, pair.target) for pair in pairs]
 
 
-def _golds(pairs: tuple[Pair, ...]) -> list[Gold]:
-    return [Gold(pair.links, pair.links) for pair in pairs]
+def _golds(pairs: tuple[SentencePair, ...]) -> list[GoldLinks]:
+    return [GoldLinks(pair.links, pair.links) for pair in pairs]

@@ -17,7 +17,7 @@ from regard.cli.evaluate import DATA, RECIPE, SKIP_BAD, keeps, show_scores, test
 from regard.cli.ladder import Climb, climb
 from regard.cli.progress import Progress
 from regard.cli.seeds import sow
-from regard.data.sources import Dropped
+from regard.data.sources import DropCounts
 from regard.ground.errors import BadInput
 from regard.training.checkpoint import Progress as Done
 from regard.training.events import Ended, Started
@@ -168,7 +168,7 @@ def judge_on_test(
     if recipe.data.test is None:
         return True
     model = load(run.model_folder, str(run.job.ranks.device), precision="auto")
-    tables = test_scores(model, recipe, data, Dropped() if skip_bad else None)
+    tables = test_scores(model, recipe, data, DropCounts() if skip_bad else None)
     show_scores(tables, model)
     return not promised or recipe.expect is None or keeps(recipe.expect, tables["test"])
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from regard.data import shards
 from regard.data.sentences import sentences
-from regard.data.shards import PARTS, Encode, Ids, Rows, with_suffix, write_staged
-from regard.data.sources import STDIN, Dropped, JsonLines, name_of, read_lines, read_texts
+from regard.data.shards import PARTS, Encode, Ids, TokenShard, with_suffix, write_staged
+from regard.data.sources import STDIN, DropCounts, JsonLines, name_of, read_lines, read_texts
 from regard.ground.errors import BadInput
 from regard.ground.files import read_json, write_json
 
@@ -26,7 +26,7 @@ LONGEST = 1 << 32  # lengths of sentences lie below
 
 
 @dataclass(frozen=True)
-class Folder:
+class TextFolder:
     """Files .txt, .txt.gz and .txt.xz below a folder, one document each, in order of their names.
 
     An empty line ends a paragraph, a line's end alone does not.
@@ -43,7 +43,7 @@ class Folder:
 
 
 @dataclass(frozen=True)
-class Sentences:
+class SentenceFile:
     """One sentence on each line, an empty line after each document."""
 
     path: str
@@ -53,28 +53,28 @@ class Sentences:
         return (self.path,)
 
 
-Collection = (
-    Folder | Sentences | JsonLines
+DocumentSource = (
+    TextFolder | SentenceFile | JsonLines
 )  # of JSON a document each line, a paragraph a line in it
 
 
-def collection_at(path: str, key: str = "text") -> Collection:
+def document_source(path: str, key: str = "text") -> DocumentSource:
     """What a path holds, by its name: a folder, JSON lines, or one sentence on each line."""
     if Path(path).is_dir():
-        return Folder(path)
+        return TextFolder(path)
     json_lines = {".jsonl", ".ndjson"} & {suffix.lower() for suffix in Path(path).suffixes}
-    return JsonLines(path, (key,)) if json_lines else Sentences(path)
+    return JsonLines(path, (key,)) if json_lines else SentenceFile(path)
 
 
 def read_documents(
-    collection: Collection, dropped: Dropped | None = None
+    collection: DocumentSource, dropped: DropCounts | None = None
 ) -> Iterator[tuple[str, list[str]]]:
     """(where, sentences) of every document, the empty ones too."""
     match collection:
-        case Folder():
+        case TextFolder():
             for path in collection.paths:
                 yield path, [one for text in _paragraphs(path) for one in sentences(text)]
-        case Sentences(path):
+        case SentenceFile(path):
             yield from _blocks(path)
         case JsonLines():
             for where, text in read_texts(collection, dropped=dropped):
@@ -88,8 +88,8 @@ class Documents:
     Tokens and sentences are counted through all documents, as though these lay end to end.
     """
 
-    rows: Sequence[np.ndarray] | Rows
-    sentences: Sequence[np.ndarray] | Rows
+    rows: Sequence[np.ndarray] | TokenShard
+    sentences: Sequence[np.ndarray] | TokenShard
     name: str = "documents"
     checksum: int = 0  # of the files these come from
 
@@ -125,15 +125,15 @@ class Documents:
         return self.first_token[self.first_sentence]
 
 
-def prepare_documents(
+def tokenize_documents(
     folder: str | Path,
     name: str,
-    collection: Collection,
+    collection: DocumentSource,
     encode: Encode,
     *,
     vocab: int,
     fingerprint: str,
-    dropped: Dropped | None = None,
+    dropped: DropCounts | None = None,
 ) -> Documents:
     """The documents as ids below `vocab`, tokenised now unless `folder` has them already.
 
@@ -144,7 +144,7 @@ def prepare_documents(
     record, sides = with_suffix(path, ".json"), [path.with_name(f"{name}.{s}") for s in SIDES]
     origin = _origin(collection, vocab, fingerprint, dropped)
     if STDIN in collection.paths or not _has(record, sides, origin):
-        counted = Dropped()
+        counted = DropCounts()
         lengths: list[list[np.ndarray]] = []
         texts = read_documents(collection, None if dropped is None else counted)
         chunks = _encoded(texts, encode, lengths, counted, collection.path)
@@ -153,7 +153,7 @@ def prepare_documents(
         write_json(record, {"origin": origin, "dropped": counted})
     if dropped is not None:
         dropped.update(read_json(record).get("dropped", {}))
-    rows, lengths_of_rows = map(Rows, sides)
+    rows, lengths_of_rows = map(TokenShard, sides)
     checksum = zlib.crc32(repr([rows.checksum, lengths_of_rows.checksum]).encode())
     documents = Documents(rows, lengths_of_rows, name_of(collection.path), checksum)
     if not np.array_equal(documents.borders, _from_zero(rows.lengths)):
@@ -162,7 +162,7 @@ def prepare_documents(
 
 
 def _origin(
-    collection: Collection, vocab: int, fingerprint: str, dropped: Dropped | None
+    collection: DocumentSource, vocab: int, fingerprint: str, dropped: DropCounts | None
 ) -> dict[str, Any]:
     """All that decides what is stored, as JSON gives it back."""
     try:
@@ -187,7 +187,7 @@ def _has(record: Path, sides: list[Path], origin: dict[str, Any]) -> bool:
     if not all(file.exists() for file in files) or read_json(record).get("origin") != origin:
         return False
     for side in sides:
-        Rows(side).verify()
+        TokenShard(side).verify()
     return True
 
 
@@ -195,7 +195,7 @@ def _encoded(
     documents: Iterable[tuple[str, list[str]]],
     encode: Encode,
     lengths: list[list[np.ndarray]],
-    dropped: Dropped,
+    dropped: DropCounts,
     name: str,
 ) -> Iterator[list[np.ndarray]]:
     """Rows of ids, many documents at a time; the lengths of their sentences go to `lengths`."""

@@ -9,7 +9,9 @@ import numpy as np
 from regard.ground.batch import Budget
 
 
-def cut(lengths: np.ndarray, budget: Budget, *, mixed: bool = False) -> list[list[int]]:
+def training_batches(
+    lengths: np.ndarray, budget: Budget, *, mixed: bool = False
+) -> list[list[int]]:
     """Batches of positions in `lengths`, longest first, between batches and within them.
 
     `mixed` ones take examples as they come, long or short, and are sorted only within.
@@ -27,8 +29,8 @@ def cut(lengths: np.ndarray, budget: Budget, *, mixed: bool = False) -> list[lis
     return [[batch[i] for i in _longest_first(columns[batch])] for batch in batches]
 
 
-def in_order(lengths: np.ndarray, budget: Budget, *, sort: bool = True) -> list[list[int]]:
-    """`cut` for inference, where nothing may be lost: a row that is too long goes alone.
+def inference_batches(lengths: np.ndarray, budget: Budget, *, sort: bool = True) -> list[list[int]]:
+    """Batches for inference, where nothing may be lost: a row that is too long goes alone.
 
     The caller puts results back by position: ``results[position] = ...``. Without ``sort``,
     batches are rows that follow each other as given, and rows above ``tokens`` go alone.

@@ -11,9 +11,9 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from regard.data.draws import mixed
-from regard.data.packing import cut
-from regard.data.sources import Dropped
+from regard.data.counter_rng import mixed
+from regard.data.packing import training_batches
+from regard.data.sources import DropCounts
 from regard.ground.batch import Budget
 from regard.ground.errors import BadInput
 
@@ -81,7 +81,7 @@ class Sampler(Generic[Example]):
     seed: int
     window: int = 65_536
     mixed: bool = False
-    dropped: Dropped = field(default_factory=Dropped)
+    dropped: DropCounts = field(default_factory=DropCounts)
 
     def batches(self, start: Cursor = START) -> Iterator[tuple[Cursor, list[tuple[int, Example]]]]:
         """Each batch from `start` on: the cursor after it, and its examples with their index."""
@@ -115,7 +115,7 @@ class Sampler(Generic[Example]):
         if cursor.epoch == 0 and len(short) < len(indices):  # the same are too long every time
             reason = f"longer than {self.budget.longest} tokens"
             self.dropped[reason] += len(indices) - len(short)
-        batches = cut(lengths[short], self.budget, mixed=self.mixed)
+        batches = training_batches(lengths[short], self.budget, mixed=self.mixed)
         key = (self.seed, cursor.epoch, cursor.window)
         order = shuffled(np.arange(len(batches)), len(batches), key)
         return [[(int(indices[i]), examples[i]) for i in short[batches[b]]] for b in order]

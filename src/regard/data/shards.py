@@ -19,7 +19,7 @@ from regard.ground.files import read_json, reading, sweep, temporary_name, write
 
 Ids = Sequence[int] | np.ndarray
 Encode = Callable[[list[str]], Sequence[Ids]]
-Row = TypeVar("Row")
+RowT = TypeVar("RowT")
 Item = TypeVar("Item")
 
 FORMAT = "regard rows 1"
@@ -31,7 +31,7 @@ CHUNK = 10_000  # rows written at once
 BLOCK = 1 << 24  # elements whose checksum is taken at once
 
 
-class Stored(Generic[Row]):
+class Shard(Generic[RowT]):
     """Rows on disk, opened by reading the index alone: `stored[i]` is read when it is asked for."""
 
     def __init__(self, path: str | Path):
@@ -52,15 +52,15 @@ class Stored(Generic[Row]):
     def __len__(self) -> int:
         return len(self._offsets) - 1
 
-    def __getitem__(self, i: int) -> Row:
+    def __getitem__(self, i: int) -> RowT:
         if not 0 <= i < len(self):
             raise IndexError(i)
         return self._read(self._data[self._offsets[i] : self._offsets[i + 1]])
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[RowT]:
         return (self[i] for i in range(len(self)))
 
-    def _read(self, row: np.ndarray) -> Row:
+    def _read(self, row: np.ndarray) -> RowT:
         raise NotImplementedError
 
     @property
@@ -78,14 +78,14 @@ class Stored(Generic[Row]):
             raise _damaged(with_suffix(self.path, ".bin"))
 
 
-class Rows(Stored[np.ndarray]):
+class TokenShard(Shard[np.ndarray]):
     """Rows of ids; an array that is looked at is read-only."""
 
     def _read(self, row: np.ndarray) -> np.ndarray:
         return row
 
 
-class TextRows(Stored[str]):
+class TextShard(Shard[str]):
     """Rows of text, for what tokenises anew in every epoch (BPE-dropout)."""
 
     def _read(self, row: np.ndarray) -> str:
@@ -93,11 +93,11 @@ class TextRows(Stored[str]):
 
 
 @dataclass(frozen=True)
-class Pairs(Generic[Row]):
+class ShardPair(Generic[RowT]):
     """Both sides of the same examples: `pairs[i]` is (source, target)."""
 
-    source: Stored[Row]
-    target: Stored[Row]
+    source: Shard[RowT]
+    target: Shard[RowT]
 
     def __post_init__(self) -> None:
         if len(self.source) != len(self.target):
@@ -114,27 +114,27 @@ class Pairs(Generic[Row]):
         """Of both sides."""
         return zlib.crc32(repr([self.source.checksum, self.target.checksum]).encode())
 
-    def __getitem__(self, i: int) -> tuple[Row, Row]:
+    def __getitem__(self, i: int) -> tuple[RowT, RowT]:
         return self.source[i], self.target[i]
 
-    def __iter__(self) -> Iterator[tuple[Row, Row]]:
+    def __iter__(self) -> Iterator[tuple[RowT, RowT]]:
         return zip(self.source, self.target, strict=True)
 
 
-PairRows = Pairs[np.ndarray]
-PairTexts = Pairs[str]
+TokenShardPair = ShardPair[np.ndarray]
+TextShardPair = ShardPair[str]
 
 
-def write_rows(path: str | Path, rows: Iterable[Ids], vocab: int) -> Rows:
+def write_rows(path: str | Path, rows: Iterable[Ids], vocab: int) -> TokenShard:
     """Stores rows of ids below `vocab`; the files appear under their names only when complete."""
     write_staged([Path(path)], vocab, ([chunk] for chunk in chunks_of(rows)))
-    return Rows(path)
+    return TokenShard(path)
 
 
-def write_texts(path: str | Path, texts: Iterable[str]) -> TextRows:
+def write_texts(path: str | Path, texts: Iterable[str]) -> TextShard:
     """Stores texts as UTF-8, the same way."""
     write_staged([Path(path)], 256, ([as_utf8(chunk)] for chunk in chunks_of(texts)))
-    return TextRows(path)
+    return TextShard(path)
 
 
 def write_staged(

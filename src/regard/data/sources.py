@@ -78,14 +78,14 @@ class JsonLines:
 Source = Lines | Table | JsonLines
 
 
-class Dropped(Counter[str]):
+class DropCounts(Counter[str]):
     """How many examples were left out, by reason: ``3 empty, 1 too long``."""
 
     def __str__(self) -> str:
         return ", ".join(f"{count:,} {reason}" for reason, count in self.most_common()) or "none"
 
 
-class Flaw(BadInput):
+class BadExample(BadInput):
     """One bad line: the only kind of bad input that may be dropped instead."""
 
     def __init__(self, where: str, reason: str, detail: str = ""):
@@ -105,7 +105,7 @@ def read_lines(path: str | Path, arrivals: Arrivals | None = None) -> Iterator[s
 
 
 def read_pairs(
-    source: Source, longest_characters: int | None = 5_000, dropped: Dropped | None = None
+    source: Source, longest_characters: int | None = 5_000, dropped: DropCounts | None = None
 ) -> Iterator[tuple[str, str, str]]:
     """(where, source text, target text) of every pair.
 
@@ -117,7 +117,7 @@ def read_pairs(
 
 
 def read_texts(
-    source: Source, longest_characters: int | None = None, dropped: Dropped | None = None
+    source: Source, longest_characters: int | None = None, dropped: DropCounts | None = None
 ) -> Iterator[tuple[str, str]]:
     """(where, text) of every example of one-sided text; as `read_pairs` otherwise."""
     for where, (text,) in read_examples(source, 1, longest_characters, dropped):
@@ -138,7 +138,7 @@ def name_of(path: str | Path) -> str:
 
 
 def read_examples(
-    source: Source, sides: int, longest_characters: int | None, dropped: Dropped | None
+    source: Source, sides: int, longest_characters: int | None, dropped: DropCounts | None
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """(where, texts) of every example with any number of sides; as `read_pairs` otherwise."""
     match source:
@@ -162,7 +162,7 @@ def read_examples(
                 texts = _spaced(source.spaced, texts)
             for text, place in zip(texts, places, strict=True):
                 _check(text, place, longest_characters)
-        except Flaw as flaw:
+        except BadExample as flaw:
             if dropped is None:
                 raise
             dropped[flaw.reason] += 1
@@ -170,7 +170,7 @@ def read_examples(
             yield places[0], texts
 
 
-def read_rows(table: Table, dropped: Dropped | None = None) -> Iterator[tuple[str, list[str]]]:
+def read_rows(table: Table, dropped: DropCounts | None = None) -> Iterator[tuple[str, list[str]]]:
     """(where, cells) of every line of a table, that with the names of its columns among them."""
     name = name_of(table.path)
     lines: _Numbered = enumerate(_aligned(table.paths), start=1)
@@ -180,7 +180,7 @@ def read_rows(table: Table, dropped: Dropped | None = None) -> Iterator[tuple[st
             line = _decoded(raw, where)
             _check(line, where, None)
             cells = _cells(table, line, where)
-        except Flaw as flaw:
+        except BadExample as flaw:
             if dropped is None:
                 raise
             dropped[flaw.reason] += 1
@@ -194,10 +194,10 @@ def _spaced(languages: tuple[str, ...], texts: tuple[str, ...]) -> tuple[str, ..
 
 def _check(text: str, where: str, longest: int | None) -> None:
     if not text or text.isspace():
-        raise Flaw(where, "empty", "empty text")
+        raise BadExample(where, "empty", "empty text")
     if longest is not None and len(text) > longest:
         detail = f"{len(text):,} characters, more than the {longest:,} allowed"
-        raise Flaw(where, "too long", detail)
+        raise BadExample(where, "too long", detail)
 
 
 def _without_header(table: Table, first: bytes) -> Table:
@@ -217,14 +217,14 @@ def _without_header(table: Table, first: bytes) -> Table:
 
 def _fields(source: Table | JsonLines, line: str, where: str) -> tuple[str, ...]:
     if not line or line.isspace():
-        raise Flaw(where, "empty", "empty line")
+        raise BadExample(where, "empty", "empty line")
     if isinstance(source, JsonLines):
         return _json_fields(line, source.keys, where)
     cells = _cells(source, line, where)
     for column in source.columns:
         if not 0 <= cast(int, column) < len(cells):
             detail = f"no column {column}, counted from 0: the line has {len(cells)}"
-            raise Flaw(where, "without a column", detail)
+            raise BadExample(where, "without a column", detail)
     return tuple(cells[cast(int, column)] for column in source.columns)
 
 
@@ -234,7 +234,7 @@ def _cells(table: Table, line: str, where: str) -> list[str]:
     try:
         (cells,) = csv.reader([line], strict=True)
     except (csv.Error, ValueError) as error:
-        raise Flaw(where, "not CSV", f"not CSV ({error})") from None
+        raise BadExample(where, "not CSV", f"not CSV ({error})") from None
     return cells
 
 
@@ -254,7 +254,7 @@ def _json_fields(line: str, keys: tuple[str, ...], where: str) -> tuple[str, ...
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise Flaw(where, "not JSON", f"not JSON ({error})") from None
+        raise BadExample(where, "not JSON", f"not JSON ({error})") from None
     return tuple(_json_text(record, key, where) for key in keys)
 
 
@@ -263,14 +263,14 @@ def _json_text(record: object, key: str, where: str) -> str:
     literal = isinstance(record, dict) and key in record
     for step in [key] if literal else key.split("."):
         if not isinstance(value, dict) or step not in value:
-            raise Flaw(where, "without a key", f"no key {key!r}")
+            raise BadExample(where, "without a key", f"no key {key!r}")
         value = value[step]
     if type(value) is int:
         return str(value)
     if not isinstance(value, str):
-        raise Flaw(where, "not text", f"the value of {key!r} is not text")
+        raise BadExample(where, "not text", f"the value of {key!r} is not text")
     if any("\ud800" <= character <= "\udfff" for character in value):
-        raise Flaw(where, "not UTF-8", f"the value of {key!r} holds half a surrogate pair")
+        raise BadExample(where, "not UTF-8", f"the value of {key!r} holds half a surrogate pair")
     return value
 
 
@@ -299,7 +299,7 @@ def _decoded(raw: bytes, where: str) -> str:
     except UnicodeDecodeError as error:
         column = len(raw[: error.start].decode("utf-8")) + 1
         byte = f"byte 0x{raw[error.start]:02x} at column {column}"
-        raise Flaw(where, "not UTF-8", f"not UTF-8 ({byte})") from None
+        raise BadExample(where, "not UTF-8", f"not UTF-8 ({byte})") from None
 
 
 def _raw_lines(path: str | Path, arrivals: Arrivals | None = None) -> Iterator[bytes]:

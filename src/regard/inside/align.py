@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from regard.inside.maps import Groups, merge
-from regard.metrics.alignment import AlignmentScore, Gold, Links, alignment_error_rate
+from regard.metrics.alignment import AlignmentScore, GoldLinks, Links, alignment_error_rate
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def links(attended: Attended, reading: Reading) -> Links:
 
 def choose(
     attended: Sequence[Attended],
-    golds: Sequence[Gold],
+    golds: Sequence[GoldLinks],
     shares: Sequence[float] = (1.0, 0.9, 0.7, 0.5),
 ) -> tuple[Reading, AlignmentScore]:
     """The reading with the lowest alignment error rate on these sentences (a development set).
@@ -77,7 +77,7 @@ def choose(
 
 
 def _judged(
-    attended: Sequence[Attended], golds: Sequence[Gold], shares: Sequence[float]
+    attended: Sequence[Attended], golds: Sequence[GoldLinks], shares: Sequence[float]
 ) -> Iterator[tuple[Reading, AlignmentScore]]:
     for plainest in readings(attended[0]):
         weights = [word_weights(each, plainest) for each in attended]

@@ -6,8 +6,8 @@ from typing import Any
 
 from regard.inside.chart import OF_PAGE, PRINTED, Colours, Line, chart
 from regard.inside.template import figures
-from regard.metrics.lengths import Bucket
-from regard.metrics.translation import Score
+from regard.metrics.by_length import LengthBucket
+from regard.metrics.translation import MetricScore
 
 
 @dataclass(frozen=True)
@@ -15,8 +15,8 @@ class Result:
     """What one rung of a ladder came to; ``aer`` where gold links and attention are there."""
 
     name: str
-    score: Score
-    buckets: Sequence[Bucket]
+    score: MetricScore
+    buckets: Sequence[LengthBucket]
     aer: float | None
     cost: dict[str, float]
 

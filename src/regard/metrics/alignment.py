@@ -18,7 +18,7 @@ _LINK = re.compile(r"([0-9]{1,9})([-p?])([0-9]{1,9})")
 
 
 @dataclass(frozen=True)
-class Gold:
+class GoldLinks:
     """What people said: links that must be there, and links that may be. Sure ones may be too."""
 
     sure: Links
@@ -50,10 +50,10 @@ def parse_pharaoh(line: str, where: str, lengths: Lengths | None = None) -> Link
     return frozenset(link for _, link in marked)
 
 
-def parse_gold(line: str, base: int, where: str, lengths: Lengths | None = None) -> Gold:
+def parse_gold(line: str, base: int, where: str, lengths: Lengths | None = None) -> GoldLinks:
     """``1-1 2p3 2?4`` to sure (``-``) and possible (``p``, ``?``) links, counted from ``base``."""
     marked = _parse(line, base, where, lengths)
-    return Gold(
+    return GoldLinks(
         sure=frozenset(link for mark, link in marked if mark == "-"),
         possible=frozenset(link for _, link in marked),
     )
@@ -86,7 +86,7 @@ def _inside(link: Link, lengths: Lengths) -> bool:
     return 0 <= link[0] < lengths[0] and 0 <= link[1] < lengths[1]
 
 
-def alignment_error_rate(hypotheses: Sequence[Links], golds: Sequence[Gold]) -> AlignmentScore:
+def alignment_error_rate(hypotheses: Sequence[Links], golds: Sequence[GoldLinks]) -> AlignmentScore:
     """AER = 1 − (|A∩S| + |A∩P|) / (|A| + |S|), with all counts taken over the corpus.
 
     Where there is nothing to judge there is no error: without links precision is 1, without sure
@@ -126,7 +126,7 @@ def groups(links: Links) -> list[tuple[frozenset[int], frozenset[int]]]:
     return found
 
 
-def kinds(links: Links, source_length: int, target_length: int) -> Counter[str]:
+def link_types(links: Links, source_length: int, target_length: int) -> Counter[str]:
     """How words are linked (Brown et al., 1993): groups by shape, and the words that stand out.
 
     ``1-1``, ``1-n`` (one source word), ``n-1`` (one target word) and ``n-m`` count groups;

@@ -16,8 +16,8 @@ import numpy as np
 
 from regard.ground.errors import BadInput
 from regard.metrics.classification import in_percent
-from regard.metrics.intervals import Numbers, resampled
-from regard.metrics.translation import Score
+from regard.metrics.intervals import FloatArray, resampled
+from regard.metrics.translation import MetricScore
 
 Match = Callable[[str, str], float]
 """From a gold answer and a predicted one to a share of 1."""
@@ -57,7 +57,7 @@ MATCHES: dict[str, Match] = {"exact match": exact_match, "F1": token_f1}
 
 def answer_scores(
     golds: Sequence[Sequence[str]], predicted: Sequence[str], with_interval: bool = False
-) -> list[Score]:
+) -> list[MetricScore]:
     """Exact match and F1 with the nearest gold answer of each question, in percent.
 
     Where some questions have no answer, also those of the questions that have (HasAns) and of
@@ -100,7 +100,7 @@ def _best(
     golds: Sequence[Sequence[str]],
     predicted: Sequence[str],
     no_answer_scores: Sequence[float],
-    matched_N: Numbers,
+    matched_N: FloatArray,
 ) -> Threshold:
     """From no question answered to all of them. No threshold parts questions of equal scores."""
     right = float(sum(not any(answers) for answers in golds))
@@ -116,7 +116,7 @@ def _best(
     return best._replace(score=100 * best.score / len(golds))
 
 
-def _matched(match: Match, golds: Sequence[Sequence[str]], predicted: Sequence[str]) -> Numbers:
+def _matched(match: Match, golds: Sequence[Sequence[str]], predicted: Sequence[str]) -> FloatArray:
     """For each question, the match with the gold answer that is nearest.
 
     As in the script of SQuAD 2.0, golds of nothing but articles and punctuation do not count.
@@ -130,7 +130,7 @@ def _matched(match: Match, golds: Sequence[Sequence[str]], predicted: Sequence[s
     )
 
 
-def _mean_score(name: str, matched_N: Numbers, with_interval: bool) -> Score:
+def _mean_score(name: str, matched_N: FloatArray, with_interval: bool) -> MetricScore:
     size = len(matched_N)
     drawn = resampled(matched_N[:, None], lambda sums: sums[0] / size) if with_interval else None
     return in_percent(name, float(matched_N.mean()), f"questions:{size}", drawn)

@@ -14,7 +14,7 @@ from typing import Literal
 from sacrebleu.metrics import BLEU
 
 from regard.ground.errors import BadInput
-from regard.metrics.translation import Score, check_parallel, measured
+from regard.metrics.translation import MetricScore, check_parallel, measured
 
 TOKENIZERS = tuple(BLEU.TOKENIZERS)
 LONGEST = 4
@@ -30,7 +30,7 @@ def bleu(
     lowercase: bool = False,
     smoothing: Smoothing = "exp",
     with_interval: bool = False,
-) -> Score:
+) -> MetricScore:
     """Corpus BLEU. ``references``: one list of lines per reference, any number of them."""
     metric = bleu_metric(tokenize, lowercase, smoothing)
     return measured(metric, hypotheses, references, with_interval)
@@ -74,7 +74,7 @@ class Ngram:
 
 
 @dataclass(frozen=True)
-class Order:
+class NgramOrder:
     """The n-grams of one length, most frequent first."""
 
     n: int
@@ -101,7 +101,7 @@ class Explanation:
     length to the hypothesis (the shorter of two that are equally near).
     """
 
-    orders: tuple[Order, ...]
+    orders: tuple[NgramOrder, ...]
     hypothesis_length: int
     reference_lengths: tuple[int, ...]
     closest_length: int
@@ -160,7 +160,7 @@ def explain(
     )
 
 
-def _order(n: int, ours: list[list[str]], theirs: list[list[list[str]]]) -> Order:
+def _order(n: int, ours: list[list[str]], theirs: list[list[list[str]]]) -> NgramOrder:
     sums: dict[tuple[str, ...], tuple[int, int, int, int]] = {}
     for hypothesis, references in zip(ours, theirs, strict=True):
         reference_counts = [_ngrams(reference, n) for reference in references]
@@ -174,7 +174,7 @@ def _order(n: int, ours: list[list[str]], theirs: list[list[list[str]]]) -> Orde
                 before[3] + (count if most else 0),
             )
     ngrams = (Ngram(tokens, *numbers) for tokens, numbers in sums.items())
-    return Order(n, tuple(sorted(ngrams, key=lambda ngram: -ngram.count)))
+    return NgramOrder(n, tuple(sorted(ngrams, key=lambda ngram: -ngram.count)))
 
 
 def _ngrams(tokens: list[str], n: int) -> Counter[tuple[str, ...]]:
@@ -185,7 +185,7 @@ def _closest_length(hypothesis: list[str], references: list[list[str]]) -> int:
     return min(map(len, references), key=lambda size: (abs(size - len(hypothesis)), size))
 
 
-def _precisions(orders: Sequence[Order], smoothing: Smoothing) -> Iterator[float]:
+def _precisions(orders: Sequence[NgramOrder], smoothing: Smoothing) -> Iterator[float]:
     """Clipped precisions; with "exp" the k-th order without a match counts 1/2ᵏ of one (NIST)."""
     credit = 1.0 if smoothing == "exp" and any(order.clipped for order in orders) else 0.0
     for order in orders:

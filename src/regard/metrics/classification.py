@@ -10,11 +10,11 @@ from functools import partial
 import numpy as np
 
 from regard.ground.errors import BadInput
-from regard.metrics.intervals import SAMPLES, SEED, Numbers, interval, resampled
-from regard.metrics.labels import LabelScore, f1, of_label
-from regard.metrics.translation import Score
+from regard.metrics.intervals import SAMPLES, SEED, FloatArray, interval, resampled
+from regard.metrics.precision_recall import LabelScore, f1, label_score
+from regard.metrics.translation import MetricScore
 
-Measure = Callable[[Numbers], float]
+Measure = Callable[[FloatArray], float]
 """From a table of counts, gold classes down and predicted ones across, to a share of 1."""
 
 
@@ -23,7 +23,7 @@ def classification_scores(
     predicted: Sequence[str],
     with_interval: bool = False,
     positive: str | None = None,
-) -> list[Score]:
+) -> list[MetricScore]:
     """All of ``MEASURES``, in percent; then F1 of the class ``positive``, where one is named.
 
     GLUE asks for the latter on its paraphrases (MRPC, QQP), where "1" is positive.
@@ -46,7 +46,7 @@ def several_scores(
     golds: Sequence[Collection[str]],
     predicted: Sequence[Collection[str]],
     with_interval: bool = False,
-) -> list[Score]:
+) -> list[MetricScore]:
     """Where a text has several labels: F1 over all of them, and how often all are right."""
     if len(golds) != len(predicted):
         raise BadInput(f"{len(predicted)} predictions for {len(golds)} labels")
@@ -69,14 +69,16 @@ def several_scores(
     ]
 
 
-def in_percent(name: str, share: float, signature: str, drawn: Numbers | None) -> Score:
+def in_percent(name: str, share: float, signature: str, drawn: FloatArray | None) -> MetricScore:
     """A share of 1 as a score; ``drawn``: the same measure of corpora drawn anew, if they were."""
     if drawn is None:
-        return Score(name, 100 * share, signature)
-    return Score(name, 100 * share, f"{signature}|bs:{SAMPLES}|seed:{SEED}", interval(100 * drawn))
+        return MetricScore(name, 100 * share, signature)
+    return MetricScore(
+        name, 100 * share, f"{signature}|bs:{SAMPLES}|seed:{SEED}", interval(100 * drawn)
+    )
 
 
-def confusion(golds: Sequence[str], predicted: Sequence[str]) -> tuple[list[str], Numbers]:
+def confusion(golds: Sequence[str], predicted: Sequence[str]) -> tuple[list[str], FloatArray]:
     """The classes that occur, and how often each (down) was taken for each (across)."""
     classes, cells_N = _cells(golds, predicted)
     return classes, _counts(len(classes), cells_N)
@@ -89,16 +91,16 @@ def class_table(golds: Sequence[str], predicted: Sequence[str]) -> list[LabelSco
     for number, label in enumerate(classes):
         row, sums = counts[number], (counts[number, number], *_margins(counts, number))
         others = [(one, int(n)) for one, n in zip(classes, row, strict=True) if n and one != label]
-        table.append(of_label(label, sums, tuple(sorted(others, key=lambda one: -one[1]))))
+        table.append(label_score(label, sums, tuple(sorted(others, key=lambda one: -one[1]))))
     return table
 
 
-def accuracy(counts: Numbers) -> float:
+def accuracy(counts: FloatArray) -> float:
     """The share of examples that are right."""
     return float(np.trace(counts) / counts.sum())
 
 
-def macro_f1(counts: Numbers) -> float:
+def macro_f1(counts: FloatArray) -> float:
     """The mean over classes of 2PR / (P + R); 0 for a class nobody names rightly.
 
     A class counts if it occurs among golds or predictions.
@@ -108,17 +110,17 @@ def macro_f1(counts: Numbers) -> float:
     return float(np.mean(2 * np.diag(counts)[occurs] / (found + named)[occurs]))
 
 
-def f1_of_class(counts: Numbers, number: int) -> float:
+def f1_of_class(counts: FloatArray, number: int) -> float:
     """2PR / (P + R) of one class; 0 where it occurs neither among golds nor predictions."""
     return f1(np.array([counts[number, number], *_margins(counts, number)]))
 
 
-def _margins(counts: Numbers, number: int) -> tuple[float, float]:
+def _margins(counts: FloatArray, number: int) -> tuple[float, float]:
     """How often a class is gold, and how often it is named."""
     return float(counts[number].sum()), float(counts[:, number].sum())
 
 
-def matthews(counts: Numbers) -> float:
+def matthews(counts: FloatArray) -> float:
     """The correlation of golds and predictions, for any number of classes (Gorodkin, 2004).
 
     0 where one of them never changes.
@@ -132,11 +134,11 @@ def matthews(counts: Numbers) -> float:
 MEASURES: dict[str, Measure] = {"accuracy": accuracy, "macro-F1": macro_f1, "Matthews": matthews}
 
 
-def _drawn(measure: Measure, size: int, cells_N: np.ndarray) -> Numbers:
+def _drawn(measure: Measure, size: int, cells_N: np.ndarray) -> FloatArray:
     """The measure of corpora drawn anew; only cells that occur are counted."""
     occurring, which_N = np.unique(cells_N, return_inverse=True)
 
-    def measured(sums: Numbers) -> float:
+    def measured(sums: FloatArray) -> float:
         counts = np.zeros((size, size))
         counts.flat[occurring] = sums
         return measure(counts)
@@ -144,7 +146,7 @@ def _drawn(measure: Measure, size: int, cells_N: np.ndarray) -> Numbers:
     return resampled(np.eye(len(occurring))[which_N], measured)
 
 
-def _counts(size: int, cells_N: np.ndarray) -> Numbers:
+def _counts(size: int, cells_N: np.ndarray) -> FloatArray:
     """The table of ``size`` classes, from the cells that examples fall into."""
     return np.bincount(cells_N, minlength=size * size).reshape(size, size).astype(np.float64)
 

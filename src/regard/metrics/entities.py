@@ -13,8 +13,8 @@ import numpy as np
 from regard.ground.errors import BadInput
 from regard.metrics.classification import in_percent
 from regard.metrics.intervals import resampled
-from regard.metrics.labels import MEASURES, LabelScore, of_label
-from regard.metrics.translation import Score
+from regard.metrics.precision_recall import MEASURES, LabelScore, label_score
+from regard.metrics.translation import MetricScore
 
 SCHEMES = {
     "IOB1": ("I", "I", "I", "I"),
@@ -31,7 +31,7 @@ _ALWAYS_FIRST, _ALWAYS_LAST = frozenset("BSU"), frozenset("ESLU")
 _MARKS = frozenset("BIESLU")
 
 
-class Entity(NamedTuple):
+class EntitySpan(NamedTuple):
     """Words ``start`` to ``end`` (not included), counted from 0, and what they are."""
 
     start: int
@@ -39,18 +39,18 @@ class Entity(NamedTuple):
     label: str
 
 
-def spans(tags: Sequence[str], scheme: str | None = None) -> list[Entity]:
+def spans(tags: Sequence[str], scheme: str | None = None) -> list[EntitySpan]:
     """The entities that tags mean, in order. With ``scheme``, tags it does not allow are refused.
 
     An entity begins where the label changes, after a word that is outside or last, and at a word
     that can only be first; it goes on until the next begins or a word is outside.
     """
-    entities: list[Entity] = []
+    entities: list[EntitySpan] = []
     last_mark, last_label = _parsed(OUTSIDE)
     for place, (mark, label) in enumerate(map(_parsed, tags)):
         cut = mark in _ALWAYS_FIRST or last_mark in _ALWAYS_LAST or label != last_label
         if label is not None and cut:
-            entities.append(Entity(place, place + 1, label))
+            entities.append(EntitySpan(place, place + 1, label))
         elif label is not None:
             entities[-1] = entities[-1]._replace(end=place + 1)
         last_mark, last_label = mark, label
@@ -66,7 +66,7 @@ def to_scheme(tags: Sequence[str], scheme: str) -> list[str]:
     return tags_of(spans(tags), len(tags), scheme)
 
 
-def tags_of(entities: Iterable[Entity], words: int, scheme: str) -> list[str]:
+def tags_of(entities: Iterable[EntitySpan], words: int, scheme: str) -> list[str]:
     """The tags of a sentence of so many words; no two entities share a word."""
     if scheme not in SCHEMES:
         raise BadInput(f"tags: no scheme {scheme!r}; there are {', '.join(SCHEMES)}")
@@ -86,7 +86,7 @@ def entity_scores(
     golds: Sequence[Sequence[str]],
     predicted: Sequence[Sequence[str]],
     with_interval: bool = False,
-) -> list[Score]:
+) -> list[MetricScore]:
     """Precision, recall and F1 over the entities of all sentences, in percent.
 
     An entity is right if its words and its label are. A list of tags for each sentence.
@@ -117,14 +117,14 @@ def entity_table(
         golden.update(one.label for one in gold)
         named.update(one.label for one in found)
     return [
-        of_label(label, (rights[label], golden[label], named[label]))
+        label_score(label, (rights[label], golden[label], named[label]))
         for label in sorted({*golden, *named})
     ]
 
 
 def _entities(
     golds: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
-) -> list[tuple[set[Entity], set[Entity]]]:
+) -> list[tuple[set[EntitySpan], set[EntitySpan]]]:
     """For each sentence the gold entities and the ones found."""
     if len(golds) != len(predicted):
         raise BadInput(f"tags predicted for {len(predicted)} sentences of {len(golds)}")

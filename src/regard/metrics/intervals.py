@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 SAMPLES = 1000
 SEED = 12345
 
-Numbers = NDArray[np.float64]
+FloatArray = NDArray[np.float64]
 
 
 class Interval(NamedTuple):
@@ -24,8 +24,11 @@ class Interval(NamedTuple):
 
 
 def resampled(
-    statistics: Numbers, score: Callable[[Numbers], float], samples: int = SAMPLES, seed: int = SEED
-) -> Numbers:
+    statistics: FloatArray,
+    score: Callable[[FloatArray], float],
+    samples: int = SAMPLES,
+    seed: int = SEED,
+) -> FloatArray:
     """Scores of ``samples`` corpora drawn from the rows (segments) of ``statistics``.
 
     ``score`` turns the column sums of a corpus into its score. Two systems measured on the same
@@ -40,14 +43,14 @@ def resampled(
     return scores
 
 
-def interval(scores: Numbers) -> Interval:
+def interval(scores: FloatArray) -> Interval:
     """The scores left when the lowest and the highest 2.5% are cut off."""
     ordered = np.sort(scores)
     cut = len(ordered) // 40
     return Interval(float(ordered[cut]), float(ordered[len(ordered) - 1 - cut]))
 
 
-def paired_p_value(baseline: Numbers, system: Numbers, difference: float) -> float:
+def paired_p_value(baseline: FloatArray, system: FloatArray, difference: float) -> float:
     """How often chance alone would part two equal systems by ``difference`` or more.
 
     Two-sided. ``baseline`` and ``system`` are scores of the same draws; their differences are

@@ -9,15 +9,15 @@ import numpy as np
 
 from regard.ground.errors import BadInput
 from regard.metrics.classification import in_percent
-from regard.metrics.intervals import SAMPLES, SEED, Numbers
-from regard.metrics.translation import Score
+from regard.metrics.intervals import SAMPLES, SEED, FloatArray
+from regard.metrics.translation import MetricScore
 
-Correlation = Callable[[Numbers, Numbers], float]
+Correlation = Callable[[FloatArray, FloatArray], float]
 
 
 def regression_scores(
     golds: Sequence[float], predicted: Sequence[float], with_interval: bool = False
-) -> list[Score]:
+) -> list[MetricScore]:
     """Both correlations, in percent."""
     golds_N, predicted_N = _numbers("label", golds), _numbers("prediction", predicted)
     if len(golds) != len(predicted):
@@ -30,14 +30,14 @@ def regression_scores(
     ]
 
 
-def pearson(first_N: Numbers, second_N: Numbers) -> float:
+def pearson(first_N: FloatArray, second_N: FloatArray) -> float:
     """The cosine of the two once they are centred; 0 where one of them never changes."""
     first_N, second_N = _centred(first_N), _centred(second_N)
     lengths = np.linalg.norm(first_N) * np.linalg.norm(second_N)
     return float(np.clip(first_N @ second_N / lengths, -1, 1)) if lengths > 0 else 0.0
 
 
-def spearman(first_N: Numbers, second_N: Numbers) -> float:
+def spearman(first_N: FloatArray, second_N: FloatArray) -> float:
     """Pearson's correlation of the ranks; equal numbers share the mean of theirs."""
     return _of_levels(_levels(first_N), _levels(second_N))
 
@@ -46,7 +46,7 @@ def _of_levels(first_N: np.ndarray, second_N: np.ndarray) -> float:
     return pearson(_mean_ranks(first_N), _mean_ranks(second_N))
 
 
-def _levels(numbers_N: Numbers) -> np.ndarray:
+def _levels(numbers_N: FloatArray) -> np.ndarray:
     """Which of the different numbers each is, from 0 for the least.
 
     Levels stay in order however examples are drawn, so that nothing is sorted twice.
@@ -54,13 +54,13 @@ def _levels(numbers_N: Numbers) -> np.ndarray:
     return np.unique(numbers_N, return_inverse=True)[1]
 
 
-def _mean_ranks(levels_N: np.ndarray) -> Numbers:
+def _mean_ranks(levels_N: np.ndarray) -> FloatArray:
     at_level = np.bincount(levels_N)
     last = np.cumsum(at_level)
     return (last - (at_level - 1) / 2)[levels_N]
 
 
-def _centred(numbers_N: Numbers) -> Numbers:
+def _centred(numbers_N: FloatArray) -> FloatArray:
     """The distances from the mean, scaled so that their squares cannot overflow."""
     if numbers_N.min() == numbers_N.max():
         return np.zeros(len(numbers_N))  # the rounded mean of equal numbers need not be that number
@@ -74,12 +74,12 @@ def _score(
     golds_N: np.ndarray,
     predicted_N: np.ndarray,
     with_interval: bool,
-) -> Score:
+) -> MetricScore:
     drawn = _drawn(correlation, golds_N, predicted_N) if with_interval else None
     return in_percent(name, correlation(golds_N, predicted_N), f"examples:{len(golds_N)}", drawn)
 
 
-def _drawn(correlation: Correlation, golds_N: np.ndarray, predicted_N: np.ndarray) -> Numbers:
+def _drawn(correlation: Correlation, golds_N: np.ndarray, predicted_N: np.ndarray) -> FloatArray:
     """The correlation in corpora drawn anew, by the draws of ``intervals.resampled``.
 
     Ranks depend on who else was drawn, so that no sums over examples would do.
@@ -90,7 +90,7 @@ def _drawn(correlation: Correlation, golds_N: np.ndarray, predicted_N: np.ndarra
     return np.array([correlation(golds_N[draw_N], predicted_N[draw_N]) for draw_N in draws])
 
 
-def _numbers(called: str, numbers: Sequence[float]) -> Numbers:
+def _numbers(called: str, numbers: Sequence[float]) -> FloatArray:
     numbers_N = np.asarray(numbers, dtype=np.float64)
     for number in np.flatnonzero(~np.isfinite(numbers_N)):
         raise BadInput(f"{called} {number + 1} is {numbers_N[number]}, not a finite number")

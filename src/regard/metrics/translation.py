@@ -14,8 +14,8 @@ from regard.ground.errors import BadInput
 from regard.metrics.intervals import (
     SAMPLES,
     SEED,
+    FloatArray,
     Interval,
-    Numbers,
     interval,
     paired_p_value,
     resampled,
@@ -23,7 +23,7 @@ from regard.metrics.intervals import (
 
 
 @dataclass(frozen=True)
-class Score:
+class MetricScore:
     """A corpus score in percent, and what it takes to get the same number again.
 
     More is better, except for TER, which counts edits and may exceed 100.
@@ -46,8 +46,8 @@ class Comparison:
     Scores of unlike signatures are not the same measure, and are refused.
     """
 
-    baseline: Score
-    system: Score
+    baseline: MetricScore
+    system: MetricScore
     p_value: float
 
     def __post_init__(self) -> None:
@@ -68,7 +68,7 @@ def chrf(
     words: int = 0,
     lowercase: bool = False,
     with_interval: bool = False,
-) -> Score:
+) -> MetricScore:
     """Character n-gram F-score; ``words=2`` is chrF++. ``references``: one list of lines each."""
     return measured(chrf_metric(words, lowercase), hypotheses, references, with_interval)
 
@@ -84,7 +84,7 @@ def ter(
     *,
     lowercase: bool = True,
     with_interval: bool = False,
-) -> Score:
+) -> MetricScore:
     """Translation edit rate; as in Tercom, case does not count unless ``lowercase=False``."""
     return measured(ter_metric(lowercase), hypotheses, references, with_interval)
 
@@ -99,12 +99,12 @@ def measured(
     hypotheses: Sequence[str],
     references: Sequence[Sequence[str]],
     with_interval: bool = False,
-) -> Score:
+) -> MetricScore:
     """The score of a corpus by any metric of sacreBLEU, with its bootstrap interval on request."""
     return scored(metric, segment_statistics(metric, hypotheses, references), with_interval)
 
 
-def scored(metric: Metric, statistics: Numbers, with_interval: bool = False) -> Score:
+def scored(metric: Metric, statistics: FloatArray, with_interval: bool = False) -> MetricScore:
     """The same from ``segment_statistics``, which may be chosen and put together again."""
     return _score(metric, statistics, _resampled(metric, statistics) if with_interval else None)
 
@@ -131,7 +131,7 @@ def segment_statistics(
     hypotheses: Sequence[str],
     references: Sequence[Sequence[str]],
     names: Sequence[str] = (),
-) -> Numbers:
+) -> FloatArray:
     """One row of match counts and lengths per segment, whose sums are all that ``metric`` needs."""
     check_parallel(hypotheses, references, names)
     # sacreBLEU has no public door to these; a test compares what follows with `corpus_score`.
@@ -161,12 +161,12 @@ def check_parallel(
         raise BadInput(f"{called[0]}: no lines to score")
 
 
-def _resampled(metric: Metric, statistics: Numbers) -> Numbers:
+def _resampled(metric: Metric, statistics: FloatArray) -> FloatArray:
     return resampled(statistics, lambda sums: metric._compute_score_from_stats(list(sums)).score)
 
 
-def _score(metric: Metric, statistics: Numbers, draws: Numbers | None) -> Score:
+def _score(metric: Metric, statistics: FloatArray, draws: FloatArray | None) -> MetricScore:
     result = metric._compute_score_from_stats(list(statistics.sum(axis=0)))
     metric.n_bootstrap, metric.seed = (None, None) if draws is None else (SAMPLES, SEED)
     around = None if draws is None else interval(draws)
-    return Score(result.name, float(result.score), metric.get_signature().format(), around)
+    return MetricScore(result.name, float(result.score), metric.get_signature().format(), around)

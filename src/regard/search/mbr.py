@@ -12,7 +12,7 @@ import numpy as np
 
 from regard.ground.checks import check_whole
 from regard.ground.errors import BadInput
-from regard.metrics.utility import UTILITIES, Utility
+from regard.metrics.pairwise import UTILITIES, Utility
 from regard.search.hypothesis import Hypothesis
 from regard.search.limits import Limits
 from regard.search.sample import Sample

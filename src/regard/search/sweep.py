@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from sacrebleu.metrics import BLEU
 
-from regard.metrics.intervals import Numbers
-from regard.metrics.translation import Score, scored, segment_statistics
+from regard.metrics.intervals import FloatArray
+from regard.metrics.translation import MetricScore, scored, segment_statistics
 from regard.search.rules import Length, formula
 from regard.search.stored import Stored
 
@@ -39,7 +39,7 @@ class Outcome:
 
     name: str
     chosen: np.ndarray
-    score: Score
+    score: MetricScore
     brevity: float
     mean_n: float
     setting: Setting | None = None
@@ -50,7 +50,7 @@ class Sweep:
     """Stored lists with the BLEU statistics of every hypothesis, which are then only summed."""
 
     stored: Stored
-    statistics: Numbers
+    statistics: FloatArray
     metric: BLEU
 
     @classmethod
@@ -97,12 +97,12 @@ class Sweep:
         return self.outcome(one.name, one.chosen, True, one.setting)
 
 
-def _brevity(statistics: Numbers) -> float:
+def _brevity(statistics: FloatArray) -> float:
     ours, theirs = statistics[:, :2].sum(axis=0)
     return float(np.exp(min(0.0, 1 - theirs / ours))) if ours else 0.0
 
 
-def _sentence_bleu(row: Numbers) -> float:
+def _sentence_bleu(row: FloatArray) -> float:
     ours, theirs, *counts = row.tolist()
     matches, totals = counts[: len(counts) // 2], counts[len(counts) // 2 :]
     return BLEU.compute_bleu(

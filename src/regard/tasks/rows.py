@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.data.packing import in_order
+from regard.data.packing import inference_batches
 from regard.ground.batch import Budget, Ids, Packed, Row, pack_texts
 from regard.ground.errors import BadInput, BadItem, shown
 from regard.ground.layout import Layout
@@ -59,7 +59,7 @@ class Runner:
         self._check_segments(rows)
         lengths = np.array([_length(row) for row in rows], dtype=np.int64)
         budget = RECORDED if tape.live else Budget(TOKENS, self.rows, TOKENS)
-        for chosen in in_order(lengths, budget, sort=not tape.live):
+        for chosen in inference_batches(lengths, budget, sort=not tape.live):
             yield chosen, pack_texts([rows[i] for i in chosen]).to(self.device)
 
     @torch.no_grad()

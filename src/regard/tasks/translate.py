@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.data.packing import in_order
+from regard.data.packing import inference_batches
 from regard.ground.batch import Batch, Budget, Ids, pack
 from regard.ground.errors import BadInput
 from regard.ground.machine import has_bf16
@@ -220,7 +220,7 @@ class Translator:
         results: list[list[Translation]] = [[Translation("", 0.0, EMPTY)] for _ in texts]
         lengths = np.array([len(one) for one in sources[0]], dtype=np.int64)
         there = [i for i, one in enumerate(texts) if not isinstance(one, str) or one.strip()]
-        batches = in_order(lengths[there], Budget(TOKENS, self.rows, TOKENS))
+        batches = inference_batches(lengths[there], Budget(TOKENS, self.rows, TOKENS))
         chosen = [[there[i] for i in batch] for batch in batches]
         jobs = [
             (
@@ -353,7 +353,7 @@ class Translator:
         """Pairs by their numbers, as many at once as fit; for a live tape in the order given."""
         lengths = np.array([(len(source), len(target) + 1) for source, target in examples])
         budget = RECORDED if tape.live else Budget(TOKENS, self.rows, TOKENS)
-        for chosen in in_order(lengths.reshape(-1, 2), budget, sort=not tape.live):
+        for chosen in inference_batches(lengths.reshape(-1, 2), budget, sort=not tape.live):
             batch = self.objective.collate([examples[i] for i in chosen])
             sources = pack([examples[i][0] for i in chosen])  # as they are, their ends included
             yield chosen, replace(batch, source=sources).to(self.device)

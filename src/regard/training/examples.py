@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from regard.data.packing import in_order
-from regard.data.prepare import prepare_pair_texts, prepare_pairs
+from regard.data.packing import inference_batches
 from regard.data.sampler import Sampler, shuffled
-from regard.data.shards import PairRows
-from regard.data.sources import Dropped, Source, read_pairs
+from regard.data.shards import TokenShardPair
+from regard.data.sources import DropCounts, Source, read_pairs
+from regard.data.tokenize import store_pair_texts, tokenize_pairs
 from regard.ground.batch import Batch, Budget
 from regard.ground.errors import BadInput
 from regard.training.ranks import Ranks
@@ -27,7 +27,7 @@ def shared_out(
     """My share of some examples, each once, nothing left out."""
     lengths = np.array([objective.length(one) for one in examples])
     limits = recipe.batches
-    batches = in_order(lengths, Budget(limits.tokens, limits.rows, limits.tokens))
+    batches = inference_batches(lengths, Budget(limits.tokens, limits.rows, limits.tokens))
     for chosen in batches[ranks.rank :: ranks.world]:
         yield objective.collate([examples[i] for i in chosen]).to(ranks.device)
 
@@ -70,13 +70,13 @@ class Examples:
         skip_bad: bool,
     ):
         self.recipe, self.sides, self.train, self.store = recipe, sides, train, store
-        self.dropped = Dropped()
+        self.dropped = DropCounts()
         self.options: dict[str, Any] = {
             "longest_characters": recipe.data.longest_characters,
             "dropped": self.dropped if skip_bad else None,
         }
         if recipe.text.dropout:
-            self.texts = prepare_pair_texts(store, "train", train, **self.options)
+            self.texts = store_pair_texts(store, "train", train, **self.options)
             self.rows: Any = self.texts
         else:
             self.rows = self._tokenised("train", train)
@@ -126,7 +126,7 @@ class Examples:
 
     def dev_texts(self, count: int) -> list[tuple[str, str]]:
         """The first of the development set, as text."""
-        skip = None if self.options["dropped"] is None else Dropped()
+        skip = None if self.options["dropped"] is None else DropCounts()
         longest = self.recipe.data.longest_characters
         source = self.dev_source if self.held_N is None else self.train
         pairs = [(one, two) for _, one, two in read_pairs(source, longest, skip)]
@@ -143,9 +143,9 @@ class Examples:
         order_N = shuffled(np.arange(count), count, SPLIT)
         return order_N[:held_out], order_N[held_out:]
 
-    def _tokenised(self, name: str, source: Source) -> PairRows:
+    def _tokenised(self, name: str, source: Source) -> TokenShardPair:
         first, second = self.sides
-        return prepare_pairs(
+        return tokenize_pairs(
             self.store,
             name,
             source,

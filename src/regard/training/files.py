@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from regard.data.documents import Collection, collection_at
+from regard.data.documents import DocumentSource, document_source
 from regard.data.sources import STDIN, Csv, JsonLines, Lines, Source, Table
 from regard.ground.errors import BadInput, did_you_mean
 from regard.text.hansards import LANGUAGES
@@ -20,7 +20,7 @@ class Closed(BaseModel):
 
 @dataclass(frozen=True)
 class Read:
-    """A file of a published form, and by whom it is read: see ``regard.data.understanding``."""
+    """A file of a published form, and by whom it is read: see ``regard.data.readers``."""
 
     reader: str
     path: Path
@@ -34,7 +34,7 @@ class Read:
 class Files(Closed):
     """Where pairs come from: two files, or one table, CSV or JSON-lines file and two columns of it.
 
-    Or a ``file`` that a ``reader`` of ``regard.data.understanding`` understands, with its options.
+    Or a ``file`` that a ``reader`` of ``regard.data.readers`` understands, with its options.
     Or ``documents`` to pre-train on: a folder of texts, JSON lines with the text under ``key``
     ("text"), or a file with a sentence on each line and an empty line after each document.
 
@@ -91,11 +91,11 @@ class Files(Closed):
             raise BadInput("this task reads a file by a reader: give both (data.*.file, .reader)")
         return Read(self.reader, root / self.file, self.options)
 
-    def collection(self, root: Path) -> Collection:
+    def collection(self, root: Path) -> DocumentSource:
         """The documents, looked up under the data root."""
         if self.documents is None:
             raise BadInput("pre-training reads documents: give data.train.documents")
-        return collection_at(str(root / self.documents), self.key or "text")
+        return document_source(str(root / self.documents), self.key or "text")
 
     def under(self, root: Path) -> Source:
         """The files of pairs, looked up under the data root."""

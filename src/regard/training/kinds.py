@@ -10,15 +10,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import nn
 
-from regard.data.understanding import TASKS, Choice, Labelled, Question, Tagged
+from regard.data.readers import (
+    GLUE_TASKS,
+    ChoiceExample,
+    LabelledExample,
+    QuestionExample,
+    TaggedExample,
+)
 from regard.ground.batch import IGNORED
 from regard.ground.errors import BadInput
 from regard.metrics.answers import answer_scores, best_threshold
 from regard.metrics.classification import class_table, classification_scores, several_scores
 from regard.metrics.entities import entity_scores, entity_table, to_scheme
-from regard.metrics.labels import LabelScore
+from regard.metrics.precision_recall import LabelScore
 from regard.metrics.regression import regression_scores
-from regard.metrics.translation import Score
+from regard.metrics.translation import MetricScore
 from regard.objectives import labelled, tagged
 from regard.tasks.answer import Answerer
 from regard.tasks.choose import Chooser
@@ -38,7 +44,7 @@ Coded = tuple[Any, Any]  # rows to read, and what is to be said of them
 class Judgement(NamedTuple):
     """How well a model does a task, and how well it finds each label, where there are some."""
 
-    scores: list[Score]
+    scores: list[MetricScore]
     of_labels: Sequence[LabelScore] = ()
 
 
@@ -83,7 +89,7 @@ class Kind:
 class Classify(Kind):
     """One text or two, and a label, several, or a number."""
 
-    def labels(self, examples: Sequence[Labelled]) -> Labels:
+    def labels(self, examples: Sequence[LabelledExample]) -> Labels:
         """Those that occur, in the order of a benchmark where it has one."""
         labels, positive = self._labels(examples), self.recipe.labels.positive
         if positive is not None and positive not in labels.names:
@@ -91,12 +97,12 @@ class Classify(Kind):
             raise BadInput(f"labels.positive: no label is called {positive!r}; there are {there}")
         return labels
 
-    def _labels(self, examples: Sequence[Labelled]) -> Labels:
+    def _labels(self, examples: Sequence[LabelledExample]) -> Labels:
         asked = self.recipe.labels
         written = asked.names or {}
         if asked.kind == NUMBER:
             return Labels(("value",), written, NUMBER)
-        known = {name.lower(): task for name, task in TASKS.items()}
+        known = {name.lower(): task for name, task in GLUE_TASKS.items()}
         task = known.get(str(self.recipe.data.train.reader).lower())
         if task is not None and asked.kind == SEVERAL:
             raise BadInput("labels.kind: a text of this benchmark has one label, not several")
@@ -106,16 +112,16 @@ class Classify(Kind):
         labels = Labels.of(found, written)
         return Labels(labels.names, written, asked.kind)
 
-    def texts(self, example: Labelled) -> tuple[str, ...]:
+    def texts(self, example: LabelledExample) -> tuple[str, ...]:
         """One or two."""
         return example.texts
 
-    def coded(self, text: TunedText, examples: Sequence[Labelled]) -> list[Coded]:
+    def coded(self, text: TunedText, examples: Sequence[LabelledExample]) -> list[Coded]:
         """A row of each, and its label."""
         rows = rows_of(text.encoder, [_asked(one) for one in examples], self.longest)
         return [(row, self._goal(text, one)) for row, one in zip(rows, examples, strict=True)]
 
-    def _goal(self, text: TunedText, example: Labelled) -> list[Any]:
+    def _goal(self, text: TunedText, example: LabelledExample) -> list[Any]:
         labels, where = text.labels, example.where
         if labels.kind == NUMBER:
             return [_number(_shown(example), where)]
@@ -141,7 +147,10 @@ class Classify(Kind):
         return EncoderClassifier(model, text, longest=self.longest)
 
     def judged(
-        self, runner: EncoderClassifier, examples: Sequence[Labelled], with_interval: bool = False
+        self,
+        runner: EncoderClassifier,
+        examples: Sequence[LabelledExample],
+        with_interval: bool = False,
     ) -> Judgement:
         """As the labels are: accuracy and its like, F1 over all of them, or correlation."""
         found: list[Any] = runner.predict([_asked(one) for one in examples])
@@ -164,25 +173,25 @@ class Classify(Kind):
 class Tag(Kind):
     """The words of a sentence, and a tag or a number for each."""
 
-    def labels(self, examples: Sequence[Tagged]) -> Labels:
+    def labels(self, examples: Sequence[TaggedExample]) -> Labels:
         """The tags that occur, as their scheme writes them."""
         if self.recipe.labels.kind == NUMBER:
             return Labels(("value",), {}, NUMBER)
         tags = chain.from_iterable(self._tags(one) for one in examples)
         return Labels.of(tags, self.recipe.labels.names or {})
 
-    def texts(self, example: Tagged) -> tuple[str, ...]:
+    def texts(self, example: TaggedExample) -> tuple[str, ...]:
         """Its words."""
         return (" ".join(example.words),)
 
-    def _tags(self, example: Tagged) -> Sequence[str]:
+    def _tags(self, example: TaggedExample) -> Sequence[str]:
         scheme = self.recipe.labels.scheme
         try:
             return example.tags if scheme is None else to_scheme(example.tags, scheme)
         except BadInput as error:
             raise BadInput(f"{example.where}: {error}") from None
 
-    def coded(self, text: TunedText, examples: Sequence[Tagged]) -> list[Coded]:
+    def coded(self, text: TunedText, examples: Sequence[TaggedExample]) -> list[Coded]:
         """A row of each sentence, or several; goals stand at the first pieces of words."""
         words = iter(text.encoder.pieces([w for one in examples for w in one.words]))
         template, numbers = text.encoder.template, text.labels.kind == NUMBER
@@ -198,7 +207,7 @@ class Tag(Kind):
                 found.append((row, of_tokens if numbers else of_tokens.astype(np.int64)))
         return found
 
-    def _goals(self, labels: Labels, example: Tagged) -> np.ndarray:
+    def _goals(self, labels: Labels, example: TaggedExample) -> np.ndarray:
         if labels.kind == NUMBER:
             return np.array([_number((tag,), example.where) for tag in example.tags])
         return np.array(
@@ -218,7 +227,7 @@ class Tag(Kind):
         return Tagger(model, text, longest=self.longest)
 
     def judged(
-        self, runner: Tagger, examples: Sequence[Tagged], with_interval: bool = False
+        self, runner: Tagger, examples: Sequence[TaggedExample], with_interval: bool = False
     ) -> Judgement:
         """F1 of entities where tags mean some, else what is right of all words."""
         found = runner.predict([one.words for one in examples])
@@ -240,11 +249,11 @@ class Tag(Kind):
 class Answer(Kind):
     """A question, and where its answer stands in a text."""
 
-    def texts(self, example: Question) -> tuple[str, ...]:
+    def texts(self, example: QuestionExample) -> tuple[str, ...]:
         """Both."""
         return example.question, example.context
 
-    def windows(self, text: EncoderTokenizer, example: Question) -> list[Window]:
+    def windows(self, text: EncoderTokenizer, example: QuestionExample) -> list[Window]:
         """The rows of a question."""
         return self.runner(nn.Identity(), text).windows(example.question, example.context)
 
@@ -252,7 +261,7 @@ class Answer(Kind):
         """A model that answers."""
         return Answerer(model, text, longest=self.longest, **self.recipe.answers.settings)
 
-    def coded(self, text: EncoderTokenizer, examples: Sequence[Question]) -> list[Coded]:
+    def coded(self, text: EncoderTokenizer, examples: Sequence[QuestionExample]) -> list[Coded]:
         """Each part of the context, and where the first answer begins and ends in it, if at all."""
         return [
             (window.row, _ends(window, example))
@@ -265,7 +274,7 @@ class Answer(Kind):
         return tagged.Spans()
 
     def judged(
-        self, runner: Answerer, examples: Sequence[Question], with_interval: bool = False
+        self, runner: Answerer, examples: Sequence[QuestionExample], with_interval: bool = False
     ) -> Judgement:
         """SQuAD's exact match and F1; where some have no answer, also by the best threshold."""
         found = runner.predict([(one.question, one.context) for one in examples])
@@ -276,7 +285,9 @@ class Answer(Kind):
         best = [one.best[0].text if one.best else "" for one in found]
         thresholds = best_threshold(golds, best, [one.no_answer for one in found])
         scores += [
-            Score(f"best {name}", one.score, f"questions:{len(golds)}|threshold:{one.value:.4f}")
+            MetricScore(
+                f"best {name}", one.score, f"questions:{len(golds)}|threshold:{one.value:.4f}"
+            )
             for name, one in thresholds.items()
         ]
         return Judgement(scores)
@@ -285,11 +296,11 @@ class Answer(Kind):
 class Choose(Kind):
     """Pairs of texts, of which one is right."""
 
-    def texts(self, example: Choice) -> tuple[str, ...]:
+    def texts(self, example: ChoiceExample) -> tuple[str, ...]:
         """All of them."""
         return tuple(chain.from_iterable(example.choices))
 
-    def coded(self, text: EncoderTokenizer, examples: Sequence[Choice]) -> list[Coded]:
+    def coded(self, text: EncoderTokenizer, examples: Sequence[ChoiceExample]) -> list[Coded]:
         """A row of each pair, and which one it is."""
         rows = iter(rows_of(text, [*chain(*(one.choices for one in examples))], self.longest))
         return [([*islice(rows, len(one.choices))], _right(one)) for one in examples]
@@ -306,7 +317,7 @@ class Choose(Kind):
         return Chooser(model, text, longest=self.longest)
 
     def judged(
-        self, runner: Chooser, examples: Sequence[Choice], with_interval: bool = False
+        self, runner: Chooser, examples: Sequence[ChoiceExample], with_interval: bool = False
     ) -> Judgement:
         """How often the right one is chosen."""
         found = runner.of_pairs([one.choices for one in examples])
@@ -323,13 +334,13 @@ KINDS: dict[str, Callable[[Recipe], Kind]] = {
 }
 
 
-def _shown(example: Labelled) -> tuple[str, ...]:
+def _shown(example: LabelledExample) -> tuple[str, ...]:
     if example.labels is None:
         raise BadInput(f"{example.where}: its label is hidden")
     return example.labels
 
 
-def _asked(example: Labelled) -> Any:
+def _asked(example: LabelledExample) -> Any:
     return example.texts[0] if len(example.texts) == 1 else example.texts
 
 
@@ -341,13 +352,13 @@ def _number(labels: Sequence[str], where: str) -> float:
         raise BadInput(f"{where}: {', '.join(labels) or 'nothing'} is not a number") from None
 
 
-def _right(example: Choice) -> int:
+def _right(example: ChoiceExample) -> int:
     if example.label is None:
         raise BadInput(f"{example.where}: which is right is hidden")
     return example.label
 
 
-def _ends(window: Window, example: Question) -> tuple[int, int]:
+def _ends(window: Window, example: QuestionExample) -> tuple[int, int]:
     """The tokens in which the answer begins and ends; the first, twice, if it is not all here."""
     if not example.answers:
         if example.answerable:

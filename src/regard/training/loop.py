@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.sampler import Sampler
-from regard.data.sources import Dropped
+from regard.data.sources import DropCounts
 from regard.ground.batch import Batch, Budget
 from regard.ground.errors import BadInput
 from regard.training import precision as precisions
@@ -121,7 +121,7 @@ class _Run:
         if resume:
             precision, differences = self._restore()
         if precision is None:
-            self.probe_stream = replace(self.job.sampler, dropped=Dropped()).batches()
+            self.probe_stream = replace(self.job.sampler, dropped=DropCounts()).batches()
             asked, device = self.recipe.train.precision, self.ranks.device
             precision = precisions.choose(asked, device, self._probe, self.job.budget_seconds)
             half = self.ranks.agree(self.ranks.leads and precision.kind == "bf16")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from regard.data.sources import STDIN, Dropped, Lines, Source, read_lines, read_pairs
+from regard.data.sources import STDIN, DropCounts, Lines, Source, read_lines, read_pairs
 from regard.ground.errors import BadInput
 from regard.ground.files import write_text
 from regard.training.examples import Examples
@@ -69,7 +69,7 @@ class Paired:
 
     def _pairs(self, source: Source, skip_bad: bool) -> Iterator[tuple[str, str, str]]:
         longest = self.recipe.data.longest_characters
-        return read_pairs(source, longest, Dropped() if skip_bad else None)
+        return read_pairs(source, longest, DropCounts() if skip_bad else None)
 
 
 def _kept_input(source: Source, out: Path, *, again: bool) -> Source:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from regard.data.blanks import Blanks
 from regard.data.documents import Documents
-from regard.data.following import Passages, full, pairs
+from regard.data.mlm_masking import TokenMasker
 from regard.data.sampler import START, Cursor, Sampler, shuffled
-from regard.data.sources import Dropped
+from regard.data.sentence_pairs import Passages, full_rows, sentence_pairs
+from regard.data.sources import DropCounts
 from regard.ground.batch import IGNORED, Batch, Budget, Marks, Row
 from regard.ground.errors import BadInput
 from regard.objectives.masked import Blanked, Masked
@@ -30,7 +30,7 @@ class Drawn:
     """Rows by number; which tokens are blanks follows from (seed, epoch, number) alone."""
 
     passages: Passages
-    blanks: Blanks
+    blanks: TokenMasker
     seed: int
 
     def read(self, epoch: int, numbers: np.ndarray) -> list[Blanked]:
@@ -82,7 +82,7 @@ class Reading:
     documents: Documents
     train: Drawn
     dev: Sequence[Blanked]
-    dropped: Dropped
+    dropped: DropCounts
     sizes: dict[str, int]
 
     @property
@@ -114,14 +114,16 @@ def drawn(recipe: Recipe, text: EncoderTokenizer, documents: Documents, seed: in
     asked, longest, marks = recipe.pretrain, recipe.batches.longest, Marks(text.cls, text.sep)
     if asked.next_sentence:
         rows = Passages(
-            documents, marks, lambda epoch: pairs(documents, longest, (seed, epoch), asked.short)
+            documents,
+            marks,
+            lambda epoch: sentence_pairs(documents, longest, (seed, epoch), asked.short),
         )
     else:
-        same = full(documents, longest)
+        same = full_rows(documents, longest)
         rows = Passages(documents, marks, lambda epoch: same)
     begins = ~text.continues if asked.whole_words else None
     special = np.isin(np.arange(len(text.words)), list(text.special))
-    return Drawn(rows, Blanks(text.mask, special, begins, asked.rate), seed)
+    return Drawn(rows, TokenMasker(text.mask, special, begins, asked.rate), seed)
 
 
 def held_out(count: int, wanted: int) -> tuple[np.ndarray, np.ndarray]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regard.data.sources import Dropped
+from regard.data.sources import DropCounts
 from regard.ground.files import remove, replacing_folder
 from regard.training.ranks import Ranks
 
@@ -34,9 +34,9 @@ class Place:
         """Whether I am the one who writes, and nothing was written before."""
         return self.ranks.leads and not self.resume
 
-    def dropping(self) -> Dropped | None:
+    def dropping(self) -> DropCounts | None:
         """Where bad examples are counted, if they may be left out."""
-        return Dropped() if self.skip_bad else None
+        return DropCounts() if self.skip_bad else None
 
     def keep_text(self, text: Any) -> None:
         """Write a vocabulary, all of its files or none: a kill between two leaves neither."""

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.data.documents import Collection, Documents, prepare_documents, read_documents
-from regard.data.sources import Dropped
+from regard.data.documents import Documents, DocumentSource, read_documents, tokenize_documents
+from regard.data.sources import DropCounts
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
 from regard.models.cost import encoder_flops
@@ -57,11 +57,13 @@ class Pretraining(Encoding):
 
     def prepared(self, place: Place) -> tuple[EncoderTokenizer, Reading]:
         """The vocabulary, and all documents as ids."""
-        given, dropped = self.recipe.data, Dropped()
+        given, dropped = self.recipe.data, DropCounts()
         text = self.text(place, partial(self._learned, place))
         train = self._documents("train", given.train.collection(place.data), text, place, dropped)
         if given.dev.held_out is None:
-            dev = self._documents("dev", given.dev.collection(place.data), text, place, Dropped())
+            dev = self._documents(
+                "dev", given.dev.collection(place.data), text, place, DropCounts()
+            )
         else:
             to_choose_by, to_learn = held_out(len(train), given.dev.held_out)
             train, dev = train.chosen(to_learn), train.chosen(to_choose_by)
@@ -73,12 +75,12 @@ class Pretraining(Encoding):
     def _documents(
         self,
         name: str,
-        collection: Collection,
+        collection: DocumentSource,
         text: EncoderTokenizer,
         place: Place,
-        dropped: Dropped,
+        dropped: DropCounts,
     ) -> Documents:
-        return prepare_documents(
+        return tokenize_documents(
             place.store,
             name,
             collection,

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.data.sources import Dropped
+from regard.data.sources import DropCounts
 from regard.ground.batch import Budget
 from regard.ground.errors import BadInput
 from regard.ground.files import read_json, sweep_folder, write_json
@@ -54,7 +54,7 @@ class Run:
     facts: AnyFacts
     text: Any
     out: Path
-    dropped: Dropped
+    dropped: DropCounts
     notes: dict[str, Any]
     sizes: dict[str, int]
     lock: FolderLock | None = None  # of the one who leads

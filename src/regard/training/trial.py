@@ -8,7 +8,7 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from regard.data.sampler import Sampler
-from regard.data.sources import Dropped
+from regard.data.sources import DropCounts
 from regard.models.paper import count_parameters
 from regard.training.checkpoint import Checkpoints
 from regard.training.events import Reported, Started
@@ -34,7 +34,7 @@ class Trial:
     """What a run would do. ``seconds`` are those of its first steps, one by one."""
 
     sizes: dict[str, int]
-    dropped: Dropped
+    dropped: DropCounts
     epoch: Epoch
     vocabulary: tuple[int, ...]
     labels: int | None
@@ -110,7 +110,7 @@ def time_steps(job: Job) -> tuple[Precision, list[float]]:
     tried = replace(
         job,
         recipe=job.recipe.model_copy(update={"train": settings}),
-        sampler=replace(job.sampler, dropped=Dropped()),
+        sampler=replace(job.sampler, dropped=DropCounts()),
         checkpoints=Unwritten(job.checkpoints.folder),
     )
     most, seconds = min(MOST, settings.steps), list[float]()

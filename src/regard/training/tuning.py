@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from torch import nn
 
+from regard.data.readers import read
 from regard.data.sampler import Sampler, shuffled
-from regard.data.sources import Dropped
-from regard.data.understanding import read
+from regard.data.sources import DropCounts
 from regard.ground.batch import Batch, Budget, Row
 from regard.ground.errors import BadInput
 from regard.models.cost import encoder_flops
@@ -41,7 +41,7 @@ class InMemory:
     train: Sequence[Coded]
     dev: Sequence[Coded]
     asked: Sequence[Any]
-    dropped: Dropped
+    dropped: DropCounts
     sizes: dict[str, int]
 
     @property
@@ -88,12 +88,12 @@ class Tuning(Encoding):
         """The size of each test set; what is wrong with them is said before anything is written."""
         sizes = {}
         for name, files in self.recipe.data.tests.items():
-            sizes[name] = len(self.read(files, data, Dropped() if skip_bad else None))
+            sizes[name] = len(self.read(files, data, DropCounts() if skip_bad else None))
             if not sizes[name]:
                 raise BadInput(f"{files.file}: no examples to test on")
         return sizes
 
-    def read(self, files: Files, data: Path, dropped: Dropped | None = None) -> list[Any]:
+    def read(self, files: Files, data: Path, dropped: DropCounts | None = None) -> list[Any]:
         """The examples of a file."""
         given = files.read(data)
         return list(
@@ -102,7 +102,7 @@ class Tuning(Encoding):
 
     def prepared(self, place: Place) -> tuple[Any, InMemory]:
         """The vocabulary with labels, and all examples as rows."""
-        dropped, given = Dropped(), self.recipe.data
+        dropped, given = DropCounts(), self.recipe.data
         may_drop = dropped if place.skip_bad else None
         train = self.read(given.train, place.data, may_drop)
         if given.dev.held_out:
@@ -151,7 +151,7 @@ class Tuning(Encoding):
         return {"longest": self.recipe.batches.longest, **answers}
 
     def judged(
-        self, model: Any, files: Files, data: Path, dropped: Dropped | None = None
+        self, model: Any, files: Files, data: Path, dropped: DropCounts | None = None
     ) -> Judgement:
         """A tuned model on the examples of a file, asked as it was trained, with intervals."""
         head = getattr(model.facts, "head", None)

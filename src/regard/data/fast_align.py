@@ -1,0 +1,19 @@
+"""Sentence pairs as aligners read them: ``source ||| target``, words set apart by spaces."""
+
+from pathlib import Path
+
+from regard.data.sources import name_of, read_lines
+from regard.ground.errors import BadInput
+
+SEPARATOR = "|||"
+
+
+def read_fast_align(path: str | Path) -> list[tuple[str, str]]:
+    """The pairs of a file, each side with single spaces between its words."""
+    pairs = []
+    for number, line in enumerate(read_lines(path), start=1):
+        sides = [" ".join(side.split()) for side in line.split(SEPARATOR)]
+        if len(sides) != 2 or not all(sides):
+            raise BadInput(f"{name_of(path)}:{number}: not of the form 'source {SEPARATOR} target'")
+        pairs.append((sides[0], sides[1]))
+    return pairs

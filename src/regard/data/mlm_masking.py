@@ -1,0 +1,127 @@
+"""Blanks for a masked language model to fill (Devlin et al., 2018, section 3.1, task 1).
+
+Of a row's tokens 15% are chosen; of these 80% become the mask, 10% a random token, 10% stay.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from regard.data.counter_rng import below, bits, streams, uniform
+from regard.ground.errors import BadInput
+
+MOST = 1 << 16  # rows drawn for at once, and tokens in one: row, draw and place share 64 bits
+BLANKS = 3  # after the key, so that it serves other draws too
+FATE, OTHER = MOST, 2 * MOST  # where in a row's stream, after the draws that order its words
+
+
+class MaskedTokens(NamedTuple):
+    """Tokens as a model sees them, the places it is asked about, and what stood there."""
+
+    tokens: np.ndarray
+    places: np.ndarray
+    originals: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class TokenMasker:
+    """How blanks are made: `special` and `begins` answer for every id of the vocabulary.
+
+    What is special is neither chosen nor put in a random token's place. With `begins` whole words
+    are chosen: an id where it is False belongs to the word before it. `most` limits the blanks in
+    one row.
+    """
+
+    mask: int
+    special: np.ndarray
+    begins: np.ndarray | None = None
+    rate: float = 0.15
+    kept: float = 0.1
+    random: float = 0.1
+    most: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.rate <= 1:
+            raise BadInput(f"rate of blanks {self.rate}: must be above 0 and at most 1")
+        if min(self.kept, self.random) < 0 or self.kept + self.random > 1:
+            raise BadInput(f"kept {self.kept} and random {self.random}: shares of one whole")
+        if self.most is not None and self.most < 1:
+            raise BadInput(f"{self.most} blanks in a row at most: must be at least 1")
+
+    @cached_property
+    def ordinary(self) -> np.ndarray:
+        """The ids that a random token is drawn from."""
+        return np.flatnonzero(~self.special)
+
+    def draw(self, tokens: np.ndarray, key: tuple[int, ...]) -> MaskedTokens:
+        """One row, by a key that ends in its number: (seed, epoch, number)."""
+        *key_of_all, number = key
+        return self.draw_all(tokens, np.array([len(tokens)]), np.array([number]), (*key_of_all,))
+
+    def draw_all(
+        self, tokens: np.ndarray, lengths: np.ndarray, numbers: np.ndarray, key: tuple[int, ...]
+    ) -> MaskedTokens:
+        """Rows end to end: each is drawn by `key` and its own number, whatever lies beside it."""
+        lengths = np.asarray(lengths, np.int64)
+        if len(lengths) > MOST or lengths.max(initial=0) > MOST:
+            raise ValueError(f"more than {MOST:,} rows, or tokens in a row")
+        first = np.cumsum(lengths) - lengths
+        stream = streams((*key, BLANKS), numbers)
+        places = self._choose(np.asarray(tokens), lengths, first, stream)
+        row = np.searchsorted(first + lengths, places, side="right")
+        place, stream = places - first[row], stream[row]
+
+        masked, originals = np.array(tokens), np.asarray(tokens)[places]
+        fate = uniform(stream, FATE + place)
+        other = fate < self.random
+        drawn = below(len(self.ordinary), stream[other], OTHER + place[other])
+        masked[places[other]] = self.ordinary[drawn]
+        masked[places[fate >= self.random + self.kept]] = self.mask
+        return MaskedTokens(masked, places, originals)
+
+    def wanted(self, lengths: np.ndarray) -> np.ndarray:
+        """Blanks in rows of these lengths, special tokens counted; half a blank goes to even."""
+        count = np.maximum(1, np.rint(lengths * self.rate).astype(np.int64))
+        return count if self.most is None else np.minimum(count, self.most)
+
+    def _choose(
+        self, tokens: np.ndarray, lengths: np.ndarray, first: np.ndarray, stream: np.ndarray
+    ) -> np.ndarray:
+        """The chosen places, in order: words are taken in a random order as long as they fit."""
+        free = ~self.special[tokens]
+        begin = free
+        if self.begins is not None:
+            after_free = np.append(False, free[:-1])  # the first of a row follows no word
+            after_free[first[lengths > 0]] = False
+            begin = free & (self.begins[tokens] | ~after_free)
+        heads = np.flatnonzero(begin)
+        sizes = np.bincount(np.cumsum(begin)[free] - 1, minlength=len(heads))
+        row = np.repeat(np.arange(len(lengths)), lengths)[heads]
+        place = heads - first[row]
+
+        draws = bits(stream[row], place) >> np.uint64(32) << np.uint64(16)
+        order = np.argsort(row.astype(np.uint64) << np.uint64(48) | draws | place.astype(np.uint64))
+        taken = order[fitting(sizes[order], row[order], self.wanted(lengths))]
+        sizes = sizes[taken]
+        begins = np.repeat(heads[taken] - np.cumsum(sizes) + sizes, sizes)
+        return np.sort(begins + np.arange(len(begins)))
+
+
+def fitting(sizes: np.ndarray, row: np.ndarray, room: np.ndarray) -> np.ndarray:
+    """Which of the words, met in order, are taken: one that its row has no room for is skipped.
+
+    Every turn takes what fits up to the first that does not, in all rows at once.
+    """
+    room, left, taken = room.copy(), np.arange(len(sizes)), [np.empty(0, np.int64)]
+    while len(left := left[sizes[left] <= room[row[left]]]):
+        total = np.cumsum(sizes[left])
+        begins = np.flatnonzero(np.append(True, np.diff(row[left]) != 0))
+        before = (total - sizes[left])[begins]
+        total -= np.repeat(before, np.diff(np.append(begins, len(left))))
+        fits = total <= room[row[left]]
+        taken.append(left[fits])
+        room -= np.bincount(row[left[fits]], sizes[left[fits]], len(room)).astype(np.int64)
+        left = left[~fits]
+    return np.concatenate(taken)

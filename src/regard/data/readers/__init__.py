@@ -1,0 +1,94 @@
+"""Data of understanding: published tasks and plain files, read as four kinds of example."""
+
+import inspect
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
+
+from regard.data.readers.choices import race, swag
+from regard.data.readers.conll import conll, conllu
+from regard.data.readers.examples import (
+    ChoiceExample,
+    Example,
+    GoldAnswer,
+    LabelledExample,
+    QuestionExample,
+    TaggedExample,
+)
+from regard.data.readers.glue import GLUE_TASKS, GlueTask, glue
+from regard.data.readers.plain import csv, jsonl, tagged_jsonl, tsv
+from regard.data.readers.snli import snli
+from regard.data.readers.squad import articles, squad
+from regard.data.readers.trees import sst5
+from regard.data.sources import DropCounts
+from regard.ground.errors import BadInput, did_you_mean
+
+__all__ = [
+    "GLUE_TASKS",
+    "READERS",
+    "ChoiceExample",
+    "Example",
+    "GlueTask",
+    "GoldAnswer",
+    "LabelledExample",
+    "QuestionExample",
+    "TaggedExample",
+    "articles",
+    "read",
+]
+
+Reader = Callable[..., Iterator[Any]]
+
+READERS: dict[str, dict[str, Reader]] = {
+    "classify": {
+        **{name: partial(glue, name=name) for name in GLUE_TASKS},
+        "SST-5": sst5,
+        "SNLI": snli,
+        "tsv": tsv,
+        "csv": csv,
+        "jsonl": jsonl,
+    },
+    "tag": {"CoNLL": conll, "CoNLL-U": conllu, "jsonl": tagged_jsonl},
+    "answer": {"SQuAD": squad},
+    "choose": {"SWAG": swag, "RACE": race},
+}
+"""Which reader serves which kind of task; capitals do not matter."""
+
+
+def read(
+    kind: str, reader: str, path: Path, dropped: DropCounts | None = None, **options: Any
+) -> Iterator[Example]:
+    """The examples of a file for tasks of that kind.
+
+    A flawed one is an error that names file and line; with `dropped` it is counted there instead.
+    """
+    if kind not in READERS:
+        raise BadInput(f"no kind of task is called {kind!r}{did_you_mean(kind, list(READERS))}")
+    known = {name.lower(): name for name in READERS[kind]}
+    if reader.lower() not in known:
+        wrong = did_you_mean(reader, list(READERS[kind]))
+        raise BadInput(f"no reader for {kind!r} is called {reader!r}{wrong}")
+    name = known[reader.lower()]
+    chosen = READERS[kind][name]
+    return chosen(Path(path), dropped=dropped, **_checked(chosen, name, options))
+
+
+def _checked(reader: Reader, name: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Options of the types that the reader's signature asks for; lists become tuples."""
+    bound = reader.keywords if isinstance(reader, partial) else {}
+    function = reader.func if isinstance(reader, partial) else reader
+    hints = get_type_hints(function)
+    known = [one for one in inspect.signature(function).parameters if one not in bound][2:]
+    checked = {}
+    for option, value in options.items():
+        if option not in known:
+            raise BadInput(f"{name} has no option {option!r}{did_you_mean(option, known)}")
+        try:
+            checked[option] = TypeAdapter(hints[option]).validate_python(value)
+        except ValidationError as error:
+            problem = error.errors()[0]["msg"]
+            raise BadInput(f"{name}: option {option!r} cannot be {value!r} ({problem})") from None
+    return checked

@@ -1,0 +1,93 @@
+"""SWAG (Zellers et al., 2018) and RACE (Lai et al., 2017): one of four choices is right."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from regard.data.readers.examples import ChoiceExample
+from regard.data.readers.records import (
+    Cells,
+    columns,
+    document,
+    filled,
+    held,
+    one_of,
+    parsed,
+    table_of,
+    typed,
+)
+from regard.data.sources import BadExample, DropCounts
+from regard.ground.errors import BadInput
+
+ENDINGS = ("ending0", "ending1", "ending2", "ending3")
+NUMBERS = ("0", "1", "2", "3")
+LETTERS = ("A", "B", "C", "D")
+
+_BLANK = re.compile("_+")
+
+
+def swag(path: Path, dropped: DropCounts | None = None) -> Iterator[ChoiceExample]:
+    """A sentence, and its four continuations: the beginning of the next, each with an ending."""
+    table = table_of(path, ("sent1", "sent2", *ENDINGS, "label"), comma=True)
+
+    def parse(where: str, cells: Cells) -> ChoiceExample:
+        endings = [filled(cells[ending], where) for ending in ENDINGS]
+        first = filled(cells["sent1"], where)
+        choices = tuple((first, f"{cells['sent2']} {ending}".strip()) for ending in endings)
+        label = int(one_of(NUMBERS, cells["label"], where)) if "label" in cells else None
+        return ChoiceExample(where, choices, label)
+
+    return parsed(columns(table, dropped, may_lack=("label",)), parse, dropped)
+
+
+def race(path: Path, dropped: DropCounts | None = None) -> Iterator[ChoiceExample]:
+    """An article, and a question with each of its options; `path` is one file or a folder of them.
+
+    A folder's folders (high, middle) are read too.
+    """
+    files = [path]
+    if path.is_dir():
+        files = sorted(one for one in path.rglob("*.txt*") if one.suffix in (".txt", ".gz", ".xz"))
+    if not files:
+        raise BadInput(f"{path}: no .txt files in this folder")
+    for file in files:
+        passage = document(file)
+        asked = held(passage, "questions", list, str(file))
+        where = [f"{file}: question {number}" for number in range(1, len(asked) + 1)]
+        yield from parsed(zip(where, _asked(passage, str(file)), strict=True), _choice, dropped)
+
+
+def _asked(passage: dict[str, Any], where: str) -> Iterator[tuple[str, Any, Any, Any]]:
+    """(article, question, its options, its answer); hidden answers are None."""
+    article = held(passage, "article", str, where)
+    questions = held(passage, "questions", list, where)
+    options = held(passage, "options", list, where)
+    hidden = "answers" not in passage
+    answers = [None] * len(questions) if hidden else held(passage, "answers", list, where)
+    if not len(questions) == len(options) == len(answers):
+        counts = f"{len(questions)} questions, {len(options)} options, {len(answers)} answers"
+        raise BadInput(f"{where}: {counts}")
+    for question, choices, answer in zip(questions, options, answers, strict=True):
+        yield article, question, choices, answer
+
+
+def _choice(where: str, asked: tuple[str, Any, Any, Any]) -> ChoiceExample:
+    article, question, options, answer = asked
+    typed(question, str, "the question", where)
+    if len(typed(options, list, "what it may be", where)) != len(LETTERS):
+        raise BadExample(where, "without four options", f"{len(options)} options instead of 4")
+    choices = tuple(
+        (filled(article, where), _put_together(question, typed(option, str, "an option", where)))
+        for option in options
+    )
+    if answer is None:
+        return ChoiceExample(where, choices, None)
+    letter = one_of(LETTERS, typed(answer, str, "the answer", where), where)
+    return ChoiceExample(where, choices, LETTERS.index(letter))
+
+
+def _put_together(question: str, option: str) -> str:
+    """The option in the question's blank, or after a question without one (or with several)."""
+    said, blanks = _BLANK.subn(lambda _: option, question)
+    return said if blanks == 1 else f"{question} {option}".strip()

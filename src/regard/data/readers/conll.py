@@ -1,0 +1,93 @@
+"""Words and tags in columns, a word a line and a blank line after each sentence.
+
+The files of the CoNLL tasks (Tjong Kim Sang and De Meulder, 2003) and of Universal Dependencies.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from regard.data.readers.examples import TaggedExample
+from regard.data.readers.records import parsed
+from regard.data.sources import BadExample, DropCounts, name_of, read_lines
+
+Numbered = list[tuple[str, str]]  # where, line
+
+_COUNTED = re.compile(r"[0-9]+")
+_BETWEEN = re.compile(r"[0-9]+([-.])[0-9]+")
+
+
+def conll(
+    path: Path, dropped: DropCounts | None = None, word: int = 0, tag: int = -1
+) -> Iterator[TaggedExample]:
+    """Sentences in columns ended by a tab or else by spaces; `tag` -1 is the last of them.
+
+    Tags are as they stand: their scheme is the scorer's business. Lines of -DOCSTART- are left out.
+    """
+
+    def parse(where: str, lines: Numbered) -> TaggedExample:
+        rows = [(where, _cells(line)) for where, line in lines]
+        width = len(rows[0][1])
+        for place, cells in rows:
+            if len(cells) != width:
+                detail = f"{len(cells)} columns where the sentence began with {width}"
+                raise BadExample(place, "of uneven columns", detail)
+        return _tagged(where, rows, word, tag)
+
+    return parsed(_sentences(path), parse, dropped)
+
+
+def conllu(path: Path, dropped: DropCounts | None = None, tag: int = 3) -> Iterator[TaggedExample]:
+    """Sentences of Universal Dependencies, with the universal part of speech or another column.
+
+    Left out are comments, words over several lines (1-2) and those that are not there (1.1).
+    """
+
+    def parse(where: str, lines: Numbered) -> TaggedExample:
+        rows = [(where, line.split("\t")) for where, line in lines if line[0] != "#"]
+        for place, cells in rows:
+            if len(cells) != 10:
+                raise BadExample(place, "of uneven columns", f"{len(cells)} columns instead of 10")
+            if not (_COUNTED.fullmatch(cells[0]) or _BETWEEN.fullmatch(cells[0])):
+                raise BadExample(place, "not CoNLL-U", f"{cells[0]!r} is no word's number")
+        counted = [(place, cells) for place, cells in rows if _COUNTED.fullmatch(cells[0])]
+        if not counted:
+            raise BadExample(where, "empty", "a sentence without words")
+        return _tagged(where, counted, 1, tag)
+
+    return parsed(_sentences(path), parse, dropped)
+
+
+def _sentences(path: Path) -> Iterator[tuple[str, Numbered]]:
+    """(where it begins, its lines) of every sentence; the last needs no blank line after it."""
+    begun: Numbered = []
+    for number, line in enumerate(read_lines(path), start=1):
+        blank = not line or line.isspace() or _cells(line)[0] == "-DOCSTART-"
+        if not blank:
+            begun.append((f"{name_of(path)}:{number}", line))
+        elif begun:
+            yield begun[0][0], begun
+            begun = []
+    if begun:
+        yield begun[0][0], begun
+
+
+def _cells(line: str) -> list[str]:
+    """Only tabs and spaces end a column: words do hold what else Unicode calls a space."""
+    if "\t" in line:
+        return line.rstrip(" \t").split("\t")
+    return [cell for cell in line.split(" ") if cell]
+
+
+def _tagged(where: str, rows: list[tuple[str, list[str]]], word: int, tag: int) -> TaggedExample:
+    width = len(rows[0][1])
+    for column in (word, tag):
+        if not -width <= column < width or width < 2:
+            detail = f"no column {column}, counted from 0: the line has {width}"
+            raise BadExample(rows[0][0], "without a column", detail)
+    for place, cells in rows:
+        if not cells[word] or not cells[tag]:
+            raise BadExample(place, "empty", "a word or a tag is empty")
+    return TaggedExample(
+        where, tuple(cells[word] for _, cells in rows), tuple(cells[tag] for _, cells in rows)
+    )

@@ -1,0 +1,82 @@
+"""GLUE (Wang et al., 2018): its nine tasks, in the files it distributes.
+
+Columns end at tabs and nothing is quoted. Test files hide their labels.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+
+from regard.data.readers.examples import LabelledExample
+from regard.data.readers.records import Cells, columns, filled, one_of, parsed, table_of
+from regard.data.sources import BadExample, DropCounts
+
+BINARY = ("0", "1")
+ENTAILMENT = ("entailment", "not_entailment")
+
+
+@dataclass(frozen=True)
+class GlueTask:
+    """Which columns hold the texts and the label, and how the benchmark scores it."""
+
+    texts: tuple[str, ...]
+    label: str
+    labels: tuple[str, ...]  # in this order; none: a number is to be told
+    metrics: tuple[str, ...] = ("accuracy",)
+    positive: str | None = None  # the class whose F1 it is
+    unnamed: tuple[str, ...] = ()  # the columns, where files come without a header
+
+
+SENTENCES = ("sentence1", "sentence2")
+
+GLUE_TASKS = {
+    "CoLA": GlueTask(
+        ("sentence",),
+        "label",
+        BINARY,
+        ("Matthews",),
+        unnamed=("source", "label", "star", "sentence"),
+    ),
+    "SST-2": GlueTask(("sentence",), "label", BINARY),
+    "MRPC": GlueTask(("#1 String", "#2 String"), "Quality", BINARY, ("F1", "accuracy"), "1"),
+    "STS-B": GlueTask(SENTENCES, "score", (), ("Pearson", "Spearman")),
+    "QQP": GlueTask(("question1", "question2"), "is_duplicate", BINARY, ("F1", "accuracy"), "1"),
+    "MNLI": GlueTask(SENTENCES, "gold_label", ("contradiction", "entailment", "neutral")),
+    "QNLI": GlueTask(("question", "sentence"), "label", ENTAILMENT),
+    "RTE": GlueTask(SENTENCES, "label", ENTAILMENT),
+    "WNLI": GlueTask(SENTENCES, "label", BINARY),
+}
+
+
+def glue(path: Path, name: str, dropped: DropCounts | None = None) -> Iterator[LabelledExample]:
+    """The examples of the task of that name; MNLI's two test domains are two files of one form.
+
+    QQP as distributed has questions broken over two lines: whoever reads it passes `dropped`.
+    """
+    task = GLUE_TASKS[name]
+    table = table_of(path, (*task.texts, task.label))
+
+    def parse(where: str, cells: Cells) -> LabelledExample:
+        texts = tuple(filled(cells[column], where) for column in task.texts)
+        labels = (_label(task, cells[task.label], where),) if task.label in cells else None
+        return LabelledExample(where, texts, labels)
+
+    rows = columns(table, dropped, may_lack=(task.label,), unnamed=task.unnamed)
+    return parsed(rows, parse, dropped)
+
+
+def _label(task: GlueTask, label: str, where: str) -> str:
+    if task.labels:
+        return one_of(task.labels, label, where)
+    return number(label, where)
+
+
+def number(label: str, where: str) -> str:
+    """A label that regression can learn."""
+    try:
+        if isfinite(float(label)):
+            return label
+    except ValueError:
+        pass
+    raise BadExample(where, "not a number", f"the label {label!r} is not a number")

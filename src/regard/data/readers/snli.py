@@ -1,0 +1,54 @@
+"""SNLI (Bowman et al., 2015): does a premise entail a hypothesis, contradict it, or neither?"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from regard.data.readers.examples import LabelledExample
+from regard.data.readers.records import columns, filled, one_of, parsed, table_of
+from regard.data.sources import STDIN, DropCounts, JsonLines, Lines, Source, name_of, read_examples
+from regard.ground.errors import BadInput
+
+LABELS = ("contradiction", "entailment", "neutral")
+UNDECIDED = "-"  # the people asked did not agree
+
+_SIDES = ("s1", "s2", "labels")
+_COLUMNS = ("sentence1", "sentence2", "gold_label")
+
+
+def snli(path: Path, dropped: DropCounts | None = None) -> Iterator[LabelledExample]:
+    """From the official .jsonl or .txt, or from ``s1.dev``, beside which are s2 and labels.
+
+    Pairs without a gold label are always left out; `dropped` counts them too.
+    """
+
+    def parse(where: str, row: tuple[str, ...]) -> LabelledExample:
+        premise, hypothesis, label = (filled(text, where) for text in row)
+        return LabelledExample(where, (premise, hypothesis), (one_of(LABELS, label, where),))
+
+    return parsed(_decided(path, dropped), parse, dropped)
+
+
+def _decided(path: Path, dropped: DropCounts | None) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for where, row in _rows(path, dropped):
+        if row[-1] != UNDECIDED:
+            yield where, row
+        elif dropped is not None:
+            dropped["without a gold label"] += 1
+
+
+def _rows(path: Path, dropped: DropCounts | None) -> Iterator[tuple[str, tuple[str, ...]]]:
+    name = path.name.removesuffix(".gz").removesuffix(".xz")
+    if name.endswith(".txt"):
+        table = table_of(path, _COLUMNS)
+        for where, cells in columns(table, dropped):
+            yield where, tuple(cells[column] for column in _COLUMNS)
+        return
+    source: Source
+    if name.startswith("s1."):
+        rest = path.name.removeprefix("s1")
+        source = Lines(tuple(str(path.with_name(f"{side}{rest}")) for side in _SIDES))
+    elif name.endswith(".jsonl") or name == STDIN:
+        source = JsonLines(str(path), _COLUMNS)
+    else:
+        raise BadInput(f"{name_of(path)}: SNLI is a file named s1.*, *.jsonl or *.txt")
+    yield from read_examples(source, 3, None, dropped)

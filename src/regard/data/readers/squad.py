@@ -1,0 +1,77 @@
+"""SQuAD 1.1 and 2.0 (Rajpurkar et al., 2016, 2018): questions whose answers stand in the text."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from regard.data.readers.examples import GoldAnswer, QuestionExample
+from regard.data.readers.records import document, filled, held, parsed, typed
+from regard.data.sources import BadExample, DropCounts, name_of
+from regard.ground.errors import BadInput
+
+
+def squad(
+    path: Path, dropped: DropCounts | None = None, articles: tuple[int, int] | None = None
+) -> Iterator[QuestionExample]:
+    """Every question, or those about some articles: (0, 38) are the first 38, (38, 48) the rest."""
+    for _, questions in _titled(path, dropped, articles):
+        yield from questions
+
+
+def articles(
+    path: Path, dropped: DropCounts | None = None
+) -> list[tuple[str, list[QuestionExample]]]:
+    """(title, questions) of every article: no article should both train and test."""
+    return [(title, list(questions)) for title, questions in _titled(path, dropped, None)]
+
+
+def _titled(
+    path: Path, dropped: DropCounts | None, chosen: tuple[int, int] | None
+) -> Iterator[tuple[str, Iterator[QuestionExample]]]:
+    name = name_of(path)
+    found = held(document(path), "data", list, name)
+    start, stop = chosen or (0, len(found))
+    if chosen and not 0 <= start < stop <= len(found):
+        raise BadInput(f"{name}: there are no articles {start} to {stop}, only {len(found)}")
+    for number, each in enumerate(found[start:stop], start=start + 1):
+        where = f"{name}: article {number}"
+        article = typed(each, dict, "it", where)
+        asked = _asked(article, where, name)
+        yield held(article, "title", str, where), parsed(asked, _question, dropped)
+
+
+def _asked(
+    article: dict[str, Any], where: str, name: str
+) -> Iterator[tuple[str, tuple[str, dict[str, Any]]]]:
+    """(where, (context, question)); what is wrong further out than a question cannot be dropped."""
+    for count, each in enumerate(held(article, "paragraphs", list, where), start=1):
+        place = f"{where}, paragraph {count}"
+        paragraph = typed(each, dict, "it", place)
+        context = held(paragraph, "context", str, place)
+        for which, asked in enumerate(held(paragraph, "qas", list, place), start=1):
+            question = typed(asked, dict, "it", f"{place}, question {which}")
+            identity = held(question, "id", str, f"{place}, question {which}")
+            yield f"{name}: question {identity}", (context, question)
+
+
+def _question(where: str, asked: tuple[str, dict[str, Any]]) -> QuestionExample:
+    context, record = asked
+    text = filled(held(record, "question", str, where), where)
+    answerable = not held({"is_impossible": False, **record}, "is_impossible", bool, where)
+    answers = tuple(
+        _answer(typed(answer, dict, "an answer", where), context, where)
+        for answer in held({"answers": [], **record}, "answers", list, where)
+    )
+    if answers and not answerable:
+        detail = "it is said to be impossible, and has an answer"
+        raise BadExample(where, "both impossible and answered", detail)
+    return QuestionExample(where, record["id"], text, context, answers, answerable)
+
+
+def _answer(record: dict[str, Any], context: str, where: str) -> GoldAnswer:
+    text = filled(held(record, "text", str, where), where)
+    start = held(record, "answer_start", int, where)
+    if start < 0 or not context.startswith(text, start):
+        detail = f"the answer {text!r} does not stand at character {start} of its context"
+        raise BadExample(where, "with an answer out of place", detail)
+    return GoldAnswer(text, start)

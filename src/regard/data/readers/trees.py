@@ -1,0 +1,99 @@
+"""The Stanford Sentiment Treebank (Socher et al., 2013): ``(3 (2 It) (4 works))``, a tree a line.
+
+Each bracket holds a label from 0, very negative, to 4, and a word or further brackets.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from regard.data.readers.examples import LabelledExample
+from regard.data.readers.records import parsed
+from regard.data.sources import BadExample, DropCounts, Lines, read_texts
+
+LABELS = ("0", "1", "2", "3", "4")
+ESCAPES = {
+    "-LRB-": "(",
+    "-RRB-": ")",
+    "-LSB-": "[",
+    "-RSB-": "]",
+    "-LCB-": "{",
+    "-RCB-": "}",
+}
+
+_PART = re.compile(r"[()]|[^ \t()]+")  # no other space: "8 1/2" is one word, with a no-break one
+
+
+@dataclass
+class Bracket:
+    """A phrase: words from `start` up to but not with `stop`."""
+
+    column: int
+    start: int
+    stop: int = -1
+    label: str = ""
+    holds: str = ""
+
+
+def sst5(
+    path: Path, dropped: DropCounts | None = None, phrases: bool = False
+) -> Iterator[LabelledExample]:
+    """Every sentence with its label; with `phrases` every bracket, the whole sentence first."""
+    for examples in parsed(read_texts(Lines((str(path),)), dropped=dropped), _examples, dropped):
+        yield from examples if phrases else islice(examples, 1)
+
+
+def _examples(where: str, line: str) -> Iterator[LabelledExample]:
+    words, brackets = tree(line, where)
+    return (
+        LabelledExample(where, (" ".join(words[one.start : one.stop]),), (one.label,))
+        for one in brackets
+    )
+
+
+def tree(line: str, where: str) -> tuple[list[str], list[Bracket]]:
+    """The words of a tree, and its brackets in the order in which they open."""
+    words: list[str] = []
+    brackets: list[Bracket] = []
+    unclosed: list[Bracket] = []
+    for part in _PART.finditer(line):
+        problem = _take(part[0], part.start() + 1, words, brackets, unclosed)
+        if problem:
+            detail = f"{part[0]!r} at column {part.start() + 1} {problem}"
+            raise BadExample(where, "not a tree", detail)
+    if unclosed:
+        detail = f"the bracket at column {unclosed[-1].column} is never closed"
+        raise BadExample(where, "not a tree", detail)
+    return words, brackets
+
+
+def _take(
+    text: str, column: int, words: list[str], brackets: list[Bracket], unclosed: list[Bracket]
+) -> str:
+    """Go on by one part of a line; the answer is what is wrong with it, if anything is."""
+    inner = unclosed[-1] if unclosed else None
+    if inner is None and (text != "(" or brackets):
+        return "stands outside of the tree"
+    if inner and not inner.label:
+        inner.label = text
+        return "" if text in LABELS else "stands where a label from 0 to 4 belongs"
+    if inner and text == ")":
+        inner.stop = len(words)
+        unclosed.pop()
+        return "" if inner.holds else "closes a bracket that holds nothing"
+    if inner and (inner.holds == "a word" or (inner.holds and text != "(")):
+        return f"stands beside {inner.holds}"
+    if inner:
+        inner.holds = "brackets" if text == "(" else "a word"
+    if text == "(":
+        brackets.append(Bracket(column, start=len(words)))
+        unclosed.append(brackets[-1])
+    else:
+        words.append(_unescaped(text))
+    return ""
+
+
+def _unescaped(word: str) -> str:
+    return ESCAPES.get(word.upper(), word).replace("\\/", "/").replace("\\*", "*")

@@ -1,0 +1,218 @@
+"""Rows to pre-train on: two passages of which the second may follow the first, or one full passage.
+
+Pairs are made as by Devlin et al., 2018 (section 3.1, task 2, and their builder); full passages as
+by Liu et al., 2019 (section 4.2, FULL-SENTENCES). Which tokens make a row is found from lengths
+alone.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from regard.data.counter_rng import below, heads, streams, uniform
+from regard.data.documents import Documents
+from regard.ground.batch import Marks, Row
+from regard.ground.errors import BadInput
+
+IS_NEXT, NOT_NEXT = 0, 1  # the classes of the second passage, numbered as transformers does
+DRAWS = 4  # of each pair, from the stream of its document
+PAIRS, CUTS = 1, 2  # after the key, so that it serves other draws too
+
+
+class Passage(NamedTuple):
+    """A row, and whether its second part follows the first (None where there is no second)."""
+
+    row: Row
+    follows: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """The rows of an epoch: row i has the spans from first[i] up to first[i + 1].
+
+    A span goes from token `begin` up to `end`, counted through all documents, inside one of them.
+    """
+
+    begin: np.ndarray
+    end: np.ndarray
+    first: np.ndarray
+    follows: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.first) - 1
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Tokens in every row: one before all, one after each span."""
+        ends = np.append(0, np.cumsum(self.end - self.begin + 1))[self.first]
+        return np.diff(ends) + 1
+
+
+def sentence_pairs(
+    documents: Documents, longest: int, key: tuple[int, ...], short: float = 0.1
+) -> Plan:
+    """Successive sentences up to a target length, cut in two; half the second parts are replaced.
+
+    What replaces it comes from another document, and the sentences it replaced are then used
+    again. The target is all the room there is, or for a document in ten (`short`) any length. All
+    is drawn by `key` and the document's number: (seed, epoch).
+    """
+    room, count = longest - 3, len(documents)
+    if room < 2:
+        raise BadInput(f"rows of {longest} tokens: two passages and three marks need 5 at least")
+    if count < 2:
+        raise BadInput(f"{documents.name}: a next sentence from elsewhere needs a second document")
+    stream = streams((*key, PAIRS), np.arange(count))
+    target = np.where(uniform(stream, 0) < short, 2 + below(room - 1, stream, 1), room)
+    rounds = [*_rounds(documents, stream, target)]
+    document, begin, end, follows = (np.concatenate(one) for one in zip(*rounds, strict=True))
+    order = np.argsort(document, kind="stable")
+    begin, end = _cut(begin[order], end[order], room, key)
+    return Plan(begin.ravel(), end.ravel(), 2 * np.arange(len(order) + 1), follows[order])
+
+
+def _rounds(
+    documents: Documents, stream: np.ndarray, target: np.ndarray
+) -> Iterator[tuple[np.ndarray, ...]]:
+    """One pair of every document that is not used up: its number, begins, ends, follows."""
+    sentence, token, count = documents.first_sentence, documents.first_token, len(documents)
+    live, start, drawn = np.arange(count), sentence[:-1], 2
+    while len(live):
+        draws, goal = stream[live], target[live]
+        end = np.minimum(_reaching(token, start, goal), sentence[live + 1])
+        middle = start + 1 + below(end - start - 1, draws, drawn)
+        elsewhere = (end - start == 1) | (uniform(draws, drawn + 1) < 0.5)
+
+        other = below(count - 1, draws, drawn + 2)
+        other += other >= live
+        begin_other = sentence[other] + below(
+            sentence[other + 1] - sentence[other], draws, drawn + 3
+        )
+        left = np.maximum(1, goal - (token[middle] - token[start]))
+        end_other = np.minimum(_reaching(token, begin_other, left), sentence[other + 1])
+
+        begin_second = np.where(elsewhere, begin_other, middle)
+        end_second = np.where(elsewhere, end_other, end)
+        begins, ends = np.stack([start, begin_second], 1), np.stack([middle, end_second], 1)
+        follows = np.where(elsewhere, NOT_NEXT, IS_NEXT).astype(np.int8)
+        yield live, token[begins], token[ends], follows
+
+        start = np.where(elsewhere, middle, end)
+        more = start < sentence[live + 1]
+        live, start, drawn = live[more], start[more], drawn + DRAWS
+
+
+def _reaching(token: np.ndarray, start: np.ndarray, count: np.ndarray) -> np.ndarray:
+    """The sentence before which, from `start` on, there are `count` tokens or more."""
+    return np.searchsorted(token, token[start] + count)
+
+
+def _cut(
+    begin: np.ndarray, end: np.ndarray, room: int, key: tuple[int, ...]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs cut to fit: the longer part loses single tokens, at either end by the toss of a coin.
+
+    Of two parts equally long the second loses first, so the first keeps the odd token.
+    """
+    length = end - begin
+    first = np.minimum(length[:, 0], np.maximum(room - length[:, 1], (room + 1) // 2))
+    kept = np.stack([first, np.minimum(length[:, 1], room - first)], 1)
+    lost = length - kept
+    stream = streams((*key, CUTS), np.arange(lost.size))
+    before = heads(lost.ravel(), stream).reshape(lost.shape)
+    return begin + before, begin + before + kept
+
+
+def full_rows(documents: Documents, longest: int) -> Plan:
+    """Successive whole sentences, as many as fit, across documents with a mark between them.
+
+    A sentence that is too long for any row is cut. There is nothing to draw: every epoch has the
+    same rows.
+    """
+    room = longest - 2
+    if room < 1:
+        raise BadInput(f"rows of {longest} tokens: a passage and two marks need 3 at least")
+    token = _no_longer(documents.first_token, room)
+    document = np.searchsorted(documents.borders, token, side="right") - 1
+    # A mark before every document but the first one of a row: counted by its number.
+    begins, ends = token[:-1] + document[:-1], token[1:] + document[:-1]
+    after = np.searchsorted(ends, begins + room, side="right").tolist()
+    starts = [0]
+    while starts[-1] < len(after):
+        starts.append(after[starts[-1]])
+    rows = token[starts]
+    begin = np.union1d(rows[:-1], documents.borders[:-1])
+    return Plan(begin, np.append(begin[1:], token[-1]), np.searchsorted(begin, rows))
+
+
+def _no_longer(token: np.ndarray, room: int) -> np.ndarray:
+    """Where sentences begin, if those longer than `room` are several."""
+    lengths = np.diff(token)
+    parts = -(-lengths // room)
+    number = np.arange(parts.sum()) - np.repeat(np.cumsum(parts) - parts, parts)
+    return np.append(np.repeat(token[:-1], parts) + number * room, token[-1])
+
+
+@dataclass(frozen=True, eq=False)
+class Passages:
+    """Rows to be read by number, as a `Sampler` does; `plan(epoch)` says what they are.
+
+    `marks` are the token before a row and the one after each of its parts. An epoch has as many
+    rows as the first one. Where draws gave another more or fewer, these are spread over its
+    numbers: some rows are not read, or twice.
+    """
+
+    documents: Documents
+    marks: Marks
+    plan: Callable[[int], Plan]
+
+    @cached_property
+    def planned(self) -> Callable[[int], Plan]:
+        """`plan`, remembering the last epoch."""
+        return lru_cache(maxsize=1)(self.plan)
+
+    @cached_property
+    def count(self) -> int:
+        return len(self.planned(0))
+
+    def read(self, epoch: int, indices: np.ndarray) -> list[Passage]:
+        """The rows of these numbers."""
+        plan = self.planned(epoch)
+        return self.passages(plan, np.asarray(indices, np.int64) * len(plan) // self.count)
+
+    def passages(self, plan: Plan, rows: np.ndarray) -> list[Passage]:
+        """Rows of a plan, laid out with their marks."""
+        counts = plan.first[rows + 1] - plan.first[rows]
+        opening = np.cumsum(counts) - counts  # each row's first span, among those asked for
+        number = np.arange(counts.sum()) - np.repeat(opening, counts)
+        span = np.repeat(plan.first[rows], counts) + number
+        begin, end = plan.begin[span], plan.end[span]
+        size = end - begin + 1 + (number == 0)
+        after = np.append(0, np.cumsum(size))
+        first = after[opening]
+
+        tokens = np.full(after[-1], self.marks.last, np.int32)
+        tokens[first] = self.marks.first
+        self._copy(begin, end, tokens, after[:-1] + (number == 0))
+        part = np.zeros_like(number) if plan.follows is None else number
+        segments = np.repeat(part.astype(np.int32), size)
+        follows = [None] * len(rows) if plan.follows is None else plan.follows[rows].tolist()
+        bounds = [*first.tolist(), len(tokens)]
+        return [
+            Passage(Row(tokens[a:b], segments[a:b]), one)
+            for a, b, one in zip(bounds[:-1], bounds[1:], follows, strict=True)
+        ]
+
+    def _copy(
+        self, begin: np.ndarray, end: np.ndarray, tokens: np.ndarray, places: np.ndarray
+    ) -> None:
+        """Puts spans of the documents into `tokens`, each at its place."""
+        borders = self.documents.borders
+        document = np.searchsorted(borders, begin, side="right") - 1
+        source = begin - borders[document]
+        columns = (document, source, end - begin, places)
+        for d, a, length, b in zip(*(one.tolist() for one in columns), strict=True):
+            tokens[b : b + length] = self.documents.rows[d][a : a + length]

@@ -1,0 +1,89 @@
+"""Sentence pairs with their word links, the held-out split, and the files of a parallel corpus."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from itertools import islice
+from pathlib import Path
+from random import Random
+
+from regard.data.toy_language.grammar import english, german
+from regard.data.toy_language.grammar.tree import Meaning, Sentence, Words
+from regard.data.toy_language.sampling.sentences import sentence
+from regard.ground.files import write_text
+
+LONGEST = 30
+"""English sentences of more words are not worth their time in a small corpus."""
+
+
+@dataclass(frozen=True, slots=True)
+class SentencePair:
+    """Links are (source word, target word), counted from 0 as by ``regard.text.words.words``."""
+
+    source: str
+    target: str
+    links: frozenset[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    train: tuple[SentencePair, ...]
+    dev: tuple[SentencePair, ...]
+    test: tuple[SentencePair, ...]
+
+
+def pair(tree: Sentence) -> SentencePair:
+    """Both readings of a tree; words that express a common part of it are linked."""
+    source, target = english.sentence(tree), german.sentence(tree)
+    places: dict[Meaning, list[int]] = {}
+    for j, word in enumerate(target):
+        for meaning in word.meanings:
+            places.setdefault(meaning, []).append(j)
+    links = frozenset(
+        (i, j)
+        for i, word in enumerate(source)
+        for meaning in word.meanings
+        for j in places.get(meaning, ())
+    )
+    return SentencePair(spelled(source), spelled(target), links)
+
+
+def spelled(words: Words) -> str:
+    """A capital first, and no space before punctuation."""
+    text = "".join(word.text if word.text in ",.?" else " " + word.text for word in words)[1:]
+    return text[0].upper() + text[1:]
+
+
+def sample(seed: int) -> Iterator[SentencePair]:
+    """Endless pairs, no two with the same source or the same target."""
+    dice = Random(seed)
+    seen: set[str] = set()
+    while True:
+        drawn = pair(sentence(dice))
+        sides = {"en " + drawn.source, "de " + drawn.target}
+        if seen.isdisjoint(sides) and drawn.source.count(" ") < LONGEST:
+            seen |= sides
+            yield drawn
+
+
+def corpus(train: int = 20_000, dev: int = 500, test: int = 500, seed: int = 1) -> Corpus:
+    """Held-out pairs are drawn first, so that they do not depend on the size of ``train``."""
+    pairs = sample(seed)
+    held_out = tuple(islice(pairs, dev)), tuple(islice(pairs, test))
+    return Corpus(tuple(islice(pairs, train)), *held_out)
+
+
+def write(corpus: Corpus, folder: Path) -> None:
+    """``train.en``, ``train.de`` and ``train.links`` (``0-0 1-2``: source-target); dev and test."""
+    for part in fields(corpus):
+        pairs: tuple[SentencePair, ...] = getattr(corpus, part.name)
+        _write(folder / f"{part.name}.en", (pair.source for pair in pairs))
+        _write(folder / f"{part.name}.de", (pair.target for pair in pairs))
+        _write(folder / f"{part.name}.links", (pharaoh(pair.links) for pair in pairs))
+
+
+def pharaoh(links: frozenset[tuple[int, int]]) -> str:
+    return " ".join(f"{i}-{j}" for i, j in sorted(links))
+
+
+def _write(path: Path, lines: Iterable[str]) -> None:
+    write_text(path, "".join(f"{line}\n" for line in lines))

@@ -1,0 +1,158 @@
+"""Anybody's columns and keys, and the one entry that finds a reader and checks its options."""
+
+import json
+import re
+
+import pytest
+
+from regard.data.readers import READERS, LabelledExample, TaggedExample, read
+from regard.data.sources import Csv, DropCounts, Table, read_rows
+from regard.ground.errors import BadInput
+
+
+def put(path, text):
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def complains(message):
+    return pytest.raises(BadInput, match=f"^{re.escape(message)}$")
+
+
+def test_columns_by_name_and_by_number(tmp_path):
+    tsv = put(tmp_path / "a.tsv", 'id\ttext\tother\ttopic\n1\t"a\tb\tx\n')
+    wanted = [LabelledExample(f"{tsv}:2", ('"a', "b"), ("x",))]
+    assert list(read("classify", "tsv", tsv, texts=["text", "other"], label="topic")) == wanted
+    bare = put(tmp_path / "b.tsv", "1\ta\tb\tx\n")
+    assert list(read("classify", "tsv", bare, texts=[1, 2], label=3)) == [
+        LabelledExample(f"{bare}:1", ("a", "b"), ("x",))
+    ]
+    csv = put(tmp_path / "a.csv", 'text,topic\n"a, ""b""\nc",x\n')
+    assert list(read("classify", "csv", csv, label="topic")) == [
+        LabelledExample(f"{csv}:2", ('a, "b"\nc',), ("x",))
+    ]
+    assert next(read("classify", "csv", csv)).labels is None
+
+
+def test_several_labels_at_once(tmp_path):
+    path = put(tmp_path / "a.tsv", "text\ttopics\na\tx| y\nb\t\nc\t |z\n")
+    found = list(read("classify", "tsv", path, label="topics", separator="|"))
+    assert [one.labels for one in found] == [("x", "y"), (), ("z",)]
+    with complains(f"{path}:3: empty text"):
+        list(read("classify", "tsv", path, label="topics"))
+    lines = put(tmp_path / "a.jsonl", '{"text": "a", "l": ["x", 2]}\n{"text": "b", "l": []}\n')
+    assert [one.labels for one in read("classify", "jsonl", lines, label="l")] == [("x", "2"), ()]
+
+
+def test_keys_of_json_lines(tmp_path):
+    records = [{"in": {"a": "x", "b": "y"}, "score": 2.5}, {"in": {"a": "z", "b": "w"}, "score": 3}]
+    path = put(tmp_path / "a.jsonl", "".join(json.dumps(one) + "\n" for one in records))
+    assert list(read("classify", "jsonl", path, texts=["in.a", "in.b"], label="score")) == [
+        LabelledExample(f"{path}:1", ("x", "y"), ("2.5",)),
+        LabelledExample(f"{path}:2", ("z", "w"), ("3",)),
+    ]
+    dotted = put(tmp_path / "b.jsonl", '{"in.a": "x"}\n')
+    assert next(read("classify", "jsonl", dotted, texts=["in.a"])).texts == ("x",)
+
+
+def test_words_and_tags_of_json_lines(tmp_path):
+    path = put(tmp_path / "a.jsonl", '{"tokens": ["a", "b"], "pos": ["X", 1]}\n')
+    assert list(read("tag", "jsonl", path, words="tokens", tags="pos")) == [
+        TaggedExample(f"{path}:1", ("a", "b"), ("X", "1"))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "line", "message"),
+    [
+        ("classify", "{", "not JSON (Expecting property name enclosed in double quotes"),
+        ("classify", "[]", "the line is not a JSON object"),
+        ("classify", '{"label": "x"}', "no key 'text'"),
+        ("classify", '{"text": "a"}', "no key 'label'"),
+        ("classify", '{"text": 3, "label": "x"}', "the value of 'text' is not text"),
+        ("classify", '{"text": "a", "label": true}', "the value of 'label' is not text"),
+        ("classify", '{"text": " ", "label": "x"}', "empty text"),
+        ("tag", '{"words": ["a"], "tags": []}', "1 words and 0 tags"),
+        ("tag", '{"words": [], "tags": []}', "0 words and 0 tags"),
+        ("tag", '{"words": ["a", ""], "tags": ["x", "y"]}', "empty text"),
+        ("tag", '{"words": "a", "tags": ["x"]}', "the value of 'words' is not a list"),
+    ],
+)
+def test_bad_lines_are_named_or_counted(tmp_path, kind, line, message):
+    good = '{"text": "a", "label": "x", "words": ["a"], "tags": ["x"]}'
+    path = put(tmp_path / "a.jsonl", f"{good}\n{line}\n")
+    options = {"label": "label"} if kind == "classify" else {}
+    with pytest.raises(BadInput, match=f"^{re.escape(f'{path}:2: {message}')}"):
+        list(read(kind, "jsonl", path, **options))
+    dropped = DropCounts()
+    assert len(list(read(kind, "jsonl", path, dropped, **options))) == 1
+    assert dropped.total() == 1
+
+
+def test_rows_of_a_table(tmp_path):
+    path = tmp_path / "a"
+    path.write_bytes(b'a\tb\n"c\n\n\xff\n')
+    dropped = DropCounts()
+    assert list(read_rows(Table(str(path), ()), dropped)) == [
+        (f"{path}:1", ["a", "b"]),
+        (f"{path}:2", ['"c']),
+    ]
+    assert dropped == {"empty": 1, "not UTF-8": 1}
+    path.write_bytes(b'a,"b\nc"\nd\n')
+    assert list(read_rows(Csv(str(path), ()))) == [
+        (f"{path}:1", ["a", "b\nc"]),
+        (f"{path}:3", ["d"]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "reader", "options", "message"),
+    [
+        ("clasify", "tsv", {}, "no kind of task is called 'clasify'; did you mean 'classify'?"),
+        ("tag", "conl", {}, "no reader for 'tag' is called 'conl'; did you mean 'CoNLL'?"),
+        ("answer", "xyz", {}, "no reader for 'answer' is called 'xyz'; known: SQuAD"),
+        (
+            "classify",
+            "SST-5",
+            {"phrase": True},
+            "SST-5 has no option 'phrase'; did you mean 'phrases'?",
+        ),
+        ("classify", "MRPC", {"name": "RTE"}, "MRPC has no option 'name'; known: none"),
+        (
+            "classify",
+            "tsv",
+            {"comma": True},
+            "tsv has no option 'comma'; known: label, separator, texts",
+        ),
+        ("classify", "tsv", {"texts": []}, "an example is one text or two, not 0"),
+        ("classify", "tsv", {"texts": ["a", "b", "c"]}, "an example is one text or two, not 3"),
+        ("classify", "jsonl", {"separator": ""}, "a separator of labels is at least one character"),
+    ],
+)
+def test_names_that_are_not_known(kind, reader, options, message):
+    with complains(message):
+        read(kind, reader, "-", **options)
+
+
+@pytest.mark.parametrize(
+    ("kind", "reader", "options"),
+    [
+        ("answer", "SQuAD", {"articles": "first 38"}),
+        ("answer", "SQuAD", {"articles": [38]}),
+        ("tag", "CoNLL", {"tag": "ner"}),
+        ("classify", "SST-5", {"phrases": 3}),
+        ("classify", "csv", {"texts": "text"}),
+    ],
+)
+def test_options_of_the_wrong_type(kind, reader, options):
+    (option,) = options
+    with pytest.raises(BadInput, match=f"^{reader}: option '{option}' cannot be .*$"):
+        read(kind, reader, "-", **options)
+
+
+def test_every_reader_says_when_a_file_is_missing(tmp_path):
+    for kind, readers in READERS.items():
+        for name in readers:
+            missing = tmp_path / ("none.jsonl" if name == "SNLI" else "none")
+            with complains(f"{missing}: cannot be read (No such file or directory)"):
+                list(read(kind, name, missing))
