@@ -21,7 +21,7 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-BASE = "HEAD"  # the first commit with this tool: nothing was renamed in it
+BASE = "6c3503bfe655c327ea2a4cac9e50f3162fe30b13"  # the first commit with this tool
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "regard-safety-net"
 
 
