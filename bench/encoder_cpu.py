@@ -27,26 +27,26 @@ from measure import half, interval, ratio, rounded, seconds_of, setting, take_tu
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity
 
-from regard.ground.batch import Packed, Row, pack_rows
+from regard.ground.batch import PackedTokens, TokenRow, pack_rows
 from regard.ground.machine import has
 from regard.models import bert
 from regard.models import folder as folders
 from regard.models.facts import EncoderFacts, Head, change
 from regard.objectives.labelled import Labelled
-from regard.parts.linear.engine import engine
+from regard.parts.linear.convert import convert
 from regard.training.micro import Plain
 
 Step = Callable[[], Tensor]
 
 
-def sentences(count: int, vocab: int, draw: np.random.Generator) -> list[Row]:
+def sentences(count: int, vocab: int, draw: np.random.Generator) -> list[TokenRow]:
     """Rows of ids, longest first; their lengths are those of sentences."""
     lengths = np.clip(draw.gamma(2.4, 8.5, count) + 3, 5, 64).astype(int)
     rows = [draw.integers(5, vocab, length) for length in sorted(lengths, reverse=True)]
-    return [Row(row, np.zeros(len(row), dtype=np.int64)) for row in rows]
+    return [TokenRow(row, np.zeros(len(row), dtype=np.int64)) for row in rows]
 
 
-def padded(rows: list[Row]) -> dict[str, Tensor]:
+def padded(rows: list[TokenRow]) -> dict[str, Tensor]:
     """What transformers reads."""
     longest = max(len(row.tokens) for row in rows)
     ids, mask = (torch.zeros(len(rows), longest, dtype=torch.int64) for _ in range(2))
@@ -67,12 +67,12 @@ def reference(facts: EncoderFacts, module: nn.Module) -> nn.Module:
         return kind.from_pretrained(folder, local_files_only=True, attn_implementation="sdpa")
 
 
-def chunks(rows: Sequence[Row], size: int) -> list[list[Row]]:
+def chunks(rows: Sequence[TokenRow], size: int) -> list[list[TokenRow]]:
     """Sentences of like length together; ``rows`` are sorted."""
     return [list(rows[at : at + size]) for at in range(0, len(rows), size)]
 
 
-def best_chunks(model: nn.Module, rows: Sequence[Row]) -> list[list[Row]]:
+def best_chunks(model: nn.Module, rows: Sequence[TokenRow]) -> list[list[TokenRow]]:
     """The chunks that transformers reads fastest on this machine."""
     tried = []
     for size in sorted({min(size, len(rows)) for size in (4, 8, 16, len(rows))}):
@@ -82,7 +82,7 @@ def best_chunks(model: nn.Module, rows: Sequence[Row]) -> list[list[Row]]:
     return chunks(rows, min(tried)[1])
 
 
-def reading(facts: EncoderFacts, rows: list[Row]) -> dict[str, Step]:
+def reading(facts: EncoderFacts, rows: list[TokenRow]) -> dict[str, Step]:
     """Each system's way to the pooled states of the rows."""
     module = bert.PAPER.build(facts).eval()
     theirs, packed = reference(facts, module).eval(), pack_rows(rows)
@@ -91,7 +91,7 @@ def reading(facts: EncoderFacts, rows: list[Row]) -> dict[str, Step]:
     print(json.dumps({"rows in a chunk of the peers": len(chosen[0])}))
 
     def ours(kind: str) -> Step:
-        made = engine(module, kind)
+        made = convert(module, kind)
         return lambda: _pooled(made, packed)
 
     def peer(model: nn.Module) -> Step:
@@ -107,7 +107,7 @@ def reading(facts: EncoderFacts, rows: list[Row]) -> dict[str, Step]:
     return systems | onnx_systems(theirs, inputs) | ctranslate2_systems(facts, module, chosen)
 
 
-def _pooled(module: nn.Module, read: Packed) -> Tensor:
+def _pooled(module: nn.Module, read: PackedTokens) -> Tensor:
     return module(read.tokens_T, read.layout).pooled_BD
 
 
@@ -165,7 +165,7 @@ class _Pooled(nn.Module):
 
 
 def ctranslate2_systems(
-    facts: EncoderFacts, module: nn.Module, chosen: Sequence[Sequence[Row]]
+    facts: EncoderFacts, module: nn.Module, chosen: Sequence[Sequence[TokenRow]]
 ) -> dict[str, Step]:
     """CTranslate2 in float32 and int8, if it is installed."""
     try:
@@ -199,7 +199,7 @@ def _array(view: Any) -> Tensor:
     return torch.from_numpy(np.array(view))
 
 
-def tuning(facts: EncoderFacts, rows: list[Row], count: int) -> dict[str, Step]:
+def tuning(facts: EncoderFacts, rows: list[TokenRow], count: int) -> dict[str, Step]:
     """Each system's steps over all rows, ``count`` at a time."""
     facts = change(facts, head=Head("classify", 2), attention_dropout=0.0)
     module = bert.PAPER.build(facts)

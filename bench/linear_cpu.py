@@ -16,7 +16,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from regard.parts.linear.engine import choice
+from regard.parts.linear.convert import describe_products
 from regard.parts.linear.int8 import (
     Fbgemm,
     Floats,
@@ -104,7 +104,11 @@ def main() -> None:
             }
             print(json.dumps(line), flush=True)
     kinds = ["int8", "fp32", *(["bf16"] if can_pack(torch.bfloat16) else [])]
-    print(json.dumps({"choice": [choice(kind) for kind in kinds], "torch": torch.__version__}))
+    print(
+        json.dumps(
+            {"choice": [describe_products(kind) for kind in kinds], "torch": torch.__version__}
+        )
+    )
 
 
 if __name__ == "__main__":

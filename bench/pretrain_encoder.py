@@ -33,7 +33,7 @@ from measure import (
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from regard.ground.batch import IGNORED, Budget, Row
+from regard.ground.batch import IGNORED, BatchLimits, TokenRow
 from regard.models import bert
 from regard.models.cost import encoder_flops
 from regard.models.facts import EncoderFacts, change
@@ -55,18 +55,18 @@ def rows_of(
         places = np.sort(draw.choice(size, max(1, int(RATE * size)), replace=False))
         words = tokens[places].copy()
         tokens[places] = 103
-        found.append(Blanked(Row(tokens, np.zeros(size, dtype=np.int32)), places, words))
+        found.append(Blanked(TokenRow(tokens, np.zeros(size, dtype=np.int32)), places, words))
     return found
 
 
 def packed(
-    rows: Sequence[Blanked], budget: Budget, draw: np.random.Generator
+    rows: Sequence[Blanked], limits: BatchLimits, draw: np.random.Generator
 ) -> list[list[Blanked]]:
     """Rows in random order, as many as fit a budget together, longest first."""
     batches: list[list[Blanked]] = [[]]
     for at in draw.permutation(len(rows)):
         together = [*batches[-1], rows[at]]
-        if len(together) > budget.rows or sum(map(length, together)) > budget.tokens:
+        if len(together) > limits.rows or sum(map(length, together)) > limits.tokens:
             batches.append([])
         batches[-1].append(rows[at])
     return [sorted(batch, key=length, reverse=True) for batch in batches]
@@ -84,7 +84,7 @@ def length(row: Blanked) -> int:
     return len(row.row.tokens)
 
 
-def ours(facts: EncoderFacts, budget: Budget, device: torch.device) -> Step:
+def ours(facts: EncoderFacts, limits: BatchLimits, device: torch.device) -> Step:
     """regard: packed, compiled and captured, words only at blanks."""
     model, objective = bert.PAPER.build(facts).to(device).train(), Masked()
     adam = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
@@ -94,7 +94,7 @@ def ours(facts: EncoderFacts, budget: Budget, device: torch.device) -> Step:
     micro = Captured(plain, model) if cuda else plain
 
     def step(rows: list[Blanked]) -> Tensor:
-        batch = objective.collate(rows, budget if cuda else None).to(device)
+        batch = objective.collate(rows, limits if cuda else None).to(device)
         loss, _ = micro(batch, 1 / batch.weight)
         adam.step()
         adam.zero_grad(set_to_none=isinstance(micro, Plain))
@@ -176,10 +176,10 @@ def compare(facts: EncoderFacts, asked: argparse.Namespace) -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     draw, ragged = np.random.default_rng(1), asked.ragged
     corpus = rows_of(asked.rows * asked.steps, asked.length, facts.embed.vocab, ragged, draw)
-    budget = Budget(asked.rows * asked.length, asked.rows * (4 if ragged else 1), asked.length)
-    own, others = packed(corpus, budget, draw), bucketed(corpus, asked.rows, draw)
+    limits = BatchLimits(asked.rows * asked.length, asked.rows * (4 if ragged else 1), asked.length)
+    own, others = packed(corpus, limits, draw), bucketed(corpus, asked.rows, draw)
     built: dict[str, tuple[Callable[[], Step], list[list[Blanked]]]] = {
-        "regard": (lambda: ours(facts, budget, device), own),
+        "regard": (lambda: ours(facts, limits, device), own),
         "transformers": (lambda: theirs(facts, device, compiled=False, ragged=ragged), others),
         "transformers, compiled": (
             lambda: theirs(facts, device, compiled=True, ragged=ragged),

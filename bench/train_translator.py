@@ -34,7 +34,7 @@ from measure import (
 )
 from torch import Tensor
 
-from regard.ground.batch import Budget
+from regard.ground.batch import BatchLimits
 from regard.models import marian
 from regard.models.cost import training_flops
 from regard.models.facts import PairFacts, change
@@ -42,21 +42,21 @@ from regard.models.transformer import BASE, Transformer
 from regard.objectives.translated import Translated
 from regard.training.micro import Captured, Plain
 from regard.weights.files import weights_of
-from regard.weights.names import Beside
+from regard.weights.weight_map import Extras
 
 VOCAB = 32_000
 Pair = tuple[np.ndarray, np.ndarray]
 
 
-def pairs_within(budget: Budget, draw: np.random.Generator) -> list[Pair]:
+def pairs_within(limits: BatchLimits, draw: np.random.Generator) -> list[Pair]:
     """Pairs of sentence-like lengths, sorted, that fill a budget on either side."""
     pairs: list[Pair] = []
     totals = np.zeros(2, dtype=int)
-    while len(pairs) < budget.rows:
-        source = int(np.clip(draw.normal(27, 12), 3, budget.longest - 1))
-        target = int(np.clip(source + draw.normal(1, 4), 3, budget.longest - 1))
+    while len(pairs) < limits.rows:
+        source = int(np.clip(draw.normal(27, 12), 3, limits.longest - 1))
+        target = int(np.clip(source + draw.normal(1, 4), 3, limits.longest - 1))
         totals += (source + 1, target + 1)
-        if totals.max() > budget.tokens:
+        if totals.max() > limits.tokens:
             break
         pairs.append((draw.integers(4, VOCAB, source), draw.integers(4, VOCAB, target)))
     return sorted(pairs, key=lambda pair: (-len(pair[0]), -len(pair[1])))
@@ -86,8 +86,8 @@ class Ours:
 
     name = "regard"
 
-    def __init__(self, device: torch.device, budget: Budget, facts: dict):
-        self.device, self.budget = device, budget if device.type == "cuda" else None
+    def __init__(self, device: torch.device, limits: BatchLimits, facts: dict):
+        self.device, self.limits = device, limits if device.type == "cuda" else None
         self.model = Transformer(change(BASE, vocab=VOCAB, **facts)).to(device)
         self.objective = Translated(bos=1, eos=2)
         self.optimiser = torch.optim.Adam(self.model.parameters(), lr=1e-4, fused=True)
@@ -98,7 +98,7 @@ class Ours:
 
     def step(self, pairs: Sequence[Pair]) -> Tensor:
         """One update."""
-        batch = self.objective.collate(pairs, self.budget).to(self.device)
+        batch = self.objective.collate(pairs, self.limits).to(self.device)
         loss, _ = self.micro(batch, 1 / batch.weight)
         loss = loss / batch.weight  # a new tensor: the next replay overwrites the old one
         self.optimiser.step()
@@ -144,7 +144,7 @@ class Marian:
 
     def begin_as(self, ours: Transformer, facts: PairFacts) -> None:
         """Take over these weights."""
-        written = marian.names(facts).write(weights_of(ours), Beside())
+        written = marian.names(facts).write(weights_of(ours), Extras())
         self.model.load_state_dict(written, strict=False)
         self.model.tie_weights()
 
@@ -188,15 +188,15 @@ def precision(device: torch.device) -> torch.autocast:
     return half(device) if device.type == "cuda" else torch.autocast("cpu", enabled=False)
 
 
-def curves(device: torch.device, budget: Budget, facts: dict, steps: int) -> None:
+def curves(device: torch.device, limits: BatchLimits, facts: dict, steps: int) -> None:
     """Print the losses of both, and how far they are apart."""
     torch.manual_seed(1)
     facts = {**facts, "halves": True, "dropout": 0.0}
-    ours, theirs = Ours(device, budget, facts), Marian(device, facts)
+    ours, theirs = Ours(device, limits, facts), Marian(device, facts)
     theirs.begin_as(ours.model, change(BASE, vocab=VOCAB, **facts))
     draw = np.random.default_rng(1)
     some = [
-        pairs_within(budget, draw) for _ in range(8)
+        pairs_within(limits, draw) for _ in range(8)
     ]  # few, so that there is something to learn
     apart = []
     for step in range(steps):
@@ -224,22 +224,24 @@ def main() -> None:
         facts = {"width": 32, "inner": 64, "depth": 1, "heads": 2}
         asked.tokens, asked.steps, asked.rounds = min(asked.tokens, 512), 4, 2
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    budget = Budget(asked.tokens, max(1, asked.tokens // 8), min(128, asked.tokens))
+    limits = BatchLimits(asked.tokens, max(1, asked.tokens // 8), min(128, asked.tokens))
     if asked.curves:
-        curves(device, budget, facts, asked.curves)
+        curves(device, limits, facts, asked.curves)
         return
-    compare(device, budget, facts, asked)
+    compare(device, limits, facts, asked)
 
 
-def compare(device: torch.device, budget: Budget, facts: dict, asked: argparse.Namespace) -> None:
+def compare(
+    device: torch.device, limits: BatchLimits, facts: dict, asked: argparse.Namespace
+) -> None:
     """Let the systems take turns over one corpus."""
     draw = np.random.default_rng(1)
-    ours = [pairs_within(budget, draw) for _ in range(asked.steps)]
+    ours = [pairs_within(limits, draw) for _ in range(asked.steps)]
     pairs = [pair for batch in ours for pair in batch]
-    theirs = bucketed(pairs, budget.tokens, draw)
+    theirs = bucketed(pairs, limits.tokens, draw)
     lengths = [(len(source) + 1, len(target) + 1) for source, target in pairs]
     built = {
-        "regard": lambda: (Ours(device, budget, facts), ours),
+        "regard": lambda: (Ours(device, limits, facts), ours),
         "eager": lambda: (Marian(device, facts), theirs),
         "compiled": lambda: (Marian(device, facts, compiled=True), theirs),
     }

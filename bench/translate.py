@@ -32,10 +32,10 @@ from regard.models.facts import PairFacts, change
 from regard.models.native import Native, can_run
 from regard.models.room import House
 from regard.models.transformer import BASE, Transformer
-from regard.parts.linear.engine import engine
+from regard.parts.linear.convert import convert
 from regard.search import Beam, Greedy, Limits
 from regard.weights.files import weights_of
-from regard.weights.names import Beside
+from regard.weights.weight_map import Extras
 
 VOCAB, WORDS, SOURCE = 32_000, 30, 27
 TINY = {"width": 32, "inner": 64, "depth": 2, "heads": 2}
@@ -102,7 +102,7 @@ class Ours:
         else:
             self.house = Native(model, precision) if native and can_run(model) else None
             taken = self.house.taken if self.house else ()
-            self.model = engine(model, precision, but_for=taken)
+            self.model = convert(model, precision, but_for=taken)
         self.search = Greedy() if given.beam == 1 else Beam(given.beam, length="power", alpha=1.0)
 
     @torch.inference_mode()
@@ -129,7 +129,7 @@ class Transformers:
             forced_eos_token_id=None,
         )
         peer = MarianMTModel(config)
-        written = marian.names(given.facts).write(weights_of(given.model), Beside())
+        written = marian.names(given.facts).write(weights_of(given.model), Extras())
         peer.load_state_dict(written, strict=False)
         peer.tie_weights()
         dtype = torch.bfloat16 if device == "cuda" else torch.float32

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.data.toy_language import corpus
-from regard.ground.batch import Row, pack_rows
+from regard.ground.batch import TokenRow, pack_rows
 from regard.ground.tape import Tape
 from regard.models.stored import Stored
 from regard.text.encoder_tokenizer import EncoderTokenizer, train_wordpiece
@@ -105,7 +105,7 @@ def read_by_reference(folder: Path) -> Any:
     return quietly(lambda: kind.from_pretrained(folder, dtype=torch.float32)).eval()
 
 
-def their_values(model: Any, rows: list[Row]) -> dict[str, Tensor]:
+def their_values(model: Any, rows: list[TokenRow]) -> dict[str, Tensor]:
     """All that a model of ``transformers`` computes for rows in one padded batch, as ours lie."""
     lengths = [len(row.tokens) for row in rows]
     there_BL = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
@@ -153,7 +153,7 @@ def _padded(rows: list[Any]) -> Tensor:
     return torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True)
 
 
-def our_values(stored: Stored, rows: list[Row]) -> dict[str, Tensor]:
+def our_values(stored: Stored, rows: list[TokenRow]) -> dict[str, Tensor]:
     """The same of ours."""
     heads = ("pooled", "words", "follows", "logits")
     tape = Tape("trunk.embed.output", "trunk.blocks.?.output", *heads)

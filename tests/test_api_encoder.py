@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.api import Model, load
-from regard.ground.batch import Row
+from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape, without_head
 from small_bert import LONGEST, SENTENCES, model, small_bert, vocabulary
@@ -75,7 +75,7 @@ def test_a_tape_changes_what_the_model_says():
         ([5] * (LONGEST + 1), "49 tokens, and the model knows 48 positions"),
         ([999], "none of the"),
         ([-1], "none of the"),
-        (Row([5, 6], [0, 2]), "one text at a time"),
+        (TokenRow([5, 6], [0, 2]), "one text at a time"),
     ],
 )
 def test_what_cannot_be_read_is_said(states, given, message):

@@ -6,7 +6,7 @@ from torch.testing import assert_close
 
 import regard
 from regard import BadInput, Tape, without_head
-from regard.ground.batch import Budget
+from regard.ground.batch import BatchLimits
 from regard.models import LINEAGE, bert
 from regard.models.encoder import build
 from regard.models.facts import change
@@ -45,7 +45,7 @@ def few_at_once(monkeypatch) -> None:
     monkeypatch.setattr(rows, "TOKENS", 40)
     monkeypatch.setattr(translate, "TOKENS", 40)
     for module in (rows, translate):
-        monkeypatch.setattr(module, "RECORDED", Budget(40, 3, 40))
+        monkeypatch.setattr(module, "RECORDED", BatchLimits(40, 3, 40))
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -10,13 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.ground.batch import Ids, Row, pack_rows
+from regard.ground.batch import Ids, TokenRow, pack_rows
 from regard.ground.checks import check_whole
 from regard.ground.device import device_named
 from regard.ground.errors import BadInput, shown
 from regard.ground.files import writing
 from regard.ground.lock import is_vacant
-from regard.ground.tape import SILENT, Silent, Tape
+from regard.ground.tape import NULL_TAPE, NullTape, Tape
 from regard.inside.align import Reading
 from regard.inside.encoded import look_within
 from regard.inside.look import Look
@@ -28,7 +28,7 @@ from regard.models.facts import AnyFacts, ClassifierFacts, EncoderFacts, Facts, 
 from regard.models.paper import Paper
 from regard.models.room import House
 from regard.models.stored import Text
-from regard.parts.linear.engine import in_precision
+from regard.parts.linear.convert import in_precision
 from regard.search.step import Search
 from regard.tasks.classify import Classifier
 from regard.tasks.fill import Filled
@@ -175,7 +175,7 @@ class Model:
                 vectors_ND[i] = pool_one(one.float(), 0)
         return nn.functional.normalize(vectors_ND, dim=-1) if normalise else vectors_ND
 
-    def logits(self, inputs: Iterable[Any], *, tape: Silent = SILENT) -> list[Tensor]:
+    def logits(self, inputs: Iterable[Any], *, tape: NullTape = NULL_TAPE) -> list[Tensor]:
         """(tokens, vocabulary) for each pair (source, target), of texts or of ids.
 
         Row t is the prediction of target token t; the last row predicts the end. An encoder is
@@ -185,7 +185,7 @@ class Model:
         A ``tape`` records or edits what happens inside; ``tape_names`` are the names it can ask
         for. Values of all inputs stand in it, in the order of the inputs.
         """
-        if not isinstance(tape, Silent):
+        if not isinstance(tape, NullTape):
             raise BadInput(f"tape is a Tape, not {shown(tape)}")
         if isinstance(self.facts, EncoderFacts):
             rows = self.encoder.read(inputs, masks=self.facts.fills)
@@ -197,7 +197,10 @@ class Model:
 
     def tape_names(self) -> list[str]:
         """The names of all values that a ``Tape`` given to ``logits`` can record or edit."""
-        tape, one = Tape(), pack_rows([Row([0], [0])]).to(next(self.module.parameters()).device)
+        tape, one = (
+            Tape(),
+            pack_rows([TokenRow([0], [0])]).to(next(self.module.parameters()).device),
+        )
         written = (one.tokens_T, one.layout) if isinstance(self.facts, PairFacts) else ()
         with torch.no_grad():
             self.module(one.tokens_T, one.layout, *written, tape=tape)

@@ -63,12 +63,12 @@ def test_turns_end_when_the_order_is_clear_or_time_is_up(monkeypatch):
 def test_the_translating_peer_gets_buckets_of_the_whole_corpus():
     from train_translator import bucketed, padding, pairs_within
 
-    from regard.ground.batch import Budget
+    from regard.ground.batch import BatchLimits
 
-    draw, budget = np.random.default_rng(1), Budget(2_048, 256, 128)
-    packed = [pairs_within(budget, draw) for _ in range(64)]
+    draw, limits = np.random.default_rng(1), BatchLimits(2_048, 256, 128)
+    packed = [pairs_within(limits, draw) for _ in range(64)]
     pairs = [pair for batch in packed for pair in batch]
-    batches = bucketed(pairs, budget.tokens, draw)
+    batches = bucketed(pairs, limits.tokens, draw)
     assert sorted(map(id, pairs)) == sorted(id(pair) for batch in batches for pair in batch)
     assert padding(packed) > 0.5 and padding(batches) < 0.1
     widths = [max(max(map(len, pair)) + 1 for pair in batch) for batch in batches]
@@ -78,11 +78,11 @@ def test_the_translating_peer_gets_buckets_of_the_whole_corpus():
 def test_ragged_rows_are_packed_for_one_and_bucketed_for_the_other():
     from pretrain_encoder import bucketed, length, packed, padding, rows_of
 
-    from regard.ground.batch import Budget
+    from regard.ground.batch import BatchLimits
 
-    draw, budget = np.random.default_rng(1), Budget(8 * 64, 32, 64)
+    draw, limits = np.random.default_rng(1), BatchLimits(8 * 64, 32, 64)
     rows = rows_of(64, 64, 2_000, True, draw)
-    ours, theirs = packed(rows, budget, draw), bucketed(rows, 8, draw)
+    ours, theirs = packed(rows, limits, draw), bucketed(rows, 8, draw)
     for batches in (ours, theirs):
         assert sum(map(len, batches)) == 64
     assert all(sum(map(length, batch)) <= 512 for batch in ours)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from regard.data.sampler import Sampler
-from regard.ground.batch import Budget
+from regard.ground.batch import BatchLimits
 from regard.training.trial import Epoch, count_epoch
 from small import RECIPE, write_corpus
 from small_labels import write_owls
@@ -147,7 +147,7 @@ def test_a_long_epoch_is_estimated():
         lambda epoch, numbers: [int(one) for one in numbers],
         lambda example: (4,),
         1_000,
-        Budget(16, 4, 8),
+        BatchLimits(16, 4, 8),
         seed=1,
         window=100,
     )

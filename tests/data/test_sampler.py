@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.data.sampler import START, Cursor, Sampler, shuffled
-from regard.ground.batch import Budget
+from regard.ground.batch import BatchLimits
 from regard.ground.errors import BadInput
 
 KEYS = st.tuples(st.integers(0, 2**64), st.integers(0, 1_000))
@@ -62,7 +62,7 @@ def test_the_order_of_batches_depends_on_the_seed_and_the_epoch():
             read=lambda epoch, indices: [int(index) + 1 for index in indices],
             length=lambda example: (example,),
             count=40,
-            budget=Budget(4_000, 2, 40),
+            limits=BatchLimits(4_000, 2, 40),
             seed=seed,
         )
         batches = list(islice(sampler.batches(Cursor(epoch)), 20))
@@ -89,11 +89,11 @@ class Corpus:
         self.reads.append((epoch, len(indices)))
         return [tuple(np.full(n, i) for n in self.lengths[i]) for i in indices]
 
-    def sampler(self, budget: Budget, window: int, seed: int = 3) -> Sampler:
+    def sampler(self, limits: BatchLimits, window: int, seed: int = 3) -> Sampler:
         def length(example: tuple[np.ndarray, ...]) -> tuple[int, ...]:
             return tuple(map(len, example))
 
-        return Sampler(self.read, length, len(self.lengths), budget, seed, window)
+        return Sampler(self.read, length, len(self.lengths), limits, seed, window)
 
 
 def flat(batches) -> list:
@@ -120,33 +120,33 @@ def corpora(draw) -> Corpus:
     return Corpus(draw(st.lists(length, min_size=1, max_size=50)))
 
 
-BUDGETS = st.builds(Budget, st.integers(12, 40), st.integers(1, 6), st.just(12))
+BUDGETS = st.builds(BatchLimits, st.integers(12, 40), st.integers(1, 6), st.just(12))
 
 
 @settings(deadline=None)
 @given(corpora(), BUDGETS, st.integers(1, 60))
-def test_every_example_once_in_every_epoch(corpus, budget, window):
-    for batches in epochs(corpus.sampler(budget, window), 2):
+def test_every_example_once_in_every_epoch(corpus, limits, window):
+    for batches in epochs(corpus.sampler(limits, window), 2):
         assert sorted(i for batch in batches for i in batch) == list(range(len(corpus.lengths)))
         for batch in batches:
             lengths = np.array([corpus.lengths[i] for i in batch])
-            assert len(batch) <= budget.rows
-            assert (lengths.sum(axis=0) <= budget.tokens).all()
+            assert len(batch) <= limits.rows
+            assert (lengths.sum(axis=0) <= limits.tokens).all()
             assert (np.diff(lengths.max(axis=1)) <= 0).all()
 
 
 @settings(deadline=None)
 @given(corpora(), BUDGETS, st.integers(1, 60), st.integers(0, 30))
-def test_a_run_goes_on_from_its_cursor_as_if_it_had_not_stopped(corpus, budget, window, stop):
-    whole = flat(islice(corpus.sampler(budget, window).batches(), stop + 12))
+def test_a_run_goes_on_from_its_cursor_as_if_it_had_not_stopped(corpus, limits, window, stop):
+    whole = flat(islice(corpus.sampler(limits, window).batches(), stop + 12))
     saved = asdict(whole[stop - 1][0] if stop else START)
-    again = flat(islice(corpus.sampler(budget, window).batches(Cursor(**saved)), 12))
+    again = flat(islice(corpus.sampler(limits, window).batches(Cursor(**saved)), 12))
     assert again == whole[stop:]
 
 
 def test_resuming_reads_one_window():
     corpus = Corpus([(5,)] * 100)
-    sampler = corpus.sampler(Budget(20, 9, 5), window=10)
+    sampler = corpus.sampler(BatchLimits(20, 9, 5), window=10)
     for start, reads in [
         (Cursor(4, 7, 1), [(4, 10)]),
         (Cursor(4, 7, 2), [(4, 10)]),
@@ -158,7 +158,7 @@ def test_resuming_reads_one_window():
 
 
 def test_the_cursor_after_a_full_window_is_the_next_window():
-    sampler = Corpus([(5,)] * 8).sampler(Budget(10, 9, 5), window=4)
+    sampler = Corpus([(5,)] * 8).sampler(BatchLimits(10, 9, 5), window=4)
     cursors = [cursor for cursor, _ in islice(sampler.batches(), 5)]
     expected = [(0, 0, 1), (0, 1, 0), (0, 1, 1), (1, 0, 0), (1, 0, 1)]
     assert cursors == [Cursor(*place) for place in expected]
@@ -167,7 +167,7 @@ def test_the_cursor_after_a_full_window_is_the_next_window():
 def test_epochs_and_seeds_have_their_own_order_of_examples():
     """Examples of one length, in one batch: they stay in the order of the epoch."""
     corpus = Corpus([(1, 1)] * 60)
-    everything = Budget(60, 60, 12)
+    everything = BatchLimits(60, 60, 12)
     first, second = epochs(corpus.sampler(everything, 60), 2)
     (other,) = epochs(corpus.sampler(everything, 60, seed=4), 1)
     assert first != second and first != other
@@ -180,7 +180,7 @@ def test_epochs_and_windows_have_their_own_order_of_batches():
     corpus.read = lambda epoch, indices: [  # type: ignore[method-assign]
         (np.zeros(1 + i % 10),) for i in range(len(indices))
     ]
-    batches = islice(corpus.sampler(Budget(10, 1, 10), 10).batches(), 40)
+    batches = islice(corpus.sampler(BatchLimits(10, 1, 10), 10).batches(), 40)
     orders = np.array([len(batch[0][1][0]) for _, batch in batches]).reshape(4, 10)
     assert (np.sort(orders) == np.arange(1, 11)).all()
     assert len({tuple(order) for order in orders}) == 4
@@ -188,39 +188,39 @@ def test_epochs_and_windows_have_their_own_order_of_batches():
 
 def test_batches_of_a_window_are_shuffled():
     corpus = Corpus([(i,) for i in range(1, 41)])
-    (batches,) = epochs(corpus.sampler(Budget(40, 1, 40), 40), 1)
+    (batches,) = epochs(corpus.sampler(BatchLimits(40, 1, 40), 40), 1)
     lengths = [corpus.lengths[i] for (i,) in batches]
     assert lengths != sorted(lengths) and lengths != sorted(lengths, reverse=True)
 
 
 def test_examples_that_are_too_long_are_left_out_and_counted_once():
     corpus = Corpus([(3, 3), (3, 9), (9, 3), (2, 2), (9, 9)])
-    sampler = corpus.sampler(Budget(8, 8, 8), window=1)
+    sampler = corpus.sampler(BatchLimits(8, 8, 8), window=1)
     for batches in epochs(sampler, 2):
         assert sorted(i for batch in batches for i in batch) == [0, 3]
     assert sampler.dropped == {"longer than 8 tokens": 3}
 
 
 def test_what_fits_is_not_counted():
-    sampler = Corpus([(8, 1)] * 5).sampler(Budget(8, 8, 8), window=2)
+    sampler = Corpus([(8, 1)] * 5).sampler(BatchLimits(8, 8, 8), window=2)
     epochs(sampler, 1)
     assert not sampler.dropped
 
 
 def test_nothing_left_is_an_error():
     with pytest.raises(BadInput, match="none of 3 examples is at most 8 tokens long"):
-        next(Corpus([(9,)] * 3).sampler(Budget(8, 8, 8), window=2).batches())
+        next(Corpus([(9,)] * 3).sampler(BatchLimits(8, 8, 8), window=2).batches())
     with pytest.raises(BadInput, match="none of 0 examples"):
-        next(Corpus([]).sampler(Budget(8, 8, 8), window=2).batches())
+        next(Corpus([]).sampler(BatchLimits(8, 8, 8), window=2).batches())
 
 
 @pytest.mark.parametrize("cursor", [Cursor(0, 2), Cursor(0, -1), Cursor(0, 0, 9), Cursor(0, 0, -1)])
 def test_a_cursor_of_other_data_is_refused(cursor):
     with pytest.raises(BadInput, match="lies outside"):
-        next(Corpus([(1,)] * 4).sampler(Budget(8, 1, 8), window=2).batches(cursor))
+        next(Corpus([(1,)] * 4).sampler(BatchLimits(8, 1, 8), window=2).batches(cursor))
 
 
 def test_the_epoch_reaches_the_reader():
     corpus = Corpus([(1,)] * 4)
-    epochs(corpus.sampler(Budget(8, 8, 8), window=3), 2)
+    epochs(corpus.sampler(BatchLimits(8, 8, 8), window=3), 2)
     assert corpus.reads == [(0, 3), (0, 1), (1, 3), (1, 1), (2, 3)]

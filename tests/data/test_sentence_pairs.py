@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from regard.data.documents import Documents
 from regard.data.sampler import Sampler
 from regard.data.sentence_pairs import IS_NEXT, NOT_NEXT, Passages, full_rows, sentence_pairs
-from regard.ground.batch import Budget, Marks
+from regard.ground.batch import BatchLimits, SpecialIds
 from regard.ground.errors import BadInput
 
 CLS, SEP = 1, 2
-MARKS = Marks(CLS, SEP)
+MARKS = SpecialIds(CLS, SEP)
 
 
 def numbered(shape: list[list[int]]) -> Documents:
@@ -277,8 +277,8 @@ def sampler(documents: Documents, longest: int = 24) -> Sampler:
     passages = Passages(
         documents, MARKS, lambda epoch: sentence_pairs(documents, longest, (3, epoch))
     )
-    budget = Budget(200, 20, longest)
-    return Sampler(passages.read, lambda one: (len(one.row.tokens),), passages.count, budget, 3, 64)
+    limits = BatchLimits(200, 20, longest)
+    return Sampler(passages.read, lambda one: (len(one.row.tokens),), passages.count, limits, 3, 64)
 
 
 def test_a_sampler_reads_them_and_resumes_anywhere():

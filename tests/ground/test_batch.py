@@ -4,20 +4,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from naive import LENGTHS
-from regard.ground.batch import IGNORED, Batch, Budget, pack
+from regard.ground.batch import IGNORED, Batch, BatchLimits, pack
 from regard.ground.errors import BadInput
 
 
 @st.composite
-def filled(draw) -> tuple[Budget, list[list[int]]]:
+def filled(draw) -> tuple[BatchLimits, list[list[int]]]:
     """A budget, and rows that fit it."""
     longest = draw(st.integers(1, 6))
-    budget = Budget(draw(st.integers(longest, 30)), draw(st.integers(1, 5)), longest)
+    limits = BatchLimits(draw(st.integers(longest, 30)), draw(st.integers(1, 5)), longest)
     rows: list[list[int]] = []
-    for _ in range(draw(st.integers(0, budget.rows))):
-        room = min(longest, budget.tokens - sum(map(len, rows)))
+    for _ in range(draw(st.integers(0, limits.rows))):
+        room = min(longest, limits.tokens - sum(map(len, rows)))
         rows.append([7] * draw(st.integers(0, room)))
-    return budget, rows
+    return limits, rows
 
 
 @given(LENGTHS)
@@ -36,15 +36,15 @@ def test_no_rows_at_all():
 
 @given(filled())
 def test_a_budget_is_filled_to_the_last_token_with_a_fixed_number_of_rows(case):
-    budget, rows = case
-    packed = pack(rows, budget, fill=3)
+    limits, rows = case
+    packed = pack(rows, limits, fill=3)
     layout, lengths = packed.layout, packed.layout.lengths_B.tolist()
     real = [len(row) for row in rows]
-    assert packed.tokens_T.shape == layout.positions_T.shape == (budget.tokens,)
-    assert len(lengths) == layout.rows == budget.all_rows
-    assert sum(lengths) == layout.offsets[-1] == budget.tokens
+    assert packed.tokens_T.shape == layout.positions_T.shape == (limits.tokens,)
+    assert len(lengths) == layout.rows == limits.all_rows
+    assert sum(lengths) == layout.offsets[-1] == limits.tokens
     assert lengths[: len(real)] == real
-    assert layout.longest == budget.longest >= max(lengths)
+    assert layout.longest == limits.longest >= max(lengths)
     assert layout.lengths is None and layout.start == 0
     assert layout.positions_T.tolist() == [i for length in lengths for i in range(length)]
     assert packed.real == sum(real)
@@ -54,8 +54,8 @@ def test_a_budget_is_filled_to_the_last_token_with_a_fixed_number_of_rows(case):
 
 @given(filled())
 def test_all_batches_of_one_budget_have_the_same_shapes(case):
-    budget, rows = case
-    layouts = [pack(some, budget).layout for some in (rows, [], rows[:1])]
+    limits, rows = case
+    layouts = [pack(some, limits).layout for some in (rows, [], rows[:1])]
     shapes = [(x.rows, x.longest, x.offsets.shape, x.positions_T.shape) for x in layouts]
     assert len(set(shapes)) == 1
 
@@ -65,19 +65,19 @@ def test_all_batches_of_one_budget_have_the_same_shapes(case):
 )
 def test_rows_that_do_not_fit_are_refused(rows):
     with pytest.raises(ValueError, match="do not fit"):
-        pack(rows, Budget(tokens=8, rows=3, longest=4))
+        pack(rows, BatchLimits(tokens=8, rows=3, longest=4))
 
 
 @pytest.mark.parametrize("limits", [(0, 1, 1), (4, 0, 2), (4, 1, 0), (4, 1, 5)])
 def test_a_budget_must_make_sense(limits):
-    with pytest.raises(BadInput, match="Budget"):
-        Budget(*limits)
+    with pytest.raises(BadInput, match="BatchLimits"):
+        BatchLimits(*limits)
 
 
 def test_a_batch_counts_what_is_real():
-    budget = Budget(tokens=10, rows=2, longest=5)
-    source, target = pack([[1, 2, 3], [4]], budget), pack([[1, 2], [3, 4, 5]], budget)
-    goals = pack([[2, 9], [4, 5, 9]], budget, fill=IGNORED)
+    limits = BatchLimits(tokens=10, rows=2, longest=5)
+    source, target = pack([[1, 2, 3], [4]], limits), pack([[1, 2], [3, 4, 5]], limits)
+    goals = pack([[2, 9], [4, 5, 9]], limits, fill=IGNORED)
     batch = Batch(target=target, goals_T=goals.tokens_T, weight=5, source=source)
     assert batch.tokens == 4 + 5
     assert Batch(target=target, goals_T=goals.tokens_T, weight=5).tokens == 5

@@ -2,13 +2,13 @@ import pytest
 import torch
 
 from regard.ground.errors import BadInput
-from regard.ground.tape import SILENT, Tape, forced_row, without_head
+from regard.ground.tape import NULL_TAPE, Tape, forced_row, without_head
 
 
 def test_a_silent_tape_hands_values_through():
     value = torch.ones(2)
-    assert SILENT.under("blocks").under(3)("weights", value) is value
-    assert not SILENT.wants("scores", "weights")
+    assert NULL_TAPE.under("blocks").under(3)("weights", value) is value
+    assert not NULL_TAPE.wants("scores", "weights")
 
 
 def test_what_matches_is_recorded_under_its_full_name():

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.ground.batch import Budget, Row, pack_rows
+from regard.ground.batch import BatchLimits, TokenRow, pack_rows
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
 from regard.models import LINEAGE, bert, paper
@@ -26,7 +26,7 @@ SIZES = {
 }
 SMALL = change(BASE, vocab=20, width=8, depth=2, heads=2, inner=12, longest=10)
 WHOLE = change(SMALL, fills=True, follows=True)
-ROWS = [Row([1, 5, 6, 2], [0] * 4), Row([1, 2, 7, 2], [0, 0, 1, 1]), Row([1], [0])]
+ROWS = [TokenRow([1, 5, 6, 2], [0] * 4), TokenRow([1, 2, 7, 2], [0, 0, 1, 1]), TokenRow([1], [0])]
 
 
 def by_formula(facts) -> int:
@@ -131,7 +131,7 @@ def test_a_row_does_not_depend_on_its_neighbours(order):
 def test_segments_and_both_directions_count():
     module = build(change(WHOLE, spread=0.5)).eval()
     states = []
-    for row in (ROWS[1], ROWS[1]._replace(segments=[0] * 4), Row([1, 2, 9, 2], [0, 0, 1, 1])):
+    for row in (ROWS[1], ROWS[1]._replace(segments=[0] * 4), TokenRow([1, 2, 9, 2], [0, 0, 1, 1])):
         packed = pack_rows([row])
         states.append(module.encode(packed.tokens_T, packed.layout))
     same, other_segments, other_token = states
@@ -151,7 +151,7 @@ def test_words_only_where_they_are_asked_for():
 
 def test_fill_changes_nothing():
     module = build(WHOLE).eval()
-    free, fixed = pack_rows(ROWS), pack_rows(ROWS, Budget(tokens=24, rows=4, longest=6))
+    free, fixed = pack_rows(ROWS), pack_rows(ROWS, BatchLimits(tokens=24, rows=4, longest=6))
     one, other = (module(packed.tokens_T, packed.layout) for packed in (free, fixed))
     torch.testing.assert_close(one.states_TD, other.states_TD[:9])
     torch.testing.assert_close(one.pooled_BD, other.pooled_BD[:3])

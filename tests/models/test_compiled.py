@@ -5,14 +5,14 @@ import torch
 from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounter
 
-from regard.ground.batch import Budget, Packed, pack
+from regard.ground.batch import BatchLimits, PackedTokens, pack
 from regard.ground.machine import has
 from regard.models.facts import change
 from regard.models.transformer import BASE, Transformer
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the compiler's own
 FACTS = change(BASE, width=64, heads=4, inner=128, depth=2, vocab=50, dropout=0.0)
-BUDGET = Budget(tokens=64, rows=8, longest=16)
+BUDGET = BatchLimits(tokens=64, rows=8, longest=16)
 needs_compiler = pytest.mark.skipif(not has("compiler"), reason="needs a C++ compiler")
 BATCHES = [
     ([3, 1, 16, 7], [2, 12, 5, 1]),
@@ -21,11 +21,11 @@ BATCHES = [
 ]
 
 
-def batch(lengths: list[int]) -> Packed:
+def batch(lengths: list[int]) -> PackedTokens:
     return pack([torch.randint(0, 50, (length,)).tolist() for length in lengths], BUDGET)
 
 
-def run(model: nn.Module, source: Packed, target: Packed) -> Tensor:
+def run(model: nn.Module, source: PackedTokens, target: PackedTokens) -> Tensor:
     return model(source.tokens_T, source.layout, target.tokens_T, target.layout)
 
 
@@ -63,7 +63,7 @@ def test_one_kernel_graph_serves_all_batches_on_cuda():
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
 
 
-def gradients(called: nn.Module, model: nn.Module, *sides: Packed) -> dict[str, Tensor]:
+def gradients(called: nn.Module, model: nn.Module, *sides: PackedTokens) -> dict[str, Tensor]:
     """Of a loss in which no row, token or logit counts as another does; ``called`` is the model."""
     model.zero_grad()
     logits_TV = run(called, *sides)

@@ -65,8 +65,8 @@ def test_several_tokens_may_be_fed_at_once():
     for start, end in ((0, 2), (2, 4)):
         layout = Layout.rectangle(3, end - start, start=start)
         tokens_T = written[:, start:end].flatten()
-        model.decode(tokens_T, layout, state.source, memory=state.memory)
-        assert state.memory.reach == end
+        model.decode(tokens_T, layout, state.source, cache=state.cache)
+        assert state.cache.reach == end
     wanted = in_full(model, SOURCES, written.tolist())
     torch.testing.assert_close(state.step(written[:, 4]), wanted, rtol=1e-4, atol=1e-5)
 

@@ -21,8 +21,8 @@ from regard.models.facts import (
 from regard.models.seq2seq import Seq2Seq
 from regard.models.sides import Convolved
 from regard.models.transformer import BASE, BIG, LAPTOP, Transformer
+from regard.parts.mask import PermutationMask, WindowMask, causal, full
 from regard.parts.position import Learned, Relative, Sinusoid
-from regard.parts.sight import Permuted, Window, causal, everyone
 
 SMALL = change(BASE, width=8, heads=2, inner=12, depth=2, vocab=11)
 
@@ -68,7 +68,7 @@ def test_of_two_changes_of_one_field_the_later_holds():
 
 def test_a_field_takes_whatever_its_declaration_allows():
     assert change(BASE, position=None).source.embed.position is None
-    assert change(BASE, sight=Permuted(True)).target.stack.sight == Permuted(True)
+    assert change(BASE, mask=PermutationMask(True)).target.stack.mask == PermutationMask(True)
     assert change(change(BASE, key=32), key=None) == BASE
     assert change(BASE, dropout=0).source.stack.dropout == 0
 
@@ -109,7 +109,7 @@ def test_a_difference_says_what_to_change():
 
 
 @pytest.mark.parametrize(
-    "other", [BIG, LAPTOP, BASE.source, change(BASE, position=None), change(BASE, sight=causal)]
+    "other", [BIG, LAPTOP, BASE.source, change(BASE, position=None), change(BASE, mask=causal)]
 )
 def test_a_difference_reads_the_same_both_ways(other):
     mirrored = {path: (that, this) for path, (this, that) in difference(other, BASE).items()}
@@ -129,8 +129,8 @@ def test_where_a_paper_has_no_such_field_there_is_none():
         BIG,
         LAPTOP,
         BASE.source,
-        change(BASE, position=Learned(512), sight=Permuted(False), tie="none"),
-        change(BASE, position=None, sight=Window(3, 0), key=7),
+        change(BASE, position=Learned(512), mask=PermutationMask(False), tie="none"),
+        change(BASE, position=None, mask=WindowMask(3, 0), key=7),
     ],
 )
 def test_facts_survive_json(facts):
@@ -153,7 +153,7 @@ def broken(**changes: Any) -> Any:
         ({"is": "Learned"}, "longest"),
         (broken(colour=3), "colour"),
         (broken(width="512"), "width of Stack is int, so it cannot be '512'"),
-        (broken(sight={"is": "Learned", "longest": 3}), "sight of Stack is .*Window"),
+        (broken(mask={"is": "Learned", "longest": 3}), "mask of Stack is .*Window"),
     ],
 )
 def test_what_is_not_facts_is_said_with_its_place(data, message):
@@ -178,7 +178,7 @@ def read_by(build, facts: Any) -> set[str]:
     seen: set[str] = set()
 
     def watched(value: Any, path: str = "") -> Any:
-        if not is_dataclass(value) or isinstance(value, Window):
+        if not is_dataclass(value) or isinstance(value, WindowMask):
             return value
         names = {field.name for field in fields(value)}
 
@@ -198,8 +198,8 @@ def read_by(build, facts: Any) -> set[str]:
 
 
 def all_of(facts: Any) -> set[str]:
-    """Every path, but for what lies within a sight, which is a value and not facts."""
-    return {path for path, _ in paths(facts) if ".sight." not in path}
+    """Every path, but for what lies within a mask, which is a value and not facts."""
+    return {path for path, _ in paths(facts) if ".mask." not in path}
 
 
 @pytest.mark.parametrize(
@@ -242,6 +242,6 @@ def test_a_fact_that_nobody_reads_would_be_found():
 def test_facts_are_values():
     embed = Embed(vocab=5, position=None)
     stack = Stack(width=4, depth=1, heads=1, inner=4)
-    assert Facts(embed, stack) == Facts(embed, replace(stack, sight=everyone))
+    assert Facts(embed, stack) == Facts(embed, replace(stack, mask=full))
     target = replace(stack, cross=True)
     assert hash(PairFacts(Facts(embed, stack), Facts(embed, target)))

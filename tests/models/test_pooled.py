@@ -14,7 +14,7 @@ from regard.models.cost import classifier_flops
 from regard.models.facts import ClassifierFacts, Facts, Pooling, change
 from regard.models.pooled import BASE, LAPTOP, LAST, Pooled
 from regard.models.sides import Convolved
-from regard.parts.glance import SCORES
+from regard.parts.rnn_attention import SCORES
 
 SMALL = change(LAPTOP, vocab=20, width=6, embedding=5, classes=3, dropout=0.0)
 STACK = change(transformer.LAPTOP, vocab=20, width=8, inner=16, heads=2, depth=2, dropout=0.0)

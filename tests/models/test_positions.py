@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch._dynamo.testing import CompileCounter
 
-from regard.ground.batch import Budget, Packed, pack
+from regard.ground.batch import BatchLimits, PackedTokens, pack
 from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
 from regard.models import bert, cho
@@ -17,10 +17,10 @@ from regard.models.encoder import build
 from regard.models.facts import POSITIONS, EncoderFacts, change, from_json, paths, to_json
 from regard.models.native import can_run
 from regard.models.transformer import BASE, Transformer
-from regard.parts.kernels import Asked, choose
+from regard.parts.kernels import AttentionCall, choose
+from regard.parts.mask import full
 from regard.parts.position import Learned, Relative, Sinusoid
 from regard.parts.score import DistanceDot, ScaledDot
-from regard.parts.sight import everyone
 from regard.training.recipe import find, read
 from regard.training.run import task_of
 
@@ -31,7 +31,7 @@ ROWS = [[1, 2, 3, 4, 5, 6, 7], [8], [9, 10, 9, 10]]
 KINDS = pytest.mark.parametrize("kind", list(POSITIONS))
 
 
-def states(model: torch.nn.Module, read: Packed) -> Tensor:
+def states(model: torch.nn.Module, read: PackedTokens) -> Tensor:
     return model.encode(read.tokens_T, read.layout)
 
 
@@ -152,19 +152,19 @@ def test_a_decoder_goes_step_by_step_where_it_would_go_at_once():
 
 def test_no_fast_way_leaves_the_distances_out():
     layout, x_THK = Layout.ragged([3, 2]), torch.randn(5, 2, 4)
-    asked = Asked(DistanceDot(2, 4), layout, layout, everyone, 0.0)
-    assert choose(asked, x_THK, x_THK) is None
+    call = AttentionCall(DistanceDot(2, 4), layout, layout, full, 0.0)
+    assert choose(call, x_THK, x_THK) is None
     assert not can_run(Transformer(PAIR))
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the compiler's own
 def test_one_graph_without_a_look_at_the_data_serves_all_batches_of_a_budget():
     torch._dynamo.reset()
-    budget, counter = Budget(tokens=32, rows=8, longest=16), CompileCounter()
+    limits, counter = BatchLimits(tokens=32, rows=8, longest=16), CompileCounter()
     model = build(change(SMALL, position="relative", farthest=3)).eval()
     compiled = torch.compile(model.encode, backend=counter, fullgraph=True)
     for rows in (ROWS, [[1] * 16, [2] * 16], [[5]]):
-        packed = pack(rows, budget)
+        packed = pack(rows, limits)
         wanted = states(model, packed)
         torch.testing.assert_close(compiled(packed.tokens_T, packed.layout), wanted)
     assert counter.frame_count == 1

@@ -5,10 +5,10 @@ import torch
 from torch.ops import aten
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from regard.ground.batch import Budget, Packed, pack
+from regard.ground.batch import BatchLimits, PackedTokens, pack
 from regard.models.facts import change
 from regard.models.transformer import BASE, Transformer
-from regard.parts.kernels.grouped import CALL
+from regard.parts.kernels.bucketed import CALL
 
 DEPTH, WIDTH, INNER, VOCAB = 2, 16, 24, 12
 FACTS = change(BASE, width=WIDTH, heads=2, inner=INNER, depth=DEPTH, vocab=VOCAB)
@@ -39,15 +39,15 @@ class Products(TorchDispatchMode):
         return func(*args, **kwargs or {})
 
 
-def batch(budget: Budget | None = None) -> tuple[Packed, Packed]:
+def batch(limits: BatchLimits | None = None) -> tuple[PackedTokens, PackedTokens]:
     source, target = (
-        pack([[1] * length for length in lengths], budget)
+        pack([[1] * length for length in lengths], limits)
         for lengths in (SOURCE_LENGTHS, TARGET_LENGTHS)
     )
     return source, target
 
 
-def forward(model: Transformer, source: Packed, target: Packed) -> torch.Tensor:
+def forward(model: Transformer, source: PackedTokens, target: PackedTokens) -> torch.Tensor:
     return model(source.tokens_T, source.layout, target.tokens_T, target.layout)
 
 
@@ -87,12 +87,12 @@ def test_attention_is_never_padded_to_the_longest_row():
 
 @pytest.mark.gpu
 def test_on_cuda_the_budget_is_multiplied():
-    budget = Budget(tokens=96, rows=6, longest=32)
+    limits = BatchLimits(tokens=96, rows=6, longest=32)
     model = Transformer(FACTS).cuda().bfloat16()
-    source, target = (side.to("cuda") for side in batch(budget))
+    source, target = (side.to("cuda") for side in batch(limits))
     with Products() as products:
         out = forward(model, source, target)
-    assert sorted(products.sizes) == expected(budget.tokens, budget.tokens)
+    assert sorted(products.sizes) == expected(limits.tokens, limits.tokens)
     with Products() as products:
         out.float().sum().backward()
-    assert all(budget.tokens in (rows, inner) for rows, inner, _ in products.sizes)
+    assert all(limits.tokens in (rows, inner) for rows, inner, _ in products.sizes)

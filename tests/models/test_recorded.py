@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from regard.ground.batch import pack
-from regard.ground.tape import SILENT, Tape, forced_row, without_head
+from regard.ground.tape import NULL_TAPE, Tape, forced_row, without_head
 from regard.models.facts import change
 from regard.models.transformer import BASE, Transformer
 from regard.parts import attend as meaning
@@ -21,7 +21,7 @@ LAYERS = [
 ]
 
 
-def logits(model: Transformer, tape=SILENT) -> Tensor:
+def logits(model: Transformer, tape=NULL_TAPE) -> Tensor:
     return model(SOURCE.tokens_T, SOURCE.layout, TARGET.tokens_T, TARGET.layout, tape=tape)
 
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from regard.ground.batch import Budget, pack
+from regard.ground.batch import BatchLimits, pack
 from regard.ground.errors import BadInput
-from regard.ground.tape import SILENT, Tape, forced_row
+from regard.ground.tape import NULL_TAPE, Tape, forced_row
 from regard.models import bahdanau, cho, luong, sutskever, transformer
 from regard.models.facts import Facts, PairFacts, change, difference, from_json, to_json
 from regard.models.seq2seq import Seq2Seq
@@ -70,7 +70,7 @@ EVERY = {
 every = pytest.mark.parametrize("facts", list(EVERY.values()), ids=list(EVERY))
 
 
-def run(model: nn.Module, sources, targets, tape=SILENT) -> Tensor:
+def run(model: nn.Module, sources, targets, tape=NULL_TAPE) -> Tensor:
     source, target = pack(sources), pack(targets)
     return model(source.tokens_T, source.layout, target.tokens_T, target.layout, tape=tape)
 
@@ -313,7 +313,7 @@ def test_fixed_shapes_mean_the_same(facts):
     """A batch as on CUDA; recurrence asks it for its lengths."""
     model, objective = Seq2Seq(change(facts, dropout=0.0)), Translated(1, 2)
     pairs = list(zip(SOURCES, TARGETS, strict=True))
-    free, fixed = (objective.collate(pairs, budget) for budget in (None, Budget(20, 4, 7)))
+    free, fixed = (objective.collate(pairs, limits) for limits in (None, BatchLimits(20, 4, 7)))
     wanted, found = (objective(model, batch)[0] for batch in (free, fixed))
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from regard.ground.batch import Budget, Packed, pack
+from regard.ground.batch import BatchLimits, PackedTokens, pack
 from regard.ground.layout import Layout
 from regard.models.facts import PairFacts, change
 from regard.models.paper import count_parameters
@@ -22,7 +22,7 @@ SENTENCE = st.lists(st.integers(0, VOCAB - 1), min_size=1, max_size=6)
 PAIRS = st.lists(st.tuples(SENTENCE, SENTENCE), min_size=1, max_size=4)
 
 
-def run(model: nn.Module, source: Packed, target: Packed) -> torch.Tensor:
+def run(model: nn.Module, source: PackedTokens, target: PackedTokens) -> torch.Tensor:
     return model(source.tokens_T, source.layout, target.tokens_T, target.layout)
 
 
@@ -128,9 +128,9 @@ def test_a_row_does_not_depend_on_its_batch(facts, pairs):
 def test_rows_that_fill_a_budget_change_nothing(facts):
     model = Transformer(facts).eval()
     sources, targets = [[1, 2, 3], [4], [5, 6]], [[7], [8, 9, 1, 2], [3, 4]]
-    budget = Budget(tokens=16, rows=4, longest=5)
+    limits = BatchLimits(tokens=16, rows=4, longest=5)
     free = run(model, pack(sources), pack(targets))
-    filled = run(model, pack(sources, budget), pack(targets, budget))
+    filled = run(model, pack(sources, limits), pack(targets, limits))
     assert filled.shape == (16, VOCAB) and filled.isfinite().all()
     torch.testing.assert_close(filled[: len(free)], free)
 
@@ -205,8 +205,8 @@ def test_on_cuda_logits_are_those_of_the_cpu():
     sources, targets = [[1, 2, 3], [4], [5, 6]], [[7], [8, 9, 1, 2], [3, 4]]
     wanted = run(model, pack(sources), pack(targets))
     model.cuda()
-    for budget in (None, Budget(tokens=16, rows=4, longest=5)):
-        sides = [pack(side, budget).to("cuda") for side in (sources, targets)]
+    for limits in (None, BatchLimits(tokens=16, rows=4, longest=5)):
+        sides = [pack(side, limits).to("cuda") for side in (sources, targets)]
         found = run(model, *sides)[: len(wanted)].cpu()
         torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-4)
         half = run(deepcopy(model).bfloat16(), *sides)[: len(wanted)].float().cpu()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from regard.ground.batch import IGNORED, Budget, Row
+from regard.ground.batch import IGNORED, BatchLimits, TokenRow
 from regard.models import bahdanau, bert, gehring
 from regard.models.encoder import build
 from regard.models.facts import Head, change
@@ -29,7 +29,7 @@ from regard.objectives.tagged import Chosen, Spans, Tagged, TaggedNumbers
 from regard.objectives.translated import Translated
 from regard.training.micro import tensors
 
-BUDGET = Budget(64, 6, 20)
+BUDGET = BatchLimits(64, 6, 20)
 WORDS, LABELS, CHOICES = 50, 3, 4
 TINY = change(bert.TINY, vocab=WORDS, depth=1, width=8, heads=2, inner=12, longest=20, dropout=0.0)
 WEIGHTS = (0.5, 2.0, 1.0)
@@ -49,22 +49,22 @@ def encoder(task: str, outputs: int) -> Callable[[], nn.Module]:
     return lambda: build(change(TINY, head=head, pooled=head.of_rows, attention_dropout=0.0))
 
 
-def row(draw: np.random.Generator) -> Row:
+def row(draw: np.random.Generator) -> TokenRow:
     size = draw.integers(2, 9)
-    return Row(draw.integers(0, WORDS, size), (np.arange(size) > size // 2).astype(int))
+    return TokenRow(draw.integers(0, WORDS, size), (np.arange(size) > size // 2).astype(int))
 
 
 def blanked(draw: np.random.Generator) -> Blanked:
     return Blanked(row(draw), [1], draw.integers(0, WORDS, 1), int(draw.integers(2)))
 
 
-def tags(draw: np.random.Generator) -> tuple[Row, np.ndarray]:
+def tags(draw: np.random.Generator) -> tuple[TokenRow, np.ndarray]:
     one = row(draw)
     goals = draw.integers(0, LABELS, len(one.tokens))
     return one, np.where(np.arange(len(goals)) % 2, goals, IGNORED)
 
 
-def of_words(draw: np.random.Generator) -> tuple[Row, np.ndarray]:
+def of_words(draw: np.random.Generator) -> tuple[TokenRow, np.ndarray]:
     one = row(draw)
     return one, np.where(np.arange(len(one.tokens)) % 2, draw.normal(size=len(one.tokens)), np.nan)
 
@@ -132,11 +132,11 @@ def test_no_objective_is_left_out():
 
 
 @EVERY
-@pytest.mark.parametrize("budget", [None, BUDGET], ids=["free", "fixed"])
-def test_no_examples_cost_nothing_and_reach_every_parameter(case, budget):
+@pytest.mark.parametrize("limits", [None, BUDGET], ids=["free", "fixed"])
+def test_no_examples_cost_nothing_and_reach_every_parameter(case, limits):
     """What a rank computes that has no rows of a step: gradients must meet all the same."""
     model = case.build()
-    batch = case.objective.collate([], budget)
+    batch = case.objective.collate([], limits)
     loss, likelihood = case.objective(model, batch)
     loss.sum().backward()
     assert batch.weight == 0 and not loss.any() and not likelihood.any()

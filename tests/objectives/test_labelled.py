@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from regard.ground.batch import IGNORED, Budget
+from regard.ground.batch import IGNORED, BatchLimits
 from regard.models.facts import change
 from regard.models.pooled import LAPTOP, Pooled
 from regard.objectives.labelled import Labelled
@@ -40,7 +40,7 @@ def test_loss_is_torchs_cross_entropy(smoothing, weights):
 
 def test_fill_changes_nothing():
     model, objective = Pooled(FACTS), Labelled()
-    free, fixed = objective.collate(EXAMPLES), objective.collate(EXAMPLES, Budget(16, 4, 5))
+    free, fixed = objective.collate(EXAMPLES), objective.collate(EXAMPLES, BatchLimits(16, 4, 5))
     assert len(fixed.target.tokens_T) == 16
     assert (fixed.goals_T[3:] == IGNORED).all()
     assert fixed.weight == free.weight

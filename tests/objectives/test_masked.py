@@ -9,14 +9,16 @@ from hypothesis import strategies as st
 
 from bert_folders import read_by_reference, write_bert
 from regard.data.mlm_masking import TokenMasker
-from regard.ground.batch import IGNORED, Budget, Row
+from regard.ground.batch import IGNORED, BatchLimits, TokenRow
 from regard.models.folder import read
 from regard.objectives.masked import Blanked, Masked
 
 EXAMPLES = [
-    Blanked(Row([1, 3, 9, 3, 2, 7, 2], [0, 0, 0, 0, 0, 1, 1]), [1, 3], [8, 9], 0),
-    Blanked(Row([1, 5, 2, 3, 2], [0, 0, 0, 1, 1]), [3], [4], 1),
-    Blanked(Row([1, 30, 31, 2, 3, 33, 3, 2], [0, 0, 0, 0, 1, 1, 1, 1]), [2, 4, 6], [31, 6, 7], 1),
+    Blanked(TokenRow([1, 3, 9, 3, 2, 7, 2], [0, 0, 0, 0, 0, 1, 1]), [1, 3], [8, 9], 0),
+    Blanked(TokenRow([1, 5, 2, 3, 2], [0, 0, 0, 1, 1]), [3], [4], 1),
+    Blanked(
+        TokenRow([1, 30, 31, 2, 3, 33, 3, 2], [0, 0, 0, 0, 1, 1, 1, 1]), [2, 4, 6], [31, 6, 7], 1
+    ),
 ]
 
 
@@ -36,14 +38,14 @@ def their_loss(model, examples, follows):
     return model(**given).loss
 
 
-@pytest.mark.parametrize("budget", [None, Budget(32, 6, 10)])
+@pytest.mark.parametrize("limits", [None, BatchLimits(32, 6, 10)])
 @pytest.mark.parametrize(("head", "follows"), [("words and pairs", True), ("words", False)])
-def test_loss_is_that_of_transformers(tmp_path, head, follows, budget):
+def test_loss_is_that_of_transformers(tmp_path, head, follows, limits):
     """The mean over blanks, and the mean over rows beside it; gradients too."""
     folder = write_bert(tmp_path / "bert", head)
     ours, theirs = read(folder).module, read_by_reference(folder)
     objective = Masked(follows)
-    batch = objective.collate(EXAMPLES, budget)
+    batch = objective.collate(EXAMPLES, limits)
     weight = torch.tensor(np.sum([objective.weight(one) for one in EXAMPLES], axis=0))
     assert weight.tolist() == ([6, 3] if follows else 6)
     loss, likelihood = objective(ours, batch)
@@ -87,18 +89,18 @@ def test_goals_are_smoothed(tmp_path, follows):
 
 
 def test_fixed_shapes_do_not_depend_on_the_examples():
-    objective, budget = Masked(follows=True), Budget(32, 6, 10)
+    objective, limits = Masked(follows=True), BatchLimits(32, 6, 10)
     shapes = {
         tuple(one.shape for one in (batch.goals_T, batch.chosen_N, batch.follows_B))
-        for batch in (objective.collate(some, budget) for some in (EXAMPLES, EXAMPLES[:1]))
+        for batch in (objective.collate(some, limits) for some in (EXAMPLES, EXAMPLES[:1]))
     }
     assert len(shapes) == 1
 
 
 def test_more_blanks_than_there_is_room_for_are_an_error():
-    many = Blanked(Row([3] * 30, [0] * 30), range(30), [3] * 30)
+    many = Blanked(TokenRow([3] * 30, [0] * 30), range(30), [3] * 30)
     with pytest.raises(ValueError, match="30 blanks in a batch that has room for"):
-        Masked().collate([many], Budget(32, 1, 32))
+        Masked().collate([many], BatchLimits(32, 1, 32))
 
 
 @given(
@@ -116,5 +118,5 @@ def test_there_is_room_for_all_blanks_of_any_rows(lengths, rate, whole, seed):
     drawn = TokenMasker(2, special, begins, rate).draw_all(
         tokens, np.array(lengths), np.arange(len(lengths)), (seed,)
     )
-    budget = Budget(sum(lengths), len(lengths), max(lengths))
-    assert len(drawn.places) <= Masked(rate=rate).room(budget) <= budget.tokens
+    limits = BatchLimits(sum(lengths), len(lengths), max(lengths))
+    assert len(drawn.places) <= Masked(rate=rate).room(limits) <= limits.tokens

@@ -4,11 +4,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from regard.ground.batch import IGNORED, Budget
+from regard.ground.batch import IGNORED, BatchLimits
 from regard.models.facts import change
 from regard.models.transformer import LAPTOP, Transformer
 from regard.objectives.translated import Translated
-from regard.parts.loss import smoothed_cross_entropy
+from regard.parts.losses import smoothed_cross_entropy
 
 PAIRS = [([5, 6, 7], [8, 9]), ([5], [6, 7, 8, 9])]
 FACTS = change(LAPTOP, vocab=20, width=16, inner=32, heads=2, depth=2, dropout=0.0)
@@ -40,8 +40,8 @@ def test_fill_changes_neither_loss_nor_gradient():
     objective = Translated(bos=1, eos=2)
     model = Transformer(FACTS)
     gradients, losses = [], []
-    for budget in (None, Budget(tokens=40, rows=4, longest=9)):
-        batch = objective.collate(PAIRS, budget)
+    for limits in (None, BatchLimits(tokens=40, rows=4, longest=9)):
+        batch = objective.collate(PAIRS, limits)
         loss, _ = objective(model, batch)
         model.zero_grad()
         loss.backward()

@@ -13,9 +13,9 @@ from naive import PAIRS, SEED, dot, gradients, scaled_dot
 from naive import attend as naive_attend
 from regard.ground.layout import Layout
 from regard.ground.tape import Tape, forced_row, without_head
-from regard.parts.attend import attend, attention, masked_softmax
+from regard.parts.attend import attend, fast_attend, masked_softmax
+from regard.parts.mask import PermutationMask, WindowMask, causal, full
 from regard.parts.score import Additive, Bilinear, Cosine, Dot, Location, RelativeDot, ScaledDot
-from regard.parts.sight import Permuted, Window, causal, everyone
 
 HEADS, SIZE, VALUE = 2, 4, 3
 SCORES = [
@@ -29,7 +29,9 @@ SCORES = [
 ]
 each_score = pytest.mark.parametrize("score", SCORES, ids=lambda score: type(score).__name__)
 each_sight = pytest.mark.parametrize(
-    "sight", [everyone, causal, Window(1, 0), Window(right=-1), Permuted(itself=False)], ids=repr
+    "mask",
+    [full, causal, WindowMask(1, 0), WindowMask(right=-1), PermutationMask(itself=False)],
+    ids=repr,
 )
 
 
@@ -50,7 +52,7 @@ def test_attention_is_a_weighted_mean_of_the_values_seen(pairs, seed, left, righ
     lengths = [list(side) for side in zip(*pairs, strict=True)]
     queries, keys = map(Layout.ragged, lengths)
     q, k, v = vectors(queries, keys)
-    found = attend(Dot(), q, k, v, queries=queries, keys=keys, sight=Window(left, right))
+    found = attend(Dot(), q, k, v, queries=queries, keys=keys, mask=WindowMask(left, right))
 
     def sees(row: int, i: int, j: int) -> bool:
         return (left is None or j >= i - left) and (right is None or j <= i + right)
@@ -69,37 +71,37 @@ def test_gradients_are_right():
     q, k, v = vectors(layout, layout)
 
     def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return attend(ScaledDot(), q, k, v, queries=layout, keys=layout, sight=Window(right=-1))
+        return attend(ScaledDot(), q, k, v, queries=layout, keys=layout, mask=WindowMask(right=-1))
 
     assert gradcheck(run, (q, k, v))
 
 
 @each_score
 @each_sight
-def test_packed_rows_do_not_see_each_other(score, sight):
+def test_packed_rows_do_not_see_each_other(score, mask):
     lengths = [3, 0, 1, 5]
     layout = with_orders(lengths)
     score.double()
     q, k, v = vectors(layout, layout)
-    together = attend(score, q, k, v, queries=layout, keys=layout, sight=sight)
+    together = attend(score, q, k, v, queries=layout, keys=layout, mask=mask)
     for row, parts in enumerate(zip(*map(layout.split, (q, k, v, together)), strict=True)):
         q_row, k_row, v_row, found = parts
         assert layout.orders_T is not None
         orders_T = layout.split(layout.orders_T)[row]
         alone = replace(Layout.ragged([lengths[row]]), orders_T=orders_T)
-        wanted = attend(score, q_row, k_row, v_row, queries=alone, keys=alone, sight=sight)
+        wanted = attend(score, q_row, k_row, v_row, queries=alone, keys=alone, mask=mask)
         torch.testing.assert_close(found, wanted)
 
 
 @each_score
 @each_sight
-def test_forbidden_keys_weigh_exactly_nothing_and_the_others_sum_to_one(score, sight):
+def test_forbidden_keys_weigh_exactly_nothing_and_the_others_sum_to_one(score, mask):
     layout = with_orders([4, 1, 0, 3])
     score.float()
     q, k, v = vectors(layout, layout, torch.float32)
     tape = Tape("weights")
-    attend(score, 100 * q, k, v, queries=layout, keys=layout, sight=sight, tape=tape)
-    allowed = (sight(layout, layout) & layout.real_BL[:, None])[:, None]
+    attend(score, 100 * q, k, v, queries=layout, keys=layout, mask=mask, tape=tape)
+    allowed = (mask(layout, layout) & layout.real_BL[:, None])[:, None]
     weights_BHLS = tape.kept["weights"]
     assert (weights_BHLS.masked_select(~allowed) == 0).all()
     seen = allowed.any(-1).expand(weights_BHLS.shape[:-1])
@@ -111,8 +113,8 @@ def test_who_may_see_nothing_gets_zeros_and_gives_no_gradient(score):
     queries, keys = Layout.ragged([2, 1, 3]), Layout.ragged([0, 1, 0])
     score.float()
     q, k, v = vectors(queries, keys, torch.float32)
-    for sight, blind in ((everyone, [0, 1, 3, 4, 5]), (Window(right=-1), list(range(6)))):
-        out = attend(score, q, k, v, queries=queries, keys=keys, sight=sight)
+    for mask, blind in ((full, [0, 1, 3, 4, 5]), (WindowMask(right=-1), list(range(6)))):
+        out = attend(score, q, k, v, queries=queries, keys=keys, mask=mask)
         assert (out[blind] == 0).all()
         of_q, of_k, of_v = torch.autograd.grad(
             out.sum(), (q, k, v), allow_unused=True, materialize_grads=True
@@ -169,7 +171,7 @@ def test_dropout_falls_on_weights_and_keeps_their_mean():
 def test_scores_and_weights_can_be_read_and_edited():
     layout = Layout.ragged([3, 2])
     q, k, v = vectors(layout, layout)
-    settings = {"queries": layout, "keys": layout, "sight": causal}
+    settings = {"queries": layout, "keys": layout, "mask": causal}
     tape = Tape("scores", "weights")
     out = attend(ScaledDot(), q, k, v, **settings, tape=tape)
     assert tape.kept["scores"].shape == tape.kept["weights"].shape == (2, HEADS, 3, 3)
@@ -226,7 +228,7 @@ class CountedDot(Dot):
 def test_the_definition_runs_only_where_a_kernel_does_not_fit_or_the_tape_asks(score, tape, calls):
     layout = Layout.ragged([3, 2])
     q, k, v = vectors(layout, layout)
-    attention(score, q, k, v, queries=layout, keys=layout, tape=tape)
+    fast_attend(score, q, k, v, queries=layout, keys=layout, tape=tape)
     assert score.calls == calls
 
 
@@ -236,5 +238,5 @@ def test_the_fast_way_says_what_the_loops_say(pairs, seed):
     lengths = [list(side) for side in zip(*pairs, strict=True)]
     queries, keys = map(Layout.ragged, lengths)
     q, k, v = vectors(queries, keys)
-    found = attention(ScaledDot(), q, k, v, queries=queries, keys=keys)
+    found = fast_attend(ScaledDot(), q, k, v, queries=queries, keys=keys)
     torch.testing.assert_close(found, naive_attend(scaled_dot, q, k, v, *lengths))

@@ -11,9 +11,9 @@ from naive import attend as naive_attend
 from naive import scaled_dot
 from regard.ground.layout import Layout
 from regard.ground.tape import Tape, without_head
-from regard.parts.attention import CrossAttention, Heads, SelfAttention, Source, joined
+from regard.parts.attention import CrossAttention, EncoderOutput, Heads, SelfAttention, fused_linear
+from regard.parts.mask import causal
 from regard.parts.score import Additive, RelativeDot
-from regard.parts.sight import causal
 
 LENGTHS, SOURCES = [3, 0, 1, 4], [2, 3, 0, 1]
 SIZES = pytest.mark.parametrize("heads", [Heads(2, 3, 3), Heads(3, 2, 5), Heads(1, 4, 1)], ids=str)
@@ -35,7 +35,7 @@ def shuffled(module: nn.Module) -> nn.Module:
 
 @SIZES
 def test_self_attention_with_free_key_and_value_sizes(heads):
-    module = shuffled(SelfAttention(6, heads, sight=causal))
+    module = shuffled(SelfAttention(6, heads, mask=causal))
     x_TD = torch.randn(sum(LENGTHS), 6, dtype=torch.float64)
     sizes = [heads.count * size for size in (heads.key, heads.key, heads.value)]
     weights, biases = module.qkv.weight.split(sizes), module.qkv.bias.split(sizes)
@@ -57,7 +57,7 @@ def test_cross_attention_to_a_source_of_another_width(heads):
     k, v = (per_head(states_TD, w, b, heads.count) for w, b in zip(weights, biases, strict=True))
     seen = naive_attend(scaled_dot, q, k, v, LENGTHS, SOURCES)
     wanted = seen.flatten(1) @ module.o.weight.T + module.o.bias
-    source = Source(states_TD, Layout.ragged(SOURCES))
+    source = EncoderOutput(states_TD, Layout.ragged(SOURCES))
     torch.testing.assert_close(module(x_TD, Layout.ragged(LENGTHS), source), wanted)
 
 
@@ -88,7 +88,7 @@ def with_dot(module: SelfAttention) -> SelfAttention:
 def test_weights_are_dropped_in_training_only(kind):
     module = kind(6, Heads(2, 3, 3), dropout=1.0, bias=False)
     x_TD, layout = torch.randn(8, 6), Layout.ragged(LENGTHS)
-    rest = () if kind is SelfAttention else (Source(x_TD, layout),)
+    rest = () if kind is SelfAttention else (EncoderOutput(x_TD, layout),)
     tape = Tape("weights")  # the definition, where all may be dropped
     assert (module(x_TD, layout, *rest, tape=tape) == 0).all()
     assert module.eval()(x_TD, layout, *rest, tape=tape).any()
@@ -98,7 +98,7 @@ def test_weights_are_dropped_in_training_only(kind):
 def test_a_head_switched_off_is_a_head_whose_columns_of_w_o_are_zero(kind):
     module = kind(6, Heads(3, 2, 4))
     x_TD, layout = torch.randn(8, 6), Layout.ragged(LENGTHS)
-    rest = () if kind is SelfAttention else (Source(x_TD, layout),)
+    rest = () if kind is SelfAttention else (EncoderOutput(x_TD, layout),)
     edited = module(x_TD, layout, *rest, tape=Tape(edits={"weights": without_head(1)}))
     whole = module(x_TD, layout, *rest)
     with torch.no_grad():
@@ -108,14 +108,14 @@ def test_a_head_switched_off_is_a_head_whose_columns_of_w_o_are_zero(kind):
 
 
 def test_joined_projections_begin_as_if_each_stood_alone():
-    linear = joined(300, [100, 900], bias=True)
+    linear = fused_linear(300, [100, 900], bias=True)
     assert linear.weight.shape == (1000, 300)
     for part, outputs in zip(linear.weight.split([100, 900]), (100, 900), strict=True):
         bound = math.sqrt(6 / (300 + outputs))
         assert 0.99 * bound < part.abs().max() <= bound
         assert part.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.02)
     assert (linear.bias == 0).all()
-    assert joined(3, [2], bias=False).bias is None
+    assert fused_linear(3, [2], bias=False).bias is None
 
 
 def test_without_biases_a_projection_is_its_matrix():
@@ -123,4 +123,6 @@ def test_without_biases_a_projection_is_its_matrix():
     assert [name for name, _ in module.named_parameters()] == ["q.weight", "kv.weight", "o.weight"]
     x_TD, one = torch.randn(1, 6), Layout.ragged([1])
     value = F.linear(x_TD, module.kv.weight[6:])  # one key only: its value is what is seen
-    torch.testing.assert_close(module(x_TD, one, Source(x_TD, one)), value @ module.o.weight.T)
+    torch.testing.assert_close(
+        module(x_TD, one, EncoderOutput(x_TD, one)), value @ module.o.weight.T
+    )

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from regard.ground.layout import Layout
 from regard.ground.tape import Tape
-from regard.parts.attention import CrossAttention, Heads, SelfAttention, Source
+from regard.parts.attention import CrossAttention, EncoderOutput, Heads, SelfAttention
 from regard.parts.block import Block, Residual
 from regard.parts.mlp import Mlp
 
@@ -73,7 +73,7 @@ def test_an_encoder_block(norm):
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_a_decoder_block_looks_at_the_source_between_the_two(norm):
     made, x_TD = block(norm, decodes=True), torch.randn(4, WIDTH)
-    source = Source(torch.randn(3, WIDTH), SOURCE_LAYOUT)
+    source = EncoderOutput(torch.randn(3, WIDTH), SOURCE_LAYOUT)
     y_TD = by_hand(norm, made.attention_residual, x_TD, lambda x: made.attention(x, LAYOUT))
     z_TD = by_hand(norm, made.cross_residual, y_TD, lambda x: made.cross(x, LAYOUT, source))
     wanted = by_hand(norm, made.mlp_residual, z_TD, made.mlp)
@@ -98,7 +98,7 @@ def test_dropout_falls_on_what_each_part_adds(norm):
 
 def test_what_a_block_adds_can_be_read_by_name():
     made, tape = block("pre", decodes=True), Tape("*")
-    source = Source(torch.randn(3, WIDTH), SOURCE_LAYOUT)
+    source = EncoderOutput(torch.randn(3, WIDTH), SOURCE_LAYOUT)
     x_TD = torch.randn(4, WIDTH)
     out_TD = made(x_TD, LAYOUT, source=source, tape=tape)
     inside = {f"{part}.{what}" for part in ("attention", "cross") for what in ("scores", "weights")}

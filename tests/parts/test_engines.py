@@ -6,7 +6,7 @@ from regard.ground import machine
 from regard.ground.errors import BadInput
 from regard.parts import engines
 from regard.parts.engines import TABLE, check_engine, choose_engine
-from regard.parts.linear.engine import choice
+from regard.parts.linear.convert import describe_products
 
 
 def test_the_table_knows_instruction_sets_precisions_and_engines():
@@ -43,8 +43,8 @@ def test_an_engine_there_is_not_is_said():
 
 
 def test_int8_says_where_fp32_is_faster(monkeypatch):
-    monkeypatch.setattr("regard.parts.linear.engine.instruction_set", lambda: "neon-dotprod")
+    monkeypatch.setattr("regard.parts.linear.convert.instruction_set", lambda: "neon-dotprod")
     monkeypatch.setattr(engines, "instruction_set", lambda: "neon-dotprod")
-    assert choice("int8").endswith("; fp32 is faster with neon-dotprod")
+    assert describe_products("int8").endswith("; fp32 is faster with neon-dotprod")
     monkeypatch.setattr(engines, "instruction_set", lambda: "amx")
-    assert "faster" not in choice("int8")
+    assert "faster" not in describe_products("int8")

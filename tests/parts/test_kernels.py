@@ -10,19 +10,19 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from naive import LENGTH, LENGTHS, PAIRS, SEED, gradients
-from regard.ground.batch import Budget, pack
+from regard.ground.batch import BatchLimits, pack
 from regard.ground.layout import Layout
 from regard.parts.attend import attend
-from regard.parts.kernels import Asked, choose, even, grouped
-from regard.parts.kernels.grouped import CALL, group
+from regard.parts.kernels import AttentionCall, bucketed, choose, dense
+from regard.parts.kernels.bucketed import CALL, cut_into_buckets
+from regard.parts.mask import Mask, PermutationMask, WindowMask, causal, full
 from regard.parts.score import Cosine, Dot, ScaledDot
-from regard.parts.sight import Permuted, Sight, Window, causal, everyone
 
 HEADS, SIZE = 2, 8
 SCORE = st.sampled_from([Dot(), ScaledDot()])
 VALUE = st.sampled_from([8, 3])
 LIMIT = st.none() | st.integers(-1, 3)
-WINDOW = st.one_of(st.sampled_from([everyone, causal]), st.builds(Window, LIMIT, LIMIT))
+WINDOW = st.one_of(st.sampled_from([full, causal]), st.builds(WindowMask, LIMIT, LIMIT))
 
 
 def vectors(queries: Layout, keys: Layout, value: int = SIZE) -> list[Tensor]:
@@ -31,14 +31,14 @@ def vectors(queries: Layout, keys: Layout, value: int = SIZE) -> list[Tensor]:
 
 
 def agree(
-    kernel, score: nn.Module, queries: Layout, keys: Layout, sight: Sight, value: int = SIZE
+    kernel, score: nn.Module, queries: Layout, keys: Layout, mask: Mask, value: int = SIZE
 ) -> None:
     """``kernel`` is chosen, and its values and gradients are those of the definition."""
     q, k, v = vectors(queries, keys, value)
-    asked = Asked(score, queries, keys, sight, 0.0)
-    assert choose(asked, q, v) is kernel.run
-    found = kernel.run(asked, q, k, v)
-    wanted = attend(score, q, k, v, queries=queries, keys=keys, sight=sight)
+    call = AttentionCall(score, queries, keys, mask, 0.0)
+    assert choose(call, q, v) is kernel.run
+    found = kernel.run(call, q, k, v)
+    wanted = attend(score, q, k, v, queries=queries, keys=keys, mask=mask)
     torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
     towards = torch.randn_like(wanted)
     ours = torch.autograd.grad((found * towards).sum(), (q, k, v))
@@ -47,86 +47,90 @@ def agree(
 
 
 @given(SCORE, LENGTHS, WINDOW, VALUE, SEED)
-def test_grouped_on_self_attention(score, lengths, sight, value, seed):
+def test_grouped_on_self_attention(score, lengths, mask, value, seed):
     torch.manual_seed(seed)
     layout = Layout.ragged(lengths)
-    agree(grouped, score, layout, layout, sight, value)
+    agree(bucketed, score, layout, layout, mask, value)
 
 
 @given(SCORE, PAIRS, VALUE, SEED)
 def test_grouped_on_cross_attention(score, pairs, value, seed):
     torch.manual_seed(seed)
     queries, keys = (Layout.ragged(lengths) for lengths in zip(*pairs, strict=True))
-    agree(grouped, score, queries, keys, everyone, value)
+    agree(bucketed, score, queries, keys, full, value)
 
 
 @given(st.lists(st.integers(0, 50), min_size=2, max_size=4), WINDOW, SEED)
-def test_grouped_in_several_groups(lengths, sight, seed):
+def test_grouped_in_several_groups(lengths, mask, seed):
     torch.manual_seed(seed)
     layout = Layout.ragged(lengths)
-    agree(grouped, ScaledDot(), layout, layout, sight)
+    agree(bucketed, ScaledDot(), layout, layout, mask)
 
 
 @given(SCORE, st.integers(0, 3), LENGTH, WINDOW, VALUE, SEED)
-def test_even_on_self_attention(score, rows, length, sight, value, seed):
+def test_even_on_self_attention(score, rows, length, mask, value, seed):
     torch.manual_seed(seed)
     layout = Layout.rectangle(rows, length)
-    agree(even, score, layout, layout, sight, value)
+    agree(dense, score, layout, layout, mask, value)
 
 
 @given(SCORE, LENGTH, LENGTH, WINDOW, VALUE, SEED)
-def test_even_against_a_memory(score, past, new, sight, value, seed):
+def test_even_against_a_memory(score, past, new, mask, value, seed):
     torch.manual_seed(seed)
     queries, keys = Layout.rectangle(2, new, start=past), Layout.rectangle(2, past + new)
-    agree(even, score, queries, keys, sight, value)
+    agree(dense, score, queries, keys, mask, value)
 
 
 @given(SCORE, LENGTH, LENGTHS, WINDOW, VALUE, SEED)
-def test_even_with_dead_keys(score, queries, lengths, sight, value, seed):
+def test_even_with_dead_keys(score, queries, lengths, mask, value, seed):
     torch.manual_seed(seed)
     dead = Layout.rectangle(len(lengths), max(lengths), lengths_B=torch.tensor(lengths))
-    agree(even, score, Layout.rectangle(len(lengths), queries), dead, sight, value)
+    agree(dense, score, Layout.rectangle(len(lengths), queries), dead, mask, value)
 
 
 def test_a_batch_without_rows_is_answered_with_nothing():
     layout = Layout.ragged([])
     q, k, v = vectors(layout, layout, 3)
-    assert grouped.run(Asked(Dot(), layout, layout, everyone, 0.0), q, k, v).shape == (0, HEADS, 3)
+    assert bucketed.run(AttentionCall(Dot(), layout, layout, full, 0.0), q, k, v).shape == (
+        0,
+        HEADS,
+        3,
+    )
 
 
 RAGGED, OTHER, EVEN = Layout.ragged([3, 1]), Layout.ragged([2, 4]), Layout.rectangle(2, 3)
 DEAD = Layout.rectangle(2, 3, lengths_B=torch.tensor([3, 1]))
-FIXED = pack([[1, 2, 3], [4]], Budget(tokens=6, rows=2, longest=4)).layout
+FIXED = pack([[1, 2, 3], [4]], BatchLimits(tokens=6, rows=2, longest=4)).layout
 DRAWN = replace(RAGGED, orders_T=torch.arange(4))
 
 
 @pytest.mark.parametrize(
-    ("score", "queries", "keys", "sight", "kernel"),
+    ("score", "queries", "keys", "mask", "kernel"),
     [
-        (ScaledDot(), RAGGED, RAGGED, causal, grouped.run),
-        (ScaledDot(), RAGGED, OTHER, everyone, grouped.run),
-        (ScaledDot(), EVEN, OTHER, everyone, grouped.run),
+        (ScaledDot(), RAGGED, RAGGED, causal, bucketed.run),
+        (ScaledDot(), RAGGED, OTHER, full, bucketed.run),
+        (ScaledDot(), EVEN, OTHER, full, bucketed.run),
         (ScaledDot(), RAGGED, OTHER, causal, None),  # places are not positions there
-        (ScaledDot(), replace(RAGGED, start=None), OTHER, everyone, grouped.run),
-        (ScaledDot(), EVEN, EVEN, causal, even.run),
-        (ScaledDot(), EVEN, DEAD, everyone, even.run),
-        (ScaledDot(), Layout.rectangle(2, 1, start=2), EVEN, causal, even.run),
+        (ScaledDot(), replace(RAGGED, start=None), OTHER, full, bucketed.run),
+        (ScaledDot(), EVEN, EVEN, causal, dense.run),
+        (ScaledDot(), EVEN, DEAD, full, dense.run),
+        (ScaledDot(), Layout.rectangle(2, 1, start=2), EVEN, causal, dense.run),
         (ScaledDot(), FIXED, FIXED, causal, None),  # on CUDA flash takes it
-        (ScaledDot(), DEAD, RAGGED, everyone, None),
-        (Cosine(), RAGGED, RAGGED, everyone, None),
-        (ScaledDot(), DRAWN, DRAWN, Permuted(itself=True), None),
+        (ScaledDot(), DEAD, RAGGED, full, None),
+        (Cosine(), RAGGED, RAGGED, full, None),
+        (ScaledDot(), DRAWN, DRAWN, PermutationMask(itself=True), None),
     ],
 )
-def test_which_kernel_runs(score, queries, keys, sight, kernel):
+def test_which_kernel_runs(score, queries, keys, mask, kernel):
     q, _, v = vectors(queries, keys)
-    assert choose(Asked(score, queries, keys, sight, 0.0), q, v) is kernel
+    assert choose(AttentionCall(score, queries, keys, mask, 0.0), q, v) is kernel
 
 
 def test_positions_that_do_not_count_up_are_left_to_the_definition():
     free = replace(RAGGED, start=None, positions_T=torch.tensor([5, 1, 3, 0]))
     q, k, v = vectors(free, free)
-    assert choose(Asked(Dot(), free, free, causal, 0.0), q, v) is None
-    out = attend(Dot(), q, k, v, queries=free, keys=free, sight=causal)
+    assert choose(AttentionCall(Dot(), free, free, causal, 0.0), q, v) is None
+    out = attend(Dot(), q, k, v, queries=free, keys=free, mask=causal)
     torch.testing.assert_close(out[1], v[1])  # position 1 is the first of its row
 
 
@@ -137,14 +141,14 @@ def test_one_new_token_sees_its_whole_past_without_a_mask(monkeypatch):
         F, "scaled_dot_product_attention", lambda *x, **settings: masks.append(settings) or real(*x)
     )
     queries, keys = Layout.rectangle(2, 1, start=4), Layout.rectangle(2, 5)
-    even.run(Asked(Dot(), queries, keys, causal, 0.0), *vectors(queries, keys))
+    dense.run(AttentionCall(Dot(), queries, keys, causal, 0.0), *vectors(queries, keys))
     assert [set(settings) for settings in masks] == [{"scale", "dropout_p"}]
 
 
 @given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=12))
 def test_groups_are_neighbours_whose_padding_is_worth_a_call(pairs):
     queries, keys = ([pair[side] for pair in pairs] for side in (0, 1))
-    groups = group(tuple(queries), tuple(keys))
+    groups = cut_into_buckets(tuple(queries), tuple(keys))
     assert [n for g in groups for n in g.queries.lengths_B.tolist()] == queries
     assert [n for g in groups for n in g.keys.lengths_B.tolist()] == keys
     for g in groups:
@@ -157,20 +161,20 @@ def test_groups_are_neighbours_whose_padding_is_worth_a_call(pairs):
 
 
 def test_rows_of_one_length_are_one_group():
-    assert len(group((40,) * 50, (30,) * 50)) == 1
-    assert len(group((100, 1, 100), (100, 1, 100))) == 3
+    assert len(cut_into_buckets((40,) * 50, (30,) * 50)) == 1
+    assert len(cut_into_buckets((100, 1, 100), (100, 1, 100))) == 3
 
 
 def test_what_inference_grouped_can_be_trained_on():
     """Groups are cached; tensors made under inference mode must not reach a backward pass."""
     lengths = [3, 1, 0, 2, 11]  # a list no other test has
     layout = Layout.ragged(lengths)
-    for sight in (everyone, causal, Window(1, 1)):
+    for mask in (full, causal, WindowMask(1, 1)):
         q, k, v = vectors(layout, layout)
-        asked = Asked(Dot(), layout, layout, sight, 0.0)
+        call = AttentionCall(Dot(), layout, layout, mask, 0.0)
         with torch.inference_mode():
-            first = grouped.run(asked, q, k, v)
-        second = grouped.run(asked, q, k, v)
+            first = bucketed.run(call, q, k, v)
+        second = bucketed.run(call, q, k, v)
         second.sum().backward()
         assert torch.equal(first, second) and q.grad is not None
 
@@ -179,10 +183,10 @@ def test_what_inference_grouped_can_be_trained_on():
 def test_half_precision_on_a_cpu_is_computed_in_single(dtype):
     layout = Layout.ragged([5, 0, 1, 7])
     q, k, v = (one.detach().to(dtype) for one in vectors(layout, layout))
-    found = grouped.run(Asked(ScaledDot(), layout, layout, causal, 0.0), q, k, v)
+    found = bucketed.run(AttentionCall(ScaledDot(), layout, layout, causal, 0.0), q, k, v)
     assert found.dtype == dtype
     exact = attend(
-        ScaledDot(), q.float(), k.float(), v.float(), queries=layout, keys=layout, sight=causal
+        ScaledDot(), q.float(), k.float(), v.float(), queries=layout, keys=layout, mask=causal
     )
     torch.testing.assert_close(found, exact.to(dtype))
 
@@ -190,10 +194,10 @@ def test_half_precision_on_a_cpu_is_computed_in_single(dtype):
 @pytest.mark.parametrize("layout", [Layout.ragged([1] * 400), Layout.rectangle(400, 1)])
 def test_kernels_drop_weights_as_the_definition_does(layout):
     q, k, v = vectors(layout, layout)
-    asked = Asked(Dot(), layout, layout, everyone, 0.25)
-    kernel = choose(asked, q, v)
+    call = AttentionCall(Dot(), layout, layout, full, 0.25)
+    kernel = choose(call, q, v)
     assert kernel is not None
-    out = kernel(asked, q, k, v)
+    out = kernel(call, q, k, v)
     kept = (out != 0).all(-1)
     torch.testing.assert_close(out[kept], v[kept] / 0.75)
     assert (out[~kept] == 0).all()

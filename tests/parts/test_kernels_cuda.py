@@ -5,19 +5,19 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from regard.ground.batch import Budget, pack
+from regard.ground.batch import BatchLimits, pack
 from regard.ground.layout import Layout
 from regard.parts.attend import attend
-from regard.parts.kernels import Asked, choose, even, grouped, varlen
+from regard.parts.kernels import AttentionCall, bucketed, choose, dense, varlen
+from regard.parts.mask import Mask, WindowMask, causal, full
 from regard.parts.score import Dot, ScaledDot
-from regard.parts.sight import Sight, Window, causal, everyone
 
 pytestmark = pytest.mark.gpu
 
 HEADS, SIZE = 4, 32
 LENGTHS, OTHERS = [17, 0, 1, 64, 1, 5], [3, 9, 0, 1, 1, 70]  # one row has no keys, one no queries
-SIGHTS = [everyone, causal, Window(3, 0), Window(2, 5), Window(None, 1)]
-each_sight = pytest.mark.parametrize("sight", SIGHTS, ids=repr)
+SIGHTS = [full, causal, WindowMask(3, 0), WindowMask(2, 5), WindowMask(None, 1)]
+each_sight = pytest.mark.parametrize("mask", SIGHTS, ids=repr)
 each_half = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 
 
@@ -27,8 +27,8 @@ def ragged(lengths: list[int]) -> Layout:
 
 def fixed(lengths: list[int]) -> Layout:
     """The same rows in a batch of fixed shape, with fill behind them."""
-    budget = Budget(tokens=200, rows=8, longest=80)
-    return pack([[1] * length for length in lengths], budget).layout.to("cuda")
+    limits = BatchLimits(tokens=200, rows=8, longest=80)
+    return pack([[1] * length for length in lengths], limits).layout.to("cuda")
 
 
 def rectangle(*args: int, **settings) -> Layout:
@@ -52,7 +52,7 @@ def agree(
     kernel,
     queries: Layout,
     keys: Layout,
-    sight: Sight,
+    mask: Mask,
     *,
     score: nn.Module | None = None,
     value: int = SIZE,
@@ -63,10 +63,10 @@ def agree(
     given = vectors(queries, keys, value, dtype)
     halves = [one.clone().requires_grad_() for one in given]
     singles = [one.float().requires_grad_() for one in given]
-    asked = Asked(score, queries, keys, sight, 0.0)
-    assert choose(asked, halves[0], halves[2]) is kernel.run
-    found = kernel.run(asked, *halves)
-    wanted = attend(score, *singles, queries=queries, keys=keys, sight=sight)
+    call = AttentionCall(score, queries, keys, mask, 0.0)
+    assert choose(call, halves[0], halves[2]) is kernel.run
+    found = kernel.run(call, *halves)
+    wanted = attend(score, *singles, queries=queries, keys=keys, mask=mask)
     assert found.dtype == dtype and found.shape == wanted.shape
     near(found, wanted)
     blind_T = (wanted == 0).flatten(1).all(1)
@@ -82,20 +82,20 @@ def agree(
 @each_sight
 @each_half
 @pytest.mark.parametrize("lay", [ragged, fixed])
-def test_varlen_on_self_attention(lay, sight, dtype):
+def test_varlen_on_self_attention(lay, mask, dtype):
     layout = lay(LENGTHS)
-    agree(varlen, layout, layout, sight, dtype=dtype)
+    agree(varlen, layout, layout, mask, dtype=dtype)
 
 
 @each_half
 @pytest.mark.parametrize("lay", [ragged, fixed])
 def test_varlen_on_cross_attention(lay, dtype):
-    agree(varlen, lay(LENGTHS), lay(OTHERS), everyone, dtype=dtype)
+    agree(varlen, lay(LENGTHS), lay(OTHERS), full, dtype=dtype)
 
 
 def test_flash_is_not_asked_about_nothing():
-    agree(grouped, ragged([3, 1, 0]), ragged([0, 0, 0]), everyone)
-    agree(grouped, ragged([0, 0, 0]), ragged([3, 1, 0]), everyone)
+    agree(bucketed, ragged([3, 1, 0]), ragged([0, 0, 0]), full)
+    agree(bucketed, ragged([0, 0, 0]), ragged([3, 1, 0]), full)
 
 
 def test_varlen_scales_as_the_score_says():
@@ -111,7 +111,7 @@ def test_varlen_where_a_causal_query_sees_every_key_there_is():
 def test_packed_rows_do_not_see_each_other():
     layout = ragged(LENGTHS)
     q, k, v = vectors(layout, layout)
-    together = varlen.run(Asked(ScaledDot(), layout, layout, everyone, 0.0), q, k, v)
+    together = varlen.run(AttentionCall(ScaledDot(), layout, layout, full, 0.0), q, k, v)
     for q_row, k_row, v_row, found in zip(*map(layout.split, (q, k, v, together)), strict=True):
         alone = ragged([len(q_row)])
         wanted = attend(
@@ -122,48 +122,48 @@ def test_packed_rows_do_not_see_each_other():
 
 @each_sight
 @each_half
-def test_even_on_self_attention(sight, dtype):
+def test_even_on_self_attention(mask, dtype):
     layout = rectangle(3, 48)
-    agree(even, layout, layout, sight, dtype=dtype)
+    agree(dense, layout, layout, mask, dtype=dtype)
 
 
 @pytest.mark.parametrize("new", [1, 5])
 @each_sight
-def test_even_against_a_memory(sight, new):
-    agree(even, rectangle(3, new, start=20), rectangle(3, 20 + new), sight)
+def test_even_against_a_memory(mask, new):
+    agree(dense, rectangle(3, new, start=20), rectangle(3, 20 + new), mask)
 
 
 @each_sight
-def test_even_with_dead_keys_and_rows_without_any(sight):
+def test_even_with_dead_keys_and_rows_without_any(mask):
     lengths_B = torch.tensor([40, 0, 1, 17], dtype=torch.int32, device="cuda")
-    agree(even, rectangle(4, 24), rectangle(4, 40, lengths_B=lengths_B), sight)
+    agree(dense, rectangle(4, 24), rectangle(4, 40, lengths_B=lengths_B), mask)
 
 
-@pytest.mark.parametrize("sight", [everyone, causal], ids=repr)
-def test_even_with_values_of_another_size(sight):
+@pytest.mark.parametrize("mask", [full, causal], ids=repr)
+def test_even_with_values_of_another_size(mask):
     layout = rectangle(2, 16)
-    agree(even, layout, layout, sight, value=64)
+    agree(dense, layout, layout, mask, value=64)
 
 
 @each_sight
-def test_grouped_takes_what_flash_does_not(sight):
+def test_grouped_takes_what_flash_does_not(mask):
     layout = ragged(LENGTHS)
-    agree(grouped, layout, layout, sight, value=64)
-    agree(grouped, layout, layout, Window(right=-1))
+    agree(bucketed, layout, layout, mask, value=64)
+    agree(bucketed, layout, layout, WindowMask(right=-1))
 
 
 def test_which_kernel_runs():
     free, shaped, full = ragged(LENGTHS), fixed(LENGTHS), rectangle(2, 8)
 
-    def chosen(layout: Layout, dtype=torch.bfloat16, sight: Sight = causal, dropout: float = 0.0):
+    def chosen(layout: Layout, dtype=torch.bfloat16, mask: Mask = causal, dropout: float = 0.0):
         q, _, v = vectors(layout, layout, dtype=dtype)
-        return choose(Asked(ScaledDot(), layout, layout, sight, dropout), q, v)
+        return choose(AttentionCall(ScaledDot(), layout, layout, mask, dropout), q, v)
 
     assert chosen(free) is chosen(shaped) is varlen.run
-    assert chosen(full) is chosen(full, torch.float32) is even.run
-    assert chosen(free, torch.float32) is chosen(free, dropout=0.1) is grouped.run
+    assert chosen(full) is chosen(full, torch.float32) is dense.run
+    assert chosen(free, torch.float32) is chosen(free, dropout=0.1) is bucketed.run
     assert chosen(shaped, torch.float32) is chosen(shaped, dropout=0.1) is None
-    assert chosen(shaped, sight=Window(right=-1)) is None  # flash reads -1 as "no limit"
+    assert chosen(shaped, mask=WindowMask(right=-1)) is None  # flash reads -1 as "no limit"
 
 
 class Names(TorchDispatchMode):
@@ -178,20 +178,20 @@ class Names(TorchDispatchMode):
         return func(*args, **kwargs or {})
 
 
-@pytest.mark.parametrize("sight", [everyone, causal], ids=repr)
-def test_full_rows_run_on_cudnn(sight):
+@pytest.mark.parametrize("mask", [full, causal], ids=repr)
+def test_full_rows_run_on_cudnn(mask):
     if torch.cuda.get_device_capability() < (9, 0):
         pytest.skip("preferred on Hopper and later")
     layout = rectangle(4, 128)
-    asked = Asked(ScaledDot(), layout, layout, sight, 0.0)
+    call = AttentionCall(ScaledDot(), layout, layout, mask, 0.0)
     with Names() as names:
-        even.run(asked, *vectors(layout, layout))
+        dense.run(call, *vectors(layout, layout))
     assert any("cudnn_attention" in name for name in names.seen), names.seen
 
 
 def test_even_drops_weights_and_keeps_their_mean():
     layout = rectangle(64, 64)
     q, k, _ = vectors(layout, layout)
-    out = even.run(Asked(ScaledDot(), layout, layout, everyone, 0.2), q, k, torch.ones_like(k))
+    out = dense.run(AttentionCall(ScaledDot(), layout, layout, full, 0.2), q, k, torch.ones_like(k))
     assert out.float().std() > 0.01
     assert out.float().mean().item() == pytest.approx(1, abs=0.02)

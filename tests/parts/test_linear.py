@@ -19,7 +19,7 @@ from regard.ground.errors import BadInput
 from regard.models.facts import change
 from regard.models.transformer import BASE, Transformer
 from regard.parts.linear import int8, packed
-from regard.parts.linear.engine import LAYERS, choice, engine
+from regard.parts.linear.convert import LAYERS, convert, describe_products
 from regard.parts.linear.int8 import (
     FEW,
     Fbgemm,
@@ -203,7 +203,7 @@ def test_float32_needs_no_packing(monkeypatch):
     monkeypatch.setattr(packed, "can_pack", lambda _: False)
     linear, x = nn.Linear(8, 8), torch.randn(30, 8)
     assert torch.equal(PackedLinear(linear)(x), linear(x))
-    assert choice("fp32").endswith("torch beyond")
+    assert describe_products("fp32").endswith("torch beyond")
 
 
 @pytest.mark.native("bf16")
@@ -299,26 +299,26 @@ def test_without_amx_onednn_is_not_used(monkeypatch):
 
 
 def test_the_choice_is_said(monkeypatch):
-    assert choice("int8").startswith("int8: ")
-    assert choice("fp32").startswith("fp32: torch up to 8 rows")
+    assert describe_products("int8").startswith("int8: ")
+    assert describe_products("fp32").startswith("fp32: torch up to 8 rows")
     with pytest.raises(BadInput, match="int8, fp32, bf16 or auto, not 'int4'"):
-        choice("int4")
+        describe_products("int4")
     monkeypatch.setattr(packed, "can_pack", lambda _: False)
     with pytest.raises(BadInput, match="no fast products in bf16"):
-        choice("bf16")
+        describe_products("bf16")
 
 
 def test_an_engine_is_for_the_cpu():
     with pytest.raises(BadInput, match="the model is on meta"):
-        engine(nn.Linear(3, 3, device="meta"), "int8")
+        convert(nn.Linear(3, 3, device="meta"), "int8")
 
 
 def test_a_layer_in_two_places_stays_one_and_a_lone_layer_is_swapped():
     shared = nn.Linear(3, 3)
-    made: Any = engine(nn.ModuleList([shared, nn.ModuleList([shared])]), "int8")
+    made: Any = convert(nn.ModuleList([shared, nn.ModuleList([shared])]), "int8")
     assert isinstance(made[0], Int8Linear)
     assert made[0] is made[1][0]
-    assert isinstance(engine(shared, "fp32"), PackedLinear)
+    assert isinstance(convert(shared, "fp32"), PackedLinear)
 
 
 FACTS = change(BASE, width=32, heads=2, inner=64, depth=2, vocab=90)
@@ -330,7 +330,7 @@ FACTS = change(BASE, width=32, heads=2, inner=64, depth=2, vocab=90)
 @torch.inference_mode()
 def test_a_whole_transformer(kind, near):
     model = Transformer(FACTS).eval()
-    made: Any = engine(model, kind)
+    made: Any = convert(model, kind)
     assert not any(isinstance(one, nn.Linear) for one in made.modules())
     assert isinstance(model.head, nn.Linear)
     assert made.target.embed.token.weight is model.source.embed.token.weight
@@ -345,7 +345,7 @@ def test_a_whole_transformer(kind, near):
 @pytest.mark.parametrize("search", [Greedy(), Beam(4)], ids=str)
 def test_translations_in_8_bits_do_not_depend_on_the_batch(small_run, search):
     translator = regard.load(small_run / "run" / "model", "cpu").translator
-    made = replace(translator, model=engine(translator.model, "int8"))
+    made = replace(translator, model=convert(translator.model, "int8"))
     texts = (small_run / "train.src").read_text().splitlines()[:40]
     found = [made.with_rows(rows).translate(texts, search) for rows in (1, 7, 40)]
     for others in found[1:]:

@@ -13,7 +13,7 @@ from regard.models import folder as folders
 from regard.models.facts import Head, change
 from regard.text.templates import Template
 from regard.weights.files import load_weights, read_folder, weights_of
-from regard.weights.names import Beside
+from regard.weights.weight_map import Extras
 
 transformers = pytest.importorskip("transformers")
 
@@ -139,7 +139,7 @@ def test_gradients_agree(head, tmp_path):
         name: torch.zeros_like(one) if one.grad is None else one.grad
         for name, one in ours.module.named_parameters()
     }
-    found = bert.names(ours.facts).write(found, Beside())
+    found = bert.names(ours.facts).write(found, Extras())
     for name, one in theirs.named_parameters():
         wanted = torch.zeros_like(one) if one.grad is None else one.grad
         torch.testing.assert_close(found[name], wanted, rtol=1e-4, atol=1e-5, msg=name)

@@ -21,7 +21,7 @@ from bert_folders import (
     vocabulary,
     write_bert,
 )
-from regard.ground.batch import Row
+from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput
 from regard.models import bert
 from regard.models import folder as folders
@@ -37,9 +37,9 @@ from regard.weights.files import read_folder, write_tensors
 transformers = pytest.importorskip("transformers")
 
 ROWS = [
-    Row([2, 7, 30, 3], [0, 0, 0, 0]),
-    Row([2, 9, 3, 11, 12, 3], [0, 0, 0, 1, 1, 1]),
-    Row([2, *range(5, 18), 3], [0] * 15),
+    TokenRow([2, 7, 30, 3], [0, 0, 0, 0]),
+    TokenRow([2, 9, 3, 11, 12, 3], [0, 0, 0, 1, 1, 1]),
+    TokenRow([2, *range(5, 18), 3], [0] * 15),
 ]
 WEIGHTS, PICKLE = "model.safetensors", "pytorch_model.bin"
 

@@ -8,7 +8,7 @@ import torch
 
 from bert_folders import quietly, read_by_reference, write_bert
 from regard.data.sampler import Cursor
-from regard.ground.batch import IGNORED, Budget, Row
+from regard.ground.batch import IGNORED, BatchLimits, TokenRow
 from regard.models import folder as folders
 from regard.objectives.labelled import Labelled, Numbers, Several
 from regard.objectives.masked import Blanked, Masked
@@ -22,14 +22,14 @@ from regard.weights.files import weights_of
 from small_tuning import write_start, write_tuning
 
 LENGTHS = (7, 3, 16, 1, 5, 9)
-FIXED = Budget(64, 8, 16)
+FIXED = BatchLimits(64, 8, 16)
 ALONE = Ranks(0, 1, torch.device("cpu"))
 
 
 def rows(lengths=LENGTHS):
     draw = np.random.default_rng(5)
     return [
-        Row(draw.integers(1, 40, length), (np.arange(length) > length // 2).astype(int))
+        TokenRow(draw.integers(1, 40, length), (np.arange(length) > length // 2).astype(int))
         for length in lengths
     ]
 
@@ -135,8 +135,8 @@ def test_losses_and_gradients_are_those_of_transformers(kind, tmp_path):
     wanted, objective, examples = their_loss(kind, theirs, rows())
     wanted.backward()
     weight = torch.as_tensor(np.array([objective.weight(one) for one in examples]).sum(axis=0))
-    for budget in (None, FIXED):
-        batch = objective.collate(examples, budget)
+    for limits in (None, FIXED):
+        batch = objective.collate(examples, limits)
         loss = (objective(ours, batch)[0] / weight).sum()
         torch.testing.assert_close(loss.float(), wanted.detach(), atol=1e-5, rtol=1e-5)
         ours.zero_grad()

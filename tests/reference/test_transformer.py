@@ -7,14 +7,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from regard.ground.batch import Packed, pack
+from regard.ground.batch import PackedTokens, pack
 from regard.ground.layout import Layout
 from regard.models.facts import change
 from regard.models.stack import Trunk
 from regard.models.transformer import BASE, Transformer
-from regard.parts.attention import CrossAttention, Heads, SelfAttention, Source
+from regard.parts.attention import CrossAttention, EncoderOutput, Heads, SelfAttention
 from regard.parts.block import Block
-from regard.parts.sight import causal
+from regard.parts.mask import causal
 
 WIDTH, HEADS, INNER, DEPTH, VOCAB = 16, 4, 24, 2, 19
 FACTS = change(BASE, width=WIDTH, heads=HEADS, inner=INNER, depth=DEPTH, vocab=VOCAB, dropout=0.0)
@@ -81,7 +81,7 @@ def gradients_close(same: Same) -> None:
         close(torch.cat([one.grad for one in ours]), theirs.grad)
 
 
-def padded(packed: Packed) -> tuple[Tensor, Tensor]:
+def padded(packed: PackedTokens) -> tuple[Tensor, Tensor]:
     """Tokens (B, L) and torch's padding mask, true where there is none."""
     return packed.layout.pad(packed.tokens_T), ~packed.layout.real_BL
 
@@ -152,7 +152,7 @@ def test_self_attention(ahead):
     lengths = [5, 1, 3]
     layout = Layout.ragged(lengths)
     heads = Heads.of(WIDTH, HEADS)
-    ours = SelfAttention(WIDTH, heads) if ahead else SelfAttention(WIDTH, heads, sight=causal)
+    ours = SelfAttention(WIDTH, heads) if ahead else SelfAttention(WIDTH, heads, mask=causal)
     theirs = nn.MultiheadAttention(WIDTH, HEADS, batch_first=True)
     copy(ours, same_attention(ours, theirs))
     x_TD = torch.randn(sum(lengths), WIDTH)
@@ -186,7 +186,7 @@ def test_cross_attention_to_another_width():
     x_TD, y_TD = torch.randn(7, WIDTH), torch.randn(9, 10)
     y_BSD = keys.pad(y_TD)
     reference, _ = theirs(queries.pad(x_TD), y_BSD, y_BSD, key_padding_mask=~keys.real_BL)
-    found = ours(x_TD, queries, Source(y_TD, keys))
+    found = ours(x_TD, queries, EncoderOutput(y_TD, keys))
     close(found, reference[queries.real_BL])
     towards = torch.randn_like(found)
     (found * towards).sum().backward()

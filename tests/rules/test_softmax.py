@@ -28,7 +28,7 @@ ATTENTION = {
 }
 SOFTMAX = {"softmax", "log_softmax", "gumbel_softmax", "_softmax", "_log_softmax"}
 SOURCES = ("*.c", "*.cc", "*.cpp", "*.cu", "*.cuh", "*.h", "*.hpp")
-MAY_ATTEND_COMPILED = {"parts/native/attention.h"}
+MAY_ATTEND_COMPILED = {"parts/cpp/attention.h"}
 EXPONENTIAL = re.compile(r"\b(?:__)?v?\w*exp(?:f|2f?|m1f?|_ps)?\s*\(|softmax", re.IGNORECASE)
 LOGISTIC = re.compile(r"1 \+ std::exp\(-x\)")
 OVER_WORDS = re.compile(r"logits|.*_[A-Z]*V[A-Z]*$")
@@ -95,13 +95,13 @@ def test_no_softmax_over_keys_in_other_compiled_code():
 @pytest.mark.parametrize(
     ("path", "line", "forbidden"),
     [
-        ("parts/native/decoder.cpp", "total += w[s] = std::exp(w[s] - top);", True),
-        ("parts/native/decoder.cpp", "total += w[s] = expf(w[s] - top);", True),
-        ("parts/native/decoder.cpp", "const auto w = _mm512_exp_ps(s);", True),
-        ("parts/native/other.h", "masked_softmax(scores, n);", True),
-        ("parts/native/decoder.cpp", "return x / (1 + std::exp(-x));", False),
-        ("parts/native/linear.h", "std::frexp(largest, &exponent);  // exp(x)", False),
-        ("parts/native/attention.h", "total += w[s] = std::exp(w[s] - top);", False),
+        ("parts/cpp/decoder.cpp", "total += w[s] = std::exp(w[s] - top);", True),
+        ("parts/cpp/decoder.cpp", "total += w[s] = expf(w[s] - top);", True),
+        ("parts/cpp/decoder.cpp", "const auto w = _mm512_exp_ps(s);", True),
+        ("parts/cpp/other.h", "masked_softmax(scores, n);", True),
+        ("parts/cpp/decoder.cpp", "return x / (1 + std::exp(-x));", False),
+        ("parts/cpp/linear.h", "std::frexp(largest, &exponent);  // exp(x)", False),
+        ("parts/cpp/attention.h", "total += w[s] = std::exp(w[s] - top);", False),
     ],
 )
 def test_the_rule_would_notice_compiled_code(path, line, forbidden):
@@ -109,7 +109,7 @@ def test_the_rule_would_notice_compiled_code(path, line, forbidden):
 
 
 def test_the_places_that_may_are_there():
-    for path in ("parts/attend.py", "parts/kernels/asked.py"):
+    for path in ("parts/attend.py", "parts/kernels/call.py"):
         assert wrong((PACKAGE / path).read_text(encoding="utf-8"), f"elsewhere/{path}")
     for path in MAY_ATTEND_COMPILED:
         assert wrong_compiled((PACKAGE / path).read_text(encoding="utf-8"), f"elsewhere/{path}")
@@ -126,7 +126,7 @@ def test_the_places_that_may_are_there():
         ("models/seq2seq.py", "x = masked_softmax(scores, allowed)", True),
         ("models/seq2seq.py", "p = torch.log_softmax(logits_RV.float(), dim=-1)", False),
         ("models/seq2seq.py", "p = logits.log_softmax(-1)", False),
-        ("parts/loss.py", "p = states_TV.softmax(-1)", False),
+        ("parts/losses.py", "p = states_TV.softmax(-1)", False),
         ("search/sample.py", "p = torch.softmax(values, dim=1)", False),
         ("search/sample.py", "x = F.scaled_dot_product_attention(q, k, v)", True),
         ("parts/kernels/new.py", "x = F.scaled_dot_product_attention(q, k, v)", False),

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import regard
-from regard.ground.batch import Row
+from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput
 from regard.models import folder as folders
 from regard.models.sentence_files import embedding_of, files_of
@@ -65,7 +65,7 @@ def test_texts_pairs_and_ids_together():
     torch.testing.assert_close(both, made)
     torch.testing.assert_close(text, one.embed(["storm"])[0], atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(
-        ids, one.embed([Row([2, 7, 8, 3], [0] * 4)])[0], atol=1e-5, rtol=1e-5
+        ids, one.embed([TokenRow([2, 7, 8, 3], [0] * 4)])[0], atol=1e-5, rtol=1e-5
     )
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.ground.batch import Budget, Row
+from regard.ground.batch import BatchLimits, TokenRow
 from regard.ground.layout import Layout
 from regard.models import bert
 from regard.models.encoder import build
@@ -14,13 +14,13 @@ from regard.objectives.tagged import Spans, Tagged
 from regard.training.micro import Captured, Plain, fixed_shape, unread
 from regard.training.recipe import Batches
 
-BUDGET = Budget(64, 6, 20)
+BUDGET = BatchLimits(64, 6, 20)
 SIZES = {"vocab": 50, "depth": 2, "width": 32, "heads": 2, "inner": 48, "longest": 20}
 SMALL = change(bert.PAPER.sizes["tiny"], **SIZES, dropout=0.0)
 
 
 def test_nothing_is_remembered():
-    batch = Labelled().collate([(Row([1, 2, 3], [0, 0, 1]), [1])], BUDGET)
+    batch = Labelled().collate([(TokenRow([1, 2, 3], [0, 0, 1]), [1])], BUDGET)
     slots_T = batch.target.layout.slots_T
     again = unread(batch)
     assert "slots_T" not in vars(again.target.layout)
@@ -37,14 +37,14 @@ def test_nothing_is_remembered():
 def test_shapes_go_up_in_rungs(lengths, tokens):
     """A rank that has no rows of a step takes the smallest."""
     limits = Batches(tokens=60, rows=7, longest=20, rung=10)
-    assert fixed_shape(limits, lengths, splits=2) == Budget(tokens, 4, 20)
+    assert fixed_shape(limits, lengths, splits=2) == BatchLimits(tokens, 4, 20)
     whole = limits.model_copy(update={"rung": 0})
-    assert fixed_shape(whole, lengths) == Budget(60, 7, 20)
+    assert fixed_shape(whole, lengths) == BatchLimits(60, 7, 20)
 
 
 def examples(task, draw):
     for size in draw.integers(3, 11, draw.integers(2, 7)):
-        row = Row(draw.integers(0, 50, size), np.zeros(size, dtype=int))
+        row = TokenRow(draw.integers(0, 50, size), np.zeros(size, dtype=int))
         yield (
             row,
             {

@@ -11,7 +11,7 @@ import torch
 
 from bert_folders import agree, our_values, read_by_reference, their_values
 from regard.api import load
-from regard.ground.batch import IGNORED, Row
+from regard.ground.batch import IGNORED, TokenRow
 from regard.ground.errors import BadInput
 from regard.models.folder import read as read_folder
 from regard.training import pretraining
@@ -175,7 +175,7 @@ def test_it_learns_and_its_folder_serves(corpus, tmp_path):
     model.save(tmp_path / "hf", "hf")
     theirs = read_by_reference(tmp_path / "hf")
     assert type(theirs).__name__ == "BertForPreTraining"
-    rows = [Row([2, 9, 8, 3, 7, 3], [0, 0, 0, 0, 1, 1]), Row([2, 11, 3], [0, 0, 0])]
+    rows = [TokenRow([2, 9, 8, 3, 7, 3], [0, 0, 0, 0, 1, 1]), TokenRow([2, 11, 3], [0, 0, 0])]
     agree(our_values(read_folder(run.model_folder), rows), their_values(theirs, rows))
 
 
@@ -186,7 +186,7 @@ def test_full_rows_leave_a_masked_language_model(corpus, tmp_path):
     load(run.model_folder, "cpu").save(tmp_path / "hf", "hf")
     theirs = read_by_reference(tmp_path / "hf")
     assert type(theirs).__name__ == "BertForMaskedLM"
-    rows = [Row([2, 9, 8, 3], [0] * 4)]
+    rows = [TokenRow([2, 9, 8, 3], [0] * 4)]
     agree(our_values(read_folder(run.model_folder), rows), their_values(theirs, rows))
 
 

@@ -6,11 +6,11 @@ each of its sides (source, target).
 
 import numpy as np
 
-from regard.ground.batch import Budget
+from regard.ground.batch import BatchLimits
 
 
 def training_batches(
-    lengths: np.ndarray, budget: Budget, *, mixed: bool = False
+    lengths: np.ndarray, limits: BatchLimits, *, mixed: bool = False
 ) -> list[list[int]]:
     """Batches of positions in `lengths`, longest first, between batches and within them.
 
@@ -21,15 +21,17 @@ def training_batches(
     both sides together 91% and 95%, as one language takes more tokens than the other.
     """
     columns = _columns(lengths)
-    if columns.max(initial=0) > budget.longest:
-        raise ValueError(f"a row has {columns.max()} tokens, more than {budget.longest}")
+    if columns.max(initial=0) > limits.longest:
+        raise ValueError(f"a row has {columns.max()} tokens, more than {limits.longest}")
     if not mixed:
-        return _greedy(columns, _longest_first(columns), budget)
-    batches = _greedy(columns, np.arange(len(columns)), budget)
+        return _greedy(columns, _longest_first(columns), limits)
+    batches = _greedy(columns, np.arange(len(columns)), limits)
     return [[batch[i] for i in _longest_first(columns[batch])] for batch in batches]
 
 
-def inference_batches(lengths: np.ndarray, budget: Budget, *, sort: bool = True) -> list[list[int]]:
+def inference_batches(
+    lengths: np.ndarray, limits: BatchLimits, *, sort: bool = True
+) -> list[list[int]]:
     """Batches for inference, where nothing may be lost: a row that is too long goes alone.
 
     The caller puts results back by position: ``results[position] = ...``. Without ``sort``,
@@ -37,10 +39,10 @@ def inference_batches(lengths: np.ndarray, budget: Budget, *, sort: bool = True)
     """
     columns = _columns(lengths)
     if not sort:
-        return _greedy(columns, np.arange(len(columns)), budget)
+        return _greedy(columns, np.arange(len(columns)), limits)
     order = _longest_first(columns)
-    fits = columns.max(axis=1, initial=0)[order] <= budget.longest
-    return [[int(i)] for i in order[~fits]] + _greedy(columns, order[fits], budget)
+    fits = columns.max(axis=1, initial=0)[order] <= limits.longest
+    return [[int(i)] for i in order[~fits]] + _greedy(columns, order[fits], limits)
 
 
 def _columns(lengths: np.ndarray) -> np.ndarray:
@@ -54,16 +56,16 @@ def _longest_first(columns: np.ndarray) -> np.ndarray:
     return np.lexsort([-key for key in reversed(keys)])
 
 
-def _greedy(columns: np.ndarray, order: np.ndarray, budget: Budget) -> list[list[int]]:
+def _greedy(columns: np.ndarray, order: np.ndarray, limits: BatchLimits) -> list[list[int]]:
     totals = columns[order].cumsum(axis=0)
     batches = []
     start, spent = 0, np.zeros(columns.shape[1], np.int64)
     while start < len(order):
         ends = [
-            int(np.searchsorted(total, before + budget.tokens, side="right"))
+            int(np.searchsorted(total, before + limits.tokens, side="right"))
             for total, before in zip(totals.T, spent, strict=True)
         ]
-        end = max(min(start + budget.rows, *ends), start + 1)
+        end = max(min(start + limits.rows, *ends), start + 1)
         batches.append(order[start:end].tolist())
         start, spent = end, totals[end - 1]
     return batches

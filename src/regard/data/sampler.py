@@ -14,7 +14,7 @@ import numpy as np
 from regard.data.counter_rng import mixed
 from regard.data.packing import training_batches
 from regard.data.sources import DropCounts
-from regard.ground.batch import Budget
+from regard.ground.batch import BatchLimits
 from regard.ground.errors import BadInput
 
 Example = TypeVar("Example")
@@ -77,7 +77,7 @@ class Sampler(Generic[Example]):
     read: Callable[[int, np.ndarray], Sequence[Example]]
     length: Callable[[Example], tuple[int, ...]]
     count: int
-    budget: Budget
+    limits: BatchLimits
     seed: int
     window: int = 65_536
     mixed: bool = False
@@ -102,7 +102,7 @@ class Sampler(Generic[Example]):
             barren = 0 if batches else barren + 1
             start = after
         raise BadInput(
-            f"none of {self.count:,} examples is at most {self.budget.longest} tokens long"
+            f"none of {self.count:,} examples is at most {self.limits.longest} tokens long"
         )
 
     def _cut_window(self, cursor: Cursor) -> list[list[tuple[int, Example]]]:
@@ -111,11 +111,11 @@ class Sampler(Generic[Example]):
         indices = shuffled(positions, self.count, (self.seed, cursor.epoch))
         examples = self.read(cursor.epoch, indices)
         lengths = np.array([self.length(example) for example in examples])
-        short = np.flatnonzero(lengths.max(axis=1) <= self.budget.longest)
+        short = np.flatnonzero(lengths.max(axis=1) <= self.limits.longest)
         if cursor.epoch == 0 and len(short) < len(indices):  # the same are too long every time
-            reason = f"longer than {self.budget.longest} tokens"
+            reason = f"longer than {self.limits.longest} tokens"
             self.dropped[reason] += len(indices) - len(short)
-        batches = training_batches(lengths[short], self.budget, mixed=self.mixed)
+        batches = training_batches(lengths[short], self.limits, mixed=self.mixed)
         key = (self.seed, cursor.epoch, cursor.window)
         order = shuffled(np.arange(len(batches)), len(batches), key)
         return [[(int(indices[i]), examples[i]) for i in short[batches[b]]] for b in order]

@@ -14,7 +14,7 @@ import numpy as np
 
 from regard.data.counter_rng import below, heads, streams, uniform
 from regard.data.documents import Documents
-from regard.ground.batch import Marks, Row
+from regard.ground.batch import SpecialIds, TokenRow
 from regard.ground.errors import BadInput
 
 IS_NEXT, NOT_NEXT = 0, 1  # the classes of the second passage, numbered as transformers does
@@ -25,7 +25,7 @@ PAIRS, CUTS = 1, 2  # after the key, so that it serves other draws too
 class Passage(NamedTuple):
     """A row, and whether its second part follows the first (None where there is no second)."""
 
-    row: Row
+    row: TokenRow
     follows: int | None
 
 
@@ -166,7 +166,7 @@ class Passages:
     """
 
     documents: Documents
-    marks: Marks
+    special_ids: SpecialIds
     plan: Callable[[int], Plan]
 
     @cached_property
@@ -194,15 +194,15 @@ class Passages:
         after = np.append(0, np.cumsum(size))
         first = after[opening]
 
-        tokens = np.full(after[-1], self.marks.last, np.int32)
-        tokens[first] = self.marks.first
+        tokens = np.full(after[-1], self.special_ids.last, np.int32)
+        tokens[first] = self.special_ids.first
         self._copy(begin, end, tokens, after[:-1] + (number == 0))
         part = np.zeros_like(number) if plan.follows is None else number
         segments = np.repeat(part.astype(np.int32), size)
         follows = [None] * len(rows) if plan.follows is None else plan.follows[rows].tolist()
         bounds = [*first.tolist(), len(tokens)]
         return [
-            Passage(Row(tokens[a:b], segments[a:b]), one)
+            Passage(TokenRow(tokens[a:b], segments[a:b]), one)
             for a, b, one in zip(bounds[:-1], bounds[1:], follows, strict=True)
         ]
 

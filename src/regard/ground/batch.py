@@ -15,21 +15,21 @@ IGNORED = -100  # a goal that no loss counts
 
 
 @dataclass(frozen=True, eq=False)
-class Packed:
+class PackedTokens:
     """Tokens of several rows, end to end, and how they lie; ``real`` counts those not fill."""
 
     tokens_T: Tensor
     layout: Layout
     real: int
 
-    def to(self, device: torch.device | str) -> "Packed":
+    def to(self, device: torch.device | str) -> "PackedTokens":
         """The same rows on ``device``."""
         tokens_T = moved_to(self.tokens_T, device)
-        return Packed(tokens_T, self.layout.to(device), self.real)
+        return PackedTokens(tokens_T, self.layout.to(device), self.real)
 
 
 @dataclass(frozen=True)
-class Budget:
+class BatchLimits:
     """What one batch may hold on either side: tokens in all, rows, and tokens in one row.
 
     On CUDA these are the batch's fixed shape, so that one compiled graph serves them all: what
@@ -64,7 +64,7 @@ class Budget:
 Ids = Sequence[int] | np.ndarray
 
 
-class Row(NamedTuple):
+class TokenRow(NamedTuple):
     """What an encoder reads as one: tokens, and which of the texts in it each belongs to."""
 
     tokens: Ids
@@ -72,7 +72,7 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Marks:
+class SpecialIds:
     """Tokens put around every row: ``first`` before it, ``last`` after it."""
 
     first: int | None = None
@@ -84,54 +84,69 @@ class Marks:
         return (self.first is not None) + (self.last is not None)
 
 
-UNMARKED = Marks()
+NO_SPECIAL_IDS = SpecialIds()
 
 
 def pack(
-    rows: Sequence[Ids], budget: Budget | None = None, fill: int = 0, marks: Marks = UNMARKED
-) -> Packed:
-    """Rows laid end to end; with a ``budget``, filled up to it."""
-    tokens_T = tokens_of(rows, budget, fill, marks)
-    lengths = [len(row) + marks.count for row in rows]
-    if budget is None:
-        return Packed(tokens_T, Layout.ragged(lengths), len(tokens_T))
-    layout = Layout.ragged(budget.lengths(lengths))
-    layout = replace(layout, lengths=None, longest=budget.longest)
-    return Packed(tokens_T, layout, sum(lengths))
+    rows: Sequence[Ids],
+    limits: BatchLimits | None = None,
+    fill: int = 0,
+    special_ids: SpecialIds = NO_SPECIAL_IDS,
+) -> PackedTokens:
+    """Rows laid end to end; with a ``limits``, filled up to it."""
+    tokens_T = tokens_of(rows, limits, fill, special_ids)
+    lengths = [len(row) + special_ids.count for row in rows]
+    if limits is None:
+        return PackedTokens(tokens_T, Layout.ragged(lengths), len(tokens_T))
+    layout = Layout.ragged(limits.lengths(lengths))
+    layout = replace(layout, lengths=None, longest=limits.longest)
+    return PackedTokens(tokens_T, layout, sum(lengths))
 
 
 def pack_rows(
-    rows: Sequence[Row], budget: Budget | None = None, fill: int = 0, *, even: bool = False
-) -> Packed:
+    rows: Sequence[TokenRow],
+    limits: BatchLimits | None = None,
+    fill: int = 0,
+    *,
+    even: bool = False,
+) -> PackedTokens:
     """``pack`` for rows whose tokens belong to segments; those of the fill to the first.
 
     Where ``even`` layouts are welcome, full rows that leave nothing to fill become a rectangle, for
     which there are faster kernels: batches of one budget then have two shapes.
     """
-    packed = pack([row.tokens for row in rows], budget, fill)
-    segments_T, layout = tokens_of([row.segments for row in rows], budget), packed.layout
-    if even and budget is not None and len(rows) * budget.longest == packed.real == budget.tokens:
-        layout = Layout.rectangle(len(rows), budget.longest)
+    packed = pack([row.tokens for row in rows], limits, fill)
+    segments_T, layout = tokens_of([row.segments for row in rows], limits), packed.layout
+    if even and limits is not None and len(rows) * limits.longest == packed.real == limits.tokens:
+        layout = Layout.rectangle(len(rows), limits.longest)
     return replace(packed, layout=replace(layout, segments_T=segments_T))
 
 
-def pack_texts(texts: Sequence[Any], budget: Budget | None = None) -> Packed:
+def pack_texts(texts: Sequence[Any], limits: BatchLimits | None = None) -> PackedTokens:
     """Texts end to end, rows with segments or ids alone, which belong to the first."""
-    rows = [text if isinstance(text, Row) else Row(text, [0] * len(text)) for text in texts]
-    return pack_rows(rows, budget)
+    rows = [
+        text if isinstance(text, TokenRow) else TokenRow(text, [0] * len(text)) for text in texts
+    ]
+    return pack_rows(rows, limits)
 
 
 def tokens_of(
-    rows: Sequence[Ids], budget: Budget | None = None, fill: int = 0, marks: Marks = UNMARKED
+    rows: Sequence[Ids],
+    limits: BatchLimits | None = None,
+    fill: int = 0,
+    special_ids: SpecialIds = NO_SPECIAL_IDS,
 ) -> Tensor:
     """The tokens of ``pack`` without their layout."""
-    ends = np.cumsum(np.array([len(row) for row in rows], dtype=np.int64) + marks.count)
+    ends = np.cumsum(np.array([len(row) for row in rows], dtype=np.int64) + special_ids.count)
     size = int(ends[-1]) if len(ends) else 0
-    if budget is not None and size > budget.tokens:
-        raise ValueError(f"{size} tokens do not fit {budget}")
-    tokens = np.full(budget.tokens if budget else size, fill, dtype=np.int64)
+    if limits is not None and size > limits.tokens:
+        raise ValueError(f"{size} tokens do not fit {limits}")
+    tokens = np.full(limits.tokens if limits else size, fill, dtype=np.int64)
     inside = np.ones(size, dtype=bool)
-    for mark, places in ((marks.first, np.append(0, ends[:-1])), (marks.last, ends - 1)):
+    for mark, places in (
+        (special_ids.first, np.append(0, ends[:-1])),
+        (special_ids.last, ends - 1),
+    ):
         if mark is not None and size:
             tokens[places], inside[places] = mark, False
     if size:
@@ -150,10 +165,10 @@ class Batch:
     ``weights_T`` says where not all count the same.
     """
 
-    target: Packed
+    target: PackedTokens
     goals_T: Tensor
     weight: float
-    source: Packed | None = None
+    source: PackedTokens | None = None
     chosen_N: Tensor | None = None
     follows_B: Tensor | None = None
     weights_T: Tensor | None = None

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.ground.moves import gathered, spread
-from regard.ground.times import Times
+from regard.ground.scatter_gather import gather_rows, scatter_rows
+from regard.ground.time_major import TimeMajor
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,12 +136,12 @@ class Layout:
         return self.lengths_B == 0
 
     @cached_property
-    def times(self) -> Times:
+    def time_major(self) -> TimeMajor:
         """The tokens in the order of time, for recurrence: asks the device where lengths are."""
         lengths = self.known_lengths
         steps = [self.longest] * self.rows if self.even else lengths
         starts = [0, *accumulate(steps)][: self.rows]
-        return Times.of(lengths, starts, self.tokens, self.positions_T.device)
+        return TimeMajor.of(lengths, starts, self.tokens, self.positions_T.device)
 
     @property
     def known_lengths(self) -> list[int]:
@@ -172,13 +172,13 @@ class Layout:
         if self.padded and x.dim() > 1:
             return x
         if not self.even:
-            x = spread(x, self.slots_T, self.rows * self.longest)
+            x = scatter_rows(x, self.slots_T, self.rows * self.longest)
         return x.view(self.rows, self.longest, *x.shape[1:])
 
     def pack(self, x: Tensor) -> Tensor:
         """Padded (B, L, …) to packed (T, …)."""
         x = x.reshape(self.rows * self.longest, *x.shape[2:])
-        return x if self.even else gathered(x, self.slots_T)
+        return x if self.even else gather_rows(x, self.slots_T)
 
     def split(self, x: Tensor) -> list[Tensor]:
         """A packed tensor as one tensor per row."""

@@ -19,7 +19,7 @@ from regard.ground.errors import BadInput, shown
 Edit = Callable[[str, Tensor], Tensor]
 
 
-class Silent:
+class NullTape:
     """Records nothing, changes nothing."""
 
     live = False
@@ -27,7 +27,7 @@ class Silent:
     def __call__(self, name: str, value: Tensor) -> Tensor:
         return value
 
-    def under(self, place: str | int) -> "Silent":
+    def under(self, place: str | int) -> "NullTape":
         """The tape as seen from a part of the model."""
         return self
 
@@ -36,12 +36,12 @@ class Silent:
         return False
 
     @contextmanager
-    def batches(self) -> Iterator[Callable[[], "Silent"]]:
+    def batches(self) -> Iterator[Callable[[], "NullTape"]]:
         """A run in several batches: what is given makes the tape of the next batch."""
         yield lambda: self
 
 
-class Tape(Silent):
+class Tape(NullTape):
     """Keeps values whose full name matches a pattern, and applies edits to those that match theirs.
 
     ``Tape("*.cross.weights")`` records; ``Tape(edits={"source.blocks.3.*.weights": edit})``
@@ -131,10 +131,10 @@ def _joined(values: Sequence[Tensor]) -> Tensor:
     return cat([padded(value) for value in values]) if len(values) > 1 else values[0]
 
 
-SILENT = Silent()
+NULL_TAPE = NullTape()
 
 
-class Unrolled:
+class UnrolledTape:
     """A tape for a loop over time: what it sees of a value is the whole, (B, H, L, S).
 
     ``at(t, rows_R)`` takes the value of one moment, (R, H, 1, S), of the rows still alive. An edit
@@ -142,17 +142,17 @@ class Unrolled:
     means where all are computed at once.
     """
 
-    def __init__(self, tape: Silent, rows: int, length: int):
+    def __init__(self, tape: NullTape, rows: int, length: int):
         self.tape, self.rows, self.length = tape, rows, length
         self.whole: dict[str, Tensor] = {}
 
-    def at(self, time: int, rows_R: Tensor) -> Silent:
+    def at(self, time: int, rows_R: Tensor) -> NullTape:
         """The tape at one moment."""
         return _Moment(self, time, rows_R) if self.tape.wants("scores", "weights") else self.tape
 
 
-class _Moment(Silent):
-    def __init__(self, unrolled: Unrolled, time: int, rows_R: Tensor):
+class _Moment(NullTape):
+    def __init__(self, unrolled: UnrolledTape, time: int, rows_R: Tensor):
         self.unrolled, self.place = unrolled, (rows_R, slice(None), time)
 
     def __call__(self, name: str, value: Tensor) -> Tensor:

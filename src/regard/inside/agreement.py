@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.ground.batch import Row, pack, pack_rows
+from regard.ground.batch import TokenRow, pack, pack_rows
 from regard.ground.tape import Tape
 from regard.models.facts import EncoderFacts, PairFacts
 from regard.parts.position import Learned
@@ -18,7 +18,7 @@ from regard.text.translation_tokenizer import TranslationTokenizer
 from regard.text.tuned import TunedText
 
 Pair = tuple[list[int], list[int]]  # a source, and a target with what comes before its first word
-Example = Pair | Row
+Example = Pair | TokenRow
 Values = dict[str, list[Tensor]]  # for each layer one (tokens, width) for each example
 Texts = Sequence[tuple[str, str]]
 Coder = Callable[[str, str], Sequence[Any]]  # what two texts are in ids
@@ -37,7 +37,7 @@ def values(
     found: Values = {layer: [] for layer in places}
     for example in examples:
         tape = Tape(*places.values())
-        if isinstance(example, Row):
+        if isinstance(example, TokenRow):
             packed = pack_rows([example])
             module(packed.tokens_T, packed.layout, tape=tape)
         else:
@@ -87,10 +87,10 @@ def coder(text: TranslationTokenizer | EncoderTokenizer | TunedText) -> Coder:
         return lambda one, other: (text.source.encode(one), text.target.encode(other))
     encoder = text.encoder if isinstance(text, TunedText) else text
 
-    def rows(one: str, other: str) -> list[Row]:
+    def rows(one: str, other: str) -> list[TokenRow]:
         first, second = encoder.words.encode_all([one, other])
         made = (encoder.row(first), encoder.row(first, second))
-        return [Row(*([int(i) for i in ids] for ids in row)) for row in made]
+        return [TokenRow(*([int(i) for i in ids] for ids in row)) for row in made]
 
     return rows
 
@@ -108,7 +108,9 @@ def random_examples(facts: PairFacts | EncoderFacts) -> Iterator[Example]:
             yield ids(source, length), ids(target, length + 1)
         else:
             length = min(length, longest(facts) or length)
-            yield Row(ids(facts.embed.vocab, length), ids(max(1, facts.embed.segments), length))
+            yield TokenRow(
+                ids(facts.embed.vocab, length), ids(max(1, facts.embed.segments), length)
+            )
 
 
 def examples_of(
@@ -123,7 +125,7 @@ def examples_of(
             source, target = written(*pair)
             yield [*source, text.target.eos], [text.target.bos, *target]
         elif isinstance(facts, EncoderFacts):
-            yield from (Row(*(ids[: longest(facts)] for ids in row)) for row in written(*pair))
+            yield from (TokenRow(*(ids[: longest(facts)] for ids in row)) for row in written(*pair))
 
 
 def longest(facts: EncoderFacts) -> int | None:

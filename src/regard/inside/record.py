@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from regard.data.packing import inference_batches
-from regard.ground.batch import Budget
+from regard.ground.batch import BatchLimits
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
 from regard.inside.align import Attended, Reading, links
@@ -67,7 +67,7 @@ def record(
     translator.check_ids(examples, first)
     lengths = np.array([objective.length(one) for one in examples]).reshape(-1, 2)
     found: dict[int, dict[str, list[np.ndarray]]] = {}
-    for chosen in inference_batches(lengths, Budget(TOKENS, ROWS, TOKENS)):
+    for chosen in inference_batches(lengths, BatchLimits(TOKENS, ROWS, TOKENS)):
         batch = objective.collate([examples[i] for i in chosen]).to(translator.device)
         tape = Tape(*(PATTERNS[kind] for kind in kinds))
         with torch.inference_mode():

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.ground.batch import Row
+from regard.ground.batch import TokenRow
 from regard.inside.agreement import Coder, Example, Values
 from regard.models.bert_folder import architecture
 from regard.models.facts import EncoderFacts, PairFacts
@@ -39,7 +39,7 @@ def values(model: Any, facts: PairFacts | EncoderFacts, examples: Iterable[Examp
     """What every layer of its model computes."""
     found: Values = {}
     for example in examples:
-        if isinstance(example, Row):
+        if isinstance(example, TokenRow):
             assert isinstance(facts, EncoderFacts)
             layers = _of_row(model, facts, example)
         else:
@@ -57,7 +57,7 @@ def _of_pair(model: Any, source: list[int], target: list[int]) -> dict[str, Tens
     return {**layers[0], **layers[1], "logits": said.logits}
 
 
-def _of_row(model: Any, facts: EncoderFacts, row: Row) -> dict[str, Tensor]:
+def _of_row(model: Any, facts: EncoderFacts, row: TokenRow) -> dict[str, Tensor]:
     ids = {"input_ids": torch.tensor([row.tokens]), "token_type_ids": torch.tensor([row.segments])}
     if facts.head is not None and facts.head.task == "choose":  # the only choice of a question
         ids = {name: one[None] for name, one in ids.items()}
@@ -92,9 +92,9 @@ def coder(folder: Path, facts: PairFacts | EncoderFacts) -> Coder:
             tokenizer(text_target=other).input_ids[:-1],
         )
 
-    def rows(one: str, other: str) -> list[Row]:
+    def rows(one: str, other: str) -> list[TokenRow]:
         made = [tokenizer(*pair, return_token_type_ids=True) for pair in ((one,), (one, other))]
-        return [Row(said.input_ids, said.token_type_ids) for said in made]
+        return [TokenRow(said.input_ids, said.token_type_ids) for said in made]
 
     return rows
 

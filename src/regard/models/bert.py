@@ -6,7 +6,7 @@ from regard.models.encoder import build
 from regard.models.facts import Embed, EncoderFacts, Stack, change
 from regard.models.paper import Paper
 from regard.parts.position import Learned
-from regard.weights.names import Alias, Kept, Line, Names, Rule
+from regard.weights.weight_map import Alias, Line, Passthrough, Rule, WeightMap
 
 BASE = EncoderFacts(
     embed=Embed(vocab=30_522, position=Learned(512), segments=2, normed=True),
@@ -58,7 +58,7 @@ TRUNK = (
     Rule("bert.embeddings.position_embeddings.weight", "trunk.embed.position.weight"),
     Rule("bert.embeddings.token_type_embeddings.weight", "trunk.embed.segment.weight"),
     Rule("bert.embeddings.LayerNorm.*", "trunk.embed.norm.*"),
-    Kept("bert.embeddings.position_ids"),
+    Passthrough("bert.embeddings.position_ids"),
     Rule(LAYER + "attention.self.{query,key,value}.*", OURS + "attention.qkv.*"),
     Rule(LAYER + "attention.output.dense.*", OURS + "attention.o.*"),
     Rule(LAYER + "attention.output.LayerNorm.*", OURS + "attention_residual.norm.*"),
@@ -90,9 +90,9 @@ HEADS = {
 OLD = (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias"))
 
 
-def names(facts: EncoderFacts) -> Names:
+def names(facts: EncoderFacts) -> WeightMap:
     """The weight map of a model of these facts."""
     lines: tuple[Line, ...] = (*TRUNK, *WORDS, *(TIED if facts.tied else APART), FOLLOWS)
     if facts.head is not None:
         lines += (Rule(f"{HEADS[facts.head.task]}.*", "head.*"),)
-    return Names(lines, prefix="bert.", old=OLD)
+    return WeightMap(lines, prefix="bert.", old=OLD)

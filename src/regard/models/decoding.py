@@ -9,10 +9,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.ground.layout import Layout
-from regard.ground.tape import SILENT, Tape
+from regard.ground.tape import NULL_TAPE, Tape
 from regard.models.room import House, Room, at_least
-from regard.parts.attention import Source
-from regard.parts.memory import Memory, shared_rectangle
+from regard.parts.attention import EncoderOutput
+from regard.parts.kv_cache import KVCache, shared_rectangle
 from regard.parts.position import position_limit
 
 LEAST_SENTENCES, LEAST_PLACES, LEAST_CAPACITY = 8, 16, 64  # of a room; then twice as many
@@ -29,25 +29,25 @@ class Decoding:
         model: Any,
         tokens_T: Tensor,
         layout: Layout,
-        memory: Memory,
+        cache: KVCache,
         *,
         watch: bool = False,
         house: House | None = None,
     ):
         self.model, self.tokens_T, self.layout = model, tokens_T, layout
-        self.memory, self.house = memory, None if watch else house
+        self.cache, self.house = cache, None if watch else house
         self._watched = model.watched if watch else None
         self._weights_RS: Tensor | None = None
 
     @cached_property
-    def source(self) -> Source:
+    def source(self) -> EncoderOutput:
         """The source as the decoder sees it, read when it is first looked at."""
         return self.model.encode(self.tokens_T, self.layout)
 
     @property
     def rows(self) -> int:
         """Rows alive."""
-        return self.memory.rows
+        return self.cache.rows
 
     @property
     def device(self) -> torch.device:
@@ -56,16 +56,16 @@ class Decoding:
 
     def step(self, tokens_R: Tensor) -> Tensor:
         """Log-probabilities of the next token, after one more token in each row."""
-        layout = shared_rectangle(self.rows, 1, str(tokens_R.device), start=self.memory.reach)
-        tape = SILENT if self._watched is None else Tape(self._watched)
-        logits_RV = self.model.decode(tokens_R, layout, self.source, memory=self.memory, tape=tape)
+        layout = shared_rectangle(self.rows, 1, str(tokens_R.device), start=self.cache.reach)
+        tape = NULL_TAPE if self._watched is None else Tape(self._watched)
+        logits_RV = self.model.decode(tokens_R, layout, self.source, cache=self.cache, tape=tape)
         if isinstance(tape, Tape):
             self._weights_RS = self._looked_at(tape)
         return torch.log_softmax(logits_RV.float(), dim=-1)
 
     def _looked_at(self, tape: Tape) -> Tensor:
         (weights_RHLS,) = tape.kept.values()
-        kept = self.memory.layers[-1].source
+        kept = self.cache.layers[-1].source
         assert kept is not None
         *_, keys = kept
         looked_RS = weights_RHLS.mean(1)[:, 0].masked_fill(~keys.real_BL, torch.nan)
@@ -74,7 +74,7 @@ class Decoding:
 
     def pick(self, index_R: Tensor) -> None:
         """Keep, repeat, reorder or drop rows."""
-        self.memory.pick(index_R)
+        self.cache.pick(index_R)
 
     def attention(self) -> Tensor:
         """Where each row looked in the last step, the mean of the last layer's heads."""
@@ -93,7 +93,7 @@ class Decoding:
         sentences = at_least(self.layout.rows, LEAST_SENTENCES)
         places = at_least(self.layout.longest, LEAST_PLACES)
         places = min(places, position_limit(self.model.source) or places)
-        capacity = at_least(self.memory.capacity, LEAST_CAPACITY)
+        capacity = at_least(self.cache.capacity, LEAST_CAPACITY)
 
         def build() -> Room:
             sizes = (sentences, copies, capacity, places)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.ground.layout import Layout
-from regard.ground.tape import SILENT, Silent
+from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.facts import EncoderFacts, Facts
 from regard.models.stack import Trunk
 from regard.parts.dropout import Dropout
@@ -58,7 +58,7 @@ class Encoder(nn.Module):
         layout: Layout,
         *,
         chosen_N: Tensor | None = None,
-        tape: Silent = SILENT,
+        tape: NullTape = NULL_TAPE,
     ) -> Outputs:
         """Everything it can say; words at the ``chosen_N`` tokens, or at all of them."""
         states_TD = self.encode(tokens_T, layout, tape=tape)
@@ -71,11 +71,13 @@ class Encoder(nn.Module):
             follows_BV = tape("follows", self.follows(pooled_BD))
         return Outputs(states_TD, pooled_BD, words_NV, follows_BV)
 
-    def encode(self, tokens_T: Tensor, layout: Layout, *, tape: Silent = SILENT) -> Tensor:
+    def encode(self, tokens_T: Tensor, layout: Layout, *, tape: NullTape = NULL_TAPE) -> Tensor:
         """A state for every token."""
         return self.trunk(tokens_T, layout, tape=tape.under("trunk"))
 
-    def pooled(self, states_TD: Tensor, layout: Layout, tape: Silent = SILENT) -> Tensor | None:
+    def pooled(
+        self, states_TD: Tensor, layout: Layout, tape: NullTape = NULL_TAPE
+    ) -> Tensor | None:
         """The first state of each row, taken through a layer; any for a row without tokens."""
         if self.pool is None:
             return None
@@ -95,7 +97,7 @@ class Tuned(Encoder):
         _draw(self.head, facts.spread)
 
     def forward(  # type: ignore[override]
-        self, tokens_T: Tensor, layout: Layout, *, tape: Silent = SILENT
+        self, tokens_T: Tensor, layout: Layout, *, tape: NullTape = NULL_TAPE
     ) -> Tensor:
         states_TD = self.encode(tokens_T, layout, tape=tape)
         read = self.pooled(states_TD, layout, tape) if self.of_rows else states_TD

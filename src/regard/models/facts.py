@@ -8,11 +8,11 @@ from typing import Any, get_type_hints
 from regard.ground.errors import BadInput, did_you_mean
 from regard.models.checks import at_least, one_of, share
 from regard.models.sides import Convolved, Looking, Reader, Side, Writer
-from regard.parts.glance import SCORES
+from regard.parts.mask import Mask, PermutationMask, WindowMask, full
 from regard.parts.mlp import ACTIVATIONS
-from regard.parts.pool import QUERIES
+from regard.parts.pooling import QUERIES
 from regard.parts.position import Learned, Position, Relative, Sinusoid
-from regard.parts.sight import Permuted, Sight, Window, everyone
+from regard.parts.rnn_attention import SCORES
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Stack(Side):
     dropout: float = 0.1
     attention_dropout: float = 0.0
     inner_dropout: float = 0.0
-    sight: Sight = everyone
+    mask: Mask = full
     cross: bool = False
 
     def __post_init__(self) -> None:
@@ -196,7 +196,7 @@ AnyFacts = Facts | PairFacts | ClassifierFacts | EncoderFacts
 VALUES = {
     kind.__name__: kind
     for kind in (
-        *(Embed, Stack, Facts, PairFacts, Sinusoid, Learned, Relative, Window, Permuted),
+        *(Embed, Stack, Facts, PairFacts, Sinusoid, Learned, Relative, WindowMask, PermutationMask),
         *(Reader, Writer, Looking, Convolved, Pooling, ClassifierFacts),
         *(EncoderFacts, Head),
     )

@@ -29,7 +29,7 @@ from regard.text.train_tokenizer import BOS, EOS, PAD
 from regard.text.translation_tokenizer import TranslationTokenizer
 from regard.text.tuned import TunedText
 from regard.weights.files import load_weights, read_tensors, weights_of, write_tensors
-from regard.weights.names import Beside
+from regard.weights.weight_map import Extras
 
 KEPT = "kept.safetensors"  # tensors that only the folder a model came from needs
 MODEL = "model"  # where a run folder keeps what it trained
@@ -150,4 +150,4 @@ def _read_origin(folder: Path, said: Any, tensors: dict[str, Tensor]) -> Origin:
     kept = read_tensors(folder / KEPT) if (folder / KEPT).exists() else {}
     dtypes = {name: tensor.dtype for name, tensor in tensors.items()}
     old = bool(said.get("old", False))
-    return Origin(config, hf.files_of(folder), Beside(bool(bare), tied, old, kept, dtypes))
+    return Origin(config, hf.files_of(folder), Extras(bool(bare), tied, old, kept, dtypes))

@@ -12,7 +12,7 @@ from regard.text.encoder_tokenizer import EncoderTokenizer
 from regard.text.labels import LabelledText
 from regard.text.translation_tokenizer import TranslationTokenizer
 from regard.text.tuned import TunedText
-from regard.weights.names import Beside, Names
+from regard.weights.weight_map import Extras, WeightMap
 
 Text = TranslationTokenizer | LabelledText | EncoderTokenizer | TunedText
 Config = Mapping[str, Any]  # what a config.json says
@@ -24,7 +24,7 @@ class Origin:
 
     config: dict[str, Any]
     files: Mapping[str, bytes] = field(default_factory=dict)
-    beside: Beside = field(default_factory=Beside)
+    beside: Extras = field(default_factory=Extras)
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Form:
     paper: Paper
     facts: Callable[[Config, Collection[str]], Any]
     config: Callable[[Any], dict[str, Any]]
-    names: Callable[[Any], Names]
+    names: Callable[[Any], WeightMap]
     text: Callable[[Path, Config], Text | None]
     fresh: Callable[[Any, Text | None], Origin]
     special_ids: Callable[[Config], dict[str, int]] | None = None

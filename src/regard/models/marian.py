@@ -30,7 +30,7 @@ from regard.models.transformer import Transformer
 from regard.parts.position import sinusoid
 from regard.text.marian import SOURCE, TARGET, VOCAB, MarianTokenizer
 from regard.text.translation_tokenizer import TranslationTokenizer
-from regard.weights.names import Alias, Derived, Kept, Names, Rule
+from regard.weights.weight_map import Alias, Derived, Passthrough, Rule, WeightMap
 
 LONGEST = 512  # max_length of folders made here, as those of OPUS-MT have
 
@@ -46,7 +46,7 @@ PAPER = Paper(
     build=Transformer,
 )
 
-EMBEDDINGS: dict[str, tuple[Rule | Alias | Kept, ...]] = {
+EMBEDDINGS: dict[str, tuple[Rule | Alias | Passthrough, ...]] = {
     "all": (
         Rule("model.shared.weight", "source.embed.token.weight"),
         Alias("model.encoder.embed_tokens.weight", of="model.shared.weight"),
@@ -62,7 +62,9 @@ EMBEDDINGS: dict[str, tuple[Rule | Alias | Kept, ...]] = {
         Rule("model.encoder.embed_tokens.weight", "source.embed.token.weight"),
         Rule("model.decoder.embed_tokens.weight", "target.embed.token.weight"),
         Rule("lm_head.weight", "head.weight"),
-        Kept("model.shared.weight"),  # there, but tied to nothing, if only words are not tied
+        Passthrough(
+            "model.shared.weight"
+        ),  # there, but tied to nothing, if only words are not tied
     ),
 }
 ENCODER, DECODER = "model.encoder.layers.{i}.", "model.decoder.layers.{i}."
@@ -88,10 +90,10 @@ LAYERS = (
 BIAS = "final_logits_bias"
 
 
-def names(facts: PairFacts) -> Names:
+def names(facts: PairFacts) -> WeightMap:
     """The weight map of a model of these facts."""
     table = partial(_sinusoids, width=facts.source.stack.width)
-    return Names(
+    return WeightMap(
         (
             *EMBEDDINGS[facts.tie],
             *LAYERS,

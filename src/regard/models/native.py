@@ -1,5 +1,5 @@
 """A decoder's step as compiled code: for CPUs, where calling many small kernels takes longer than
-what they do. The same arithmetic as the module's, row by row; see parts/native/decoder.cpp.
+what they do. The same arithmetic as the module's, row by row; see parts/cpp/decoder.cpp.
 """
 
 import ctypes
@@ -11,13 +11,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.parts.attention import Source
+from regard.parts.attention import EncoderOutput
 from regard.parts.block import Block
+from regard.parts.cpp.build import failure, library
+from regard.parts.kv_cache import shared_rectangle
 from regard.parts.linear.int8 import quantised
-from regard.parts.memory import shared_rectangle
-from regard.parts.native.build import failure, library
+from regard.parts.mask import causal
 from regard.parts.score import Dot
-from regard.parts.sight import causal
 
 BLOCK = 16  # outputs that lie together
 DEPTH = 64  # a multiple to which 8-bit inputs are padded
@@ -82,7 +82,7 @@ def _known(block: Block) -> bool:
     return (
         all(isinstance(score, Dot) for score in scores)
         and type(scores[0]) is type(scores[1])
-        and block.attention.sight == causal
+        and block.attention.mask == causal
         and block.mlp.activation in ACTIVATIONS
     )
 
@@ -116,7 +116,7 @@ class Native:
             scale=first.attention.score.scale(heads.key),
         )
 
-    def open(self, model: Any, source: Source, capacity: int) -> "NativeDecoding":
+    def open(self, model: Any, source: EncoderOutput, capacity: int) -> "NativeDecoding":
         """A state for search; ``model`` does what the code does not: embed, map the source."""
         return NativeDecoding(self, model, source, capacity)
 
@@ -166,7 +166,7 @@ class NativeDecoding:
 
     device = torch.device("cpu")
 
-    def __init__(self, native: Native, model: Any, source: Source, capacity: int):
+    def __init__(self, native: Native, model: Any, source: EncoderOutput, capacity: int):
         layout = source.layout
         self.native, self.model = native, model
         self.layers = type(native.layers)(*native.layers)  # its own: it points to its own buffers
@@ -239,11 +239,11 @@ class NativeDecoding:
         self.scratch = torch.empty(code.regard_scratch_floats(byref(self.native.decoder), *sized))
 
 
-def _sources(model: Any, source: Source) -> Iterator[tuple[Tensor, Tensor]]:
+def _sources(model: Any, source: EncoderOutput) -> Iterator[tuple[Tensor, Tensor]]:
     """Keys and values of the source for each layer, (B, S, H·K), as the code reads them."""
     layout = source.layout
     for block in model.target.blocks:
-        k_THK, v_THK, _ = block.cross.kept(source, None)
+        k_THK, v_THK, _ = block.cross.source_key_values(source, None)
         k, v = (layout.pad(x).flatten(2).float().contiguous() for x in (k_THK, v_THK))
         yield k, v
 

@@ -5,9 +5,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from regard.ground.layout import Layout
-from regard.ground.tape import SILENT, Silent
+from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.facts import PairFacts
-from regard.parts.attention import Source
+from regard.parts.attention import EncoderOutput
 
 
 class Pair(nn.Module):
@@ -47,26 +47,28 @@ class Pair(nn.Module):
         target_T: Tensor,
         target: Layout,
         *,
-        tape: Silent = SILENT,
+        tape: NullTape = NULL_TAPE,
     ) -> Tensor:
         """Logits over the next token at every place of the target."""
         return self.decode(target_T, target, self.encode(source_T, source, tape=tape), tape=tape)
 
-    def encode(self, tokens_T: Tensor, layout: Layout, *, tape: Silent = SILENT) -> Source:
+    def encode(
+        self, tokens_T: Tensor, layout: Layout, *, tape: NullTape = NULL_TAPE
+    ) -> EncoderOutput:
         """The source as the decoder sees it."""
-        return Source(self.source(tokens_T, layout, tape=tape.under("source")), layout)
+        return EncoderOutput(self.source(tokens_T, layout, tape=tape.under("source")), layout)
 
     def decode(
         self,
         tokens_T: Tensor,
         layout: Layout,
-        source: Source | None,
+        source: EncoderOutput | None,
         *,
-        memory: Any = None,
-        tape: Silent = SILENT,
+        cache: Any = None,
+        tape: NullTape = NULL_TAPE,
     ) -> Tensor:
         """Logits over the next token, given the source and what was written (or its memory)."""
         states_TD = self.target(
-            tokens_T, layout, source=source, memory=memory, tape=tape.under("target")
+            tokens_T, layout, source=source, cache=cache, tape=tape.under("target")
         )
         return tape("logits", self.head(states_TD))

@@ -11,15 +11,15 @@ score may be any other.
 from torch import Tensor, nn
 
 from regard.ground.layout import Layout
-from regard.ground.tape import SILENT, Silent
+from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.facts import ClassifierFacts, Embed, Facts, Pooling, change
 from regard.models.paper import Paper
 from regard.models.readers import reader
 from regard.models.sides import Reader
-from regard.parts.attention import Source
+from regard.parts.attention import EncoderOutput
 from regard.parts.bridge import last_state
 from regard.parts.dropout import Dropout
-from regard.parts.pool import Pool
+from regard.parts.pooling import AttentionPoolModule
 
 READER = Reader(width=300, embedding=100, reads="both", dropout=0.5)
 
@@ -41,14 +41,14 @@ class Pooled(nn.Module):
         self.eager = isinstance(facts.reader.stack, Reader)
         self.reader = reader(facts.reader)
         states, how = facts.reader.stack.states, facts.pooling
-        self.pool: Pool | None = None
+        self.pool: AttentionPoolModule | None = None
         if how is not None:
             sizes = {"inner": how.inner or states, "positions": how.positions}
-            self.pool = Pool(states, how.score, how.query, **sizes)
+            self.pool = AttentionPoolModule(states, how.score, how.query, **sizes)
         self.dropout = Dropout(facts.dropout)
         self.head = nn.Linear(states, facts.classes)
 
-    def forward(self, tokens_T: Tensor, layout: Layout, *, tape: Silent = SILENT) -> Tensor:
+    def forward(self, tokens_T: Tensor, layout: Layout, *, tape: NullTape = NULL_TAPE) -> Tensor:
         """Logits over the classes, (B, V): one row of them for each text."""
         source = self.encode(tokens_T, layout, tape=tape)
         if self.pool is None:
@@ -58,7 +58,9 @@ class Pooled(nn.Module):
         pooled_BD = tape("pooled", pooled_BD)
         return tape("logits", self.head(self.dropout(pooled_BD)))
 
-    def encode(self, tokens_T: Tensor, layout: Layout, *, tape: Silent = SILENT) -> Source:
+    def encode(
+        self, tokens_T: Tensor, layout: Layout, *, tape: NullTape = NULL_TAPE
+    ) -> EncoderOutput:
         """A state for every token."""
         return self.reader(tokens_T, layout, tape=tape.under("reader"))
 

@@ -3,13 +3,13 @@
 from torch import Tensor, nn
 
 from regard.ground.layout import Layout
-from regard.ground.tape import SILENT, Silent
+from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.facts import Facts
 from regard.models.sides import Convolved, Reader
 from regard.models.stack import Trunk, embedding
-from regard.parts.attention import Source
-from regard.parts.convolution import Convolution
-from regard.parts.recurrent import Recurrence
+from regard.parts.attention import EncoderOutput
+from regard.parts.conv import Convolution
+from regard.parts.rnn import RNNStack
 
 
 class RecurrentReader(nn.Module):
@@ -18,7 +18,7 @@ class RecurrentReader(nn.Module):
     def __init__(self, facts: Facts, stack: Reader):
         super().__init__()
         self.embed = embedding(facts.embed, stack.embedding, stack.dropout)
-        self.layers = Recurrence(
+        self.layers = RNNStack(
             stack.cell,
             stack.embedding,
             stack.width,
@@ -28,11 +28,13 @@ class RecurrentReader(nn.Module):
             dropout=stack.dropout,
         )
 
-    def forward(self, tokens_T: Tensor, layout: Layout, *, tape: Silent = SILENT) -> Source:
+    def forward(
+        self, tokens_T: Tensor, layout: Layout, *, tape: NullTape = NULL_TAPE
+    ) -> EncoderOutput:
         """A state for every token, and where every layer ended."""
         x_TD = tape("embed.output", self.embed(tokens_T, layout))
         states_TD, ends = self.layers(x_TD, layout, tape=tape.under("blocks"))
-        return Source(tape("output", states_TD), layout, ends)
+        return EncoderOutput(tape("output", states_TD), layout, ends)
 
 
 class ConvolvedReader(nn.Module):
@@ -46,22 +48,24 @@ class ConvolvedReader(nn.Module):
             for _ in range(stack.depth)
         )
 
-    def forward(self, tokens_T: Tensor, layout: Layout, *, tape: Silent = SILENT) -> Source:
+    def forward(
+        self, tokens_T: Tensor, layout: Layout, *, tape: NullTape = NULL_TAPE
+    ) -> EncoderOutput:
         """A state for every token."""
         x_TD = tape("embed.output", self.embed(tokens_T, layout))
         for number, layer in enumerate(self.layers):
             x_TD = tape.under("blocks").under(number)("output", layer(x_TD, layout))
-        return Source(tape("output", x_TD), layout)
+        return EncoderOutput(tape("output", x_TD), layout)
 
 
 class TrunkReader(Trunk):
     """The Transformer's encoder."""
 
     def forward(  # type: ignore[override]
-        self, tokens_T: Tensor, layout: Layout, *, tape: Silent = SILENT
-    ) -> Source:
+        self, tokens_T: Tensor, layout: Layout, *, tape: NullTape = NULL_TAPE
+    ) -> EncoderOutput:
         """A state for every token."""
-        return Source(super().forward(tokens_T, layout, tape=tape), layout)
+        return EncoderOutput(super().forward(tokens_T, layout, tape=tape), layout)
 
 
 def reader(facts: Facts) -> RecurrentReader | ConvolvedReader | TrunkReader:

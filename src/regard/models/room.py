@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from regard.ground.layout import Layout
-from regard.parts.held import HeldMemory
+from regard.parts.static_kv_cache import StaticKVCache
 
 KEPT = 16  # rooms a house keeps; the one used longest ago goes
 PLAIN_CALLS = 2  # before a call is captured: libraries set themselves up
@@ -61,10 +61,10 @@ class Room:
         device: torch.device,
     ):
         self.model, self.chooser = model, chooser
-        self.memory = HeldMemory(sentences, copies, capacity, places, device)
+        self.cache = StaticKVCache(sentences, copies, capacity, places, device)
         self.source_BS = torch.zeros(sentences, places, dtype=torch.long, device=device)
         self.lengths_B = torch.ones(sentences, dtype=torch.int32, device=device)
-        self.tokens_R = torch.zeros(self.memory.rows, dtype=torch.long, device=device)
+        self.tokens_R = torch.zeros(self.cache.rows, dtype=torch.long, device=device)
         self.turn = Replayed(self._turn, device)
         self.read = Replayed(self._read, device)
 
@@ -77,7 +77,7 @@ class Room:
 
     def begin(self, first_B: Tensor) -> None:
         """The token each sentence begins with."""
-        first_R = first_B.to(self.tokens_R.device).repeat_interleave(self.memory.copies)
+        first_R = first_B.to(self.tokens_R.device).repeat_interleave(self.cache.copies)
         self.tokens_R[: len(first_R)] = first_R
 
     def _read(self) -> None:
@@ -85,15 +85,15 @@ class Room:
         device = self.source_BS.device
         layout = Layout.rectangle(rows, places, device, lengths_B=self.lengths_B)
         source = self.model.encode(self.source_BS.flatten(), layout)
-        kept = (block.cross.kept(source, None) for block in self.model.target.blocks)
-        self.memory.hold(((k, v) for k, v, _ in kept), self.lengths_B)
+        kept = (block.cross.source_key_values(source, None) for block in self.model.target.blocks)
+        self.cache.load_source(((k, v) for k, v, _ in kept), self.lengths_B)
 
     def _turn(self) -> None:
-        memory = self.memory
-        logits_RV = self.model.decode(self.tokens_R, memory.queries, None, memory=memory)
+        cache = self.cache
+        logits_RV = self.model.decode(self.tokens_R, cache.queries, None, cache=cache)
         tokens_R, index_R = self.chooser.choose(logits_RV)
         self.tokens_R.copy_(tokens_R)
-        memory.pick(index_R)
+        cache.pick(index_R)
 
 
 class House:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
-from regard.ground.tape import SILENT, Silent
+from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.decoding import Decoding
 from regard.models.facts import Facts, PairFacts
 from regard.models.pair import Pair
@@ -17,8 +17,8 @@ from regard.models.room import House
 from regard.models.sides import Reader, Side, Writer
 from regard.models.stack import Trunk
 from regard.models.writer import RecurrentWriter
-from regard.parts.attention import Source
-from regard.parts.memory import Carried, Memory
+from regard.parts.attention import EncoderOutput
+from regard.parts.kv_cache import KVCache, RNNState
 
 
 class Seq2Seq(Pair):
@@ -30,7 +30,9 @@ class Seq2Seq(Pair):
         self.looks = facts.target.stack.looks[0]
         self.eager = self.recurrent or isinstance(facts.source.stack, Reader)
 
-    def encode(self, tokens_T: Tensor, layout: Layout, *, tape: Silent = SILENT) -> Source:
+    def encode(
+        self, tokens_T: Tensor, layout: Layout, *, tape: NullTape = NULL_TAPE
+    ) -> EncoderOutput:
         """The source as the decoder sees it."""
         return self.source(tokens_T, layout, tape=tape.under("source"))
 
@@ -56,12 +58,12 @@ class Seq2Seq(Pair):
 
         A ``house`` is for models whose steps can be captured, and stays unused.
         """
-        memory: Memory = (
-            Carried(layout.rows, capacity)
+        cache: KVCache = (
+            RNNState(layout.rows, capacity)
             if self.recurrent
-            else Memory(layout.rows, capacity, self.looks)
+            else KVCache(layout.rows, capacity, self.looks)
         )
-        return Decoding(self, tokens_T, layout, memory, watch=watch)
+        return Decoding(self, tokens_T, layout, cache, watch=watch)
 
 
 def writer(facts: Facts, source: Side) -> nn.Module:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from regard.ground.errors import BadInput
 from regard.models.checks import at_least, one_of, share
 from regard.parts.bridge import KINDS as BRIDGES
-from regard.parts.glance import SCORES
-from regard.parts.recurrent import KERNELS, READS
+from regard.parts.rnn import DIRECTIONS, KERNELS
+from regard.parts.rnn_attention import SCORES
 
 TIMINGS = ("previous", "current")
 
@@ -62,7 +62,7 @@ class Reader(Recurrent):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        one_of(READS, "way to read", self.reads)
+        one_of(DIRECTIONS, "way to read", self.reads)
 
     @property
     def states(self) -> int:

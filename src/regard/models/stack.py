@@ -3,12 +3,12 @@
 from torch import Tensor, nn
 
 from regard.ground.layout import Layout
-from regard.ground.tape import SILENT, Silent
+from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.facts import Embed, Facts, Stack
-from regard.parts.attention import CrossAttention, Heads, SelfAttention, Source
+from regard.parts.attention import CrossAttention, EncoderOutput, Heads, SelfAttention
 from regard.parts.block import Block
 from regard.parts.embed import Embedding
-from regard.parts.memory import Memory
+from regard.parts.kv_cache import KVCache
 from regard.parts.mlp import Mlp
 from regard.parts.position import Position, Relative
 from regard.parts.score import DistanceDot
@@ -36,9 +36,9 @@ class Trunk(nn.Module):
         tokens_T: Tensor,
         layout: Layout,
         *,
-        source: Source | None = None,
-        memory: Memory | None = None,
-        tape: Silent = SILENT,
+        source: EncoderOutput | None = None,
+        cache: KVCache | None = None,
+        tape: NullTape = NULL_TAPE,
     ) -> Tensor:
         x_TD = tape("embed.output", self.embed(tokens_T, layout))
         blocks_tape = tape.under("blocks")
@@ -47,11 +47,11 @@ class Trunk(nn.Module):
                 x_TD,
                 layout,
                 source=source,
-                memory=None if memory is None else memory.under(number),
+                cache=None if cache is None else cache.under(number),
                 tape=blocks_tape.under(number),
             )
-        if memory is not None:
-            memory.advance(layout)
+        if cache is not None:
+            cache.advance(layout)
         return tape("output", self.norm(x_TD))
 
 
@@ -78,7 +78,7 @@ def block(facts: Stack, source_width: int | None = None, position: Position | No
             facts.width,
             heads,
             score=score,
-            sight=facts.sight,
+            mask=facts.mask,
             dropout=facts.attention_dropout,
         ),
         Mlp(facts.width, facts.inner, activation=facts.activation, dropout=facts.inner_dropout),

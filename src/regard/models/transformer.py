@@ -13,13 +13,13 @@ from regard.models.pair import Pair
 from regard.models.paper import Paper
 from regard.models.room import House
 from regard.models.stack import Trunk
-from regard.parts.memory import Memory
+from regard.parts.kv_cache import KVCache
+from regard.parts.mask import causal
 from regard.parts.position import Sinusoid
-from regard.parts.sight import causal
 
 EMBED = Embed(vocab=37_000, position=Sinusoid(), scaled=True)
 ENCODER = Stack(width=512, depth=6, heads=8, inner=2_048, dropout=0.1)
-DECODER = change(ENCODER, sight=causal, cross=True)
+DECODER = change(ENCODER, mask=causal, cross=True)
 
 BASE = PairFacts(source=Facts(EMBED, ENCODER), target=Facts(EMBED, DECODER), tie="all")
 BIG = change(BASE, width=1_024, inner=4_096, heads=16, dropout=0.3)
@@ -58,8 +58,8 @@ class Transformer(Pair):
             if not watch:
                 return house.open(self, self.encode(tokens_T, layout), capacity)
             house = None
-        memory = Memory(layout.rows, capacity, len(self.target.blocks))
-        return Decoding(self, tokens_T, layout, memory, watch=watch, house=house)
+        cache = KVCache(layout.rows, capacity, len(self.target.blocks))
+        return Decoding(self, tokens_T, layout, cache, watch=watch, house=house)
 
 
 PAPER = Paper(

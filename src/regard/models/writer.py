@@ -11,17 +11,17 @@ import torch
 from torch import Tensor, nn
 
 from regard.ground.layout import Layout
-from regard.ground.tape import SILENT, Silent, Unrolled
+from regard.ground.tape import NULL_TAPE, NullTape, UnrolledTape
 from regard.models.facts import Facts
 from regard.models.sides import Writer
 from regard.models.stack import embedding
-from regard.parts.attention import Source
+from regard.parts.attention import EncoderOutput
 from regard.parts.bridge import Bridge
 from regard.parts.dropout import Dropout
-from regard.parts.glance import Glance, Keys
-from regard.parts.memory import Carried
+from regard.parts.kv_cache import RNNState
 from regard.parts.readout import Attentional, Maxout
-from regard.parts.recurrent import Recurrence, State, in_full
+from regard.parts.rnn import RNNStack, State, without_autocast
+from regard.parts.rnn_attention import RNNAttention, SourceKeyValues
 
 
 class Now(NamedTuple):
@@ -58,7 +58,7 @@ class RecurrentWriter(nn.Module):
         self.bridge = Bridge(
             stack.bridge, source, stack.cell, width, stack.depth, summarises=stack.summary
         )
-        self.layers = Recurrence(
+        self.layers = RNNStack(
             stack.cell,
             stack.embedding + told + seen,
             width,
@@ -69,7 +69,7 @@ class RecurrentWriter(nn.Module):
         self.cross = self.joined = self.maxout = None
         if looking is not None:
             size = {"inner": looking.inner or width, "positions": looking.positions}
-            self.cross = Glance(width, source, looking.score, **size)
+            self.cross = RNNAttention(width, source, looking.score, **size)
             self.joined = None if self.looks_before else Attentional(source, width)
         if stack.maxout is not None:
             of_source = width if stack.summary else seen
@@ -81,17 +81,17 @@ class RecurrentWriter(nn.Module):
         tokens_T: Tensor,
         layout: Layout,
         *,
-        source: Source,
-        memory: Carried | None = None,
-        tape: Silent = SILENT,
+        source: EncoderOutput,
+        cache: RNNState | None = None,
+        tape: NullTape = NULL_TAPE,
     ) -> Tensor:
         """What the next word is read from, at every place of the target."""
         x_TD = tape("embed.output", self.embed(tokens_T, layout))
-        now = self._begin(source, memory)
-        if memory is not None or self.looks_before or self.feeds:
-            with in_full(x_TD):
+        now = self._begin(source, cache)
+        if cache is not None or self.looks_before or self.feeds:
+            with without_autocast(x_TD):
                 x_TD, read = x_TD.to(self.layers.dtype), source.to(self.layers.dtype)
-                states_TD, seen_TD = self._unrolled(x_TD, layout, now, read, memory, tape)
+                states_TD, seen_TD = self._unrolled(x_TD, layout, now, read, cache, tape)
         else:
             states_TD, seen_TD = self._at_once(x_TD, layout, now, source, tape)
         if self.maxout is not None:
@@ -99,17 +99,17 @@ class RecurrentWriter(nn.Module):
             states_TD = self.maxout(torch.cat(given, dim=-1))
         return tape("output", self.dropout(states_TD))
 
-    def _begin(self, source: Source, memory: Carried | None) -> Now:
+    def _begin(self, source: EncoderOutput, cache: RNNState | None) -> Now:
         """Where the memory left off, or at the bridge."""
-        if memory is not None and memory.now is not None:
-            return memory.now
+        if cache is not None and cache.now is not None:
+            return cache.now
         states, told_BD = self.bridge(source)
         now = Now(states, torch.zeros_like(states[-1][0]) if self.feeds else told_BD)
         now = now.to(self.layers.dtype)
-        return now if memory is None else memory.begin(now)
+        return now if cache is None else cache.begin(now)
 
     def _at_once(
-        self, x_TD: Tensor, layout: Layout, now: Now, source: Source, tape: Silent
+        self, x_TD: Tensor, layout: Layout, now: Now, source: EncoderOutput, tape: NullTape
     ) -> tuple[Tensor, Tensor | None]:
         """All tokens in one call: a state (or h̃) for each, and the one vector all were told."""
         told_TD = None if now.told_RD is None else now.told_RD[layout.rows_T]
@@ -127,36 +127,38 @@ class RecurrentWriter(nn.Module):
         x_TD: Tensor,
         layout: Layout,
         now: Now,
-        source: Source,
-        memory: Carried | None,
-        tape: Silent,
+        source: EncoderOutput,
+        cache: RNNState | None,
+        tape: NullTape,
     ) -> tuple[Tensor, Tensor | None]:
         """The same step by step; rows that have ended leave from the end of the order."""
-        times, keys = layout.times, None
+        time_major, keys = layout.time_major, None
         if self.cross is not None:
-            keys = self.cross.kept(source, None if memory is None else memory.under(0))
+            keys = self.cross.source_key_values(source, None if cache is None else cache.under(0))
         if not layout.full:  # full rows are in order as they are
-            now = now.rows(times.order_B)
-            keys = None if keys is None else keys.ordered(times.order_B)
+            now = now.rows(time_major.order_B)
+            keys = None if keys is None else keys.ordered(time_major.order_B)
         one_each = Layout.rectangle(layout.rows, 1, x_TD.device, start=layout.start or 0)
-        record = Unrolled(tape.under("cross"), layout.rows, layout.longest)
+        record = UnrolledTape(tape.under("cross"), layout.rows, layout.longest)
         states, seen = [], []
         # Where no row has a token, a step on nothing still has gradients.
-        for time, x_RD in enumerate(times.take(x_TD).split(times.alive or (0,))):
+        for time, x_RD in enumerate(time_major.from_packed(x_TD).split(time_major.alive or (0,))):
             alive = len(x_RD)
             now, keys = now.rows(slice(alive)), None if keys is None else keys.first(alive)
             queries = one_each.first(alive).later(time)
-            moment = record.at(time, times.order_B[:alive])
+            moment = record.at(time, time_major.order_B[:alive])
             state_RD, seen_RD, now = self._step(x_RD, now, keys, queries, moment)
             states.append(state_RD)
             seen += [] if seen_RD is None else [seen_RD]
-        if memory is not None:
-            memory.now = now
-            memory.advance(layout)
-        return times.give(torch.cat(states)), times.give(torch.cat(seen)) if seen else None
+        if cache is not None:
+            cache.now = now
+            cache.advance(layout)
+        return time_major.to_packed(torch.cat(states)), time_major.to_packed(
+            torch.cat(seen)
+        ) if seen else None
 
     def _step(
-        self, x_RD: Tensor, now: Now, keys: Keys | None, queries: Layout, tape: Silent
+        self, x_RD: Tensor, now: Now, keys: SourceKeyValues | None, queries: Layout, tape: NullTape
     ) -> tuple[Tensor, Tensor | None, Now]:
         """The next state (or h̃), what of the source maxout reads with it, and what goes on."""
         told_RD = seen_RD = now.told_RD

@@ -10,11 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.ground.batch import IGNORED, Batch, Budget, Ids, Packed, Row, pack_texts
-from regard.ground.tape import SILENT, Silent
-from regard.parts.loss import smoothed_cross_entropy
+from regard.ground.batch import IGNORED, Batch, BatchLimits, Ids, PackedTokens, TokenRow, pack_texts
+from regard.ground.tape import NULL_TAPE, NullTape
+from regard.parts.losses import smoothed_cross_entropy
 
-Example = tuple[Ids | Row, Any]  # the text, and what is to be said of it
+Example = tuple[Ids | TokenRow, Any]  # the text, and what is to be said of it
 
 
 class OfTexts:
@@ -23,22 +23,22 @@ class OfTexts:
     def length(self, example: Example) -> tuple[int, ...]:
         """Tokens of the text."""
         text = example[0]
-        return (len(text.tokens if isinstance(text, Row) else text),)
+        return (len(text.tokens if isinstance(text, TokenRow) else text),)
 
     def weight(self, example: Example) -> float:
         """How much it counts."""
         return 1
 
-    def collate(self, examples: Sequence[Example], budget: Budget | None = None) -> Batch:
-        """A batch of texts; with a ``budget``, of fixed shape."""
-        texts = self.read([text for text, _ in examples], budget)
+    def collate(self, examples: Sequence[Example], limits: BatchLimits | None = None) -> Batch:
+        """A batch of texts; with a ``limits``, of fixed shape."""
+        texts = self.read([text for text, _ in examples], limits)
         goals = self.goals([goal for _, goal in examples], texts.layout.rows)
         weight = sum(map(self.weight, examples))
         return Batch(texts, goals, weight, weights_T=self.weights_of(goals))
 
-    def read(self, texts: Sequence[Any], budget: Budget | None = None) -> Packed:
+    def read(self, texts: Sequence[Any], limits: BatchLimits | None = None) -> PackedTokens:
         """The texts alone."""
-        return pack_texts(texts, budget)
+        return pack_texts(texts, limits)
 
     def goals(self, goals: Sequence[Any], rows: int) -> Tensor:
         """What is to be said of each row; nothing of those that only fill."""
@@ -75,7 +75,7 @@ class Labelled(OfTexts):
         return class_weights_of(goals, self.weights)
 
     def __call__(
-        self, model: nn.Module, batch: Batch, tape: Silent = SILENT
+        self, model: nn.Module, batch: Batch, tape: NullTape = NULL_TAPE
     ) -> tuple[Tensor, Tensor]:
         """Sums over the batch: (loss, negative log-likelihood)."""
         logits_BV = model(batch.target.tokens_T, batch.target.layout, tape=tape)
@@ -101,7 +101,7 @@ class OfNumbers(OfTexts):
         return goals_BV
 
     def __call__(
-        self, model: nn.Module, batch: Batch, tape: Silent = SILENT
+        self, model: nn.Module, batch: Batch, tape: NullTape = NULL_TAPE
     ) -> tuple[Tensor, Tensor]:
         """The sum over the batch, twice: there is no likelihood but this."""
         said_BV = model(batch.target.tokens_T, batch.target.layout, tape=tape)

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.ground.batch import IGNORED, Batch, Budget, Ids, Row, pack_rows, tokens_of
-from regard.ground.tape import SILENT, Silent
-from regard.parts.loss import smoothed_cross_entropy
+from regard.ground.batch import IGNORED, Batch, BatchLimits, Ids, TokenRow, pack_rows, tokens_of
+from regard.ground.tape import NULL_TAPE, NullTape
+from regard.parts.losses import smoothed_cross_entropy
 
 
 class Blanked(NamedTuple):
@@ -20,7 +20,7 @@ class Blanked(NamedTuple):
     ``random`` is 0 where the second text of the row follows the first, and 1 where it was drawn.
     """
 
-    row: Row
+    row: TokenRow
     places: Ids
     words: Ids
     random: int = IGNORED
@@ -46,24 +46,24 @@ class Masked:
         """Its blanks; and the row itself, where rows count apart from them."""
         return np.array([len(example.places), 1.0]) if self.follows else len(example.places)
 
-    def room(self, budget: Budget) -> int:
+    def room(self, limits: BatchLimits) -> int:
         """The most blanks that a batch of fixed shape can have.
 
         Rounding gives a row half a blank at most; a row of one word and two marks gets a whole one.
         """
         extra = max(0.5, 1 - 3 * self.rate)
-        return min(budget.tokens, ceil(self.rate * budget.tokens + extra * budget.rows))
+        return min(limits.tokens, ceil(self.rate * limits.tokens + extra * limits.rows))
 
-    def collate(self, examples: Sequence[Blanked], budget: Budget | None = None) -> Batch:
-        """A batch of rows; with a ``budget``, of fixed shape."""
-        rows = pack_rows([one.row for one in examples], budget, even=True)
+    def collate(self, examples: Sequence[Blanked], limits: BatchLimits | None = None) -> Batch:
+        """A batch of rows; with a ``limits``, of fixed shape."""
+        rows = pack_rows([one.row for one in examples], limits, even=True)
         lengths = [len(one.row.tokens) for one in examples]
         starts = np.cumsum([0, *lengths])[:-1]
         places = [
             np.asarray(one.places) + start for one, start in zip(examples, starts, strict=True)
         ]
         count = sum(map(len, places))
-        size = count if budget is None else self.room(budget)
+        size = count if limits is None else self.room(limits)
         if count > size:
             raise ValueError(f"{count} blanks in a batch that has room for {size}")
         chosen_N, goals_N = torch.zeros(size, dtype=torch.int64), torch.full((size,), IGNORED)
@@ -80,7 +80,7 @@ class Masked:
         )
 
     def __call__(
-        self, model: nn.Module, batch: Batch, tape: Silent = SILENT
+        self, model: nn.Module, batch: Batch, tape: NullTape = NULL_TAPE
     ) -> tuple[Tensor, Tensor]:
         """Sums over the batch, (loss, negative log-likelihood); apart for blanks and for rows."""
         said = model(batch.target.tokens_T, batch.target.layout, chosen_N=batch.chosen_N, tape=tape)

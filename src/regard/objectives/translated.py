@@ -6,9 +6,18 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from regard.ground.batch import IGNORED, Batch, Budget, Ids, Marks, Packed, pack, tokens_of
-from regard.ground.tape import SILENT, Silent
-from regard.parts.loss import smoothed_cross_entropy
+from regard.ground.batch import (
+    IGNORED,
+    Batch,
+    BatchLimits,
+    Ids,
+    PackedTokens,
+    SpecialIds,
+    pack,
+    tokens_of,
+)
+from regard.ground.tape import NULL_TAPE, NullTape
+from regard.parts.losses import smoothed_cross_entropy
 
 
 @dataclass(frozen=True)
@@ -28,23 +37,25 @@ class Translated:
         """How many goals it has."""
         return len(example[1]) + 1
 
-    def collate(self, examples: Sequence[tuple[Ids, Ids]], budget: Budget | None = None) -> Batch:
-        """A batch of pairs; with a ``budget``, of fixed shape."""
+    def collate(
+        self, examples: Sequence[tuple[Ids, Ids]], limits: BatchLimits | None = None
+    ) -> Batch:
+        """A batch of pairs; with a ``limits``, of fixed shape."""
         sources, targets = zip(*examples, strict=True) if examples else ((), ())
-        target = pack(targets, budget, marks=Marks(first=self.bos))
+        target = pack(targets, limits, special_ids=SpecialIds(first=self.bos))
         return Batch(
-            source=self.read(sources, budget),
+            source=self.read(sources, limits),
             target=target,
-            goals_T=tokens_of(targets, budget, IGNORED, Marks(last=self.eos)),
+            goals_T=tokens_of(targets, limits, IGNORED, SpecialIds(last=self.eos)),
             weight=target.real,
         )
 
-    def read(self, sources: Sequence[Ids], budget: Budget | None = None) -> Packed:
+    def read(self, sources: Sequence[Ids], limits: BatchLimits | None = None) -> PackedTokens:
         """The source side alone, as at translation."""
-        return pack(sources, budget, marks=Marks(last=self.eos))
+        return pack(sources, limits, special_ids=SpecialIds(last=self.eos))
 
     def __call__(
-        self, model: nn.Module, batch: Batch, tape: Silent = SILENT
+        self, model: nn.Module, batch: Batch, tape: NullTape = NULL_TAPE
     ) -> tuple[Tensor, Tensor]:
         """Sums over the batch: (loss, negative log-likelihood)."""
         logits_TV = self.logits(model, batch, tape)
@@ -57,7 +68,7 @@ class Translated:
         picked_T = logp_TV.gather(1, batch.goals_T[:, None])[:, 0]
         return batch.target.layout.split(picked_T)
 
-    def logits(self, model: nn.Module, batch: Batch, tape: Silent = SILENT) -> Tensor:
+    def logits(self, model: nn.Module, batch: Batch, tape: NullTape = NULL_TAPE) -> Tensor:
         """Logits over the next token at every place of the target."""
         source, target = batch.source, batch.target
         assert source is not None

@@ -7,9 +7,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.ground.layout import Layout
-from regard.ground.tape import SILENT, Silent
+from regard.ground.tape import NULL_TAPE, NullTape
 from regard.parts import kernels
-from regard.parts.sight import Sight, everyone
+from regard.parts.mask import Mask, full
 
 
 def masked_softmax(scores: Tensor, allowed: Tensor) -> Tensor:
@@ -33,20 +33,20 @@ def attend(
     *,
     queries: Layout,
     keys: Layout,
-    sight: Sight = everyone,
+    mask: Mask = full,
     dropout: float = 0.0,
-    tape: Silent = SILENT,
+    tape: NullTape = NULL_TAPE,
 ) -> Tensor:
     """Each query's mean of the values it may see, weighted by the softmax of its scores."""
     q, k, v = queries.pad(q_THK), keys.pad(k_THK), keys.pad(v_THK)
-    allowed_BHLS = (sight(queries, keys) & keys.real_BL[:, None])[:, None]
+    allowed_BHLS = (mask(queries, keys) & keys.real_BL[:, None])[:, None]
     scores_BHLS = tape("scores", score(q, k, queries, keys))
     weights_BHLS = tape("weights", masked_softmax(scores_BHLS, allowed_BHLS))
     dropped_BHLS = F.dropout(weights_BHLS, dropout).to(v.dtype)
     return queries.pack(torch.einsum("bhls,bshk->blhk", dropped_BHLS, v))
 
 
-def attention(
+def fast_attend(
     score: Callable[..., Tensor],
     q_THK: Tensor,
     k_THK: Tensor,
@@ -54,16 +54,16 @@ def attention(
     *,
     queries: Layout,
     keys: Layout,
-    sight: Sight = everyone,
+    mask: Mask = full,
     dropout: float = 0.0,
-    tape: Silent = SILENT,
+    tape: NullTape = NULL_TAPE,
 ) -> Tensor:
     """``attend`` by the fastest kernel that fits, unless the tape asks for what lies inside."""
     if not tape.wants("scores", "weights"):
-        asked = kernels.Asked(score, queries, keys, sight, dropout)
-        kernel = kernels.choose(asked, q_THK, v_THK)
+        call = kernels.AttentionCall(score, queries, keys, mask, dropout)
+        kernel = kernels.choose(call, q_THK, v_THK)
         if kernel is not None:
-            return kernel(asked, q_THK, k_THK, v_THK)
+            return kernel(call, q_THK, k_THK, v_THK)
     return attend(
         score,
         q_THK,
@@ -71,7 +71,7 @@ def attention(
         v_THK,
         queries=queries,
         keys=keys,
-        sight=sight,
+        mask=mask,
         dropout=dropout,
         tape=tape,
     )

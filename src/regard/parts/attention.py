@@ -9,17 +9,17 @@ import torch
 from torch import Tensor, nn
 
 from regard.ground.layout import Layout
-from regard.ground.tape import SILENT, Silent
-from regard.parts.attend import attention
-from regard.parts.memory import Kept, LayerMemory
+from regard.ground.tape import NULL_TAPE, NullTape
+from regard.parts.attend import fast_attend
+from regard.parts.kv_cache import KeyValues, LayerKVCache
+from regard.parts.mask import Mask, full
 from regard.parts.score import ScaledDot
-from regard.parts.sight import Sight, everyone
 
 # Flatter scores at the start: with 1.0, post-norm stacks often never learn to look at the source.
 INTO_HEADS = 1 / math.sqrt(2)
 
 
-class Source(NamedTuple):
+class EncoderOutput(NamedTuple):
     """What a decoder looks at: an encoder's states and how they lie.
 
     ``ends`` is where each layer of a recurrent encoder ended: its state, (B, width) each.
@@ -29,7 +29,7 @@ class Source(NamedTuple):
     layout: Layout
     ends: Sequence[tuple[Tensor, ...]] | None = None
 
-    def to(self, dtype: torch.dtype) -> "Source":
+    def to(self, dtype: torch.dtype) -> "EncoderOutput":
         """The same with states in that precision."""
         return self._replace(states_TD=self.states_TD.to(dtype))
 
@@ -67,38 +67,38 @@ class SelfAttention(nn.Module):
         heads: Heads,
         *,
         score: nn.Module | None = None,
-        sight: Sight = everyone,
+        mask: Mask = full,
         dropout: float = 0.0,
         bias: bool = True,
     ):
         super().__init__()
-        self.heads, self.sight, self.dropout = heads, sight, dropout
+        self.heads, self.mask, self.dropout = heads, mask, dropout
         self.score = score or ScaledDot()
         sizes = (heads.key, heads.key, heads.value)
-        self.qkv = joined(width, [heads.count * size for size in sizes], bias, INTO_HEADS)
-        self.o = joined(heads.count * heads.value, [width], bias)
+        self.qkv = fused_linear(width, [heads.count * size for size in sizes], bias, INTO_HEADS)
+        self.o = fused_linear(heads.count * heads.value, [width], bias)
 
     def forward(
         self,
         x_TD: Tensor,
         layout: Layout,
         *,
-        memory: LayerMemory | None = None,
-        tape: Silent = SILENT,
+        cache: LayerKVCache | None = None,
+        tape: NullTape = NULL_TAPE,
     ) -> Tensor:
         h = self.heads
         q, k, v = h.part(self.qkv(x_TD), h.key, h.key, h.value)
         keys = layout
-        if memory is not None:
-            k, v, keys = memory.extend(k, v, layout)
-        seen_THK = attention(
+        if cache is not None:
+            k, v, keys = cache.extend(k, v, layout)
+        seen_THK = fast_attend(
             self.score,
             q,
             k,
             v,
             queries=layout,
             keys=keys,
-            sight=self.sight,
+            mask=self.mask,
             dropout=self.dropout if self.training else 0.0,
             tape=tape,
         )
@@ -121,24 +121,24 @@ class CrossAttention(nn.Module):
         super().__init__()
         self.heads, self.dropout = heads, dropout
         self.score = score or ScaledDot()
-        self.q = joined(width, [heads.count * heads.key], bias, INTO_HEADS)
+        self.q = fused_linear(width, [heads.count * heads.key], bias, INTO_HEADS)
         sizes = (heads.key, heads.value)
         outputs = [heads.count * size for size in sizes]
-        self.kv = joined(source_width or width, outputs, bias, INTO_HEADS)
-        self.o = joined(heads.count * heads.value, [width], bias)
+        self.kv = fused_linear(source_width or width, outputs, bias, INTO_HEADS)
+        self.o = fused_linear(heads.count * heads.value, [width], bias)
 
     def forward(
         self,
         x_TD: Tensor,
         layout: Layout,
-        source: Source | None,
+        source: EncoderOutput | None,
         *,
-        memory: LayerMemory | None = None,
-        tape: Silent = SILENT,
+        cache: LayerKVCache | None = None,
+        tape: NullTape = NULL_TAPE,
     ) -> Tensor:
         (q,) = self.heads.part(self.q(x_TD), self.heads.key)
-        k, v, keys = self.kept(source, memory)
-        seen_THK = attention(
+        k, v, keys = self.source_key_values(source, cache)
+        seen_THK = fast_attend(
             self.score,
             q,
             k,
@@ -150,16 +150,18 @@ class CrossAttention(nn.Module):
         )
         return self.o(seen_THK.flatten(1))
 
-    def kept(self, source: Source | None, memory: LayerMemory | None) -> Kept:
+    def source_key_values(
+        self, source: EncoderOutput | None, cache: LayerKVCache | None
+    ) -> KeyValues:
         """Keys and values of the source: computed, or as the memory keeps them."""
-        if memory is not None and memory.source is not None:
-            return memory.source
+        if cache is not None and cache.source is not None:
+            return cache.source
         assert source is not None
         k, v = self.heads.part(self.kv(source.states_TD), self.heads.key, self.heads.value)
-        return (k, v, source.layout) if memory is None else memory.keep_source(k, v, source.layout)
+        return (k, v, source.layout) if cache is None else cache.store_source(k, v, source.layout)
 
 
-def joined(inputs: int, outputs: list[int], bias: bool, gain: float = 1.0) -> nn.Linear:
+def fused_linear(inputs: int, outputs: list[int], bias: bool, gain: float = 1.0) -> nn.Linear:
     """Several projections as one matrix, each part initialised as if it stood alone (Glorot)."""
     linear = nn.Linear(inputs, sum(outputs), bias=bias)
     for part in linear.weight.detach().split(outputs):

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from regard.ground.layout import Layout
-from regard.ground.tape import SILENT, Silent
-from regard.parts.attention import CrossAttention, SelfAttention, Source
+from regard.ground.tape import NULL_TAPE, NullTape
+from regard.parts.attention import CrossAttention, EncoderOutput, SelfAttention
 from regard.parts.dropout import Dropout
-from regard.parts.memory import LayerMemory
+from regard.parts.kv_cache import LayerKVCache
 from regard.parts.mlp import Mlp
 
 
@@ -63,17 +63,17 @@ class Block(nn.Module):
         x_TD: Tensor,
         layout: Layout,
         *,
-        source: Source | None = None,
-        memory: LayerMemory | None = None,
-        tape: Silent = SILENT,
+        source: EncoderOutput | None = None,
+        cache: LayerKVCache | None = None,
+        tape: NullTape = NULL_TAPE,
     ) -> Tensor:
         def look(x: Tensor) -> Tensor:
             inner = tape.under("attention")
-            return inner("output", self.attention(x, layout, memory=memory, tape=inner))
+            return inner("output", self.attention(x, layout, cache=cache, tape=inner))
 
         def look_at_source(x: Tensor) -> Tensor:
             inner = tape.under("cross")
-            return inner("output", self.cross(x, layout, source, memory=memory, tape=inner))
+            return inner("output", self.cross(x, layout, source, cache=cache, tape=inner))
 
         def think(x: Tensor) -> Tensor:
             return tape("mlp.output", self.mlp(x))

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from regard.parts.attention import Source
-from regard.parts.recurrent import PARTS, State
+from regard.parts.attention import EncoderOutput
+from regard.parts.rnn import PARTS, State
 
 KINDS = ("copy", "last", "backward", "mean")
 
@@ -36,7 +36,7 @@ class Bridge(nn.Module):
         given = width if summarises else size
         self.begin = None if kind == "copy" else nn.Linear(given, depth * self.parts * width)
 
-    def forward(self, source: Source) -> tuple[list[State], Tensor | None]:
+    def forward(self, source: EncoderOutput) -> tuple[list[State], Tensor | None]:
         """The states to begin with, and c where there is one."""
         context_BD = None
         if self.summary is not None:
@@ -48,11 +48,11 @@ class Bridge(nn.Module):
         layers = range(0, len(begun), self.parts)
         return [tuple(begun[at : at + self.parts]) for at in layers], context_BD
 
-    def _copied(self, source: Source) -> list[State]:
+    def _copied(self, source: EncoderOutput) -> list[State]:
         ends = source.ends or [(last_state(source),)] * self.depth
         return [_filled(state, self.parts) for state in ends]
 
-    def _summary(self, source: Source) -> Tensor:
+    def _summary(self, source: EncoderOutput) -> Tensor:
         if self.kind == "mean":
             lengths_B = source.layout.lengths_B.clamp(min=1)
             return source.layout.pad(source.states_TD).sum(1) / lengths_B[:, None]
@@ -60,7 +60,7 @@ class Bridge(nn.Module):
         return last_BD.chunk(2, dim=-1)[1] if self.kind == "backward" else last_BD
 
 
-def last_state(source: Source) -> Tensor:
+def last_state(source: EncoderOutput) -> Tensor:
     """Where the highest layer ended in every row, or its last token's state; zeros where none is.
 
     Of an encoder that reads both ways these are both ends.

@@ -6,7 +6,7 @@ from functools import partial
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.parts.attention import joined
+from regard.parts.attention import fused_linear
 from regard.parts.dropout import Dropout
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -22,8 +22,8 @@ class Mlp(nn.Module):
 
     def __init__(self, width: int, inner: int, *, activation: str = "relu", dropout: float = 0.0):
         super().__init__()
-        self.up = joined(width, [inner], bias=True)
-        self.down = joined(inner, [width], bias=True)
+        self.up = fused_linear(width, [inner], bias=True)
+        self.down = fused_linear(inner, [width], bias=True)
         self.activation = ACTIVATIONS[activation]
         self.dropout = Dropout(dropout)
 

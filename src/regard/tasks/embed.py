@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from regard.ground.batch import Packed, Row
+from regard.ground.batch import PackedTokens, TokenRow
 from regard.ground.errors import BadInput
 from regard.models.encoder import Encoder
 from regard.tasks.rows import Asked, Runner, rows_of
@@ -42,7 +42,7 @@ class Embedder(Runner):
         """The vector of each text or pair, on the host."""
         return list(self.vectors(self.rows_of(asked)).cpu())
 
-    def rows_of(self, asked: Sequence[Asked]) -> list[Row]:
+    def rows_of(self, asked: Sequence[Asked]) -> list[TokenRow]:
         """How texts are read."""
         if self.text is None:
             raise BadInput(MISSING)
@@ -54,7 +54,7 @@ class Embedder(Runner):
         return rows_of(self.text, asked, self.longest)
 
     @torch.no_grad()
-    def vectors(self, rows: Sequence[Row]) -> Tensor:
+    def vectors(self, rows: Sequence[TokenRow]) -> Tensor:
         """(rows, width) in float32, where the model is."""
         width = self.model.trunk.embed.token.embedding_dim
         vectors_ND = torch.zeros(len(rows), width, device=self.device)
@@ -65,7 +65,7 @@ class Embedder(Runner):
             raise BadInput("the model is broken: its states are not numbers")
         return nn.functional.normalize(vectors_ND, dim=-1) if self.normalise else vectors_ND
 
-    def _pooled(self, states_TD: Tensor, read: Packed) -> Tensor:
+    def _pooled(self, states_TD: Tensor, read: PackedTokens) -> Tensor:
         layout = read.layout
         match self.pool:
             case "pooled":

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from regard.ground.batch import Ids, Row
+from regard.ground.batch import Ids, TokenRow
 from regard.ground.checks import check_whole
 from regard.ground.errors import BadInput, BadItem
 from regard.models.encoder import Encoder
@@ -52,7 +52,7 @@ class Filler(Runner):
         """How a blank is written."""
         return self.text.names["mask_token"]
 
-    def row(self, text: str, number: int) -> Row:
+    def row(self, text: str, number: int) -> TokenRow:
         """How a text is read, all its masks included; its number is for the message."""
         ids = self.text.masked(text)
         row = self.text.row(ids, longest=self.longest)

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.packing import inference_batches
-from regard.ground.batch import Budget, Ids, Packed, Row, pack_texts
+from regard.ground.batch import BatchLimits, Ids, PackedTokens, TokenRow, pack_texts
 from regard.ground.errors import BadInput, BadItem, shown
 from regard.ground.layout import Layout
-from regard.ground.tape import SILENT, Silent, Tape
+from regard.ground.tape import NULL_TAPE, NullTape, Tape
 from regard.models.encoder import Encoder
 from regard.models.facts import EncoderFacts
 from regard.parts.position import Learned
@@ -21,7 +21,7 @@ from regard.tasks.inputs import check_text, listed
 from regard.text.encoder_tokenizer import EncoderTokenizer
 
 TOKENS = 8_192  # read at once
-RECORDED = Budget(2_048, 32, 2_048)  # with a tape, which may keep attention weights
+RECORDED = BatchLimits(2_048, 32, 2_048)  # with a tape, which may keep attention weights
 WINDOW = 4_096  # texts read ahead, so that like lengths can be put together
 
 Asked = str | tuple[str, str]  # one text or two
@@ -53,17 +53,17 @@ class Runner:
             before += len(window)
 
     def batches(
-        self, rows: Sequence[Row] | Sequence[Ids], tape: Silent = SILENT
-    ) -> Iterator[tuple[list[int], Packed]]:
+        self, rows: Sequence[TokenRow] | Sequence[Ids], tape: NullTape = NULL_TAPE
+    ) -> Iterator[tuple[list[int], PackedTokens]]:
         """Rows by their numbers, as many at once as fit; for a live ``tape`` in the order given."""
         self._check_segments(rows)
         lengths = np.array([_length(row) for row in rows], dtype=np.int64)
-        budget = RECORDED if tape.live else Budget(TOKENS, self.rows, TOKENS)
-        for chosen in inference_batches(lengths, budget, sort=not tape.live):
+        limits = RECORDED if tape.live else BatchLimits(TOKENS, self.rows, TOKENS)
+        for chosen in inference_batches(lengths, limits, sort=not tape.live):
             yield chosen, pack_texts([rows[i] for i in chosen]).to(self.device)
 
     @torch.no_grad()
-    def states(self, rows: Sequence[Row] | Sequence[Ids], name: str) -> list[Tensor]:
+    def states(self, rows: Sequence[TokenRow] | Sequence[Ids], name: str) -> list[Tensor]:
         """(tokens, width) for each row: the value that the tape calls ``name``."""
         model: Any = self.model
         found: list[Tensor] = [torch.empty(0)] * len(rows)
@@ -77,9 +77,9 @@ class Runner:
     @torch.no_grad()
     def outputs(
         self,
-        rows: Sequence[Row] | Sequence[Ids],
+        rows: Sequence[TokenRow] | Sequence[Ids],
         split: Callable[[Any, Layout], Sequence[Tensor]],
-        tape: Silent = SILENT,
+        tape: NullTape = NULL_TAPE,
     ) -> list[Tensor]:
         """What the model says of each row; ``split`` takes what it says of a batch apart."""
         found: list[Tensor] = [torch.empty(0)] * len(rows)
@@ -90,17 +90,17 @@ class Runner:
                     found[i] = one
         return found
 
-    def _check_segments(self, rows: Sequence[Row] | Sequence[Ids]) -> None:
+    def _check_segments(self, rows: Sequence[TokenRow] | Sequence[Ids]) -> None:
         """A model that knows one text at a time cannot read two."""
         knows_one = isinstance(self.model, Encoder) and self.model.segments == 1
         if not knows_one:
             return
         for number, row in enumerate(rows, start=1):  # where one input makes several, all are pairs
-            if isinstance(row, Row) and np.any(row.segments):
+            if isinstance(row, TokenRow) and np.any(row.segments):
                 raise BadItem(number, "the model reads one text at a time, not two")
 
     @torch.inference_mode()
-    def of_rows(self, rows: Sequence[Row] | Sequence[Ids], outputs: int) -> Tensor:
+    def of_rows(self, rows: Sequence[TokenRow] | Sequence[Ids], outputs: int) -> Tensor:
         """What the model says of each row as a whole."""
         logits_NV = torch.zeros(len(rows), outputs, dtype=torch.float64)
         for chosen, read in self.batches(rows):
@@ -108,7 +108,7 @@ class Runner:
         return logits_NV
 
     @torch.inference_mode()
-    def of_tokens(self, rows: Sequence[Row]) -> list[Tensor]:
+    def of_tokens(self, rows: Sequence[TokenRow]) -> list[Tensor]:
         """What the model says of each token of each row, (tokens, outputs)."""
         found: list[Tensor] = [torch.empty(0)] * len(rows)
         for chosen, read in self.batches(rows):
@@ -134,7 +134,7 @@ def numbers(said: Tensor) -> Tensor:
     return said
 
 
-def rows_of(text: EncoderTokenizer, asked: Sequence[Asked], longest: int | None) -> list[Row]:
+def rows_of(text: EncoderTokenizer, asked: Sequence[Asked], longest: int | None) -> list[TokenRow]:
     """A row of each text or pair of texts, cut to ``longest``."""
     texts = [_texts(one, number) for number, one in enumerate(listed(asked), start=1)]
     ids = iter(text.words.encode_all([*chain(*texts)]))
@@ -156,5 +156,5 @@ def longest_row(facts: EncoderFacts, text: EncoderTokenizer) -> int | None:
     return min((one for one in known if one is not None), default=None)
 
 
-def _length(row: Row | Ids) -> int:
-    return len(row.tokens if isinstance(row, Row) else row)
+def _length(row: TokenRow | Ids) -> int:
+    return len(row.tokens if isinstance(row, TokenRow) else row)

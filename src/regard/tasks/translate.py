@@ -13,15 +13,15 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.packing import inference_batches
-from regard.ground.batch import Batch, Budget, Ids, pack
+from regard.ground.batch import Batch, BatchLimits, Ids, pack
 from regard.ground.errors import BadInput
 from regard.ground.machine import has_bf16
-from regard.ground.tape import SILENT, Silent
+from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.native import Native, can_run, obstacle
 from regard.models.room import House
 from regard.objectives.translated import Translated
 from regard.parts.engines import check_engine, choose_engine
-from regard.parts.linear.engine import at_work, in_precision
+from regard.parts.linear.convert import in_precision, products_in_use
 from regard.parts.position import position_limit
 from regard.search.beam import Beam
 from regard.search.ensemble import Ensemble
@@ -165,7 +165,7 @@ class Translator:
         """
         house: House | Native | None = self.house
         taken: Collection[nn.Module] = ()
-        if at_work(self.model) is None:
+        if products_in_use(self.model) is None:
             kind, engine = self.choice(kind, engine)
             if engine == "cpp":
                 house = Native(self.model, kind)
@@ -180,7 +180,7 @@ class Translator:
         if isinstance(self.house, Native):
             return f"{self.house.kind}, compiled steps"
         dtype = str(next(self.model.parameters()).dtype).removeprefix("torch.")
-        return at_work(self.model) or f"{dtype} on {self.device.type}"
+        return products_in_use(self.model) or f"{dtype} on {self.device.type}"
 
     def stream(
         self,
@@ -220,7 +220,7 @@ class Translator:
         results: list[list[Translation]] = [[Translation("", 0.0, EMPTY)] for _ in texts]
         lengths = np.array([len(one) for one in sources[0]], dtype=np.int64)
         there = [i for i, one in enumerate(texts) if not isinstance(one, str) or one.strip()]
-        batches = inference_batches(lengths[there], Budget(TOKENS, self.rows, TOKENS))
+        batches = inference_batches(lengths[there], BatchLimits(TOKENS, self.rows, TOKENS))
         chosen = [[there[i] for i in batch] for batch in batches]
         jobs = [
             (
@@ -335,7 +335,7 @@ class Translator:
 
     @torch.no_grad()
     def logits(
-        self, pairs: Iterable[tuple[str | Ids, str | Ids]], tape: Silent = SILENT
+        self, pairs: Iterable[tuple[str | Ids, str | Ids]], tape: NullTape = NULL_TAPE
     ) -> list[Tensor]:
         """(tokens, vocabulary) for each pair: row t predicts target token t, the last the end."""
         examples = self.read_pairs(pairs)
@@ -348,12 +348,12 @@ class Translator:
         return results
 
     def _batches(
-        self, examples: Sequence[tuple[list[int], list[int]]], tape: Silent = SILENT
+        self, examples: Sequence[tuple[list[int], list[int]]], tape: NullTape = NULL_TAPE
     ) -> Iterator[tuple[list[int], Batch]]:
         """Pairs by their numbers, as many at once as fit; for a live tape in the order given."""
         lengths = np.array([(len(source), len(target) + 1) for source, target in examples])
-        budget = RECORDED if tape.live else Budget(TOKENS, self.rows, TOKENS)
-        for chosen in inference_batches(lengths.reshape(-1, 2), budget, sort=not tape.live):
+        limits = RECORDED if tape.live else BatchLimits(TOKENS, self.rows, TOKENS)
+        for chosen in inference_batches(lengths.reshape(-1, 2), limits, sort=not tape.live):
             batch = self.objective.collate([examples[i] for i in chosen])
             sources = pack([examples[i][0] for i in chosen])  # as they are, their ends included
             yield chosen, replace(batch, source=sources).to(self.device)

@@ -7,13 +7,13 @@ from typing import Any, TypeGuard, cast
 import numpy as np
 from torch import Tensor
 
-from regard.ground.batch import Ids, Row
+from regard.ground.batch import Ids, TokenRow
 from regard.ground.errors import BadInput, BadItem
-from regard.ground.tape import SILENT, Silent
+from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.encoder import Encoder
 from regard.models.facts import EncoderFacts
 from regard.models.hf import ASKED
-from regard.parts.linear.engine import at_work, in_precision
+from regard.parts.linear.convert import in_precision, products_in_use
 from regard.tasks.answer import CONTEXT, Answerer
 from regard.tasks.choose import Chooser
 from regard.tasks.classify import EncoderClassifier
@@ -26,7 +26,7 @@ from regard.text.encoder_tokenizer import EncoderTokenizer
 from regard.text.ids_only import MISSING
 from regard.text.tuned import TunedText
 
-Read = Asked | Row | Ids  # a text, a pair of texts, or what was made of them
+Read = Asked | TokenRow | Ids  # a text, a pair of texts, or what was made of them
 LONGEST = 512  # of rows that nothing else limits
 READABLE = "neither a text, a pair of texts nor token ids"
 
@@ -61,7 +61,7 @@ class Understanding(Runner):
     def engine(self) -> str:
         """What does the work, in words."""
         dtype = str(next(self.model.parameters()).dtype).removeprefix("torch.")
-        return at_work(self.model) or f"{dtype} on {self.device.type}"
+        return products_in_use(self.model) or f"{dtype} on {self.device.type}"
 
     @property
     def predictor(self) -> EncoderClassifier | Tagger | Answerer | Chooser:
@@ -112,7 +112,7 @@ class Understanding(Runner):
             lower=noted.get("lower", False),
         )
 
-    def read(self, inputs: Iterable[Read], *, masks: bool = False) -> list[Row]:
+    def read(self, inputs: Iterable[Read], *, masks: bool = False) -> list[TokenRow]:
         """Texts as rows, cut to what it can read; ids as they are. With ``masks``, texts have some.
 
         Rows that it cannot read are an error.
@@ -132,7 +132,7 @@ class Understanding(Runner):
         rows = [next(of_texts) if _is_text(one) else one for one in given]
         return embedder.vectors(self.read(rows))
 
-    def logits(self, rows: Sequence[Row], tape: Silent = SILENT) -> list[Tensor]:
+    def logits(self, rows: Sequence[TokenRow], tape: NullTape = NULL_TAPE) -> list[Tensor]:
         """(tokens, vocabulary) for each row; of a task, (tokens, labels), or (labels,) of all."""
         head = self.facts.head
         if head is None and not self.facts.fills:
@@ -144,8 +144,8 @@ class Understanding(Runner):
             rows, lambda said, layout: said.unbind() if of_rows else layout.split(said), tape
         )
 
-    def _row(self, one: Read, masks: bool, number: int) -> Row:
-        if isinstance(one, Row):
+    def _row(self, one: Read, masks: bool, number: int) -> TokenRow:
+        if isinstance(one, TokenRow):
             return one
         _check_unicode(one, number)
         if isinstance(one, str) and masks:
@@ -154,9 +154,9 @@ class Understanding(Runner):
         if _is_text(one):
             return rows_of(self.text, [one], self.longest)[0]
         ids = token_ids(one, number, READABLE)
-        return Row(ids, [0] * len(ids))
+        return TokenRow(ids, [0] * len(ids))
 
-    def _checked(self, row: Row, number: int) -> Row:
+    def _checked(self, row: TokenRow, number: int) -> TokenRow:
         known = self.facts.embed.segments
         tokens = token_ids(row.tokens, number, READABLE)
         InputLimits.of(self.model.trunk).check(tokens, number)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from regard.ground.batch import Ids, Row
+from regard.ground.batch import Ids, TokenRow
 from regard.ground.errors import BadInput
 from regard.ground.files import replacing
 from regard.text.encoder_files import FILES, fresh_files, read_files
@@ -64,7 +64,7 @@ class EncoderTokenizer:
         """How rows are put together."""
         return Template(self.cls, self.sep)
 
-    def row(self, a: Ids, b: Ids | None = None, longest: int | None = None) -> Row:
+    def row(self, a: Ids, b: Ids | None = None, longest: int | None = None) -> TokenRow:
         """``[CLS] a [SEP]`` or ``[CLS] a [SEP] b [SEP]``, the longer text cut first."""
         return self.template.row(a, b, longest)
 

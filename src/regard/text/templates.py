@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from regard.ground.batch import Ids, Row
+from regard.ground.batch import Ids, TokenRow
 from regard.ground.errors import BadInput
 from regard.text.words import Span
 
@@ -15,14 +15,14 @@ from regard.text.words import Span
 class Tagged(NamedTuple):
     """Words in a row: where the first piece of each stands, -1 for those that are not in it."""
 
-    row: Row
+    row: TokenRow
     firsts: list[int]
 
 
 class Window(NamedTuple):
     """A question with a part of its context: which characters of the context each token covers."""
 
-    row: Row
+    row: TokenRow
     spans: tuple[Span | None, ...]
 
 
@@ -35,7 +35,7 @@ class Template:
 
     def row(
         self, a: Ids, b: Ids | None = None, longest: int | None = None, only_second: bool = False
-    ) -> Row:
+    ) -> TokenRow:
         """One text or two; cut to ``longest`` tokens, marks counted, always at the end of a text.
 
         Of two texts the longer is cut until both are equally long, then both; or the second alone.
@@ -52,7 +52,7 @@ class Template:
         tokens = np.concatenate(parts, dtype=np.int32, casting="unsafe")
         segments = np.zeros(len(tokens), dtype=np.int32)
         segments[len(a) + 2 :] = 1
-        return Row(tokens, segments)
+        return TokenRow(tokens, segments)
 
     def tagged(self, words: Sequence[Sequence[int]], longest: int | None = None) -> Tagged:
         """Words that are cut already, in one row; those behind ``longest`` have no place in it."""

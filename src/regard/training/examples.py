@@ -13,7 +13,7 @@ from regard.data.sampler import Sampler, shuffled
 from regard.data.shards import TokenShardPair
 from regard.data.sources import DropCounts, Source, read_pairs
 from regard.data.tokenize import store_pair_texts, tokenize_pairs
-from regard.ground.batch import Batch, Budget
+from regard.ground.batch import Batch, BatchLimits
 from regard.ground.errors import BadInput
 from regard.training.ranks import Ranks
 from regard.training.recipe import Recipe
@@ -27,7 +27,7 @@ def shared_out(
     """My share of some examples, each once, nothing left out."""
     lengths = np.array([objective.length(one) for one in examples])
     limits = recipe.batches
-    batches = inference_batches(lengths, Budget(limits.tokens, limits.rows, limits.tokens))
+    batches = inference_batches(lengths, BatchLimits(limits.tokens, limits.rows, limits.tokens))
     for chosen in batches[ranks.rank :: ranks.world]:
         yield objective.collate([examples[i] for i in chosen]).to(ranks.device)
 
@@ -102,7 +102,7 @@ class Examples:
     def sampler(self, objective: Any) -> Sampler:
         """Batches without end."""
         limits = self.recipe.batches
-        budget = Budget(limits.tokens, limits.rows, limits.longest)
+        budget = BatchLimits(limits.tokens, limits.rows, limits.longest)
         count = len(self.rows) if self.kept_N is None else len(self.kept_N)
         return Sampler(
             self._read,

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from regard.data.sampler import Sampler
 from regard.data.sources import DropCounts
-from regard.ground.batch import Batch, Budget
+from regard.ground.batch import Batch, BatchLimits
 from regard.ground.errors import BadInput
 from regard.training import precision as precisions
 from regard.training.checkpoint import (
@@ -48,7 +48,7 @@ class Objective(Protocol):
 
     def length(self, example: Any) -> tuple[int, ...]: ...
     def weight(self, example: Any) -> float | np.ndarray: ...
-    def collate(self, examples: Sequence[Any], budget: Budget | None = None) -> Batch: ...
+    def collate(self, examples: Sequence[Any], limits: BatchLimits | None = None) -> Batch: ...
     def __call__(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]: ...
 
 

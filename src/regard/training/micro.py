@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.ground.batch import Batch, Budget
+from regard.ground.batch import Batch, BatchLimits
 from regard.training.recipe import Batches
 
 Forward = Callable[[Batch], tuple[Tensor, Tensor]]
@@ -92,7 +92,9 @@ class Captured:
         return Graph(graph, batch, scale, results)
 
 
-def fixed_shape(limits: Batches, lengths: Iterable[tuple[int, ...]], splits: int = 1) -> Budget:
+def fixed_shape(
+    limits: Batches, lengths: Iterable[tuple[int, ...]], splits: int = 1
+) -> BatchLimits:
     """The shape of a batch on CUDA, or of one of the ``splits`` slices of a batch.
 
     It has the recipe's tokens, or as many whole rungs as examples of these lengths need: one rung
@@ -102,7 +104,7 @@ def fixed_shape(limits: Batches, lengths: Iterable[tuple[int, ...]], splits: int
     if limits.rung:
         needed = max(map(sum, zip(*lengths, strict=True)), default=0)
         tokens = min(tokens, limits.rung * -(-max(needed, limits.longest) // limits.rung))
-    return Budget(tokens, -(-limits.rows // splits), limits.longest)
+    return BatchLimits(tokens, -(-limits.rows // splits), limits.longest)
 
 
 def as_tensor(scale: Scale, device: torch.device | str = "cpu") -> Tensor:

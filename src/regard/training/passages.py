@@ -12,7 +12,7 @@ from regard.data.mlm_masking import TokenMasker
 from regard.data.sampler import START, Cursor, Sampler, shuffled
 from regard.data.sentence_pairs import Passages, full_rows, sentence_pairs
 from regard.data.sources import DropCounts
-from regard.ground.batch import IGNORED, Batch, Budget, Marks, Row
+from regard.ground.batch import IGNORED, Batch, BatchLimits, SpecialIds, TokenRow
 from regard.ground.errors import BadInput
 from regard.objectives.masked import Blanked, Masked
 from regard.text.encoder_tokenizer import EncoderTokenizer
@@ -46,7 +46,7 @@ class Drawn:
         places = np.split(drawn.places - (ends - lengths)[row], counts[:-1])
         words = np.split(drawn.originals, counts[:-1])
         return [
-            Blanked(Row(seen, one.row.segments), at, hidden, _class(one.follows))
+            Blanked(TokenRow(seen, one.row.segments), at, hidden, _class(one.follows))
             for one, seen, at, hidden in zip(found, tokens_of_rows, places, words, strict=True)
         ]
 
@@ -97,7 +97,7 @@ class Reading:
             self.train.read,
             objective.length,
             self.train.passages.count,
-            Budget(limits.tokens, limits.rows, limits.longest),
+            BatchLimits(limits.tokens, limits.rows, limits.longest),
             self.recipe.train.seed,
             window=WINDOW,
             mixed=limits.mixed,
@@ -111,7 +111,7 @@ class Reading:
 
 def drawn(recipe: Recipe, text: EncoderTokenizer, documents: Documents, seed: int) -> Drawn:
     """Documents cut into rows and blanks as a recipe says."""
-    asked, longest, marks = recipe.pretrain, recipe.batches.longest, Marks(text.cls, text.sep)
+    asked, longest, marks = recipe.pretrain, recipe.batches.longest, SpecialIds(text.cls, text.sep)
     if asked.next_sentence:
         rows = Passages(
             documents,

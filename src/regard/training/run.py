@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from regard.data.sources import DropCounts
-from regard.ground.batch import Budget
+from regard.ground.batch import BatchLimits
 from regard.ground.errors import BadInput
 from regard.ground.files import read_json, sweep_folder, write_json
 from regard.ground.lock import FolderLock, is_vacant, lock_folder
@@ -227,7 +227,7 @@ def check_model(recipe: Recipe, paper: Paper, facts: AnyFacts) -> None:
     with torch.device("meta"):
         freeze(_built(paper, facts), recipe.optimiser.freeze)
     longest = recipe.batches.longest
-    Budget(recipe.batches.tokens, recipe.batches.rows, longest)
+    BatchLimits(recipe.batches.tokens, recipe.batches.rows, longest)
     for path, value in paths(facts):
         if isinstance(value, Learned) and longest > value.longest:
             side = SIDES.get(path.split(".")[0], "encoder")

@@ -14,7 +14,7 @@ from torch import nn
 from regard.data.readers import read
 from regard.data.sampler import Sampler, shuffled
 from regard.data.sources import DropCounts
-from regard.ground.batch import Batch, Budget, Row
+from regard.ground.batch import Batch, BatchLimits, TokenRow
 from regard.ground.errors import BadInput
 from regard.models.cost import encoder_flops
 from regard.models.facts import EncoderFacts, Head, change
@@ -57,7 +57,7 @@ class InMemory:
             lambda epoch, indices: [self.train[i] for i in indices],
             objective.length,
             len(self.train),
-            Budget(limits.tokens, limits.rows, limits.longest),
+            BatchLimits(limits.tokens, limits.rows, limits.longest),
             self.recipe.train.seed,
             mixed=limits.mixed,
             dropped=self.dropped,
@@ -178,9 +178,9 @@ class Tuning(Encoding):
         return {score.name: score.value for score in scores}
 
 
-def _content(rows: Row | Sequence[Row], goal: Any) -> bytes:
+def _content(rows: TokenRow | Sequence[TokenRow], goal: Any) -> bytes:
     """An example as bytes."""
-    parts = chain(rows if isinstance(rows, Row) else chain(*rows), [goal])
+    parts = chain(rows if isinstance(rows, TokenRow) else chain(*rows), [goal])
     return b"|".join(np.asarray(part).tobytes() for part in parts)
 
 

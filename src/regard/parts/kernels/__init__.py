@@ -8,16 +8,16 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from regard.parts.kernels import even, grouped, single, varlen
-from regard.parts.kernels.asked import Asked
+from regard.parts.kernels import bucketed, decode_step, dense, varlen
+from regard.parts.kernels.call import AttentionCall
 
-__all__ = ["Asked", "choose"]
+__all__ = ["AttentionCall", "choose"]
 
-KERNELS = (single, even, varlen, grouped)
+KERNELS = (decode_step, dense, varlen, bucketed)
 
 
-def choose(asked: Asked, q_THK: Tensor, v_THK: Tensor) -> Callable[..., Tensor] | None:
+def choose(call: AttentionCall, q_THK: Tensor, v_THK: Tensor) -> Callable[..., Tensor] | None:
     """The first kernel that fits, or ``None``."""
-    if not asked.plain:
+    if not call.plain:
         return None
-    return next((kernel.run for kernel in KERNELS if kernel.fits(asked, q_THK, v_THK)), None)
+    return next((kernel.run for kernel in KERNELS if kernel.fits(call, q_THK, v_THK)), None)

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from regard.ground.machine import has
-from regard.parts.kernels.asked import Asked
-from regard.parts.sight import Window, everyone
+from regard.parts.kernels.call import AttentionCall
+from regard.parts.mask import WindowMask, full
 
 LARGEST_HEAD = 256
 
@@ -26,41 +26,41 @@ def _flash() -> Callable[..., Tensor] | None:
 FLASH = _flash()
 
 
-def fits(asked: Asked, q_THK: Tensor, v_THK: Tensor) -> bool:
+def fits(call: AttentionCall, q_THK: Tensor, v_THK: Tensor) -> bool:
     """Flash knows half precision, one size of head, no dropout on weights, limits from 0 up."""
     return (
         FLASH is not None
         and q_THK.is_cuda
         and q_THK.dtype in (torch.bfloat16, torch.float16)
-        and asked.dropout == 0
-        and asked.aligned
-        and asked.queries.longest > 0
-        and asked.keys.longest > 0
-        and all(limit is None or limit >= 0 for limit in _limits(asked))
+        and call.dropout == 0
+        and call.aligned
+        and call.queries.longest > 0
+        and call.keys.longest > 0
+        and all(limit is None or limit >= 0 for limit in _limits(call))
         and q_THK.shape[-1] == v_THK.shape[-1] <= LARGEST_HEAD
         and q_THK.shape[-1] % 8 == 0
     )
 
 
-def run(asked: Asked, q_THK: Tensor, k_THK: Tensor, v_THK: Tensor) -> Tensor:
+def run(call: AttentionCall, q_THK: Tensor, k_THK: Tensor, v_THK: Tensor) -> Tensor:
     """No padding anywhere; empty rows cost nothing."""
-    left, right = _limits(asked)
+    left, right = _limits(call)
     assert FLASH is not None
     return FLASH(
         q_THK,
         k_THK,
         v_THK,
-        asked.queries.offsets,
-        asked.keys.offsets,
-        asked.queries.longest,
-        asked.keys.longest,
-        scale=asked.scale(q_THK.shape[-1]),
+        call.queries.offsets,
+        call.keys.offsets,
+        call.queries.longest,
+        call.keys.longest,
+        scale=call.scale(q_THK.shape[-1]),
         window_size=(-1 if left is None else left, -1 if right is None else right),
     )
 
 
-def _limits(asked: Asked) -> tuple[int | None, int | None]:
+def _limits(call: AttentionCall) -> tuple[int | None, int | None]:
     """How far each query sees; flash counts from the last key, right where rows are as long."""
-    sight = everyone if asked.unlimited else asked.sight
-    assert isinstance(sight, Window)
-    return sight.left, sight.right
+    mask = full if call.unlimited else call.mask
+    assert isinstance(mask, WindowMask)
+    return mask.left, mask.right

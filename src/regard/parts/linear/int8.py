@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from regard.ground.errors import BadInput
 from regard.ground.machine import has
-from regard.parts.linear.made import Made
+from regard.parts.linear.inference_linear import InferenceLinear
 from regard.parts.linear.packed import ABSENT
 
 ZERO = 128  # what the integer 0 is as a byte
@@ -120,7 +120,7 @@ class Floats(Product):
         return first_TF.float() * self.scale_F
 
 
-class Int8Linear(Made):
+class Int8Linear(InferenceLinear):
     """What an ``nn.Linear`` computes, from 8-bit weights and activations; for inference only."""
 
     def __init__(self, linear: nn.Linear):

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.ground.machine import has
-from regard.parts.linear.made import Made
+from regard.parts.linear.inference_linear import InferenceLinear
 
 WIDE = 8  # outputs for each input, as in the map to words
 FEW, FEW_WIDE = 8, 1  # rows up to which torch's own product is the faster one
@@ -15,7 +15,7 @@ FEW, FEW_WIDE = 8, 1  # rows up to which torch's own product is the faster one
 ABSENT = (AttributeError, NotImplementedError, RuntimeError)
 
 
-class PackedLinear(Made):
+class PackedLinear(InferenceLinear):
     """``nn.Linear`` in float32, with packed weights for many rows.
 
     Wide layers have them transposed for a single row, which takes up to a quarter less time.
@@ -35,7 +35,7 @@ class PackedLinear(Made):
         return multiplied(x, self.packed, self.bias_F)
 
 
-class HalfLinear(Made):
+class HalfLinear(InferenceLinear):
     """``nn.Linear`` with weights, activations and results rounded to bfloat16."""
 
     def __init__(self, linear: nn.Linear):

@@ -6,11 +6,11 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from regard.ground.layout import Layout
-from regard.ground.moves import gathered
-from regard.ground.tape import SILENT, Silent
-from regard.parts.attend import attention
-from regard.parts.attention import Source
-from regard.parts.memory import LayerMemory
+from regard.ground.scatter_gather import gather_rows
+from regard.ground.tape import NULL_TAPE, NullTape
+from regard.parts.attend import fast_attend
+from regard.parts.attention import EncoderOutput
+from regard.parts.kv_cache import LayerKVCache
 from regard.parts.score import (
     Additive,
     Bilinear,
@@ -56,53 +56,55 @@ SCORES: dict[str, Callable[..., Score]] = {
 """By name, from the sizes of query and key, of the additive score's inside, and positions."""
 
 
-class Keys(NamedTuple):
+class SourceKeyValues(NamedTuple):
     """A source made ready to be looked at many times: keys, values, and how they lie."""
 
     k: Tensor
     v: Tensor
     layout: Layout
 
-    def ordered(self, order_B: Tensor) -> "Keys":
+    def ordered(self, order_B: Tensor) -> "SourceKeyValues":
         """The same rows in another order."""
         layout = self.layout
         lengths_B = None if layout.full else layout.lengths_B[order_B]
         size = (layout.rows, layout.longest, self.k.device)
         moved = Layout.rectangle(*size, lengths_B=lengths_B, padded=True)
-        return Keys(gathered(self.k, order_B), gathered(self.v, order_B), moved)
+        return SourceKeyValues(gather_rows(self.k, order_B), gather_rows(self.v, order_B), moved)
 
-    def first(self, rows: int) -> "Keys":
+    def first(self, rows: int) -> "SourceKeyValues":
         """The first rows."""
         if rows == self.layout.rows:
             return self
-        return Keys(self.k[:rows], self.v[:rows], self.layout.first(rows))
+        return SourceKeyValues(self.k[:rows], self.v[:rows], self.layout.first(rows))
 
 
-class Glance(nn.Module):
+class RNNAttention(nn.Module):
     """One head, without projections but the score's own: c = Σ_i α_i h_i."""
 
     def __init__(self, query: int, source: int, score: str, *, inner: int, positions: int):
         super().__init__()
         self.score = SCORES[score](query, source, inner, positions)
 
-    def keys(self, source: Source) -> Keys:
+    def keys(self, source: EncoderOutput) -> SourceKeyValues:
         """What does not depend on the query, as it lies in the source."""
         v_THK = source.states_TD[:, None]
-        return Keys(self.score.keyed(v_THK), v_THK, source.layout)
+        return SourceKeyValues(self.score.keyed(v_THK), v_THK, source.layout)
 
-    def kept(self, source: Source, memory: LayerMemory | None) -> Keys:
+    def source_key_values(
+        self, source: EncoderOutput, cache: LayerKVCache | None
+    ) -> SourceKeyValues:
         """The same, padded, once for all steps."""
-        keeper = LayerMemory(source.layout.rows, 0) if memory is None else memory
+        keeper = LayerKVCache(source.layout.rows, 0) if cache is None else cache
         if keeper.source is None:
-            keeper.keep_source(*self.keys(source))
+            keeper.store_source(*self.keys(source))
         assert keeper.source is not None
-        return Keys(*keeper.source)
+        return SourceKeyValues(*keeper.source)
 
     def forward(
-        self, q_TD: Tensor, queries: Layout, keys: Keys, *, tape: Silent = SILENT
+        self, q_TD: Tensor, queries: Layout, keys: SourceKeyValues, *, tape: NullTape = NULL_TAPE
     ) -> Tensor:
         """What each query sees of its row's source."""
         k, v, layout = keys
         given = self.score if isinstance(self.score, Dot) else self.score.between
-        seen = attention(given, q_TD[:, None], k, v, queries=queries, keys=layout, tape=tape)
+        seen = fast_attend(given, q_TD[:, None], k, v, queries=queries, keys=layout, tape=tape)
         return seen[:, 0]

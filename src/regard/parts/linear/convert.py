@@ -21,13 +21,14 @@ LAYERS: dict[str, Callable[[nn.Linear], nn.Module]] = {
 }
 
 
-def engine(module: nn.Module, kind: str, *, but_for: Collection[nn.Module] = ()) -> nn.Module:
+def convert(module: nn.Module, kind: str, *, but_for: Collection[nn.Module] = ()) -> nn.Module:
     """A copy for inference whose linear layers run in ``kind``: "int8", "fp32" or "bf16".
 
-    All else, embeddings too, is shared with ``module``; a head tied to an embedding becomes a layer
-    of its own. ``choice`` says which products do the work. Layers ``but_for`` stay as they are.
+    Everything else, including embeddings, is shared with ``module``; a head tied to an embedding
+    becomes a layer of its own. Layers in ``but_for`` are not converted. ``describe_products`` names
+    the matrix products in use.
     """
-    choice(kind)
+    describe_products(kind)
     for one in module.parameters():
         if one.device.type != "cpu":
             raise BadInput(f"{kind}: this engine runs on a CPU, and the model is on {one.device}")
@@ -51,11 +52,11 @@ def in_precision(module: nn.Module, kind: str, *, but_for: Collection[nn.Module]
 
     That is bf16 on a GPU that has it, else fp32.
     """
-    if at_work(module) is not None:
+    if products_in_use(module) is not None:
         raise BadInput(f"precision {kind}: this model was made for one already")
     device = next(module.parameters()).device
     if device.type == "cpu":
-        return engine(module, "fp32" if kind == "auto" else kind, but_for=but_for)
+        return convert(module, "fp32" if kind == "auto" else kind, but_for=but_for)
     if kind == "bf16" or (kind == "auto" and has_bf16(device)):
         return copy.deepcopy(module).bfloat16()
     if kind in ("fp32", "auto"):
@@ -63,13 +64,13 @@ def in_precision(module: nn.Module, kind: str, *, but_for: Collection[nn.Module]
     raise BadInput(f"precision {kind}: a GPU has fp32 and bf16")
 
 
-def at_work(module: nn.Module) -> str | None:
-    """Which products a model made by ``engine`` uses, in words; None of another model."""
+def products_in_use(module: nn.Module) -> str | None:
+    """Which products a model made by ``convert`` uses, in words; None of another model."""
     types = {type(one) for one in module.modules()}
-    return next((choice(kind) for kind, layer in LAYERS.items() if layer in types), None)
+    return next((describe_products(kind) for kind, layer in LAYERS.items() if layer in types), None)
 
 
-def choice(kind: str) -> str:
+def describe_products(kind: str) -> str:
     """Which products do the work on this machine, in words; BadInput where there are none."""
     if kind not in LAYERS:
         raise BadInput(f"a precision is {', '.join(LAYERS)} or auto, not {kind!r}")

@@ -13,7 +13,7 @@ from regard.ground.layout import Layout
 
 
 @dataclass(frozen=True)
-class Window:
+class WindowMask:
     """From ``left`` places before the query to ``right`` places after it; ``None`` is no limit."""
 
     left: int | None = None
@@ -34,7 +34,7 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Permuted:
+class PermutationMask:
     """Only what comes earlier in the row's drawn order (XLNet, Yang et al., 2019, eq. 3).
 
     The content stream may see itself as well (``itself``); the query stream may not.
@@ -50,10 +50,10 @@ class Permuted:
         return ahead <= 0 if self.itself else ahead < 0
 
 
-Sight = Window | Permuted
+Mask = WindowMask | PermutationMask
 
-everyone = Window()
-causal = Window(right=0)
+full = WindowMask()
+causal = WindowMask(right=0)
 
 
 def _gap(queries: Layout, keys: Layout, query_T: Tensor, key_T: Tensor) -> Tensor:

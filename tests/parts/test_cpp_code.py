@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from regard.ground import machine
-from regard.parts.native import build
+from regard.parts.cpp import build
 
-CHECK = Path(__file__).with_name("native_check.cpp")
+CHECK = Path(__file__).with_name("cpp_check.cpp")
 X86, ARM = "x86_64", "aarch64"
 CROSS = {X86: "x86_64-linux-gnu-g++", ARM: "aarch64-linux-gnu-g++"}
 EMULATOR = {X86: ("qemu-x86_64", "-cpu", "max"), ARM: ("qemu-aarch64", "-cpu", "max")}

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from regard.ground.layout import Layout
-from regard.ground.tape import SILENT, Silent
-from regard.ground.times import Times
+from regard.ground.tape import NULL_TAPE, NullTape
+from regard.ground.time_major import TimeMajor
 from regard.parts.dropout import Dropout
 
 State = tuple[Tensor, ...]  # of a layer, (R, width) each: h, or h and c
@@ -28,15 +28,15 @@ STEPS: dict[str, Callable[..., Any]] = {
     "lstm": torch.lstm_cell,
 }
 PARTS = {"rnn": 1, "gru": 1, "lstm": 2}  # of a state
-READS = ("forward", "backward", "both")
+DIRECTIONS = ("forward", "backward", "both")
 
 
-def in_full(x: Tensor) -> torch.autocast:
+def without_autocast(x: Tensor) -> torch.autocast:
     """Where recurrence runs: without autocast."""
     return torch.autocast(x.device.type, enabled=False)
 
 
-class Layer(nn.Module):
+class RNNLayer(nn.Module):
     """One layer that reads from the first token, from the last, or from both ends.
 
     What it says of a token when it reads from both ends is [forward; backward].
@@ -57,20 +57,20 @@ class Layer(nn.Module):
     ) -> tuple[Tensor, State]:
         """A state for every token, and of every row the last one (of a row without tokens the
         first, or zeros)."""
-        times = layout.times
+        time_major = layout.time_major
         if begin is None:
             begin = (x_TD.new_zeros(layout.rows, self.states),) * PARTS[self.cell]
         begin = tuple(part.to(x_TD.dtype) for part in begin)
-        if not times.rows:
+        if not time_major.rows:
             nothing_TD = self._nothing(x_TD, begin)
             return nothing_TD, tuple(part + nothing_TD.sum() for part in begin)
-        data_TD = times.take(x_TD, backward=self.backward_only)
-        packed = PackedSequence(data_TD, torch.tensor(times.alive))
-        out, end = self.kernel(packed, self._to_kernel(begin, times))
-        states_TD = times.give(out.data, backward=self.backward_only)
+        data_TD = time_major.from_packed(x_TD, backward=self.backward_only)
+        packed = PackedSequence(data_TD, torch.tensor(time_major.alive))
+        out, end = self.kernel(packed, self._to_kernel(begin, time_major))
+        states_TD = time_major.to_packed(out.data, backward=self.backward_only)
         ends = [part.transpose(0, 1).flatten(1) for part in _as_tuple(end)]
         return states_TD, tuple(
-            whole.index_copy(0, times.order_R, part)
+            whole.index_copy(0, time_major.order_R, part)
             for whole, part in zip(begin, ends, strict=True)
         )
 
@@ -79,10 +79,10 @@ class Layer(nn.Module):
         given = state if self.cell == "lstm" else state[0]
         return _as_tuple(STEPS[self.cell](x_RD, given, *self.kernel.all_weights[0]))
 
-    def _to_kernel(self, begin: State, times: Times) -> Any:
+    def _to_kernel(self, begin: State, time_major: TimeMajor) -> Any:
         """(directions, rows, width) each, rows in the order of time."""
         parts = [
-            part[times.order_R].unflatten(1, (-1, self.width)).transpose(0, 1).contiguous()
+            part[time_major.order_R].unflatten(1, (-1, self.width)).transpose(0, 1).contiguous()
             for part in begin
         ]
         return tuple(parts) if self.cell == "lstm" else parts[0]
@@ -97,7 +97,7 @@ class Layer(nn.Module):
         return F.pad(torch.cat(ways, dim=1), (0, 0, 0, len(x_TD)))
 
 
-class Recurrence(nn.Module):
+class RNNStack(nn.Module):
     """Layers one above the other; with ``residual``, from the second on each adds to its input.
 
     Dropout falls between layers here and not in torch's kernel, whose draws on CUDA do not follow
@@ -119,7 +119,8 @@ class Recurrence(nn.Module):
         self.cell, self.residual = cell, residual
         states = 2 * width if reads == "both" else width
         self.layers = nn.ModuleList(
-            Layer(cell, states if number else inputs, width, reads=reads) for number in range(depth)
+            RNNLayer(cell, states if number else inputs, width, reads=reads)
+            for number in range(depth)
         )
         self.dropout = Dropout(dropout)
 
@@ -129,11 +130,11 @@ class Recurrence(nn.Module):
         layout: Layout,
         begin: Sequence[State] | None = None,
         *,
-        tape: Silent = SILENT,
+        tape: NullTape = NULL_TAPE,
     ) -> tuple[Tensor, list[State]]:
         """The states of the highest layer, and where every layer ended."""
         ends, x_TD = [], x_TD.to(self.dtype)
-        with in_full(x_TD):
+        with without_autocast(x_TD):
             for number, layer in enumerate(self.layers):
                 given_TD = self.dropout(x_TD) if number else x_TD
                 states_TD, end = layer(given_TD, layout, None if begin is None else begin[number])
@@ -151,7 +152,7 @@ class Recurrence(nn.Module):
         """The same for one token more in every row."""
         after = []
         for number, state in enumerate(states):
-            layer = cast(Layer, self.layers[number])
+            layer = cast(RNNLayer, self.layers[number])
             state = layer.step(self.dropout(x_RD) if number else x_RD, state)
             x_RD = x_RD + state[0] if number and self.residual else state[0]
             after.append(state)

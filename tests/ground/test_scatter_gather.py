@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.ground.moves import gathered, spread
+from regard.ground.scatter_gather import gather_rows, scatter_rows
 
 SLOTS = torch.tensor([4, 0, 3])
 
@@ -19,8 +19,8 @@ def plainly(x):
 )
 def test_each_is_the_gradient_of_the_other(backend):
     def both(x):
-        wide = spread(x, SLOTS, 6) * torch.arange(12).view(6, 2)
-        return wide, gathered(torch.tanh(wide), SLOTS)
+        wide = scatter_rows(x, SLOTS, 6) * torch.arange(12).view(6, 2)
+        return wide, gather_rows(torch.tanh(wide), SLOTS)
 
     x = torch.randn(3, 2, dtype=torch.float64, requires_grad=True)
     wide, back = (torch.compile(both, backend=backend) if backend else both)(x)
@@ -34,6 +34,6 @@ def test_each_is_the_gradient_of_the_other(backend):
 
 def test_gradients_have_gradients():
     x = torch.randn(3, 2, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradgradcheck(lambda x: spread(x, SLOTS, 6) ** 2, x)
+    assert torch.autograd.gradgradcheck(lambda x: scatter_rows(x, SLOTS, 6) ** 2, x)
     y = torch.randn(6, 2, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradgradcheck(lambda y: gathered(y, SLOTS) ** 3, y)
+    assert torch.autograd.gradgradcheck(lambda y: gather_rows(y, SLOTS) ** 3, y)

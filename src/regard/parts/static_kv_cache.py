@@ -11,36 +11,36 @@ import torch
 from torch import Tensor
 
 from regard.ground.layout import Layout
-from regard.parts.kernels.single import write
-from regard.parts.memory import Kept
+from regard.parts.kernels.decode_step import write
+from regard.parts.kv_cache import KeyValues
 
 
-class HeldLayer:
+class StaticLayerKVCache:
     """One layer's buffers: of its own past (R, S, H, K), and of a source (B, S, H, K)."""
 
-    def __init__(self, memory: "HeldMemory", k_THK: Tensor, v_THK: Tensor):
-        self.memory = memory
+    def __init__(self, cache: "StaticKVCache", k_THK: Tensor, v_THK: Tensor):
+        self.cache = cache
 
         def buffers(rows: int, places: int) -> list[Tensor]:
             return [x.new_zeros(rows, places, *x.shape[1:]) for x in (k_THK, v_THK)]
 
-        self.past = buffers(memory.rows, memory.keys.longest)
-        self.of_source = buffers(memory.rows // memory.copies, memory.source_keys.longest)
+        self.past = buffers(cache.rows, cache.keys.longest)
+        self.of_source = buffers(cache.rows // cache.copies, cache.source_keys.longest)
 
     @property
-    def source(self) -> Kept:
+    def source(self) -> KeyValues:
         """Keys and values of the source."""
         k, v = self.of_source
-        return k, v, self.memory.source_keys
+        return k, v, self.cache.source_keys
 
-    def extend(self, k_THK: Tensor, v_THK: Tensor, layout: Layout) -> Kept:
+    def extend(self, k_THK: Tensor, v_THK: Tensor, layout: Layout) -> KeyValues:
         """Write one more key and value in each row; answer with all that are there."""
         k, v = self.past
-        write(k, v, k_THK, v_THK, self.memory.at)
-        return k, v, self.memory.keys
+        write(k, v, k_THK, v_THK, self.cache.at)
+        return k, v, self.cache.keys
 
 
-class HeldMemory:
+class StaticKVCache:
     """``copies`` rows for each of ``sentences``, room for ``capacity`` tokens and ``places``."""
 
     def __init__(
@@ -63,13 +63,13 @@ class HeldMemory:
             even=True,
             start=None,
         )
-        self.layers: list[HeldLayer] = []
+        self.layers: list[StaticLayerKVCache] = []
 
-    def hold(self, sources: Iterable[tuple[Tensor, Tensor]], lengths_B: Tensor) -> None:
+    def load_source(self, sources: Iterable[tuple[Tensor, Tensor]], lengths_B: Tensor) -> None:
         """Begin anew with what each layer knows of a source, all its places filled."""
         for number, (k_THK, v_THK) in enumerate(sources):
             if number == len(self.layers):
-                self.layers.append(HeldLayer(self, k_THK, v_THK))
+                self.layers.append(StaticLayerKVCache(self, k_THK, v_THK))
             for buffer, new in zip(self.layers[number].of_source, (k_THK, v_THK), strict=True):
                 buffer.copy_(new.view_as(buffer))
         self.source_keys.lengths_B.copy_(lengths_B.repeat_interleave(self.copies))
@@ -77,7 +77,7 @@ class HeldMemory:
         self.at.zero_()
         self.owners_RS[:, 0] = self.own_R
 
-    def under(self, number: int) -> HeldLayer:
+    def under(self, number: int) -> StaticLayerKVCache:
         """The part that belongs to one layer."""
         return self.layers[number]
 

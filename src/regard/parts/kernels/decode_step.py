@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.parts.kernels.asked import Asked
-from regard.parts.sight import causal, everyone
+from regard.parts.kernels.call import AttentionCall
+from regard.parts.mask import causal, full
 
 try:
     import triton
@@ -21,17 +21,17 @@ except ImportError:  # torch's CPU builds come without it
 BLOCK = 32
 
 
-def fits(asked: Asked, q_THK: Tensor, v_THK: Tensor) -> bool:
+def fits(call: AttentionCall, q_THK: Tensor, v_THK: Tensor) -> bool:
     """Rows that share a buffer; it holds nothing but the past, so causal is no limit."""
-    one_each = asked.queries.even and asked.queries.longest == 1
-    return asked.keys.owners_BS is not None and one_each and asked.sight in (everyone, causal)
+    one_each = call.queries.even and call.queries.longest == 1
+    return call.keys.owners_BS is not None and one_each and call.mask in (full, causal)
 
 
-def run(asked: Asked, q_RHK: Tensor, k_BSHK: Tensor, v_BSHK: Tensor) -> Tensor:
+def run(call: AttentionCall, q_RHK: Tensor, k_BSHK: Tensor, v_BSHK: Tensor) -> Tensor:
     """A row reads no more of the buffer than is its own."""
-    keys = asked.keys
+    keys = call.keys
     assert keys.owners_BS is not None
-    scale = asked.scale(q_RHK.shape[-1])
+    scale = call.scale(q_RHK.shape[-1])
     return one_query(q_RHK, k_BSHK, v_BSHK, keys.owners_BS, keys.lengths_B, scale)
 
 

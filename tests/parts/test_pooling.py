@@ -5,20 +5,20 @@ import torch
 
 from regard.ground.layout import Layout
 from regard.ground.tape import Tape
-from regard.parts.attention import Source
-from regard.parts.glance import SCORES
-from regard.parts.pool import QUERIES, Pool
+from regard.parts.attention import EncoderOutput
+from regard.parts.pooling import QUERIES, AttentionPoolModule
+from regard.parts.rnn_attention import SCORES
 
 LENGTHS = [4, 1, 0, 6]
 SIZE = 6
 
 
 def source(lengths=LENGTHS, size=SIZE):
-    return Source(torch.randn(sum(lengths), size), Layout.ragged(lengths))
+    return EncoderOutput(torch.randn(sum(lengths), size), Layout.ragged(lengths))
 
 
 def pool(score="additive", query="learned"):
-    return Pool(SIZE, score, query, inner=5, positions=4)
+    return AttentionPoolModule(SIZE, score, query, inner=5, positions=4)
 
 
 def weights_of(one, given):
@@ -81,7 +81,7 @@ def test_packed_is_padded(score):
     one, given = pool(score), source()
     padded_BSD = given.layout.pad(given.states_TD)
     even = Layout.rectangle(4, 6, lengths_B=given.layout.lengths_B)
-    other = one(Source(padded_BSD.flatten(0, 1), even))
+    other = one(EncoderOutput(padded_BSD.flatten(0, 1), even))
     torch.testing.assert_close(one(given), other)
 
 

@@ -13,19 +13,19 @@ from torch import Tensor
 
 from regard.ground.layout import Layout
 
-Kept = tuple[Tensor, Tensor, Layout]
+KeyValues = tuple[Tensor, Tensor, Layout]
 
 
-class LayerMemory:
+class LayerKVCache:
     """Keys and values that one layer has seen: of its own past, and of a source."""
 
     def __init__(self, rows: int, capacity: int):
         self.rows, self.capacity = rows, capacity
         self.past: tuple[Tensor, Tensor] | None = None
-        self.source: Kept | None = None
+        self.source: KeyValues | None = None
         self._picked_early_R: Tensor | None = None
 
-    def extend(self, k_THK: Tensor, v_THK: Tensor, layout: Layout) -> Kept:
+    def extend(self, k_THK: Tensor, v_THK: Tensor, layout: Layout) -> KeyValues:
         """Write new keys and values at their positions; answer with all that are there."""
         if layout.start is None or not layout.full:
             raise ValueError("a memory grows by full rows, whose positions follow each other")
@@ -42,7 +42,7 @@ class LayerMemory:
         k, v = (buffer[: self.rows, :reach] for buffer in self.past)
         return k, v, shared_rectangle(self.rows, reach, str(k.device), padded=True)
 
-    def keep_source(self, k_THK: Tensor, v_THK: Tensor, layout: Layout) -> Kept:
+    def store_source(self, k_THK: Tensor, v_THK: Tensor, layout: Layout) -> KeyValues:
         """Keep a source's keys and values, padded so that its rows can be picked."""
         lengths_B = None if layout.full else layout.lengths_B
         keys = _padded(layout.longest, layout.rows, lengths_B, k_THK.device)
@@ -71,15 +71,15 @@ class LayerMemory:
         self.source = (k[index_R, :longest], v[index_R, :longest], picked)
 
 
-class Memory:
+class KVCache:
     """The memory of all layers of a stack."""
 
     def __init__(self, rows: int, capacity: int, depth: int):
-        self.layers = [LayerMemory(rows, capacity) for _ in range(depth)]
+        self.layers = [LayerKVCache(rows, capacity) for _ in range(depth)]
         self.rows, self.capacity, self.reach = rows, capacity, 0
         self._source_rows = list(range(rows))
 
-    def under(self, number: int) -> LayerMemory:
+    def under(self, number: int) -> LayerKVCache:
         """The part that belongs to one layer."""
         return self.layers[number]
 
@@ -101,14 +101,14 @@ class Memory:
         self.rows, self._source_rows = len(index), source_rows
 
 
-class Rows(Protocol):
+class RowSelectable(Protocol):
     """Anything that has rows which can be picked."""
 
-    def rows(self, index_R: Tensor) -> "Rows":
+    def rows(self, index_R: Tensor) -> "RowSelectable":
         """Row i of the answer is row ``index_R[i]``."""
 
 
-class Carried(Memory):
+class RNNState(KVCache):
     """The memory of a recurrent decoder: what it carries ``now``, from one step to the next."""
 
     def __init__(self, rows: int, capacity: int):
@@ -116,7 +116,7 @@ class Carried(Memory):
         self.now: Any = None
         self._early_R: Tensor | None = None
 
-    def begin(self, now: Rows) -> Any:
+    def begin(self, now: RowSelectable) -> Any:
         """What is there before the first step, a row for each source."""
         self.now = now if self._early_R is None else now.rows(self._early_R)
         return self.now

@@ -6,14 +6,14 @@ import torch
 from torch import Tensor, nn
 
 from regard.ground.layout import Layout
-from regard.ground.tape import SILENT, Silent
-from regard.parts.attention import Source
-from regard.parts.glance import Glance
+from regard.ground.tape import NULL_TAPE, NullTape
+from regard.parts.attention import EncoderOutput
+from regard.parts.rnn_attention import RNNAttention
 
 QUERIES = ("learned", "zeros", "mean")
 
 
-class Pool(nn.Module):
+class AttentionPoolModule(nn.Module):
     """Keys and values are the states; the query is learned, zeros, or the mean of the states.
 
     To a dot product with zeros all states are alike: that is the plain mean.
@@ -24,15 +24,15 @@ class Pool(nn.Module):
         self.query = query
         if query == "learned":
             self.learned = nn.Parameter(torch.randn(size) / math.sqrt(size))
-        self.glance = Glance(size, size, score, inner=inner, positions=positions)
+        self.glance = RNNAttention(size, size, score, inner=inner, positions=positions)
 
-    def forward(self, source: Source, *, tape: Silent = SILENT) -> Tensor:
+    def forward(self, source: EncoderOutput, *, tape: NullTape = NULL_TAPE) -> Tensor:
         """(B, D): zeros for a row without tokens."""
         rows, device = source.layout.rows, source.states_TD.device
         one_each = Layout.rectangle(rows, 1, device)
         return self.glance(self._query(source), one_each, self.glance.keys(source), tape=tape)
 
-    def _query(self, source: Source) -> Tensor:
+    def _query(self, source: EncoderOutput) -> Tensor:
         states_TD, layout = source.states_TD, source.layout
         if self.query == "learned":
             return self.learned.to(states_TD.dtype).expand(layout.rows, -1)

@@ -81,14 +81,14 @@ class Derived:
 
 
 @dataclass(frozen=True)
-class Kept:
+class Passthrough:
     """A tensor that a file may hold and no computation needs; it is given back."""
 
     file: str
 
 
 @dataclass(frozen=True, eq=False)
-class Beside:
+class Extras:
     """What a file says beyond our weights, so that it can be written as it was."""
 
     bare: bool = False  # names have no prefix
@@ -98,12 +98,12 @@ class Beside:
     dtypes: Mapping[str, torch.dtype] = field(default_factory=dict)  # by our names
 
 
-Line = Rule | Alias | Derived | Kept
-Kind = TypeVar("Kind", Rule, Alias, Derived, Kept)
+Line = Rule | Alias | Derived | Passthrough
+Kind = TypeVar("Kind", Rule, Alias, Derived, Passthrough)
 
 
 @dataclass(frozen=True)
-class Names:
+class WeightMap:
     """A map of several lines. A file may leave out ``prefix`` wherever the lines have it.
 
     ``old`` are last names that older files have, and what they are called now; a file has either.
@@ -119,7 +119,7 @@ class Names:
         wanted: Mapping[str, Tensor],
         where: str,
         keep_unknown: bool = False,
-    ) -> tuple[dict[str, Tensor], Beside]:
+    ) -> tuple[dict[str, Tensor], Extras]:
         """The file's tensors under our names, as ``wanted`` has them, and what else it says.
 
         With ``keep_unknown``, tensors whose names are in no line are only given back.
@@ -158,9 +158,9 @@ class Names:
         advice = KEEP_ADVICE if helps else ""
         refuse_misfits(where, advice, missing=missing, unknown=unknown, **others)
         dtypes = {name: tensor.dtype for name, tensor in ours.items()}
-        return ours, Beside(bare, tied, old, kept, dtypes)
+        return ours, Extras(bare, tied, old, kept, dtypes)
 
-    def write(self, ours: Mapping[str, Tensor], beside: Beside) -> dict[str, Tensor]:
+    def write(self, ours: Mapping[str, Tensor], beside: Extras) -> dict[str, Tensor]:
         """Our tensors, and what was beside them, under the file's names."""
         file: dict[str, Tensor] = dict(beside.kept)
         for name, (rule, files) in self._places(ours, "the model").items():
@@ -220,7 +220,7 @@ class Names:
 
     def _kept(self, rest: Mapping[str, Tensor], unequal: list[str]) -> dict[str, Tensor]:
         """Of what no rule took: what is to be given back."""
-        unread = [line.file for line in self._of(Kept)]
+        unread = [line.file for line in self._of(Passthrough)]
         unread += [line.file for line in self._of(Alias) if line.loose]
         kept = {name: rest[name] for name in unread if name in rest}
         for line in self._of(Derived):

@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from regard.ground.layout import Layout
+from regard.parts.mask import Mask, WindowMask, causal, full
 from regard.parts.score import Dot
-from regard.parts.sight import Sight, Window, causal, everyone
 
 # At head size 64 and equal lengths cuDNN takes about half of flash's time on Hopper.
 ON_CUDA = [
@@ -23,19 +23,19 @@ ON_CUDA = [
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class AttentionCall:
     """Everything about one attention except the tensors."""
 
     score: Callable[..., Tensor]
     queries: Layout
     keys: Layout
-    sight: Sight
+    mask: Mask
     dropout: float
 
     @property
     def plain(self) -> bool:
         """A dot product under a window: what fused kernels know."""
-        return isinstance(self.score, Dot) and isinstance(self.sight, Window)
+        return isinstance(self.score, Dot) and isinstance(self.mask, WindowMask)
 
     @property
     def aligned(self) -> bool:
@@ -46,11 +46,11 @@ class Asked:
     @property
     def unlimited(self) -> bool:
         """Whether every query sees every key of its row."""
-        if self.sight == everyone:
+        if self.mask == full:
             return True
         q, k = self.queries, self.keys
         known = q.start is not None and k.start is not None
-        return known and self.sight == causal and k.start + k.longest - 1 <= q.start  # type: ignore[operator]
+        return known and self.mask == causal and k.start + k.longest - 1 <= q.start  # type: ignore[operator]
 
     def scale(self, size: int) -> float:
         """The factor on q·k."""
@@ -58,7 +58,7 @@ class Asked:
         return self.score.scale(size)
 
 
-def fused(asked: Asked, q_BLHK: Tensor, k_BSHK: Tensor, v_BSHK: Tensor, **mask) -> Tensor:
+def fused(call: AttentionCall, q_BLHK: Tensor, k_BSHK: Tensor, v_BSHK: Tensor, **mask) -> Tensor:
     """torch's attention on padded rows, (B, L, H, K) in and out.
 
     On a CPU it runs in fp32: bf16 loses there, several times over in the backward pass, even where
@@ -71,7 +71,7 @@ def fused(asked: Asked, q_BLHK: Tensor, k_BSHK: Tensor, v_BSHK: Tensor, **mask) 
     on_cpu = q.device.type == "cpu"
     if on_cpu and given in (torch.bfloat16, torch.float16):
         q, k, v = q.float(), k.float(), v.float()
-    settings: dict[str, Any] = {"scale": asked.scale(q.shape[-1]), "dropout_p": asked.dropout}
+    settings: dict[str, Any] = {"scale": call.scale(q.shape[-1]), "dropout_p": call.dropout}
     settings |= {name: m.to(q.dtype) if is_bias(m) else m for name, m in mask.items()}
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
     if on_cpu:
@@ -89,26 +89,26 @@ def is_bias(mask: Any) -> bool:
 
 
 def fused_masked(
-    asked: Asked, q_BLHK: Tensor, k_BSHK: Tensor, v_BSHK: Tensor, allowed_BLS: Tensor
+    call: AttentionCall, q_BLHK: Tensor, k_BSHK: Tensor, v_BSHK: Tensor, allowed_BLS: Tensor
 ) -> Tensor:
     """``fused`` under a mask; a query that may see nothing gets zeros."""
     blind_BL = ~allowed_BLS.any(-1)
     mask = (allowed_BLS | blind_BL[:, :, None])[:, None]
-    seen = fused(asked, q_BLHK, k_BSHK, v_BSHK, attn_mask=mask)
+    seen = fused(call, q_BLHK, k_BSHK, v_BSHK, attn_mask=mask)
     return seen.masked_fill(blind_BL[:, :, None, None], 0.0)
 
 
-def fused_rows(asked: Asked, queries: Layout, keys: Layout, *qkv_THK: Tensor) -> Tensor:
+def fused_rows(call: AttentionCall, queries: Layout, keys: Layout, *qkv_THK: Tensor) -> Tensor:
     """``fused`` on packed rows that are padded for it, under a mask only where one is needed."""
     q, k, v = (layout.pad(x) for layout, x in zip((queries, keys, keys), qkv_THK, strict=True))
-    if asked.unlimited and keys.full:
-        return queries.pack(fused(asked, q, k, v))
+    if call.unlimited and keys.full:
+        return queries.pack(fused(call, q, k, v))
     # Where rows are ragged, padding lies behind the real keys: a causal query never reaches it.
-    by_index = asked.sight == causal and asked.aligned and not asked.unlimited
+    by_index = call.mask == causal and call.aligned and not call.unlimited
     if by_index and (keys.full or not keys.even):
-        return queries.pack(fused(asked, q, k, v, is_causal=True))
-    if asked.unlimited:
-        seen = fused(asked, q, k, v, attn_mask=keys.key_bias_BS[:, None, None])
+        return queries.pack(fused(call, q, k, v, is_causal=True))
+    if call.unlimited:
+        seen = fused(call, q, k, v, attn_mask=keys.key_bias_BS[:, None, None])
         return queries.pack(seen.masked_fill(keys.empty_B[:, None, None, None], 0.0))
-    allowed_BLS = keys.real_BL[:, None] & asked.sight(queries, keys)
-    return queries.pack(fused_masked(asked, q, k, v, allowed_BLS))
+    allowed_BLS = keys.real_BL[:, None] & call.mask(queries, keys)
+    return queries.pack(fused_masked(call, q, k, v, allowed_BLS))

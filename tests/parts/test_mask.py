@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from naive import LENGTHS, PAIRS
 from regard.ground.layout import Layout
-from regard.parts.sight import Permuted, Window, causal, everyone
+from regard.parts.mask import PermutationMask, WindowMask, causal, full
 
 LIMIT = st.none() | st.integers(-2, 4)
 
 
-def compared(sight, queries: Layout, keys: Layout, sees) -> None:
+def compared(mask, queries: Layout, keys: Layout, sees) -> None:
     """``sees(row, i, j)`` of every real query and key."""
-    allowed_BLS = sight(queries, keys)
+    allowed_BLS = mask(queries, keys)
     assert allowed_BLS.shape == (queries.rows, queries.longest, keys.longest)
     assert allowed_BLS.dtype == torch.bool
     for row in range(queries.rows):
@@ -32,7 +32,7 @@ def within(left: int | None, right: int | None, query: int, key: int) -> bool:
 @given(PAIRS)
 def test_everyone_sees_everything(pairs):
     queries, keys = (Layout.ragged(lengths) for lengths in zip(*pairs, strict=True))
-    compared(everyone, queries, keys, lambda row, i, j: True)
+    compared(full, queries, keys, lambda row, i, j: True)
 
 
 @given(LENGTHS)
@@ -44,14 +44,14 @@ def test_causal_sees_itself_and_what_came_before(lengths):
 @given(PAIRS, LIMIT, LIMIT)
 def test_a_window_reaches_as_far_as_it_says(pairs, left, right):
     queries, keys = (Layout.ragged(lengths) for lengths in zip(*pairs, strict=True))
-    window = Window(left, right)
+    window = WindowMask(left, right)
     compared(window, queries, keys, lambda row, i, j: within(left, right, i, j))
 
 
 @given(st.integers(0, 5), st.integers(0, 3), LIMIT, LIMIT)
 def test_with_a_memory_positions_count_and_not_places(past, new, left, right):
     queries, keys = Layout.rectangle(2, new, start=past), Layout.rectangle(2, past + new)
-    window = Window(left, right)
+    window = WindowMask(left, right)
     compared(window, queries, keys, lambda row, i, j: within(left, right, past + i, j))
     compared(causal, queries, keys, lambda row, i, j: j <= past + i)
 
@@ -66,15 +66,15 @@ def test_permuted_sees_what_was_drawn_earlier(lengths, itself, random):
         query, key = orders[row][i], orders[row][j]
         return key <= query if itself else key < query
 
-    compared(Permuted(itself), layout, layout, sees)
+    compared(PermutationMask(itself), layout, layout, sees)
 
 
 def test_permuted_needs_orders():
     layout = Layout.ragged([2])
     with pytest.raises(ValueError, match="orders"):
-        Permuted(itself=True)(layout, layout)
+        PermutationMask(itself=True)(layout, layout)
 
 
 def test_sights_are_values():
-    assert Window(None, 0) == causal != everyone == Window()
-    assert len({Permuted(True), Permuted(True), Permuted(False), causal}) == 3
+    assert WindowMask(None, 0) == causal != full == WindowMask()
+    assert len({PermutationMask(True), PermutationMask(True), PermutationMask(False), causal}) == 3

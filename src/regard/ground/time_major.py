@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.ground.moves import gathered, spread
+from regard.ground.scatter_gather import gather_rows, scatter_rows
 
 
 @dataclass(frozen=True, eq=False)
-class Times:
+class TimeMajor:
     """``alive[t]`` rows have a token at time t: the first of ``order_B``.
 
     Read forward, the n-th token in the order of time lies at ``forward_T[n]`` of the packed tokens;
@@ -31,7 +31,7 @@ class Times:
     @classmethod
     def of(
         cls, lengths: Sequence[int], starts: Sequence[int], tokens: int, device: torch.device
-    ) -> "Times":
+    ) -> "TimeMajor":
         """The order of rows of these lengths, the first token of each at ``starts``."""
         length_B, start_B = np.array(lengths, dtype=np.int64), np.array(starts, dtype=np.int64)
         order_B = np.argsort(-length_B, kind="stable")
@@ -58,10 +58,10 @@ class Times:
         """Those rows, longest first."""
         return self.order_B[: self.rows]
 
-    def take(self, x: Tensor, *, backward: bool = False) -> Tensor:
+    def from_packed(self, x: Tensor, *, backward: bool = False) -> Tensor:
         """Packed tokens in the order of time."""
-        return gathered(x, self.backward_T if backward else self.forward_T)
+        return gather_rows(x, self.backward_T if backward else self.forward_T)
 
-    def give(self, x: Tensor, *, backward: bool = False) -> Tensor:
+    def to_packed(self, x: Tensor, *, backward: bool = False) -> Tensor:
         """Back to packed tokens; places that are no token's are zeros."""
-        return spread(x, self.backward_T if backward else self.forward_T, self.tokens)
+        return scatter_rows(x, self.backward_T if backward else self.forward_T, self.tokens)

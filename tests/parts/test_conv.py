@@ -8,9 +8,9 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 
 from naive import LENGTHS
-from regard.ground.batch import Budget, pack
+from regard.ground.batch import BatchLimits, pack
 from regard.ground.layout import Layout
-from regard.parts.convolution import Convolution
+from regard.parts.conv import Convolution
 
 WIDTH = 4
 
@@ -36,7 +36,7 @@ def test_rows_do_not_mix(size, lengths):
 def test_fixed_shapes_and_dead_places_mean_the_same():
     part, rows = Convolution(WIDTH, 3), [[1, 2, 3], [4], [5, 6]]
     table = torch.randn(9, WIDTH)
-    free, fixed = pack(rows), pack(rows, Budget(tokens=16, rows=4, longest=5))
+    free, fixed = pack(rows), pack(rows, BatchLimits(tokens=16, rows=4, longest=5))
     wanted = part(table[free.tokens_T], free.layout)
     found = part(table[fixed.tokens_T], fixed.layout)
     torch.testing.assert_close(found[: len(wanted)], wanted)

@@ -11,26 +11,26 @@ import torch
 from torch import Tensor
 
 from regard.ground.layout import Layout
-from regard.parts.kernels.asked import Asked, fused_rows
+from regard.parts.kernels.call import AttentionCall, fused_rows
 
 # One more call to the kernel costs about as much as this many padded query-key pairs.
 CALL = 1024
 
 
-def fits(asked: Asked, q_THK: Tensor, v_THK: Tensor) -> bool:
+def fits(call: AttentionCall, q_THK: Tensor, v_THK: Tensor) -> bool:
     """Lengths are known on the host, and the sight means the same inside a group."""
-    return asked.queries.lengths is not None and asked.keys.lengths is not None and asked.aligned
+    return call.queries.lengths is not None and call.keys.lengths is not None and call.aligned
 
 
-def run(asked: Asked, q_THK: Tensor, k_THK: Tensor, v_THK: Tensor) -> Tensor:
+def run(call: AttentionCall, q_THK: Tensor, k_THK: Tensor, v_THK: Tensor) -> Tensor:
     """Attention group by group, each on rows that lie side by side."""
-    queries, keys = asked.queries, asked.keys
+    queries, keys = call.queries, call.keys
     assert queries.lengths is not None and keys.lengths is not None
-    groups = group(queries.lengths, keys.lengths, str(q_THK.device))
+    groups = cut_into_buckets(queries.lengths, keys.lengths, str(q_THK.device))
     q_groups = q_THK.split([g.queries.tokens for g in groups])
     sizes = [g.keys.tokens for g in groups]
     seen = [
-        fused_rows(asked, g.queries, g.keys, q, k, v)
+        fused_rows(call, g.queries, g.keys, q, k, v)
         for g, q, k, v in zip(groups, q_groups, k_THK.split(sizes), v_THK.split(sizes), strict=True)
     ]
     if not seen:  # no rows at all: nothing, but nothing that gradients can be asked of
@@ -38,7 +38,7 @@ def run(asked: Asked, q_THK: Tensor, k_THK: Tensor, v_THK: Tensor) -> Tensor:
     return torch.cat(seen)
 
 
-class Group(NamedTuple):
+class RowBucket(NamedTuple):
     """Rows side by side, as layouts of their own; even where their lengths agree."""
 
     queries: Layout
@@ -46,11 +46,11 @@ class Group(NamedTuple):
 
 
 @lru_cache(maxsize=512)
-def group(
+def cut_into_buckets(
     query_lengths: tuple[int, ...], key_lengths: tuple[int, ...], device: str = "cpu"
-) -> tuple[Group, ...]:
+) -> tuple[RowBucket, ...]:
     """Cut the rows, in order, into groups whose padding is worth a call saved."""
-    groups: list[Group] = []
+    groups: list[RowBucket] = []
     rows: list[tuple[int, int]] = []
     longest_q = longest_k = real = 0
     for q, k in zip(query_lengths, key_lengths, strict=True):
@@ -64,8 +64,8 @@ def group(
     return (*groups, _as_group(rows, device)) if rows else tuple(groups)
 
 
-def _as_group(rows: list[tuple[int, int]], device: str) -> Group:
-    return Group(*(_as_layout(lengths, device) for lengths in zip(*rows, strict=True)))
+def _as_group(rows: list[tuple[int, int]], device: str) -> RowBucket:
+    return RowBucket(*(_as_layout(lengths, device) for lengths in zip(*rows, strict=True)))
 
 
 def _as_layout(lengths: tuple[int, ...], device: str) -> Layout:

@@ -5,7 +5,7 @@ from typing import NoReturn
 from torch import Tensor, nn
 
 
-class Made(nn.Module):
+class InferenceLinear(nn.Module):
     """What all of them share; ``nn.Linear`` stays the form that is trained and saved."""
 
     def __init__(self, linear: nn.Linear):

@@ -20,12 +20,12 @@ class _Move(Function):
         return _moved(gradient, slots_T, ctx.back), None, None
 
 
-def spread(x: Tensor, slots_T: Tensor, size: int) -> Tensor:
+def scatter_rows(x: Tensor, slots_T: Tensor, size: int) -> Tensor:
     """Row i of x at place ``slots_T[i]`` of ``size`` places; the others are zeros."""
     return _Move.apply(x, slots_T, size)
 
 
-def gathered(x: Tensor, slots_T: Tensor) -> Tensor:
+def gather_rows(x: Tensor, slots_T: Tensor) -> Tensor:
     """The rows at ``slots_T``, of which no two are the same."""
     return _Move.apply(x, slots_T, None)
 

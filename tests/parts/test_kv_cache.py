@@ -8,26 +8,28 @@ from torch import Tensor
 
 from naive import LENGTHS, SEED
 from regard.ground.layout import Layout
-from regard.parts.attention import CrossAttention, Heads, SelfAttention, Source
+from regard.parts.attention import CrossAttention, EncoderOutput, Heads, SelfAttention
 from regard.parts.block import Block
-from regard.parts.memory import LayerMemory, Memory
+from regard.parts.kv_cache import KVCache, LayerKVCache
+from regard.parts.mask import WindowMask, causal
 from regard.parts.mlp import Mlp
-from regard.parts.sight import Window, causal
 
 WIDTH = 6
 
 
 def decoder() -> Block:
     heads = Heads(2, 3, 4)
-    attention = SelfAttention(WIDTH, heads, sight=causal)
+    attention = SelfAttention(WIDTH, heads, mask=causal)
     return Block(WIDTH, attention, Mlp(WIDTH, 8), cross=CrossAttention(WIDTH, heads)).eval()
 
 
-def step(block: Block, memory: Memory, x_TD: Tensor, source: Source, length: int = 1) -> Tensor:
+def step(
+    block: Block, cache: KVCache, x_TD: Tensor, source: EncoderOutput, length: int = 1
+) -> Tensor:
     """``length`` more tokens in each row."""
-    layout = Layout.rectangle(memory.rows, length, start=memory.reach)
-    out_TD = block(x_TD, layout, source=source, memory=memory.under(0))
-    memory.reach += length
+    layout = Layout.rectangle(cache.rows, length, start=cache.reach)
+    out_TD = block(x_TD, layout, source=source, cache=cache.under(0))
+    cache.reach += length
     return out_TD
 
 
@@ -41,13 +43,13 @@ def test_piece_by_piece_equals_all_at_once(pieces, seed):
     torch.manual_seed(seed)
     block, total = decoder(), sum(pieces)
     x_BLD = torch.randn(2, total, WIDTH)
-    source = Source(*packed([torch.randn(3, WIDTH), torch.randn(1, WIDTH)]))
+    source = EncoderOutput(*packed([torch.randn(3, WIDTH), torch.randn(1, WIDTH)]))
     whole = block(x_BLD.flatten(0, 1), Layout.rectangle(2, total), source=source)
-    memory = Memory(2, capacity=total, depth=1)
+    cache = KVCache(2, capacity=total, depth=1)
     found = []
     for piece in pieces:
-        new = x_BLD[:, memory.reach : memory.reach + piece].flatten(0, 1)
-        found.append(step(block, memory, new, source, piece).view(2, piece, WIDTH))
+        new = x_BLD[:, cache.reach : cache.reach + piece].flatten(0, 1)
+        found.append(step(block, cache, new, source, piece).view(2, piece, WIDTH))
     torch.testing.assert_close(torch.cat(found, dim=1), whole.view(2, total, WIDTH))
 
 
@@ -63,98 +65,101 @@ def test_rows_picked_are_rows_indexed(source_lengths, happens, seed):
     torch.manual_seed(seed)
     block = decoder()
     sources = [torch.randn(length, WIDTH) for length in source_lengths]
-    memory = Memory(len(sources), capacity=9, depth=1)
-    at_first = Source(*packed(sources))
+    cache = KVCache(len(sources), capacity=9, depth=1)
+    at_first = EncoderOutput(*packed(sources))
     pasts = [torch.zeros(0, WIDTH) for _ in sources]
     for picked in [*happens, None]:
         if picked is None:
             new = torch.randn(len(pasts), WIDTH)
-            found = step(block, memory, new, at_first)
+            found = step(block, cache, new, at_first)
             pasts = [torch.cat([past, x[None]]) for past, x in zip(pasts, new, strict=True)]
             x_TD, layout = packed(pasts)
-            whole = block(x_TD, layout, source=Source(*packed(sources)))
+            whole = block(x_TD, layout, source=EncoderOutput(*packed(sources)))
             last = torch.stack([row[-1] for row in layout.split(whole)])
             torch.testing.assert_close(found, last)
         else:
-            index = [number % memory.rows for number in picked]
-            memory.pick(torch.tensor(index))
+            index = [number % cache.rows for number in picked]
+            cache.pick(torch.tensor(index))
             pasts, sources = [pasts[i] for i in index], [sources[i] for i in index]
-            assert memory.rows == len(index)
+            assert cache.rows == len(index)
 
 
 @torch.no_grad()
 def test_a_window_looks_back_into_the_memory_as_far_as_it_says():
-    attention = SelfAttention(WIDTH, Heads(2, 3, 3), sight=Window(left=1, right=0))
+    attention = SelfAttention(WIDTH, Heads(2, 3, 3), mask=WindowMask(left=1, right=0))
     x_TD = torch.randn(5, WIDTH)
     whole = attention(x_TD, Layout.rectangle(1, 5))
-    memory = LayerMemory(1, 5)
+    cache = LayerKVCache(1, 5)
     for place in range(5):
         layout = Layout.rectangle(1, 1, start=place)
-        found = attention(x_TD[place : place + 1], layout, memory=memory)
+        found = attention(x_TD[place : place + 1], layout, cache=cache)
         torch.testing.assert_close(found, whole[place : place + 1])
 
 
 @torch.no_grad()
 def test_rows_move_in_place_unless_they_become_more():
-    block, source = decoder(), Source(*packed([torch.randn(2, WIDTH)] * 3))
-    memory = Memory(3, capacity=4, depth=1)
-    step(block, memory, torch.randn(3, WIDTH), source)
+    block, source = decoder(), EncoderOutput(*packed([torch.randn(2, WIDTH)] * 3))
+    cache = KVCache(3, capacity=4, depth=1)
+    step(block, cache, torch.randn(3, WIDTH), source)
 
     def buffers() -> list[int]:
-        past = memory.under(0).past
+        past = cache.under(0).past
         assert past is not None
         return [one.data_ptr() for one in past]
 
     at_first = buffers()
     for index in ([2, 0, 1], [0, 2], [1]):
-        memory.pick(torch.tensor(index))
+        cache.pick(torch.tensor(index))
         assert buffers() == at_first
-    memory.pick(torch.tensor([0, 0, 0]))  # there is room again
+    cache.pick(torch.tensor([0, 0, 0]))  # there is room again
     assert buffers() == at_first
-    memory.pick(torch.tensor([0, 1, 2, 2]))
+    cache.pick(torch.tensor([0, 1, 2, 2]))
     assert buffers() != at_first
 
 
 @torch.no_grad()
 def test_a_source_stays_where_it_is_while_rows_move_within_their_sentence():
-    block, source = decoder(), Source(*packed([torch.randn(2, WIDTH), torch.randn(3, WIDTH)]))
-    memory = Memory(2, capacity=4, depth=1)
-    memory.pick(torch.tensor([0, 0, 1, 1]))
-    step(block, memory, torch.randn(4, WIDTH), source)
-    kept = memory.under(0).source
-    memory.pick(torch.tensor([1, 1, 3, 2]))
-    assert memory.under(0).source is kept
-    memory.pick(torch.tensor([0, 1, 0, 1]))
-    assert memory.under(0).source is not kept
+    block, source = (
+        decoder(),
+        EncoderOutput(*packed([torch.randn(2, WIDTH), torch.randn(3, WIDTH)])),
+    )
+    cache = KVCache(2, capacity=4, depth=1)
+    cache.pick(torch.tensor([0, 0, 1, 1]))
+    step(block, cache, torch.randn(4, WIDTH), source)
+    kept = cache.under(0).source
+    cache.pick(torch.tensor([1, 1, 3, 2]))
+    assert cache.under(0).source is kept
+    cache.pick(torch.tensor([0, 1, 0, 1]))
+    assert cache.under(0).source is not kept
 
 
 @torch.no_grad()
 def test_a_source_is_projected_once(monkeypatch):
-    block, source = decoder(), Source(*packed([torch.randn(2, WIDTH)]))
-    memory, calls = Memory(1, capacity=4, depth=1), []
+    block, source = decoder(), EncoderOutput(*packed([torch.randn(2, WIDTH)]))
+    cache, calls = KVCache(1, capacity=4, depth=1), []
     project = block.cross.kv.forward
     monkeypatch.setattr(block.cross.kv, "forward", lambda x: calls.append(len(x)) or project(x))
     for _ in range(3):
-        step(block, memory, torch.randn(1, WIDTH), source)
+        step(block, cache, torch.randn(1, WIDTH), source)
     assert calls == [2]
 
 
 @torch.no_grad()
 def test_a_source_is_cut_to_the_longest_row_that_is_left():
-    memory = LayerMemory(2, 4)
+    cache = LayerKVCache(2, 4)
     layout = Layout.ragged([5, 2])
-    memory.keep_source(torch.randn(7, 2, 3), torch.randn(7, 2, 3), layout)
-    memory.pick_source(torch.tensor([1, 1]))
-    assert memory.source is not None
-    k, v, keys = memory.source
+    cache.store_source(torch.randn(7, 2, 3), torch.randn(7, 2, 3), layout)
+    cache.pick_source(torch.tensor([1, 1]))
+    assert cache.source is not None
+    k, v, keys = cache.source
     assert keys.longest == 2 and k.shape[:2] == v.shape[:2] == (2, 2)
 
 
 def test_a_memory_says_when_it_is_full():
-    memory, k = LayerMemory(1, capacity=3), torch.zeros(2, 1, 4)
-    memory.extend(k, k, Layout.rectangle(1, 2))
+    cache, k = LayerKVCache(1, capacity=3), torch.zeros(2, 1, 4)
+    cache.extend(k, k, Layout.rectangle(1, 2))
     with pytest.raises(ValueError, match="3 positions was asked to hold 4"):
-        memory.extend(k, k, Layout.rectangle(1, 2, start=2))
+        cache.extend(k, k, Layout.rectangle(1, 2, start=2))
 
 
 @pytest.mark.parametrize(
@@ -163,4 +168,4 @@ def test_a_memory_says_when_it_is_full():
 def test_a_memory_grows_by_full_rows(layout):
     k = torch.zeros(2, 1, 4)
     with pytest.raises(ValueError, match="full rows"):
-        LayerMemory(2, capacity=3).extend(k, k, layout)
+        LayerKVCache(2, capacity=3).extend(k, k, layout)

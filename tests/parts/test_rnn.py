@@ -8,7 +8,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from naive import LENGTHS, SEED, gradients, spans
 from regard.ground.layout import Layout
-from regard.parts.recurrent import PARTS, Layer, Recurrence, State
+from regard.parts.rnn import PARTS, RNNLayer, RNNStack, State
 
 CELLS = {"rnn": nn.RNNCell, "gru": nn.GRUCell, "lstm": nn.LSTMCell}
 READS = ["forward", "backward", "both"]
@@ -31,7 +31,7 @@ def one_way(cell: str, weights: list[Tensor], x_LD: Tensor, state: State, backwa
     return states, state
 
 
-def naive_layer(layer: Layer, x_TD: Tensor, lengths: list[int], begin: State, reads: str):
+def naive_layer(layer: RNNLayer, x_TD: Tensor, lengths: list[int], begin: State, reads: str):
     states, ends = [], []
     for row, (first, end) in enumerate(spans(lengths)):
         ways = {"forward": [False], "backward": [True], "both": [False, True]}[reads]
@@ -59,7 +59,7 @@ def naive_layer(layer: Layer, x_TD: Tensor, lengths: list[int], begin: State, re
 @given(lengths=LENGTHS, seed=SEED)
 def test_a_layer_is_a_loop_of_cells_over_each_row(cell, reads, lengths, seed):
     torch.manual_seed(seed)
-    layer = Layer(cell, INPUTS, WIDTH, reads=reads).double()
+    layer = RNNLayer(cell, INPUTS, WIDTH, reads=reads).double()
     layout = Layout.ragged(lengths)
     x_TD = torch.randn(layout.tokens, INPUTS, dtype=torch.float64, requires_grad=True)
     begin = tuple(
@@ -85,7 +85,7 @@ def test_a_layer_is_a_loop_of_cells_over_each_row(cell, reads, lengths, seed):
 @pytest.mark.parametrize("both", [False, True])
 def test_layers_are_those_of_torch_on_padded_data(cell, both):
     """Two layers with copied weights, against torch's own module."""
-    ours = Recurrence(cell, INPUTS, WIDTH, 2, reads="both" if both else "forward")
+    ours = RNNStack(cell, INPUTS, WIDTH, 2, reads="both" if both else "forward")
     theirs = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}[cell](
         INPUTS, WIDTH, 2, bidirectional=both, batch_first=True
     )
@@ -111,7 +111,7 @@ def test_layers_are_those_of_torch_on_padded_data(cell, both):
 @pytest.mark.parametrize("residual", [False, True])
 @pytest.mark.parametrize("cell", list(CELLS))
 def test_step_by_step_is_all_at_once(cell, residual):
-    layers = Recurrence(cell, INPUTS, WIDTH, 3, residual=residual)
+    layers = RNNStack(cell, INPUTS, WIDTH, 3, residual=residual)
     x_BLD = torch.randn(2, 5, INPUTS)
     whole, ends = layers(x_BLD.flatten(0, 1), Layout.rectangle(2, 5))
     states = [(torch.zeros(2, WIDTH),) * PARTS[cell] for _ in range(3)]
@@ -123,7 +123,7 @@ def test_step_by_step_is_all_at_once(cell, residual):
 
 
 def test_a_residual_adds_the_input_from_the_second_layer_on():
-    plain, added = (Recurrence("gru", WIDTH, WIDTH, 2, residual=one) for one in (False, True))
+    plain, added = (RNNStack("gru", WIDTH, WIDTH, 2, residual=one) for one in (False, True))
     added.load_state_dict(plain.state_dict())
     layout, x_TD = Layout.ragged([3]), torch.randn(3, WIDTH)
     first_TD, _ = plain.layers[0](x_TD, layout)
@@ -131,7 +131,7 @@ def test_a_residual_adds_the_input_from_the_second_layer_on():
 
 
 def test_dropout_falls_between_layers_only():
-    one, two = (Recurrence("gru", INPUTS, WIDTH, depth, dropout=0.5) for depth in (1, 2))
+    one, two = (RNNStack("gru", INPUTS, WIDTH, depth, dropout=0.5) for depth in (1, 2))
     layout, x_TD = Layout.ragged([4]), torch.randn(4, INPUTS)
     assert torch.equal(one(x_TD, layout)[0], one(x_TD, layout)[0])
     assert not torch.equal(two(x_TD, layout)[0], two(x_TD, layout)[0])
@@ -141,7 +141,7 @@ def test_dropout_falls_between_layers_only():
 
 @pytest.mark.parametrize("lengths", [[], [0], [0, 0]])
 def test_nothing_to_read_still_has_gradients(lengths):
-    layers = Recurrence("lstm", INPUTS, WIDTH, 2, reads="both")
+    layers = RNNStack("lstm", INPUTS, WIDTH, 2, reads="both")
     states_TD, ends = layers(torch.zeros(0, INPUTS), Layout.ragged(lengths))
     assert states_TD.shape == (0, 2 * WIDTH)
     assert ends[0][0].shape == (len(lengths), 2 * WIDTH)
@@ -151,7 +151,7 @@ def test_nothing_to_read_still_has_gradients(lengths):
 
 @pytest.mark.parametrize("cell", list(CELLS))
 def test_recurrence_keeps_its_precision_under_autocast(cell):
-    layers, layout = Recurrence(cell, INPUTS, WIDTH, 2, reads="both"), Layout.ragged([3, 1])
+    layers, layout = RNNStack(cell, INPUTS, WIDTH, 2, reads="both"), Layout.ragged([3, 1])
     x_TD = torch.randn(4, INPUTS)
     wanted, _ = layers(x_TD, layout)
     with torch.autocast("cpu", torch.bfloat16):

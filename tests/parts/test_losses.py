@@ -3,7 +3,7 @@ import torch
 import torch.nn.functional as F
 
 from regard.ground.batch import IGNORED
-from regard.parts.loss import smoothed_cross_entropy
+from regard.parts.losses import smoothed_cross_entropy
 
 GOALS = torch.tensor([3, IGNORED, 0, 6, IGNORED])
 

@@ -21,12 +21,12 @@ def in_order(lengths: list[int], backward: bool) -> list[int]:
 
 @given(LENGTHS)
 def test_the_order_of_time_is_that_of_a_loop(lengths):
-    times = Layout.ragged(lengths).times
-    assert times.forward_T.tolist() == in_order(lengths, backward=False)
-    assert times.backward_T.tolist() == in_order(lengths, backward=True)
-    assert sum(times.alive) == sum(lengths)
-    assert list(times.alive) == sorted(times.alive, reverse=True)
-    assert [lengths[row] for row in times.order_B] == sorted(lengths, reverse=True)
+    time_major = Layout.ragged(lengths).time_major
+    assert time_major.forward_T.tolist() == in_order(lengths, backward=False)
+    assert time_major.backward_T.tolist() == in_order(lengths, backward=True)
+    assert sum(time_major.alive) == sum(lengths)
+    assert list(time_major.alive) == sorted(time_major.alive, reverse=True)
+    assert [lengths[row] for row in time_major.order_B] == sorted(lengths, reverse=True)
 
 
 @given(LENGTHS)
@@ -34,14 +34,14 @@ def test_there_and_back(lengths):
     layout = Layout.ragged(lengths)
     x_TD = torch.randn(layout.tokens, 3, requires_grad=True)
     for backward in (False, True):
-        taken_TD = layout.times.take(x_TD, backward=backward)
-        assert torch.equal(layout.times.give(taken_TD, backward=backward), x_TD)
+        taken_TD = layout.time_major.from_packed(x_TD, backward=backward)
+        assert torch.equal(layout.time_major.to_packed(taken_TD, backward=backward), x_TD)
 
 
 def test_rectangles_with_dead_places():
     layout = Layout.rectangle(2, 3, lengths_B=torch.tensor([1, 3]))
-    assert layout.times.forward_T.tolist() == [3, 0, 4, 5]
-    assert layout.times.give(torch.ones(4, 1)).flatten().tolist() == [1, 0, 0, 1, 1, 1]
+    assert layout.time_major.forward_T.tolist() == [3, 0, 4, 5]
+    assert layout.time_major.to_packed(torch.ones(4, 1)).flatten().tolist() == [1, 0, 0, 1, 1, 1]
 
 
 def test_the_first_rows_of_a_rectangle():

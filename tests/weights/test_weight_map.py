@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from regard.ground.errors import BadInput
-from regard.weights.names import Alias, Beside, Derived, Kept, Names, Rule
+from regard.weights.weight_map import Alias, Derived, Extras, Passthrough, Rule, WeightMap
 
 WIDTH, DEPTH = 4, 3
 
@@ -16,7 +16,7 @@ def ramp(shape: torch.Size) -> Tensor:
     return torch.linspace(0, 1, shape.numel() // WIDTH)[:, None].expand(-1, WIDTH)
 
 
-MAP = Names(
+MAP = WeightMap(
     (
         Rule("net.shared.weight", "embed.token.weight"),
         Rule("net.layers.{i}.{q,k,v}_proj.*", "blocks.{i}.qkv.*"),
@@ -26,7 +26,7 @@ MAP = Names(
         Alias("head.weight", "net.shared.weight"),
         Alias("net.embed.weight", "net.shared.weight"),
         Derived("net.positions.weight", ramp),
-        Kept("net.unused"),
+        Passthrough("net.unused"),
     ),
     prefix="net.",
 )
@@ -112,7 +112,7 @@ def test_half_precision_survives_a_model_of_full_precision(dtype):
 
 def test_what_never_was_in_a_file_is_written_as_the_lines_say():
     ours = {name: torch.randn(one.shape) for name, one in WANTED.items()}
-    file = MAP.write(ours, Beside())
+    file = MAP.write(ours, Extras())
     assert file.keys() == draw_file(torch.float32).keys()
     again, _ = MAP.read(file, WANTED, "a file")
     assert all(torch.equal(again[name], ours[name]) for name in ours)
@@ -232,13 +232,13 @@ def test_a_tensor_of_ours_without_a_line_is_listed():
     strange = {**WANTED, "blocks.0.gate.weight": torch.empty(1)}
     for place in (
         lambda: MAP.read(draw_file(torch.float32), strange, "a file"),
-        lambda: MAP.write(strange, Beside()),
+        lambda: MAP.write(strange, Extras()),
     ):
         with pytest.raises(BadInput, match=r"unnamed: blocks\.0\.gate\.weight"):
             place()
 
 
-OLDER = Names(
+OLDER = WeightMap(
     (Rule("net.{i}.norm.*", "blocks.{i}.norm.*"), Rule("net.out.*", "head.*")),
     prefix="net.",
     old=(("norm.gamma", "norm.weight"), ("norm.beta", "norm.bias")),
@@ -276,7 +276,7 @@ def test_a_file_is_spelled_one_way(extra):
 
 
 def test_a_loose_name_need_not_be_equal():
-    loose = Names((Rule("out.bias", "head.bias"), Alias("bias", "out.bias", loose=True)))
+    loose = WeightMap((Rule("out.bias", "head.bias"), Alias("bias", "out.bias", loose=True)))
     wanted = {"head.bias": torch.empty(3)}
     used, spare = random_bits((3,), torch.float32), random_bits((3,), torch.float32)
     for file in (
