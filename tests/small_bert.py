@@ -3,10 +3,10 @@
 from functools import cache
 
 import torch
-from regard.models.encoder import build
 
 from regard.api import Model
 from regard.models import bert
+from regard.models.encoder import build
 from regard.models.facts import Head, change
 from regard.models.stored import Stored
 from regard.text.encoder_tokenizer import EncoderTokenizer, train_wordpiece

@@ -1,14 +1,14 @@
 """A small random translator with learned positions."""
 
 import torch
-from regard.models.transformer import BASE, PAPER, Transformer
 
 from regard.api import Model
 from regard.models.facts import change
 from regard.models.stored import Stored
-from regard.parts.position import Learned
-from regard.text.translation_tokenizer import TranslationTokenizer
+from regard.models.transformer import BASE, PAPER, Transformer
+from regard.models.facts.positions import Learned
 from regard.text.train_tokenizer import train
+from regard.text.translation_tokenizer import TranslationTokenizer
 from small import WORDS
 
 PLACES = 12

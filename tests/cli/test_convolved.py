@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from regard.models.sides import Convolved, Writer
 
+from regard.models.sides import Convolved, Writer
 from regard.training.recipe import read
 from regard.training.translating import Translating
 from small import write_corpus

@@ -8,12 +8,12 @@ import time
 from dataclasses import replace
 
 import pytest
-from regard.models.encoder import build
 
 from regard.api import Model
-from regard.cli import lines as cli_lines
+from regard.cli import line_io
 from regard.cli.line_io import as_it_is, windows
 from regard.ground.errors import BadInput
+from regard.models.encoder import build
 from regard.models.facts import change
 from small import command, environment
 from small_bert import small_bert
@@ -78,12 +78,12 @@ def test_fast_input_fills_windows(pipe):
     threading.Thread(target=lambda: (pipe.write(text), pipe.close())).start()
     found = list(windows("-", as_it_is))
     assert b"\n".join(said.encode() for window in found for said in texts(window)) + b"\n" == text
-    assert len(found[0]) == len(found[1]) == cli_lines.WINDOW
+    assert len(found[0]) == len(found[1]) == line_io.WINDOW
 
 
 def test_a_trickle_is_not_waited_for(pipe, monkeypatch):
-    monkeypatch.setattr(cli_lines, "PATIENCE", 0.05)
-    monkeypatch.setattr(cli_lines, "PAUSE", 5.0)
+    monkeypatch.setattr(line_io, "PATIENCE", 0.05)
+    monkeypatch.setattr(line_io, "PAUSE", 5.0)
     over = threading.Event()
 
     def write():
@@ -116,7 +116,7 @@ def test_lines_before_a_bad_one_are_answered_first(pipe):
 def test_results_do_not_depend_on_where_windows_end(model, options, monkeypatch):
     text = "dog cow\n\nowl\nfox hen pig\ndog\n"
     (whole,) = [run("translate", model, *options, "--json", stdin=text)]
-    monkeypatch.setattr(cli_lines.windows, "__defaults__", (2,))
+    monkeypatch.setattr(line_io.windows, "__defaults__", (2,))
     cut = run("translate", model, *options, "--json", stdin=text)
     assert cut.stderr == whole.stderr
     for one, other in zip(cut.stdout.splitlines(), whole.stdout.splitlines(), strict=True):

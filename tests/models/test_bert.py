@@ -6,13 +6,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from regard.models.bert import BASE, LARGE, PAPER
-from regard.models.encoder import Encoder, Tuned, build
 
 from regard.ground.batch import BatchLimits, TokenRow, pack_rows
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
 from regard.models import LINEAGE, bert, paper
+from regard.models.bert import BASE, LARGE, PAPER
+from regard.models.encoder import Encoder, Tuned, build
 from regard.models.facts import Head, change, difference, from_json, to_json
 from verb import run
 

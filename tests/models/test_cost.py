@@ -4,16 +4,16 @@ from dataclasses import replace
 
 import pytest
 import torch
-from regard.models.cost import products, training_flops
-from regard.models.seq2seq import Seq2Seq
-from regard.models.sides import Convolved
-from regard.models.transformer import BASE, Transformer
-from regard.objectives.translated import Translated
 from torch.utils.flop_counter import FlopCounterMode
 
 from regard.ground.tape import Tape
 from regard.models import bahdanau, cho, luong, sutskever
+from regard.models.cost import products, training_flops
 from regard.models.facts import Facts, change
+from regard.models.seq2seq import Seq2Seq
+from regard.models.sides import Convolved
+from regard.models.transformer import BASE, Transformer
+from regard.objectives.translated import Translated
 
 FACTS = change(BASE, vocab=40, width=16, inner=48, heads=2, depth=3, dropout=0.0)
 

@@ -3,9 +3,6 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import pytest
-from regard.models.seq2seq import Seq2Seq
-from regard.models.sides import Convolved
-from regard.models.transformer import BASE, BIG, LAPTOP, Transformer
 
 from regard.ground.errors import BadInput
 from regard.models import bahdanau, cho, gehring, luong, paper, pooled, sutskever
@@ -21,8 +18,11 @@ from regard.models.facts import (
     paths,
     to_json,
 )
+from regard.models.seq2seq import Seq2Seq
+from regard.models.sides import Convolved
+from regard.models.transformer import BASE, BIG, LAPTOP, Transformer
 from regard.parts.mask import PermutationMask, WindowMask, causal, full
-from regard.parts.position import Learned, Relative, Sinusoid
+from regard.models.facts.positions import Learned, Relative, Sinusoid
 
 SMALL = change(BASE, width=8, heads=2, inner=12, depth=2, vocab=11)
 
@@ -153,7 +153,7 @@ def broken(**changes: Any) -> Any:
         ({"is": "Learned"}, "longest"),
         (broken(colour=3), "colour"),
         (broken(width="512"), "width of Stack is int, so it cannot be '512'"),
-        (broken(mask={"is": "Learned", "longest": 3}), "sight of Stack is .*Window"),
+        (broken(mask={"is": "Learned", "longest": 3}), "mask of Stack is .*Window"),
     ],
 )
 def test_what_is_not_facts_is_said_with_its_place(data, message):
@@ -198,8 +198,8 @@ def read_by(build, facts: Any) -> set[str]:
 
 
 def all_of(facts: Any) -> set[str]:
-    """Every path, but for what lies within a sight, which is a value and not facts."""
-    return {path for path, _ in paths(facts) if ".sight." not in path}
+    """Every path, but for what lies within a mask, which is a value and not facts."""
+    return {path for path, _ in paths(facts) if ".mask." not in path}
 
 
 @pytest.mark.parametrize(

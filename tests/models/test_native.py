@@ -7,7 +7,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from regard.models.transformer import BASE, Transformer
 
 from naive import SEED
 from regard.ground import machine
@@ -16,11 +15,12 @@ from regard.ground.layout import Layout
 from regard.models import native as native_steps
 from regard.models.facts import change
 from regard.models.native import Native, can_run
+from regard.models.transformer import BASE, Transformer
 from regard.parts.attend import attend
 from regard.parts.cpp import build
 from regard.parts.linear.int8 import powers, quantised
 from regard.parts.mask import WindowMask
-from regard.parts.position import Learned
+from regard.models.facts.positions import Learned
 from regard.parts.score import Dot, ScaledDot
 from regard.search import Beam, Greedy, Limits
 
@@ -223,7 +223,7 @@ def test_it_says_when_it_is_full():
 
 def test_what_the_code_does_not_know_is_left_to_the_module(monkeypatch):
     assert can_run(built("post"))
-    assert not can_run(Transformer(change(SMALL, **{"target.sight": WindowMask(1, 0)})))
+    assert not can_run(Transformer(change(SMALL, **{"target.mask": WindowMask(1, 0)})))
     assert not can_run(torch.nn.Linear(2, 2))
     monkeypatch.setattr(native_steps, "failure", lambda: "there is no C++ compiler")
     assert not can_run(built("post"))

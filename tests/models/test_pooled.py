@@ -4,16 +4,16 @@ from dataclasses import replace
 
 import pytest
 import torch
-from regard.models.cost import classifier_flops
-from regard.models.pooled import BASE, LAPTOP, LAST, Pooled
-from regard.models.sides import Convolved
 from torch.utils.flop_counter import FlopCounterMode
 
 from regard.ground.batch import pack
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
 from regard.models import paper, transformer
+from regard.models.cost import classifier_flops
 from regard.models.facts import ClassifierFacts, Facts, Pooling, change
+from regard.models.pooled import BASE, LAPTOP, LAST, Pooled
+from regard.models.sides import Convolved
 from regard.parts.rnn_attention import SCORES
 
 SMALL = change(LAPTOP, vocab=20, width=6, embedding=5, classes=3, dropout=0.0)

@@ -7,9 +7,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from regard.models.seq2seq import Seq2Seq
-from regard.models.sides import Convolved, Looking, Reader, Writer
-from regard.objectives.translated import Translated
 from torch import Tensor, nn
 
 from regard.ground.batch import BatchLimits, pack
@@ -17,7 +14,10 @@ from regard.ground.errors import BadInput
 from regard.ground.tape import NULL_TAPE, Tape, forced_row
 from regard.models import bahdanau, cho, luong, sutskever, transformer
 from regard.models.facts import Facts, PairFacts, change, difference, from_json, to_json
-from regard.parts.position import Learned
+from regard.models.seq2seq import Seq2Seq
+from regard.models.sides import Convolved, Looking, Reader, Writer
+from regard.objectives.translated import Translated
+from regard.models.facts.positions import Learned
 
 VOCAB = 13
 SIZES = {"vocab": VOCAB, "width": 6, "embedding": 5, "dropout": 0.0}

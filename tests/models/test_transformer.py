@@ -6,14 +6,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from regard.models.transformer import BASE, BIG, LAPTOP, PAPER, Transformer
 from torch import nn
 
 from regard.ground.batch import BatchLimits, PackedTokens, pack
 from regard.ground.layout import Layout
 from regard.models.facts import PairFacts, change
 from regard.models.paper import count_parameters
-from regard.parts.position import Learned
+from regard.models.transformer import BASE, BIG, LAPTOP, PAPER, Transformer
+from regard.models.facts.positions import Learned
 
 VOCAB = 13
 SMALL = change(BASE, width=8, heads=2, inner=12, depth=2, vocab=VOCAB)

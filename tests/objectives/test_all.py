@@ -11,22 +11,22 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from regard.models.encoder import build
-from regard.models.pooled import LAPTOP as POOLED
-from regard.models.pooled import Pooled
-from regard.models.seq2seq import Seq2Seq
-from regard.models.transformer import LAPTOP, Transformer
-from regard.objectives.labelled import Labelled, Numbers, OfNumbers, OfTexts, Several
-from regard.objectives.masked import Blanked, Masked
-from regard.objectives.tagged import Chosen, Spans, Tagged, TaggedNumbers
-from regard.objectives.translated import Translated
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from regard.ground.batch import IGNORED, BatchLimits, TokenRow
 from regard.models import bahdanau, bert, gehring
+from regard.models.encoder import build
 from regard.models.facts import Head, change
+from regard.models.pooled import LAPTOP as POOLED
+from regard.models.pooled import Pooled
+from regard.models.seq2seq import Seq2Seq
+from regard.models.transformer import LAPTOP, Transformer
 from regard.objectives import __path__ as PATH
+from regard.objectives.labelled import Labelled, Numbers, OfNumbers, OfTexts, Several
+from regard.objectives.masked import Blanked, Masked
+from regard.objectives.tagged import Chosen, Spans, Tagged, TaggedNumbers
+from regard.objectives.translated import Translated
 from regard.training.micro import tensors
 
 BUDGET = BatchLimits(64, 6, 20)

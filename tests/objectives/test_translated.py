@@ -3,11 +3,11 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from regard.models.transformer import LAPTOP, Transformer
-from regard.objectives.translated import Translated
 
 from regard.ground.batch import IGNORED, BatchLimits
 from regard.models.facts import change
+from regard.models.transformer import LAPTOP, Transformer
+from regard.objectives.translated import Translated
 from regard.parts.losses import smoothed_cross_entropy
 
 PAIRS = [([5, 6, 7], [8, 9]), ([5], [6, 7, 8, 9])]

@@ -11,13 +11,13 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
-from regard.models.transformer import BASE, Transformer
 from torch import Tensor, nn
 
 import regard
 from regard.ground.batch import pack
 from regard.ground.errors import BadInput
 from regard.models.facts import change
+from regard.models.transformer import BASE, Transformer
 from regard.parts.linear import int8, packed
 from regard.parts.linear.convert import LAYERS, convert, describe_products
 from regard.parts.linear.int8 import (

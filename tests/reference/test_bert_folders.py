@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from regard.models.encoder import build
 
 import regard
 from bert_folders import (
@@ -26,6 +25,7 @@ from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput
 from regard.models import bert
 from regard.models import folder as folders
+from regard.models.encoder import build
 from regard.models.facts import Head, change
 from regard.models.stored import Stored
 from regard.text.encoder_files import FILES

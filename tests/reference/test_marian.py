@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from regard.models.transformer import LAPTOP, Transformer
 
 import regard
 from marian_folders import (
@@ -23,6 +22,7 @@ from regard.ground.tape import Tape
 from regard.models import folder as folders
 from regard.models import marian
 from regard.models.facts import change
+from regard.models.transformer import LAPTOP, Transformer
 from regard.weights.files import load_weights, read_folder, read_tensors, weights_of
 from verb import run
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from marian_folders import CODES, reference_tokenizer, sentences, write_text
 from regard.ground.errors import BadInput
-from regard.text.translation_tokenizer import TranslationTokenizer, train_translation_tokenizer
 from regard.text.marian import FILES, MarianTokenizer
+from regard.text.translation_tokenizer import TranslationTokenizer, train_translation_tokenizer
 from regard.text.words import word_spans
 
 pytest.importorskip("transformers")

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from regard.ground.errors import BadInput
-from regard.text.translation_tokenizer import TranslationTokenizer, train_translation_tokenizer
 from regard.text.train_tokenizer import train
+from regard.text.translation_tokenizer import TranslationTokenizer, train_translation_tokenizer
 
 Texts = tuple[str, ...]
 

@@ -5,10 +5,10 @@ from functools import partial
 
 import pytest
 import torch
-from regard.models.encoder import build
 
 from regard.ground.errors import BadInput
 from regard.models import bert, paper, sized
+from regard.models.encoder import build
 from regard.models.facts import Head, change
 from regard.training import loop
 from regard.training.checkpoint import optimiser_tensors

@@ -31,7 +31,7 @@ _Numbered = Iterator[tuple[int, tuple[bytes, ...]]]  # lines of all files, count
 class Lines:
     """Plain text, one file for each side: ``Lines(("train.en", "train.de.gz"))``.
 
-    Any source may name, for each side, a language of ``regard.text.hansards`` to set words apart by.
+    Any source may name, for each side, a language of ``regard.text.hansards`` to separate words.
     """
 
     paths: tuple[str, ...]

@@ -18,6 +18,7 @@ from regard.models.facts import (
     TrunkWithHeads,
     change,
 )
+from regard.models.facts.positions import Learned
 from regard.models.form import (
     Config,
     Form,
@@ -28,7 +29,6 @@ from regard.models.form import (
     refuse_others,
 )
 from regard.models.papers.bert import BASE, HEADS, PAPER, names
-from regard.parts.position import Learned
 from regard.text.encoder_tokenizer import EncoderTokenizer
 from regard.text.tuned import TunedText, labels_in, labels_said
 

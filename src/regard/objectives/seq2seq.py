@@ -46,14 +46,14 @@ class Seq2Seq(Objective):
     ) -> Batch:
         """A batch of pairs; with a ``limits``, of fixed shape."""
         sources, targets = zip(*examples, strict=True) if examples else ((), ())
-        target = pack(targets, limits, marks=SpecialIds(first=self.bos))
+        target = pack(targets, limits, special_ids=SpecialIds(first=self.bos))
         targets_T = tokens_of(targets, limits, IGNORED, SpecialIds(last=self.eos))
         inputs = SourceTarget(self.read(sources, limits), target)
         return Batch(inputs, {self.head: targets_T}, target.real)
 
     def read(self, rows: Sequence[Ids], limits: BatchLimits | None = None) -> PackedTokens:
         """The source side alone, as at translation."""
-        return pack(rows, limits, marks=SpecialIds(last=self.eos))
+        return pack(rows, limits, special_ids=SpecialIds(last=self.eos))
 
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
         """Cross-entropy of every target token."""

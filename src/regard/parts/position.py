@@ -1,14 +1,12 @@
 """Where a token stands: sinusoids, learned vectors, or how far it is from others."""
 
 import math
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from regard.ground.layout import Layout
-from regard.parts.score import DistanceDot
 
 
 def sinusoid(
@@ -76,69 +74,3 @@ def position_limit(side: Any) -> int | None:
     """The most tokens of a row that a side of a model reads, if its positions are learned."""
     position = side.embed.position
     return None if position is None else position.limit
-
-
-class AnyPosition:
-    """What facts of positions answer, and the answers of most.
-
-    ``by_distance``: attention layers score by distance, and embeddings add nothing.
-    """
-
-    by_distance: ClassVar[bool] = False
-
-    @property
-    def limit(self) -> int | None:
-        """The most tokens of a row, if there is a limit."""
-        return None
-
-    def score(self, key: int) -> nn.Module | None:
-        """The score of attention layers with keys of that size, if it is one of its own."""
-        return None
-
-
-@dataclass(frozen=True)
-class Sinusoid(AnyPosition):
-    """Fixed positions, as a fact of a paper."""
-
-    base: float = 10_000.0
-    halves: bool = False
-
-    def build(self, width: int) -> nn.Module:
-        """The part that gives these positions."""
-        return SinusoidPositions(width, self.base, halves=self.halves)
-
-
-@dataclass(frozen=True)
-class Learned(AnyPosition):
-    """Trained positions, as a fact of a paper; ``offset`` vectors before them are not used."""
-
-    longest: int
-    offset: int = 0
-
-    @property
-    def limit(self) -> int:
-        return self.longest
-
-    def build(self, width: int) -> nn.Module:
-        """The part that gives these positions."""
-        return LearnedPositions(self.longest, width, offset=self.offset)
-
-
-@dataclass(frozen=True)
-class Relative(AnyPosition):
-    """Distances in place of positions: every attention layer scores by them (``DistanceDot``).
-
-    Tokens more than ``farthest`` places apart count as that far apart.
-    """
-
-    by_distance: ClassVar[bool] = True
-    farthest: int
-
-    def build(self, width: int) -> None:
-        """Embeddings add nothing."""
-
-    def score(self, key: int) -> nn.Module:
-        return DistanceDot(self.farthest, key)
-
-
-Position = Sinusoid | Learned | Relative

@@ -17,9 +17,9 @@ from regard.ground.files import read_json, sweep_folder, write_json
 from regard.ground.lock import FolderLock, is_vacant, lock_folder
 from regard.models import folder as folders
 from regard.models.facts import ModelFacts, paths
+from regard.models.facts.positions import AnyPosition
 from regard.models.paper import Paper, count_parameters
 from regard.models.stored import CONFIG
-from regard.parts.position import AnyPosition
 from regard.training.checkpoint import Checkpoints, Progress
 from regard.training.labelling import Labelling
 from regard.training.levels import freeze

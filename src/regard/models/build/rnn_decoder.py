@@ -144,28 +144,30 @@ class RNNDecoderModule(nn.Module):
         tape: NullTape,
     ) -> tuple[Tensor, Tensor | None]:
         """The same step by step; rows that have ended leave from the end of the order."""
-        times, keys = layout.times, None
+        time_major, keys = layout.time_major, None
         if self.cross is not None:
             keys = self.cross.source_key_values(source, None if cache is None else cache.under(0))
         if not layout.full:  # full rows are in order as they are
-            now = now.rows(times.order_B)
-            keys = None if keys is None else keys.ordered(times.order_B)
+            now = now.rows(time_major.order_B)
+            keys = None if keys is None else keys.ordered(time_major.order_B)
         one_each = Layout.rectangle(layout.rows, 1, x_TD.device, start=layout.start or 0)
         record = UnrolledTape(tape.under("cross"), layout.rows, layout.longest)
         states, seen = [], []
         # Where no row has a token, a step on nothing still has gradients.
-        for time, x_RD in enumerate(times.take(x_TD).split(times.alive or (0,))):
+        for time, x_RD in enumerate(time_major.from_packed(x_TD).split(time_major.alive or (0,))):
             alive = len(x_RD)
             now, keys = now.rows(slice(alive)), None if keys is None else keys.first(alive)
             queries = one_each.first(alive).later(time)
-            moment = record.at(time, times.order_B[:alive])
+            moment = record.at(time, time_major.order_B[:alive])
             state_RD, seen_RD, now = self._step(x_RD, now, keys, queries, moment)
             states.append(state_RD)
             seen += [] if seen_RD is None else [seen_RD]
         if cache is not None:
             cache.now = now
             cache.advance(layout)
-        return times.give(torch.cat(states)), times.give(torch.cat(seen)) if seen else None
+        return time_major.to_packed(torch.cat(states)), time_major.to_packed(
+            torch.cat(seen)
+        ) if seen else None
 
     def _step(
         self,

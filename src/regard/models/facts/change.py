@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from regard.ground.errors import BadInput, did_you_mean
 from regard.models.facts.checks import check_type, one_of
-from regard.parts.position import Learned, Position, Relative, Sinusoid
+from regard.models.facts.positions import Learned, Position, Relative, Sinusoid
 
 POSITIONS: dict[str, Position | None] = {
     "none": None,

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from regard.models.facts.checks import at_least
+from regard.models.facts.positions import Position
 from regard.parts.embed import Embedding
-from regard.parts.position import Position
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,6 @@ class NextTokenHead(AnyHead):
         return trunk.width * trunk.embed.vocab
 
 
-@dataclass(frozen=True)
 class LinearHead(AnyHead):
     """One linear layer with ``outputs``; ``dropout`` falls on its input.
 
@@ -115,7 +114,7 @@ class SentencePairHead(LinearHead):
 
     name: ClassVar[str] = "sentence_pair"
     per_row: ClassVar[bool] = True
-    outputs: int = 2
+    outputs: ClassVar[int] = 2  # type: ignore[misc]
 
 
 @dataclass(frozen=True)
@@ -124,6 +123,18 @@ class LabelHead(LinearHead):
 
     name: ClassVar[str] = "label"
     per_row: ClassVar[bool] = True
+    outputs: int
+    dropout: float = 0.0
+    dense: str | None = None
+
+
+@dataclass(frozen=True)
+class TokenLabelHead(LinearHead):
+    """Labels, or numbers, of tokens."""
+
+    name: ClassVar[str] = "token_label"
+    outputs: int
+    dropout: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -132,14 +143,8 @@ class ChoiceHead(LinearHead):
 
     name: ClassVar[str] = "choice"
     per_row: ClassVar[bool] = True
-    outputs: int = 1
-
-
-@dataclass(frozen=True)
-class TokenLabelHead(LinearHead):
-    """Labels, or numbers, of tokens."""
-
-    name: ClassVar[str] = "token_label"
+    outputs: ClassVar[int] = 1  # type: ignore[misc]
+    dropout: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -147,4 +152,4 @@ class SpanHead(LinearHead):
     """How well a span begins, and how well it ends, at each token."""
 
     name: ClassVar[str] = "span"
-    outputs: int = 2
+    outputs: ClassVar[int] = 2  # type: ignore[misc]

@@ -17,12 +17,12 @@ from regard.models.facts.heads import (
     TokenLabelHead,
 )
 from regard.models.facts.pools import AttentionPool, FirstToken, LastToken, MeanPool
+from regard.models.facts.positions import Learned, Relative, Sinusoid
 from regard.models.facts.rnn import CrossAttentionFacts, RNNDecoderFacts, RNNEncoderFacts
 from regard.models.facts.shapes import EncoderDecoder, TrunkWithHeads
 from regard.models.facts.stack import Stack
 from regard.models.facts.trunk import Trunk
 from regard.parts.mask import PermutationMask, WindowMask
-from regard.parts.position import Learned, Relative, Sinusoid
 
 VALUES = {
     kind.__name__: kind

@@ -9,11 +9,11 @@ from regard.models.build.transformer import TransformerModule
 from regard.models.facts.checks import at_least, one_of, share
 from regard.models.facts.embedding import Tokens
 from regard.models.facts.flops import Products
+from regard.models.facts.positions import Position
 from regard.parts.attention import CrossAttention, Heads, SelfAttention
 from regard.parts.block import Block
 from regard.parts.mask import Mask, full
 from regard.parts.mlp import ACTIVATIONS, Mlp
-from regard.parts.position import Position
 
 
 class AnyStack:

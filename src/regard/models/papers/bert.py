@@ -3,8 +3,8 @@ filling blanks. The small sizes are those of Turc et al. (2019, arXiv:1908.08962
 """
 
 from regard.models.facts import FirstToken, Stack, Tokens, Trunk, TrunkWithHeads, change
+from regard.models.facts.positions import Learned
 from regard.models.paper import Paper
-from regard.parts.position import Learned
 from regard.weights.weight_map import Alias, Line, Passthrough, Rule, WeightMap
 
 BASE = TrunkWithHeads(

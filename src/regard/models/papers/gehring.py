@@ -18,8 +18,8 @@ from regard.models.facts import (
     Trunk,
     change,
 )
+from regard.models.facts.positions import Learned
 from regard.models.paper import Paper
-from regard.parts.position import Learned
 
 SOURCE, TARGET = Tokens(vocab=40_000, position=Learned(1_024)), Tokens(vocab=40_000, position=None)
 ENCODER = ConvEncoderFacts(width=512, depth=8, kernel=3, dropout=0.2)

@@ -4,9 +4,9 @@ An encoder that sees everyone, a decoder that sees what it has written and looks
 """
 
 from regard.models.facts import EncoderDecoder, Stack, Tokens, Trunk, change
+from regard.models.facts.positions import Sinusoid
 from regard.models.paper import Paper
 from regard.parts.mask import causal
-from regard.parts.position import Sinusoid
 
 EMBED = Tokens(vocab=37_000, position=Sinusoid(), scaled=True)
 ENCODER = Stack(width=512, depth=6, heads=8, inner=2_048, dropout=0.1)

@@ -24,8 +24,9 @@ LAYERS: dict[str, Callable[[nn.Linear], nn.Module]] = {
 def convert(module: nn.Module, kind: str, *, but_for: Collection[nn.Module] = ()) -> nn.Module:
     """A copy for inference whose linear layers run in ``kind``: "int8", "fp32" or "bf16".
 
-    All else, embeddings too, is shared with ``module``; a head tied to an embedding becomes a layer
-    of its own. ``describe_products`` says which products do the work. Layers ``but_for`` stay as they are.
+    Everything else, including embeddings, is shared with ``module``; a head tied to an embedding
+    becomes a layer of its own. Layers in ``but_for`` are not converted. ``describe_products`` names
+    the matrix products in use.
     """
     describe_products(kind)
     for one in module.parameters():

@@ -1,0 +1,61 @@
+"""The only place where the net touches the package: what is renamed or moved is mended here."""
+
+import os
+
+os.environ["REGARD_HIDE"] = "compiler,cuda,bf16"  # the eager path of torch, before regard is loaded
+os.environ["COLUMNS"] = "100"
+
+# isort: split
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from typer.testing import CliRunner
+
+import regard
+from regard.cli import app
+from regard.training.events import Judged, Reported
+from regard.training.loop import Job, train
+from regard.training.ranks import Ranks
+from regard.training.recipe import read
+from regard.training.run import Run, prepare
+
+
+def pin() -> None:
+    """One thread, one device."""
+    torch.set_num_threads(1)
+
+
+def open_run(recipe: Path, settings: list[str], data: Path, out: Path) -> tuple[nn.Module, Run]:
+    """A run from a recipe and data, all but trained, and the model that it will train."""
+    run = prepare(read(recipe, settings), out, Ranks(0, 1, torch.device("cpu")), data=data)
+    return run.job.model, run
+
+
+def steps(run: Run) -> Iterator[tuple[str, list[float]]]:
+    """The numbers of a training run as they come, by what they are."""
+    job: Job = run.job
+    for event in train(job):
+        if isinstance(event, Reported):
+            yield "loss", [event.loss, event.nll]
+            yield "rate", [event.rate]
+            yield "counts", [event.progress.tokens, event.progress.flops]
+        elif isinstance(event, Judged):
+            yield "dev", sorted(event.verdict.figures.values())
+
+
+def save_with(run: Path, folder: Path, set_weights: Callable[[nn.Module], Any], form: str) -> None:
+    """Save the model of a trained run again, with other weights."""
+    model = regard.load(run / "model", "cpu")
+    set_weights(model.module)
+    model.save(folder, form)
+
+
+def verb(arguments: list[str], stdin: str | None) -> tuple[int, str, str]:
+    """What a verb of the command line said, run in this process: exit code, output, messages."""
+    done = CliRunner().invoke(app, arguments, input=stdin)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.exit_code, done.stdout, done.stderr

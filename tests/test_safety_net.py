@@ -1,0 +1,112 @@
+"""The safety net catches what it is there for: one ulp, one gradient, one missing entry."""
+
+import json
+import os
+import subprocess
+import sys
+from copy import deepcopy
+from math import inf, nextafter
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from safety import weights
+from safety_net import main
+
+ENTRIES = ("classify-last", "translate-clipped", "verb-predict-last")
+
+
+def recorded(path: Path) -> dict:
+    command = [sys.executable, str(Path(__file__).with_name("safety_net.py")), "record", str(path)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    subprocess.run([*command, "--only", *ENTRIES], env=environment, check=True, timeout=120)
+    return json.loads(path.read_text())
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory: pytest.TempPathFactory) -> dict:
+    return recorded(tmp_path_factory.mktemp("net") / "record.json")
+
+
+def differences(base: dict, new: dict, folder: Path, capsys: pytest.CaptureFixture) -> list[str]:
+    """What is printed of two records; the exit code says whether they differ."""
+    files = [folder / "base.json", folder / "new.json"]
+    for file, content in zip(files, (base, new), strict=True):
+        file.write_text(json.dumps(content))
+    code = main(["compare", *map(str, files)])
+    *lines, total = capsys.readouterr().out.splitlines()
+    assert code == bool(lines)
+    assert total.startswith(f"{len(base['entries']) - len(lines)} of {len(base['entries'])} ")
+    return lines
+
+
+def test_two_records_of_the_same_code_are_the_same(record, tmp_path):
+    again = recorded(tmp_path / "again.json")
+    assert sorted(again["entries"]) == sorted(ENTRIES)
+    assert again == record
+
+
+def test_a_record_holds_gradients_losses_weights_and_answers(record, tmp_path, capsys):
+    run, said = record["entries"]["classify-last"], record["entries"]["verb-predict-last"]["said"]
+    assert len(run["loss"]) == 30
+    assert run["gradients"].keys() == run["weights"].keys()
+    assert any(one.startswith("label: ") for one in said)
+    assert differences(record, record, tmp_path, capsys) == []
+
+
+def test_one_ulp_in_a_loss_is_found(record, tmp_path, capsys):
+    planted = deepcopy(record)
+    loss = planted["entries"]["classify-last"]["loss"][17]
+    loss[0] = nextafter(float.fromhex(loss[0]), inf).hex()
+    (line,) = differences(record, planted, tmp_path, capsys)
+    assert line.startswith("classify-last: loss 17 0: ")
+
+
+def test_one_other_gradient_is_found(record, tmp_path, capsys):
+    planted = deepcopy(record)
+    planted["entries"]["classify-last"]["gradients"]["head.weight"][0] = "0" * 20
+    (line,) = differences(record, planted, tmp_path, capsys)
+    assert line.startswith("classify-last: gradients head.weight ")
+
+
+def test_another_answer_is_found(record, tmp_path, capsys):
+    planted = deepcopy(record)
+    planted["entries"]["verb-predict-last"]["said"][0] += "?"
+    (line,) = differences(record, planted, tmp_path, capsys)
+    assert line.startswith("verb-predict-last: said 0: ")
+
+
+def test_a_missing_entry_is_reported(record, tmp_path, capsys):
+    planted = deepcopy(record)
+    del planted["entries"]["verb-predict-last"]
+    assert differences(record, planted, tmp_path, capsys) == ["verb-predict-last: missing"]
+
+
+@pytest.mark.parametrize(("share", "lines"), [(1e-7, 0), (1e-5, 1)])
+def test_clipped_runs_agree_to_a_tolerance(record, tmp_path, capsys, share, lines):
+    planted = deepcopy(record)
+    loss = planted["entries"]["translate-clipped"]["loss"][3]
+    loss[0] = (float.fromhex(loss[0]) * (1 + share)).hex()
+    for digest in planted["entries"]["translate-clipped"]["weights"].values():
+        digest[0] = "0" * 20  # the bits may differ; the norms, by which they are compared, do not
+    assert len(differences(record, planted, tmp_path, capsys)) == lines
+
+
+def test_renamed_split_and_joined_parameters_have_their_first_values(monkeypatch):
+    monkeypatch.setattr(weights, "RENAMED", [])
+    first = nn.ModuleDict({"qkv": nn.Linear(4, 6), "up": nn.Linear(4, 2), "down": nn.Linear(4, 2)})
+    weights.set_weights(first)
+    rules = [
+        (r"([qkv])\.(.*)", lambda found: f"qkv.{found[2]}[{'qkv'.index(found[1])}/3]"),
+        (r"both\.(.*)", r"up.\1|down.\1"),
+    ]
+    monkeypatch.setattr(weights, "RENAMED", rules)
+    parts = {name: nn.Linear(4, 2) for name in "qkv"}
+    second = nn.ModuleDict({**parts, "both": nn.Linear(4, 4)})
+    weights.set_weights(second)
+    found = weights.as_at_first(weights.named(second))
+    assert found.keys() == weights.named(first).keys()
+    for name, tensor in weights.named(first).items():
+        assert torch.equal(found[name], tensor)
