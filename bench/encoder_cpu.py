@@ -30,9 +30,9 @@ from torch.nn.functional import cosine_similarity
 
 from regard.ground.batch import PackedTokens, TokenRow, pack_rows
 from regard.ground.machine import has
-from regard.models import bert
 from regard.models import folder as folders
 from regard.models.facts import EncoderFacts, Head, change
+from regard.models.papers import bert
 from regard.parts.linear.convert import convert
 from regard.training.micro import Plain
 

@@ -36,8 +36,8 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from regard.ground.batch import IGNORED, BatchLimits, TokenRow
-from regard.models import bert
 from regard.models.facts import EncoderFacts, change
+from regard.models.papers import bert
 from regard.training.micro import Captured, Plain
 
 RATE, MULTIPLE = 0.15, 64

@@ -33,13 +33,13 @@ from measure import (
     take_turns,
 )
 from regard.models.cost import training_flops
-from regard.models.transformer import BASE, Transformer
-from regard.objectives.translated import Translated
 from torch import Tensor
 
 from regard.ground.batch import BatchLimits
-from regard.models import marian
-from regard.models.facts import PairFacts, change
+from regard.models.facts import EncoderDecoder, change
+from regard.models.papers import marian
+from regard.models.papers.transformer import BASE, Transformer
+from regard.objectives.seq2seq import Seq2Seq
 from regard.training.micro import Captured, Plain
 from regard.weights.files import weights_of
 from regard.weights.weight_map import Extras
@@ -89,7 +89,7 @@ class Ours:
     def __init__(self, device: torch.device, limits: BatchLimits, facts: dict):
         self.device, self.limits = device, limits if device.type == "cuda" else None
         self.model = Transformer(change(BASE, vocab=VOCAB, **facts)).to(device)
-        self.objective = Translated(bos=1, eos=2)
+        self.objective = Seq2Seq(bos=1, eos=2)
         self.optimiser = torch.optim.Adam(self.model.parameters(), lr=1e-4, fused=True)
         forward = lambda batch: self.objective(self.model, batch)  # noqa: E731
         cuda = device.type == "cuda"
@@ -142,7 +142,7 @@ class Marian:
             compile_layers(self.model.model.encoder.layers, self.model.model.decoder.layers)
             self._loss = torch.compile(self._loss, dynamic=True)
 
-    def begin_as(self, ours: Transformer, facts: PairFacts) -> None:
+    def begin_as(self, ours: Transformer, facts: EncoderDecoder) -> None:
         """Take over these weights."""
         written = marian.names(facts).write(weights_of(ours), Extras())
         self.model.load_state_dict(written, strict=False)

@@ -24,13 +24,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from measure import interval, ratio, rounded, setting, take_turns
-from regard.models.transformer import BASE, Transformer
 
 import regard
 from regard.ground.batch import pack
-from regard.models import marian
-from regard.models.facts import PairFacts, change
+from regard.models.facts import EncoderDecoder, change
 from regard.models.native import Native, can_run
+from regard.models.papers import marian
+from regard.models.papers.transformer import BASE, Transformer
 from regard.models.room import House
 from regard.parts.linear.convert import convert
 from regard.search import Beam, Greedy, Limits
@@ -56,13 +56,13 @@ class Given(NamedTuple):
     """What every system gets."""
 
     model: Transformer
-    facts: PairFacts
+    facts: EncoderDecoder
     marks: Marks
     beam: int
     longest: int
 
 
-def random_model(size: dict[str, int]) -> tuple[Transformer, PairFacts, Marks, Ids]:
+def random_model(size: dict[str, int]) -> tuple[Transformer, EncoderDecoder, Marks, Ids]:
     """Base size, or another; the end is out of reach."""
     torch.manual_seed(0)
     facts, marks = change(BASE, vocab=VOCAB, halves=True, head_bias=True, **size), Marks()
@@ -74,7 +74,7 @@ def random_model(size: dict[str, int]) -> tuple[Transformer, PairFacts, Marks, I
     return model, facts, marks, ids
 
 
-def stored_model(folder: str, file: str) -> tuple[Transformer, PairFacts, Marks, Ids]:
+def stored_model(folder: str, file: str) -> tuple[Transformer, EncoderDecoder, Marks, Ids]:
     """A trained one whose facts transformers knows, and the ids of real text."""
     loaded = regard.load(folder, "cpu")
     model, facts = loaded.module, loaded.facts

@@ -5,9 +5,8 @@ from functools import cache
 import torch
 
 from regard.api import Model
-from regard.models import bert
-from regard.models.encoder import build
 from regard.models.facts import Head, change
+from regard.models.papers import bert
 from regard.models.stored import Stored
 from regard.text.encoder_tokenizer import EncoderTokenizer, train_wordpiece
 from regard.text.labels import Labels

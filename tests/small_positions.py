@@ -4,9 +4,9 @@ import torch
 
 from regard.api import Model
 from regard.models.facts import change
-from regard.models.stored import Stored
-from regard.models.transformer import BASE, PAPER, Transformer
 from regard.models.facts.positions import Learned
+from regard.models.papers.transformer import BASE, PAPER, Transformer
+from regard.models.stored import Stored
 from regard.text.train_tokenizer import train
 from regard.text.translation_tokenizer import TranslationTokenizer
 from small import WORDS

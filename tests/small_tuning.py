@@ -7,10 +7,9 @@ from typing import Any
 
 import torch
 
-from regard.models import bert
 from regard.models import folder as folders
-from regard.models.encoder import build
 from regard.models.facts import change
+from regard.models.papers import bert
 from regard.text.encoder_tokenizer import train_wordpiece
 from small import WORDS
 

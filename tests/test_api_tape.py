@@ -7,9 +7,8 @@ from torch.testing import assert_close
 import regard
 from regard import BadInput, Tape, without_head
 from regard.ground.batch import BatchLimits
-from regard.models import LINEAGE, bert
-from regard.models.encoder import build
 from regard.models.facts import change
+from regard.models.papers import LINEAGE, bert
 from regard.models.stored import Stored
 from regard.tasks import rows, translate
 from small import WORDS

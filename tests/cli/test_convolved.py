@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from regard.models.sides import Convolved, Writer
+from regard.models.facts import ConvEncoderFacts, RNNDecoderFacts
 from regard.training.recipe import read
 from regard.training.translating import Translating
 from small import write_corpus
@@ -48,7 +48,9 @@ def test_a_transformer_writes_what_convolutions_read(corpus):
     asked = ["model.paper=gehring", "model.size=laptop", "model.target=transformer:laptop"]
     recipe = read(corpus / "small.toml", [*asked, "model.change={}"])
     paper, facts = Translating(recipe).facts(corpus)
-    assert isinstance(facts.source.stack, Convolved) and not isinstance(facts.target.stack, Writer)
+    assert isinstance(facts.source.stack, ConvEncoderFacts) and not isinstance(
+        facts.target.stack, RNNDecoderFacts
+    )
     assert paper.parameters(facts) > 0
 
 

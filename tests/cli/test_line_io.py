@@ -13,7 +13,6 @@ from regard.api import Model
 from regard.cli import line_io
 from regard.cli.line_io import as_it_is, windows
 from regard.ground.errors import BadInput
-from regard.models.encoder import build
 from regard.models.facts import change
 from small import command, environment
 from small_bert import small_bert

@@ -66,7 +66,7 @@ def test_a_batch_of_fewer_rows_than_ranks(tmp_path):
 FAILS = """
 import os
 from regard.cli import main
-from regard.objectives.translated import Translated
+from regard.objectives.seq2seq import Seq2Seq
 
 collate, calls = Translated.collate, []
 

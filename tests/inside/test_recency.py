@@ -10,9 +10,9 @@ import torch
 from regard.ground.layout import Layout
 from regard.inside.chart import Line, chart
 from regard.inside.recency import Influence, Recency, influence
-from regard.models import transformer
 from regard.models.facts import change
-from regard.models.pooled import LAPTOP, LAST, Pooled
+from regard.models.papers import transformer
+from regard.models.papers.lin import LAPTOP, LAST, Pooled
 from regard.parts.bridge import last_state
 
 SIZES = {"vocab": 20, "width": 4, "embedding": 3, "dropout": 0.0}

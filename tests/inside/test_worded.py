@@ -86,7 +86,7 @@ def test_the_page_is_whole_and_safe():
 
 def test_no_word_has_a_weight_where_the_last_state_judges(model):
     from regard.models.facts import change
-    from regard.models.pooled import Pooled
+    from regard.models.papers.lin import Pooled
 
     last = Pooled(change(model.facts, pooling=None)).eval()
     with pytest.raises(BadInput, match="judges by its last state alone"):

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from regard.ground.batch import BatchLimits, TokenRow, pack_rows
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
-from regard.models import LINEAGE, bert, paper
-from regard.models.bert import BASE, LARGE, PAPER
-from regard.models.encoder import Encoder, Tuned, build
 from regard.models.facts import Head, change, difference, from_json, to_json
+from regard.models.papers import LINEAGE, bert, paper
+from regard.models.papers.bert import BASE, LARGE, PAPER
 from verb import run
 
 SIZES = {

@@ -8,7 +8,7 @@ from torch._dynamo.testing import CompileCounter
 from regard.ground.batch import BatchLimits, PackedTokens, pack
 from regard.ground.machine import has
 from regard.models.facts import change
-from regard.models.transformer import BASE, Transformer
+from regard.models.papers.transformer import BASE, Transformer
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the compiler's own
 FACTS = change(BASE, width=64, heads=4, inner=128, depth=2, vocab=50, dropout=0.0)

@@ -4,16 +4,14 @@ from dataclasses import replace
 
 import pytest
 import torch
+from regard.models.cost import products, training_flops
 from torch.utils.flop_counter import FlopCounterMode
 
 from regard.ground.tape import Tape
-from regard.models import bahdanau, cho, luong, sutskever
-from regard.models.cost import products, training_flops
-from regard.models.facts import Facts, change
-from regard.models.seq2seq import Seq2Seq
-from regard.models.sides import Convolved
-from regard.models.transformer import BASE, Transformer
-from regard.objectives.translated import Translated
+from regard.models.facts import ConvEncoderFacts, Trunk, change
+from regard.models.papers import bahdanau, cho, luong, sutskever
+from regard.models.papers.transformer import BASE, Transformer
+from regard.objectives.seq2seq import Seq2Seq
 
 FACTS = change(BASE, vocab=40, width=16, inner=48, heads=2, depth=3, dropout=0.0)
 
@@ -21,7 +19,7 @@ FACTS = change(BASE, vocab=40, width=16, inner=48, heads=2, depth=3, dropout=0.0
 @pytest.mark.parametrize("changes", [{}, {"key": 4, "value": 12}, {"source.depth": 1}])
 def test_it_is_three_times_what_torch_counts_forward(changes):
     facts = change(FACTS, **changes)
-    objective = Translated(1, 2)
+    objective = Seq2Seq(1, 2)
     pairs = [([5] * 9, [6] * 7), ([5] * 9, [6] * 7)]
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         # torch cannot see into its own fused kernel, so the definition is counted
@@ -49,14 +47,16 @@ RECURRENT = {
     "luong at once": change(luong.BASE, **TWO, feeding=False),
     "luong, dot": change(luong.BASE, **TWO, score="dot"),
     "luong, location": change(luong.BASE, **TWO, score="location", positions=20),
-    "convolved": replace(FACTS, source=Facts(FACTS.source.embed, Convolved(16, 2)), tie="target"),
+    "convolved": replace(
+        FACTS, source=Trunk(FACTS.source.embed, ConvEncoderFacts(16, 2)), tie="target"
+    ),
 }
 
 
 @pytest.mark.parametrize("facts", list(RECURRENT.values()), ids=list(RECURRENT))
 def test_recurrent_models_too(facts):
     """Rows of one length: nothing is padded."""
-    objective = Translated(1, 2)
+    objective = Seq2Seq(1, 2)
     pairs = [([5] * 9, [6] * 7), ([5] * 9, [6] * 7)]
     model = Seq2Seq(facts).double()  # in float an LSTM is one operation, of unknown cost
     with FlopCounterMode(display=False) as counter, torch.no_grad():

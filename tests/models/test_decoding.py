@@ -10,8 +10,8 @@ from regard.ground.batch import pack
 from regard.ground.layout import Layout
 from regard.models.decoding import Decoding
 from regard.models.facts import change
-from regard.models.transformer import BASE, Transformer
 from regard.models.facts.positions import Learned
+from regard.models.papers.transformer import BASE, Transformer
 
 FACTS = change(BASE, width=8, heads=2, inner=12, depth=2, vocab=13)
 PICKED = st.lists(st.integers(0, 5), min_size=1, max_size=5)

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from regard.ground.errors import BadInput
-from regard.models import bahdanau, cho, gehring, luong, paper, pooled, sutskever
 from regard.models.facts import (
-    Embed,
-    Facts,
-    PairFacts,
+    ConvEncoderFacts,
+    EncoderDecoder,
     Stack,
+    Tokens,
+    Trunk,
     change,
     did_you_mean,
     difference,
@@ -18,11 +18,10 @@ from regard.models.facts import (
     paths,
     to_json,
 )
-from regard.models.seq2seq import Seq2Seq
-from regard.models.sides import Convolved
-from regard.models.transformer import BASE, BIG, LAPTOP, Transformer
-from regard.parts.mask import PermutationMask, WindowMask, causal, full
 from regard.models.facts.positions import Learned, Relative, Sinusoid
+from regard.models.papers import bahdanau, cho, gehring, luong, paper, sutskever
+from regard.models.papers.transformer import BASE, BIG, LAPTOP, Transformer
+from regard.parts.mask import PermutationMask, WindowMask, causal, full
 
 SMALL = change(BASE, width=8, heads=2, inner=12, depth=2, vocab=11)
 
@@ -85,9 +84,9 @@ def test_a_field_takes_whatever_its_declaration_allows():
         ({"depth": None}, "depth of Stack is int"),
         ({"key": "wide"}, "key of Stack is int | None"),
         ({"dropout": "0.1"}, "dropout of Stack is float"),
-        ({"scaled": 1}, "scaled of Embed is bool"),
-        ({"position": 512}, "position of Embed is .*Learned"),
-        ({"tie": True}, "tie of PairFacts is str"),
+        ({"scaled": 1}, "scaled of Tokens is bool"),
+        ({"position": 512}, "position of Tokens is .*Learned"),
+        ({"tie": True}, "tie of EncoderDecoder is str"),
     ],
 )
 def test_what_cannot_be_changed_is_said_in_one_line(changes, message):
@@ -217,7 +216,7 @@ def test_nor_has_a_classifier():
 
 
 def test_nor_has_a_convolutional_encoder():
-    source = Facts(SMALL.source.embed, Convolved(8, 2))
+    source = Trunk(SMALL.source.embed, ConvEncoderFacts(8, 2))
     facts = replace(SMALL, source=source)
     assert read_by(Seq2Seq, facts) == all_of(facts)
 
@@ -240,8 +239,8 @@ def test_a_fact_that_nobody_reads_would_be_found():
 
 
 def test_facts_are_values():
-    embed = Embed(vocab=5, position=None)
+    embed = Tokens(vocab=5, position=None)
     stack = Stack(width=4, depth=1, heads=1, inner=4)
-    assert Facts(embed, stack) == Facts(embed, replace(stack, mask=full))
+    assert Trunk(embed, stack) == Trunk(embed, replace(stack, mask=full))
     target = replace(stack, cross=True)
-    assert hash(PairFacts(Facts(embed, stack), Facts(embed, target)))
+    assert hash(EncoderDecoder(Trunk(embed, stack), Trunk(embed, target)))

@@ -14,13 +14,13 @@ from regard.ground.batch import pack
 from regard.ground.layout import Layout
 from regard.models import native as native_steps
 from regard.models.facts import change
+from regard.models.facts.positions import Learned
 from regard.models.native import Native, can_run
-from regard.models.transformer import BASE, Transformer
+from regard.models.papers.transformer import BASE, Transformer
 from regard.parts.attend import attend
 from regard.parts.cpp import build
 from regard.parts.linear.int8 import powers, quantised
 from regard.parts.mask import WindowMask
-from regard.models.facts.positions import Learned
 from regard.parts.score import Dot, ScaledDot
 from regard.search import Beam, Greedy, Limits
 

@@ -4,16 +4,15 @@ from dataclasses import replace
 
 import pytest
 import torch
+from regard.models.cost import classifier_flops
 from torch.utils.flop_counter import FlopCounterMode
 
 from regard.ground.batch import pack
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
-from regard.models import paper, transformer
-from regard.models.cost import classifier_flops
-from regard.models.facts import ClassifierFacts, Facts, Pooling, change
-from regard.models.pooled import BASE, LAPTOP, LAST, Pooled
-from regard.models.sides import Convolved
+from regard.models.facts import AttentionPool, ClassifierFacts, ConvEncoderFacts, Trunk, change
+from regard.models.papers import paper, transformer
+from regard.models.papers.lin import BASE, LAPTOP, LAST, Pooled
 from regard.parts.rnn_attention import SCORES
 
 SMALL = change(LAPTOP, vocab=20, width=6, embedding=5, classes=3, dropout=0.0)
@@ -26,7 +25,7 @@ KINDS = {
     "last": change(SMALL, pooling=None),
     "transformer": TRUNK,
     "transformer, last": replace(TRUNK, pooling=None),
-    "convolved": replace(SMALL, reader=Facts(SMALL.reader.embed, Convolved(6, 2))),
+    "convolved": replace(SMALL, reader=Trunk(SMALL.reader.embed, ConvEncoderFacts(6, 2))),
 }
 each_kind = pytest.mark.parametrize("facts", KINDS.values(), ids=list(KINDS))
 ROWS = [[3, 4, 5, 6], [7], [8, 9, 10, 11, 12, 13, 14]]
@@ -98,8 +97,8 @@ def test_it_is_in_the_lineage():
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        (lambda: Pooling(score="dott"), "no score is called 'dott'; did you mean 'dot'"),
-        (lambda: Pooling(query="zero"), "no query is called 'zero'; did you mean 'zeros'"),
+        (lambda: AttentionPool(score="dott"), "no score is called 'dott'; did you mean 'dot'"),
+        (lambda: AttentionPool(query="zero"), "no query is called 'zero'; did you mean 'zeros'"),
         (lambda: change(SMALL, classes=1), "classes must be at least 2"),
         (lambda: ClassifierFacts(STACK.target, 2), "looks at nothing but its text"),
     ],

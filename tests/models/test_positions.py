@@ -11,15 +11,14 @@ from torch._dynamo.testing import CompileCounter
 from regard.ground.batch import BatchLimits, PackedTokens, pack
 from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
-from regard.models import bert, cho
 from regard.models.decoding import Decoding
-from regard.models.encoder import build
 from regard.models.facts import POSITIONS, EncoderFacts, change, from_json, paths, to_json
+from regard.models.facts.positions import Learned, Relative, Sinusoid
 from regard.models.native import can_run
-from regard.models.transformer import BASE, Transformer
+from regard.models.papers import bert, cho
+from regard.models.papers.transformer import BASE, Transformer
 from regard.parts.kernels import AttentionCall, choose
 from regard.parts.mask import full
-from regard.models.facts.positions import Learned, Relative, Sinusoid
 from regard.parts.score import DistanceDot, ScaledDot
 from regard.training.recipe import find, read
 from regard.training.run import task_of

@@ -7,7 +7,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from regard.ground.batch import BatchLimits, PackedTokens, pack
 from regard.models.facts import change
-from regard.models.transformer import BASE, Transformer
+from regard.models.papers.transformer import BASE, Transformer
 from regard.parts.kernels.bucketed import CALL
 
 DEPTH, WIDTH, INNER, VOCAB = 2, 16, 24, 12

@@ -7,7 +7,7 @@ from torch import Tensor
 from regard.ground.batch import pack
 from regard.ground.tape import NULL_TAPE, Tape, forced_row, without_head
 from regard.models.facts import change
-from regard.models.transformer import BASE, Transformer
+from regard.models.papers.transformer import BASE, Transformer
 from regard.parts import attend as meaning
 
 DEPTH, HEADS = 2, 2

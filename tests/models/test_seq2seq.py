@@ -12,12 +12,21 @@ from torch import Tensor, nn
 from regard.ground.batch import BatchLimits, pack
 from regard.ground.errors import BadInput
 from regard.ground.tape import NULL_TAPE, Tape, forced_row
-from regard.models import bahdanau, cho, luong, sutskever, transformer
-from regard.models.facts import Facts, PairFacts, change, difference, from_json, to_json
-from regard.models.seq2seq import Seq2Seq
-from regard.models.sides import Convolved, Looking, Reader, Writer
-from regard.objectives.translated import Translated
+from regard.models.facts import (
+    ConvEncoderFacts,
+    CrossAttentionFacts,
+    EncoderDecoder,
+    RNNDecoderFacts,
+    RNNEncoderFacts,
+    Trunk,
+    change,
+    difference,
+    from_json,
+    to_json,
+)
 from regard.models.facts.positions import Learned
+from regard.models.papers import bahdanau, cho, luong, sutskever, transformer
+from regard.objectives.seq2seq import Seq2Seq
 
 VOCAB = 13
 SIZES = {"vocab": VOCAB, "width": 6, "embedding": 5, "dropout": 0.0}
@@ -26,21 +35,26 @@ SUTSKEVER = change(sutskever.BASE, **SIZES, depth=2)
 BAHDANAU = change(bahdanau.BASE, **SIZES, maxout=3)
 LUONG = change(luong.BASE, **SIZES, depth=2)
 TRUNKS = change(transformer.BASE, vocab=VOCAB, width=6, heads=2, inner=8, depth=2, dropout=0.0)
-CONVOLVED = Facts(replace(TRUNKS.source.embed, position=Learned(32)), Convolved(6, 2, dropout=0.0))
+CONVOLVED = Trunk(
+    replace(TRUNKS.source.embed, position=Learned(32)), ConvEncoderFacts(6, 2, dropout=0.0)
+)
 SCORES = ["additive", "concat", "dot", "scaled-dot", "general", "cosine", "location", "relative"]
 SOURCES, TARGETS = [[1, 2, 3, 4], [5], [6, 7]], [[1, 2], [3, 4, 5], [6]]
 SENTENCE = st.lists(st.integers(0, VOCAB - 1), min_size=1, max_size=6)
 PAIRS = st.lists(st.tuples(SENTENCE, SENTENCE), min_size=1, max_size=4)
 
 
-def looking(score: str, timing: str, feeding: bool = False) -> PairFacts:
+def looking(score: str, timing: str, feeding: bool = False) -> EncoderDecoder:
     """A small translator with this attention; some scores compare only what is of one size."""
-    source = Reader(width=6, embedding=5, depth=2)
-    target = Writer(
-        width=6, embedding=5, depth=2, attention=Looking(score, timing, feeding, positions=7)
+    source = RNNEncoderFacts(width=6, embedding=5, depth=2)
+    target = RNNDecoderFacts(
+        width=6,
+        embedding=5,
+        depth=2,
+        attention=CrossAttentionFacts(score, timing, feeding, positions=7),
     )
     embed = SUTSKEVER.source.embed
-    return PairFacts(Facts(embed, source), Facts(embed, target), tie="none")
+    return EncoderDecoder(Trunk(embed, source), Trunk(embed, target), tie="none")
 
 
 EVERY = {
@@ -193,7 +207,7 @@ def test_chos_decoder_reads_one_vector_at_every_step():
 
 @every
 def test_it_learns_from_every_weight(facts):
-    model, objective = Seq2Seq(facts), Translated(bos=1, eos=2, smoothing=0.0)
+    model, objective = Seq2Seq(facts), Seq2Seq(bos=1, eos=2, smoothing=0.0)
     optimiser = torch.optim.SGD(model.parameters(), lr=0.01)
     batch = objective.collate(list(zip(SOURCES, TARGETS, strict=True)))
     losses = []
@@ -301,7 +315,7 @@ def test_a_watched_state_says_where_it_looked():
 @pytest.mark.parametrize("name", ["sutskever", "cho", "bahdanau", "luong", "convolved to trunk"])
 def test_nothing_to_do_still_has_gradients(name):
     """A rank without rows must still meet the others."""
-    model, objective = Seq2Seq(EVERY[name]), Translated(1, 2)
+    model, objective = Seq2Seq(EVERY[name]), Seq2Seq(1, 2)
     loss, _ = objective(model, objective.collate([]))
     loss.backward()
     assert loss == 0
@@ -311,7 +325,7 @@ def test_nothing_to_do_still_has_gradients(name):
 @every
 def test_fixed_shapes_mean_the_same(facts):
     """A batch as on CUDA; recurrence asks it for its lengths."""
-    model, objective = Seq2Seq(change(facts, dropout=0.0)), Translated(1, 2)
+    model, objective = Seq2Seq(change(facts, dropout=0.0)), Seq2Seq(1, 2)
     pairs = list(zip(SOURCES, TARGETS, strict=True))
     free, fixed = (objective.collate(pairs, limits) for limits in (None, BatchLimits(20, 4, 7)))
     wanted, found = (objective(model, batch)[0] for batch in (free, fixed))
@@ -320,7 +334,7 @@ def test_fixed_shapes_mean_the_same(facts):
 
 @every
 def test_half_precision_is_close_and_has_gradients(facts):
-    model, objective = Seq2Seq(facts), Translated(1, 2)
+    model, objective = Seq2Seq(facts), Seq2Seq(1, 2)
     batch = objective.collate(list(zip(SOURCES, TARGETS, strict=True)))
     wanted, _ = objective(model, batch)
     with torch.autocast("cpu", torch.bfloat16):
@@ -385,13 +399,13 @@ def test_facts_that_mean_nothing_are_refused(changes, message):
     with pytest.raises(BadInput, match=message):
         change(BAHDANAU, **changes)
     with pytest.raises(BadInput, match="as many tokens on either side"):
-        Convolved(6, 2, kernel=4)
+        ConvEncoderFacts(6, 2, kernel=4)
 
 
 @pytest.mark.gpu
 @every
 def test_cuda_agrees_with_the_cpu(facts):
-    model, objective = Seq2Seq(facts), Translated(1, 2)
+    model, objective = Seq2Seq(facts), Seq2Seq(1, 2)
     pairs = list(zip(SOURCES, TARGETS, strict=True))
     found = []
     for device in ("cpu", "cuda"):
@@ -415,7 +429,7 @@ def test_cuda_agrees_with_the_cpu(facts):
     torch.testing.assert_close(half.cpu(), found[0][0], rtol=0.02, atol=0.02)
 
 
-def by_formula(facts: PairFacts) -> int:
+def by_formula(facts: EncoderDecoder) -> int:
     """Weights and biases of a recurrent translator, counted with pencil and paper."""
     gates = {"rnn": 1, "gru": 3, "lstm": 4}
     reads, writes = facts.source.stack, facts.target.stack

@@ -10,10 +10,10 @@ from torch import nn
 
 from regard.ground.batch import BatchLimits, PackedTokens, pack
 from regard.ground.layout import Layout
-from regard.models.facts import PairFacts, change
-from regard.models.paper import count_parameters
-from regard.models.transformer import BASE, BIG, LAPTOP, PAPER, Transformer
+from regard.models.facts import EncoderDecoder, change
 from regard.models.facts.positions import Learned
+from regard.models.paper import count_parameters
+from regard.models.papers.transformer import BASE, BIG, LAPTOP, PAPER, Transformer
 
 VOCAB = 13
 SMALL = change(BASE, width=8, heads=2, inner=12, depth=2, vocab=VOCAB)
@@ -26,7 +26,7 @@ def run(model: nn.Module, source: PackedTokens, target: PackedTokens) -> torch.T
     return model(source.tokens_T, source.layout, target.tokens_T, target.layout)
 
 
-def by_formula(facts: PairFacts) -> int:
+def by_formula(facts: EncoderDecoder) -> int:
     """Parameters of a Transformer whose heads share the width."""
     total = 0
     for side in (facts.source, facts.target):

@@ -11,22 +11,20 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from regard.objectives.labelled import Labelled, Numbers, OfNumbers, OfTexts, Several
+from regard.objectives.masked import Blanked, Masked
+from regard.objectives.tagged import Chosen, Spans, Tagged, TaggedNumbers
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from regard.ground.batch import IGNORED, BatchLimits, TokenRow
-from regard.models import bahdanau, bert, gehring
-from regard.models.encoder import build
 from regard.models.facts import Head, change
-from regard.models.pooled import LAPTOP as POOLED
-from regard.models.pooled import Pooled
-from regard.models.seq2seq import Seq2Seq
-from regard.models.transformer import LAPTOP, Transformer
+from regard.models.papers import bahdanau, bert, gehring
+from regard.models.papers.lin import LAPTOP as POOLED
+from regard.models.papers.lin import Pooled
+from regard.models.papers.transformer import LAPTOP, Transformer
 from regard.objectives import __path__ as PATH
-from regard.objectives.labelled import Labelled, Numbers, OfNumbers, OfTexts, Several
-from regard.objectives.masked import Blanked, Masked
-from regard.objectives.tagged import Chosen, Spans, Tagged, TaggedNumbers
-from regard.objectives.translated import Translated
+from regard.objectives.seq2seq import Seq2Seq
 from regard.training.micro import tensors
 
 BUDGET = BatchLimits(64, 6, 20)
@@ -82,11 +80,9 @@ SEQ2SEQ = change(bahdanau.LAPTOP, vocab=WORDS, width=8, embedding=8, maxout=8, d
 READER = change(gehring.LAPTOP, vocab=WORDS, width=6, embedding=6, dropout=0.0).source
 READ = change(POOLED, vocab=WORDS, width=6, embedding=6, classes=LABELS, dropout=0.0)
 CASES = {
-    "translated": Case(
-        Translated(1, 2), lambda: Transformer(TRANSLATOR), lambda d: (ids(d), ids(d))
-    ),
+    "translated": Case(Seq2Seq(1, 2), lambda: Transformer(TRANSLATOR), lambda d: (ids(d), ids(d))),
     "translated, recurrent": Case(
-        Translated(1, 2), lambda: Seq2Seq(SEQ2SEQ), lambda d: (ids(d), ids(d))
+        Seq2Seq(1, 2), lambda: Seq2Seq(SEQ2SEQ), lambda d: (ids(d), ids(d))
     ),
     "labelled": Case(
         Labelled(0.1, WEIGHTS),

@@ -3,11 +3,11 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from regard.objectives.labelled import Labelled
 
 from regard.ground.batch import IGNORED, BatchLimits
 from regard.models.facts import change
-from regard.models.pooled import LAPTOP, Pooled
-from regard.objectives.labelled import Labelled
+from regard.models.papers.lin import LAPTOP, Pooled
 
 EXAMPLES = [([5, 6, 7], [1]), ([8], [0]), ([9, 9], [2])]
 FACTS = change(LAPTOP, vocab=20, width=6, embedding=5, classes=3, dropout=0.0)

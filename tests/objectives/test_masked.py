@@ -6,12 +6,12 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
+from regard.objectives.masked import Blanked, Masked
 
 from bert_folders import read_by_reference, write_bert
 from regard.data.mlm_masking import TokenMasker
 from regard.ground.batch import IGNORED, BatchLimits, TokenRow
 from regard.models.folder import read
-from regard.objectives.masked import Blanked, Masked
 
 EXAMPLES = [
     Blanked(TokenRow([1, 3, 9, 3, 2, 7, 2], [0, 0, 0, 0, 0, 1, 1]), [1, 3], [8, 9], 0),

@@ -6,8 +6,8 @@ import torch.nn.functional as F
 
 from regard.ground.batch import IGNORED, BatchLimits
 from regard.models.facts import change
-from regard.models.transformer import LAPTOP, Transformer
-from regard.objectives.translated import Translated
+from regard.models.papers.transformer import LAPTOP, Transformer
+from regard.objectives.seq2seq import Seq2Seq
 from regard.parts.losses import smoothed_cross_entropy
 
 PAIRS = [([5, 6, 7], [8, 9]), ([5], [6, 7, 8, 9])]
@@ -15,7 +15,7 @@ FACTS = change(LAPTOP, vocab=20, width=16, inner=32, heads=2, depth=2, dropout=0
 
 
 def test_markers():
-    batch = Translated(bos=1, eos=2).collate(PAIRS)
+    batch = Seq2Seq(bos=1, eos=2).collate(PAIRS)
     assert batch.source.tokens_T.tolist() == [5, 6, 7, 2, 5, 2]
     assert batch.target.tokens_T.tolist() == [1, 8, 9, 1, 6, 7, 8, 9]
     assert batch.goals_T.tolist() == [8, 9, 2, 6, 7, 8, 9, 2]
@@ -37,7 +37,7 @@ def test_loss_is_torchs_cross_entropy():
 
 def test_fill_changes_neither_loss_nor_gradient():
     """A batch of fixed shape, as on CUDA, means what the same rows mean alone."""
-    objective = Translated(bos=1, eos=2)
+    objective = Seq2Seq(bos=1, eos=2)
     model = Transformer(FACTS)
     gradients, losses = [], []
     for limits in (None, BatchLimits(tokens=40, rows=4, longest=9)):
@@ -53,7 +53,7 @@ def test_fill_changes_neither_loss_nor_gradient():
 
 
 def test_scores_are_the_log_probabilities_of_the_goals():
-    objective = Translated(bos=1, eos=2, smoothing=0.0)
+    objective = Seq2Seq(bos=1, eos=2, smoothing=0.0)
     model = Transformer(FACTS).eval()
     batch = objective.collate(PAIRS)
     with torch.no_grad():

@@ -17,7 +17,7 @@ import regard
 from regard.ground.batch import pack
 from regard.ground.errors import BadInput
 from regard.models.facts import change
-from regard.models.transformer import BASE, Transformer
+from regard.models.papers.transformer import BASE, Transformer
 from regard.parts.linear import int8, packed
 from regard.parts.linear.convert import LAYERS, convert, describe_products
 from regard.parts.linear.int8 import (

@@ -8,9 +8,10 @@ from torch.nn import functional
 
 from bert_folders import HEADS, SMALL, agree, our_values, reference, save, their_values, write_bert
 from regard.ground.errors import BadInput
-from regard.models import bert, bert_folder
+from regard.models import bert_folder
 from regard.models import folder as folders
 from regard.models.facts import Head, change
+from regard.models.papers import bert
 from regard.text.templates import Template
 from regard.weights.files import load_weights, read_folder, weights_of
 from regard.weights.weight_map import Extras

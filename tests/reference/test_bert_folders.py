@@ -23,10 +23,9 @@ from bert_folders import (
 )
 from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput
-from regard.models import bert
 from regard.models import folder as folders
-from regard.models.encoder import build
 from regard.models.facts import Head, change
+from regard.models.papers import bert
 from regard.models.stored import Stored
 from regard.text.encoder_files import FILES
 from regard.text.labels import KINDS as LABELS

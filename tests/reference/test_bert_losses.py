@@ -5,14 +5,14 @@ import json
 import numpy as np
 import pytest
 import torch
+from regard.objectives.labelled import Labelled, Numbers, Several
+from regard.objectives.masked import Blanked, Masked
+from regard.objectives.tagged import Chosen, Spans, Tagged, TaggedNumbers
 
 from bert_folders import quietly, read_by_reference, write_bert
 from regard.data.sampler import Cursor
 from regard.ground.batch import IGNORED, BatchLimits, TokenRow
 from regard.models import folder as folders
-from regard.objectives.labelled import Labelled, Numbers, Several
-from regard.objectives.masked import Blanked, Masked
-from regard.objectives.tagged import Chosen, Spans, Tagged, TaggedNumbers
 from regard.training.events import Reported
 from regard.training.loop import train
 from regard.training.ranks import Ranks

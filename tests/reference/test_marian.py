@@ -20,9 +20,9 @@ from regard.ground.batch import pack
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
 from regard.models import folder as folders
-from regard.models import marian
 from regard.models.facts import change
-from regard.models.transformer import LAPTOP, Transformer
+from regard.models.papers import marian
+from regard.models.papers.transformer import LAPTOP, Transformer
 from regard.weights.files import load_weights, read_folder, read_tensors, weights_of
 from verb import run
 

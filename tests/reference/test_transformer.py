@@ -5,13 +5,13 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from regard.models.stack import Trunk
 from torch import Tensor, nn
 
 from regard.ground.batch import PackedTokens, pack
 from regard.ground.layout import Layout
 from regard.models.facts import change
-from regard.models.stack import Trunk
-from regard.models.transformer import BASE, Transformer
+from regard.models.papers.transformer import BASE, Transformer
 from regard.parts.attention import CrossAttention, EncoderOutput, Heads, SelfAttention
 from regard.parts.block import Block
 from regard.parts.mask import causal

@@ -205,7 +205,10 @@ RUNS: dict[str, Entry] = {
     "translate-bahdanau": _recurrent("bahdanau", MAXOUT, BIAS),
     "translate-luong": _recurrent("luong", BIAS),
     "translate-luong-dot": _recurrent(
-        "luong", "model.change.score=dot", "model.change.input_feeding=false", "model.change.depth=1"
+        "luong",
+        "model.change.score=dot",
+        "model.change.input_feeding=false",
+        "model.change.depth=1",
     ),
     "translate-luong-concat": _recurrent("luong", "model.change.score=concat"),
     "translate-luong-location": _recurrent("luong", "model.change.score=location"),

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from naive import SEED
 from regard.ground.batch import pack
 from regard.models.facts import change
+from regard.models.papers.transformer import BASE, Transformer
 from regard.models.room import House
-from regard.models.transformer import BASE, Transformer
 from regard.search.beam import Beam
 from regard.search.greedy import Greedy
 from regard.search.limits import Limits

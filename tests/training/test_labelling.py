@@ -6,10 +6,10 @@ from itertools import islice
 import numpy as np
 import pytest
 import torch
+from regard.models.cost import classifier_flops
 
 from regard.ground.errors import BadInput
 from regard.metrics.classification import classification_scores
-from regard.models.cost import classifier_flops
 from regard.models.folder import read as read_folder
 from regard.tasks.classify import Classifier
 from regard.training.events import Judged, Reported

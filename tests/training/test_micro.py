@@ -3,14 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from regard.objectives.labelled import Labelled
+from regard.objectives.tagged import Spans, Tagged
 
 from regard.ground.batch import BatchLimits, TokenRow
 from regard.ground.layout import Layout
-from regard.models import bert
-from regard.models.encoder import build
 from regard.models.facts import Head, change
-from regard.objectives.labelled import Labelled
-from regard.objectives.tagged import Spans, Tagged
+from regard.models.papers import bert
 from regard.training.micro import Captured, Plain, fixed_shape, unread
 from regard.training.recipe import Batches
 

@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from regard.ground.errors import BadInput
-from regard.models import bert, paper, sized
-from regard.models.encoder import build
 from regard.models.facts import Head, change
+from regard.models.papers import bert, paper, sized
 from regard.training import loop
 from regard.training.checkpoint import optimiser_tensors
 from regard.training.events import Reported

@@ -5,7 +5,6 @@ import torch
 
 from regard.api import load
 from regard.ground.errors import BadInput
-from regard.models.seq2seq import Seq2Seq
 from regard.search.beam import Beam
 from regard.search.exact import Exact
 from regard.search.greedy import Greedy

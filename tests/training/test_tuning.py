@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from regard.models.cost import encoder_flops
 
 from regard.api import load
 from regard.ground.batch import IGNORED
 from regard.ground.errors import BadInput
 from regard.models import folder as folders
-from regard.models.cost import encoder_flops
 from regard.tasks.answer import Answerer
 from regard.training.events import Judged, Reported
 from regard.training.loop import train

@@ -25,7 +25,7 @@ from regard.metrics.entities import entity_scores, entity_table, to_scheme
 from regard.metrics.precision_recall import LabelScore
 from regard.metrics.regression import regression_scores
 from regard.metrics.translation import MetricScore
-from regard.models.facts import AnyHead, ChoiceHead, LabelHead, SpanHead, TokenLabelHead
+from regard.models.facts import ChoiceHead, LabelHead, SpanHead, TokenLabelHead
 from regard.objectives import labels as objectives
 from regard.objectives import token_labels
 from regard.objectives.choices import MultipleChoice
@@ -42,7 +42,7 @@ from regard.text.tuned import TunedText
 from regard.training.recipe import Recipe
 from regard.training.weights import class_weights
 
-Coded = tuple[Any, Any]  # rows to read, and what is to be said of them
+Coded = tuple[Any, Any]  # rows and targets
 
 
 class Judgement(NamedTuple):
@@ -63,17 +63,14 @@ class Kind:
         """The most tokens of a row."""
         return self.recipe.batches.longest
 
-    def head(self, dropout: float) -> AnyHead:
+    def head(self, dropout: float) -> Any:
         """Its head, of one output until labels are known."""
-        raise NotImplementedError
 
     def labels(self, examples: Sequence[Any]) -> Labels | None:
         """What may be said, if it has names."""
-        return None
 
-    def texts(self, example: Any) -> tuple[str, ...]:
+    def texts(self, example: Any) -> Any:
         """The texts of an example."""
-        raise NotImplementedError
 
     def coded(self, text: Any, examples: Sequence[Any]) -> list[Coded]:
         """The same as rows and goals."""
@@ -81,7 +78,6 @@ class Kind:
 
     def objective(self, text: Any, coded: Sequence[Coded]) -> Any:
         """What is learned."""
-        raise NotImplementedError
 
     def runner(self, model: nn.Module, text: Any) -> Any:
         """A model that is asked as the recipe says."""
