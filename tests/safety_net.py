@@ -21,7 +21,7 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-BASE = "6c3503bfe655c327ea2a4cac9e50f3162fe30b13"  # the first commit with this tool
+BASE = "7f8848ba313621878596992707c0805ec2c1a8ff"  # its numbers are those before the redraw
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "regard-safety-net"
 
 
@@ -39,8 +39,8 @@ def main(arguments: list[str] | None = None) -> int:
     for each in (recorder, compare, check):
         each.add_argument("--only", nargs="+", default=["*"], help="entries, or patterns of them")
     asked = parser.parse_args(arguments)
+    sys.path[:0] = [str(HERE), str(HERE.parent / "src")]  # this tree, whatever is installed
     if asked.verb == "record":
-        sys.path.insert(0, str(HERE))
         from safety.record import record_all
 
         record = record_all(asked.only)
@@ -63,7 +63,6 @@ def read(path: Path) -> dict:
 
 def show(base: dict, new: dict, only: list[str]) -> int:
     """Print the differences; 1 if there are some."""
-    sys.path.insert(0, str(HERE))
     from safety.compare import differences
 
     chosen = [name for name in base["entries"] if is_chosen(name, only)]
@@ -84,6 +83,7 @@ def is_chosen(name: str, only: list[str]) -> bool:
 def check_against(commit: str, only: list[str]) -> int:
     """Record a commit by its own recorder, unless that was done; record this tree; compare."""
     base = recorded(commit)
+    print(f"base: {commit}", file=sys.stderr)
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "new.json"
         run_recorder(HERE.parent, out, only)
