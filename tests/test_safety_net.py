@@ -15,7 +15,7 @@ from torch import nn
 from safety import weights
 from safety_net import main
 
-ENTRIES = ("classify-last", "translate-clipped", "verb-predict-last")
+ENTRIES = ("classify-last", "verb-predict-last")
 
 
 def recorded(path: Path) -> dict:
@@ -78,6 +78,13 @@ def test_another_answer_is_found(record, tmp_path, capsys):
     assert line.startswith("verb-predict-last: said 0: ")
 
 
+def test_an_entry_that_fails_is_reported(record, tmp_path, capsys):
+    planted = deepcopy(record)
+    planted["entries"]["verb-predict-last"] = {"exact": True, "failed": "BadInput: no such option"}
+    (line,) = differences(record, planted, tmp_path, capsys)
+    assert line == "verb-predict-last: failed: BadInput: no such option"
+
+
 def test_a_missing_entry_is_reported(record, tmp_path, capsys):
     planted = deepcopy(record)
     del planted["entries"]["verb-predict-last"]
@@ -86,12 +93,14 @@ def test_a_missing_entry_is_reported(record, tmp_path, capsys):
 
 @pytest.mark.parametrize(("share", "lines"), [(1e-7, 0), (1e-5, 1)])
 def test_clipped_runs_agree_to_a_tolerance(record, tmp_path, capsys, share, lines):
-    planted = deepcopy(record)
-    loss = planted["entries"]["translate-clipped"]["loss"][3]
+    clipped = deepcopy(record)
+    clipped["entries"]["classify-last"]["exact"] = False
+    planted = deepcopy(clipped)
+    loss = planted["entries"]["classify-last"]["loss"][3]
     loss[0] = (float.fromhex(loss[0]) * (1 + share)).hex()
-    for digest in planted["entries"]["translate-clipped"]["weights"].values():
-        digest[0] = "0" * 20  # the bits may differ; the norms, by which they are compared, do not
-    assert len(differences(record, planted, tmp_path, capsys)) == lines
+    for digest in planted["entries"]["classify-last"]["weights"].values():
+        digest[0] = "0" * 20  # bits may differ; norms, by which they are compared, do not
+    assert len(differences(clipped, planted, tmp_path, capsys)) == lines
 
 
 def test_renamed_split_and_joined_parameters_have_their_first_values(monkeypatch):

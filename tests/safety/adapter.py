@@ -9,6 +9,7 @@ os.environ["COLUMNS"] = "100"
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import nn
@@ -21,6 +22,8 @@ from regard.training.loop import Job, train
 from regard.training.ranks import Ranks
 from regard.training.recipe import read
 from regard.training.run import Run, prepare
+
+Begin = Callable[[nn.Module], Any]
 
 
 def pin() -> None:
@@ -46,16 +49,26 @@ def steps(run: Run) -> Iterator[tuple[str, list[float]]]:
             yield "dev", sorted(event.verdict.figures.values())
 
 
-def save_with(run: Path, folder: Path, set_weights: Callable[[nn.Module], Any], form: str) -> None:
+def save_with(run: Path, folder: Path, begin: Begin, form: str) -> None:
     """Save the model of a trained run again, with other weights."""
     model = regard.load(run / "model", "cpu")
-    set_weights(model.module)
+    begin(model.module)
     model.save(folder, form)
 
 
-def verb(arguments: list[str], stdin: str | None) -> tuple[int, str, str]:
-    """What a verb of the command line said, run in this process: exit code, output, messages."""
-    done = CliRunner().invoke(app, arguments, input=stdin)
+def verb(arguments: list[str], stdin: str | None, begin: Begin) -> tuple[int, str, str]:
+    """What a verb of the command line said, run in this process: exit code, output, messages.
+
+    What it trains begins with weights of ours.
+    """
+
+    def prepared(*given: Any, **options: Any) -> Run:
+        run = prepare(*given, **options)
+        begin(run.job.model)
+        return run
+
+    with patch("regard.cli.train.prepare", prepared):
+        done = CliRunner().invoke(app, arguments, input=stdin)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     return done.exit_code, done.stdout, done.stderr

@@ -1,22 +1,25 @@
 """The commands that are recorded, as they are called today, and how their output is read.
 
 In braces stand {data}, {work} (a folder to write to), {recipe.RUN}, {regard.RUN} and {hf.RUN}: a
-recipe, or a model in either format, of a run of ``recipes.py``. Verbs and options that get other
-names get them here too; keys of JSON are told to ``KEYS``.
+recipe, or a model in either format, of a run of ``recipes.py``; {marian} is a published translator.
+Verbs and options that get other names get them here too; keys of JSON are told to ``KEYS``.
 """
 
 from typing import NamedTuple
 
 KEYS: dict[str, str] = {}  # key of JSON today -> what it was called at first
 VALUES: dict[str, str] = {}  # word that is a value of JSON today -> what it was at first
-IGNORED = {"engine", "device_seconds", "untrained", "why", "formula"}
+IGNORED = {"engine", "device_seconds", "untrained", "why", "formula", "tokens per second"}
 """Keys of JSON with prose, or with what depends on the machine or on an initial draw."""
+
+TIMES = ("a step", "estimated", "FLOPs")  # of lines that tell times too, left out of "counts"
 
 
 class Command(NamedTuple):
     """A verb with its arguments and what it is given as standard input (text, or @FILE).
 
-    Of what it says are kept the values of JSON lines, "lines" or "numbers"; with ``messages`` the
+    Of what it says are kept the values of JSON lines, "lines", "numbers" or
+    "counts"; with ``messages`` the
     numbers in messages too; and what is in ``files`` that it writes. Output may go ``to`` a file,
     for commands that stand ``after`` it.
     """
@@ -32,6 +35,7 @@ class Command(NamedTuple):
 
 MT, RNN = "{regard.translate-untied}", "{regard.translate-bahdanau}"
 BERT, POOLED = "{regard.pretrain-next-sentence}", "{regard.classify-pooled}"
+MARIAN = "{marian}"
 PAIRS, SOURCE = "{data}/pairs", "@{data}/pairs/test.src"
 LINES = "cow dog owl\nlion\nsow rat pig owl newt\n\nhen hen\n"
 TWO = "cow dog\tsow owl\nlion\town\n"
@@ -60,6 +64,14 @@ def _look(model: str, *options: str) -> Command:
 def _convert(model: str, to: str, name: str) -> Command:
     files = (f"{{work}}/{name}/model.safetensors",)
     return Command(("convert", model, f"{{work}}/{name}", "--to", to), None, "numbers", files)
+
+
+def _train(
+    run: str, name: str, *options: str, reads: str = "numbers", file: str | None = None
+) -> Command:
+    out = f"{{work}}/{name}"
+    given = ("train", f"{{recipe.{run}}}", "--data", "{data}", "--out", out, *options)
+    return Command(given, None, reads, () if file is None else (f"{out}/{file}",))
 
 
 SAMPLE = ("--search", "sample", "--seed", "3")
@@ -182,6 +194,29 @@ COMMANDS: dict[str, Command] = {
     "verb-convert-tuned": _convert("{regard.tune-tags}", "hf", "tags-hf"),
     "verb-convert-answer": _convert("{regard.tune-answer}", "hf", "answer-hf"),
     "verb-convert-regard": _convert(MT, "regard", "mt-copy"),
+    "verb-marian-published": Command(("translate", MARIAN, "--json"), SOURCE),
+    "verb-marian-greedy": _translate("--search", "greedy", model=MARIAN),
+    "verb-marian-power": _translate("--length", "power", "--best", "2", model=MARIAN),
+    "verb-marian-score": Command(("score", MARIAN, "--json"), "cow dog\tdog cow\nowl\tsow sow\n"),
+    "verb-marian-look": _look(MARIAN, "--layer", "1"),
+    "verb-marian-align": Command(("align", MARIAN, *LINKS, "--json"), messages=True),
+    "verb-marian-regard": _convert(MARIAN, "regard", "marian-regard"),
+    "verb-marian-back": _convert("{work}/marian-regard", "hf", "marian-hf")._replace(
+        after=("verb-marian-regard",)
+    ),
+    "verb-translate-int8": _translate("--precision", "int8", "--search", "greedy"),
+    "verb-predict-int8": _predict("tune-one", LINES, "--precision", "int8"),
+    "verb-train-dry-run": _train("translate-bahdanau", "dry", "--dry-run", reads="counts"),
+    "verb-train-dry-run-tags": _train("tune-scratch-relative", "dry", "--dry-run", reads="counts"),
+    "verb-train-classify": _train(
+        "classify-pooled", "trained", "--set", "train.steps=5", reads="counts"
+    ),
+    "verb-train-seeds": _train(
+        *("classify-last", "seeds", "--set", "train.steps=3", "--seeds", "2"),
+        reads="counts",
+        file="seeds.json",
+    ),
+    "verb-train-ladder": _train("ladder", "ladder", file="ladder.json", reads="none"),
     "verb-papers": Command(("papers", "--json")),
     "verb-papers-two": Command(("papers", "transformer:base", "bahdanau:base"), None, "numbers"),
     "verb-recency": Command(("recency", POOLED, "--json"), LINES),

@@ -13,6 +13,8 @@ def differences(name: str, base: dict[str, Any], new: dict[str, Any]) -> list[st
     if name not in new["entries"]:
         return [f"{name}: missing"]
     old, now = base["entries"][name], new["entries"][name]
+    if "failed" in now:
+        return [f"{name}: failed: {str(now['failed']).splitlines()[0]}"]
     found = list(_differences("", old, now, old["exact"]))
     if not found:
         return []

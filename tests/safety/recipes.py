@@ -42,6 +42,23 @@ warmup = 10
 beam = 3
 """
 
+LADDER = (
+    TRANSLATE.replace(
+        "[text]", 'links = { dev = "pairs/dev.links", test = "pairs/test.links" }\n[text]'
+    )
+    + END.replace("30", "4")
+    + """
+[[rung]]
+name = "attention"
+model = { paper = "luong", size = "laptop", change = { width = 12, embedding = 12, depth = 1 } }
+
+[[rung]]
+name = "Transformer"
+model = { size = "laptop", change = { width = 16, inner = 16, heads = 2, depth = 1 } }
+train = { smoothing = 0.1 }
+"""
+)
+
 CLASSIFY = """
 task = "classify"
 
@@ -232,6 +249,11 @@ RUNS: dict[str, Entry] = {
     "translate-bpe-dropout-ema": _transformer(
         "text.kind=bpe", "text.vocab=300", "text.dropout=0.1", "train.ema=0.9"
     ),
+    "translate-mixed-bleu": _transformer("batches.mixed=true", "train.judge=bleu"),
+    "translate-byte-bpe": _transformer("text.kind=byte-bpe", "text.vocab=300", "text.lower=true"),
+    "translate-csv": _transformer(
+        'data.train={csv = "two/train.csv", columns = ["text", "other"]}'
+    ),
     "translate-clipped": _transformer(CLIP, clipped=True),
     "classify-pooled": Entry(CLASSIFY),
     "classify-last": Entry(CLASSIFY, ("model.size=last",)),
@@ -243,11 +265,20 @@ RUNS: dict[str, Entry] = {
         ),
     ),
     "classify-weighted": Entry(CLASSIFY, ("labels.weights=balanced", "train.smoothing=0.1")),
+    "classify-zeros": Entry(CLASSIFY, ("model.size=base", "model.change.inner=10")),
+    "classify-dot-mean": Entry(CLASSIFY, ("model.change.score=dot", "model.change.query=mean")),
+    "classify-held-out": Entry(
+        CLASSIFY, ("data.dev={held_out = 20}", "train.judge=accuracy", "model.change.cell=gru")
+    ),
     "pretrain-next-sentence": Entry(PRETRAIN),
     "pretrain-masked": Entry(
         PRETRAIN, ("pretrain.next_sentence=false", "pretrain.whole_words=true")
     ),
     "pretrain-accumulate": Entry(PRETRAIN, ("batches.accumulate=2", "train.smoothing=0.1")),
+    "pretrain-held-out": Entry(
+        PRETRAIN, ("data.dev={held_out = 5}", "pretrain.rate=0.3", "pretrain.short=0.5")
+    ),
+    "pretrain-start": Entry(PRETRAIN, ("model.start={start}", "model.change={}")),
     "tune-one": _tuned(ONE),
     "tune-two": _tuned(TWO, "labels.positive=yes"),
     "tune-several": _tuned(SEVERAL),
@@ -261,6 +292,7 @@ RUNS: dict[str, Entry] = {
     ),
     "tune-unfreezing": _tuned(ONE, "optimiser.unfreeze_every=8"),
     "tune-weighted": _tuned(ONE, "labels.weights={1 = 3.0}", "train.smoothing=0.1"),
+    "tune-held-out": _tuned(TWO, "data.dev={held_out = 20}", "train.judge=Matthews"),
     "tune-scratch-relative": Entry(
         TAGS,
         ("model.change={width = 16, inner = 32}", "model.change.position=relative"),

@@ -4,6 +4,7 @@ import json
 import re
 import sys
 import tempfile
+import traceback
 from collections.abc import Mapping
 from fnmatch import fnmatch
 from pathlib import Path
@@ -14,9 +15,10 @@ from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from safety import adapter
-from safety.commands import COMMANDS, IGNORED, KEYS, VALUES, Command
+from safety.commands import COMMANDS, IGNORED, KEYS, TIMES, VALUES, Command
 from safety.data import write_data
-from safety.recipes import END, RUNS, START, Entry
+from safety.marian import write_marian
+from safety.recipes import END, LADDER, RUNS, START, Entry
 from safety.weights import as_at_first, digest, named, set_weights
 
 Record = dict[str, Any]
@@ -34,10 +36,7 @@ def record_all(only: list[str]) -> Record:
         for name in (*RUNS, *COMMANDS):
             if any(fnmatch(name, pattern) for pattern in only):
                 began = perf_counter()
-                if name in RUNS:
-                    entries[name] = record_run(workshop, name)
-                else:
-                    entries[name] = workshop.record(name)
+                entries[name] = workshop.record(name)
                 print(f"{perf_counter() - began:6.2f} s  {name}", file=sys.stderr, flush=True)
     return {"entries": entries}
 
@@ -53,17 +52,26 @@ class Workshop:
         self.recorded: dict[str, Record] = {}
 
     def record(self, name: str) -> Record:
-        """What a command says, after those that it reads the output of."""
+        """An entry; if it fails, that is what is recorded of it."""
         if name not in self.recorded:
-            for earlier in COMMANDS[name].after:
-                self.record(earlier)
-            self.recorded[name] = record_command(self, COMMANDS[name])
+            try:
+                self.recorded[name] = self._record(name)
+            except Exception as error:
+                traceback.print_exc()
+                self.recorded[name] = {"exact": True, "failed": f"{type(error).__name__}: {error}"}
         return self.recorded[name]
+
+    def _record(self, name: str) -> Record:
+        if name in RUNS:
+            return record_run(self, name)
+        for earlier in COMMANDS[name].after:
+            self.record(earlier)
+        return record_command(self, COMMANDS[name])
 
     def recipe(self, name: str) -> Path:
         """The recipe of a run, without what differs from it."""
         path = self.folder / f"{name}.toml"
-        path.write_text(RUNS[name].recipe + END)
+        path.write_text(LADDER if name == "ladder" else RUNS[name].recipe + END)
         return path
 
     def settings(self, entry: Entry) -> list[str]:
@@ -77,12 +85,18 @@ class Workshop:
             steps = ["train.steps=1", "optimiser.warmup=0"]
             changes = [f"--set={one}" for one in (*self.settings(RUNS[name]), *steps)]
             where = ["--data", str(self.data), "--out", str(run)]
-            code, said, why = adapter.verb(
-                ["train", str(self.recipe(name)), *changes, *where], None
-            )
+            arguments = ["train", str(self.recipe(name)), *changes, *where]
+            code, said, why = adapter.verb(arguments, None, set_weights)
             assert code == 0, f"{name}: {said}{why}"
         if not folder.exists():
             adapter.save_with(run, folder, set_weights, form)
+        return folder
+
+    def marian(self) -> Path:
+        """A published translator."""
+        folder = self.folder / "marian"
+        if not folder.exists():
+            write_marian(folder, *(self.data / "pairs" / f"train.{one}" for one in ("src", "tgt")))
         return folder
 
     def filled(self, text: str) -> str:
@@ -93,6 +107,8 @@ class Workshop:
         kind, _, rest = name.partition(".")
         if kind == "start":
             return self.model(START)
+        if kind == "marian":
+            return self.marian()
         return {"data": self.data, "work": self.work}.get(kind) or self._made(kind, rest)
 
     def _made(self, kind: str, name: str) -> Path:
@@ -146,7 +162,7 @@ def record_command(workshop: Workshop, command: Command) -> Record:
     stdin = None if command.stdin is None else workshop.filled(command.stdin)
     if stdin is not None and stdin.startswith("@"):
         stdin = Path(stdin[1:]).read_text()
-    code, said, why = adapter.verb(arguments, stdin)
+    code, said, why = adapter.verb(arguments, stdin, set_weights)
     assert code == 0, f"{' '.join(arguments)}: {said}{why}"
     if command.to is not None:
         (workshop.work / command.to).write_text(said)
@@ -178,11 +194,22 @@ def _json_lines(said: str) -> list[str]:
     return [leaf for line in said.splitlines() for leaf in _leaves(json.loads(line))]
 
 
+def _counts(said: str) -> list[str]:
+    lines = [one for one in said.splitlines() if not any(word in one for word in TIMES)]
+    return _numbers("\n".join(lines))
+
+
 def _numbers(said: str) -> list[str]:
     return [" ".join(found) for line in said.splitlines() if (found := NUMBER.findall(line))]
 
 
-READ = {"json": _json_lines, "lines": str.splitlines, "numbers": _numbers}
+READ = {
+    "json": _json_lines,
+    "lines": str.splitlines,
+    "numbers": _numbers,
+    "counts": _counts,
+    "none": lambda said: [],
+}
 
 
 def _content(path: Path) -> Any:
@@ -200,4 +227,6 @@ def _content(path: Path) -> Any:
     if path.suffix == ".npy":
         return digest(torch.from_numpy(np.load(path)))
     text = path.read_text()
+    if path.suffix == ".json":
+        return _leaves(json.loads(text))
     return _numbers(text) if path.suffix in (".svg", ".html") else text.splitlines()
