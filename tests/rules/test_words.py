@@ -16,15 +16,11 @@ USED_TWICE = {
     "Labels",
     "Line",
     "Model",
-    "Numbers",
     "Place",
     "Progress",
     "Reading",
-    "Several",
-    "Side",
     "State",
     "Stored",
-    "Tagged",
     "Word",
 }
 

@@ -39,7 +39,7 @@ from regard.training.sums import Sums
 from regard.weights.files import load_weights, weights_of
 
 
-class Objective(Protocol):
+class LoopObjective(Protocol):
     """What the loop asks of an objective.
 
     One that is a sum of several, each a mean over things of its own, has a weight and a loss for
@@ -58,7 +58,7 @@ class Job:
 
     recipe: Recipe
     model: nn.Module
-    objective: Objective
+    objective: LoopObjective
     sampler: Sampler
     judge: Callable[[nn.Module], Verdict]
     flops: Callable[[Sequence[Any]], float]
