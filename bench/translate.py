@@ -33,7 +33,7 @@ from regard.models.papers import marian
 from regard.models.papers.transformer import BASE, Transformer
 from regard.models.room import House
 from regard.parts.linear.convert import convert
-from regard.search import Beam, Greedy, Limits
+from regard.search import Beam, Constraints, Greedy
 from regard.weights.files import weights_of
 from regard.weights.weight_map import Extras
 
@@ -94,7 +94,7 @@ class Ours:
     def __init__(self, given: Given, device: str, precision: str, native: bool = True):
         model, self.device, self.longest = given.model, device, given.longest
         marks = given.marks
-        self.limits = Limits(marks.bos, marks.eos, given.longest, forbidden=(marks.pad,))
+        self.limits = Constraints(marks.bos, marks.eos, given.longest, forbidden=(marks.pad,))
         if device == "cuda":
             self.house = House()
             dtype = torch.float32 if precision == "fp32" else torch.bfloat16

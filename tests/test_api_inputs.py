@@ -200,7 +200,7 @@ def test_prefixes_are_texts_one_for_each(models, prefixes):
         lambda: Beam(5, length=3),
         lambda: Beam(5, length=["gnmt"]),
         lambda: Beam(5, stop=3),
-        lambda: Beam(5, stop=["enough"]),
+        lambda: Beam(5, stop=["default"]),
         lambda: Beam(5, coverage="much"),
         lambda: Beam(5, finished=2.5),
         lambda: Beam(5, no_repeat=1.5),

@@ -7,7 +7,7 @@ from statistics import mean
 import pytest
 
 from regard.metrics.bleu import bleu
-from regard.search import Beam, Hypothesis, rescored
+from regard.search import Beam, Hypothesis, rescore
 from verb import run
 
 SIGNATURE = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:"
@@ -59,7 +59,7 @@ def test_a_sweep_is_the_same_as_ranking_by_each_rule(small_run, nbest, tmp_path)
 
 
 def _first(found, rule):
-    """By ``rescored``, which is told nothing but what the file says; a token is a place here."""
+    """By ``rescore``, which is told nothing but what the file says; a token is a place here."""
     hypotheses = [
         Hypothesis(
             tokens=(number,),
@@ -71,7 +71,7 @@ def _first(found, rule):
         )
         for number, one in enumerate(found)
     ]
-    (number,) = rescored(hypotheses, **rule)[0].tokens
+    (number,) = rescore(hypotheses, **rule)[0].tokens
     return found[number]
 
 

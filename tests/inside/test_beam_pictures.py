@@ -19,7 +19,7 @@ from regard.inside.beam_page import page
 from regard.inside.beam_terminal import lines
 from regard.inside.beamtree import PRUNED
 from regard.inside.witness import Witness
-from regard.search import Beam, Limits
+from regard.search import Beam, Constraints
 
 from ..search.toy import BOS, EOS, Toy, small_tree
 
@@ -34,7 +34,7 @@ NAMES = ("⟨end⟩", "▁ein", "▁Buch", "er")
 
 def toy_tree(beam=None, toy=None, longest=5, names=NAMES, title="a book"):
     witness = Witness.of(beam or Beam(3))
-    witness((toy or Toy(11)).open([0]), Limits(BOS, EOS, longest))
+    witness((toy or Toy(11)).open([0]), Constraints(BOS, EOS, longest))
 
     def decode(tokens):
         return "".join(names[token] for token in tokens)

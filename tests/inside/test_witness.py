@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from regard.inside.beamtree import PRUNED
 from regard.inside.witness import RULES, Witness
-from regard.search import Beam, Greedy, Limits, rescored
+from regard.search import Beam, Constraints, Greedy, rescore
 
 from ..search.toy import BOS, EOS, Toy, WatchedState, small_tree
 
@@ -18,9 +18,9 @@ SEEDS = st.integers(0, 100_000)
 
 @st.composite
 def beams(draw):
-    stop = draw(st.sampled_from(["enough", "transformers", "transformers-early"]))
+    stop = draw(st.sampled_from(["default", "transformers", "transformers-early"]))
     size = draw(st.integers(1, 4))
-    plain = stop == "enough"
+    plain = stop == "default"
     return Beam(
         size=size,
         best=draw(st.integers(1, size)),
@@ -34,10 +34,10 @@ def beams(draw):
     )
 
 
-def seen(beam, toy, limits):
+def seen(beam, toy, constraints):
     witness = Witness.of(beam)
     state = WatchedState(toy, [(0, ())], "cpu")
-    found = witness(state, limits)
+    found = witness(state, constraints)
     return found, witness.tree("title", str, lambda tokens: " ".join(map(str, tokens)))
 
 
@@ -47,9 +47,9 @@ def test_it_finds_what_the_beam_finds_and_knows_all_of_it(
     seed, beam, vocabulary, longest, shortest, must_end
 ):
     toy = Toy(seed, vocabulary)
-    limits = Limits(BOS, EOS, longest, shortest, must_end=must_end)
-    found, tree = seen(beam, toy, limits)
-    assert found == beam(WatchedState(toy, [(0, ())], "cpu"), limits)
+    constraints = Constraints(BOS, EOS, longest, shortest, must_end=must_end)
+    found, tree = seen(beam, toy, constraints)
+    assert found == beam(WatchedState(toy, [(0, ())], "cpu"), constraints)
     assert [one.hypothesis for one in tree.found][: beam.best] == found[0]
     assert tree.beam == beam
     for one in tree.found:
@@ -67,7 +67,7 @@ def test_it_finds_what_the_beam_finds_and_knows_all_of_it(
 @settings(max_examples=80)
 @given(SEEDS, beams(), st.integers(2, 5), st.integers(1, 6))
 def test_fates_follow_from_ranks(seed, beam, vocabulary, longest):
-    _, tree = seen(beam, Toy(seed, vocabulary), Limits(BOS, EOS, longest))
+    _, tree = seen(beam, Toy(seed, vocabulary), Constraints(BOS, EOS, longest))
     for step in range(1, tree.steps + 1):
         nodes = [tree.nodes[number] for number in tree.at(step)]
         assert [node.rank for node in nodes] == list(range(1, len(nodes) + 1))
@@ -86,21 +86,21 @@ def test_fates_follow_from_ranks(seed, beam, vocabulary, longest):
             assert tree.why(tree.nodes.index(node))
 
 
-def fates(beam, toy, limits):
-    _, tree = seen(beam, toy, limits)
+def fates(beam, toy, constraints):
+    _, tree = seen(beam, toy, constraints)
     return [tree.nodes[number].fate for number in tree.at(tree.steps)]
 
 
 def test_a_sentence_is_over_for_one_of_three_reasons():
-    toy, far = Toy(2, vocabulary=3), Limits(BOS, EOS, 12)
+    toy, far = Toy(2, vocabulary=3), Constraints(BOS, EOS, 12)
     assert "enough" in fates(Beam(3, finished=1, early=False), toy, far)
     assert "beaten" in fates(Beam(3, length="none", finished=99), toy, far)
-    assert "unfinished" in fates(Beam(3, finished=99, early=False), toy, Limits(BOS, EOS, 3))
+    assert "unfinished" in fates(Beam(3, finished=99, early=False), toy, Constraints(BOS, EOS, 3))
 
 
 def test_what_nothing_may_follow_is_stuck():
-    limits = Limits(BOS, EOS, 9, forbidden=(EOS, 2))
-    _, tree = seen(Beam(2, no_repeat=1), Toy(0, vocabulary=3), limits)
+    constraints = Constraints(BOS, EOS, 9, forbidden=(EOS, 2))
+    _, tree = seen(Beam(2, no_repeat=1), Toy(0, vocabulary=3), constraints)
     assert [node.fate for node in tree.nodes] == ["kept", "stuck"]
     assert not tree.found[0].hypothesis.finished
 
@@ -108,20 +108,20 @@ def test_what_nothing_may_follow_is_stuck():
 @settings(max_examples=40)
 @given(SEEDS, st.integers(2, 5))
 def test_other_rules_choose_from_the_same_set(seed, vocabulary):
-    _, tree = seen(Beam(4, finished=6), Toy(seed, vocabulary), Limits(BOS, EOS, 6))
+    _, tree = seen(Beam(4, finished=6), Toy(seed, vocabulary), Constraints(BOS, EOS, 6))
     hypotheses = [one.hypothesis for one in tree.found]
     for choice, rule in zip(tree.choices, RULES, strict=True):
-        best = rescored(hypotheses, *rule)[0]
+        best = rescore(hypotheses, *rule)[0]
         assert tree.found[choice.found].hypothesis.tokens == best.tokens
         assert choice.score == best.score
 
 
 def test_greedy_search_loses_to_a_beam_of_two_and_the_tree_shows_where():
     """The worked example: 0.5 · 0.4 = 0.20 for greedy search, 0.4 · 0.9 = 0.36 for two."""
-    limits = Limits(BOS, EOS, 3)
-    ((greedy,),) = Greedy()(small_tree().open([0]), limits)
-    _, one = seen(Beam(1, length="none"), small_tree(), limits)
-    _, two = seen(Beam(2, length="none"), small_tree(), limits)
+    constraints = Constraints(BOS, EOS, 3)
+    ((greedy,),) = Greedy()(small_tree().open([0]), constraints)
+    _, one = seen(Beam(1, length="none"), small_tree(), constraints)
+    _, two = seen(Beam(2, length="none"), small_tree(), constraints)
     assert one.found[0].text == "1" and two.found[0].text == "2"
     assert one.found[0].hypothesis.logprob == pytest.approx(greedy.logprob)
     assert math.exp(one.found[0].hypothesis.logprob) == pytest.approx(0.20)
@@ -135,14 +135,14 @@ def test_one_sentence_once():
     witness = Witness.of(Beam(2))
     with pytest.raises(ValueError, match="nothing was searched"):
         witness.tree("", str, str)
-    witness(Toy(0).open([0]), Limits(BOS, EOS, 3))
+    witness(Toy(0).open([0]), Constraints(BOS, EOS, 3))
     with pytest.raises(ValueError, match="once"):
-        witness(Toy(0).open([0]), Limits(BOS, EOS, 3))
+        witness(Toy(0).open([0]), Constraints(BOS, EOS, 3))
     with pytest.raises(ValueError, match="one sentence"):
-        Witness.of(Beam(2))(Toy(0).open([0, 1]), Limits(BOS, EOS, 3))
+        Witness.of(Beam(2))(Toy(0).open([0, 1]), Constraints(BOS, EOS, 3))
 
 
 def test_figures_are_plain_numbers():
-    _, tree = seen(Beam(2), Toy(0), Limits(BOS, EOS, 4))
+    _, tree = seen(Beam(2), Toy(0), Constraints(BOS, EOS, 4))
     for node in tree.nodes:
         assert not any(isinstance(value, np.generic) for value in vars(node).values())

@@ -22,7 +22,7 @@ from regard.parts.cpp import build
 from regard.parts.linear.int8 import powers, quantised
 from regard.parts.mask import WindowMask
 from regard.parts.score import Dot, ScaledDot
-from regard.search import Beam, Greedy, Limits
+from regard.search import Beam, Constraints, Greedy
 
 SMALL = change(BASE, width=20, heads=2, inner=22, depth=2, vocab=37)
 KINDS = {
@@ -176,7 +176,7 @@ def test_a_row_has_the_same_bits_in_any_batch(kind, copies):
 @torch.inference_mode()
 def test_searches_do_not_notice(kind):
     model = built("post")
-    limits = Limits(1, 2, 9, forbidden=(0, 1))
+    limits = Constraints(1, 2, 9, forbidden=(0, 1))
     for search in (Greedy(), Beam(3, best=2)):
         found = search(opened(model, Native(model, kind)), limits)
         one_by_one = [

@@ -19,8 +19,6 @@ USED_TWICE = {
     "Place",
     "Progress",
     "Reading",
-    "State",
-    "Stored",
     "Word",
 }
 

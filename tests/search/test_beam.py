@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.ground.errors import BadInput
-from regard.search import Beam, Greedy, Limits
+from regard.search import Beam, Constraints, Greedy
 
 from .toy import (
     BOS,
@@ -31,9 +31,9 @@ def close(found, expected):
 
 
 def test_greedy_search_loses_to_a_beam_of_two_on_a_small_tree():
-    limits = Limits(BOS, EOS, 3)
-    ((greedy,),) = Greedy()(small_tree().open([0]), limits)
-    ((beam,),) = Beam(size=2, length="none")(small_tree().open([0]), limits)
+    constraints = Constraints(BOS, EOS, 3)
+    ((greedy,),) = Greedy()(small_tree().open([0]), constraints)
+    ((beam,),) = Beam(size=2, length="none")(small_tree().open([0]), constraints)
     assert greedy.tokens == (1,) and math.exp(greedy.logprob) == pytest.approx(0.20)
     assert beam.tokens == (2,) and math.exp(beam.logprob) == pytest.approx(0.36)
 
@@ -43,7 +43,7 @@ def test_greedy_search_loses_to_a_beam_of_two_on_a_small_tree():
 def test_a_beam_of_full_width_is_exhaustive(seed, length, alpha, vocabulary, longest, best):
     toy = Toy(seed, vocabulary)
     beam = Beam(vocabulary**longest, best, length, alpha)
-    results = beam(toy.open([0, 1, 2]), Limits(BOS, EOS, longest))
+    results = beam(toy.open([0, 1, 2]), Constraints(BOS, EOS, longest))
     for sentence, found in enumerate(results):
         expected = exhaustive(toy, sentence, longest, length, alpha)[:best]
         ended = [one for one in found if one.finished]
@@ -71,19 +71,19 @@ def test_any_beam_equals_the_plain_one(data):
     words = st.integers(1, toy.vocabulary - 1)
     prefixes = [data.draw(st.lists(words, max_size=limit)) for limit in longest]
     shortest, forbidden = data.draw(st.integers(0, 4)), data.draw(st.sampled_from([(), (1,)]))
-    limits = Limits(BOS, EOS, longest, shortest, forbidden)
+    constraints = Constraints(BOS, EOS, longest, shortest, forbidden)
     state = WatchedState(toy, [(sentence, ()) for sentence in range(len(longest))], "cpu")
-    for sentence, found in enumerate(beam(state, limits, prefixes)):
+    for sentence, found in enumerate(beam(state, constraints, prefixes)):
         limit, prefix = longest[sentence], prefixes[sentence]
-        close(found, plain_beam(toy, sentence, beam, limits, limit, prefix))
+        close(found, plain_beam(toy, sentence, beam, constraints, limit, prefix))
 
 
 @settings(max_examples=60, deadline=None)
 @given(SEEDS, st.integers(2, 5), st.integers(1, 6))
 def test_a_beam_of_one_without_length_rule_is_greedy(seed, vocabulary, longest):
-    toy, limits = Toy(seed, vocabulary), Limits(BOS, EOS, longest)
+    toy, constraints = Toy(seed, vocabulary), Constraints(BOS, EOS, longest)
     beam = Beam(size=1, length="none")
-    assert beam(toy.open(range(4)), limits) == Greedy()(toy.open(range(4)), limits)
+    assert beam(toy.open(range(4)), constraints) == Greedy()(toy.open(range(4)), constraints)
 
 
 @settings(max_examples=150, deadline=None)
@@ -99,30 +99,32 @@ def test_a_beam_of_one_without_length_rule_is_greedy(seed, vocabulary, longest):
 def test_stopping_early_never_changes_the_answer(
     seed, length, alpha, coverage, size, best, finished
 ):
-    toy, limits = Toy(seed, vocabulary=3), Limits(BOS, EOS, [4, 8, 6])
+    toy, constraints = Toy(seed, vocabulary=3), Constraints(BOS, EOS, [4, 8, 6])
     early = Beam(size, best, length, alpha, coverage, finished)
     patient = Beam(size, best, length, alpha, coverage, finished, early=False)
     pairs = [(sentence, ()) for sentence in range(3)]
     states = WatchedState(toy, pairs, "cpu"), WatchedState(toy, pairs, "cpu")
-    assert early(states[0], limits) == patient(states[1], limits)
+    assert early(states[0], constraints) == patient(states[1], constraints)
     assert sum(states[0].entered) <= sum(states[1].entered)
 
 
 def test_stopping_early_saves_steps():
-    toy, limits = Toy(1, vocabulary=4), Limits(BOS, EOS, 30)
+    toy, constraints = Toy(1, vocabulary=4), Constraints(BOS, EOS, 30)
     states = toy.open(range(8)), toy.open(range(8))
-    Beam(4, length="none", finished=100)(states[0], limits)
-    Beam(4, length="none", finished=100, early=False)(states[1], limits)
+    Beam(4, length="none", finished=100)(states[0], constraints)
+    Beam(4, length="none", finished=100, early=False)(states[1], constraints)
     assert sum(states[0].entered) < sum(states[1].entered) / 2
 
 
 @settings(max_examples=60, deadline=None)
 @given(SEEDS, LENGTHS, st.integers(1, 6), st.integers(1, 6), st.integers(0, 3))
 def test_the_best_are_sorted_and_distinct_and_obey(seed, length, size, best, no_repeat):
-    toy, limits = Toy(seed, vocabulary=4), Limits(BOS, EOS, 6, shortest=2)
+    toy, constraints = Toy(seed, vocabulary=4), Constraints(BOS, EOS, 6, shortest=2)
     prefixes = [[1, 3], [], [2, 2, 1]]
     beam = Beam(size, best, length, no_repeat=no_repeat)
-    for found, prefix in zip(beam(toy.open(range(3)), limits, prefixes), prefixes, strict=True):
+    for found, prefix in zip(
+        beam(toy.open(range(3)), constraints, prefixes), prefixes, strict=True
+    ):
         assert 1 <= len(found) <= best
         assert found == sorted(found, key=lambda one: (not one.finished, -one.score))
         assert len({(one.tokens, one.finished) for one in found}) == len(found)
@@ -138,20 +140,20 @@ def test_the_best_are_sorted_and_distinct_and_obey(seed, length, size, best, no_
 
 
 def test_a_sentence_is_over_at_enough_finished_hypotheses():
-    toy, limits = Toy(2, vocabulary=3), Limits(BOS, EOS, 12)
+    toy, constraints = Toy(2, vocabulary=3), Constraints(BOS, EOS, 12)
     steps = []
     for finished in (1, 3, 100):
         state = toy.open([0])
-        Beam(3, 1, finished=finished, early=False)(state, limits)
+        Beam(3, 1, finished=finished, early=False)(state, constraints)
         steps.append(len(state.entered))
     assert steps[0] < steps[1] < steps[2] == 12
 
 
 def test_unfinished_hypotheses_only_fill_places_left():
-    toy, limits = Toy(0, vocabulary=3), Limits(BOS, EOS, 2)
-    ((*found,),) = Beam(size=9, best=9, length="none")(toy.open([0]), limits)
+    toy, constraints = Toy(0, vocabulary=3), Constraints(BOS, EOS, 2)
+    ((*found,),) = Beam(size=9, best=9, length="none")(toy.open([0]), constraints)
     assert [one.finished for one in found] == [True] * 3 + [False] * 4
-    ((*found,),) = Beam(size=9, best=3, length="none")(toy.open([0]), limits)
+    ((*found,),) = Beam(size=9, best=3, length="none")(toy.open([0]), constraints)
     assert all(one.finished for one in found)
 
 
@@ -159,21 +161,21 @@ def test_unfinished_hypotheses_only_fill_places_left():
 @pytest.mark.parametrize("coverage", [0.0, 0.3])
 def test_the_batch_size_changes_nothing(size, coverage):
     toy = Toy(5, vocabulary=4)
-    beam, limits = Beam(4, best=3, coverage=coverage), Limits(BOS, EOS, 6)
+    beam, constraints = Beam(4, best=3, coverage=coverage), Constraints(BOS, EOS, 6)
     prefixes = [[1, 2, 3][: sentence % 4] for sentence in range(64)]
-    together = in_batches(beam, toy, 64, limits, 64, prefixes=prefixes)
-    assert in_batches(beam, toy, 64, limits, size, prefixes=prefixes) == together
+    together = in_batches(beam, toy, 64, constraints, 64, prefixes=prefixes)
+    assert in_batches(beam, toy, 64, constraints, size, prefixes=prefixes) == together
 
 
 def test_rows_start_single_and_leave_with_their_sentence():
-    toy, limits = Toy(4, vocabulary=4), Limits(BOS, EOS, 12)
+    toy, constraints = Toy(4, vocabulary=4), Constraints(BOS, EOS, 12)
     alone = np.zeros((16, 12), dtype=int)
     for sentence in range(16):
         state = toy.open([sentence])
-        Beam(3)(state, limits)
+        Beam(3)(state, constraints)
         alone[sentence, : len(state.entered)] = state.entered
     state = toy.open(range(16))
-    Beam(3)(state, limits)
+    Beam(3)(state, constraints)
     assert state.entered[0] == 16
     assert len(set(state.entered)) > 3
     assert state.entered == [rows for rows in alone.sum(0) if rows]
@@ -184,15 +186,15 @@ def test_ties_go_to_the_earlier_hypothesis_and_the_lower_token():
         def logprobs(self, sentence, prefix):
             return np.full(4, math.log(0.25), dtype=np.float32)
 
-    beam, limits = Beam(size=4, best=4, length="none"), Limits(BOS, EOS, 3, shortest=3)
+    beam, constraints = Beam(size=4, best=4, length="none"), Constraints(BOS, EOS, 3, shortest=3)
     for count in (1, 5):
-        for found in beam(Even(0).open(range(count)), limits):
+        for found in beam(Even(0).open(range(count)), constraints):
             assert [one.tokens for one in found] == [(1, 1), (1, 1, 1), (1, 1, 2), (1, 1, 3)]
 
 
 def test_a_prefix_counts_in_the_score():
-    toy, limits = Toy(6, vocabulary=4), Limits(BOS, EOS, 6)
-    ((found,),) = Beam(4)(toy.open([0]), limits, [[3, 2]])
+    toy, constraints = Toy(6, vocabulary=4), Constraints(BOS, EOS, 6)
+    ((found,),) = Beam(4)(toy.open([0]), constraints, [[3, 2]])
     assert found.tokens[:2] == (3, 2)
     assert found.logprob == pytest.approx(toy.logprob(0, (*found.tokens, EOS)), abs=1e-5)
     n = len(found.tokens) + 1
@@ -201,26 +203,26 @@ def test_a_prefix_counts_in_the_score():
 
 def test_coverage_needs_a_state_that_says_where_it_looked():
     with pytest.raises(BadInput, match="attention"):
-        Beam(coverage=0.2)(Toy(0).open([0]), Limits(BOS, EOS, 3))
+        Beam(coverage=0.2)(Toy(0).open([0]), Constraints(BOS, EOS, 3))
 
 
 def test_nothing_allowed_leaves_an_empty_unfinished_hypothesis():
-    limits = Limits(BOS, EOS, 3, forbidden=(0, 1, 2, 3))
-    ((found,),) = Beam(length="mean")(Toy(0).open([0]), limits)
+    constraints = Constraints(BOS, EOS, 3, forbidden=(0, 1, 2, 3))
+    ((found,),) = Beam(length="mean")(Toy(0).open([0]), constraints)
     assert found.tokens == () and not found.finished and found.score == 0
 
 
 def test_no_sentences_no_steps():
     state = Toy(0).open([])
-    assert Beam()(state, Limits(BOS, EOS, 3)) == []
+    assert Beam()(state, Constraints(BOS, EOS, 3)) == []
     assert state.entered == []
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 def test_the_device_changes_nothing():
-    toy, limits = Toy(7, vocabulary=5), Limits(BOS, EOS, 6, shortest=2, forbidden=(3,))
+    toy, constraints = Toy(7, vocabulary=5), Constraints(BOS, EOS, 6, shortest=2, forbidden=(3,))
     beam, prefixes = Beam(4, best=3, no_repeat=2, coverage=0.2), [[1], [], [2, 1], []]
     pairs = [(sentence, ()) for sentence in range(4)]
     states = WatchedState(toy, pairs, "cuda"), WatchedState(toy, pairs, "cpu")
-    assert beam(states[0], limits, prefixes) == beam(states[1], limits, prefixes)
+    assert beam(states[0], constraints, prefixes) == beam(states[1], constraints, prefixes)

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.ground.errors import BadInput
-from regard.search import Beam, Diverse, Hypothesis, Limits
-from regard.search.diverse import in_turn
+from regard.search import Beam, Constraints, Diverse, Hypothesis
+from regard.search.diverse import round_robin
 
 from .toy import BOS, EOS, Toy, WatchedState, allowed, in_batches, penalty
 
@@ -16,7 +16,7 @@ SEEDS = st.integers(0, 100_000)
 LENGTHS = st.sampled_from(["none", "mean", "gnmt", "power"])
 
 
-def plain_groups(toy, sentence, diverse, limits, longest, prefix=()):
+def plain_groups(toy, sentence, diverse, constraints, longest, prefix=()):
     """For each group all that finishes or is cut, (score, tokens, finished), best first.
 
     One sentence, lists and loops; a hypothesis is (log p, what it owes, tokens).
@@ -41,7 +41,7 @@ def plain_groups(toy, sentence, diverse, limits, longest, prefix=()):
                         (*written, token),
                     )
                     for token in range(toy.vocabulary)
-                    if allowed(written, token, limits, prefix, beam.no_repeat)
+                    if allowed(written, token, constraints, prefix, beam.no_repeat)
                 ]
             candidates.sort(key=lambda one: -(one[0] - one[1]))
             over = [one for one in candidates[: beam.size] if one[2][-1] == EOS]
@@ -71,12 +71,14 @@ def test_it_equals_the_plain_one(data):
     diverse = Diverse(beam, data.draw(st.integers(1, 4)), data.draw(st.floats(0, 3)))
     longest = data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=3))
     prefixes = [data.draw(st.lists(st.integers(1, 2), max_size=1)) for _ in longest]
-    limits = Limits(BOS, EOS, longest, data.draw(st.integers(0, 2)))
-    results = diverse(toy.open(range(len(longest))), limits, prefixes)
+    constraints = Constraints(BOS, EOS, longest, data.draw(st.integers(0, 2)))
+    results = diverse(toy.open(range(len(longest))), constraints, prefixes)
     for sentence, found in enumerate(results):
-        groups = plain_groups(toy, sentence, diverse, limits, longest[sentence], prefixes[sentence])
+        groups = plain_groups(
+            toy, sentence, diverse, constraints, longest[sentence], prefixes[sentence]
+        )
         whole = [[Hypothesis(t, 0.0, s, (), f) for s, t, f in one[:best]] for one in groups]
-        expected = in_turn(whole, best, beam.standing)
+        expected = round_robin(whole, best, beam.sort_key)
         assert [(one.tokens, one.finished) for one in found] == [
             (one.tokens, one.finished) for one in expected
         ]
@@ -94,44 +96,44 @@ def test_it_equals_the_plain_one(data):
     LENGTHS,
     st.sampled_from([(1, 0.0), (1, 2.5), (3, 0.0)]),
     st.sampled_from([None, 0.0, 0.4]),
-    st.sampled_from(["enough", "transformers", "transformers-early", "transformers-never"]),
+    st.sampled_from(["default", "transformers", "transformers-early", "transformers-never"]),
 )
 def test_one_group_is_the_beam_and_so_are_many_that_do_not_mind(
     seed, length, groups, coverage, stop
 ):
-    toy, limits = Toy(seed, vocabulary=4), Limits(BOS, EOS, [6, 3, 5])
+    toy, constraints = Toy(seed, vocabulary=4), Constraints(BOS, EOS, [6, 3, 5])
     beam = Beam(3, best=3, length=length, coverage=coverage, stop=stop)
     states = [WatchedState(toy, [(sentence, ()) for sentence in range(3)], "cpu") for _ in "ab"]
-    assert Diverse(beam, *groups)(states[0], limits) == beam(states[1], limits)
+    assert Diverse(beam, *groups)(states[0], constraints) == beam(states[1], constraints)
 
 
 @pytest.mark.parametrize("size", [1, 7])
 @pytest.mark.parametrize("coverage", [None, 0.3])
 def test_the_batch_size_changes_nothing(size, coverage):
-    toy, limits = Toy(5, vocabulary=5), Limits(BOS, EOS, 6)
+    toy, constraints = Toy(5, vocabulary=5), Constraints(BOS, EOS, 6)
     diverse = Diverse(Beam(2, best=4, coverage=coverage), groups=3)
     prefixes = [[1, 2, 3][: sentence % 4] for sentence in range(32)]
-    together = in_batches(diverse, toy, 32, limits, 32, prefixes=prefixes)
-    assert in_batches(diverse, toy, 32, limits, size, prefixes=prefixes) == together
+    together = in_batches(diverse, toy, 32, constraints, 32, prefixes=prefixes)
+    assert in_batches(diverse, toy, 32, constraints, size, prefixes=prefixes) == together
 
 
 def test_the_first_group_is_undisturbed_and_the_best_are_distinct():
-    toy, limits, beam = Toy(8, vocabulary=6), Limits(BOS, EOS, 8), Beam(2, best=4)
-    alone = beam(toy.open(range(20)), limits)
-    together = Diverse(beam, 4, 1.0)(toy.open(range(20)), limits)
+    toy, constraints, beam = Toy(8, vocabulary=6), Constraints(BOS, EOS, 8), Beam(2, best=4)
+    alone = beam(toy.open(range(20)), constraints)
+    together = Diverse(beam, 4, 1.0)(toy.open(range(20)), constraints)
     for found, (first, *_) in zip(together, alone, strict=True):
         assert first in found
         assert len({one.tokens for one in found}) == len(found) == 4
-        assert found == sorted(found, key=beam.standing)
+        assert found == sorted(found, key=beam.sort_key)
 
 
 def test_strength_makes_lists_more_diverse():
     """Distinct bigrams among all of a list of four, and distinct beginnings."""
-    toy, limits = Toy(9, vocabulary=8), Limits(BOS, EOS, 9, shortest=5)
+    toy, constraints = Toy(9, vocabulary=8), Constraints(BOS, EOS, 9, shortest=5)
 
     def distinct(strength):
         diverse = Diverse(Beam(1, best=4, length="none"), 4, strength)
-        found = diverse(toy.open(range(60)), limits)
+        found = diverse(toy.open(range(60)), constraints)
         runs = [
             [pair for one in best for pair in zip(one.tokens, one.tokens[1:], strict=False)]
             for best in found
@@ -152,7 +154,7 @@ def test_groups_give_in_turn():
     groups = [named(-0.1, -0.2, -0.3), named(-0.1, -0.5), named(-0.4, finished=False)]
 
     def given(best):
-        return [one.score for one in in_turn(groups, best, beam.standing)]
+        return [one.score for one in round_robin(groups, best, beam.sort_key)]
 
     assert given(1) == [-0.1]
     assert given(2) == [-0.1, -0.5]
@@ -166,14 +168,14 @@ def test_values_that_make_no_sense_are_bad_input():
         with pytest.raises(BadInput):
             replace(Diverse(Beam()), **wrong)
     assert Diverse(Beam(length="mean")).formula == "log p / n"
-    assert Diverse(Beam(coverage=0)).watches and not Diverse(Beam()).watches
-    assert Diverse(Beam())(Toy(0).open([]), Limits(BOS, EOS, 3)) == []
+    assert Diverse(Beam(coverage=0)).needs_attention and not Diverse(Beam()).needs_attention
+    assert Diverse(Beam())(Toy(0).open([]), Constraints(BOS, EOS, 3)) == []
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 def test_the_device_changes_nothing():
-    toy, limits = Toy(7, vocabulary=5), Limits(BOS, EOS, 6, must_end=True)
+    toy, constraints = Toy(7, vocabulary=5), Constraints(BOS, EOS, 6, must_end=True)
     diverse, pairs = Diverse(Beam(2, 4, coverage=0.2)), [(sentence, ()) for sentence in range(4)]
     states = WatchedState(toy, pairs, "cuda"), WatchedState(toy, pairs, "cpu")
-    assert diverse(states[0], limits) == diverse(states[1], limits)
+    assert diverse(states[0], constraints) == diverse(states[1], constraints)

@@ -3,12 +3,12 @@ import pytest
 import torch
 
 from regard.ground.errors import BadInput
-from regard.search import Beam, Ensemble, Limits
+from regard.search import Beam, Constraints, Ensemble
 from regard.search.ensemble import MEANS
 
 from .toy import BOS, EOS, Toy
 
-LIMITS = Limits(BOS, EOS, 6)
+LIMITS = Constraints(BOS, EOS, 6)
 
 
 @pytest.mark.parametrize("how", MEANS)

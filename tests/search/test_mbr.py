@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU, CHRF
 
 from regard.ground.errors import BadInput
-from regard.search import Beam, Limits, MinimumRisk, Sample
+from regard.search import Beam, Constraints, MinimumRisk, Sample
 
 from .toy import BOS, EOS, Toy, in_batches
 
-LIMITS = Limits(BOS, EOS, 6)
+LIMITS = Constraints(BOS, EOS, 6)
 METRICS = {"chrf": CHRF(), "bleu": BLEU(effective_order=True)}
 SEEDS = st.integers(0, 100_000)
 

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from regard.ground.errors import BadInput
-from regard.search import Limits, Sample
+from regard.search import Constraints, Sample
 
 from .toy import BOS, EOS, Toy, in_batches
 
@@ -52,7 +52,7 @@ def test_tokens_without_a_chance_are_never_drawn(sample):
 
 def test_draws_follow_the_distribution():
     toy = Toy(3, vocabulary=5)
-    (found,) = Sample(count=4_000)(toy.open([0]), Limits(BOS, EOS, 2))
+    (found,) = Sample(count=4_000)(toy.open([0]), Constraints(BOS, EOS, 2))
     words = [(one.tokens + (EOS,) * one.finished)[:2] for one in found]
     counts = np.zeros((5, 5))
     for word in words:
@@ -67,9 +67,9 @@ def test_draws_follow_the_distribution():
 
 
 def test_scores_are_the_model_s_own_and_the_most_probable_comes_first():
-    toy, limits = Toy(4, vocabulary=4), Limits(BOS, EOS, 5)
+    toy, constraints = Toy(4, vocabulary=4), Constraints(BOS, EOS, 5)
     sample = Sample(temperature=3.0, top_k=3, count=6)
-    for sentence, found in enumerate(sample(toy.open(range(5)), limits)):
+    for sentence, found in enumerate(sample(toy.open(range(5)), constraints)):
         assert len(found) == 6
         assert found == sorted(found, key=lambda one: -one.score)
         for one in found:
@@ -80,10 +80,10 @@ def test_scores_are_the_model_s_own_and_the_most_probable_comes_first():
 
 @pytest.mark.parametrize("size", [1, 7])
 def test_the_batch_size_changes_nothing_when_sentences_keep_their_ids(size):
-    toy, limits, ids = Toy(5, vocabulary=4), Limits(BOS, EOS, 6), range(100, 164)
+    toy, constraints, ids = Toy(5, vocabulary=4), Constraints(BOS, EOS, 6), range(100, 164)
     sample = Sample(count=3, top_p=0.95, seed=11)
-    together = in_batches(sample, toy, 64, limits, 64, ids=ids)
-    assert in_batches(sample, toy, 64, limits, size, ids=ids) == together
+    together = in_batches(sample, toy, 64, constraints, 64, ids=ids)
+    assert in_batches(sample, toy, 64, constraints, size, ids=ids) == together
 
 
 def test_seed_id_and_number_each_change_the_draws_and_a_longer_limit_does_not():
@@ -95,8 +95,8 @@ def test_seed_id_and_number_each_change_the_draws_and_a_longer_limit_does_not():
 
 
 def test_prefixes_are_kept_and_a_dead_end_stays_unfinished():
-    toy, limits = Toy(4, vocabulary=4), Limits(BOS, EOS, 4, forbidden=(0, 1, 2, 3))
-    for found in Sample(count=2, top_p=0.9)(toy.open([0, 1]), limits, [[3, 1], [2]]):
+    toy, constraints = Toy(4, vocabulary=4), Constraints(BOS, EOS, 4, forbidden=(0, 1, 2, 3))
+    for found in Sample(count=2, top_p=0.9)(toy.open([0, 1]), constraints, [[3, 1], [2]]):
         assert {one.finished for one in found} == {False}
     assert [one.tokens for one in found] == [(2,), (2,)]
 
@@ -104,13 +104,13 @@ def test_prefixes_are_kept_and_a_dead_end_stays_unfinished():
 def test_rows_of_ended_draws_leave():
     toy = Toy(3, vocabulary=3)
     state = toy.open(range(6))
-    results = Sample(count=4)(state, Limits(BOS, EOS, 9))
+    results = Sample(count=4)(state, Constraints(BOS, EOS, 9))
     lengths = np.array([len(one.logprobs) for found in results for one in found])
     assert state.entered == [(lengths >= n).sum() for n in range(1, lengths.max() + 1)]
 
 
 def test_no_sentences_no_steps():
-    assert Sample(count=2)(Toy(0).open([]), Limits(BOS, EOS, 3)) == []
+    assert Sample(count=2)(Toy(0).open([]), Constraints(BOS, EOS, 3)) == []
 
 
 @pytest.mark.parametrize(
@@ -131,12 +131,14 @@ def test_a_sample_that_makes_no_sense_is_bad_input(options):
 
 def test_ids_must_name_every_sentence():
     with pytest.raises(ValueError):
-        Sample()(Toy(0).open([0, 1]), Limits(BOS, EOS, 3), ids=[1])
+        Sample()(Toy(0).open([0, 1]), Constraints(BOS, EOS, 3), ids=[1])
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 @pytest.mark.parametrize("sample", [Sample(count=2), Sample(top_k=3), Sample(top_p=0.8)])
 def test_the_device_changes_nothing(sample):
-    toy, limits = Toy(7, vocabulary=5), Limits(BOS, EOS, 6)
-    assert sample(toy.open(range(9), "cuda"), limits) == sample(toy.open(range(9)), limits)
+    toy, constraints = Toy(7, vocabulary=5), Constraints(BOS, EOS, 6)
+    assert sample(toy.open(range(9), "cuda"), constraints) == sample(
+        toy.open(range(9)), constraints
+    )

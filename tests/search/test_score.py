@@ -3,11 +3,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.search import Beam, Greedy, Limits, Sample, score
+from regard.search import Beam, Constraints, Greedy, Sample, score
 
 from .toy import BOS, EOS, Toy
 
-LIMITS = Limits(BOS, EOS, 1, forbidden=(1,))  # only its markers are read
+LIMITS = Constraints(BOS, EOS, 1, forbidden=(1,))  # only its markers are read
 
 
 @settings(max_examples=40, deadline=None)
@@ -25,7 +25,7 @@ def test_every_token_and_the_end_get_their_log_probability(seed, targets):
 
 def test_agrees_with_the_search_that_wrote_the_target():
     toy = Toy(2)
-    results = Beam(3)(toy.open(range(6)), Limits(BOS, EOS, 20))
+    results = Beam(3)(toy.open(range(6)), Constraints(BOS, EOS, 20))
     best = [found[0] for found in results]
     scored = score(toy.open(range(6)), [one.tokens for one in best], LIMITS)
     assert [tuple(row) for row in scored] == [one.logprobs for one in best]
@@ -43,7 +43,7 @@ def test_every_sentence_needs_a_target():
         Beam(2),
         Sample(),
         Sample(top_p=0.5),
-        lambda state, limits: score(state, [[1]], limits),
+        lambda state, constraints: score(state, [[1]], constraints),
     ],
 )
 def test_a_model_that_broke_is_not_taken_for_a_dead_end(run):
@@ -52,4 +52,4 @@ def test_a_model_that_broke_is_not_taken_for_a_dead_end(run):
             return np.full(4, np.nan, dtype=np.float32)
 
     with pytest.raises(FloatingPointError):
-        run(Broken(0).open([0]), Limits(BOS, EOS, 3))
+        run(Broken(0).open([0]), Constraints(BOS, EOS, 3))

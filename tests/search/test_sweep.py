@@ -8,8 +8,8 @@ from sacrebleu.metrics import BLEU
 
 from regard.ground.errors import BadInput
 from regard.metrics.bleu import bleu, bleu_metric
-from regard.search import Hypothesis, rescored
-from regard.search.stored import read_stored
+from regard.search import Hypothesis, rescore
+from regard.search.nbest import read_nbest
 from regard.search.sweep import Setting, Sweep, settings
 
 WORDS = ["ein", "Hund", "lief", "über", "die", "Straße", "."]
@@ -59,9 +59,9 @@ def write(path, found):
 
 
 def first_choice(nbest, setting):
-    """The text that ``rescored`` puts first; hypotheses are told apart by identity."""
+    """The text that ``rescore`` puts first; hypotheses are told apart by identity."""
     texts = {id(one): text for one, text in nbest}
-    scored = [(rescored([one], **vars(setting))[0].score, one) for one, _ in nbest]
+    scored = [(rescore([one], **vars(setting))[0].score, one) for one, _ in nbest]
     best = min(scored, key=lambda pair: (not pair[1].finished, -pair[0]))[1]
     return texts[id(best)]
 
@@ -69,7 +69,7 @@ def first_choice(nbest, setting):
 @pytest.mark.parametrize("seed", range(3))
 def test_every_setting_is_scored_as_from_scratch(tmp_path, seed):
     found, references = lists(seed)
-    swept = Sweep.of(read_stored(write(tmp_path / "n", found)), references, bleu_metric())
+    swept = Sweep.of(read_nbest(write(tmp_path / "n", found)), references, bleu_metric())
     wanted = settings([0.0, 0.6, 1.0, 2.0, -1.0], [0.0, 0.3, 1.0])
     outcomes = swept.tried(wanted)
     assert len(outcomes) == len(wanted) == 36
@@ -91,7 +91,7 @@ def test_every_setting_is_scored_as_from_scratch(tmp_path, seed):
 
 def test_the_oracle_chooses_by_sentence_bleu(tmp_path):
     found, references = lists(7)
-    swept = Sweep.of(read_stored(write(tmp_path / "n", found)), references, bleu_metric())
+    swept = Sweep.of(read_nbest(write(tmp_path / "n", found)), references, bleu_metric())
     alone = BLEU(effective_order=True)
     texts = [
         max(
@@ -110,7 +110,7 @@ def test_the_oracle_chooses_by_sentence_bleu(tmp_path):
 
 def test_of_equal_settings_the_plainer_comes_first(tmp_path):
     found, references = lists(3)
-    swept = Sweep.of(read_stored(write(tmp_path / "n", found)), references, bleu_metric())
+    swept = Sweep.of(read_nbest(write(tmp_path / "n", found)), references, bleu_metric())
     equal = swept.tried([Setting("none", 0, 0), Setting("power", 0, 0), Setting("gnmt", 0, 0)])
     assert [one.setting.length for one in equal] == ["none", "power", "gnmt"]
     assert equal[0].name == "log p"
@@ -119,7 +119,7 @@ def test_of_equal_settings_the_plainer_comes_first(tmp_path):
 
 def test_lists_stored_without_coverage(tmp_path):
     found, _ = lists(4, with_coverage=False)
-    stored = read_stored(write(tmp_path / "n", found))
+    stored = read_nbest(write(tmp_path / "n", found))
     assert stored.coverage is None
     assert len(stored.ranked_first("mean", 1.0)) == len(found)
     with pytest.raises(BadInput, match="stored with their coverage"):
@@ -133,8 +133,8 @@ def test_an_empty_translation_needs_no_coverage(tmp_path):
     empty = {"line": 2, "text": "", "logprob": 0.0, "n": 0, "finished": True}
     path = tmp_path / "n"
     path.write_text("".join(json.dumps(one) + "\n" for one in (GOOD | {"coverage": -2}, empty)))
-    assert read_stored(path).coverage.tolist() == [-2, 0]
-    assert read_stored(path).ranked_first("mean", 1.0, 0.5).tolist() == [0, 1]
+    assert read_nbest(path).coverage.tolist() == [-2, 0]
+    assert read_nbest(path).ranked_first("mean", 1.0, 0.5).tolist() == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -166,6 +166,6 @@ def test_what_cannot_be_ranked_is_named_with_its_line(tmp_path, lines, said):
     path = tmp_path / "nbest"
     path.write_text("".join((x if isinstance(x, str) else json.dumps(x)) + "\n" for x in lines))
     with pytest.raises(BadInput) as error:
-        read_stored(path)
+        read_nbest(path)
     assert str(error.value).startswith(f"{path}{said}")
     assert "\n" not in str(error.value)

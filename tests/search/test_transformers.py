@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from regard.ground.errors import BadInput
-from regard.search import Beam, Limits
+from regard.search import Beam, Constraints
 
 transformers = pytest.importorskip("transformers")
 
@@ -81,7 +81,7 @@ class Stepped:
             self.written = self.written[index_R]
 
 
-def theirs(model, seed: int, beam: Beam, limits: Limits) -> list[list[tuple]]:
+def theirs(model, seed: int, beam: Beam, constraints: Constraints) -> list[list[tuple]]:
     """(tokens written, EOS included, and score) from ``generate``."""
     source, there = ragged(seed)
     out = model.generate(
@@ -92,10 +92,10 @@ def theirs(model, seed: int, beam: Beam, limits: Limits) -> list[list[tuple]]:
         do_sample=False,
         early_stopping=STOPS[beam.stop] if beam.size > 1 else False,
         length_penalty=beam.alpha if beam.size > 1 else 1.0,
-        max_length=limits.longest + 1,
-        min_length=limits.shortest,
-        forced_eos_token_id=EOS if limits.must_end else None,
-        bad_words_ids=[[token] for token in limits.forbidden],
+        max_length=constraints.longest + 1,
+        min_length=constraints.shortest,
+        forced_eos_token_id=EOS if constraints.must_end else None,
+        bad_words_ids=[[token] for token in constraints.forbidden],
         no_repeat_ngram_size=beam.no_repeat,
         return_dict_in_generate=True,
         output_scores=True,
@@ -107,10 +107,10 @@ def theirs(model, seed: int, beam: Beam, limits: Limits) -> list[list[tuple]]:
     return [pairs[i : i + beam.best] for i in range(0, len(pairs), beam.best)]
 
 
-def same(model, seed: int, beam: Beam, limits: Limits) -> int:
+def same(model, seed: int, beam: Beam, constraints: Constraints) -> int:
     """Hold ours against theirs; how many of them did not end."""
-    found = beam(Stepped(model, *ragged(seed)), limits)
-    expected = theirs(model, seed, beam, limits)
+    found = beam(Stepped(model, *ragged(seed)), constraints)
+    expected = theirs(model, seed, beam, constraints)
     ours = [[[*one.tokens, EOS] if one.finished else [*one.tokens] for one in n] for n in found]
     assert ours == [[tokens for tokens, _ in n] for n in expected]
     for n, best in zip(found, expected, strict=True):
@@ -122,57 +122,60 @@ def same(model, seed: int, beam: Beam, limits: Limits) -> int:
 @pytest.mark.parametrize("stop", STOPS)
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5])
 def test_it_is_what_generate_gives(stop, size):
-    limits = Limits(PAD, EOS, 9, forbidden=(PAD,))
+    constraints = Constraints(PAD, EOS, 9, forbidden=(PAD,))
     settings = [(0.3, 1.0), (1.0, 0.0), (1.0, 1.0), (1.0, 0.6), (4.0, 2.0)]
     for seed, (scale, alpha) in enumerate(settings, start=size):
         beam = Beam(size, max(1, size - 1), "power", alpha, stop=stop)
-        same(marian(seed, scale), seed, beam, limits)
+        same(marian(seed, scale), seed, beam, constraints)
 
 
 @pytest.mark.parametrize("stop", STOPS)
 @pytest.mark.parametrize("must_end", [False, True])
 @pytest.mark.parametrize(("size", "shortest", "no_repeat"), [(1, 4, 2), (3, 0, 2), (5, 5, 3)])
 def test_with_limits_of_all_kinds(stop, must_end, size, shortest, no_repeat):
-    limits = Limits(PAD, EOS, 7, shortest, forbidden=(PAD, 5), must_end=must_end)
+    constraints = Constraints(PAD, EOS, 7, shortest, forbidden=(PAD, 5), must_end=must_end)
     beam = Beam(size, size, "power", 1.0, no_repeat=no_repeat, stop=stop)
-    unfinished = [same(marian(seed, 0.5), seed, beam, limits) for seed in range(2)]
+    unfinished = [same(marian(seed, 0.5), seed, beam, constraints) for seed in range(2)]
     assert not must_end or not any(unfinished)
 
 
 @pytest.mark.parametrize("stop", STOPS)
 def test_a_penalty_below_zero_is_a_reward_for_short_ones(stop):
-    limits = Limits(PAD, EOS, 8, forbidden=(PAD,))
+    constraints = Constraints(PAD, EOS, 8, forbidden=(PAD,))
     for seed in range(2):
-        same(marian(seed, 1.0), seed, Beam(4, 4, "power", -0.7, stop=stop), limits)
+        same(marian(seed, 1.0), seed, Beam(4, 4, "power", -0.7, stop=stop), constraints)
 
 
 def test_the_limit_cuts_hypotheses_that_then_count():
     """Without a forced end the unfinished compete: the case must occur for the test to mean it."""
-    limits = Limits(PAD, EOS, 4, forbidden=(PAD,))
+    constraints = Constraints(PAD, EOS, 4, forbidden=(PAD,))
     beam = Beam(4, 4, "power", 1.0, stop="transformers")
-    unfinished = [same(marian(seed, 1.0), seed, beam, limits) for seed in range(5)]
+    unfinished = [same(marian(seed, 1.0), seed, beam, constraints) for seed in range(5)]
     assert 0 < sum(unfinished) < 60
 
 
 def test_the_rules_do_differ():
     """Each stop somewhere answers what no other does, or the names would be idle."""
-    limits, answers = Limits(PAD, EOS, 12, forbidden=(PAD,)), {}
-    for stop in ("enough", *STOPS):
+    constraints, answers = Constraints(PAD, EOS, 12, forbidden=(PAD,)), {}
+    for stop in ("default", *STOPS):
         beam = Beam(3, 3, "power", 1.0, stop=stop)
         answers[stop] = [
             [one.tokens for one in found]
             for seed in range(6)
-            for found in beam(Stepped(marian(seed, 1.0), *ragged(seed)), limits)
+            for found in beam(Stepped(marian(seed, 1.0), *ragged(seed)), constraints)
         ]
     assert len({str(one) for one in answers.values()}) >= 3
 
 
 def test_the_batch_size_changes_nothing():
-    limits, beam = Limits(PAD, EOS, 9, forbidden=(PAD,)), Beam(4, 3, "power", stop="transformers")
+    constraints, beam = (
+        Constraints(PAD, EOS, 9, forbidden=(PAD,)),
+        Beam(4, 3, "power", stop="transformers"),
+    )
     source, there = ragged(1)
-    together = beam(Stepped(marian(1, 1.0), source, there), limits)
+    together = beam(Stepped(marian(1, 1.0), source, there), constraints)
     for i, found in enumerate(together):
-        (alone,) = beam(Stepped(marian(1, 1.0), source[i : i + 1], there[i : i + 1]), limits)
+        (alone,) = beam(Stepped(marian(1, 1.0), source[i : i + 1], there[i : i + 1]), constraints)
         assert [one.tokens for one in alone] == [one.tokens for one in found]
 
 

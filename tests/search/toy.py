@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.search import Beam, Limits
+from regard.search import Beam, Constraints
 
 EOS = 0
 BOS = 99
@@ -108,7 +108,7 @@ class WatchedState(ToyState):
 
 
 def in_batches(
-    search: Callable, toy: Toy, count: int, limits: Limits, size: int, **each: Sequence
+    search: Callable, toy: Toy, count: int, constraints: Constraints, size: int, **each: Sequence
 ) -> list:
     """All sentences, ``size`` at a time; ``each`` holds one value per sentence."""
     found = []
@@ -116,7 +116,7 @@ def in_batches(
         part = slice(start, min(start + size, count))
         state = WatchedState(toy, [(s, ()) for s in range(count)[part]], "cpu")
         cut = {name: values[part] for name, values in each.items()}
-        found += search(state, limits, **cut)
+        found += search(state, constraints, **cut)
     return found
 
 
@@ -139,7 +139,11 @@ def exhaustive(
 
 
 def allowed(
-    written: tuple[int, ...], token: int, limits: Limits, prefix: Sequence[int], no_repeat: int
+    written: tuple[int, ...],
+    token: int,
+    constraints: Constraints,
+    prefix: Sequence[int],
+    no_repeat: int,
 ) -> bool:
     """May this token come next? One token at a time, straight from the words of the rules."""
     n = len(written) + 1
@@ -148,12 +152,19 @@ def allowed(
     runs = [written[i : i + no_repeat] for i in range(len(written) - no_repeat + 1)]
     repeated = bool(no_repeat) and (*written, token)[-no_repeat:] in runs
     return not (
-        token in limits.forbidden or (token == limits.eos and n < limits.shortest) or repeated
+        token in constraints.forbidden
+        or (token == constraints.eos and n < constraints.shortest)
+        or repeated
     )
 
 
 def plain_beam(
-    toy: Toy, sentence: int, beam: Beam, limits: Limits, longest: int, prefix: Sequence[int] = ()
+    toy: Toy,
+    sentence: int,
+    beam: Beam,
+    constraints: Constraints,
+    longest: int,
+    prefix: Sequence[int] = (),
 ) -> list[tuple[float, tuple[int, ...], bool]]:
     """Beam search for one sentence with lists and loops: (score, tokens, finished), best first."""
 
@@ -175,7 +186,7 @@ def plain_beam(
             tokens = [
                 token
                 for token in range(toy.vocabulary)
-                if allowed(written, token, limits, prefix, beam.no_repeat)
+                if allowed(written, token, constraints, prefix, beam.no_repeat)
             ]
             candidates += [(total + float(logprobs[t]), (*written, t)) for t in tokens]
             if not tokens:

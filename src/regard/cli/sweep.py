@@ -14,7 +14,7 @@ from regard.ground.files import write_text
 from regard.metrics.bleu import bleu_metric
 from regard.metrics.translation import check_parallel
 from regard.search.beam import Beam
-from regard.search.stored import read_stored
+from regard.search.nbest import read_nbest
 from regard.search.sweep import Outcome, Sweep, settings
 from regard.tasks.published import decode_table
 
@@ -73,7 +73,7 @@ def sweep(
         raise BadInput("standard input can only be read once")
     alphas = _grid("--alpha", alpha)
     model = None if save is None else _to_keep(save)
-    stored = read_stored(nbest)
+    stored = read_nbest(nbest)
     streams = [list(read_lines(path)) for path in references]
     lists = [stored.texts[i] for i in stored.first]
     check_parallel(lists, streams, names=[name_of(path) for path in (nbest, *references)])

@@ -79,7 +79,7 @@ def translate(
         int | None, typer.Option(help="Stop at this many finished hypotheses.")
     ] = None,
     stop: Annotated[
-        Literal["enough", "transformers", "transformers-early", "transformers-never"] | None,
+        Literal["default", "transformers", "transformers-early", "transformers-never"] | None,
         typer.Option(
             help="When a sentence is over: by our rule, or those of transformers.",
             show_default=OWN,

@@ -42,7 +42,7 @@ def tree(
         int | None, typer.Option(help="No n-gram of this size twice.", show_default=OWN)
     ] = None,
     stop: Annotated[
-        Literal["enough", "transformers", "transformers-early", "transformers-never"] | None,
+        Literal["default", "transformers", "transformers-early", "transformers-never"] | None,
         typer.Option(
             help="When a sentence is over: by our rule, or those of transformers.",
             show_default=OWN,

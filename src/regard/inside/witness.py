@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, fields, replace
 import numpy as np
 
 from regard.inside.beamtree import BeamTree, Choice, Fate, Found, Node
-from regard.search.aside import Aside
 from regard.search.beam import Beam
 from regard.search.candidates import Candidates
-from regard.search.hypothesis import Alive, Hypothesis
-from regard.search.rules import Length, formula, normalised, rescored
+from regard.search.finished import FinishedHypotheses
+from regard.search.hypothesis import ActiveHypotheses, Hypothesis
+from regard.search.length_penalty import Length, formula, normalised, rescore
 from regard.tasks.translate import Translator
 
 BEGIN, BEGINNING = "⟨begin⟩", -1
@@ -41,43 +41,45 @@ class Witness(Beam):
 
     nodes: list[Node] = field(default_factory=list, repr=False, compare=False)
     rows: list[int] = field(default_factory=list, repr=False, compare=False)  # nodes alive
-    shelf: list[Aside] = field(default_factory=list, repr=False, compare=False)
+    shelf: list[FinishedHypotheses] = field(default_factory=list, repr=False, compare=False)
 
     @classmethod
     def of(cls, beam: Beam) -> "Witness":
         """The same beam, with nothing seen yet."""
         return cls(**{one.name: getattr(beam, one.name) for one in fields(Beam)})
 
-    def shelves(self, sentences: int) -> Aside:
+    def new_finished(self, sentences: int) -> FinishedHypotheses:
         """As the beam's; here the search begins."""
         if sentences != 1 or self.nodes:
             raise ValueError("a witness follows the search for one sentence, once")
         self.nodes.append(Node(None, 0, BEGINNING, BEGIN, 0.0, 0.0, 0.0, 1, "kept"))
         self.rows.append(0)
-        self.shelf.append(super().shelves(sentences))
+        self.shelf.append(super().new_finished(sentences))
         return self.shelf[0]
 
-    def set_aside_stuck(self, alive: Alive, candidates: Candidates, aside: Aside) -> None:
+    def store_stuck(
+        self, alive: ActiveHypotheses, candidates: Candidates, results: FinishedHypotheses
+    ) -> None:
         """As the beam does."""
         for row in candidates.stuck(len(alive)).tolist():
             self.nodes[self.rows[row]] = replace(self.nodes[self.rows[row]], fate="stuck")
-        super().set_aside_stuck(alive, candidates, aside)
+        super().store_stuck(alive, candidates, results)
 
-    def judge(
+    def advance(
         self,
-        alive: Alive,
+        alive: ActiveHypotheses,
         candidates: Candidates,
         eos: int,
         longest_B: np.ndarray,
-        aside: Aside,
-    ) -> tuple[Alive, np.ndarray]:
+        results: FinishedHypotheses,
+    ) -> tuple[ActiveHypotheses, np.ndarray]:
         """As the beam does; and what became of each candidate is written down."""
-        grown, going = super().judge(alive, candidates, eos, longest_B, aside)
+        grown, going = super().advance(alive, candidates, eos, longest_B, results)
         ended, able = candidates.select(self.size, eos)
         at_limit = bool(longest_B[0] == alive.length + 1)
         fates: list[Fate] = ["outranked"] * len(candidates.token)
         for one in able.tolist():
-            fates[one] = self._end(at_limit, bool(candidates.place[one] < self.size), aside)
+            fates[one] = self._end(at_limit, bool(candidates.place[one] < self.size), results)
         for one in going.tolist():
             fates[one] = "kept"
         for one in ended.tolist():
@@ -87,13 +89,15 @@ class Witness(Beam):
         self.rows[:] = (first + going).tolist()
         return grown, going
 
-    def _end(self, at_limit: bool, among_first: bool, aside: Aside) -> Fate:
+    def _end(self, at_limit: bool, among_first: bool, results: FinishedHypotheses) -> Fate:
         """What becomes of a candidate that could go on, where its sentence is over."""
         if at_limit:
-            return "unfinished" if among_first or not self.as_transformers else "outranked"
-        return "enough" if aside.count_B[0] >= self.enough else "beaten"
+            return "unfinished" if among_first or not self.follows_transformers else "outranked"
+        return "enough" if results.count_B[0] >= self.enough else "beaten"
 
-    def _nodes(self, alive: Alive, candidates: Candidates, fates: list[Fate]) -> list[Node]:
+    def _nodes(
+        self, alive: ActiveHypotheses, candidates: Candidates, fates: list[Fate]
+    ) -> list[Node]:
         n = alive.length + 1
         total = alive.total_R[candidates.parent] + candidates.logprob
         columns = (
@@ -119,8 +123,8 @@ class Witness(Beam):
         """What was seen, its tokens as ``piece`` and its hypotheses as ``decode`` write them."""
         if not self.nodes:
             raise ValueError("nothing was searched yet")
-        (aside,) = self.shelf
-        ranked = sorted(aside.found[0] + aside.spare[0], key=self.standing)
+        (results,) = self.shelf
+        ranked = sorted(results.found[0] + results.spare[0], key=self.sort_key)
         ends = self._ends()
         found = tuple(Found(one, ends[_written(one)], decode(one.tokens)) for one in ranked)
         nodes = [replace(one, piece=one.piece or piece(one.token)) for one in self.nodes]
@@ -143,8 +147,8 @@ class Witness(Beam):
         return ends
 
     def _choice(self, ranked: list[Hypothesis], length: Length, alpha: float) -> Choice:
-        scored = [rescored([one], length, alpha, self.coverage or 0.0)[0] for one in ranked]
-        best = min(range(len(scored)), key=lambda one: self.standing(scored[one]))
+        scored = [rescore([one], length, alpha, self.coverage or 0.0)[0] for one in ranked]
+        best = min(range(len(scored)), key=lambda one: self.sort_key(scored[one]))
         return Choice(formula(length, alpha, self.coverage), best, scored[best].score)
 
 

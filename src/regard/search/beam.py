@@ -10,18 +10,25 @@ import torch
 
 from regard.ground.checks import check_number, check_whole
 from regard.ground.errors import BadInput, shown
-from regard.search.aside import Aside
 from regard.search.candidates import Candidates, rank
-from regard.search.hypothesis import Alive, Hypothesis
-from regard.search.limits import Limits, restrict
-from regard.search.race import RacingState, can_race, race
-from regard.search.rules import Length, check, formula, normalised, to_beat, uncovered
-from regard.search.step import CoverageState, State, feed, keep
+from regard.search.constraints import Constraints, restrict
+from regard.search.device_beam import RacingState, fits_device, search_on_device
+from regard.search.finished import FinishedHypotheses
+from regard.search.hypothesis import ActiveHypotheses, Hypothesis
+from regard.search.length_penalty import (
+    Length,
+    check_length_penalty,
+    coverage_term,
+    formula,
+    logprob_to_beat,
+    normalised,
+)
+from regard.search.step import CoverageState, SearchState, feed, select_rows
 
-Stop = Literal["enough", "transformers", "transformers-early", "transformers-never"]
+Stop = Literal["default", "transformers", "transformers-early", "transformers-never"]
 # When a sentence is over by transformers' rules: early_stopping=False, True and "never".
 STOPS: dict[Stop, str] = {
-    "enough": "",
+    "default": "",
     "transformers": "{k} are found and no {score} alive, at its n now, is above the last",
     "transformers-early": "{k} are found",
     "transformers-never": "{k} are found and no {score} alive, at the longest n, is above the last",
@@ -38,16 +45,17 @@ class Beam:
 
     - ``finished`` hypotheses have been set aside (by default ``size``, or ``best`` if more);
     - or nothing alive can still be among the best (``early``): no log p is above what is needed
-      ``to_beat`` the last of them, and the coverage term is at most 0;
+      ``logprob_to_beat`` the last of them, and the coverage term is at most 0;
     - or its limit is reached. Then the hypotheses alive, unfinished, fill the places that finished
       ones leave among the best. One that nothing can be added to is unfinished as well.
 
     With another ``stop`` it is over when ``generate`` of transformers 5 says so, given ``size`` as
     num_beams (of 1: greedy search), ``best`` as num_return_sequences, ``length="power"``, ``alpha``
     as length_penalty and ``no_repeat`` as no_repeat_ngram_size; ``formula`` says when. Then at the
-    limit the first ``size`` continuations count as found, whether they end or not. In ``Limits``
-    max_length is ``longest + 1`` (it counts BOS), max_new_tokens ``longest``, min_length
-    ``shortest``, forced_eos_token_id ``must_end``, single tokens of bad_words_ids ``forbidden``.
+    limit the first ``size`` continuations count as found, whether they end or not. In
+    ``Constraints`` max_length is ``longest + 1`` (it counts BOS), max_new_tokens ``longest``,
+    min_length ``shortest``, forced_eos_token_id ``must_end``, single tokens of bad_words_ids
+    ``forbidden``.
     Where it would fill its list up with copies of score -1e9, fewer come back.
 
     Scores follow ``formula``, where n counts the tokens, EOS included and BOS not. The length rule
@@ -64,7 +72,7 @@ class Beam:
     finished: int | None = None
     no_repeat: int = 0
     early: bool = True
-    stop: Stop = "enough"
+    stop: Stop = "default"
 
     def __post_init__(self) -> None:
         if self.stop not in [*STOPS]:
@@ -74,44 +82,46 @@ class Beam:
         check_whole("no_repeat", self.no_repeat, 0)
         if self.finished is not None:
             check_whole("finished", self.finished, 1)
-        if self.as_transformers and (self.finished is not None or not self.early):
+        if self.follows_transformers and (self.finished is not None or not self.early):
             raise BadInput(f"finished and early mean nothing where the stop is {self.stop!r}")
-        if self.as_transformers and self.best > self.size:
+        if self.follows_transformers and self.best > self.size:
             raise BadInput(
                 f"best must be at most the size of the beam ({self.size}), as in transformers, "
                 f"not {self.best}"
             )
         if self.enough < self.best:
             raise BadInput(f"finished must be at least best ({self.best}), not {self.enough}")
-        check(self.length, self.alpha, lowest=-math.inf if self.as_transformers else 0.0)
+        check_length_penalty(
+            self.length, self.alpha, lowest=-math.inf if self.follows_transformers else 0.0
+        )
         check_number("coverage", self.coverage or 0.0)
         if not 0 <= (self.coverage or 0.0) < math.inf:
             raise BadInput(f"coverage must be finite and at least 0, not {self.coverage}")
 
     @property
-    def as_transformers(self) -> bool:
+    def follows_transformers(self) -> bool:
         """Whether the rules of transformers are followed."""
-        return self.stop != "enough"
+        return self.stop != "default"
 
     @property
-    def watches(self) -> bool:
+    def needs_attention(self) -> bool:
         """Whether it needs to know where the model looks."""
         return self.coverage is not None
 
     @property
     def enough(self) -> float:
         """Hypotheses found at which a sentence is over, whatever is alive."""
-        if self.stop == "enough":
+        if self.stop == "default":
             return max(self.size, self.best) if self.finished is None else self.finished
         return self.size if self.stop == "transformers-early" or self.size == 1 else math.inf
 
     @property
     def beaten(self) -> int:
         """How many found ones must be beaten to be found later."""
-        return self.size if self.as_transformers else self.best
+        return self.size if self.follows_transformers else self.best
 
     @property
-    def bounds_now(self) -> bool:
+    def bounds_at_current_length(self) -> bool:
         """Whether what is alive is weighed at its length now, not at the longest it may reach."""
         return self.stop == "transformers" or self.alpha < 0
 
@@ -125,93 +135,102 @@ class Beam:
     @torch.inference_mode()
     def __call__(
         self,
-        state: State,
-        limits: Limits,
+        state: SearchState,
+        constraints: Constraints,
         prefixes: Sequence[Sequence[int]] | None = None,
         ids: Sequence[int] | None = None,
     ) -> list[list[Hypothesis]]:
         """See ``Search``."""
-        if can_race(self, state, limits, prefixes):
-            return race(self, cast(RacingState, state), limits, state.rows)
-        longest_B, forced_BL = limits.longest_of(state.rows), limits.forced(prefixes, state.rows)
-        aside = self.shelves(state.rows)
-        alive = Alive.begin(limits.bos_of(state.rows))
+        if fits_device(self, state, constraints, prefixes):
+            return search_on_device(self, cast(RacingState, state), constraints, state.rows)
+        longest_B, forced_BL = (
+            constraints.longest_of(state.rows),
+            constraints.forced(prefixes, state.rows),
+        )
+        results = self.new_finished(state.rows)
+        alive = ActiveHypotheses.begin(constraints.bos_of(state.rows))
         while len(alive):
             logprobs_RV = feed(state, alive.last_R)
-            looked = look(state, alive) if self.watches else alive
-            restrict(logprobs_RV, alive, limits, forced_BL, self.no_repeat)
+            looked = add_coverage(state, alive) if self.needs_attention else alive
+            restrict(logprobs_RV, alive, constraints, forced_BL, self.no_repeat)
             candidates = rank(alive, logprobs_RV, self.size)
-            self.set_aside_stuck(alive, candidates, aside)
-            alive, going = self.judge(looked, candidates, limits.eos, longest_B, aside)
+            self.store_stuck(alive, candidates, results)
+            alive, going = self.advance(looked, candidates, constraints.eos, longest_B, results)
             if len(alive):
-                keep(state, candidates.parent[going])
-        return aside.results(self.best)
+                select_rows(state, candidates.parent[going])
+        return results.ranked(self.best)
 
-    def shelves(self, sentences: int) -> Aside:
+    def new_finished(self, sentences: int) -> FinishedHypotheses:
         """Where hypotheses are set aside."""
-        return Aside(sentences, self.beaten)
+        return FinishedHypotheses(sentences, self.beaten)
 
-    def set_aside_stuck(self, alive: Alive, candidates: Candidates, aside: Aside) -> None:
+    def store_stuck(
+        self, alive: ActiveHypotheses, candidates: Candidates, results: FinishedHypotheses
+    ) -> None:
         """Set aside what nothing can be added to."""
-        self.set_aside(alive.take(candidates.stuck(len(alive))), aside, False, counts=False)
+        self.store(alive.take(candidates.stuck(len(alive))), results, False, counts=False)
 
-    def judge(
+    def advance(
         self,
-        alive: Alive,
+        alive: ActiveHypotheses,
         candidates: Candidates,
         eos: int,
         longest_B: np.ndarray,
-        aside: Aside,
-    ) -> tuple[Alive, np.ndarray]:
+        results: FinishedHypotheses,
+    ) -> tuple[ActiveHypotheses, np.ndarray]:
         """Set aside what ends here; the hypotheses that go on, and which candidates they are."""
         ended, going = candidates.select(self.size, eos)
         finished, grown = candidates.grow(alive, ended), candidates.grow(alive, going)
         at_limit = longest_B[grown.sentence_R] == grown.length
         first = candidates.place[going] < self.size
-        stopped = at_limit & first if self.as_transformers else at_limit
-        self.set_aside(finished, aside, True, counts=True)
-        self.set_aside(grown.take(stopped), aside, False, counts=self.as_transformers)
-        on = np.flatnonzero(~at_limit & ~self.settled(grown, longest_B, aside))
+        stopped = at_limit & first if self.follows_transformers else at_limit
+        self.store(finished, results, True, counts=True)
+        self.store(grown.take(stopped), results, False, counts=self.follows_transformers)
+        on = np.flatnonzero(~at_limit & ~self.is_done(grown, longest_B, results))
         return grown.take(on), going[on]
 
-    def set_aside(self, rows: Alive, aside: Aside, finished: bool, counts: bool) -> None:
+    def store(
+        self, rows: ActiveHypotheses, results: FinishedHypotheses, finished: bool, counts: bool
+    ) -> None:
         """Score these rows by ``formula`` and put them on their shelf."""
         if not len(rows):
             return
         scores_R = normalised(rows.total_R, rows.length, self.length, self.alpha)
         terms_R: list[float] | list[None] = [None] * len(rows)
         if rows.coverage_RS is not None and self.coverage is not None:
-            terms_R = [uncovered(one) for one in rows.coverage_RS]
+            terms_R = [coverage_term(one) for one in rows.coverage_RS]
             scores_R = scores_R + self.coverage * np.array(terms_R)
         pairs = zip(scores_R.tolist(), terms_R, strict=True)
         hypotheses = [
             rows.hypothesis(row, finished, score, term) for row, (score, term) in enumerate(pairs)
         ]
-        aside.add(rows.sentence_R, hypotheses, counts)
+        results.add(rows.sentence_R, hypotheses, counts)
 
-    def standing(self, one: Hypothesis) -> tuple[bool, float]:
+    def sort_key(self, one: Hypothesis) -> tuple[bool, float]:
         """What results are sorted by: the unfinished last, unless they count as found."""
-        return not (one.finished or self.as_transformers), -one.score
+        return not (one.finished or self.follows_transformers), -one.score
 
-    def settled(self, rows: Alive, longest_B: np.ndarray, aside: Aside) -> np.ndarray:
+    def is_done(
+        self, rows: ActiveHypotheses, longest_B: np.ndarray, results: FinishedHypotheses
+    ) -> np.ndarray:
         """Whether the sentence of each row needs no further step."""
         sentence_R = rows.sentence_R
-        enough = aside.count_B[sentence_R] >= self.enough
+        enough = results.count_B[sentence_R] >= self.enough
         if not self.early:
             return enough
-        n_R = rows.length if self.bounds_now else longest_B[sentence_R]
-        needed_R = to_beat(aside.bar_B[sentence_R], n_R, self.length, self.alpha)
-        return enough | (leaders(rows, len(longest_B)) <= needed_R)
+        n_R = rows.length if self.bounds_at_current_length else longest_B[sentence_R]
+        needed_R = logprob_to_beat(results.bar_B[sentence_R], n_R, self.length, self.alpha)
+        return enough | (best_totals(rows, len(longest_B)) <= needed_R)
 
 
-def leaders(rows: Alive, sentences: int) -> np.ndarray:
+def best_totals(rows: ActiveHypotheses, sentences: int) -> np.ndarray:
     """The highest log p in the sentence of each row."""
     highest_B = np.full(sentences, -np.inf)
     np.maximum.at(highest_B, rows.sentence_R, rows.total_R)
     return highest_B[rows.sentence_R]
 
 
-def look(state: State, alive: Alive) -> Alive:
+def add_coverage(state: SearchState, alive: ActiveHypotheses) -> ActiveHypotheses:
     """Add where the last step looked to what each hypothesis has covered."""
     if not isinstance(state, CoverageState):
         raise BadInput("a coverage penalty needs attention weights, and this model gives none")

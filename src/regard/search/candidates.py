@@ -7,9 +7,9 @@ from functools import cached_property
 import numpy as np
 from torch import Tensor
 
-from regard.search.highest import highest
-from regard.search.hypothesis import Alive
-from regard.search.step import read
+from regard.search.hypothesis import ActiveHypotheses
+from regard.search.step import to_host
+from regard.search.topk import topk
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Candidates:
         going = np.flatnonzero(~ends)
         return ended, going[place(self.sentence[going]) < size]
 
-    def grow(self, alive: Alive, chosen: np.ndarray) -> Alive:
+    def grow(self, alive: ActiveHypotheses, chosen: np.ndarray) -> ActiveHypotheses:
         """The chosen candidates as hypotheses."""
         return alive.grow(self.parent[chosen], self.token[chosen], self.logprob[chosen])
 
@@ -42,13 +42,13 @@ class Candidates:
         return np.flatnonzero(np.bincount(self.parent, minlength=rows) == 0)
 
 
-def rank(alive: Alive, logprobs_RV: Tensor, size: int) -> Candidates:
+def rank(alive: ActiveHypotheses, logprobs_RV: Tensor, size: int) -> Candidates:
     """All candidates ``select`` may need; of equals the earlier parent's, then the lower token.
 
     One row can give at most ``size`` that go on and one that ends.
     """
-    top, index = highest(logprobs_RV, size + 1)
-    values, tokens = read(top), index.cpu().numpy()
+    top, index = topk(logprobs_RV, size + 1)
+    values, tokens = to_host(top), index.cpu().numpy()
     sentence_R, slot_R = alive.sentence_R, place(alive.sentence_R)
     parents = np.zeros((sentence_R[-1] + 1, slot_R.max() + 1), dtype=np.int64)
     parents[sentence_R, slot_R] = np.arange(len(alive))
@@ -62,7 +62,7 @@ def rank(alive: Alive, logprobs_RV: Tensor, size: int) -> Candidates:
     return Candidates(sentence, parent, tokens[parent, at], values[parent, at].astype(np.float64))
 
 
-def joined(parts: Sequence[Candidates]) -> Candidates:
+def concatenate(parts: Sequence[Candidates]) -> Candidates:
     """The candidates of different sentences as one table."""
     names = [field.name for field in fields(Candidates)]
     columns = [np.concatenate([getattr(part, name) for part in parts]) for name in names]

@@ -12,11 +12,11 @@ from torch import Tensor
 
 from regard.ground.checks import check_number, check_whole
 from regard.ground.errors import BadInput, shown
-from regard.search.beam import WIDEST, Beam, look
-from regard.search.candidates import Candidates, joined, rank
-from regard.search.hypothesis import Alive, Hypothesis
-from regard.search.limits import Limits, restrict
-from regard.search.step import State, feed, keep, read
+from regard.search.beam import WIDEST, Beam, add_coverage
+from regard.search.candidates import Candidates, concatenate, rank
+from regard.search.constraints import Constraints, restrict
+from regard.search.hypothesis import ActiveHypotheses, Hypothesis
+from regard.search.step import SearchState, feed, select_rows, to_host
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ class Diverse:
             raise BadInput(f"groups need a diversity at least 0 and finite, not {self.strength}")
 
     @property
-    def watches(self) -> bool:
+    def needs_attention(self) -> bool:
         """Whether it needs to know where the model looks."""
-        return self.beam.watches
+        return self.beam.needs_attention
 
     @property
     def formula(self) -> str:
@@ -58,37 +58,37 @@ class Diverse:
     @torch.inference_mode()
     def __call__(
         self,
-        state: State,
-        limits: Limits,
+        state: SearchState,
+        constraints: Constraints,
         prefixes: Sequence[Sequence[int]] | None = None,
         ids: Sequence[int] | None = None,
     ) -> list[list[Hypothesis]]:
         """See ``Search``. Group g of sentence i is number ``i * groups + g``."""
         beam, sentences = self.beam, state.rows
         begun = None if prefixes is None else [one for one in prefixes for _ in range(self.groups)]
-        limits, each = limits.repeated(sentences, self.groups), sentences * self.groups
-        longest_B, forced_BL = limits.longest_of(each), limits.forced(begun, each)
-        keep(state, np.repeat(np.arange(sentences), self.groups))
-        aside = beam.shelves(each)
-        alive, owed_R = Alive.begin(limits.bos_of(each)), np.zeros(each)
+        constraints, each = constraints.repeated(sentences, self.groups), sentences * self.groups
+        longest_B, forced_BL = constraints.longest_of(each), constraints.forced(begun, each)
+        select_rows(state, np.repeat(np.arange(sentences), self.groups))
+        results = beam.new_finished(each)
+        alive, owed_R = ActiveHypotheses.begin(constraints.bos_of(each)), np.zeros(each)
         while len(alive):
             logprobs_RV = feed(state, alive.last_R)
-            looked = look(state, alive) if beam.watches else alive
-            restrict(logprobs_RV, alive, limits, forced_BL, beam.no_repeat)
-            candidates, owed = self.rank(alive, owed_R, logprobs_RV, limits.eos)
-            beam.set_aside_stuck(alive, candidates, aside)
-            alive, going = beam.judge(looked, candidates, limits.eos, longest_B, aside)
+            looked = add_coverage(state, alive) if beam.needs_attention else alive
+            restrict(logprobs_RV, alive, constraints, forced_BL, beam.no_repeat)
+            candidates, owed = self.rank(alive, owed_R, logprobs_RV, constraints.eos)
+            beam.store_stuck(alive, candidates, results)
+            alive, going = beam.advance(looked, candidates, constraints.eos, longest_B, results)
             owed_R = owed[going]
             if len(alive):
-                keep(state, candidates.parent[going])
-        found = aside.results(beam.best)
+                select_rows(state, candidates.parent[going])
+        found = results.ranked(beam.best)
         return [
-            in_turn(found[start : start + self.groups], beam.best, beam.standing)
+            round_robin(found[start : start + self.groups], beam.best, beam.sort_key)
             for start in range(0, each, self.groups)
         ]
 
     def rank(
-        self, alive: Alive, owed_R: np.ndarray, logprobs_RV: Tensor, eos: int
+        self, alive: ActiveHypotheses, owed_R: np.ndarray, logprobs_RV: Tensor, eos: int
     ) -> tuple[Candidates, np.ndarray]:
         """The candidates of all groups, and what each of them owes."""
         sentence_R, group_R = np.divmod(alive.sentence_R, self.groups)
@@ -102,8 +102,8 @@ class Diverse:
             parts.append(replace(part, parent=rows[part.parent]))
             chosen = np.concatenate(part.select(self.beam.size, eos))
             _count(chosen_BV, part.sentence[chosen] // self.groups, part.token[chosen])
-        ranked = joined(parts)
-        logprob = read(logprobs_RV[ranked.parent, ranked.token]).astype(np.float64)
+        ranked = concatenate(parts)
+        logprob = to_host(logprobs_RV[ranked.parent, ranked.token]).astype(np.float64)
         owed = owed_R[ranked.parent] + logprob - ranked.logprob
         return replace(ranked, logprob=logprob), owed
 
@@ -113,7 +113,7 @@ def _count(chosen_BV: Tensor, sentence: np.ndarray, token: np.ndarray) -> None:
     chosen_BV.index_put_((at[0], at[1]), chosen_BV.new_ones(()), accumulate=True)
 
 
-def in_turn(
+def round_robin(
     groups: Sequence[Sequence[Hypothesis]], best: int, standing: Callable[[Hypothesis], Any]
 ) -> list[Hypothesis]:
     """Up to ``best`` of the groups' hypotheses: every group gives one before any gives another.

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.ground.errors import BadInput
-from regard.search.step import State
+from regard.search.step import SearchState
 
 MEANS = ("mean of probabilities", "mean of log-probabilities")
 
@@ -21,7 +21,7 @@ class Ensemble:
     The mean of log-probabilities is scaled to sum to one again: the geometric mean.
     """
 
-    states: Sequence[State]
+    states: Sequence[SearchState]
     how: Literal["mean of probabilities", "mean of log-probabilities"] = "mean of probabilities"
 
     def __post_init__(self) -> None:

@@ -12,10 +12,17 @@ import torch
 from torch import Tensor
 
 from regard.ground.checks import check_whole
-from regard.search.hypothesis import Alive, Hypothesis
-from regard.search.limits import Limits, restrict
-from regard.search.rules import Length, check, formula, normalised, rescored, to_beat
-from regard.search.step import State, feed, keep, read
+from regard.search.constraints import Constraints, restrict
+from regard.search.hypothesis import ActiveHypotheses, Hypothesis
+from regard.search.length_penalty import (
+    Length,
+    check_length_penalty,
+    formula,
+    logprob_to_beat,
+    normalised,
+    rescore,
+)
+from regard.search.step import SearchState, feed, select_rows, to_host
 
 
 @dataclass(frozen=True)
@@ -38,7 +45,7 @@ class Exact:
     known: Mapping[int, Hypothesis] = field(default_factory=dict, repr=False, hash=False)
 
     def __post_init__(self) -> None:
-        check(self.length, self.alpha)
+        check_length_penalty(self.length, self.alpha)
         check_whole("no_repeat", self.no_repeat, 0)
         check_whole("widest", self.widest, 1)
 
@@ -50,32 +57,35 @@ class Exact:
     @torch.inference_mode()
     def __call__(
         self,
-        state: State,
-        limits: Limits,
+        state: SearchState,
+        constraints: Constraints,
         prefixes: Sequence[Sequence[int]] | None = None,
         ids: Sequence[int] | None = None,
     ) -> list[list[Hypothesis]]:
         """See ``Search``; without ``ids`` a sentence's id is its index."""
         sentences = state.rows
-        longest_B, forced_BL = limits.longest_of(sentences), limits.forced(prefixes, sentences)
+        longest_B, forced_BL = (
+            constraints.longest_of(sentences),
+            constraints.forced(prefixes, sentences),
+        )
         best = self.first(range(sentences) if ids is None else ids)
         given_up_B = np.zeros(sentences, dtype=bool)
-        alive = Alive.begin(limits.bos_of(sentences))
+        alive = ActiveHypotheses.begin(constraints.bos_of(sentences))
         while len(alive):
             logprobs_RV = feed(state, alive.last_R)
-            restrict(logprobs_RV, alive, limits, forced_BL, self.no_repeat)
-            self.end(alive, limits.eos, logprobs_RV, best)
+            restrict(logprobs_RV, alive, constraints, forced_BL, self.no_repeat)
+            self.end(alive, constraints.eos, logprobs_RV, best)
             promising_RV = self.promising(alive, logprobs_RV, longest_B, best)
-            promising_RV[:, limits.eos] = False
+            promising_RV[:, constraints.eos] = False
 
             count_R = promising_RV.sum(1).cpu().numpy()
             given_up_B |= np.bincount(alive.sentence_R, count_R, sentences) > self.widest
             promising_RV[given_up_B[alive.sentence_R]] = False
             rows, tokens = at = promising_RV.nonzero(as_tuple=True)
             parents = rows.cpu().numpy()
-            alive = alive.grow(parents, tokens.cpu().numpy(), read(logprobs_RV[at]))
+            alive = alive.grow(parents, tokens.cpu().numpy(), to_host(logprobs_RV[at]))
             if len(alive):
-                keep(state, parents)
+                select_rows(state, parents)
         pairs = zip(best, given_up_B, strict=True)
         return [[] if one is None or given_up else [one] for one, given_up in pairs]
 
@@ -83,16 +93,16 @@ class Exact:
         """What is known of each sentence, under the rule in use; the unfinished proves nothing."""
         known = [self.known.get(one) for one in ids]
         return [
-            rescored([one], self.length, self.alpha)[0] if one and one.finished else None
+            rescore([one], self.length, self.alpha)[0] if one and one.finished else None
             for one in known
         ]
 
     def end(
-        self, alive: Alive, eos: int, logprobs_RV: Tensor, best: list[Hypothesis | None]
+        self, alive: ActiveHypotheses, eos: int, logprobs_RV: Tensor, best: list[Hypothesis | None]
     ) -> None:
         """Where a hypothesis that ends here is better than the best, put it there."""
         every_R = np.arange(len(alive))
-        ended = alive.grow(every_R, np.full(len(alive), eos), read(logprobs_RV[:, eos]))
+        ended = alive.grow(every_R, np.full(len(alive), eos), to_host(logprobs_RV[:, eos]))
         score_R = normalised(ended.total_R, ended.length, self.length, self.alpha)
         for row in np.flatnonzero(score_R > _scores(best)[alive.sentence_R]).tolist():
             sentence, score = alive.sentence_R[row], float(score_R[row])
@@ -102,14 +112,14 @@ class Exact:
 
     def promising(
         self,
-        alive: Alive,
+        alive: ActiveHypotheses,
         logprobs_RV: Tensor,
         longest_B: np.ndarray,
         best: list[Hypothesis | None],
     ) -> Tensor:
         """Which tokens may still lead to something better, if they do not end the hypothesis."""
         longest_R, score_R = longest_B[alive.sentence_R], _scores(best)[alive.sentence_R]
-        needed_R = to_beat(score_R, longest_R, self.length, self.alpha) - alive.total_R
+        needed_R = logprob_to_beat(score_R, longest_R, self.length, self.alpha) - alive.total_R
         needed_R[longest_R == alive.length + 1] = np.inf  # no room is left for EOS
         return logprobs_RV > torch.from_numpy(needed_R).to(logprobs_RV.device)[:, None]
 

@@ -9,12 +9,12 @@ from torch import Tensor
 
 from regard.ground.checks import check_whole
 from regard.search.beam import Beam
-from regard.search.highest import highest
+from regard.search.constraints import Constraints
+from regard.search.device_beam import RacingState, fits_device, search_on_device
 from regard.search.hypothesis import Hypothesis
-from regard.search.limits import Limits
-from regard.search.race import RacingState, can_race, race
-from regard.search.step import State
-from regard.search.walk import walk
+from regard.search.step import SearchState
+from regard.search.token_loop import run_token_loop
+from regard.search.topk import topk
 
 
 @dataclass(frozen=True)
@@ -31,17 +31,19 @@ class Greedy:
 
     def __call__(
         self,
-        state: State,
-        limits: Limits,
+        state: SearchState,
+        constraints: Constraints,
         prefixes: Sequence[Sequence[int]] | None = None,
         ids: Sequence[int] | None = None,
     ) -> list[list[Hypothesis]]:
         """See ``Search``."""
         beam = Beam(1, length="none", alpha=0.0, no_repeat=self.no_repeat)
-        if can_race(beam, state, limits, prefixes):
-            return race(beam, cast(RacingState, state), limits, state.rows)
-        return walk(state, limits, prefixes, _most_probable, no_repeat=self.no_repeat)
+        if fits_device(beam, state, constraints, prefixes):
+            return search_on_device(beam, cast(RacingState, state), constraints, state.rows)
+        return run_token_loop(
+            state, constraints, prefixes, _most_probable, no_repeat=self.no_repeat
+        )
 
 
 def _most_probable(logprobs_RV: Tensor, walk_R: np.ndarray, n: int) -> Tensor:
-    return highest(logprobs_RV, 1)[1][:, 0]
+    return topk(logprobs_RV, 1)[1][:, 0]

@@ -21,7 +21,7 @@ class Hypothesis:
 
 
 @dataclass(frozen=True)
-class Alive:
+class ActiveHypotheses:
     """The hypotheses alive, one for each row of the state; rows of a sentence lie together.
 
     They live on the host: the numbers are few and the operations many and small, so that a GPU
@@ -35,7 +35,7 @@ class Alive:
     coverage_RS: np.ndarray | None = None  # attention summed over the steps
 
     @classmethod
-    def begin(cls, bos_B: np.ndarray) -> "Alive":
+    def begin(cls, bos_B: np.ndarray) -> "ActiveHypotheses":
         """One empty hypothesis per sentence."""
         sentences = len(bos_B)
         return cls(
@@ -58,10 +58,10 @@ class Alive:
         """The tokens to feed next."""
         return np.ascontiguousarray(self.tokens_RL[:, -1])
 
-    def take(self, rows: np.ndarray) -> "Alive":
+    def take(self, rows: np.ndarray) -> "ActiveHypotheses":
         """Those rows alone, in that order."""
         covered = self.coverage_RS
-        return Alive(
+        return ActiveHypotheses(
             sentence_R=self.sentence_R[rows],
             tokens_RL=self.tokens_RL[rows],
             logprobs_RL=self.logprobs_RL[rows],
@@ -69,7 +69,9 @@ class Alive:
             coverage_RS=None if covered is None else covered[rows],
         )
 
-    def grow(self, parents: np.ndarray, tokens_R: np.ndarray, logprobs_R: np.ndarray) -> "Alive":
+    def grow(
+        self, parents: np.ndarray, tokens_R: np.ndarray, logprobs_R: np.ndarray
+    ) -> "ActiveHypotheses":
         """Each parent with one more token."""
         rows = self.take(parents)
         return replace(

@@ -13,10 +13,10 @@ import numpy as np
 from regard.ground.checks import check_whole
 from regard.ground.errors import BadInput
 from regard.metrics.pairwise import UTILITIES, Utility
+from regard.search.constraints import Constraints
 from regard.search.hypothesis import Hypothesis
-from regard.search.limits import Limits
 from regard.search.sample import Sample
-from regard.search.step import State
+from regard.search.step import SearchState
 
 DRAWS = Sample(count=32)
 
@@ -52,14 +52,14 @@ class MinimumRisk:
 
     def __call__(
         self,
-        state: State,
-        limits: Limits,
+        state: SearchState,
+        constraints: Constraints,
         prefixes: Sequence[Sequence[int]] | None = None,
         ids: Sequence[int] | None = None,
     ) -> list[list[Hypothesis]]:
         """See ``Search``; without ``ids`` a sentence's id is its index."""
         ids = range(state.rows) if ids is None else ids
-        drawn = self.sample(state, limits, prefixes, ids)
+        drawn = self.sample(state, constraints, prefixes, ids)
         return [
             self.ranked(self.candidates.get(one, samples), samples)
             for one, samples in zip(ids, drawn, strict=True)

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from regard.ground.checks import check_number, check_whole
 from regard.ground.errors import BadInput
-from regard.search.highest import highest
+from regard.search.constraints import Constraints
 from regard.search.hypothesis import Hypothesis
-from regard.search.limits import Limits
-from regard.search.step import State
-from regard.search.walk import walk
+from regard.search.step import SearchState
+from regard.search.token_loop import run_token_loop
+from regard.search.topk import topk
 
 MOST = 100_000  # draws for a sentence
 
@@ -51,8 +51,8 @@ class Sample:
 
     def __call__(
         self,
-        state: State,
-        limits: Limits,
+        state: SearchState,
+        constraints: Constraints,
         prefixes: Sequence[Sequence[int]] | None = None,
         ids: Sequence[int] | None = None,
     ) -> list[list[Hypothesis]]:
@@ -60,14 +60,14 @@ class Sample:
         ids = range(state.rows) if ids is None else ids
         if len(ids) != state.rows:
             raise ValueError(f"{len(ids)} ids for {state.rows} sentences")
-        steps = int(limits.longest_of(state.rows).max(initial=0))
+        steps = int(constraints.longest_of(state.rows).max(initial=0))
         draws = [self.uniforms(one, number, steps) for one in ids for number in range(self.count)]
         uniform = np.array(draws).reshape(len(draws), steps)
 
         def choose(logprobs_RV: Tensor, walk_R: np.ndarray, n: int) -> Tensor:
             return self.draw(logprobs_RV, uniform[walk_R, n - 1])
 
-        return walk(state, limits, prefixes, choose, self.count, self.no_repeat)
+        return run_token_loop(state, constraints, prefixes, choose, self.count, self.no_repeat)
 
     def uniforms(self, sentence: int, number: int, steps: int) -> np.ndarray:
         """One number in [0, 1) for each step, from a generator keyed rather than advanced."""
@@ -89,7 +89,7 @@ class Sample:
     def shortlist(self, logprobs_RV: Tensor) -> tuple[Tensor, Tensor]:
         """Log-probabilities and ids to draw from, highest first where the order matters."""
         if self.top_k:
-            return highest(logprobs_RV, self.top_k)
+            return topk(logprobs_RV, self.top_k)
         if self.top_p < 1:
             values, index = logprobs_RV.sort(dim=1, descending=True, stable=True)
             return values, index

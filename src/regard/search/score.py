@@ -5,27 +5,29 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from regard.search.limits import Limits, table
-from regard.search.step import State, feed, keep, read
+from regard.search.constraints import Constraints, table
+from regard.search.step import SearchState, feed, select_rows, to_host
 
 
 @torch.inference_mode()
-def score(state: State, targets: Sequence[Sequence[int]], limits: Limits) -> list[list[float]]:
+def score(
+    state: SearchState, targets: Sequence[Sequence[int]], constraints: Constraints
+) -> list[list[float]]:
     """For each target the log-probability of each of its tokens, and then of EOS.
 
-    Only the markers of ``limits`` are read: what is given may be of any length and hold any token.
+    Of ``constraints`` only BOS and EOS are read: targets may have any length and any token.
     """
     if len(targets) != state.rows:
         raise ValueError(f"{len(targets)} targets for {state.rows} sentences")
-    wanted_BL = table([[*target, limits.eos] for target in targets])
+    wanted_BL = table([[*target, constraints.eos] for target in targets])
     found_BL = np.zeros(wanted_BL.shape)
     sentence_R = np.arange(len(targets))
-    fed_R = limits.bos_of(len(targets))
+    fed_R = constraints.bos_of(len(targets))
     for at in range(wanted_BL.shape[1]):
         going = np.flatnonzero(wanted_BL[sentence_R, at] >= 0)
-        keep(state, going)
+        select_rows(state, going)
         sentence_R = sentence_R[going]
         logprobs_RV = feed(state, fed_R[going])
         fed_R = wanted_BL[sentence_R, at]
-        found_BL[sentence_R, at] = read(logprobs_RV[np.arange(len(fed_R)), fed_R])
+        found_BL[sentence_R, at] = to_host(logprobs_RV[np.arange(len(fed_R)), fed_R])
     return [row[: len(target) + 1].tolist() for row, target in zip(found_BL, targets, strict=True)]

@@ -7,11 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.search.constraints import Constraints
 from regard.search.hypothesis import Hypothesis
-from regard.search.limits import Limits
 
 
-class State(Protocol):
+class SearchState(Protocol):
     """A model in the middle of writing: one row for each hypothesis alive.
 
     A freshly opened state has one row per input sentence, and the first tokens fed are BOS.
@@ -37,7 +37,7 @@ class State(Protocol):
 
 @runtime_checkable
 class CoverageState(Protocol):
-    """What a state offers beside ``State`` so that a beam can punish gaps in what was looked at."""
+    """A state that also gives attention weights, for the coverage penalty of a beam."""
 
     def attention(self) -> Tensor:
         """weights_RS of the step just made, over the source; NaN beyond a row's own source."""
@@ -48,8 +48,8 @@ class Search(Protocol):
 
     def __call__(
         self,
-        state: State,
-        limits: Limits,
+        state: SearchState,
+        constraints: Constraints,
         prefixes: Sequence[Sequence[int]] | None = None,
         ids: Sequence[int] | None = None,
     ) -> list[list[Hypothesis]]:
@@ -61,18 +61,18 @@ class Search(Protocol):
         """
 
 
-def feed(state: State, tokens_R: np.ndarray) -> Tensor:
+def feed(state: SearchState, tokens_R: np.ndarray) -> Tensor:
     """Step with tokens that lie on the host."""
     return state.step(torch.from_numpy(tokens_R).to(state.device))
 
 
-def keep(state: State, index_R: np.ndarray) -> None:
+def select_rows(state: SearchState, index_R: np.ndarray) -> None:
     """Pick, unless every row stays where it is."""
     if not np.array_equal(index_R, np.arange(state.rows)):
         state.pick(torch.from_numpy(index_R).to(state.device))
 
 
-def read(logprobs: Tensor) -> np.ndarray:
+def to_host(logprobs: Tensor) -> np.ndarray:
     """Log-probabilities on the host; -inf is a token that cannot come, NaN a model that broke."""
     values = logprobs.cpu().numpy()
     if np.isnan(values).any():

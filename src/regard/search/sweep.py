@@ -8,8 +8,8 @@ from sacrebleu.metrics import BLEU
 
 from regard.metrics.intervals import FloatArray
 from regard.metrics.translation import MetricScore, scored, segment_statistics
-from regard.search.rules import Length, formula
-from regard.search.stored import Stored
+from regard.search.length_penalty import Length, formula
+from regard.search.nbest import NBestLists
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,12 @@ class Outcome:
 class Sweep:
     """Stored lists with the BLEU statistics of every hypothesis, which are then only summed."""
 
-    stored: Stored
+    stored: NBestLists
     statistics: FloatArray
     metric: BLEU
 
     @classmethod
-    def of(cls, stored: Stored, references: Sequence[Sequence[str]], metric: BLEU) -> "Sweep":
+    def of(cls, stored: NBestLists, references: Sequence[Sequence[str]], metric: BLEU) -> "Sweep":
         """Count the matches of each hypothesis with the references of its sentence."""
         repeated = [[lines[i] for i in stored.sentence] for lines in references]
         return cls(stored, segment_statistics(metric, stored.texts, repeated), metric)

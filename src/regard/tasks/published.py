@@ -7,7 +7,7 @@ from typing import Any
 from regard.ground.errors import BadInput, shown
 from regard.models.hf import NOTED
 from regard.search.beam import Beam, Stop
-from regard.search.limits import Limits
+from regard.search.constraints import Constraints
 
 # transformers' early_stopping, by the name of our rule.
 STOPS: dict[Any, Stop] = {
@@ -99,9 +99,9 @@ class Published:
             renormalise=bool(settings.get("renormalize_logits", False)),
         )
 
-    def limits(self, bos: int, eos: int) -> Limits:
+    def limits(self, bos: int, eos: int) -> Constraints:
         """What may be written."""
-        return Limits(
+        return Constraints(
             bos,
             eos,
             self.longest,

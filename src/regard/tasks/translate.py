@@ -24,10 +24,10 @@ from regard.parts.engines import check_engine, choose_engine
 from regard.parts.linear.convert import in_precision, products_in_use
 from regard.parts.position import position_limit
 from regard.search.beam import Beam
+from regard.search.constraints import Constraints
 from regard.search.ensemble import Ensemble
 from regard.search.hypothesis import Hypothesis
-from regard.search.limits import Limits
-from regard.search.step import Search, State
+from regard.search.step import Search, SearchState
 from regard.tasks.inputs import (
     InputLimits,
     check_pairs,
@@ -276,7 +276,7 @@ class Translator:
         """The hypotheses for each sentence of one batch, in ids."""
         limits = self._limits(sources[0], prefixes)
         capacity = int(limits.longest_of(len(sources[0])).max()) + 1
-        watch = getattr(search, "watches", False)
+        watch = getattr(search, "needs_attention", False)
         try:
             states = [
                 one._open(ids, capacity, watch)
@@ -295,7 +295,7 @@ class Translator:
                 "take fewer at once, or a smaller beam"
             ) from error
 
-    def _limits(self, ids: list[list[int]], prefixes: list[list[int]] | None) -> Limits:
+    def _limits(self, ids: list[list[int]], prefixes: list[list[int]] | None) -> Constraints:
         """What may be written; where positions are learned, no more tokens than there are."""
         target, model = self.text.target, cast(Any, self.model)
         most = position_limit(model.target) or sys.maxsize
@@ -307,9 +307,9 @@ class Translator:
             min(GROWTH * (len(one) - 1) + MARGIN + start, most)  # the end is not counted
             for one, start in zip(ids, begun, strict=True)
         ]
-        return Limits(target.bos, target.eos, longest, forbidden=(target.pad, target.bos))
+        return Constraints(target.bos, target.eos, longest, forbidden=(target.pad, target.bos))
 
-    def _open(self, ids: list[list[int]], capacity: int, watch: bool) -> State:
+    def _open(self, ids: list[list[int]], capacity: int, watch: bool) -> SearchState:
         source = pack(ids).to(self.device)
         model: Any = self.model
         house = {} if self.house is None else {"house": self.house}

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from regard.search.candidates import place
-from regard.search.highest import highest_of_logits
+from regard.search.constraints import Constraints
 from regard.search.hypothesis import Hypothesis
-from regard.search.limits import Limits
-from regard.search.rules import LENGTHS
+from regard.search.length_penalty import LENGTHS
+from regard.search.topk import topk_of_logits
 
 if TYPE_CHECKING:
     from regard.search.beam import Beam
@@ -40,31 +40,41 @@ class RacingState(Protocol):
         """A room with ``copies`` rows a sentence and a chooser (of sentences, steps, device)."""
 
 
-def can_race(beam: "Beam", state: Any, limits: Limits, prefixes: Any) -> bool:
+def fits_device(beam: "Beam", state: Any, constraints: Constraints, prefixes: Any) -> bool:
     """Whether this search needs nothing that only the host does, and the state has rooms."""
-    plain = prefixes is None and limits.shortest <= 1 and not (beam.watches or beam.no_repeat)
+    plain = (
+        prefixes is None
+        and constraints.shortest <= 1
+        and not (beam.needs_attention or beam.no_repeat)
+    )
     return plain and isinstance(state, RacingState) and state.rooms
 
 
-def race(
-    beam: "Beam", state: RacingState, limits: Limits, sentences: int
+def search_on_device(
+    beam: "Beam", state: RacingState, constraints: Constraints, sentences: int
 ) -> list[list[Hypothesis]]:
     """What ``beam`` finds, every turn captured and replayed."""
-    longest_B = limits.longest_of(sentences)
-    key = (beam, limits.eos, limits.forbidden, limits.must_end, limits.renormalise)
-    room = state.room(beam.size, key, lambda *sizes: Race(beam, limits, *sizes))
-    room.begin(torch.from_numpy(limits.bos_of(sentences)))
+    longest_B = constraints.longest_of(sentences)
+    key = (
+        beam,
+        constraints.eos,
+        constraints.forbidden,
+        constraints.must_end,
+        constraints.renormalise,
+    )
+    room = state.room(beam.size, key, lambda *sizes: DeviceBeam(beam, constraints, *sizes))
+    room.begin(torch.from_numpy(constraints.bos_of(sentences)))
     room.chooser.begin(longest_B)
-    flags: deque[Flag] = deque()
+    flags: deque[AsyncFlag] = deque()
     for _ in range(longest_B.max(initial=0)):
         room.turn()
-        flags.append(Flag(room.chooser.going))
+        flags.append(AsyncFlag(room.chooser.going))
         if len(flags) > AHEAD and not flags.popleft().read():
             break
     return room.chooser.results(longest_B)
 
 
-class Flag:
+class AsyncFlag:
     """A truth on its way to the host; asking for it does not hold up what comes after it."""
 
     def __init__(self, value: Tensor):
@@ -80,7 +90,7 @@ class Flag:
         return bool(self.copy)
 
 
-class Race:
+class DeviceBeam:
     """The tables of a beam: ``sentences`` × ``size`` slots, ``capacity`` steps.
 
     Continuations are four numbers each, in one tensor of doubles: (4, B, W) of a step, (L, 4, B, W)
@@ -88,7 +98,12 @@ class Race:
     """
 
     def __init__(
-        self, beam: "Beam", limits: Limits, sentences: int, capacity: int, device: torch.device
+        self,
+        beam: "Beam",
+        constraints: Constraints,
+        sentences: int,
+        capacity: int,
+        device: torch.device,
     ):
         def table(*shape: int, dtype: torch.dtype = torch.long) -> Tensor:
             return torch.zeros(shape, dtype=dtype, device=device)
@@ -97,7 +112,7 @@ class Race:
             return table(*shape, dtype=torch.float64)
 
         B, k = sentences, beam.size
-        self.beam, self.limits = beam, limits
+        self.beam, self.constraints = beam, constraints
         self.bias_V: Tensor | None = None
         self.first_row_B = torch.arange(B, device=device)[:, None] * k
         self.slot_W = torch.arange(k, dtype=torch.float64, device=device)
@@ -124,7 +139,7 @@ class Race:
     def choose(self, logits_RV: Tensor) -> tuple[Tensor, Tensor]:
         """Rank all continuations; the first ``size`` that do not end go on."""
         size, ranked = self.beam.size, self._ranked(logits_RV)
-        ends = ranked[TOKEN] == self.limits.eos
+        ends = ranked[TOKEN] == self.constraints.eos
         ended = ranked[:, :, :size].clone()
         stopped = self._stopped(ends)
         ended[TOTAL].masked_fill_(~stopped[:, :size], -torch.inf)
@@ -141,7 +156,7 @@ class Race:
 
     def _stopped(self, ends: Tensor) -> Tensor:
         """What is found if it is among the first; by transformers' rules, at the limit, all."""
-        if not self.beam.as_transformers:
+        if not self.beam.follows_transformers:
             return ends
         return ends | (self.longest_B == self.n + 1)[:, None]
 
@@ -152,15 +167,15 @@ class Race:
         """
         if self.bias_V is None:
             self.bias_V = torch.zeros(logits_RV.shape[1], device=logits_RV.device)
-            self.bias_V[list(self.limits.forbidden)] = -torch.inf
+            self.bias_V[list(self.constraints.forbidden)] = -torch.inf
         B, k = self.total_BW.shape
-        if self.limits.renormalise:
+        if self.constraints.renormalise:
             logits_RV = logits_RV + self.bias_V
-        values_RN, tokens_RN = highest_of_logits(logits_RV, self.bias_V, k + 1)
-        if self.limits.must_end:
+        values_RN, tokens_RN = topk_of_logits(logits_RV, self.bias_V, k + 1)
+        if self.constraints.must_end:
             last_R = (self.longest_B == self.n + 1).repeat_interleave(k)[:, None]
             values_RN = torch.where(last_R, self.certain_N[: values_RN.shape[1]], values_RN)
-            tokens_RN = tokens_RN.masked_fill(last_R, self.limits.eos)
+            tokens_RN = tokens_RN.masked_fill(last_R, self.constraints.eos)
         nowhere_B = ~(values_RN[::k, 0] > -torch.inf)  # NaN is nowhere too
         self.broken |= (nowhere_B & (self.over_at_B == 0)).any()
         values_BWN, tokens_BWN = values_RN.view(B, k, -1), tokens_RN.view(B, k, -1)
@@ -180,7 +195,7 @@ class Race:
         self.count_B += (ended_BW > -torch.inf).sum(1) * alive_B
         over_B = (self.count_B >= beam.enough) | (self.longest_B == self.n)
         if beam.early:
-            n = self.n if beam.bounds_now else self.longest_B
+            n = self.n if beam.bounds_at_current_length else self.longest_B
             needed_B = self.best_BN[:, -1] * divide(n.double(), beam.alpha)
             over_B |= self.total_BW[:, 0] <= needed_B
         self.over_at_B.copy_(torch.where(alive_B & over_B, self.n, self.over_at_B))
@@ -196,17 +211,17 @@ class Race:
         step_L = np.arange(steps)[:, None, None]
         counted = step_L < over_at_B[:, None]
         last = (step_L == over_at_B[:, None] - 1) & (over_at_B == longest_B)[:, None]
-        found = Found.of(ended, counted, self.beam, self.limits.eos)
-        if not self.beam.as_transformers:
-            spare = Found.of(grown, last, self.beam, self.limits.eos)
-            found = Found(*map(np.concatenate, zip(found, spare, strict=True)))
+        found = DeviceHypotheses.of(ended, counted, self.beam, self.constraints.eos)
+        if not self.beam.follows_transformers:
+            spare = DeviceHypotheses.of(grown, last, self.beam, self.constraints.eos)
+            found = DeviceHypotheses(*map(np.concatenate, zip(found, spare, strict=True)))
         best = found.best(self.beam)
-        hypotheses = iter(followed(grown, best))
+        hypotheses = iter(trace_back(grown, best))
         counts_B = np.bincount(best.sentence, minlength=there).tolist()
         return [[next(hypotheses) for _ in range(count)] for count in counts_B]
 
 
-class Found(NamedTuple):
+class DeviceHypotheses(NamedTuple):
     """Hypotheses in the tables: where each stopped, its last continuation, what it is worth."""
 
     sentence: np.ndarray
@@ -216,7 +231,7 @@ class Found(NamedTuple):
     score: np.ndarray
 
     @classmethod
-    def of(cls, table: np.ndarray, there: np.ndarray, beam: "Beam", eos: int) -> "Found":
+    def of(cls, table: np.ndarray, there: np.ndarray, beam: "Beam", eos: int) -> "DeviceHypotheses":
         """What a table holds where it counts."""
         total = table[:, TOTAL]
         step, sentence, place = np.nonzero((total > -np.inf) & there)
@@ -225,15 +240,15 @@ class Found(NamedTuple):
         last = table[step, :, sentence, place]
         return cls(sentence, step, last[:, TOKEN] == eos, last, scores)
 
-    def best(self, beam: "Beam") -> "Found":
-        """By sentence, in the order of ``Beam.standing``, of equals what was found first."""
-        behind = ~(self.finished | beam.as_transformers)
+    def best(self, beam: "Beam") -> "DeviceHypotheses":
+        """By sentence, in the order of ``Beam.sort_key``, of equals what was found first."""
+        behind = ~(self.finished | beam.follows_transformers)
         order = np.lexsort((-self.score, behind, self.sentence))
         chosen = order[place(self.sentence[order]) < beam.best]
-        return Found(*(column[chosen] for column in self))
+        return DeviceHypotheses(*(column[chosen] for column in self))
 
 
-def followed(grown: np.ndarray, found: Found) -> Iterator[Hypothesis]:
+def trace_back(grown: np.ndarray, found: DeviceHypotheses) -> Iterator[Hypothesis]:
     """Each hypothesis from its end back to its beginning, all of them at once."""
     slot = found.last[:, SLOT].astype(np.int64)
     tokens = np.zeros((len(slot), len(grown)), dtype=np.int64)

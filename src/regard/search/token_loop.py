@@ -6,18 +6,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.search.hypothesis import Alive, Hypothesis
-from regard.search.limits import Limits, restrict
-from regard.search.step import State, feed, keep, read
+from regard.search.constraints import Constraints, restrict
+from regard.search.hypothesis import ActiveHypotheses, Hypothesis
+from regard.search.step import SearchState, feed, select_rows, to_host
 
 Choose = Callable[[Tensor, np.ndarray, int], Tensor]
 """(logprobs_RV, number of the walk each row belongs to, n) -> the n-th token of each row."""
 
 
 @torch.inference_mode()
-def walk(
-    state: State,
-    limits: Limits,
+def run_token_loop(
+    state: SearchState,
+    constraints: Constraints,
     prefixes: Sequence[Sequence[int]] | None,
     choose: Choose,
     copies: int = 1,
@@ -28,19 +28,22 @@ def walk(
     Walks are numbered, those of one sentence together. A walk with nowhere to go stays unfinished.
     """
     sentences = state.rows
-    longest_B, forced_BL = limits.longest_of(sentences), limits.forced(prefixes, sentences)
+    longest_B, forced_BL = (
+        constraints.longest_of(sentences),
+        constraints.forced(prefixes, sentences),
+    )
     walk_R = np.arange(sentences * copies)
-    keep(state, walk_R // copies)
-    alive = Alive.begin(limits.bos_of(sentences)).take(walk_R // copies)
+    select_rows(state, walk_R // copies)
+    alive = ActiveHypotheses.begin(constraints.bos_of(sentences)).take(walk_R // copies)
     results: dict[int, Hypothesis] = {}
     while len(alive):
         logprobs_RV = feed(state, alive.last_R)
-        restrict(logprobs_RV, alive, limits, forced_BL, no_repeat)
+        restrict(logprobs_RV, alive, constraints, forced_BL, no_repeat)
         token_R = choose(logprobs_RV, walk_R, alive.length + 1)
-        logprob_R = read(logprobs_RV.gather(1, token_R[:, None])[:, 0])
+        logprob_R = to_host(logprobs_RV.gather(1, token_R[:, None])[:, 0])
         grown = alive.grow(np.arange(len(alive)), token_R.cpu().numpy(), logprob_R)
         stuck = ~np.isfinite(logprob_R)
-        ended = (grown.last_R == limits.eos) & ~stuck
+        ended = (grown.last_R == constraints.eos) & ~stuck
         over = stuck | ended | (longest_B[grown.sentence_R] == grown.length)
         for row in np.flatnonzero(over).tolist():
             last = alive if stuck[row] else grown
@@ -48,7 +51,7 @@ def walk(
         going = np.flatnonzero(~over)
         alive, walk_R = grown.take(going), walk_R[going]
         if len(alive):
-            keep(state, going)
+            select_rows(state, going)
     in_order = [results[number] for number in range(sentences * copies)]
     groups = [in_order[i * copies : (i + 1) * copies] for i in range(sentences)]
     return [sorted(group, key=lambda one: -one.score) for group in groups]

@@ -7,7 +7,7 @@ import numpy as np
 from regard.search.hypothesis import Hypothesis
 
 
-class Aside:
+class FinishedHypotheses:
     """``count_B``: how many count as found; ``bar_B``: the score of the last of the ``best``."""
 
     def __init__(self, sentences: int, best: int):
@@ -19,9 +19,9 @@ class Aside:
 
     def add(self, sentence_R: np.ndarray, hypotheses: Iterable[Hypothesis], counts: bool) -> None:
         """Set these aside; those that do not count are spare."""
-        shelves = self.found if counts else self.spare
+        new_finished = self.found if counts else self.spare
         for sentence, hypothesis in zip(sentence_R, hypotheses, strict=True):
-            shelves[sentence].append(hypothesis)
+            new_finished[sentence].append(hypothesis)
         if counts:
             for sentence in np.unique(sentence_R):
                 self._count(sentence)
@@ -32,7 +32,7 @@ class Aside:
         if len(shelf) >= self.best:
             self.bar_B[sentence] = _ranked(shelf)[self.best - 1].score
 
-    def results(self, best: int) -> list[list[Hypothesis]]:
+    def ranked(self, best: int) -> list[list[Hypothesis]]:
         """The best of each sentence; spare ones only in places that the others leave."""
         pairs = zip(self.found, self.spare, strict=True)
         return [(_ranked(found) + _ranked(spare))[:best] for found, spare in pairs]

@@ -11,8 +11,8 @@ from regard.models.facts import change
 from regard.models.papers.transformer import BASE, Transformer
 from regard.models.room import House
 from regard.search.beam import Beam
+from regard.search.constraints import Constraints
 from regard.search.greedy import Greedy
-from regard.search.limits import Limits
 
 FACTS = change(BASE, width=16, heads=2, inner=12, depth=2, vocab=40)
 BOS, EOS, PAD = 1, 2, 0
@@ -33,11 +33,11 @@ def sources(draw_lengths: list[int]) -> list[list[int]]:
     return [[3 + (7 * n + i) % 37 for i in range(n)] for n in draw_lengths]
 
 
-def found(search, translator, ids, limits, house):
+def found(search, translator, ids, constraints, house):
     packed = pack(ids).to(next(translator.parameters()).device)
     with torch.inference_mode():
         state = translator.open(packed.tokens_T, packed.layout, 16, house=house)
-        return search(state, limits)
+        return search(state, constraints)
 
 
 def assert_same(raced, wanted):
@@ -82,7 +82,7 @@ def test_a_race_finds_what_the_search_finds(
 ):
     translator = model(seed, sharp, device)
     ids = sources(lengths)
-    limits = Limits(
+    constraints = Constraints(
         BOS,
         EOS,
         [min(longest, n + 3) for n in lengths],
@@ -90,8 +90,8 @@ def test_a_race_finds_what_the_search_finds(
         must_end=must_end,
         renormalise=renormalise,
     )
-    wanted = found(search, translator, ids, limits, None)
-    assert_same(found(search, translator, ids, limits, House()), wanted)
+    wanted = found(search, translator, ids, constraints, None)
+    assert_same(found(search, translator, ids, constraints, House()), wanted)
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -99,43 +99,45 @@ def test_a_room_serves_batch_after_batch(device):
     translator, house = model(1, 6.0, device), House()
     for number in range(6):
         ids = sources([1 + (number + i) % 5 for i in range(3 + number)])
-        limits = Limits(BOS, EOS, 12, forbidden=(PAD, BOS))
-        wanted = found(Beam(3, best=2), translator, ids, limits, None)
-        assert_same(found(Beam(3, best=2), translator, ids, limits, house), wanted)
+        constraints = Constraints(BOS, EOS, 12, forbidden=(PAD, BOS))
+        wanted = found(Beam(3, best=2), translator, ids, constraints, None)
+        assert_same(found(Beam(3, best=2), translator, ids, constraints, house), wanted)
     assert len(house.rooms) == 1
 
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_room_belongs_to_the_module_it_was_made_for(device):
-    house, limits = House(), Limits(BOS, EOS, 12, forbidden=(PAD, BOS))
+    house, constraints = House(), Constraints(BOS, EOS, 12, forbidden=(PAD, BOS))
     first, second = model(1, 6.0, device), model(2, 6.0, device)
     for _ in range(2):
         for translator in (first, second):
             for _ in range(4):  # more often than it takes to capture
-                raced = found(Beam(3, best=2), translator, sources([2, 4]), limits, house)
-            assert_same(raced, found(Beam(3, best=2), translator, sources([2, 4]), limits, None))
+                raced = found(Beam(3, best=2), translator, sources([2, 4]), constraints, house)
+            assert_same(
+                raced, found(Beam(3, best=2), translator, sources([2, 4]), constraints, None)
+            )
     assert len(house.rooms) == 2
 
 
 def test_a_room_belongs_to_the_precision_it_was_made_for():
-    house, limits, translator = House(), Limits(BOS, EOS, 12), model(1, 6.0, "cpu")
+    house, constraints, translator = House(), Constraints(BOS, EOS, 12), model(1, 6.0, "cpu")
     for dtype in (torch.float32, torch.bfloat16, torch.float32):
-        found(Beam(3), translator.to(dtype), sources([2, 4]), limits, house)
+        found(Beam(3), translator.to(dtype), sources([2, 4]), constraints, house)
     assert [len(house.rooms), *{room.model for room in house.rooms.values()}] == [2, translator]
 
 
 def test_what_only_the_host_does_is_done_there():
     translator, house = model(1, 6.0, "cpu"), House()
-    limits = Limits(BOS, EOS, 8)
-    found(Beam(2, no_repeat=2), translator, sources([2, 3]), limits, house)
-    found(Beam(2), translator, sources([2]), Limits(BOS, EOS, 8, shortest=3), house)
+    constraints = Constraints(BOS, EOS, 8)
+    found(Beam(2, no_repeat=2), translator, sources([2, 3]), constraints, house)
+    found(Beam(2), translator, sources([2]), Constraints(BOS, EOS, 8, shortest=3), house)
     assert not house.rooms
 
 
 def test_a_house_keeps_so_many_rooms():
     translator, house = model(1, 6.0, "cpu"), House()
     for size in range(1, 20):
-        found(Beam(size), translator, sources([2]), Limits(BOS, EOS, 4), house)
+        found(Beam(size), translator, sources([2]), Constraints(BOS, EOS, 4), house)
     assert len(house.rooms) == 16
 
 
@@ -144,4 +146,4 @@ def test_a_broken_model_is_said():
     with torch.no_grad():
         translator.head.bias.fill_(torch.nan)
     with pytest.raises(FloatingPointError, match="not numbers"):
-        found(Beam(2), translator, sources([2]), Limits(BOS, EOS, 4), House())
+        found(Beam(2), translator, sources([2]), Constraints(BOS, EOS, 4), House())

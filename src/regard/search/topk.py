@@ -16,7 +16,7 @@ BLOCK = 64
 WIDEST, MOST = 65_536, 16  # what one program of the kernel can hold of a row, and find in it
 
 
-def highest(logprobs_RV: Tensor, count: int) -> tuple[Tensor, Tensor]:
+def topk(logprobs_RV: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Values and indices of the ``count`` highest float32 entries <= 0 of each row, highest first.
 
     Among equals the lower index comes first, on every device and in every batch. In a long row
@@ -39,12 +39,12 @@ def highest(logprobs_RV: Tensor, count: int) -> tuple[Tensor, Tensor]:
     return values.gather(1, order), index.gather(1, order)
 
 
-def highest_of_logits(logits_RV: Tensor, bias_V: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """``highest`` of log softmax plus ``bias_V`` (0, or -inf where a token may not come)."""
+def topk_of_logits(logits_RV: Tensor, bias_V: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """``topk`` of log softmax plus ``bias_V`` (0, or -inf where a token may not come)."""
     R, V = logits_RV.shape
     count = min(count, V)
     if triton is None or not logits_RV.is_cuda or V > WIDEST or count > MOST:
-        return highest(torch.log_softmax(logits_RV.float(), dim=-1) + bias_V, count)
+        return topk(torch.log_softmax(logits_RV.float(), dim=-1) + bias_V, count)
     values = torch.empty(R, count, device=logits_RV.device)
     tokens = torch.empty(R, count, device=logits_RV.device, dtype=torch.long)
     wide = triton.next_power_of_2(V)

@@ -13,7 +13,7 @@ import numpy as np
 from regard.data.sources import name_of, read_lines
 from regard.ground.errors import BadInput
 from regard.search.candidates import place
-from regard.search.rules import LENGTHS, Length, check
+from regard.search.length_penalty import LENGTHS, Length, check_length_penalty
 
 
 def _is_text(value: Any) -> bool:
@@ -40,7 +40,7 @@ FITS: dict[str, Callable[[Any], bool]] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Stored:
+class NBestLists:
     """One entry for each hypothesis; those of a sentence lie together, in the order stored."""
 
     texts: list[str]
@@ -68,7 +68,7 @@ class Stored:
 
     def ranked_first(self, length: Length, alpha: float, coverage: float = 0.0) -> np.ndarray:
         """What ``rescored`` would put first in each sentence, as an index."""
-        check(length, alpha, lowest=-math.inf)
+        check_length_penalty(length, alpha, lowest=-math.inf)
         score = self.logprob / LENGTHS[length][0](np.maximum(self.n, 1), alpha)
         if coverage:
             if self.coverage is None:
@@ -83,7 +83,7 @@ class Stored:
         return self.first + table.argmax(axis=1)
 
 
-def read_stored(path: str | Path) -> Stored:
+def read_nbest(path: str | Path) -> NBestLists:
     """The lists in a file of JSON lines; what cannot be ranked again is an error with its line."""
     records = list(_records(path))
     if not records:
@@ -92,7 +92,7 @@ def read_stored(path: str | Path) -> Stored:
     def column(name: str) -> list[Any]:
         return [one[name] for _, one in records]
 
-    return Stored(
+    return NBestLists(
         texts=[" ".join(text.split("\n")) for text in column("text")],
         sentence=np.array(column("line")) - 1,
         logprob=np.array(column("logprob"), dtype=np.float64),

@@ -36,7 +36,7 @@ def power(n: Any, alpha: float) -> Any:
     return n ** float(alpha)  # numpy refuses integers to a negative integer power
 
 
-# Each divides log p, and none falls as n grows if alpha >= 0: ``to_beat`` relies on it.
+# Each divides log p, and none falls as n grows if alpha >= 0: ``logprob_to_beat`` relies on it.
 LENGTHS: dict[str, tuple[Callable[[Any, float], Any], str]] = {
     "none": (none, "log p"),
     "mean": (mean, "log p / n"),
@@ -45,7 +45,7 @@ LENGTHS: dict[str, tuple[Callable[[Any, float], Any], str]] = {
 }
 
 
-def check(length: str, alpha: float, lowest: float = 0.0) -> None:
+def check_length_penalty(length: str, alpha: float, lowest: float = 0.0) -> None:
     """A length rule there is, with an exponent it can have; or ``BadInput``."""
     if length not in [*LENGTHS]:
         raise BadInput(f"length must be one of {', '.join(LENGTHS)}, not {shown(length)}")
@@ -68,7 +68,7 @@ def normalised(logprob: Any, n: int, length: Length, alpha: float) -> Any:
     return logprob / LENGTHS[length][0](max(n, 1), alpha)
 
 
-def to_beat(score: Any, n: Any, length: Length, alpha: float) -> Any:
+def logprob_to_beat(score: Any, n: Any, length: Length, alpha: float) -> Any:
     """The log p that ``n`` tokens need for this score.
 
     At the longest n allowed it is a bound: nothing that grows from a prefix with this log p or less
@@ -77,14 +77,14 @@ def to_beat(score: Any, n: Any, length: Length, alpha: float) -> Any:
     return score * LENGTHS[length][0](n, alpha)
 
 
-def rescored(
+def rescore(
     hypotheses: Iterable[Hypothesis], length: Length, alpha: float, coverage: float = 0.0
 ) -> list[Hypothesis]:
     """Hypotheses as another rule ranks them: finished ones first, equals in the order given.
 
     With a weight ``coverage`` they need to have been found by a search that looked at it.
     """
-    check(length, alpha, lowest=-math.inf)
+    check_length_penalty(length, alpha, lowest=-math.inf)
     scored = [replace(one, score=_score(one, length, alpha, coverage)) for one in hypotheses]
     return sorted(scored, key=lambda one: (not one.finished, -one.score))
 
@@ -98,7 +98,7 @@ def _score(one: Hypothesis, length: Length, alpha: float, coverage: float) -> fl
     return plain + coverage * one.coverage
 
 
-def uncovered(coverage_S: np.ndarray) -> float:
+def coverage_term(coverage_S: np.ndarray) -> float:
     """Σ_i log min(Σ_j a_ij, 1), equation 14's penalty without its β; NaN marks no position.
 
     A position never looked at counts as one that got the least number there is, so that the term

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from regard.ground.errors import BadInput
-from regard.search.hypothesis import Alive
+from regard.search.hypothesis import ActiveHypotheses
 
 
 @dataclass(frozen=True)
-class Limits:
+class Constraints:
     """Lengths count every token written, EOS and prefix included, BOS not.
 
     A hypothesis that has ``longest`` tokens and no EOS among them remains unfinished; with
@@ -57,7 +57,7 @@ class Limits:
                 raise BadInput("a prefix contains the end marker")
         return table(prefixes)
 
-    def repeated(self, sentences: int, copies: int) -> "Limits":
+    def repeated(self, sentences: int, copies: int) -> "Constraints":
         """The same for ``copies`` of each sentence, those of one sentence together."""
         bos_B, longest_B = self.bos_of(sentences), self.longest_of(sentences)
         return replace(
@@ -84,31 +84,37 @@ def table(lists: Sequence[Sequence[int]]) -> np.ndarray:
 
 
 def restrict(
-    logprobs_RV: Tensor, alive: Alive, limits: Limits, forced_BL: np.ndarray, no_repeat: int = 0
+    logprobs_RV: Tensor,
+    alive: ActiveHypotheses,
+    constraints: Constraints,
+    forced_BL: np.ndarray,
+    no_repeat: int = 0,
 ) -> None:
     """Put -inf in place wherever a token may not come next; a forced token overrules the rest."""
     n = alive.length + 1  # the number of the token to come
     forced = _forced_next(alive, forced_BL)
     forced_logprobs = logprobs_RV[forced] if forced else torch.empty(0)
-    for token in limits.forbidden:
+    for token in constraints.forbidden:
         logprobs_RV[:, token] = -torch.inf
-    if n < limits.shortest:
-        logprobs_RV[:, limits.eos] = -torch.inf
+    if n < constraints.shortest:
+        logprobs_RV[:, constraints.eos] = -torch.inf
     if no_repeat:
         logprobs_RV[repeats(alive.tokens_RL[:, 1:], no_repeat)] = -torch.inf
-    if limits.renormalise:
+    if constraints.renormalise:
         logprobs_RV.copy_(torch.log_softmax(logprobs_RV, dim=-1))
     if forced:
         logprobs_RV[forced[0]] = -torch.inf
         logprobs_RV[forced] = forced_logprobs
-    if limits.must_end:
-        longest_R = limits.longest_of(len(forced_BL))[alive.sentence_R]
+    if constraints.must_end:
+        longest_R = constraints.longest_of(len(forced_BL))[alive.sentence_R]
         last = np.flatnonzero(longest_R == n)
         logprobs_RV[last] = -torch.inf
-        logprobs_RV[last, limits.eos] = 0.0
+        logprobs_RV[last, constraints.eos] = 0.0
 
 
-def _forced_next(alive: Alive, forced_BL: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+def _forced_next(
+    alive: ActiveHypotheses, forced_BL: np.ndarray
+) -> tuple[np.ndarray, np.ndarray] | None:
     """The rows whose next token is given, and those tokens; None once all prefixes are over."""
     if alive.length >= forced_BL.shape[1]:
         return None

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from regard.ground.errors import BadInput
-from regard.search import Beam, Hypothesis, Limits, rescored
-from regard.search.rules import LENGTHS, to_beat, uncovered
+from regard.search import Beam, Constraints, Hypothesis, rescore
+from regard.search.length_penalty import LENGTHS, coverage_term, logprob_to_beat
 
 from .toy import BOS, EOS, Toy, WatchedState
 
@@ -40,7 +40,7 @@ def test_no_divisor_falls_as_hypotheses_grow(length, alpha):
 @pytest.mark.parametrize("length", LENGTHS)
 def test_no_length_allowed_beats_what_is_to_be_beaten(length):
     bar, longest = -2.0, 9
-    needed = to_beat(bar, longest, length, 0.7)
+    needed = logprob_to_beat(bar, longest, length, 0.7)
     scores = needed / (LENGTHS[length][0](np.arange(1, longest + 1), 0.7) * np.ones(longest))
     assert scores.max() == pytest.approx(bar)
 
@@ -48,52 +48,54 @@ def test_no_length_allowed_beats_what_is_to_be_beaten(length):
 @pytest.mark.parametrize("length", LENGTHS)
 def test_stored_hypotheses_are_ranked_as_if_searched_under_the_rule(length):
     """All there are come back from a beam that wide, so only the ranking is left to differ."""
-    toy, limits = Toy(3, vocabulary=3), Limits(BOS, EOS, 4)
-    stored = Beam(100, best=100, length="none")(toy.open(range(3)), limits)
-    ranked = Beam(100, best=100, length=length, alpha=1.3)(toy.open(range(3)), limits)
-    assert [rescored(found, length, 1.3) for found in stored] == ranked
+    toy, constraints = Toy(3, vocabulary=3), Constraints(BOS, EOS, 4)
+    stored = Beam(100, best=100, length="none")(toy.open(range(3)), constraints)
+    ranked = Beam(100, best=100, length=length, alpha=1.3)(toy.open(range(3)), constraints)
+    assert [rescore(found, length, 1.3) for found in stored] == ranked
 
 
 def test_rescoring_keeps_the_unfinished_last_and_equals_in_order():
     ended = Hypothesis((1,), -4.0, 0.0, (-2.0, -2.0), finished=True)
     longer = Hypothesis((1, 2, 3), -4.0, 0.0, (-1.0,) * 4, finished=True)
     open_ = Hypothesis((1, 2), -0.2, 0.0, (-0.1, -0.1), finished=False)
-    assert [one.tokens for one in rescored([open_, ended, longer], "none", 0)] == [
+    assert [one.tokens for one in rescore([open_, ended, longer], "none", 0)] == [
         (1,),
         (1, 2, 3),
         (1, 2),
     ]
-    assert [one.score for one in rescored([open_, ended, longer], "mean", 0)] == [-1, -2, -0.1]
-    assert rescored([], "mean", 1) == []
+    assert [one.score for one in rescore([open_, ended, longer], "mean", 0)] == [-1, -2, -0.1]
+    assert rescore([], "mean", 1) == []
     with pytest.raises(BadInput):
-        rescored([ended], "long", 1)
+        rescore([ended], "long", 1)
 
 
 def test_uncovered_positions_cost_and_absent_ones_do_not():
-    assert uncovered(np.array([0.5, 3.0, 1.0, np.nan])) == pytest.approx(np.log(0.5))
-    never_looked_at = uncovered(np.array([0.0, 1.0]))
-    assert np.isfinite(never_looked_at) and never_looked_at < uncovered(np.array([1e-30]))
+    assert coverage_term(np.array([0.5, 3.0, 1.0, np.nan])) == pytest.approx(np.log(0.5))
+    never_looked_at = coverage_term(np.array([0.0, 1.0]))
+    assert np.isfinite(never_looked_at) and never_looked_at < coverage_term(np.array([1e-30]))
 
 
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("coverage", [0.0, 0.7])
 def test_stored_coverage_ranks_as_if_searched_with_it(length, coverage):
-    toy, limits = Toy(3, vocabulary=3), Limits(BOS, EOS, 4)
+    toy, constraints = Toy(3, vocabulary=3), Constraints(BOS, EOS, 4)
     states = [WatchedState(toy, [(sentence, ()) for sentence in range(3)], "cpu") for _ in "ab"]
-    stored = Beam(100, best=100, length="none", coverage=0.0)(states[0], limits)
-    ranked = Beam(100, best=100, length=length, alpha=1.3, coverage=coverage)(states[1], limits)
-    assert [rescored(found, length, 1.3, coverage) for found in stored] == ranked
+    stored = Beam(100, best=100, length="none", coverage=0.0)(states[0], constraints)
+    ranked = Beam(100, best=100, length=length, alpha=1.3, coverage=coverage)(
+        states[1], constraints
+    )
+    assert [rescore(found, length, 1.3, coverage) for found in stored] == ranked
     assert all(one.score == one.logprob and one.coverage <= 0 for one in stored[1])
     assert any(one.coverage < 0 for one in stored[1])
 
 
 def test_coverage_that_was_not_stored_cannot_rank():
-    toy, limits = Toy(3), Limits(BOS, EOS, 4)
-    ((found,),) = Beam()(toy.open([0]), limits)
+    toy, constraints = Toy(3), Constraints(BOS, EOS, 4)
+    ((found,),) = Beam()(toy.open([0]), constraints)
     assert found.coverage is None
-    assert rescored([found], "mean", 1)
+    assert rescore([found], "mean", 1)
     with pytest.raises(BadInput, match="stored with their coverage"):
-        rescored([found], "mean", 1, coverage=0.1)
+        rescore([found], "mean", 1, coverage=0.1)
 
 
 @pytest.mark.parametrize(
