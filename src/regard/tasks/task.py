@@ -1,0 +1,163 @@
+"""Tasks: what a recipe can train a model for. Each is one file, from reading to scores.
+
+A task names the tables of a recipe that it reads, makes examples of files, chooses head and
+objective, and scores a model on the development set and on test sets. The training loop knows none
+of them.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from regard.data.sources import DropCounts
+from regard.ground.config import Config
+from regard.metrics.precision_recall import LabelScore
+from regard.metrics.translation import MetricScore
+from regard.models.facts import ModelFacts
+from regard.models.paper import Paper
+from regard.text.labels import LabelSet
+
+Table = TypeVar("Table", bound=Config)
+Computed = TypeVar("Computed")
+
+
+class TaskRecipe(Protocol):
+    """What a task reads of a recipe: common tables, and by type the tables of its own."""
+
+    @property
+    def data(self) -> Any: ...
+    @property
+    def model(self) -> Any: ...
+    @property
+    def batches(self) -> Any: ...
+    @property
+    def train(self) -> Any: ...
+    def table(self, kind: type[Table]) -> Table: ...
+
+
+class RunFolder(Protocol):
+    """Where a run reads and writes: see ``regard.training.run_paths``."""
+
+    @property
+    def data(self) -> Path: ...
+    @property
+    def out(self) -> Path: ...
+    @property
+    def store(self) -> Path: ...
+    @property
+    def text(self) -> Path: ...
+    @property
+    def fresh(self) -> bool: ...
+    @property
+    def resume(self) -> bool: ...
+    @property
+    def skip_bad(self) -> bool: ...
+    def dropping(self) -> DropCounts | None: ...
+    def keep_text(self, text: Any) -> None: ...
+
+
+class Processes(Protocol):
+    """The processes of a run: see ``regard.training.distributed``."""
+
+    @property
+    def rank(self) -> int: ...
+    @property
+    def world(self) -> int: ...
+    @property
+    def device(self) -> torch.device: ...
+    @property
+    def leads(self) -> bool: ...
+    def total(self, sums: Tensor) -> Tensor: ...
+    def from_leader(self, compute: Callable[[], Computed]) -> Computed: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """What a task has made of its files: a tokenizer, labels if it has any, and a dataset."""
+
+    tokenizer: Any
+    labels: LabelSet | None
+    dataset: Any
+
+
+class TestScores(NamedTuple):
+    """Scores on a test set, and how well each label is found, where there are labels."""
+
+    __test__ = False
+    scores: list[MetricScore]
+    of_labels: Sequence[LabelScore] = ()
+
+
+class Task(ABC):
+    """A task of a recipe.
+
+    ``tables`` are the tables of recipes that it reads beside the common ones, by name. Weights can
+    be chosen by its ``dev_metrics``, and a recipe may expect one of its ``test_metrics``.
+    """
+
+    name: ClassVar[str]
+    tables: ClassVar[Mapping[str, type[Config]]] = {}
+    dev_metrics: ClassVar[tuple[str, ...]] = ()
+    test_metrics: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, recipe: TaskRecipe):
+        self.recipe = recipe
+
+    @property
+    def smooths(self) -> bool:
+        """Whether its targets can be smoothed: classes can, numbers and positions cannot."""
+        return True
+
+    @abstractmethod
+    def facts(self, data: Path) -> tuple[Paper, ModelFacts]:
+        """The model of the recipe, except for what depends on the data."""
+
+    @abstractmethod
+    def check_data(self, data: Path, skip_bad: bool) -> dict[str, int]:
+        """The size of each test set; a bad one is refused before anything is written."""
+
+    @abstractmethod
+    def prepare(self, folder: RunFolder) -> Prepared:
+        """Tokenizer, labels and examples; the leader writes them, all processes read them."""
+
+    @abstractmethod
+    def fit(self, facts: Any, prepared: Prepared) -> ModelFacts:
+        """The facts with the sizes that the data decides."""
+
+    def begin(self, model: nn.Module, data: Path, prepared: Prepared) -> None:
+        """Take over the weights of ``model.start``, if there is one."""
+
+    @abstractmethod
+    def objective(self, prepared: Prepared) -> Any:
+        """What is learned."""
+
+    def flops(self, facts: ModelFacts, lengths: Sequence[tuple[int, ...]]) -> float:
+        """Operations of one step over examples of these lengths."""
+        return facts.training_flops(lengths)
+
+    @abstractmethod
+    def dev_figures(
+        self, prepared: Prepared, processes: Processes, model: nn.Module
+    ) -> dict[str, float]:
+        """The loss of the development set, and its metrics by name."""
+
+    @abstractmethod
+    def test_scores(
+        self,
+        model: Any,
+        files: Any,
+        data: Path,
+        dropped: DropCounts | None = None,
+        *,
+        with_interval: bool = False,
+    ) -> TestScores:
+        """The scores of a loaded model on the examples of a file."""
+
+    def notes(self) -> dict[str, Any]:
+        """What the model must remember of its recipe to be used as it was trained."""
+        return {}
