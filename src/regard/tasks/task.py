@@ -84,10 +84,9 @@ class Prepared:
     dataset: Any
 
 
-class TestScores(NamedTuple):
+class TaskScores(NamedTuple):
     """Scores on a test set, and how well each label is found, where there are labels."""
 
-    __test__ = False
     scores: list[MetricScore]
     of_labels: Sequence[LabelScore] = ()
 
@@ -154,7 +153,7 @@ class Task(ABC):
         dropped: DropCounts | None = None,
         *,
         with_interval: bool = False,
-    ) -> TestScores:
+    ) -> TaskScores:
         """The scores of a loaded model on the examples of a file."""
 
     def notes(self) -> dict[str, Any]:
