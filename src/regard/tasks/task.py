@@ -127,7 +127,7 @@ class Task(ABC):
     def fit(self, facts: Any, prepared: Prepared) -> ModelFacts:
         """The facts with the sizes that the data decides."""
 
-    def begin(self, model: nn.Module, data: Path, prepared: Prepared) -> None:
+    def begin(self, model: nn.Module, data: Path, prepared: Prepared) -> None:  # noqa: B027
         """Take over the weights of ``model.start``, if there is one."""
 
     @abstractmethod
