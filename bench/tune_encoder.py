@@ -100,7 +100,9 @@ def theirs(
     trainer.train()
     seconds = Times(times[1] - times[0], times[-1] - times[0], batches.share)
     model.save_pretrained(out / "tuned")
-    tuned = replace(folders.read(out / "tuned"), text=run.text, origin=None)
+    tuned = replace(
+        folders.read(out / "tuned"), tokenizer=run.tokenizer, labels=run.labels, origin=None
+    )
     folders.write(out / "scored", tuned)
     return seconds, scores(recipe, out / "scored", data)
 
@@ -155,7 +157,8 @@ def reference(run: Run, folder: Path, dropout: float | None = None) -> Any:
     """transformers' model with the weights that regard begins with, and the recipe's dropout."""
     import transformers
 
-    folders.write(folder, folders.Stored(run.paper, run.facts, run.job.model, run.text, {}), "hf")
+    read = run.tokenizer, run.labels
+    folders.write(folder, folders.Stored(run.paper, run.facts, run.job.model, *read), "hf")
     name = json.loads((folder / "config.json").read_text())["architectures"][0]
     changed = {
         "hidden_dropout_prob": dropout,

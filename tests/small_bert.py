@@ -9,8 +9,7 @@ from regard.models.facts import Head, change
 from regard.models.papers import bert
 from regard.models.stored import Stored
 from regard.text.encoder_tokenizer import EncoderTokenizer, train_wordpiece
-from regard.text.labels import Labels
-from regard.text.tuned import TunedText
+from regard.text.labels import MultiLabelSet, RegressionSet, SingleLabelSet
 
 SENTENCES = (
     "The old sailor mended his nets before the storm came in.",
@@ -22,12 +21,12 @@ SENTENCES = (
 LONGEST = 48
 TAGS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 LABELS = {
-    "one": Labels(("bad", "fair", "good")),
-    "several": Labels(("sad", "wet", "old"), kind="several"),
-    "number": Labels(("likeness",), kind="number"),
-    "tags": Labels(TAGS),
-    "parts": Labels(("NOUN", "VERB", "X")),
-    "numbers": Labels(("height",), kind="number"),
+    "one": SingleLabelSet(("bad", "fair", "good")),
+    "several": MultiLabelSet(("sad", "wet", "old")),
+    "number": RegressionSet(("likeness",)),
+    "tags": SingleLabelSet(TAGS),
+    "parts": SingleLabelSet(("NOUN", "VERB", "X")),
+    "numbers": RegressionSet(("height",)),
 }
 TASKS = dict.fromkeys(("one", "several", "number"), "classify") | dict.fromkeys(
     ("tags", "parts", "numbers"), "tag"
@@ -41,11 +40,9 @@ def vocabulary() -> EncoderTokenizer:
 
 def small_bert(kind: str = "states", seed: int = 0) -> Stored:
     """``kind``: one of ``LABELS``, "answer", "choose", "words" or "states"."""
-    text: EncoderTokenizer | TunedText = vocabulary()
     head = None
     if kind in LABELS:
         head = Head(TASKS[kind], len(LABELS[kind]))
-        text = TunedText(vocabulary(), LABELS[kind])
     elif kind in ("answer", "choose"):
         head = Head(kind, 2 if kind == "answer" else 1, dropout=0.0 if kind == "answer" else 0.1)
     facts = change(
@@ -60,7 +57,7 @@ def small_bert(kind: str = "states", seed: int = 0) -> Stored:
         head=head,
     )
     torch.manual_seed(seed)
-    return Stored(bert.PAPER, facts, build(facts).eval(), text, {})
+    return Stored(bert.PAPER, facts, build(facts).eval(), vocabulary(), LABELS.get(kind))
 
 
 def model(kind: str, seed: int = 0) -> Model:

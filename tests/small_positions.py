@@ -24,4 +24,4 @@ def placed(at_source=PLACES, at_target=PLACES, device="cpu"):
     model = Transformer(facts).eval().to(device)
     with torch.no_grad():
         model.head.bias[words.eos] = -100
-    return Model(Stored(PAPER, facts, model, TranslationTokenizer(words, words), {}))
+    return Model(Stored(PAPER, facts, model, TranslationTokenizer(words, words)))

@@ -137,7 +137,7 @@ def write_start(folder: Path) -> Path:
     sizes = {"vocab": len(text.words), "width": 16, "inner": 32, "longest": 48, "spread": 0.2}
     facts = change(bert.TINY, pooled=False, fills=True, **sizes)
     torch.manual_seed(5)
-    folders.write(folder, folders.Stored(bert.PAPER, facts, build(facts), text, {}), "hf")
+    folders.write(folder, folders.Stored(bert.PAPER, facts, build(facts), text), "hf")
     return folder
 
 

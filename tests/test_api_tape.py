@@ -123,9 +123,9 @@ def small_of_every_paper() -> list[Stored]:
         for facts in paper.sizes.values():
             known = {key: value for key, value in small.items() if f"{key}=" in repr(facts)}
             facts = change(facts, **known)
-            found.append(Stored(paper, facts, paper.build(facts).eval(), None, {}))
+            found.append(Stored(paper, facts, paper.build(facts).eval()))
     facts = change(bert.TINY, width=8, inner=8, vocab=20, fills=True, follows=True)
-    return [*found, Stored(bert.PAPER, facts, build(facts).eval(), None, {})]
+    return [*found, Stored(bert.PAPER, facts, build(facts).eval())]
 
 
 @pytest.mark.parametrize("stored", small_of_every_paper(), ids=lambda one: one.paper.key)

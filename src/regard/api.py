@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +27,6 @@ from regard.models import folder as folders
 from regard.models.facts import EncoderDecoder, ModelFacts, TrunkWithHeads
 from regard.models.paper import Paper
 from regard.models.room import House
-from regard.models.stored import Text
 from regard.parts.linear.convert import in_precision
 from regard.search.step import Search
 from regard.tasks.classify import Classifier
@@ -36,11 +35,10 @@ from regard.tasks.inputs import InputLimits, check_pairs, check_text, listed, re
 from regard.tasks.rows import RowReader, Runner
 from regard.tasks.translate import Translation, Translator
 from regard.tasks.understand import Read, Understanding
-from regard.text.encoder_tokenizer import EncoderTokenizer
 from regard.text.ids_only import MISSING
-from regard.text.labels import LabelledText
-from regard.text.translation_tokenizer import TranslationTokenizer
-from regard.text.tuned import TunedText
+from regard.text.labels import LabelSet
+from regard.text.plain_tokenizer import PlainTokenizer
+from regard.text.tokenizers import Tokenizer
 from regard.text.words import word_spans
 
 Texts = Iterable[Read]
@@ -82,7 +80,8 @@ class Model:
         self.paper: Paper = stored.paper
         self.facts: ModelFacts = stored.facts
         self.module: nn.Module = stored.module
-        self.tokenizer: Text | None = stored.text
+        self.tokenizer: Tokenizer | None = stored.tokenizer
+        self.labels: LabelSet | None = stored.labels
         self.notes: dict[str, Any] = stored.notes
         on_cuda = next(stored.module.parameters()).is_cuda
         self._house = House() if on_cuda else None
@@ -103,20 +102,22 @@ class Model:
     @cached_property
     def classifier(self) -> Classifier:
         """The model as a classifier."""
-        text = self._text
-        if not isinstance(text, LabelledText):
-            does = "translates" if isinstance(text, TranslationTokenizer) else "is an encoder"
+        if not self._is_classifier:
+            does = "is an encoder" if self._is_encoder else "translates"
             raise BadInput(f"{self.paper.name} {does}: it has no labels")
-        return Classifier(self._running, text)
+        if not isinstance(self.tokenizer, PlainTokenizer):
+            raise BadInput(MISSING)
+        if self.labels is None:
+            raise BadInput("this folder has no labels: nothing can be named")
+        return Classifier(self._running, self.tokenizer, self.labels)
 
     @cached_property
     def encoder(self) -> Understanding:
         """The model as an encoder that sees both ways."""
-        text = self.tokenizer
         if not self._is_encoder or not isinstance(self.facts, TrunkWithHeads):
             raise BadInput(f"{self.paper.name} is no encoder that sees both ways")
-        assert isinstance(text, EncoderTokenizer | TunedText | None)
-        plain = Understanding(self.module, self.facts, text, self.notes)  # type: ignore[arg-type]
+        module, tokenizer = cast(Any, self.module), cast(Any, self.tokenizer)
+        plain = Understanding(module, self.facts, tokenizer, self.labels, self.notes)
         return plain if self._precision is None else plain.with_precision(self._precision)
 
     @property
@@ -317,12 +318,6 @@ class Model:
     def _is_encoder(self) -> bool:
         return isinstance(self.facts, TrunkWithHeads) and not self._is_classifier
 
-    @property
-    def _text(self) -> Text:
-        if self.tokenizer is None:
-            raise BadInput(MISSING)
-        return self.tokenizer
-
     def _rows(self, texts: Texts) -> list[Any]:
         """What the side that reads is given: texts in ids, with their marks, and ids as given."""
         if self._is_encoder:
@@ -332,4 +327,4 @@ class Model:
             return self._swift.read_sources(inputs)
         module: Any = self.module
         limits = InputLimits.of(module.encoder)
-        return read(inputs, lambda given: self.classifier.text.words.encode_all(given), limits)
+        return read(inputs, lambda given: self.classifier.tokenizer.words.encode_all(given), limits)

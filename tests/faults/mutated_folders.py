@@ -129,7 +129,7 @@ def _build_marian(folder: Path) -> None:
     torch.manual_seed(0)
     module = marian.PAPER.build(facts).eval()
     text = MarianTokenizer.load(files, vocab - 1)
-    folders.write(folder, folders.Stored(marian.PAPER, facts, module, text, {}), "hf")
+    folders.write(folder, folders.Stored(marian.PAPER, facts, module, text), "hf")
     shutil.rmtree(files)
     settings = json.loads((folder / "generation_config.json").read_text())
     settings |= {"max_length": 12, "num_beams": 2}

@@ -8,7 +8,7 @@ import torch
 
 from regard.ground.errors import LONGEST, REASON, VALUE, BadInput, BadItem, reason_of, shown
 from regard.tasks.published import Published, as_trained
-from regard.text.tuned import labels_in
+from regard.text.labels import labels_from_config
 from regard.training.recipe import find, read
 
 
@@ -72,9 +72,9 @@ LONG = "several words " * 110
         lambda: as_trained({"length": LONG}),
         lambda: as_trained({"beam": LONG}),
         lambda: Published.of({"early_stopping": LONG}, eos=0, vocab=9),
-        lambda: labels_in({"problem_type": LONG}),
-        lambda: labels_in({"id2label": {"0": LONG, "1": LONG}}),
-        lambda: labels_in({"id2label": LONG}),
+        lambda: labels_from_config({"problem_type": LONG}),
+        lambda: labels_from_config({"id2label": {"0": LONG, "1": LONG}}),
+        lambda: labels_from_config({"id2label": LONG}),
         lambda: read(find("tour"), [f"model.size={LONG}", f"train.steps={LONG}"]),
     ],
 )

@@ -90,4 +90,4 @@ def test_no_word_has_a_weight_where_the_last_state_judges(model):
 
     last = Pooled(change(model.facts, pooling=None)).eval()
     with pytest.raises(BadInput, match="judges by its last state alone"):
-        worded(Classifier(last, model.tokenizer), "dog")
+        worded(Classifier(last, model.tokenizer, model.labels), "dog")

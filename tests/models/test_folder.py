@@ -42,7 +42,7 @@ def test_tied_tensors_are_stored_once_and_stay_tied(stored):
 def test_without_tokenizer_files_it_still_loads(stored):
     _, copy = stored
     (copy / "tokenizer.json").unlink()
-    assert folders.read(copy).text is None
+    assert folders.read(copy).tokenizer is None
 
 
 def change_config(copy, **changes):
@@ -129,7 +129,7 @@ def test_a_piece_beyond_the_vocabulary_is_refused(stored):
     found, copy = stored
     path = copy / "tokenizer.json"
     content = json.loads(path.read_text())
-    content["model"]["vocab"]["e"] = len(found.text.source)
+    content["model"]["vocab"]["e"] = len(found.tokenizer.source)
     path.write_text(json.dumps(content))
     with pytest.raises(BadInput, match="source tokens, but the model knows"):
         folders.read(copy)

@@ -28,9 +28,7 @@ from regard.models.facts import Head, change
 from regard.models.papers import bert
 from regard.models.stored import Stored
 from regard.text.encoder_files import FILES
-from regard.text.labels import KINDS as LABELS
-from regard.text.labels import Labels
-from regard.text.tuned import TunedText
+from regard.text.labels import LABEL_SETS, SingleLabelSet
 from regard.weights.files import read_folder, write_tensors
 
 transformers = pytest.importorskip("transformers")
@@ -149,10 +147,10 @@ def assert_same_folder(one: Path, other: Path):
         assert (one / name).read_bytes() == (other / name).read_bytes()
 
 
-def content(text):
-    """What tells two texts apart."""
-    encoder = text.encoder if isinstance(text, TunedText) else text
-    return getattr(text, "labels", None), encoder.names, encoder.longest, encoder.files
+def content(stored):
+    """What tells the tokenizers and labels of two folders apart."""
+    tokenizer = stored.tokenizer
+    return stored.labels, tokenizer.names, tokenizer.longest, tokenizer.files
 
 
 def there_and_back(folder: Path, tmp_path: Path):
@@ -160,7 +158,7 @@ def there_and_back(folder: Path, tmp_path: Path):
     folders.write(tmp_path / "direct", stored, "hf")
     folders.write(tmp_path / "ours", stored)
     again = folders.read(tmp_path / "ours")
-    assert again.facts == stored.facts and content(again.text) == content(stored.text)
+    assert again.facts == stored.facts and content(again) == content(stored)
     folders.write(tmp_path / "back", again, "hf")
     for copy in ("direct", "back"):
         assert_same_folder(folder, tmp_path / copy)
@@ -225,10 +223,10 @@ def test_what_a_folder_says_of_its_labels(tmp_path):
         changes = {"num_labels": 3, "classifier_dropout": 0.25, **given}
         folder = tmp_path / head / kind
         stored = there_and_back(write_bert(folder, head, text=True, **changes), folder / "copies")
-        assert stored.text.labels == Labels(("bad", "good", "ugly"), kind=kind)
+        assert stored.labels == LABEL_SETS[kind](("bad", "good", "ugly"))
         assert stored.facts.head.dropout == 0.25 and stored.facts.head.outputs == 3
     stored = folders.read(write_bert(tmp_path / "number", "a number", text=True))
-    assert stored.text.labels.kind == "number" and stored.facts.head.dropout == 0.1
+    assert stored.labels.kind == "number" and stored.facts.head.dropout == 0.1
 
 
 def test_settings_that_are_not_ours_survive(tmp_path):
@@ -262,7 +260,7 @@ FRESH = {
 }
 
 
-def fresh(*, labelled=True, kind=LABELS[0], **changes) -> Stored:
+def fresh(*, labelled=True, kind=SingleLabelSet.kind, **changes) -> Stored:
     """A model that never was a folder, wide awake."""
     vocab = len(vocabulary().words)
     small = {"width": 12, "depth": 2, "heads": 2, "inner": 20, "longest": 16, "vocab": vocab}
@@ -271,11 +269,11 @@ def fresh(*, labelled=True, kind=LABELS[0], **changes) -> Stored:
     with torch.no_grad():
         for one in module.parameters():
             one.normal_(0.5, std=0.4)
-    text = vocabulary()
+    labels = None
     if labelled and facts.head is not None and facts.head.task in ("classify", "tag"):
         names = tuple(f"label {i}" for i in range(facts.head.outputs))
-        text = TunedText(text, Labels(names, kind=kind))
-    return Stored(bert.PAPER, facts, module, text, {})
+        labels = LABEL_SETS[kind](names)
+    return Stored(bert.PAPER, facts, module, vocabulary(), labels)
 
 
 def read_whole(kind: str, folder: Path):
@@ -296,7 +294,7 @@ def test_a_model_that_never_was_a_folder(kind, tmp_path):
     assert type(model).__name__ in {name for name, _ in HEADS.values()}
     agree(our_values(stored, ROWS), their_values(model, ROWS))
     again = folders.read(tmp_path / "hf")
-    assert again.facts == stored.facts and content(again.text) == content(stored.text)
+    assert again.facts == stored.facts and content(again) == content(stored)
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
     text = vocabulary()
     for pair in (("The old man reads.", "A dog."), ("His neighbour",)):
@@ -309,7 +307,7 @@ def test_every_architecture_is_written_afresh():
     assert mapped == {name for name, _ in HEADS.values()}
 
 
-@pytest.mark.parametrize("kind", LABELS)
+@pytest.mark.parametrize("kind", LABEL_SETS)
 def test_labels_of_a_fresh_model_reach_the_reference(kind, tmp_path):
     stored = fresh(head=Head("classify", 4), kind=kind)
     folders.write(tmp_path / "hf", stored, "hf")
@@ -324,7 +322,7 @@ def test_labels_of_a_fresh_model_reach_the_reference(kind, tmp_path):
 @pytest.mark.parametrize("outputs", [1, 2, 7])
 def test_labels_without_names_are_counted(task, outputs, tmp_path):
     stored = fresh(head=Head(task, outputs), pooled=task == "classify", labelled=False)
-    for number, one in enumerate((stored, replace(stored, text=None))):
+    for number, one in enumerate((stored, replace(stored, tokenizer=None))):
         folders.write(tmp_path / str(number), one, "hf")
         again = folders.read(tmp_path / str(number))
         assert again.facts == stored.facts

@@ -330,4 +330,4 @@ def test_norms_spelled_both_ways(copy):
 
 def test_a_sound_folder_is_read(sound):
     stored = read(sound)
-    assert stored is not None and isinstance(stored.text.encoder, EncoderTokenizer)
+    assert stored is not None and isinstance(stored.tokenizer, EncoderTokenizer) and stored.labels

@@ -193,7 +193,9 @@ def test_ten_steps_are_those_of_a_plain_loop(tmp_path):
     drawn = run.job.sampler.batches(Cursor())
     batches = [[example for _, example in next(drawn)[1]] for _ in range(10)]
     folders.write(
-        tmp_path / "begin", folders.Stored(run.paper, run.facts, run.job.model, run.text, {}), "hf"
+        tmp_path / "begin",
+        folders.Stored(run.paper, run.facts, run.job.model, run.tokenizer, run.labels),
+        "hf",
     )
     said = json.loads((tmp_path / "begin" / "config.json").read_text())
     assert said["architectures"] == ["BertForSequenceClassification"]

@@ -245,7 +245,7 @@ def test_a_model_that_never_was_a_folder(tmp_path):
     facts = change(marian.BASE, width=16, depth=2, heads=2, inner=24, vocab=vocab)
     module = Transformer(facts).eval()
     torch.nn.init.normal_(module.head.bias)
-    stored = folders.Stored(marian.PAPER, facts, module, text, {"cost": 1})
+    stored = folders.Stored(marian.PAPER, facts, module, text, notes={"cost": 1})
     folders.write(tmp_path / "hf", stored, "hf")
     for ids in ids_of(tmp_path / "hf"):
         theirs = values_of_reference(tmp_path / "hf", ids)["logits"]
@@ -255,7 +255,7 @@ def test_a_model_that_never_was_a_folder(tmp_path):
     assert again.facts == facts
     assert again.notes["generation"]["bad_words_ids"] == [[vocab - 1]]
     folders.write(tmp_path / "regard", stored)
-    assert folders.read(tmp_path / "regard").text.target.bos == vocab - 1
+    assert folders.read(tmp_path / "regard").tokenizer.target.bos == vocab - 1
     plain = replace(stored, paper=regard.models.paper("transformer"))
     folders.write(tmp_path / "plain", plain, "hf")
     assert_same_bits(tmp_path / "hf", tmp_path / "plain")
@@ -280,10 +280,12 @@ def test_what_marian_cannot_express_is_refused(small_run, tmp_path):
     refused(
         trained, tmp_path, r"cannot express this model: .*source.stack.norm is 'pre', not 'post'"
     )
-    facts = change(marian.BASE, width=8, depth=1, heads=2, inner=8, vocab=len(trained.text.source))
+    facts = change(
+        marian.BASE, width=8, depth=1, heads=2, inner=8, vocab=len(trained.tokenizer.source)
+    )
     fits = replace(trained, facts=facts, module=Transformer(facts))
     refused(fits, tmp_path, "needs SentencePiece models; this translator has a bpe vocabulary")
-    refused(replace(fits, text=None), tmp_path, "this translator has no vocabulary")
+    refused(replace(fits, tokenizer=None), tmp_path, "this translator has no vocabulary")
     assert LAPTOP.source.stack.norm == "pre"
     with pytest.raises(BadInput, match="format is regard or hf, not 'onnx'"):
         folders.write(tmp_path / "refused", trained, "onnx")

@@ -54,7 +54,7 @@ def test_texts_have_the_same_ids(both, folder):
 def test_every_layer_agrees(both):
     stored, model = both
     assert stored.facts.stack.depth == 6 and stored.facts.stack.width == 384
-    rows = rows_of(stored.text)
+    rows = rows_of(stored.tokenizer)
     ours, theirs = our_values(stored, rows), their_values(model, rows)
     agree(ours, theirs)
     assert {"pooled", "trunk.blocks.5.output"} <= ours.keys()
@@ -65,7 +65,7 @@ def test_vectors_of_sentences_agree(both, folder):
     """The mean over a text's tokens, of length 1, from batches of one in a plain computation."""
     stored, model = both
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    rows = rows_of(stored.text)[:-1]
+    rows = rows_of(stored.tokenizer)[:-1]
     states = our_values(stored, rows)["trunk.blocks.5.output"]
     split = states.split([len(row.tokens) for row in rows])
     ours = torch.stack([torch.nn.functional.normalize(one.mean(0), dim=0) for one in split])

@@ -13,7 +13,6 @@ USED_TWICE = {
     "Choice",
     "Chooser",
     "Found",
-    "Labels",
     "Line",
     "Model",
     "Place",

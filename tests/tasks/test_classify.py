@@ -26,7 +26,7 @@ def test_it_has_learned(model):
 def test_predictions_do_not_depend_on_the_batch(model):
     together = model.predict(TEXTS)
     for rows in (1, 2):
-        apart = Classifier(model.module, model.tokenizer, rows).predict(TEXTS)
+        apart = Classifier(model.module, model.tokenizer, model.labels, rows).predict(TEXTS)
         for one, other in zip(together, apart, strict=True):
             assert one.label == other.label
             assert one.probabilities == pytest.approx(other.probabilities, abs=1e-6)
@@ -89,5 +89,5 @@ def test_labels_must_be_those_of_the_model(model, tmp_path):
         with pytest.raises(BadInput, match=f"{len(names)} labels, but the model knows 2"):
             folders.read(tmp_path / "copy")
     path.unlink()
-    with pytest.raises(BadInput, match="only token ids"):
+    with pytest.raises(BadInput, match="no labels"):
         regard.load(tmp_path / "copy", "cpu").predict(["dog"])

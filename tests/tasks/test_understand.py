@@ -146,9 +146,9 @@ def test_a_word_without_pieces_is_unknown():
     """It is tagged as any other: a made-up tag would be scored as one of the model's."""
     tagger = model("tags").predictor
     (said,) = tagger.predict([["Ada", "\u200b", "sing"]])
-    assert {word.tag for word in said.words} <= {*tagger.text.labels.names}
+    assert {word.tag for word in said.words} <= {*tagger.labels.names}
     assert all(0 < word.probability <= 1 for word in said.words)
-    assert tagger.text.encoder.pieces(["\u200b"]) == [[tagger.text.encoder.unk]]
+    assert tagger.tokenizer.pieces(["\u200b"]) == [[tagger.tokenizer.unk]]
     (numbered,) = model("numbers").predict([["Ada", "\u200b"]])
     assert all(isfinite(word.value) for word in numbered.words)
 
@@ -182,11 +182,9 @@ def test_not_all_tags_mean_entities():
 
 
 def test_a_word_has_one_tag():
-    from regard.text.tuned import TunedText
-
     tagger = model("tags").predictor
     with pytest.raises(BadInput, match="one tag"):
-        replace(tagger, text=TunedText(vocabulary(), LABELS["several"]))
+        replace(tagger, labels=LABELS["several"])
 
 
 def test_answers_stand_where_they_say():

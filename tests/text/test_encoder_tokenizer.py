@@ -7,7 +7,7 @@ import pytest
 
 from regard.ground.errors import BadInput
 from regard.text.encoder_tokenizer import EncoderTokenizer, train_wordpiece
-from regard.text.tuned import labels_in
+from regard.text.labels import labels_from_config
 
 LINES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "storm", "##s", "[", "]", "sep")
 
@@ -240,6 +240,6 @@ def test_a_class_that_takes_the_file_as_it_stands(trained, tmp_path):
 
 
 def test_no_two_labels_have_one_name():
-    assert labels_in({"id2label": {"0": "b", "1": "a"}}).names == ("b", "a")
+    assert labels_from_config({"id2label": {"0": "b", "1": "a"}}).names == ("b", "a")
     with pytest.raises(BadInput, match="id2label calls two labels 'a'"):
-        labels_in({"id2label": {"0": "b", "1": "a", "2": "a"}})
+        labels_from_config({"id2label": {"0": "b", "1": "a", "2": "a"}})

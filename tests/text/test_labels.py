@@ -1,24 +1,27 @@
-"""Labels by name, and a folder that gives them back."""
+"""Label sets: names, targets, and files that give them back."""
 
 import json
+from math import isnan
 
 import pytest
 
+from regard.ground.batch import IGNORED
 from regard.ground.errors import BadInput
-from regard.text.labels import LabelledText, Labels
-from regard.text.train_tokenizer import train
+from regard.text.labels import (
+    LABEL_SETS,
+    MultiLabelSet,
+    RegressionSet,
+    SingleLabelSet,
+    labels_from_config,
+    load_labels,
+)
 
 WRITTEN = {"0": "negative", "1": "positive"}
-
-
-@pytest.fixture
-def text():
-    words = train(["a good film", "a bad film"], "bpe", 300)
-    return LabelledText(words, Labels.of(["1", "0", "1"], WRITTEN))
+each_kind = pytest.mark.parametrize("labels", LABEL_SETS.values(), ids=list(LABEL_SETS))
 
 
 def test_labels_are_numbered_by_name():
-    labels = Labels.of(["1", "0", "1"], WRITTEN)
+    labels = SingleLabelSet.of(["1", "0", "1"], WRITTEN)
     assert labels.names == ("negative", "positive") and len(labels) == 2
     assert labels.encode_all(["1", "0", " positive"]) == [[1], [0], [1]]
     assert labels.encode_dropped("1", 0.5, (1, 2)) == [1]
@@ -26,20 +29,66 @@ def test_labels_are_numbered_by_name():
     with pytest.raises(BadInput, match=r"^a\.tsv:3: no label is called '2'; known: neg"):
         labels.name("2", "a.tsv:3")
     with pytest.raises(BadInput, match="two labels or more"):
-        Labels.of(["a", "a"], {})
+        SingleLabelSet.of(["a", "a"], {})
+
+
+def test_a_single_label_is_an_index():
+    labels = SingleLabelSet(("a", "b"))
+    assert labels.encode(["b"], "") == [1] and labels.gold([" b "], "") == "b"
+    assert labels.classes == ("a", "b") and set(labels.no_targets(3)) == {IGNORED}
+    for wrong in ([], ["a", "b"]):
+        with pytest.raises(BadInput, match=r"^x:1: \d labels where there must be one"):
+            labels.encode(wrong, "x:1")
+
+
+def test_several_labels_are_zeros_and_ones():
+    labels = MultiLabelSet(("a", "b", "c"), {"1": "c"})
+    assert labels.encode(["1", "a"], "") == [1.0, 0.0, 1.0] and labels.encode([], "") == [0.0] * 3
+    assert labels.gold(["1", "a"], "") == ["c", "a"]
+    with pytest.raises(BadInput, match="has one label, not several"):
+        MultiLabelSet.of_benchmark(("a", "b"), {})
+
+
+def test_a_number_is_its_own_target():
+    labels = RegressionSet.of([], {})
+    assert labels.names == ("value",) and labels.classes == ()
+    assert labels.encode(["2.5"], "") == [2.5] and all(map(isnan, labels.no_targets(2)))
+    assert RegressionSet.of_benchmark(("a", "b"), {}) == labels
+    for wrong, said in ((["much"], "much"), ([], "nothing"), (["1", "2"], "1, 2")):
+        with pytest.raises(BadInput, match=f"^x:1: {said} is not a number"):
+            labels.encode(wrong, "x:1")
 
 
 def test_a_fingerprint_names_the_content():
-    one, other = Labels.of("ab", {}), Labels.of("ab", {"a": "c"})
-    assert one.fingerprint == Labels.of("ba", {}).fingerprint != other.fingerprint
+    one, other = SingleLabelSet.of("ab", {}), SingleLabelSet.of("ab", {"a": "c"})
+    assert one.fingerprint == SingleLabelSet.of("ba", {}).fingerprint != other.fingerprint
+    assert one.fingerprint != MultiLabelSet.of("ab", {}).fingerprint
 
 
-def test_a_folder_gives_them_back(text, tmp_path):
-    text.save(tmp_path)
-    again = LabelledText.load(tmp_path)
-    assert again.labels == text.labels
-    assert again.words.fingerprint == text.words.fingerprint
-    assert again.sides == (again.words, again.labels)
+def test_the_same_labels_in_another_order():
+    labels = SingleLabelSet(("a", "b", "c"))
+    assert labels.order_in(SingleLabelSet(("c", "a", "b"), {"1": "a"})) == [1, 2, 0]
+    for other in (None, SingleLabelSet(("a", "b")), MultiLabelSet(("a", "b", "c"))):
+        assert labels.order_in(other) is None
+
+
+@each_kind
+def test_a_folder_gives_them_back(labels, tmp_path):
+    assert load_labels(tmp_path) is None
+    written = labels(("a", "b"), {"1": "a"})
+    written.save(tmp_path)
+    assert load_labels(tmp_path) == written
+
+
+@each_kind
+def test_a_configuration_gives_them_back(labels):
+    for names in (("a", "b"), ("a",)):
+        assert labels_from_config(labels(names).config()) == labels(names)
+
+
+def test_a_configuration_that_names_no_kind():
+    assert labels_from_config({}) == SingleLabelSet(("LABEL_0", "LABEL_1"))
+    assert labels_from_config({"num_labels": 1}) == RegressionSet(("LABEL_0",))
 
 
 @pytest.mark.parametrize(
@@ -48,10 +97,10 @@ def test_a_folder_gives_them_back(text, tmp_path):
         ({"names": "ab", "written": {}}, "names or written is missing"),
         ({"names": ["a"]}, "names or written is missing"),
         ({"names": ["a", 1], "written": {}}, "a label is not text"),
+        ({"names": ["a", "b"], "written": {}, "kind": "x"}, "labels of unknown kind 'x'"),
     ],
 )
-def test_a_file_that_is_none_of_ours_is_said(text, tmp_path, content, said):
-    text.save(tmp_path)
+def test_a_file_that_is_none_of_ours_is_said(tmp_path, content, said):
     (tmp_path / "labels.json").write_text(json.dumps(content))
     with pytest.raises(BadInput, match=f"labels.json: {said}"):
-        LabelledText.load(tmp_path)
+        load_labels(tmp_path)

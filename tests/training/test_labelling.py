@@ -42,7 +42,7 @@ def losses(run, resume=False):
 
 def test_it_leaves_a_model_with_labels_and_cost(owl_run):
     stored = read_folder(owl_run / "run" / "model")
-    assert stored.text.labels.names == ("no", "owl")
+    assert stored.labels.names == ("no", "owl")
     assert stored.facts.classes == 2
     assert stored.notes["cost"]["training_flops"] > 0
 
@@ -67,11 +67,12 @@ def test_the_best_weights_are_chosen_by_the_measure_that_is_named(corpus, tmp_pa
     """As `regard evaluate` measures it, on the development set."""
     settings = (f"train.judge={judge}", "labels.positive=owl", "labels.weights={owl=8}")
     run = prepared(corpus, tmp_path / "run", *settings, "train.steps=8")
-    text, examples, _ = run.job.judge.args
+    tokenizer, examples, _ = run.job.judge.args
     verdict = run.job.judge(run.job.model.eval())
     golds, texts = zip(*((label, one) for one, label in examples.dev_texts(1_000)), strict=True)
-    said = [one.label for one in Classifier(run.job.model, text).predict(texts)]
-    names = [text.labels.name(gold) for gold in golds]
+    classifier = Classifier(run.job.model, tokenizer, run.labels)
+    said = [one.label for one in classifier.predict(texts)]
+    names = [run.labels.name(gold) for gold in golds]
     scores = classification_scores(names, said, positive="owl")
     expected = {score.name: pytest.approx(score.value) for score in scores}
     assert {"loss": verdict.figures["loss"], **expected} == verdict.figures

@@ -66,15 +66,15 @@ def originals(example):
 @pytest.mark.parametrize("settings", [(), (FULL,), ("pretrain.whole_words=true",)])
 def test_blanks_in_batches_are_those_of_the_paper(corpus, tmp_path, settings):
     run = prepared(corpus, tmp_path / "run", *settings)
-    special, seen = run.text.special, {"mask": 0, "same": 0, "other": 0}
+    special, seen = run.tokenizer.special, {"mask": 0, "same": 0, "other": 0}
     blanks = tokens = 0
     for rows in epochs(run, 8):
         for one in rows.values():
             batch = run.job.objective.collate([one])
             now = batch.target.tokens_T[batch.chosen_N]
             assert not special & set(batch.goals_T.tolist())
-            assert not (special - {run.text.mask}) & set(now.tolist())
-            masked, same = now == run.text.mask, now == batch.goals_T
+            assert not (special - {run.tokenizer.mask}) & set(now.tolist())
+            masked, same = now == run.tokenizer.mask, now == batch.goals_T
             seen["mask"] += int(masked.sum())
             seen["same"] += int(same.sum())
             seen["other"] += int((~masked & ~same).sum())
@@ -87,11 +87,11 @@ def test_blanks_in_batches_are_those_of_the_paper(corpus, tmp_path, settings):
 
 def test_whole_words_are_chosen_with_all_their_pieces(corpus, tmp_path):
     run = prepared(corpus, tmp_path / "run", "pretrain.whole_words=true", "text.vocab=80")
-    goes_on, pieces = run.text.continues, 0
+    goes_on, pieces = run.tokenizer.continues, 0
     for one in epochs(run, 1)[0].values():
         tokens, chosen = originals(one), set(one.places.tolist())
         for at in range(1, len(tokens)):
-            if goes_on[tokens[at]] and tokens[at - 1] not in run.text.special:
+            if goes_on[tokens[at]] and tokens[at - 1] not in run.tokenizer.special:
                 assert (at in chosen) == (at - 1 in chosen)
                 pieces += 1
     assert pieces > 100
@@ -199,7 +199,7 @@ def test_a_model_goes_on_where_another_ended(corpus, tmp_path):
     before, now = weights_of(read_folder(run.model_folder).module), weights_of(again.job.model)
     assert now.keys() < before.keys()  # pooling and the next sentence are gone
     assert all(torch.equal(before[name], now[name]) for name in now)
-    assert again.text.words.fingerprint == run.text.words.fingerprint
+    assert again.tokenizer.words.fingerprint == run.tokenizer.words.fingerprint
 
 
 def test_tuning_begins_with_its_trunk_and_its_pooling(corpus, tmp_path):
@@ -216,7 +216,7 @@ def test_tuning_begins_with_its_trunk_and_its_pooling(corpus, tmp_path):
     same = [name for name in now if not name.startswith("head.")]
     assert {name.split(".")[0] for name in same} == {"trunk", "pool"}
     assert all(torch.equal(before[name], now[name]) for name in same)
-    assert tuned.text.encoder.words.fingerprint == run.text.words.fingerprint
+    assert tuned.tokenizer.words.fingerprint == run.tokenizer.words.fingerprint
 
 
 def test_the_judge_asks_the_same_whatever_the_seed(corpus, tmp_path):
@@ -247,8 +247,8 @@ def test_what_is_held_out_is_not_learned_from(corpus, tmp_path):
     (folder / "animals.toml").write_text(RECIPE)
     source = '{ documents = "animals.jsonl.xz", key = "story" }'
     run = prepared(folder, tmp_path / "run", f"data.train={source}")
-    unknown = run.text.unk
-    assert run.text.words.encode_all(["p"]) == [[unknown]]  # a letter of what is held out alone
+    unknown = run.tokenizer.unk
+    assert run.tokenizer.words.encode_all(["p"]) == [[unknown]]  # a letter only held out
     assert not any(unknown in originals(one) for one in epochs(run, 1)[0].values())
 
 

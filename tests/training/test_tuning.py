@@ -140,9 +140,8 @@ def test_it_begins_with_the_weights_of_a_folder(corpora, start, tmp_path):
     assert own.keys() - given.keys() == {"pool.weight", "pool.bias", "head.weight", "head.bias"}
     assert all(torch.equal(own[name], given[name]) for name in own if name in given)
     assert own["pool.weight"].std() > 0 and own["head.bias"].eq(0).all()
-    assert run.text.encoder.words.encode("owl dog") == folders.read(start).text.words.encode(
-        "owl dog"
-    )
+    theirs = folders.read(start).tokenizer.words.encode("owl dog")
+    assert run.tokenizer.words.encode("owl dog") == theirs
     other = prepared(corpora("one"), tmp_path / "b", *begun(start, "train.seed=2"))
     assert not torch.equal(weights_of(other.job.model)["head.weight"], own["head.weight"])
     for kind in ("tags", "answer"):
@@ -168,13 +167,12 @@ def test_a_head_is_taken_over_by_the_names_of_its_labels(corpora, start, tmp_pat
     *_, ended = train(first.job)
     first.finish(ended.progress)
     stored = folders.read(first.model_folder)
-    names = stored.text.labels.names
-    swapped = replace(stored.text, labels=replace(stored.text.labels, names=names[::-1]))
-    folders.write(tmp_path / "swapped", replace(stored, text=swapped))
+    swapped = replace(stored.labels, names=stored.labels.names[::-1])
+    folders.write(tmp_path / "swapped", replace(stored, labels=swapped))
     again = prepared(corpora("one"), tmp_path / "b", *begun(tmp_path / "swapped"))
     assert torch.equal(again.job.model.head.weight, stored.module.head.weight.flip(0))
-    others = replace(stored.text, labels=replace(stored.text.labels, names=("this", "that")))
-    folders.write(tmp_path / "others", replace(stored, text=others))
+    others = replace(stored.labels, names=("this", "that"))
+    folders.write(tmp_path / "others", replace(stored, labels=others))
     anew = prepared(corpora("one"), tmp_path / "c", *begun(tmp_path / "others"))
     assert not torch.isin(anew.job.model.head.weight, stored.module.head.weight).any()
     assert torch.equal(anew.job.model.pool.weight, stored.module.pool.weight)
@@ -235,9 +233,9 @@ def test_classes_can_weigh_unlike(corpora, tmp_path):
 
 
 def test_tags_are_learned_in_the_scheme_asked_for(corpora, tmp_path):
-    names = prepared(corpora("tags"), tmp_path / "a").text.labels.names
+    names = prepared(corpora("tags"), tmp_path / "a").labels.names
     assert set(names) <= {"O", "S-BIRD", "B-BIRD", "I-BIRD", "E-BIRD"} and "S-BIRD" in names
-    plain = prepared(corpora("tags"), tmp_path / "b", "labels.scheme=IOB2").text.labels.names
+    plain = prepared(corpora("tags"), tmp_path / "b", "labels.scheme=IOB2").labels.names
     assert set(plain) <= {"O", "B-BIRD", "I-BIRD"}
 
 
@@ -252,7 +250,7 @@ def test_long_sentences_and_contexts_are_read_in_windows(corpora, tmp_path):
     )
     small = ("batches.longest=9", "answers.stride=1")
     answering = prepared(corpora("answer"), tmp_path / "b", *small)
-    asked, text = answering.job.judge.args[1], answering.text
+    asked, text = answering.job.judge.args[1], answering.tokenizer
     ends = [end for _, end in asked.train]
     assert len(ends) > 96 and (0, 0) in ends and any(end != (0, 0) for end in ends)
     for row, (first, last) in asked.train:
@@ -400,7 +398,7 @@ def test_questions_have_equally_many_choices(corpora, tmp_path):
     rows, label = run.job.judge.args[1].train[0]
     task = run.job.judge.func.__self__
     with pytest.raises(BadInput, match="questions have 2, 4 choices"):
-        task.kind.objective(run.text, [(rows, label), (rows[:2], 0)])
+        task.kind.objective(None, [(rows, label), (rows[:2], 0)])
 
 
 def test_bad_lines_can_be_left_out(corpora, tmp_path):

@@ -15,7 +15,7 @@ from regard.ground.files import is_empty, read_json, replacing_folder
 from regard.inside import agreement, reference
 from regard.models.facts import EncoderDecoder, TrunkWithHeads
 from regard.models.folder import FORMATS
-from regard.text.labels import LabelledText
+from regard.text.plain_tokenizer import PlainTokenizer
 
 LIMIT = 1e-5
 SENTENCES = 8
@@ -73,7 +73,8 @@ def _is_hugging_face(folder: Path) -> bool:
 def _compared(model: Model, again: Model, theirs: Path | None, as_json: bool) -> float:
     """Print how far all agree, line by line; the largest difference of all."""
     facts, text = model.facts, model.tokenizer
-    assert isinstance(facts, EncoderDecoder | TrunkWithHeads) and not isinstance(text, LabelledText)
+    assert isinstance(facts, EncoderDecoder | TrunkWithHeads)
+    assert not isinstance(text, PlainTokenizer)
     texts = [(pair.source, pair.target) for pair in corpus(0, SENTENCES, 0).dev]
     examples = list(agreement.random_examples(facts))
     if text is not None:

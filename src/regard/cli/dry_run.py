@@ -55,7 +55,7 @@ def _lines(
     yield UNITS.get(recipe.task, "examples"), sizes
     yield "left out", str(trial.dropped)
     yield "vocabulary", " and ".join(f"{size:,}" for size in trial.vocabulary)
-    if trial.labels is not None and recipe.labels.kind != "number":
+    if trial.labels:
         yield "labels", f"{trial.labels:,}"
     learn = "all are trained" if trial.trained == trial.parameters else f"{trial.trained:,} trained"
     yield "parameters", f"{trial.parameters:,}, {learn}"

@@ -80,7 +80,7 @@ def _parser(model: Model, most: int) -> Parse:
     if model._is_encoder:
         return one_or_two
     pairs = isinstance(model.facts, EncoderDecoder)
-    vocabulary = model.translator.text.source if pairs else model.classifier.text.words
+    vocabulary = model.translator.text.source if pairs else model.classifier.tokenizer.words
 
     def parse(line: str, where: str) -> str:
         check_length(line, vocabulary, most, where)

@@ -111,7 +111,7 @@ def judged(
 
 
 def _classified(model: Model, examples: Pairs, positive: str | None) -> Judgement:
-    labels = model.classifier.text.labels
+    labels = model.classifier.labels
     golds = [labels.name(label, where) for where, _, label in examples]
     said = [one.label for one in model.predict([text for _, text, _ in examples])]
     scores = classification_scores(golds, said, with_interval=True, positive=positive)

@@ -16,7 +16,7 @@ from regard.tasks.choose import Choice, Chooser
 from regard.tasks.classify import EncoderClassifier, Numbers, Prediction, Several
 from regard.tasks.rows import Runner
 from regard.tasks.tag import Tagger, Tagging
-from regard.text.labels import NUMBER, SEVERAL
+from regard.text.labels import MultiLabelSet, RegressionSet, SingleLabelSet
 from regard.text.words import spaced_spans
 
 
@@ -149,6 +149,13 @@ def _without_nothing(record: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in record.items() if value is not None}
 
 
+EMPTY = {
+    SingleLabelSet.problem_type: ("label", "probability", "probabilities"),
+    MultiLabelSet.problem_type: ("labels", "probabilities"),
+    RegressionSet.problem_type: ("values",),
+}
+
+
 def _empty(predictor: Runner) -> dict[str, Any]:
     """What is said of an empty line: the same names, and nothing."""
     match predictor:
@@ -158,9 +165,7 @@ def _empty(predictor: Runner) -> dict[str, Any]:
             return {"answer": None, "none": None, "best": None}
         case Chooser():
             return {"choice": None, "text": None, "probability": None, "probabilities": None}
-        case EncoderClassifier() if predictor.text.labels.kind == NUMBER:
-            return {"values": None}
-        case EncoderClassifier() if predictor.text.labels.kind == SEVERAL:
-            return {"labels": None, "probabilities": None}
+        case EncoderClassifier():
+            return dict.fromkeys(EMPTY[predictor.labels.problem_type])
         case _:
             return {"label": None, "probability": None, "probabilities": None}

@@ -104,7 +104,7 @@ def spread(values: Sequence[float]) -> str:
 
 def _of_model(model: Model, texts: list[str]) -> Recency:
     """A model's influence as it is, and as it was before training (but for the draw)."""
-    ids = [one for one in model.classifier.text.words.encode_all(texts) if one]
+    ids = [one for one in model.classifier.tokenizer.words.encode_all(texts) if one]
     if not ids:
         raise BadInput("there is no text to read")
     seed_everything(0)
@@ -148,7 +148,7 @@ def _trained(
     """A reader's influence before training, the model after it, its accuracy on every test."""
     recipe = read(find("agreement"), settings)
     run = prepare(recipe, folder, Ranks(0, 1, torch.device("cpu")), data=corpus)
-    before = influence(run.job.model.eval(), _ids(run.text.sides[0]))
+    before = influence(run.job.model.eval(), _ids(run.tokenizer.words))
     run.finish(follow(run, quiet=True).progress)
     model = load(run.model_folder, "cpu")
     tables = test_scores(model, recipe, corpus)
@@ -156,7 +156,7 @@ def _trained(
 
 
 def _influence(model: Model) -> np.ndarray:
-    return influence(model.module, _ids(model.classifier.text.words))
+    return influence(model.module, _ids(model.classifier.tokenizer.words))
 
 
 def _ids(words: Any) -> list[list[int]]:

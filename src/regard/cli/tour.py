@@ -109,7 +109,7 @@ def _train(out: Path, recipe: Recipe) -> Model:
     run = prepare(recipe, out, Ranks.join("cpu"), data=out / "corpus")
     parameters = run.paper.parameters(run.facts)
     OUT.print(
-        f"{recipe.text.kind} subwords, {len(run.text.sides[0]):,} for both languages; "
+        f"{recipe.text.kind} subwords, {len(run.tokenizer.source):,} for both languages; "
         f"a {run.paper.name} of {parameters:,} parameters"
     )
     run.finish(follow(run).progress)

@@ -14,7 +14,6 @@ from regard.ground.tape import Tape
 from regard.models.facts import EncoderDecoder, TrunkWithHeads
 from regard.text.encoder_tokenizer import EncoderTokenizer
 from regard.text.translation_tokenizer import TranslationTokenizer
-from regard.text.tuned import TunedText
 
 Pair = tuple[list[int], list[int]]  # a source, and a target with what comes before its first word
 Example = Pair | TokenRow
@@ -88,15 +87,14 @@ def other_ids(ours: Coder, theirs: Coder, texts: Texts) -> int:
     )
 
 
-def coder(text: TranslationTokenizer | EncoderTokenizer | TunedText) -> Coder:
+def coder(text: TranslationTokenizer | EncoderTokenizer) -> Coder:
     """How two texts are written: as source and target, or as a row of the first and one of both."""
     if isinstance(text, TranslationTokenizer):
         return lambda one, other: (text.source.encode(one), text.target.encode(other))
-    encoder = text.encoder if isinstance(text, TunedText) else text
 
     def rows(one: str, other: str) -> list[TokenRow]:
-        first, second = encoder.words.encode_all([one, other])
-        made = (encoder.row(first), encoder.row(first, second))
+        first, second = text.words.encode_all([one, other])
+        made = (text.row(first), text.row(first, second))
         return [TokenRow(*([int(i) for i in ids] for ids in row)) for row in made]
 
     return rows
@@ -120,7 +118,7 @@ def random_examples(facts: EncoderDecoder | TrunkWithHeads) -> Iterator[Example]
 
 
 def examples_of(
-    text: TranslationTokenizer | EncoderTokenizer | TunedText,
+    text: TranslationTokenizer | EncoderTokenizer,
     facts: EncoderDecoder | TrunkWithHeads,
     texts: Texts,
 ) -> Iterator[Example]:

@@ -99,7 +99,7 @@ class Worded:
 
 def worded(classifier: Classifier, text: str, *, subwords: bool = False) -> Worded:
     """The words of ``text`` (or its pieces), and what the classifier's pooling gives to each."""
-    cut = classifier.text.words.segment(text)
+    cut = classifier.tokenizer.words.segment(text)
     read = classifier.objective.read([cut.ids]).to(classifier.device)
     tape = Tape(WEIGHTS)
     with torch.inference_mode():
@@ -107,7 +107,7 @@ def worded(classifier: Classifier, text: str, *, subwords: bool = False) -> Word
     if WEIGHTS not in tape.kept:
         raise BadInput("this model judges by its last state alone: no word of it has a weight")
     weights_LS = tape.kept[WEIGHTS][0, 0].float().cpu().numpy()
-    words: Sequence[str] = classifier.text.words.pieces(cut.ids)
+    words: Sequence[str] = classifier.tokenizer.words.pieces(cut.ids)
     if not subwords:
         words, groups = units(text, cut)
         weights_LS = merge(weights_LS, [[0]], groups)
@@ -117,7 +117,7 @@ def worded(classifier: Classifier, text: str, *, subwords: bool = False) -> Word
 def _prediction(classifier: Classifier, logits_BV: torch.Tensor) -> Prediction:
     """What is said of the only text."""
     probable = torch.softmax(numbers(logits_BV)[0], dim=-1).tolist()
-    probabilities = dict(zip(classifier.text.labels.names, probable, strict=True))
+    probabilities = dict(zip(classifier.labels.names, probable, strict=True))
     return Prediction(max(probabilities, key=probabilities.__getitem__), probabilities)
 
 

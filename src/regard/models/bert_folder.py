@@ -23,14 +23,14 @@ from regard.models.form import (
     Config,
     Form,
     Origin,
-    Text,
     chosen,
     refuse_loss,
     refuse_others,
 )
 from regard.models.papers.bert import BASE, HEADS, PAPER, names
 from regard.text.encoder_tokenizer import EncoderTokenizer
-from regard.text.tuned import TunedText, labels_in, labels_said
+from regard.text.labels import LabelSet, labels_from_config
+from regard.text.tokenizers import Tokenizer
 
 TASKS = {
     "BertForSequenceClassification": LabelHead.name,
@@ -109,7 +109,7 @@ def _heads(given: Config, tensors: Collection[str]) -> Iterator[AnyHead]:
     elif _has(tensors, "classifier"):
         pooled = _has(tensors, "pooler.dense")
         name = _head_said(given) or (LabelHead.name if pooled else TokenLabelHead.name)
-        head = LABELLED[name](len(labels_in(given))) if name in LABELLED else ChoiceHead()
+        head = LABELLED[name](len(labels_from_config(given))) if name in LABELLED else ChoiceHead()
         dropout = given["classifier_dropout"]
         yield change(head, dropout=given["hidden_dropout_prob"] if dropout is None else dropout)
 
@@ -175,22 +175,23 @@ def architecture(facts: TrunkWithHeads) -> str:
     return "BertForNextSentencePrediction" if follows else "BertModel"
 
 
-def text_of(folder: Path, config: Config) -> EncoderTokenizer | TunedText | None:
-    """The vocabulary of a folder, if it has one, and its labels if it has a task with labels."""
-    text = EncoderTokenizer.load(folder)
-    labelled = _head_said(config) in LABELLED
-    return TunedText(text, labels_in(config)) if text is not None and labelled else text
+def tokenizer_of(folder: Path, config: Config) -> EncoderTokenizer | None:
+    """The tokenizer of a folder, if it has one."""
+    return EncoderTokenizer.load(folder)
 
 
-def fresh(facts: TrunkWithHeads, text: Text | None) -> Origin:
+def labels_of(config: Config) -> LabelSet | None:
+    """The labels of a folder whose head has named outputs."""
+    return labels_from_config(config) if _head_said(config) in LABELLED else None
+
+
+def fresh(facts: TrunkWithHeads, tokenizer: Tokenizer | None, labels: LabelSet | None) -> Origin:
     """What belongs to a folder beside facts and weights, for a model that never was in one."""
     config: dict[str, Any] = {"architectures": [architecture(facts)], "model_type": "bert"}
     for head in (head for head in facts.output_heads if head.name in LABELLED):
-        unnamed = labels_in({"num_labels": head.outputs})
-        config |= labels_said(text.labels if isinstance(text, TunedText) else unnamed)
-    encoder = text.encoder if isinstance(text, TunedText) else text
-    if isinstance(encoder, EncoderTokenizer):
-        config["pad_token_id"] = encoder.pad
+        config |= (labels or labels_from_config({"num_labels": head.outputs})).config()
+    if tokenizer is not None:
+        config["pad_token_id"] = tokenizer.pad
     return Origin(config)
 
 
@@ -200,6 +201,7 @@ HF = Form(
     facts=facts_of,
     config=config_of,
     names=names,
-    text=text_of,
+    tokenizer=tokenizer_of,
+    labels=labels_of,
     fresh=fresh,
 )

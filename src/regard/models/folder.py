@@ -9,19 +9,16 @@ from torch import Tensor
 from regard.ground.errors import BadInput
 from regard.ground.files import read_json, write_json
 from regard.models import hf
-from regard.models.facts import EncoderDecoder, ModelFacts, TrunkWithHeads, from_json, to_json
-from regard.models.form import Origin, Text
+from regard.models.facts import EncoderDecoder, from_json, to_json
+from regard.models.form import Origin
 from regard.models.hf import HF
-from regard.models.paper import Paper
 from regard.models.papers import paper as paper_named
-from regard.models.stored import CONFIG, WEIGHTS, Stored, built, check_text, refuse_depth
-from regard.text.encoder_tokenizer import EncoderTokenizer
+from regard.models.stored import CONFIG, WEIGHTS, Stored, built, check_tokenizer, refuse_depth
 from regard.text.ids_only import ids_only
-from regard.text.labels import LABELS, LabelledText
-from regard.text.marian import SOURCE, MarianTokenizer
+from regard.text.labels import LABELS, load_labels
+from regard.text.tokenizers import TOKENIZERS, Tokenizer
 from regard.text.train_tokenizer import BOS, EOS, PAD
 from regard.text.translation_tokenizer import TranslationTokenizer
-from regard.text.tuned import TunedText
 from regard.weights.files import load_weights, read_tensors, weights_of, write_tensors
 from regard.weights.weight_map import Extras
 
@@ -41,12 +38,15 @@ def write(folder: Path, stored: Stored, format: str = "regard") -> None:
         hf.write(folder, stored)
         return
     (folder / CONFIG).unlink(missing_ok=True)
-    if stored.text is not None:
-        stored.text.save(folder)
+    (folder / LABELS).unlink(missing_ok=True)
+    for value in (stored.tokenizer, stored.labels):
+        if value is not None:
+            value.save(folder)
     config = {
         "regard": FORMAT,
         "paper": stored.paper.key,
         "facts": to_json(stored.facts),
+        "tokenizer": None if stored.tokenizer is None else stored.tokenizer.name,
         "notes": stored.notes,
     }
     (folder / KEPT).unlink(missing_ok=True)
@@ -86,17 +86,17 @@ def read(folder: Path, device: torch.device | str = "cpu", *, keep_unknown: bool
     module = built(facts, device, where)
     load_weights(module, tensors, str(folder / WEIGHTS))
     origin = _read_origin(folder, config["origin"], tensors) if "origin" in config else None
-    text = _read_text(folder, paper, facts, origin)
-    check_text(text, facts, folder)
-    return Stored(paper, facts, module.eval(), text, notes, origin)
+    tokenizer, labels = _read_tokenizer(folder, config, origin), load_labels(folder)
+    check_tokenizer(tokenizer, labels, facts, folder)
+    return Stored(paper, facts, module.eval(), tokenizer, labels, notes, origin)
 
 
 def vocabularies(stored: Stored) -> TranslationTokenizer:
     """Those of a translator; where its folder has no tokenizer files, its ids alone."""
     facts = stored.facts
     assert isinstance(facts, EncoderDecoder)
-    if isinstance(stored.text, TranslationTokenizer):
-        return stored.text
+    if isinstance(stored.tokenizer, TranslationTokenizer):
+        return stored.tokenizer
     ids = {"pad": PAD, "bos": BOS, "eos": EOS}  # of every vocabulary that regard makes
     if stored.origin is not None and (said := HF[stored.paper.key].special_ids) is not None:
         ids = said(stored.origin.config)
@@ -107,18 +107,18 @@ def _format_of(folder: Path) -> str:
     return "regard" if "regard" in read_json(folder / CONFIG) else "hf"
 
 
-def _read_text(folder: Path, paper: Paper, facts: ModelFacts, origin: Origin | None) -> Text | None:
-    if paper.key == "lin":
-        return LabelledText.load(folder) if (folder / LABELS).exists() else None
+def _read_tokenizer(
+    folder: Path, config: dict[str, Any], origin: Origin | None
+) -> Tokenizer | None:
+    if (name := config.get("tokenizer")) is None:
+        return None
     if origin is not None:
-        return HF[paper.key].text(folder, origin.config)
-    if isinstance(facts, TrunkWithHeads):
-        return (
-            TunedText.load(folder) if (folder / LABELS).exists() else EncoderTokenizer.load(folder)
-        )
-    if (folder / SOURCE).exists():
-        return MarianTokenizer.load(folder)
-    return TranslationTokenizer.load(folder) if any(folder.glob("*tokenizer.json")) else None
+        return HF[config["paper"]].tokenizer(folder, origin.config)
+    if name not in TOKENIZERS:
+        raise BadInput(f"{folder / CONFIG}: tokenizer is {name!r}, not {', '.join(TOKENIZERS)}")
+    kind = TOKENIZERS[name]
+    there = any((folder / file).exists() for file in kind.FILES)
+    return kind.load(folder) if there else None
 
 
 def _in_their_precision(stored: Stored) -> dict[str, Tensor]:

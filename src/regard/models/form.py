@@ -8,13 +8,10 @@ from typing import Any
 from regard.ground.errors import BadInput
 from regard.models.facts import difference
 from regard.models.paper import Paper
-from regard.text.encoder_tokenizer import EncoderTokenizer
-from regard.text.labels import LabelledText
-from regard.text.translation_tokenizer import TranslationTokenizer
-from regard.text.tuned import TunedText
+from regard.text.labels import LabelSet
+from regard.text.tokenizers import Tokenizer
 from regard.weights.weight_map import Extras, WeightMap
 
-Text = TranslationTokenizer | LabelledText | EncoderTokenizer | TunedText
 Config = Mapping[str, Any]  # what a config.json says
 
 
@@ -42,8 +39,9 @@ class Form:
     facts: Callable[[Config, Collection[str]], Any]
     config: Callable[[Any], dict[str, Any]]
     names: Callable[[Any], WeightMap]
-    text: Callable[[Path, Config], Text | None]
-    fresh: Callable[[Any, Text | None], Origin]
+    tokenizer: Callable[[Path, Config], Tokenizer | None]
+    fresh: Callable[[Any, Tokenizer | None, LabelSet | None], Origin]
+    labels: Callable[[Config], LabelSet | None] = lambda config: None
     special_ids: Callable[[Config], dict[str, int]] | None = None
 
 

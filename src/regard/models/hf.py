@@ -10,8 +10,7 @@ from regard.ground.files import read_bytes, read_json, replacing, write_json
 from regard.models import bert_folder, sentence_files
 from regard.models.form import Form, Origin
 from regard.models.papers import bert, marian, transformer
-from regard.models.stored import CONFIG, WEIGHTS, Stored, built, check_text, refuse_depth
-from regard.text.tuned import TunedText
+from regard.models.stored import CONFIG, WEIGHTS, Stored, built, check_tokenizer, refuse_depth
 from regard.weights.files import load_weights, read_folder, weights_of, write_tensors
 
 GENERATION = "generation_config.json"
@@ -56,8 +55,8 @@ def read(
     tensors, beside = form.names(facts).read(file, shapes, str(folder), keep_unknown)
     module = built(facts, device, where)
     load_weights(module, tensors, str(folder))
-    text = form.text(folder, config)
-    check_text(text, facts, folder)
+    tokenizer, labels = form.tokenizer(folder, config), form.labels(config)
+    check_tokenizer(tokenizer, labels, facts, folder)
     generation = {name: config[name] for name in NOTED if config.get(name) is not None}
     if (folder / GENERATION).exists():
         said = read_json(folder / GENERATION)
@@ -67,7 +66,7 @@ def read(
     if isinstance(own := config.get(NOTES), dict):
         notes |= {name: own[name] for name in ASKED if name in own}
     origin = Origin(config, files_of(folder), beside)
-    return Stored(form.paper, facts, module.eval(), text, notes, origin)
+    return Stored(form.paper, facts, module.eval(), tokenizer, labels, notes, origin)
 
 
 def write(folder: Path, stored: Stored) -> None:
@@ -76,14 +75,14 @@ def write(folder: Path, stored: Stored) -> None:
         raise BadInput(f"{stored.paper.name}: Hugging Face has no form for such models")
     form = HF[stored.paper.key]
     config = form.config(stored.facts)
-    origin = stored.origin or form.fresh(stored.facts, stored.text)
+    origin = stored.origin or form.fresh(stored.facts, stored.tokenizer, stored.labels)
     tensors = form.names(stored.facts).write(weights_of(stored.module), origin.beside)
     if stored.origin is not None:  # it keeps its own words for what has not changed
         before = form.config(form.facts(origin.config, tensors.keys()))
         config = {key: value for key, value in config.items() if value != before[key]}
     (folder / CONFIG).unlink(missing_ok=True)
-    if (text := stored.text) is not None:  # what labels are called, config.json says
-        (text.encoder if isinstance(text, TunedText) else text).save(folder)
+    if stored.tokenizer is not None:
+        stored.tokenizer.save(folder)
     write_files(folder, origin)
     write_tensors(folder / WEIGHTS, tensors)
     own = {name: stored.notes[name] for name in ASKED if name in stored.notes}

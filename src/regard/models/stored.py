@@ -1,6 +1,6 @@
 """What a folder holds, whoever wrote it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -8,13 +8,11 @@ import torch
 from torch import nn
 
 from regard.ground.errors import BadInput, reason_of
-from regard.models.facts import EncoderDecoder, ModelFacts, TrunkWithHeads, paths
-from regard.models.form import Origin, Text
+from regard.models.facts import ModelFacts, paths
+from regard.models.form import Origin
 from regard.models.paper import Paper
-from regard.text.encoder_tokenizer import EncoderTokenizer
-from regard.text.labels import LabelledText
-from regard.text.translation_tokenizer import TranslationTokenizer
-from regard.text.tuned import TunedText
+from regard.text.labels import LabelSet
+from regard.text.tokenizers import Tokenizer
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 
@@ -26,8 +24,9 @@ class Stored:
     paper: Paper
     facts: ModelFacts
     module: nn.Module
-    text: Text | None
-    notes: dict[str, Any]
+    tokenizer: Tokenizer | None = None
+    labels: LabelSet | None = None
+    notes: dict[str, Any] = field(default_factory=dict)
     origin: Origin | None = None
 
 
@@ -47,37 +46,13 @@ def refuse_depth(facts: ModelFacts, tensors: int) -> None:
             raise BadInput(f"{value} layers are said to be in {tensors} tensors")
 
 
-def outputs_of(facts: TrunkWithHeads) -> int:
-    """How many labels its head tells apart."""
-    heads = (facts.head("label"), facts.head("token_label"))
-    return next((head.outputs for head in heads if head is not None), 0)
-
-
-def check_text(text: Text | None, facts: ModelFacts, folder: Path) -> None:
-    """A model must know every id that its vocabularies give."""
-    match facts, text:
-        case EncoderDecoder(), TranslationTokenizer():
-            sizes = {
-                "source tokens": (len(text.source), facts.source.embed.vocab),
-                "target tokens": (len(text.target), facts.target.embed.vocab),
-            }
-            if not 0 <= text.target.bos < (known := facts.target.embed.vocab):
-                said = f"texts begin with {text.target.bos}, the model knows {known} ids"
-                raise BadInput(f"{folder}: {said}")
-        case TrunkWithHeads(), LabelledText():
-            sizes = {
-                "tokens": (len(text.words), facts.trunk.embed.vocab),
-                "labels": (len(text.labels), outputs_of(facts)),
-            }
-        case TrunkWithHeads(), EncoderTokenizer():
-            sizes = {"tokens": (len(text.words), facts.trunk.embed.vocab)}
-        case TrunkWithHeads(), TunedText():
-            sizes = {
-                "tokens": (len(text.encoder.words), facts.trunk.embed.vocab),
-                "labels": (len(text.labels), outputs_of(facts)),
-            }
-        case _:
-            return
-    for name, (given, known) in sizes.items():
-        if given > known or (name == "labels" and given < known):
-            raise BadInput(f"{folder}: {given} {name}, but the model knows {known}")
+def check_tokenizer(
+    tokenizer: Tokenizer | None, labels: LabelSet | None, facts: ModelFacts, folder: Path
+) -> None:
+    """A model must know every id that its vocabularies give, and as many labels as have names."""
+    for value in (tokenizer, labels):
+        try:
+            if value is not None:
+                value.check(facts.sizes)
+        except BadInput as error:
+            raise BadInput(f"{folder}: {error}") from None

@@ -1,6 +1,6 @@
 """Labels of whole rows as objectives: one of several classes, several at once, or numbers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import nan
 from typing import Any, ClassVar
@@ -14,6 +14,7 @@ from regard.ground.batch import IGNORED, Batch, BatchLimits, Ids
 from regard.models.build.trunk_with_heads import Outputs
 from regard.objectives.objective import Objective
 from regard.parts.losses import smoothed_cross_entropy
+from regard.text.labels import MultiLabelSet, RegressionSet, SingleLabelSet
 
 
 @dataclass(frozen=True)
@@ -97,3 +98,11 @@ class Regression(NumberObjective):
     def each(self, logits_BV: Tensor, targets_BV: Tensor) -> Tensor:
         """Of each number."""
         return (logits_BV - targets_BV) ** 2
+
+
+OBJECTIVES: dict[str, Callable[[int, float, tuple[float, ...] | None], Objective]] = {
+    SingleLabelSet.problem_type: lambda outputs, *settings: Classification(*settings),
+    MultiLabelSet.problem_type: lambda outputs, *settings: MultiLabel(outputs),
+    RegressionSet.problem_type: lambda outputs, *settings: Regression(outputs),
+}
+"""By the labels of a row: made of the number of outputs, smoothing and class weights."""

@@ -1,6 +1,6 @@
 """Labels of tokens as objectives. A target is given for each token of a row; most have none."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import nan
 from typing import Any, ClassVar
@@ -14,6 +14,7 @@ from regard.models.build.trunk_with_heads import Outputs
 from regard.objectives.labels import weights_of
 from regard.objectives.objective import Objective
 from regard.parts.losses import smoothed_cross_entropy
+from regard.text.labels import RegressionSet, SingleLabelSet
 
 
 @dataclass(frozen=True)
@@ -78,3 +79,10 @@ class TokenRegression(Objective):
         values_T, counts_T = outputs.by_head[self.head][:, 0].float(), ~targets_T.isnan()
         loss = ((values_T - targets_T.nan_to_num()) ** 2 * counts_T).sum()
         return loss, loss.detach()
+
+
+OBJECTIVES: dict[str, Callable[[float, tuple[float, ...] | None], Objective]] = {
+    SingleLabelSet.problem_type: TokenClassification,
+    RegressionSet.problem_type: lambda *settings: TokenRegression(),
+}
+"""By the labels of words: made of smoothing and class weights."""

@@ -1,6 +1,6 @@
 """Classification: texts in, labels with probabilities out."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from regard.objectives.labels import Classification
 from regard.tasks.inputs import InputLimits, check_texts, read
 from regard.tasks.rows import Asked, Runner, rows_of
-from regard.text.labels import NUMBER, SEVERAL, LabelledText
-from regard.text.tuned import TunedText
+from regard.text.encoder_tokenizer import EncoderTokenizer
+from regard.text.labels import LabelSet, MultiLabelSet, RegressionSet, SingleLabelSet
+from regard.text.plain_tokenizer import PlainTokenizer
 
 HOLDS = 0.5  # a label that is more probable holds, where there may be several
 
@@ -29,6 +30,11 @@ class Prediction:
         return self.probabilities[self.label]
 
     @property
+    def answer(self) -> str:
+        """What is compared with the label that is right."""
+        return self.label
+
+    @property
     def line(self) -> str:
         """The label and its probability."""
         return f"{self.label}  {self.probability:.3f}"
@@ -40,6 +46,11 @@ class Several:
 
     labels: tuple[str, ...]
     probabilities: dict[str, float]
+
+    @property
+    def answer(self) -> tuple[str, ...]:
+        """What is compared with the labels that are right."""
+        return self.labels
 
     @property
     def line(self) -> str:
@@ -60,6 +71,11 @@ class Numbers:
         return next(iter(self.values.values()))
 
     @property
+    def answer(self) -> float:
+        """What is compared with the number that is right."""
+        return self.value
+
+    @property
     def line(self) -> str:
         """Each number under its name."""
         return ", ".join(f"{name}  {value:.3f}" for name, value in self.values.items())
@@ -73,7 +89,8 @@ class Classifier(Runner):
     """A model with its vocabulary and labels, and how many texts it takes at once."""
 
     model: nn.Module
-    text: LabelledText
+    tokenizer: PlainTokenizer
+    labels: LabelSet
     rows: int = 256
 
     @property
@@ -83,11 +100,9 @@ class Classifier(Runner):
 
     def predict(self, asked: Sequence[str]) -> list[Prediction]:
         """The class of each text, which does not depend on the others."""
-        names = self.text.labels.names
         limits = InputLimits.of(cast(Any, self.model).encoder)
-        rows = read(check_texts(asked), self.text.words.encode_all, limits)
-        logits_NV = self.of_rows(rows, "label", len(names))
-        return _one(logits_NV, names)
+        rows = read(check_texts(asked), self.tokenizer.words.encode_all, limits)
+        return _single(self.of_rows(rows, "label", len(self.labels)), self.labels.names)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,26 +110,38 @@ class EncoderClassifier(Runner):
     """The same for an encoder, which reads texts or pairs of them, cut to ``longest`` tokens."""
 
     model: nn.Module
-    text: TunedText
+    tokenizer: EncoderTokenizer
+    labels: LabelSet
     rows: int = 256
     longest: int | None = None
 
     def predict(self, asked: Sequence[Asked]) -> list[Judgement]:
         """The labels of each text or pair, or its numbers: whatever the model was tuned to say."""
-        names, kind = self.text.labels.names, self.text.labels.kind
-        rows = rows_of(self.text.encoder, asked, self.longest)
-        logits_NV = self.of_rows(rows, "label", len(names))
-        if kind == SEVERAL:
-            probable = _named(logits_NV.sigmoid(), names)
-            return [Several(tuple(n for n in names if one[n] > HOLDS), one) for one in probable]
-        if kind == NUMBER:
-            return [Numbers(one) for one in _named(logits_NV, names)]
-        return [*_one(logits_NV, names)]
+        rows = rows_of(self.tokenizer, asked, self.longest)
+        logits_NV = self.of_rows(rows, "label", len(self.labels))
+        return [*PREDICTIONS[self.labels.problem_type](logits_NV, self.labels.names)]
 
 
-def _one(logits_NV: Tensor, names: Sequence[str]) -> list[Prediction]:
+def _single(logits_NV: Tensor, names: Sequence[str]) -> list[Prediction]:
     probable = _named(torch.softmax(logits_NV, dim=-1), names)
     return [Prediction(max(one, key=one.__getitem__), one) for one in probable]
+
+
+def _several(logits_NV: Tensor, names: Sequence[str]) -> list[Several]:
+    probable = _named(logits_NV.sigmoid(), names)
+    return [Several(tuple(n for n in names if one[n] > HOLDS), one) for one in probable]
+
+
+def _numbers(logits_NV: Tensor, names: Sequence[str]) -> list[Numbers]:
+    return [Numbers(one) for one in _named(logits_NV, names)]
+
+
+PREDICTIONS: dict[str, Callable[[Tensor, Sequence[str]], Sequence[Judgement]]] = {
+    SingleLabelSet.problem_type: _single,
+    MultiLabelSet.problem_type: _several,
+    RegressionSet.problem_type: _numbers,
+}
+"""What the logits of a model mean, by its labels."""
 
 
 def _named(values_NV: Tensor, names: Sequence[str]) -> list[dict[str, float]]:

@@ -1,6 +1,6 @@
 """Tags of words: sentences in, a tag for each word out, and the entities that tags mean."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, islice
 from math import nan
@@ -13,8 +13,8 @@ from regard.ground.errors import BadInput
 from regard.metrics.entities import OUTSIDE, spans
 from regard.tasks.inputs import check_text, listed
 from regard.tasks.rows import Runner
-from regard.text.labels import NUMBER, SEVERAL
-from regard.text.tuned import TunedText
+from regard.text.encoder_tokenizer import EncoderTokenizer
+from regard.text.labels import LabelSet, RegressionSet, SingleLabelSet
 from regard.text.words import Span, Spans, word_spans
 
 Sentence = str | Sequence[str]  # a text, or the words of one
@@ -30,6 +30,11 @@ class Word:
     tag: str | None
     probability: float | None
     value: float | None = None
+
+    @property
+    def answer(self) -> str | float:
+        """What is compared with the tag, or the number, that is right."""
+        return (self.tag or OUTSIDE) if self.value is None else self.value
 
 
 @dataclass(frozen=True)
@@ -78,23 +83,25 @@ class Tagger(Runner):
     """
 
     model: nn.Module
-    text: TunedText
+    tokenizer: EncoderTokenizer
+    labels: LabelSet
     rows: int = 256
     longest: int = 512
     spans: Spans = word_spans
 
     def __post_init__(self) -> None:
-        if self.text.labels.kind == SEVERAL:
-            raise BadInput("a word has one tag: labels of the kind 'several' are no tags")
+        if self.labels.problem_type not in OF_WORDS:
+            kind = self.labels.kind
+            raise BadInput(f"a word has one tag: labels of the kind {kind!r} are no tags")
 
     @property
     def finds_entities(self) -> bool:
         """Whether its tags mean entities, as B-PER does and NOUN does not."""
         try:
-            spans(self.text.labels.names)
+            spans(self.labels.classes)
         except BadInput:
             return False
-        return self.text.labels.kind != NUMBER
+        return bool(self.labels.classes)
 
     def predict(self, asked: Sequence[Sentence]) -> list[Tagging]:
         """The words of each text or sentence with their tags, or with numbers."""
@@ -110,14 +117,14 @@ class Tagger(Runner):
 
     def logits(self, sentences: Sequence[Sequence[str]]) -> list[Tensor]:
         """(words, labels) for each sentence."""
-        ids = iter(self.text.encoder.pieces([w for words in sentences for w in words]))
-        template = self.text.encoder.template
+        ids = iter(self.tokenizer.pieces([w for words in sentences for w in words]))
+        template = self.tokenizer.template
         windows = [
             (number, window)
             for number, words in enumerate(sentences)
             for window in template.windows_of_words([*islice(ids, len(words))], self.longest)
         ]
-        size = len(self.text.labels)
+        size = len(self.labels)
         found = [torch.full((len(words), size), nan, dtype=torch.float64) for words in sentences]
         of_windows = self.of_tokens([window.row for _, window in windows], "token_label")
         for (number, window), logits_LV in zip(windows, of_windows, strict=True):
@@ -127,17 +134,29 @@ class Tagger(Runner):
 
     def _words(self, text: str, places: Sequence[Span], logits_NV: Tensor) -> tuple[Word, ...]:
         """All that is said of the words of one text."""
-        if self.text.labels.kind == NUMBER:
-            said = [(None, None, value) for value in logits_NV[:, 0].tolist()]
-        else:
-            names = self.text.labels.names
-            probable_N, best_N = torch.softmax(logits_NV, dim=-1).max(dim=-1)
-            said = [
-                (names[best], probable, None)
-                for probable, best in zip(probable_N.tolist(), best_N.tolist(), strict=True)
-            ]
+        said = OF_WORDS[self.labels.problem_type](logits_NV, self.labels.names)
         found = zip(places, said, strict=True)
         return tuple(Word(text[start:end], start, end, *of) for (start, end), of in found)
+
+
+Said = tuple[str | None, float | None, float | None]  # a tag and its probability, or a value
+
+
+def _tags(logits_NV: Tensor, names: Sequence[str]) -> list[Said]:
+    probable_N, best_N = torch.softmax(logits_NV, dim=-1).max(dim=-1)
+    found = zip(probable_N.tolist(), best_N.tolist(), strict=True)
+    return [(names[best], probable, None) for probable, best in found]
+
+
+def _values(logits_NV: Tensor, names: Sequence[str]) -> list[Said]:
+    return [(None, None, value) for value in logits_NV[:, 0].tolist()]
+
+
+OF_WORDS: dict[str, Callable[[Tensor, Sequence[str]], list[Said]]] = {
+    SingleLabelSet.problem_type: _tags,
+    RegressionSet.problem_type: _values,
+}
+"""What the logits of a model mean for words, by its labels."""
 
 
 def _sentence(one: Sentence, number: int) -> Sentence:

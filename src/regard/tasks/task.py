@@ -20,6 +20,7 @@ from regard.metrics.precision_recall import LabelScore
 from regard.metrics.translation import MetricScore
 from regard.models.facts import ModelFacts
 from regard.models.paper import Paper
+from regard.text.labels import LabelSet
 
 Table = TypeVar("Table", bound=Config)
 Computed = TypeVar("Computed")
@@ -80,7 +81,7 @@ class Prepared:
     """What a task has made of its files: a tokenizer, labels if it has any, and a dataset."""
 
     tokenizer: Any
-    labels: Any  # LabelSet or None
+    labels: LabelSet | None
     dataset: Any
 
 

@@ -25,7 +25,7 @@ from regard.tasks.rows import Asked, Runner, longest_row, rows_of
 from regard.tasks.tag import Tagger
 from regard.text.encoder_tokenizer import EncoderTokenizer
 from regard.text.ids_only import MISSING
-from regard.text.tuned import TunedText
+from regard.text.labels import LabelSet
 
 Read = Asked | TokenRow | Ids  # a text, a pair of texts, or what was made of them
 TASKS = {"label": "classify", "token_label": "tag", "span": "answer", "choice": "choose"}
@@ -39,16 +39,17 @@ class Understanding(Runner):
 
     model: TrunkWithHeadsModule
     facts: TrunkWithHeads
-    tuned: EncoderTokenizer | TunedText | None
+    tokenizer: EncoderTokenizer | None
+    labels: LabelSet | None = None
     notes: dict[str, Any] = field(default_factory=dict)
     rows: int = 256
 
     @property
     def text(self) -> EncoderTokenizer:
         """Its vocabulary."""
-        if self.tuned is None:
+        if self.tokenizer is None:
             raise BadInput(MISSING)
-        return self.tuned.encoder if isinstance(self.tuned, TunedText) else self.tuned
+        return self.tokenizer
 
     @property
     def longest(self) -> int | None:
@@ -80,11 +81,11 @@ class Understanding(Runner):
             return Answerer(self.model, text, longest=longest or CONTEXT, **noted)
         if task == "choose":
             return Chooser(self.model, text, longest=longest)
-        if not isinstance(self.tuned, TunedText):
+        if self.labels is None:
             raise BadInput("this folder has no labels: nothing can be named")
         if task == "tag":
-            return Tagger(self.model, self.tuned, longest=longest or LONGEST)
-        return EncoderClassifier(self.model, self.tuned, longest=longest)
+            return Tagger(self.model, text, self.labels, longest=longest or LONGEST)
+        return EncoderClassifier(self.model, text, self.labels, longest=longest)
 
     def _noted_numbers(self) -> dict[str, Any]:
         noted = {name: self.notes[name] for name in ASKED if name in self.notes}
@@ -106,10 +107,10 @@ class Understanding(Runner):
             raise BadInput(f"config.json: notes.embedding says no way to embed ({noted})")
         if pool is None and "hinders" in noted:
             raise BadInput(f"{noted['hinders']}; choose how to pool")
-        limits = [noted.get("longest"), None if self.tuned is None else self.longest]
+        limits = [noted.get("longest"), None if self.tokenizer is None else self.longest]
         return Embedder(
             self.model,
-            None if self.tuned is None else self.text,
+            self.tokenizer,
             longest=min((one for one in limits if one is not None), default=None),
             pool=pool or noted.get("pool", "mean"),
             normalise=noted.get("normalise", False) if normalise is None else normalise,

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from regard.ground.files import replacing
 from regard.text.encoder_files import FILES, fresh_files, read_files
 from regard.text.subwords import Subwords
 from regard.text.templates import Template, Window
+from regard.text.vocabulary import check_sizes
 from regard.text.wordpiece import GOES_ON, SPECIALS, Normalisation, bert_tokenizer, learn_wordpiece
 
 
@@ -23,10 +25,22 @@ class EncoderTokenizer:
     The ids are those of ``transformers``, but for one thing: "[SEP]" in a text is text.
     """
 
+    name: ClassVar = "encoder"
+    FILES: ClassVar = FILES
+
     words: Subwords
     names: Mapping[str, str] = field(repr=False)
     longest: int | None = None
     files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+
+    @property
+    def vocabularies(self) -> tuple[Subwords, ...]:
+        """Its only one."""
+        return (self.words,)
+
+    def check(self, known: Mapping[str, int]) -> None:
+        """Refuse a model that does not know every id."""
+        check_sizes({"tokens": len(self.words)}, known)
 
     @property
     def pad(self) -> int:

@@ -1,102 +1,237 @@
-"""The vocabulary of a text, and the names of the classes it may have."""
+"""What a model may answer: one label of several, any number of labels, or numbers.
+
+A label set is a value of its own, apart from the tokenizer. It says how a target is encoded; what
+the logits of a model mean is decided by the task, which asks for the ``problem_type``.
+"""
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import nan
 from pathlib import Path
+from typing import Any, ClassVar
 
-from regard.ground.errors import BadInput
+import numpy as np
+
+from regard.ground.batch import IGNORED
+from regard.ground.errors import BadInput, shown
 from regard.ground.files import read_json, write_json
-from regard.text.subwords import Subwords
-from regard.text.vocabulary import Vocabulary
 
-_WORDS, LABELS = "tokenizer.json", "labels.json"
-ONE, SEVERAL, NUMBER = KINDS = ("one", "several", "number")
+LABELS = "labels.json"
+MOST = 100_000  # labels that a configuration may count without naming them
 
 
 @dataclass(frozen=True)
-class Labels:
-    """Classes by name; ``written`` is how files write them, where that is otherwise.
+class LabelSet(ABC):
+    """Labels by name; ``written`` maps the spelling in files to the name where they differ."""
 
-    A text has "one" of them, or "several" (or none); or it has a "number" for each.
-    """
+    kind: ClassVar[str]  # in recipes and in labels.json
+    problem_type: ClassVar[str]  # in the config.json of Hugging Face
 
     names: tuple[str, ...]
     written: Mapping[str, str] = field(default_factory=dict)
-    kind: str = ONE
 
     @classmethod
-    def of(cls, found: Iterable[str], written: Mapping[str, str]) -> "Labels":
-        """The classes that occur, in the order of their letters."""
-        names = sorted({written.get(label, label) for label in found})
+    def of(cls, labels: Iterable[str], written: Mapping[str, str]) -> "LabelSet":
+        """The labels that occur, sorted."""
+        names = sorted({written.get(label, label) for label in labels})
         if len(names) < 2:
             raise BadInput(f"there must be two labels or more to tell apart, not {names}")
         return cls(tuple(names), dict(written))
 
+    @classmethod
+    def of_benchmark(cls, names: Sequence[str], written: Mapping[str, str]) -> "LabelSet":
+        """The labels of a benchmark, in its order."""
+        return cls(tuple(written.get(name, name) for name in names), written)
+
     def __len__(self) -> int:
         return len(self.names)
 
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The names among which a prediction chooses; none if it is a number."""
+        return self.names
+
     @cached_property
     def fingerprint(self) -> str:
-        """Sixteen hexadecimal digits that name the content."""
+        """Sixteen hexadecimal digits that identify the content."""
         content = json.dumps([self.names, dict(self.written), self.kind], sort_keys=True)
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
     def name(self, label: str, where: str = "") -> str:
-        """A class as a file writes it, under its name; one that is not known is said to be so."""
+        """The name of a label as a file writes it; an unknown label is an error."""
         name = self.written.get(label.strip(), label.strip())
         if name not in self.names:
             known = ", ".join(self.names[:8]) + (", …" if len(self.names) > 8 else "")
             raise BadInput(f"{where and where + ': '}no label is called {label!r}; known: {known}")
         return name
 
-    def save(self, path: Path) -> None:
-        """Write them."""
-        said = {"names": self.names, "written": self.written, "kind": self.kind}
-        write_json(path, said)
+    @abstractmethod
+    def gold(self, labels: Sequence[str], where: str) -> Any:
+        """The labels of an example in the form that predictions are compared with."""
 
-    @staticmethod
-    def load(path: Path) -> "Labels":
-        """Read what ``save`` wrote."""
-        content = read_json(path)
-        names, written = content.get("names"), content.get("written")
-        if not isinstance(names, list) or not isinstance(written, dict):
-            raise BadInput(f"{path}: names or written is missing")
-        if not all(isinstance(one, str) for one in (*names, *written, *written.values())):
-            raise BadInput(f"{path}: a label is not text")
-        if (kind := content.get("kind", ONE)) not in KINDS:
-            raise BadInput(f"{path}: labels of unknown kind {kind!r}")
-        return Labels(tuple(names), written, kind)
+    @abstractmethod
+    def encode(self, labels: Sequence[str], where: str) -> list[Any]:
+        """The target for the labels of an example."""
+
+    def no_targets(self, count: int) -> np.ndarray:
+        """Targets of ``count`` tokens, none of which counts."""
+        return np.full(count, IGNORED, dtype=np.int64)
+
+    def order_in(self, other: "LabelSet | None") -> list[int] | None:
+        """The index in ``other`` of each label; None if they are not the same labels."""
+        if other is None or {*other.names} != {*self.names}:
+            return None
+        if replace(other, names=self.names, written=self.written) != self:
+            return None
+        return [other.names.index(name) for name in self.names]
 
     def encode_all(self, labels: Iterable[str]) -> list[list[int]]:
-        """The number of each class, as a row of one."""
-        return [[self.names.index(self.name(label))] for label in labels]
+        """The target of each text that has one label."""
+        return [self.encode([label], "") for label in labels]
 
     def encode_dropped(self, label: str, rate: float, key: tuple[int, ...]) -> list[int]:
-        """A label is one piece and cannot be cut otherwise."""
-        return self.encode_all([label])[0]
+        """The target of a label: it has only one segmentation."""
+        return self.encode([label], "")
 
-
-@dataclass(frozen=True)
-class LabelledText:
-    """How a text and its class are written in ids."""
-
-    words: Vocabulary
-    labels: Labels
-
-    @property
-    def sides(self) -> tuple[Vocabulary, Labels]:
-        """What an example consists of."""
-        return self.words, self.labels
+    def check(self, known: Mapping[str, int]) -> None:
+        """Refuse a model with another number of outputs."""
+        if len(self) != (outputs := known.get("labels", 0)):
+            raise BadInput(f"{len(self)} labels, but the model knows {outputs}")
 
     def save(self, folder: Path) -> None:
-        """Write the vocabulary and the labels."""
-        self.labels.save(folder / LABELS)
-        self.words.save(folder / _WORDS)
+        """Write labels.json."""
+        content = {"names": self.names, "written": self.written, "kind": self.kind}
+        write_json(folder / LABELS, content)
 
-    @staticmethod
-    def load(folder: Path) -> "LabelledText":
-        """Read what ``save`` wrote."""
-        return LabelledText(Subwords.load(folder / _WORDS), Labels.load(folder / LABELS))
+    def config(self) -> dict[str, Any]:
+        """The same as a config.json of Hugging Face has it."""
+        return {
+            "id2label": {str(number): name for number, name in enumerate(self.names)},
+            "label2id": {name: number for number, name in enumerate(self.names)},
+            "problem_type": self.problem_type,
+        }
+
+
+class SingleLabelSet(LabelSet):
+    """Labels of which a text, or a word, has exactly one."""
+
+    kind, problem_type = "one", "single_label_classification"
+
+    def gold(self, labels: Sequence[str], where: str) -> str:
+        """The name of the label."""
+        names = [self.name(label, where) for label in labels]
+        if len(names) != 1:
+            raise BadInput(f"{where}: {len(names)} labels where there must be one")
+        return names[0]
+
+    def encode(self, labels: Sequence[str], where: str) -> list[int]:
+        """The index of the label."""
+        return [self.names.index(self.gold(labels, where))]
+
+
+class MultiLabelSet(LabelSet):
+    """Labels of which a text has any number, or none."""
+
+    kind, problem_type = "several", "multi_label_classification"
+
+    @classmethod
+    def of_benchmark(cls, names: Sequence[str], written: Mapping[str, str]) -> LabelSet:
+        """No benchmark that is read here has such labels."""
+        raise BadInput("labels.kind: a text of this benchmark has one label, not several")
+
+    def gold(self, labels: Sequence[str], where: str) -> list[str]:
+        """The names of the labels."""
+        return [self.name(label, where) for label in labels]
+
+    def encode(self, labels: Sequence[str], where: str) -> list[float]:
+        """1 for each label that the text has, else 0."""
+        present = {*self.gold(labels, where)}
+        return [float(name in present) for name in self.names]
+
+
+class RegressionSet(LabelSet):
+    """Numbers, each under its name."""
+
+    kind, problem_type = "number", "regression"
+
+    @classmethod
+    def of(cls, labels: Iterable[str], written: Mapping[str, str]) -> LabelSet:
+        """One number, whatever the labels are."""
+        return cls(("value",), written)
+
+    @classmethod
+    def of_benchmark(cls, names: Sequence[str], written: Mapping[str, str]) -> LabelSet:
+        """One number."""
+        return cls.of(names, written)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """None: a prediction is a number."""
+        return ()
+
+    def gold(self, labels: Sequence[str], where: str) -> float:
+        """The number."""
+        try:
+            (label,) = labels
+            return float(label)
+        except ValueError:
+            raise BadInput(f"{where}: {', '.join(labels) or 'nothing'} is not a number") from None
+
+    def encode(self, labels: Sequence[str], where: str) -> list[float]:
+        """The number itself."""
+        return [self.gold(labels, where)]
+
+    def no_targets(self, count: int) -> np.ndarray:
+        """Targets of ``count`` tokens, none of which counts."""
+        return np.full(count, nan)
+
+
+LABEL_SETS: dict[str, type[LabelSet]] = {
+    one.kind: one for one in (SingleLabelSet, MultiLabelSet, RegressionSet)
+}
+
+
+def load_labels(folder: Path) -> LabelSet | None:
+    """Read what ``LabelSet.save`` wrote; None where a folder has no labels."""
+    path = folder / LABELS
+    if not path.exists():
+        return None
+    content = read_json(path)
+    names, written = content.get("names"), content.get("written")
+    if not isinstance(names, list) or not isinstance(written, dict):
+        raise BadInput(f"{path}: names or written is missing")
+    if not all(isinstance(one, str) for one in (*names, *written, *written.values())):
+        raise BadInput(f"{path}: a label is not text")
+    if (kind := content.get("kind", SingleLabelSet.kind)) not in LABEL_SETS:
+        raise BadInput(f"{path}: labels of unknown kind {kind!r}")
+    return LABEL_SETS[kind](tuple(names), written)
+
+
+def labels_from_config(config: Mapping[str, Any]) -> LabelSet:
+    """The labels of a Hugging Face configuration, by number; two where it names none."""
+    listed = config.get("id2label")
+    if listed is None:
+        count = config.get("num_labels") or 2
+        if type(count) is not int or not 0 < count <= MOST:
+            raise BadInput(f"num_labels is {shown(count)}, not from 1 to {MOST}")
+        listed = {number: f"LABEL_{number}" for number in range(count)}
+    try:
+        names = {int(number): str(name) for number, name in listed.items()}
+    except (AttributeError, TypeError, ValueError):
+        raise BadInput(f"id2label is {shown(listed)}, not names by number") from None
+    if sorted(names) != list(range(len(names))) or not names:
+        raise BadInput(f"id2label numbers {shown(sorted(names))}, not 0, 1, 2, …")
+    if twice := [name for name, count in Counter(names.values()).items() if count > 1]:
+        raise BadInput(f"id2label calls two labels {shown(twice[0])}")
+    known = {one.problem_type: one for one in LABEL_SETS.values()}
+    problem = config.get("problem_type")
+    if problem not in (None, *known):
+        raise BadInput(f"problem_type is {shown(problem)}, not {', '.join(known)}")
+    usual = RegressionSet if len(names) == 1 else SingleLabelSet
+    labels = usual if problem is None else known[problem]
+    return labels(tuple(names[number] for number in range(len(names))))

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from regard.ground.errors import BadInput
 from regard.ground.files import read_bytes, read_json, replacing
@@ -130,6 +130,9 @@ class MarianPieces:
 @dataclass(frozen=True)
 class MarianTokenizer(TranslationTokenizer):
     """Both languages of a Marian folder, and its files as they were read."""
+
+    name: ClassVar = "marian"
+    FILES: ClassVar = FILES
 
     files: Mapping[str, bytes]
 

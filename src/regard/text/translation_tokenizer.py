@@ -1,26 +1,28 @@
 """The vocabularies of a translator: one for both languages, or one for each."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import ClassVar
 
+from regard.ground.errors import BadInput
 from regard.text.subwords import Subwords
 from regard.text.train_tokenizer import train
-from regard.text.vocabulary import Vocabulary
+from regard.text.vocabulary import Vocabulary, check_sizes
 
 _JOINT = "tokenizer.json"
 _SOURCE = "source.tokenizer.json"
 _TARGET = "target.tokenizer.json"
-OTHERS = ("source.spm", "target.spm", "labels.json")  # of another kind, once in the same folder
+OTHERS = ("source.spm", "target.spm")  # of another kind, once in the same folder
 
 
 @dataclass(frozen=True)
 class TranslationTokenizer:
     """How the two sides of a pair are written in ids."""
 
-    FILES: ClassVar = (_JOINT, _SOURCE, _TARGET)
+    name: ClassVar = "translation"
+    FILES: ClassVar[tuple[str, ...]] = (_JOINT, _SOURCE, _TARGET)
 
     source: Vocabulary
     target: Vocabulary
@@ -34,6 +36,23 @@ class TranslationTokenizer:
     def joint(self) -> bool:
         """Do both sides share one vocabulary (and may a model share its embeddings)?"""
         return self.source is self.target
+
+    @property
+    def vocabularies(self) -> tuple[Vocabulary, ...]:
+        """Both, or the one that both sides share."""
+        return (self.source,) if self.joint else self.sides
+
+    @property
+    def pad(self) -> int:
+        return self.target.pad
+
+    def check(self, known: Mapping[str, int]) -> None:
+        """Refuse a model that does not know every id."""
+        first, ids = self.target.bos, known.get("target tokens", 0)
+        if not 0 <= first < ids:
+            raise BadInput(f"texts begin with {first}, the model knows {ids} ids")
+        sizes = {"source tokens": len(self.source), "target tokens": len(self.target)}
+        check_sizes(sizes, known)
 
     def save(self, folder: Path) -> None:
         """Write the vocabulary files of ``folder``, and take away those of an earlier choice."""

@@ -1,6 +1,6 @@
 """What translators, alignment and training ask of a vocabulary, whichever library is behind it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -58,6 +58,13 @@ class Vocabulary(Protocol):
 
     def save(self, path: Path) -> None:
         """Write its file."""
+
+
+def check_sizes(given: Mapping[str, int], known: Mapping[str, int]) -> None:
+    """Refuse a model that knows fewer ids than a tokenizer gives; both by what is counted."""
+    for name, count in given.items():
+        if count > known.get(name, 0):
+            raise BadInput(f"{count} {name}, but the model knows {known.get(name, 0)}")
 
 
 def check_pieces(pieces: Any, path: Path, *, distinct: bool = True) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 from torch import nn
 
@@ -15,7 +15,7 @@ from regard.models.paper import Paper
 from regard.models.papers import paper, sized
 from regard.models.stored import Stored
 from regard.text.encoder_tokenizer import EncoderTokenizer
-from regard.text.tuned import TunedText
+from regard.text.labels import LabelSet
 from regard.training.place import Place
 from regard.training.recipe import Recipe
 from regard.weights.files import weights_of
@@ -67,22 +67,21 @@ class Encoding:
         """The vocabulary it begins with, that of an earlier run, or one to be learned now."""
         start = self.start(place.data)
         if start is not None:
-            text = start.text.encoder if isinstance(start.text, TunedText) else start.text
-            if not isinstance(text, EncoderTokenizer):
+            if not isinstance(start.tokenizer, EncoderTokenizer):
                 raise BadInput(f"model.start: {self.recipe.model.start} has no tokenizer files")
-            return text
+            return start.tokenizer
         if not place.fresh and (known := EncoderTokenizer.load(place.text)) is not None:
             return known
         learned = learn()
         place.keep_text(learned)
         return learned
 
-    def begin(self, model: nn.Module, data: Path, text: Any) -> None:
+    def begin(self, model: nn.Module, data: Path, labels: LabelSet | None) -> None:
         """Take over what the start has; what it has not stays as it was drawn."""
         start = self.start(data)
         if start is None:
             return
-        given, outputs_N = weights_of(start.module), self._outputs(start, text)
+        given, outputs_N = weights_of(start.module), self._outputs(start, labels)
         for name, tensor in weights_of(model).items():
             if name.startswith(f"heads.{TASK_HEADS.get(self.recipe.task)}."):
                 if outputs_N is not None:
@@ -92,18 +91,12 @@ class Encoding:
             elif name.startswith("trunk."):
                 raise BadInput(f"model.start: {name} there does not fit the model as changed")
 
-    def _outputs(self, start: Stored, text: Any) -> list[int] | None:
+    def _outputs(self, start: Stored, labels: LabelSet | None) -> list[int] | None:
         """Which of the start's outputs mean what ours do; None if it was tuned for another task."""
         heads = {head.name: head for head in cast(TrunkWithHeads, start.facts).output_heads}
         if (head := heads.get(TASK_HEADS.get(self.recipe.task, ""))) is None:
             return None
-        if not isinstance(text, TunedText):
-            return list(range(head.outputs))
-        theirs = start.text.labels if isinstance(start.text, TunedText) else None
-        ours = text.labels
-        if theirs is None or {*theirs.names} != {*ours.names} or theirs.kind != ours.kind:
-            return None
-        return [theirs.names.index(name) for name in ours.names]
+        return list(range(head.outputs)) if labels is None else labels.order_in(start.labels)
 
 
 @lru_cache(maxsize=1)

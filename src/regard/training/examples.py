@@ -15,6 +15,7 @@ from regard.data.sources import DropCounts, Source, read_pairs
 from regard.data.tokenize import store_pair_texts, tokenize_pairs
 from regard.ground.batch import Batch, BatchLimits
 from regard.ground.errors import BadInput
+from regard.text.labels import LabelSet
 from regard.training.ranks import Ranks
 from regard.training.recipe import Recipe
 
@@ -64,12 +65,14 @@ class Examples:
         self,
         recipe: Recipe,
         sides: tuple[Side, Side],
+        labels: LabelSet | None,
         train: Source,
         root: Path,
         store: Path,
         skip_bad: bool,
     ):
         self.recipe, self.sides, self.train, self.store = recipe, sides, train, store
+        self.labels = labels
         self.dropped = DropCounts()
         self.options: dict[str, Any] = {
             "longest_characters": recipe.data.longest_characters,

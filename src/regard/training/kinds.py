@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from math import nan
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,9 +35,14 @@ from regard.tasks.classify import EncoderClassifier
 from regard.tasks.rows import rows_of
 from regard.tasks.tag import Tagger
 from regard.text.encoder_tokenizer import EncoderTokenizer
-from regard.text.labels import NUMBER, SEVERAL, Labels
+from regard.text.labels import (
+    LABEL_SETS,
+    LabelSet,
+    MultiLabelSet,
+    RegressionSet,
+    SingleLabelSet,
+)
 from regard.text.templates import Window
-from regard.text.tuned import TunedText
 from regard.training.recipe import Recipe
 from regard.training.weights import class_weights
 
@@ -66,20 +70,20 @@ class Kind:
     def head(self, dropout: float) -> Any:
         """Its head, of one output until labels are known."""
 
-    def labels(self, examples: Sequence[Any]) -> Labels | None:
+    def labels(self, examples: Sequence[Any]) -> LabelSet | None:
         """What may be said, if it has names."""
 
     def texts(self, example: Any) -> Any:
         """The texts of an example."""
 
-    def coded(self, text: Any, examples: Sequence[Any]) -> list[Coded]:
+    def coded(self, text: EncoderTokenizer, labels: Any, examples: Sequence[Any]) -> list[Coded]:
         """The same as rows and goals."""
         raise NotImplementedError
 
-    def objective(self, text: Any, coded: Sequence[Coded]) -> Any:
+    def objective(self, labels: Any, coded: Sequence[Coded]) -> Any:
         """What is learned."""
 
-    def runner(self, model: nn.Module, text: Any) -> Any:
+    def runner(self, model: nn.Module, text: EncoderTokenizer, labels: Any = None) -> Any:
         """A model that is asked as the recipe says."""
         raise NotImplementedError
 
@@ -97,7 +101,7 @@ class Classify(Kind):
         """Over the pooled state."""
         return LabelHead(1, dropout)
 
-    def labels(self, examples: Sequence[LabelledExample]) -> Labels:
+    def labels(self, examples: Sequence[LabelledExample]) -> LabelSet:
         """Those that occur, in the order of a benchmark where it has one."""
         labels, positive = self._labels(examples), self.recipe.labels.positive
         if positive is not None and positive not in labels.names:
@@ -105,54 +109,41 @@ class Classify(Kind):
             raise BadInput(f"labels.positive: no label is called {positive!r}; there are {there}")
         return labels
 
-    def _labels(self, examples: Sequence[LabelledExample]) -> Labels:
+    def _labels(self, examples: Sequence[LabelledExample]) -> LabelSet:
         asked = self.recipe.labels
-        written = asked.names or {}
-        if asked.kind == NUMBER:
-            return Labels(("value",), written, NUMBER)
+        written, kind = asked.names or {}, LABEL_SETS[asked.kind]
         known = {name.lower(): task for name, task in GLUE_TASKS.items()}
         task = known.get(str(self.recipe.data.train.reader).lower())
-        if task is not None and asked.kind == SEVERAL:
-            raise BadInput("labels.kind: a text of this benchmark has one label, not several")
-        if task is not None and task.labels:
-            return Labels(tuple(written.get(one, one) for one in task.labels), written)
-        found = chain.from_iterable(map(_shown, examples))
-        labels = Labels.of(found, written)
-        return Labels(labels.names, written, asked.kind)
+        if task is not None and (fixed := kind.of_benchmark(task.labels, written)):
+            return fixed
+        return kind.of(chain.from_iterable(map(_shown, examples)), written)
 
     def texts(self, example: LabelledExample) -> tuple[str, ...]:
         """One or two."""
         return example.texts
 
-    def coded(self, text: TunedText, examples: Sequence[LabelledExample]) -> list[Coded]:
+    def coded(
+        self, text: EncoderTokenizer, labels: LabelSet, examples: Sequence[LabelledExample]
+    ) -> list[Coded]:
         """A row of each, and its label."""
-        rows = rows_of(text.encoder, [_asked(one) for one in examples], self.longest)
-        return [(row, self._goal(text, one)) for row, one in zip(rows, examples, strict=True)]
+        rows = rows_of(text, [_asked(one) for one in examples], self.longest)
+        return [
+            (row, labels.encode(_shown(one), one.where))
+            for row, one in zip(rows, examples, strict=True)
+        ]
 
-    def _goal(self, text: TunedText, example: LabelledExample) -> list[Any]:
-        labels, where = text.labels, example.where
-        if labels.kind == NUMBER:
-            return [_number(_shown(example), where)]
-        held = [labels.names.index(labels.name(one, where)) for one in _shown(example)]
-        if labels.kind == SEVERAL:
-            return [float(number in held) for number in range(len(labels))]
-        if len(held) != 1:
-            raise BadInput(f"{where}: {len(held)} labels where there must be one")
-        return held
-
-    def objective(self, text: TunedText, coded: Sequence[Coded]) -> Any:
+    def objective(self, labels: LabelSet, coded: Sequence[Coded]) -> Any:
         """Cross-entropy, over all labels or over each alone, or squared distance."""
-        if text.labels.kind == NUMBER:
-            return objectives.Regression()
-        if text.labels.kind == SEVERAL:
-            return objectives.MultiLabel(len(text.labels))
         asked = self.recipe.labels.weights
-        weights = class_weights(text.labels, asked, (goal[0] for _, goal in coded))
-        return objectives.Classification(self.recipe.train.smoothing, weights)
+        weights = class_weights(labels, asked, (goal[0] for _, goal in coded))
+        make = objectives.OBJECTIVES[labels.problem_type]
+        return make(len(labels), self.recipe.train.smoothing, weights)
 
-    def runner(self, model: nn.Module, text: TunedText) -> EncoderClassifier:
+    def runner(
+        self, model: nn.Module, text: EncoderTokenizer, labels: Any = None
+    ) -> EncoderClassifier:
         """A model that labels texts."""
-        return EncoderClassifier(model, text, longest=self.longest)
+        return EncoderClassifier(model, text, labels, longest=self.longest)
 
     def judged(
         self,
@@ -161,21 +152,31 @@ class Classify(Kind):
         with_interval: bool = False,
     ) -> Judgement:
         """As the labels are: accuracy and its like, F1 over all of them, or correlation."""
-        found: list[Any] = runner.predict([_asked(one) for one in examples])
-        labels = runner.text.labels
-        if labels.kind == NUMBER:
-            golds = [_number(_shown(one), one.where) for one in examples]
-            return Judgement(regression_scores(golds, [one.value for one in found], with_interval))
-        named = [[labels.name(name, one.where) for name in _shown(one)] for one in examples]
-        if labels.kind == SEVERAL:
-            return Judgement(several_scores(named, [one.labels for one in found], with_interval))
-        for one, names in zip(examples, named, strict=True):
-            if len(names) != 1:
-                raise BadInput(f"{one.where}: {len(names)} labels where there must be one")
-        said, positive = [one.label for one in found], self.recipe.labels.positive
-        firsts = [one[0] for one in named]
-        scores = classification_scores(firsts, said, with_interval, positive)
-        return Judgement(scores, class_table(firsts, said))
+        found = runner.predict([_asked(one) for one in examples])
+        labels, positive = runner.labels, self.recipe.labels.positive
+        golds = [labels.gold(_shown(one), one.where) for one in examples]
+        said = [one.answer for one in found]
+        return JUDGED[labels.problem_type](golds, said, with_interval, positive)
+
+
+def _single(golds: Any, said: Any, with_interval: bool, positive: str | None) -> Judgement:
+    scores = classification_scores(golds, said, with_interval, positive)
+    return Judgement(scores, class_table(golds, said))
+
+
+def _several(golds: Any, said: Any, with_interval: bool, positive: str | None) -> Judgement:
+    return Judgement(several_scores(golds, said, with_interval))
+
+
+def _numbers(golds: Any, said: Any, with_interval: bool, positive: str | None) -> Judgement:
+    return Judgement(regression_scores(golds, said, with_interval))
+
+
+JUDGED = {
+    SingleLabelSet.problem_type: _single,
+    MultiLabelSet.problem_type: _several,
+    RegressionSet.problem_type: _numbers,
+}
 
 
 class Tag(Kind):
@@ -185,12 +186,10 @@ class Tag(Kind):
         """Over the state of each token."""
         return TokenLabelHead(1, dropout)
 
-    def labels(self, examples: Sequence[TaggedExample]) -> Labels:
+    def labels(self, examples: Sequence[TaggedExample]) -> LabelSet:
         """The tags that occur, as their scheme writes them."""
-        if self.recipe.labels.kind == NUMBER:
-            return Labels(("value",), {}, NUMBER)
         tags = chain.from_iterable(self._tags(one) for one in examples)
-        return Labels.of(tags, self.recipe.labels.names or {})
+        return LABEL_SETS[self.recipe.labels.kind].of(tags, self.recipe.labels.names or {})
 
     def texts(self, example: TaggedExample) -> tuple[str, ...]:
         """Its words."""
@@ -203,59 +202,45 @@ class Tag(Kind):
         except BadInput as error:
             raise BadInput(f"{example.where}: {error}") from None
 
-    def coded(self, text: TunedText, examples: Sequence[TaggedExample]) -> list[Coded]:
+    def coded(
+        self, text: EncoderTokenizer, labels: LabelSet, examples: Sequence[TaggedExample]
+    ) -> list[Coded]:
         """A row of each sentence, or several; goals stand at the first pieces of words."""
-        words = iter(text.encoder.pieces([w for one in examples for w in one.words]))
-        template, numbers = text.encoder.template, text.labels.kind == NUMBER
+        words = iter(text.pieces([w for one in examples for w in one.words]))
         found: list[Coded] = []
         for one in examples:
-            goals = self._goals(text.labels, one)
-            for row, firsts in template.windows_of_words(
+            goals = np.array([labels.encode((tag,), one.where)[0] for tag in self._tags(one)])
+            for row, firsts in text.template.windows_of_words(
                 [*islice(words, len(one.words))], self.longest
             ):
-                at = np.array(firsts)
-                of_tokens = np.full(len(row.tokens), nan if numbers else IGNORED)
+                at, of_tokens = np.array(firsts), labels.no_targets(len(row.tokens))
                 of_tokens[at[at >= 0]] = goals[at >= 0]
-                found.append((row, of_tokens if numbers else of_tokens.astype(np.int64)))
+                found.append((row, of_tokens))
         return found
 
-    def _goals(self, labels: Labels, example: TaggedExample) -> np.ndarray:
-        if labels.kind == NUMBER:
-            return np.array([_number((tag,), example.where) for tag in example.tags])
-        return np.array(
-            [labels.names.index(labels.name(tag, example.where)) for tag in self._tags(example)]
-        )
-
-    def objective(self, text: TunedText, coded: Sequence[Coded]) -> Any:
+    def objective(self, labels: LabelSet, coded: Sequence[Coded]) -> Any:
         """Cross-entropy over tags, or squared distance."""
-        if text.labels.kind == NUMBER:
-            return token_labels.TokenRegression()
         every = (goal for _, goals in coded for goal in goals if goal != IGNORED)
-        weights = class_weights(text.labels, self.recipe.labels.weights, every)
-        return token_labels.TokenClassification(self.recipe.train.smoothing, weights)
+        weights = class_weights(labels, self.recipe.labels.weights, every)
+        return token_labels.OBJECTIVES[labels.problem_type](self.recipe.train.smoothing, weights)
 
-    def runner(self, model: nn.Module, text: TunedText) -> Tagger:
+    def runner(self, model: nn.Module, text: EncoderTokenizer, labels: Any = None) -> Tagger:
         """A model that tags words."""
-        return Tagger(model, text, longest=self.longest)
+        return Tagger(model, text, labels, longest=self.longest)
 
     def judged(
         self, runner: Tagger, examples: Sequence[TaggedExample], with_interval: bool = False
     ) -> Judgement:
         """F1 of entities where tags mean some, else what is right of all words."""
         found = runner.predict([one.words for one in examples])
-        labels = runner.text.labels
-        if labels.kind == NUMBER:
-            golds = [_number((tag,), one.where) for one in examples for tag in one.tags]
-            values = [word.value or 0.0 for one in found for word in one.words]
-            return Judgement(regression_scores(golds, values, with_interval))
-        tags = [[labels.name(tag, one.where) for tag in self._tags(one)] for one in examples]
+        labels = runner.labels
+        golds = [[labels.gold((tag,), one.where) for tag in self._tags(one)] for one in examples]
         if runner.finds_entities:
             of_sentences = [one.tags for one in found]
-            scores = entity_scores(tags, of_sentences, with_interval)
-            return Judgement(scores, entity_table(tags, of_sentences))
-        of_words, said = [*chain(*tags)], [tag for one in found for tag in one.tags]
-        scores = classification_scores(of_words, said, with_interval)
-        return Judgement(scores, class_table(of_words, said))
+            scores = entity_scores(golds, of_sentences, with_interval)
+            return Judgement(scores, entity_table(golds, of_sentences))
+        said = [word.answer for one in found for word in one.words]
+        return JUDGED[labels.problem_type]([*chain(*golds)], said, with_interval, None)
 
 
 class Answer(Kind):
@@ -273,11 +258,13 @@ class Answer(Kind):
         """The rows of a question."""
         return self.runner(nn.Identity(), text).windows(example.question, example.context)
 
-    def runner(self, model: nn.Module, text: EncoderTokenizer) -> Answerer:
+    def runner(self, model: nn.Module, text: EncoderTokenizer, labels: Any = None) -> Answerer:
         """A model that answers."""
         return Answerer(model, text, longest=self.longest, **self.recipe.answers.settings)
 
-    def coded(self, text: EncoderTokenizer, examples: Sequence[QuestionExample]) -> list[Coded]:
+    def coded(
+        self, text: EncoderTokenizer, labels: None, examples: Sequence[QuestionExample]
+    ) -> list[Coded]:
         """Each part of the context, and where the first answer begins and ends in it, if at all."""
         return [
             (window.row, _ends(window, example))
@@ -285,7 +272,7 @@ class Answer(Kind):
             for window in self.windows(text, example)
         ]
 
-    def objective(self, text: EncoderTokenizer, coded: Sequence[Coded]) -> Any:
+    def objective(self, labels: None, coded: Sequence[Coded]) -> Any:
         """Two softmaxes over the tokens of a row."""
         return SpanExtraction()
 
@@ -320,19 +307,21 @@ class Choose(Kind):
         """All of them."""
         return tuple(chain.from_iterable(example.choices))
 
-    def coded(self, text: EncoderTokenizer, examples: Sequence[ChoiceExample]) -> list[Coded]:
+    def coded(
+        self, text: EncoderTokenizer, labels: None, examples: Sequence[ChoiceExample]
+    ) -> list[Coded]:
         """A row of each pair, and which one it is."""
         rows = iter(rows_of(text, [*chain(*(one.choices for one in examples))], self.longest))
         return [([*islice(rows, len(one.choices))], _right(one)) for one in examples]
 
-    def objective(self, text: EncoderTokenizer, coded: Sequence[Coded]) -> Any:
+    def objective(self, labels: None, coded: Sequence[Coded]) -> Any:
         """A softmax over the choices, of which all questions have equally many."""
         counts = Counter(len(rows) for rows, _ in coded)
         if len(counts) > 1:
             raise BadInput(f"questions have {', '.join(map(str, sorted(counts)))} choices: not one")
         return MultipleChoice(next(iter(counts)))
 
-    def runner(self, model: nn.Module, text: EncoderTokenizer) -> Chooser:
+    def runner(self, model: nn.Module, text: EncoderTokenizer, labels: Any = None) -> Chooser:
         """A model that chooses."""
         return Chooser(model, text, longest=self.longest)
 
@@ -362,14 +351,6 @@ def _shown(example: LabelledExample) -> tuple[str, ...]:
 
 def _asked(example: LabelledExample) -> Any:
     return example.texts[0] if len(example.texts) == 1 else example.texts
-
-
-def _number(labels: Sequence[str], where: str) -> float:
-    try:
-        (label,) = labels
-        return float(label)
-    except ValueError:
-        raise BadInput(f"{where}: {', '.join(labels) or 'nothing'} is not a number") from None
 
 
 def _right(example: ChoiceExample) -> int:

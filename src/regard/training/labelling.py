@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -15,7 +16,8 @@ from regard.models.facts import LabelHead, TrunkWithHeads, change
 from regard.models.paper import Paper
 from regard.models.papers import paper, sized
 from regard.objectives.labels import Classification
-from regard.text.labels import LabelledText, Labels
+from regard.text.labels import LabelSet, SingleLabelSet
+from regard.text.plain_tokenizer import PlainTokenizer
 from regard.text.train_tokenizer import train as train_subwords
 from regard.training.events import Verdict
 from regard.training.examples import Examples
@@ -47,10 +49,18 @@ class Labelling(Paired):
         facts = facts.with_heads(LabelHead(2, facts.trunk.stack.dropout))
         return paper(wanted.paper), change(facts, **wanted.change)
 
-    def learn_text(self, pairs: Sequence[tuple[str, str]]) -> LabelledText:
-        """The vocabulary of the training text, and the labels that occur."""
-        text, labels = self.recipe.text, self.recipe.labels
-        known = Labels.of((label for _, label in pairs), labels.names or {})
+    def labels(self, pairs: Sequence[tuple[str, str]]) -> LabelSet:
+        """The labels that occur."""
+        asked = self.recipe.labels
+        labels = SingleLabelSet.of((label for _, label in pairs), asked.names or {})
+        for name in asked.weights if isinstance(asked.weights, dict) else ():
+            labels.name(name, "labels.weights")
+        self._check_judge(labels)
+        return labels
+
+    def learn_text(self, pairs: Sequence[tuple[str, str]]) -> PlainTokenizer:
+        """The vocabulary of the training text."""
+        text = self.recipe.text
         words = train_subwords(
             (one for one, _ in pairs),
             text.kind,
@@ -58,27 +68,33 @@ class Labelling(Paired):
             normalise=text.normalise,
             lower=text.lower,
         )
-        for name in labels.weights if isinstance(labels.weights, dict) else ():
-            known.name(name, "labels.weights")
-        self._check_judge(known)
-        return LabelledText(words, known)
+        return PlainTokenizer(words)
 
-    def load_text(self, folder: Path) -> LabelledText:
-        """Those of an earlier run."""
-        return LabelledText.load(folder)
+    def load_text(self, folder: Path) -> PlainTokenizer:
+        """That of an earlier run."""
+        return PlainTokenizer.load(folder)
 
-    def check(self, text: LabelledText, pairs: Iterable[tuple[str, str, str]]) -> None:
+    def sides(self, tokenizer: PlainTokenizer, labels: LabelSet | None) -> tuple[Any, Any]:
+        """The vocabulary, and the labels."""
+        return tokenizer.words, labels
+
+    def check(self, labels: LabelSet | None, pairs: Iterable[tuple[str, str, str]]) -> None:
         """Every label must be one that can be learned."""
+        assert labels is not None
         for where, _, label in pairs:
-            text.labels.name(label, where)
+            labels.name(label, where)
 
-    def fitted(self, facts: TrunkWithHeads, text: LabelledText) -> TrunkWithHeads:
+    def fitted(
+        self, facts: TrunkWithHeads, tokenizer: PlainTokenizer, labels: LabelSet
+    ) -> TrunkWithHeads:
         """The facts with the sizes of vocabulary and labels."""
-        return change(facts, vocab=len(text.words), outputs=len(text.labels))
+        return change(facts, vocab=len(tokenizer.words), outputs=len(labels))
 
-    def objective(self, text: LabelledText, examples: Examples) -> Classification:
+    def objective(self, tokenizer: PlainTokenizer, examples: Examples) -> Classification:
         """What is learned, each class weighing what the recipe says."""
-        weights = class_weights(text.labels, self.recipe.labels.weights, examples.second_sides())
+        assert examples.labels is not None
+        asked = self.recipe.labels.weights
+        weights = class_weights(examples.labels, asked, examples.second_sides())
         return Classification(self.recipe.train.smoothing, weights)
 
     def flops(self, facts: TrunkWithHeads, lengths: Sequence[tuple[int, ...]]) -> float:
@@ -86,10 +102,11 @@ class Labelling(Paired):
         return facts.training_flops(lengths)
 
     def judge(
-        self, text: LabelledText, examples: Examples, ranks: Ranks, model: nn.Module
+        self, tokenizer: PlainTokenizer, examples: Examples, ranks: Ranks, model: nn.Module
     ) -> Verdict:
         """Negative log-likelihood of the development set, and the measures of classes."""
-        objective, classes = Classification(), len(text.labels)
+        assert examples.labels is not None
+        objective, classes = Classification(), len(examples.labels)
         loss = torch.zeros((), dtype=torch.float64, device=ranks.device)
         counts = torch.zeros(classes * classes, dtype=torch.float64, device=ranks.device)
         with torch.inference_mode():
@@ -102,11 +119,12 @@ class Labelling(Paired):
                 counts += taken_B.bincount(minlength=classes * classes)
         counts_VV = ranks.total(counts).view(classes, classes).cpu().numpy()
         figures = {"loss": float(ranks.total(loss)) / counts_VV.sum()}
-        figures |= {name: 100 * of(counts_VV) for name, of in self._measures(text.labels).items()}
+        measures = self._measures(examples.labels)
+        figures |= {name: 100 * of(counts_VV) for name, of in measures.items()}
         judge = self.recipe.train.judge
         return Verdict(-figures["loss"] if judge == "loss" else figures[judge], figures)
 
-    def _measures(self, labels: Labels) -> dict[str, Measure]:
+    def _measures(self, labels: LabelSet) -> dict[str, Measure]:
         """What is measured of how often each class (down) is taken for each (across)."""
         positive = self.recipe.labels.positive
         if positive is None:
@@ -114,7 +132,7 @@ class Labelling(Paired):
         number = labels.names.index(labels.name(positive, "labels.positive"))
         return {**MEASURES, "F1": partial(f1_of_class, number=number)}
 
-    def _check_judge(self, labels: Labels) -> None:
+    def _check_judge(self, labels: LabelSet) -> None:
         judge, measured = self.recipe.train.judge, ("loss", *self._measures(labels))
         if judge not in measured:
             raise BadInput(f"train.judge: {judge!r} is not measured here: {', '.join(measured)}")

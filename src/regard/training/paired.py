@@ -8,6 +8,7 @@ from typing import Any
 from regard.data.sources import STDIN, DropCounts, Lines, Source, read_lines, read_pairs
 from regard.ground.errors import BadInput
 from regard.ground.files import write_text
+from regard.text.labels import LabelSet, load_labels
 from regard.training.examples import Examples
 from regard.training.place import Place
 from regard.training.recipe import Recipe
@@ -20,14 +21,22 @@ class Paired:
     recipe: Recipe
 
     def learn_text(self, pairs: Sequence[tuple[str, str]]) -> Any:
-        """The vocabularies of the training data."""
+        """The tokenizer of the training data."""
         raise NotImplementedError
 
     def load_text(self, folder: Path) -> Any:
-        """Those of an earlier run."""
+        """That of an earlier run."""
         raise NotImplementedError
 
-    def check(self, text: Any, pairs: Iterable[tuple[str, str, str]]) -> None:
+    def labels(self, pairs: Sequence[tuple[str, str]]) -> LabelSet | None:
+        """The labels of the training data, where the second of a pair is a label."""
+        return None
+
+    def sides(self, tokenizer: Any, labels: LabelSet | None) -> tuple[Any, Any]:
+        """What encodes the first and the second of a pair."""
+        raise NotImplementedError
+
+    def check(self, labels: LabelSet | None, pairs: Iterable[tuple[str, str, str]]) -> None:
         """Whether these pairs can be written in ids."""
 
     def check_data(self, data: Path, skip_bad: bool) -> dict[str, int]:
@@ -44,28 +53,28 @@ class Paired:
         """Vocabularies and examples; the leader writes them, all read them."""
         given, again = self.recipe.data, place.resume or not place.ranks.leads
         train = _kept_input(given.train.under(place.data), place.out, again=again)
-        text = self._text(train, place)
+        tokenizer, labels = self._text(train, place)
         for files in (given.dev, given.test, *given.more_tests.values()):
             if files is not None and not files.held_out:
-                self.check(text, self._pairs(files.under(place.data), place.skip_bad))
-        return text, Examples(
-            self.recipe, text.sides, train, place.data, place.store, place.skip_bad
-        )
+                self.check(labels, self._pairs(files.under(place.data), place.skip_bad))
+        sides, folders = self.sides(tokenizer, labels), (place.data, place.store)
+        return tokenizer, Examples(self.recipe, sides, labels, train, *folders, place.skip_bad)
 
-    def begin(self, model: Any, data: Path, text: Any) -> None:
+    def begin(self, model: Any, data: Path, labels: LabelSet | None) -> None:
         """Weights are those that were drawn."""
 
     def notes(self) -> dict[str, Any]:
         """Nothing of the recipe is needed later."""
         return {}
 
-    def _text(self, train: Source, place: Place) -> Any:
+    def _text(self, train: Source, place: Place) -> tuple[Any, LabelSet | None]:
         if not place.fresh and any(place.text.glob("*tokenizer.json")):
-            return self.load_text(place.text)
-        pairs = self._pairs(train, place.skip_bad)
-        text = self.learn_text([(one, two) for _, one, two in pairs])
-        place.keep_text(text)
-        return text
+            return self.load_text(place.text), load_labels(place.text)
+        pairs = [(one, two) for _, one, two in self._pairs(train, place.skip_bad)]
+        labels = self.labels(pairs)
+        tokenizer = self.learn_text(pairs)
+        place.keep_text(tokenizer, labels)
+        return tokenizer, labels
 
     def _pairs(self, source: Source, skip_bad: bool) -> Iterator[tuple[str, str, str]]:
         longest = self.recipe.data.longest_characters

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -83,6 +84,7 @@ class Reading:
     dev: Sequence[AnnotatedRow]
     dropped: DropCounts
     sizes: dict[str, int]
+    labels: ClassVar[None] = None  # there are no labels to learn
 
     @property
     def mark(self) -> str:

@@ -38,8 +38,10 @@ class Place:
         """Where bad examples are counted, if they may be left out."""
         return DropCounts() if self.skip_bad else None
 
-    def keep_text(self, text: Any) -> None:
-        """Write a vocabulary, all of its files or none: a kill between two leaves neither."""
+    def keep_text(self, *values: Any) -> None:
+        """Write tokenizer and labels, all files or none: a kill between two leaves neither."""
         with replacing_folder(self.text) as folder:
-            text.save(folder)
+            for value in values:
+                if value is not None:
+                    value.save(folder)
             remove(self.text)

@@ -16,6 +16,7 @@ from regard.objectives.masked_lm import MaskedLM
 from regard.objectives.next_sentence import NextSentence
 from regard.objectives.sum import Sum
 from regard.text.encoder_tokenizer import EncoderTokenizer, train_wordpiece
+from regard.text.labels import LabelSet
 from regard.training.encoding import Encoding
 from regard.training.events import Verdict
 from regard.training.passages import DEV, Reading, drawn, held_out, sample
@@ -112,7 +113,9 @@ class Pretraining(Encoding):
         chosen = (texts for number, texts in enumerate(documents()) if number in to_learn)
         return list(sample((text for texts in chosen for text in texts), share))
 
-    def fitted(self, facts: TrunkWithHeads, text: EncoderTokenizer) -> TrunkWithHeads:
+    def fitted(
+        self, facts: TrunkWithHeads, text: EncoderTokenizer, labels: LabelSet | None
+    ) -> TrunkWithHeads:
         """The facts with as many words as there are."""
         return facts if self.recipe.model.start else change(facts, vocab=len(text.words))
 

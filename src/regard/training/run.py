@@ -20,6 +20,7 @@ from regard.models.facts import ModelFacts, paths
 from regard.models.facts.positions import AnyPosition
 from regard.models.paper import Paper, count_parameters
 from regard.models.stored import CONFIG
+from regard.text.labels import LabelSet
 from regard.training.checkpoint import Checkpoints, Progress
 from regard.training.labelling import Labelling
 from regard.training.levels import freeze
@@ -52,7 +53,8 @@ class Run:
     job: Job
     paper: Paper
     facts: ModelFacts
-    text: Any
+    tokenizer: Any
+    labels: LabelSet | None
     out: Path
     dropped: DropCounts
     notes: dict[str, Any]
@@ -74,9 +76,9 @@ class Run:
             "weights": said,
             "cost": cost(module, progress, self.job.ranks),
         }
-        folders.write(
-            self.model_folder, folders.Stored(self.paper, self.facts, module, self.text, notes)
-        )
+        read = self.tokenizer, self.labels
+        stored = folders.Stored(self.paper, self.facts, module, *read, notes)
+        folders.write(self.model_folder, stored)
         return said
 
 
@@ -108,20 +110,20 @@ def prepare(
         torch.use_deterministic_algorithms(True)
     if not ranks.leads:
         ranks.wait()
-    text, examples = task.prepared(place)
+    tokenizer, examples = task.prepared(place)
     if ranks.leads:
         ranks.wait()
-    facts = task.fitted(facts, text)
+    facts = task.fitted(facts, tokenizer, examples.labels)
     seed_everything(recipe.train.seed, 0)
     model = _built(facts)
-    task.begin(model, data, text)
-    objective = task.objective(text, examples)
+    task.begin(model, data, examples.labels)
+    objective = task.objective(tokenizer, examples)
     job = Job(
         recipe=recipe,
         model=model,
         objective=objective,
         sampler=examples.sampler(objective),
-        judge=partial(task.judge, text, examples, ranks),
+        judge=partial(task.judge, tokenizer, examples, ranks),
         flops=lambda some: task.flops(facts, [objective.length(one) for one in some]),
         checkpoints=checkpoints,
         ranks=ranks,
@@ -130,7 +132,8 @@ def prepare(
     )
     ranks.wait()  # steps have a time limit, and the leader may be far ahead
     sizes = {**examples.sizes, **tests}
-    return Run(job, paper, facts, text, out, examples.dropped, task.notes(), sizes, lock)
+    read = tokenizer, examples.labels
+    return Run(job, paper, facts, *read, out, examples.dropped, task.notes(), sizes, lock)
 
 
 def task_of(recipe: Recipe) -> Any:

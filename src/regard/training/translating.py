@@ -16,6 +16,7 @@ from regard.models.papers import paper, sized
 from regard.objectives.seq2seq import Seq2Seq
 from regard.search.greedy import Greedy
 from regard.tasks.translate import Translator
+from regard.text.labels import LabelSet
 from regard.text.translation_tokenizer import TranslationTokenizer, train_translation_tokenizer
 from regard.training.events import Verdict
 from regard.training.examples import Examples, mean_likelihood
@@ -61,7 +62,13 @@ class Translating(Paired):
         """Those of an earlier run."""
         return TranslationTokenizer.load(folder)
 
-    def fitted(self, facts: EncoderDecoder, text: TranslationTokenizer) -> EncoderDecoder:
+    def sides(self, tokenizer: TranslationTokenizer, labels: LabelSet | None) -> tuple[Any, Any]:
+        """The vocabularies of both languages."""
+        return tokenizer.sides
+
+    def fitted(
+        self, facts: EncoderDecoder, text: TranslationTokenizer, labels: LabelSet | None
+    ) -> EncoderDecoder:
         """The facts with the sizes of their vocabularies."""
         sizes = {"source.vocab": len(text.source), "target.vocab": len(text.target)}
         return change(facts, **sizes)

@@ -37,7 +37,7 @@ class Trial:
     dropped: DropCounts
     epoch: Epoch
     vocabulary: tuple[int, ...]
-    labels: int | None
+    labels: int
     parameters: int
     trained: int
     steps: int
@@ -75,8 +75,8 @@ def try_out(run: Run) -> Trial:
         run.sizes,
         run.dropped,
         epoch,
-        _vocabulary(run.text),
-        len(run.text.labels) if hasattr(run.text, "labels") else None,
+        tuple(len(one) for one in run.tokenizer.vocabularies),
+        0 if run.labels is None else len(run.labels.classes),
         count_parameters(job.model),
         sum(one.numel() for one in job.model.parameters() if one.requires_grad),
         recipe.train.steps,
@@ -136,12 +136,3 @@ class Unwritten(Checkpoints):
     def steps(self) -> list[int]:
         """None."""
         return []
-
-
-def _vocabulary(text: Any) -> tuple[int, ...]:
-    """The size of each vocabulary that a model reads or writes."""
-    if hasattr(text, "encoder"):
-        text = text.encoder
-    if hasattr(text, "words"):
-        return (len(text.words),)
-    return tuple({id(side): len(side) for side in text.sides}.values())

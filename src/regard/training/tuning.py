@@ -18,7 +18,7 @@ from regard.ground.batch import Batch, BatchLimits, TokenRow
 from regard.ground.errors import BadInput
 from regard.models.facts import FirstToken, TrunkWithHeads, change
 from regard.text.encoder_tokenizer import EncoderTokenizer, train_wordpiece
-from regard.text.tuned import TunedText
+from regard.text.labels import LabelSet
 from regard.training.encoding import TASK_HEADS, Encoding
 from regard.training.events import Verdict
 from regard.training.examples import SPLIT, mean_likelihood, shared_out
@@ -37,6 +37,7 @@ class InMemory:
     """
 
     recipe: Recipe
+    labels: LabelSet | None
     train: Sequence[Coded]
     dev: Sequence[Coded]
     asked: Sequence[Any]
@@ -110,32 +111,31 @@ class Tuning(Encoding):
             dev = self.read(given.dev, place.data, place.dropping())
         if not train or not dev:
             raise BadInput(f"{given.train.file}: no examples to learn from, or none to choose by")
-        text: Any = self.text(place, partial(self._learned, train))
-        if (labels := self.kind.labels(train)) is not None:
-            text = TunedText(text, labels)
-        of_train, of_dev = (self.kind.coded(text, examples) for examples in (train, dev))
+        text, labels = self.text(place, partial(self._learned, train)), self.kind.labels(train)
+        of_train, of_dev = (self.kind.coded(text, labels, examples) for examples in (train, dev))
         for files in (given.test, *given.more_tests.values()):
             if files is not None:  # what it could not be judged by is said before training
-                self.kind.coded(text, self.read(files, place.data, place.dropping()))
+                self.kind.coded(text, labels, self.read(files, place.data, place.dropping()))
         sizes = {"train": len(train), "dev": len(dev)}
-        return text, InMemory(self.recipe, of_train, of_dev, dev, dropped, sizes)
+        return text, InMemory(self.recipe, labels, of_train, of_dev, dev, dropped, sizes)
 
     def _learned(self, train: Sequence[Any]) -> EncoderTokenizer:
         texts = (text for example in train for text in self.kind.texts(example))
         return train_wordpiece(texts, self.recipe.text.vocab, lower=self.recipe.text.lower)
 
-    def fitted(self, facts: TrunkWithHeads, text: EncoderTokenizer | TunedText) -> TrunkWithHeads:
+    def fitted(
+        self, facts: TrunkWithHeads, text: EncoderTokenizer, labels: LabelSet | None
+    ) -> TrunkWithHeads:
         """The facts with as many outputs as there are labels, and words where none were known."""
-        if isinstance(text, TunedText):
-            facts = change(facts, outputs=len(text.labels))
+        if labels is not None:
+            facts = change(facts, outputs=len(labels))
         if self.recipe.model.start is None:
-            words = text.encoder.words if isinstance(text, TunedText) else text.words
-            facts = change(facts, vocab=len(words))
+            facts = change(facts, vocab=len(text.words))
         return facts
 
     def objective(self, text: Any, examples: InMemory) -> Any:
         """What is learned."""
-        return self.kind.objective(text, examples.train)
+        return self.kind.objective(examples.labels, examples.train)
 
     def flops(self, facts: TrunkWithHeads, lengths: Sequence[tuple[int, ...]]) -> float:
         """What a step costs."""
@@ -156,7 +156,7 @@ class Tuning(Encoding):
 
     def judge(self, text: Any, examples: InMemory, ranks: Ranks, model: nn.Module) -> Verdict:
         """Negative log-likelihood of the development set, and the measures of the task."""
-        objective = self.kind.objective(text, examples.train)
+        objective = self.objective(text, examples)
         likelihood = mean_likelihood(
             objective, examples.dev_batches(objective, ranks), model, ranks
         )
@@ -169,7 +169,8 @@ class Tuning(Encoding):
         return Verdict(figures[judge], figures)
 
     def _scores(self, text: Any, examples: InMemory, model: nn.Module) -> dict[str, float]:
-        scores = self.kind.judged(self.kind.runner(model, text), examples.asked).scores
+        runner = self.kind.runner(model, text, examples.labels)
+        scores = self.kind.judged(runner, examples.asked).scores
         return {score.name: score.value for score in scores}
 
 

@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from regard.ground.errors import BadInput
-from regard.text.labels import Labels
+from regard.text.labels import LabelSet
 
 
 def class_weights(
-    labels: Labels, asked: Mapping[str, float] | str | None, occurring: Iterable[int]
+    labels: LabelSet, asked: Mapping[str, float] | str | None, occurring: Iterable[int]
 ) -> tuple[float, ...] | None:
     """A weight for each class as a recipe asks for it; "balanced": all together count the same."""
     if asked is None:

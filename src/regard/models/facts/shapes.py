@@ -52,6 +52,13 @@ class TrunkWithHeads:
         """Whether it is neither compiled nor captured."""
         return self.trunk.stack.eager
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """How many ids and labels it knows, under the names that tokenizers use."""
+        heads = [head for head in map(self.head, ("label", "token_label")) if head is not None]
+        labels = heads[0].outputs if heads else 0
+        return {"tokens": self.trunk.embed.vocab, "labels": labels}
+
     def head(self, name: str) -> Any:
         """The head of that name, if it has one."""
         return next((head for head in self.output_heads if head.name == name), None)
@@ -122,6 +129,14 @@ class EncoderDecoder:
     def eager(self) -> bool:
         """Whether it is neither compiled nor captured."""
         return self.source.stack.eager or self.target.stack.eager
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """How many ids it knows, under the names that tokenizers use."""
+        return {
+            "source tokens": self.source.embed.vocab,
+            "target tokens": self.target.embed.vocab,
+        }
 
     def build(self) -> EncoderDecoderModule:
         """The module of these facts, with new weights."""

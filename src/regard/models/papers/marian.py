@@ -19,7 +19,6 @@ from regard.models.form import (
     Config,
     Form,
     Origin,
-    Text,
     chosen,
     refuse_loss,
     refuse_others,
@@ -27,8 +26,9 @@ from regard.models.form import (
 from regard.models.paper import Paper
 from regard.models.papers.transformer import BASE as VASWANI
 from regard.parts.position import sinusoid
+from regard.text.labels import LabelSet
 from regard.text.marian import SOURCE, TARGET, VOCAB, MarianTokenizer
-from regard.text.translation_tokenizer import TranslationTokenizer
+from regard.text.tokenizers import Tokenizer
 from regard.weights.weight_map import Alias, Derived, Passthrough, Rule, WeightMap
 
 LONGEST = 512  # max_length of folders made here, as those of OPUS-MT have
@@ -201,7 +201,7 @@ def config_of(facts: EncoderDecoder) -> dict[str, Any]:
     return config
 
 
-def text_of(folder: Path, config: Config) -> MarianTokenizer | None:
+def tokenizer_of(folder: Path, config: Config) -> MarianTokenizer | None:
     """The vocabularies of a folder, if it has any."""
     if not any((folder / name).exists() for name in (SOURCE, TARGET, VOCAB)):
         return None
@@ -229,14 +229,14 @@ def special_ids(config: Config) -> dict[str, int]:
     return ids
 
 
-def fresh(facts: EncoderDecoder, text: Text | None) -> Origin:
+def fresh(facts: EncoderDecoder, tokenizer: Tokenizer | None, labels: LabelSet | None) -> Origin:
     """What belongs to a folder beside facts and weights, for a model that never was in one."""
-    if not isinstance(text, MarianTokenizer):
-        kind = f"a {text.source.kind}" if isinstance(text, TranslationTokenizer) else "no"
+    if not isinstance(tokenizer, MarianTokenizer):
+        kind = "no" if tokenizer is None else f"a {tokenizer.vocabularies[0].kind}"
         raise BadInput(
             f"a Marian folder needs SentencePiece models; this translator has {kind} vocabulary"
         )
-    target = text.target
+    target = tokenizer.target
     ids = {
         "pad_token_id": target.pad,
         "eos_token_id": target.eos,
@@ -255,7 +255,7 @@ HF = Form(
     facts=facts_of,
     config=config_of,
     names=names,
-    text=text_of,
+    tokenizer=tokenizer_of,
     fresh=fresh,
     special_ids=special_ids,
 )
