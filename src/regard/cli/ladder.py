@@ -21,9 +21,9 @@ from regard.metrics.alignment import GoldLinks, alignment_error_rate
 from regard.metrics.bleu import bleu, bleu_metric
 from regard.metrics.by_length import by_length
 from regard.text.words import word_spans, words
-from regard.training.files import Files
-from regard.training.ranks import Ranks
+from regard.training.distributed import World
 from regard.training.recipe import Recipe
+from regard.training.recipe.data_config import FilesConfig
 from regard.training.run import Run, check_model, claim
 from regard.training.translating import Translating
 
@@ -36,7 +36,7 @@ class Climb:
 
     recipe: Recipe
     folder: Path
-    ranks: Ranks
+    world: World
     train: Train
     data: Path
     resume: bool = False
@@ -63,19 +63,19 @@ def climb(ladder: Climb, promised: bool, whole: bool) -> bool:
     The table is also written to files if these are the ``whole`` of the rungs.
     """
     _check(ladder)
-    recipe, ranks = ladder.recipe, ladder.ranks
+    recipe, world = ladder.recipe, ladder.world
     results = []
     with _claimed(ladder):
         for rung, (folder, described) in zip(recipe.rung, ladder.runs.items(), strict=True):
-            if ranks.leads:
+            if world.is_leader:
                 note(f"\n{rung.name}")
             run = ladder.train(described, folder)
-            if ranks.leads:
-                model = load(run.model_folder, str(ranks.device), precision="auto")
+            if world.is_leader:
+                model = load(run.model_folder, str(world.device), precision="auto")
                 results.append(measure(rung.name, model, recipe, ladder.data, ladder.dropped))
                 model.save(run.model_folder)  # with the reading of its attention
-            ranks.wait()
-    if not ranks.leads:
+            world.barrier()
+    if not world.is_leader:
         return True
     search = recipe.decode.search
     greedy = "greedy search" if search.size == 1 else f"beam of {search.size}, {search.formula}"
@@ -108,7 +108,7 @@ def _check(ladder: Climb) -> None:
 @contextmanager
 def _claimed(ladder: Climb) -> Iterator[None]:
     """The folders of all rungs are this process's own, from before the first is trained."""
-    runs = ladder.runs.items() if ladder.ranks.leads else ()
+    runs = ladder.runs.items() if ladder.world.is_leader else ()
     with ExitStack() as locks:
         for folder, described in runs:
             locks.enter_context(claim(folder, described, resume=ladder.resume))
@@ -163,7 +163,9 @@ def _golds(recipe: Recipe, data: Path) -> list[tuple[Pairs, list[GoldLinks]]]:
     return found
 
 
-def _pairs(files: Files, recipe: Recipe, data: Path, dropped: DropCounts | None = None) -> Pairs:
+def _pairs(
+    files: FilesConfig, recipe: Recipe, data: Path, dropped: DropCounts | None = None
+) -> Pairs:
     return pairs_in(files.under(data), recipe.data.longest_characters, dropped)
 
 

@@ -19,8 +19,8 @@ from regard.ground.errors import BadInput
 from regard.ground.files import write_text
 from regard.ground.lock import lock_vacant
 from regard.inside.recency import Influence, Recency, influence
+from regard.training.distributed import World
 from regard.training.loop import seed_everything
-from regard.training.ranks import Ranks
 from regard.training.recipe import find, read
 from regard.training.run import prepare
 
@@ -147,7 +147,7 @@ def _trained(
 ) -> tuple[np.ndarray, Model, list[float]]:
     """A reader's influence before training, the model after it, its accuracy on every test."""
     recipe = read(find("agreement"), settings)
-    run = prepare(recipe, folder, Ranks(0, 1, torch.device("cpu")), data=corpus)
+    run = prepare(recipe, folder, World(0, 1, torch.device("cpu")), data=corpus)
     before = influence(run.job.model.eval(), _ids(run.tokenizer.words))
     run.finish(follow(run, quiet=True).progress)
     model = load(run.model_folder, "cpu")

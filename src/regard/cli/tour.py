@@ -21,7 +21,7 @@ from regard.inside.record import record
 from regard.metrics.alignment import AlignmentScore, GoldLinks, alignment_error_rate
 from regard.metrics.bleu import bleu
 from regard.metrics.translation import MetricScore
-from regard.training.ranks import Ranks
+from regard.training.distributed import World
 from regard.training.recipe import Recipe, find, read
 from regard.training.run import OURS, RECIPE, claim, prepare
 
@@ -106,7 +106,7 @@ def _is_tour(out: Path, recipe: Recipe) -> bool:
 
 def _train(out: Path, recipe: Recipe) -> Model:
     _step("2. Training")
-    run = prepare(recipe, out, Ranks.join("cpu"), data=out / "corpus")
+    run = prepare(recipe, out, World.join("cpu"), data=out / "corpus")
     parameters = run.paper.parameters(run.facts)
     OUT.print(
         f"{recipe.text.kind} subwords, {len(run.tokenizer.source):,} for both languages; "

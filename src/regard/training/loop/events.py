@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from regard.training.checkpoint import Progress
+from regard.training.checkpoint import RunProgress
 from regard.training.precision import Precision
 
 
 @dataclass(frozen=True)
-class Verdict:
+class DevResult:
     """What the development set says. ``value`` is better when higher; ``figures`` are shown."""
 
     value: float
@@ -15,19 +15,19 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Started:
+class StartEvent:
     """The first event: where the run begins, and what differs from how it ran before."""
 
-    progress: Progress
+    progress: RunProgress
     precision: Precision
     differences: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class Reported:
+class ReportEvent:
     """Means over the steps since the last report."""
 
-    progress: Progress
+    progress: RunProgress
     loss: float
     nll: float
     rate: float
@@ -38,27 +38,27 @@ class Reported:
 
 
 @dataclass(frozen=True)
-class Judged:
+class DevEvent:
     """The development set was asked."""
 
-    progress: Progress
-    verdict: Verdict
+    progress: RunProgress
+    verdict: DevResult
     best: bool
 
 
 @dataclass(frozen=True)
-class Saved:
+class SaveEvent:
     """A checkpoint was written."""
 
-    progress: Progress
+    progress: RunProgress
 
 
 @dataclass(frozen=True)
-class Ended:
+class EndEvent:
     """The last event."""
 
-    progress: Progress
+    progress: RunProgress
     reason: str
 
 
-Event = Started | Reported | Judged | Saved | Ended
+Event = StartEvent | ReportEvent | DevEvent | SaveEvent | EndEvent

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from regard.ground.errors import BadInput
-from regard.training.checkpoint import Unreported
-from regard.training.ranks import Ranks
+from regard.training.checkpoint import PendingTotals
+from regard.training.distributed import World
 
 
 @dataclass
-class Sums:
+class RunningTotals:
     """Kept on the device until they are asked for."""
 
     losses: Tensor  # losses and likelihoods, of each part of the objective
@@ -25,29 +25,29 @@ class Sums:
     began: float = field(default_factory=monotonic)
 
     @classmethod
-    def of_nothing(cls, device: torch.device) -> "Sums":
+    def of_nothing(cls, device: torch.device) -> "RunningTotals":
         """Those of no step."""
         zeros = torch.zeros(2, 1, dtype=torch.float64, device=device)
         return cls(zeros, zeros[:, 0].clone(), np.zeros(1))
 
     @classmethod
-    def stored(cls, kept: Unreported, ranks: Ranks, where: str) -> "Sums":
+    def stored(cls, kept: PendingTotals, world: World, where: str) -> "RunningTotals":
         """Those of a checkpoint. Another number of ranks has the same sum, in another order."""
         try:
             losses = torch.tensor(kept.losses, dtype=torch.float64)
-            values = torch.tensor(kept.values, dtype=torch.float64, device=ranks.device)
+            values = torch.tensor(kept.values, dtype=torch.float64, device=world.device)
             weight = np.array(kept.weight, np.float64)
             _, kinds, parts = losses.shape
             if (kinds, len(values)) != (2, 2) or len(weight) != parts:
                 raise ValueError
         except ValueError:
             raise BadInput(f"{where}: damaged (unreported)") from None
-        if len(losses) == ranks.world:
-            own = losses[ranks.rank]
+        if len(losses) == world.size:
+            own = losses[world.rank]
         else:
-            own = losses.sum(0) if ranks.leads else torch.zeros_like(losses[0])
+            own = losses.sum(0) if world.is_leader else torch.zeros_like(losses[0])
         began = monotonic() - kept.seconds
-        return cls(own.to(ranks.device), values, weight, kept.tokens, kept.steps, kept.room, began)
+        return cls(own.to(world.device), values, weight, kept.tokens, kept.steps, kept.room, began)
 
     def add(self, loss: Tensor, likelihood: Tensor) -> None:
         """Those of a batch."""
@@ -60,14 +60,14 @@ class Sums:
         first = wrong & (self.values[1] == 0)
         self.values[1] = torch.where(first, float(number), self.values[1])
 
-    def to_store(self, ranks: Ranks) -> Unreported | None:
+    def to_store(self, world: World) -> PendingTotals | None:
         """All of it in numbers, of every rank; nothing if the last step was reported."""
         if not self.steps:
             return None
-        each = self.losses.new_zeros(ranks.world, *self.losses.shape)
-        each[ranks.rank] = self.losses
-        return Unreported(
-            losses=ranks.total(each).tolist(),
+        each = self.losses.new_zeros(world.size, *self.losses.shape)
+        each[world.rank] = self.losses
+        return PendingTotals(
+            losses=world.all_reduce(each).tolist(),
             values=self.values.tolist(),
             weight=self.weight.tolist(),
             tokens=self.tokens,

@@ -12,18 +12,18 @@ from regard.ground.files import read_bytes
 from regard.search.beam import Beam
 from regard.tasks.published import search_of
 from regard.text.train_tokenizer import KINDS
-from regard.training.applicable import misplaced, unusable
-from regard.training.faults import faults_of, refusal
-from regard.training.files import Closed, Data
-from regard.training.settings import lay_over, merged
+from regard.training.recipe.applicable import misplaced, unusable
+from regard.training.recipe.data_config import ConfigTable, DataConfig
+from regard.training.recipe.errors import faults_of, refusal
+from regard.training.recipe.overrides import lay_over, merged
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 EMPTY_IS_NONE = AfterValidator(lambda name: name or None)  # TOML has no word for nothing
 SCRATCH = "scratch"  # where a model starts that starts from nothing
-BUILT_IN = Path(__file__).parent.parent / "recipes"
+BUILT_IN = Path(__file__).parents[2] / "recipes"
 
 
-class About(Closed):
+class AboutConfig(ConfigTable):
     """What the recipe is, for people. Its title is the file's name unless it has another."""
 
     title: str = ""
@@ -32,7 +32,7 @@ class About(Closed):
     minutes: float | None = None
 
 
-class Text(Closed):
+class TextConfig(ConfigTable):
     """Subwords: kind, size, shared by both languages or not."""
 
     kind: str = "bpe"
@@ -43,7 +43,7 @@ class Text(Closed):
     dropout: float = Field(0.0, ge=0, lt=1)
 
     @model_validator(mode="after")
-    def _known(self) -> "Text":
+    def _known(self) -> "TextConfig":
         if self.kind not in KINDS:
             raise ValueError(f"no kind {self.kind!r}{did_you_mean(self.kind, list(KINDS))}")
         if self.dropout and "bpe" not in self.kind:
@@ -51,7 +51,7 @@ class Text(Closed):
         return self
 
 
-class Labels(Closed):
+class LabelsConfig(ConfigTable):
     """How classes are called, where files write them otherwise, and how much each counts.
 
     Weights are one for each class (1 where none is given), or "balanced": all classes together
@@ -69,7 +69,7 @@ class Labels(Closed):
     positive: Annotated[str | None, EMPTY_IS_NONE] = None
 
 
-class Answers(Closed):
+class AnswersConfig(ConfigTable):
     """Windows over a context: their tokens, those two share, and how long things may be.
 
     ``threshold``: how much better "no answer" must be than the best answer; without it, every
@@ -92,7 +92,7 @@ class Answers(Closed):
         }
 
 
-class Pretrain(Closed):
+class PretrainConfig(ConfigTable):
     """What an encoder learns from documents: words at blanks, and which passage follows another.
 
     With ``next_sentence`` rows are pairs of passages, those of a share ``short`` of all documents
@@ -106,7 +106,7 @@ class Pretrain(Closed):
     short: float = Field(0.1, ge=0, le=1)
 
 
-class Model(Closed):
+class ModelConfig(ConfigTable):
     """A paper, one of its sizes, and the facts that differ.
 
     ``source`` or ``target`` takes that side from another, "PAPER:SIZE": a recurrent encoder under a
@@ -125,7 +125,7 @@ class Model(Closed):
     change: dict[str, Any] = Field(default_factory=dict)
 
 
-class Batches(Closed):
+class BatchConfig(ConfigTable):
     """A step reads ``accumulate`` batches, each within the three limits on either side.
 
     ``mixed`` batches hold long and short rows as they come; others rows of like length. On CUDA a
@@ -140,13 +140,13 @@ class Batches(Closed):
     rung: int = Field(0, ge=0)
 
 
-class Optimiser(Closed):
+class OptimiserConfig(ConfigTable):
     """How weights follow gradients.
 
-    A model has levels: embeddings, blocks, heads (see ``regard.training.levels``). Each learns at
-    ``layer_decay`` times the rate of the one above it. With ``unfreeze_every``, the highest learns
-    first, and one more after every so many steps. What is called by a name in ``freeze``, such as
-    "embed", "blocks.0" or "trunk", does not learn at all.
+    A model has levels: embeddings, blocks, heads (``regard.training.optim.layer_groups``).
+    Each learns at ``layer_decay`` times the rate of the one above it. With ``unfreeze_every``, the
+    highest learns first, and one more after every so many steps. What is called by a name in
+    ``freeze``, such as "embed", "blocks.0" or "trunk", does not learn at all.
     """
 
     kind: Literal["adam", "adamw"] = "adam"
@@ -162,7 +162,7 @@ class Optimiser(Closed):
     unfreeze_every: int = Field(0, ge=0)
 
 
-class Train(Closed):
+class TrainConfig(ConfigTable):
     """How long, how exact, how often to look, what to keep."""
 
     steps: int = Field(ge=1)
@@ -185,13 +185,13 @@ class Train(Closed):
         return [step for step in steps if step and step % self.checkpoint_every == 0]
 
     @model_validator(mode="after")
-    def _agrees(self) -> "Train":
+    def _agrees(self) -> "TrainConfig":
         if self.ema and self.average > 1:
             raise ValueError("ema and average both say which weights to keep: choose one")
         return self
 
 
-class Decode(Closed):
+class DecodeConfig(ConfigTable):
     """How sentences are found on the test set, and later, unless told otherwise."""
 
     beam: int = Field(5, ge=1)
@@ -204,19 +204,19 @@ class Decode(Closed):
         return search_of(self.model_dump())
 
     @model_validator(mode="after")
-    def _can_be_searched(self) -> "Decode":
+    def _can_be_searched(self) -> "DecodeConfig":
         search_of(self.model_dump())
         return self
 
 
-class Measure(Closed):
+class MeasureConfig(ConfigTable):
     """Which BLEU: sacreBLEU's tokeniser ("none" for text that is tokenised already), and case."""
 
     tokenize: str = "13a"
     lowercase: bool = False
 
 
-class Expect(Closed):
+class ExpectConfig(ConfigTable):
     """The score that the test set must reach at the end, and who says so."""
 
     metric: str = "BLEU"
@@ -237,35 +237,35 @@ MEASURES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 """By what a task may choose its best weights, and what it may expect."""
 
 
-class Rung(Closed):
+class RungConfig(ConfigTable):
     """One model of a ladder: what differs from the recipe it stands in."""
 
     name: str = Field(min_length=1)
-    model: Model
+    model: ModelConfig
     batches: dict[str, Any] = Field(default_factory=dict)
     optimiser: dict[str, Any] = Field(default_factory=dict)
     train: dict[str, Any] = Field(default_factory=dict)
-    expect: Expect | None = None
+    expect: ExpectConfig | None = None
 
 
-class Recipe(Closed):
+class Recipe(ConfigTable):
     """Everything that decides a run; with rungs, several runs on the same data."""
 
     task: Literal["translate", "classify", "tag", "answer", "choose", "pretrain"] = "translate"
-    about: About = About()
-    data: Data
-    text: Text = Text()
-    labels: Labels = Labels()
-    answers: Answers = Answers()
-    pretrain: Pretrain = Pretrain()
-    model: Model = Model()
-    batches: Batches = Batches()
-    optimiser: Optimiser
-    train: Train
-    decode: Decode = Decode()
-    measure: Measure = Measure()
-    expect: Expect | None = None
-    rung: tuple[Rung, ...] = ()
+    about: AboutConfig = AboutConfig()
+    data: DataConfig
+    text: TextConfig = TextConfig()
+    labels: LabelsConfig = LabelsConfig()
+    answers: AnswersConfig = AnswersConfig()
+    pretrain: PretrainConfig = PretrainConfig()
+    model: ModelConfig = ModelConfig()
+    batches: BatchConfig = BatchConfig()
+    optimiser: OptimiserConfig
+    train: TrainConfig
+    decode: DecodeConfig = DecodeConfig()
+    measure: MeasureConfig = MeasureConfig()
+    expect: ExpectConfig | None = None
+    rung: tuple[RungConfig, ...] = ()
 
     @model_validator(mode="after")
     def _means_something(self) -> "Recipe":
@@ -301,7 +301,7 @@ class Recipe(Closed):
         chosen = tuple(rung for rung in self.rung if rung.name in names)
         return self.model_copy(update={"rung": chosen})
 
-    def at(self, rung: Rung) -> "Recipe":
+    def at(self, rung: RungConfig) -> "Recipe":
         """The recipe of one rung."""
         own = {"model": rung.model.model_dump(), "expect": rung.expect, "rung": ()}
         tables = {name: getattr(rung, name) for name in ("batches", "optimiser", "train")}

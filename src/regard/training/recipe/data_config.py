@@ -12,14 +12,14 @@ from regard.ground.errors import BadInput, did_you_mean
 from regard.text.hansards import LANGUAGES
 
 
-class Closed(BaseModel):
+class ConfigTable(BaseModel):
     """A table of a recipe: unknown keys are errors, and values do not change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 @dataclass(frozen=True)
-class Read:
+class ReaderFile:
     """A file of a published form, and by whom it is read: see ``regard.data.readers``."""
 
     reader: str
@@ -31,7 +31,7 @@ class Read:
         return (str(self.path),)
 
 
-class Files(Closed):
+class FilesConfig(ConfigTable):
     """Where pairs come from: two files, or one table, CSV or JSON-lines file and two columns of it.
 
     Or a ``file`` that a ``reader`` of ``regard.data.readers`` understands, with its options.
@@ -57,7 +57,7 @@ class Files(Closed):
     spaced: tuple[str, str] | None = None
 
     @model_validator(mode="after")
-    def _one_kind(self) -> "Files":
+    def _one_kind(self) -> "FilesConfig":
         two = self.source is not None and self.target is not None
         one = [self.table, self.csv, self.jsonl].count(None) == 2 and self.columns is not None
         files = (self.source, self.target, self.table, self.csv, self.jsonl, self.columns)
@@ -85,11 +85,11 @@ class Files(Closed):
                 raise ValueError(f"words of {language!r} cannot be set apart{wrong}")
         return self
 
-    def read(self, root: Path) -> Read:
+    def read(self, root: Path) -> ReaderFile:
         """The file that a reader understands, looked up under the data root."""
         if self.file is None or self.reader is None:
             raise BadInput("this task reads a file by a reader: give both (data.*.file, .reader)")
-        return Read(self.reader, root / self.file, self.options)
+        return ReaderFile(self.reader, root / self.file, self.options)
 
     def collection(self, root: Path) -> DocumentSource:
         """The documents, looked up under the data root."""
@@ -119,33 +119,33 @@ class Files(Closed):
         return JsonLines(place(self.jsonl), tuple(map(str, self.columns)), spaced)
 
 
-class Links(Closed):
+class LinksConfig(ConfigTable):
     """Files of gold word links, one line for each pair: source-target, counted from 0."""
 
     dev: str
     test: str
 
 
-class Data(Closed):
+class DataConfig(ConfigTable):
     """The pairs: to learn from (perhaps standard input), to choose by, to be judged by.
 
     A pair is a text and its translation, or a text and its label.
     """
 
-    train: Files
-    dev: Files
-    test: Files | None = None
-    more_tests: dict[str, Files] = {}
-    links: Links | None = None
+    train: FilesConfig
+    dev: FilesConfig
+    test: FilesConfig | None = None
+    more_tests: dict[str, FilesConfig] = {}
+    links: LinksConfig | None = None
     longest_characters: int = Field(5_000, ge=1)
 
     @property
-    def tests(self) -> dict[str, Files]:
+    def tests(self) -> dict[str, FilesConfig]:
         """All that a trained model is judged by, by name."""
         return {**({} if self.test is None else {"test": self.test}), **self.more_tests}
 
     @model_validator(mode="after")
-    def _read_again_and_again(self) -> "Data":
+    def _read_again_and_again(self) -> "DataConfig":
         if any(files.held_out for files in (self.train, *self.tests.values())):
             raise ValueError("only dev can be held out")
         for files in (self.dev, *self.tests.values()):

@@ -24,18 +24,26 @@ from regard.ground.errors import BadInput
 from regard.training import precision as precisions
 from regard.training.checkpoint import (
     Checkpoints,
-    Progress,
+    RunProgress,
     load_optimiser,
     optimiser_tensors,
 )
-from regard.training.events import Ended, Event, Judged, Reported, Saved, Started, Verdict
-from regard.training.micro import Captured, Plain, fixed_shape
-from regard.training.optimise import CapturedUpdates, MovingAverage, Updates
+from regard.training.distributed import World
+from regard.training.loop.events import (
+    DevEvent,
+    DevResult,
+    EndEvent,
+    Event,
+    ReportEvent,
+    SaveEvent,
+    StartEvent,
+)
+from regard.training.loop.microbatch import EagerStep, GraphedStep, fixed_shape
+from regard.training.loop.totals import RunningTotals
+from regard.training.optim.optimiser import GraphedOptimiser, ModelOptimiser, MovingAverage
+from regard.training.optim.schedule import schedule
 from regard.training.precision import Precision
-from regard.training.ranks import Ranks
 from regard.training.recipe import Recipe
-from regard.training.schedule import schedule
-from regard.training.sums import Sums
 from regard.weights.files import load_weights, weights_of
 
 
@@ -60,10 +68,10 @@ class Job:
     model: nn.Module
     objective: LoopObjective
     sampler: Sampler
-    judge: Callable[[nn.Module], Verdict]
+    judge: Callable[[nn.Module], DevResult]
     flops: Callable[[Sequence[Any]], float]
     checkpoints: Checkpoints
-    ranks: Ranks
+    world: World
     data: str = ""
     budget_seconds: float = float("inf")
     asked_to_stop: Callable[[], bool] = lambda: False
@@ -91,30 +99,30 @@ def train(job: Job, *, resume: bool = False) -> Iterator[Event]:
             reason = reason or ("patience" if run.out_of_patience() else "")
         if step % recipe.checkpoint_every == 0 or reason or best:
             yield run.save()
-    yield Ended(run.progress, reason)
+    yield EndEvent(run.progress, reason)
 
 
 class _Run:
     """The moving parts of a job."""
 
     def __init__(self, job: Job):
-        self.job, self.recipe, self.ranks = job, job.recipe, job.ranks
-        self.model = job.model.to(job.ranks.device)
-        lazy = self.ranks.world == 1 and not self._fixed  # others need the same graph at each step
+        self.job, self.recipe, self.world = job, job.recipe, job.world
+        self.model = job.model.to(job.world.device)
+        lazy = self.world.size == 1 and not self._fixed  # others need the same graph at each step
         self.updates = (
-            CapturedUpdates(self.model, self.recipe.optimiser)
+            GraphedOptimiser(self.model, self.recipe.optimiser)
             if self._captures
-            else Updates(self.model, self.recipe.optimiser, lazy=lazy)
+            else ModelOptimiser(self.model, self.recipe.optimiser, lazy=lazy)
         )
         self.weights = weights_of(self.model)
         ema = self.recipe.train.ema
         self.average = MovingAverage(self.weights, ema) if ema else None
         facts = self.recipe.optimiser
         self.factor = schedule(facts.schedule, facts.warmup, self.recipe.train.steps)
-        self.progress = Progress()
+        self.progress = RunProgress()
         self.began = monotonic()
 
-    def start(self, resume: bool) -> Started:
+    def start(self, resume: bool) -> StartEvent:
         """Load the last checkpoint or begin anew; choose the precision; open the data."""
         differences: tuple[str, ...] = ()
         precision: Precision | None = None
@@ -122,21 +130,21 @@ class _Run:
             precision, differences = self._restore()
         if precision is None:
             self.probe_stream = replace(self.job.sampler, dropped=DropCounts()).batches()
-            asked, device = self.recipe.train.precision, self.ranks.device
+            asked, device = self.recipe.train.precision, self.world.device
             precision = precisions.choose(asked, device, self._probe, self.job.budget_seconds)
-            half = self.ranks.agree(self.ranks.leads and precision.kind == "bf16")
+            half = self.world.any_rank(self.world.is_leader and precision.kind == "bf16")
             precision = Precision("bf16" if half else "fp32", precision.why)
         self.precision = precision
         settings = {**self._settings(), "precision": precision.kind}
         self.progress = replace(self.progress, settings=settings)
         self.earlier = self.progress.seconds
         self.stream = self.job.sampler.batches(self.progress.cursor)
-        self.wrapped = self.ranks.wrap(self.model)
+        self.wrapped = self.world.wrap(self.model)
         self.micro = self._micro()
-        if resume and self.ranks.leads:
+        if resume and self.world.is_leader:
             self._prune()  # a kill may have come between a save and this
         self.sums, self.progress = self._resumed_sums(), replace(self.progress, unreported=None)
-        return Started(self.progress, precision, differences)
+        return StartEvent(self.progress, precision, differences)
 
     def step(self) -> None:
         """One update of the weights."""
@@ -145,15 +153,15 @@ class _Run:
         step = [[example for _, example in batch] for _, batch in drawn]
         every = [example for batch in step for example in batch]
         weight = np.array([self.job.objective.weight(example) for example in every]).sum(axis=0)
-        mine = self.ranks.share(step)
+        mine = self.world.share(step)
         if not self.model.training:  # asked for it, a model walks through all its parts
             self.model.train()
         self.updates.wake(number)
         for turn, (slice_number, examples) in enumerate(mine):
-            batch = self._collate(examples).to(self.ranks.device)
+            batch = self._collate(examples).to(self.world.device)
             seed_everything(self.recipe.train.seed, number, slice_number)
-            with self.ranks.quiet(self.wrapped, last=turn == len(mine) - 1):
-                loss, nll = self.micro(batch, self.ranks.world / weight)
+            with self.world.gradient_sync(self.wrapped, last=turn == len(mine) - 1):
+                loss, nll = self.micro(batch, self.world.size / weight)
             self.sums.add(loss, nll)
         norm = self._update(number)
         self.sums.take_note(number, norm)
@@ -178,14 +186,14 @@ class _Run:
             return "steps"
         over = monotonic() - self.began > self.job.budget_seconds
         asked = self.job.asked_to_stop()
-        if self.ranks.world > 1:
-            over, asked = self.ranks.agree(over), self.ranks.agree(asked)
+        if self.world.size > 1:
+            over, asked = self.world.any_rank(over), self.world.any_rank(asked)
         return "asked" if asked else "time" if over else ""
 
-    def report(self) -> Reported:
+    def report(self) -> ReportEvent:
         """The means since the last report; NaN ends the run here."""
         sums, taken = self.sums, monotonic() - self.sums.began
-        means = self.ranks.total(sums.losses.clone()).cpu() / torch.from_numpy(sums.weight)
+        means = self.world.all_reduce(sums.losses.clone()).cpu() / torch.from_numpy(sums.weight)
         loss, nll = means.sum(-1).tolist()
         norm, bad = sums.values.tolist()
         if bad or not isfinite(loss):
@@ -200,7 +208,7 @@ class _Run:
             speed * (self.recipe.train.steps - done),
             max(0.0, self.job.budget_seconds - (monotonic() - self.began)),
         )
-        event = Reported(
+        event = ReportEvent(
             self.progress,
             loss=loss,
             nll=nll,
@@ -210,10 +218,10 @@ class _Run:
             seconds_left=left,
             fill=sums.tokens / sums.room,
         )
-        self.sums = Sums.of_nothing(self.ranks.device)
+        self.sums = RunningTotals.of_nothing(self.world.device)
         return event
 
-    def judge(self) -> Judged:
+    def judge(self) -> DevEvent:
         """Ask the development set, with the averaged weights where there are some."""
         self._check_finite()
         self.model.eval()
@@ -227,18 +235,18 @@ class _Run:
         else:
             self.progress = replace(self.progress, stale=self.progress.stale + 1)
         self.sums.began = monotonic() if not self.sums.steps else self.sums.began
-        return Judged(self.progress, verdict, best)
+        return DevEvent(self.progress, verdict, best)
 
     def out_of_patience(self) -> bool:
         """Whether the development set has not improved for too long."""
         patience = self.recipe.train.patience
         return bool(patience) and self.progress.stale >= patience
 
-    def save(self) -> Saved:
+    def save(self) -> SaveEvent:
         """Write a checkpoint and forget those nobody needs."""
         self._check_finite()
-        state = replace(self.progress, unreported=self.sums.to_store(self.ranks))
-        if self.ranks.leads:
+        state = replace(self.progress, unreported=self.sums.to_store(self.world))
+        if self.world.is_leader:
             tensors = {
                 "model": self.weights,
                 "optimiser": optimiser_tensors(self.model, self.updates.optimiser),
@@ -247,8 +255,8 @@ class _Run:
                 tensors["average"] = self.average.weights
             self.job.checkpoints.save(state, tensors)
             self._prune()
-        self.ranks.wait()
-        return Saved(self.progress)
+        self.world.barrier()
+        return SaveEvent(self.progress)
 
     def _prune(self) -> None:
         """Keep the last two checkpoints, those to be averaged and the best; sweep the rest away."""
@@ -283,11 +291,11 @@ class _Run:
         load_optimiser(self.model, self.updates.optimiser, tensors["optimiser"], moments)
         if self.average is not None:
             self.average.weights = {
-                name: tensor.to(self.ranks.device) for name, tensor in tensors["average"].items()
+                name: tensor.to(self.world.device) for name, tensor in tensors["average"].items()
             }
         before = self.progress.settings
         kind, advice = before["precision"], precisions.RESUME
-        precision = precisions.as_asked(kind, self.ranks.device, "as before", advice)
+        precision = precisions.as_asked(kind, self.world.device, "as before", advice)
         now = self._settings()
         return precision, tuple(
             f"{name} was {before.get(name)}, is {now[name]}"
@@ -297,11 +305,11 @@ class _Run:
 
     def _settings(self) -> dict[str, Any]:
         """What must stay the same for a resumed run to be the same, bit for bit."""
-        device = self.ranks.device
+        device = self.world.device
         return {
             "torch": torch.__version__,
             "threads": torch.get_num_threads(),
-            "world": self.ranks.world,
+            "world": self.world.size,
             "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
             "compile": self._compiles(),
             "data": self.job.data,
@@ -313,20 +321,20 @@ class _Run:
     @property
     def _fixed(self) -> bool:
         """Whether all batches have one shape: on CUDA, unless the model is an eager one."""
-        return self.ranks.device.type == "cuda" and not getattr(self.model, "eager", False)
+        return self.world.device.type == "cuda" and not getattr(self.model, "eager", False)
 
     @property
     def _captures(self) -> bool:
         """Whether steps are replayed: where shapes are fixed, unless something forbids it."""
-        return self._fixed and self.ranks.world == 1 and not self.recipe.train.deterministic
+        return self._fixed and self.world.size == 1 and not self.recipe.train.deterministic
 
-    def _micro(self) -> Plain | Captured:
+    def _micro(self) -> EagerStep | GraphedStep:
         """Compiled on CUDA, and captured."""
         forward = self._forward
         if self._compiles():
             forward = torch.compile(forward)
-        plain = Plain(forward, self.precision_context)
-        return Captured(plain, self.model) if self._captures else plain
+        plain = EagerStep(forward, self.precision_context)
+        return GraphedStep(plain, self.model) if self._captures else plain
 
     def _forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         return self.job.objective(self.wrapped, batch)
@@ -337,12 +345,12 @@ class _Run:
             return self.job.objective.collate(examples)
         limits = self.recipe.batches
         lengths = map(self.job.objective.length, examples)
-        shape = fixed_shape(limits, lengths, self.ranks.splits(limits.accumulate))
+        shape = fixed_shape(limits, lengths, self.world.splits(limits.accumulate))
         return self.job.objective.collate(examples, shape)
 
     def precision_context(self) -> AbstractContextManager:
         """Where forward passes of this run happen."""
-        return self.precision.context(self.ranks.device)
+        return self.precision.context(self.world.device)
 
     def _probe(self, precision: Precision) -> None:
         """A step without an update, on a batch of its own: new shapes cost what they cost."""
@@ -351,7 +359,7 @@ class _Run:
         batch = self.job.objective.collate([example for _, example in drawn])
         self.model.train()
         self.wrapped = self.model
-        Plain(self._forward, self.precision_context)(batch, 1.0)
+        EagerStep(self._forward, self.precision_context)(batch, 1.0)
         self.model.zero_grad()
 
     def _update(self, number: int) -> Tensor:
@@ -365,14 +373,14 @@ class _Run:
         return self.recipe.optimiser.rate * self.factor(step)
 
     def _check_finite(self) -> None:
-        if self.sums.steps and self.ranks.agree(bool(self.sums.values[1])):
+        if self.sums.steps and self.world.any_rank(bool(self.sums.values[1])):
             self.report()
 
-    def _resumed_sums(self) -> Sums:
+    def _resumed_sums(self) -> RunningTotals:
         stored, step = self.progress.unreported, self.progress.step
         if stored is None:
-            return Sums.of_nothing(self.ranks.device)
-        return Sums.stored(stored, self.ranks, str(self.job.checkpoints.place(step)))
+            return RunningTotals.of_nothing(self.world.device)
+        return RunningTotals.stored(stored, self.world, str(self.job.checkpoints.place(step)))
 
 
 def seed_everything(*key: int) -> None:

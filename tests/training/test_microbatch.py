@@ -10,8 +10,8 @@ from regard.ground.batch import BatchLimits, TokenRow
 from regard.ground.layout import Layout
 from regard.models.facts import Head, change
 from regard.models.papers import bert
-from regard.training.micro import Captured, Plain, fixed_shape, unread
-from regard.training.recipe import Batches
+from regard.training.loop.microbatch import EagerStep, GraphedStep, fixed_shape, without_caches
+from regard.training.recipe import BatchConfig
 
 BUDGET = BatchLimits(64, 6, 20)
 SIZES = {"vocab": 50, "depth": 2, "width": 32, "heads": 2, "inner": 48, "longest": 20}
@@ -21,7 +21,7 @@ SMALL = change(bert.PAPER.sizes["tiny"], **SIZES, dropout=0.0)
 def test_nothing_is_remembered():
     batch = Labelled().collate([(TokenRow([1, 2, 3], [0, 0, 1]), [1])], BUDGET)
     slots_T = batch.target.layout.slots_T
-    again = unread(batch)
+    again = without_caches(batch)
     assert "slots_T" not in vars(again.target.layout)
     assert again.target.tokens_T is batch.target.tokens_T
     assert again.target.layout.offsets is batch.target.layout.offsets
@@ -35,7 +35,7 @@ def test_nothing_is_remembered():
 )
 def test_shapes_go_up_in_rungs(lengths, tokens):
     """A rank that has no rows of a step takes the smallest."""
-    limits = Batches(tokens=60, rows=7, longest=20, rung=10)
+    limits = BatchConfig(tokens=60, rows=7, longest=20, rung=10)
     assert fixed_shape(limits, lengths, splits=2) == BatchLimits(tokens, 4, 20)
     whole = limits.model_copy(update={"rung": 0})
     assert fixed_shape(whole, lengths) == BatchLimits(60, 7, 20)
@@ -73,15 +73,15 @@ def test_captured_steps(task, objective, position, precision):
     facts = change(SMALL, position=position, attention_dropout=0.0, head=head, pooled=head.of_rows)
     model = build(facts).cuda().train()
     half = torch.autocast("cuda", torch.bfloat16, enabled=precision == "bf16")
-    plain = Plain(lambda batch: objective(model, batch), lambda: half)
-    captured, draw = Captured(plain, model), np.random.default_rng(1)
+    plain = EagerStep(lambda batch: objective(model, batch), lambda: half)
+    captured, draw = GraphedStep(plain, model), np.random.default_rng(1)
     for _ in range(6):
         batch = objective.collate(list(examples(task, draw)), BUDGET).to("cuda")
         found = []
         for micro in (captured, plain):
             for one in model.parameters():
                 one.grad = torch.zeros_like(one) if one.grad is None else one.grad.zero_()
-            loss, _ = micro(unread(batch), 1 / batch.weight)
+            loss, _ = micro(without_caches(batch), 1 / batch.weight)
             found.append((loss.clone(), [one.grad.clone() for one in model.parameters()]))
         torch.testing.assert_close(*found, rtol=1e-3, atol=1e-5)
     assert len(captured.graphs) == 1

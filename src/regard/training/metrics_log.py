@@ -6,10 +6,10 @@ from typing import Any
 
 from regard.ground.errors import BadInput
 from regard.ground.files import read_bytes, replacing, writing
-from regard.training.events import Event, Judged, Reported
+from regard.training.loop.events import DevEvent, Event, ReportEvent
 
 
-class Journal:
+class MetricsLog:
     """Appends one line per report and verdict; a resumed run first forgets what it will redo."""
 
     def __init__(self, folder: Path, *, after_step: int = 0):
@@ -60,7 +60,7 @@ def _step(line: bytes) -> int | None:
 def as_figures(event: Event) -> dict[str, Any]:
     """The numbers of an event, under their names."""
     match event:
-        case Reported(progress):
+        case ReportEvent(progress):
             return {
                 "event": "train",
                 "step": progress.step,
@@ -74,7 +74,7 @@ def as_figures(event: Event) -> dict[str, Any]:
                 "seconds": progress.seconds,
                 "flops": progress.flops,
             }
-        case Judged(progress, verdict):
+        case DevEvent(progress, verdict):
             return {
                 "event": "dev",
                 "step": progress.step,

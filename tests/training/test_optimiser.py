@@ -11,18 +11,18 @@ from regard.models.facts import Head, change
 from regard.models.papers import bert, paper, sized
 from regard.training import loop
 from regard.training.checkpoint import optimiser_tensors
-from regard.training.events import Reported
-from regard.training.levels import freeze, levels
+from regard.training.distributed import World
 from regard.training.loop import train
-from regard.training.optimise import CapturedUpdates, Updates
-from regard.training.ranks import Ranks
-from regard.training.recipe import Optimiser, read
+from regard.training.loop.events import ReportEvent
+from regard.training.optim.layer_groups import freeze, layer_groups
+from regard.training.optim.optimiser import GraphedOptimiser, ModelOptimiser
+from regard.training.optim.schedule import schedule
+from regard.training.recipe import OptimiserConfig, read
 from regard.training.run import prepare
-from regard.training.schedule import schedule
 from regard.weights.files import weights_of
 from small_tuning import write_tuning
 
-ALONE = Ranks(0, 1, torch.device("cpu"))
+ALONE = World(0, 1, torch.device("cpu"))
 FACTS = change(bert.TINY, vocab=11, width=8, inner=12, heads=2, longest=8, depth=3)
 CLASSIFIER = change(FACTS, head=Head("classify", 2))
 
@@ -35,7 +35,7 @@ def small(name):
 def named(model):
     """The names of the parameters of each level."""
     names = {parameter: name for name, parameter in model.named_parameters()}
-    return [[names[parameter] for parameter in level] for level in levels(model)]
+    return [[names[parameter] for parameter in level] for level in layer_groups(model)]
 
 
 def moved(model, updates, steps=1):
@@ -89,7 +89,7 @@ def test_a_target_stands_on_its_source_and_the_rest_of_a_side_on_its_blocks():
 
 def test_rates_fall_by_level():
     model = build(CLASSIFIER)
-    changes = moved(model, Updates(model, Optimiser(rate=0.01, layer_decay=0.5)))
+    changes = moved(model, ModelOptimiser(model, OptimiserConfig(rate=0.01, layer_decay=0.5)))
     for name, share in {
         "head.bias": 1,
         "pool.bias": 1,
@@ -104,9 +104,9 @@ def test_rates_fall_by_level():
 
 def test_groups_are_few_and_vectors_do_not_decay():
     model = build(CLASSIFIER)
-    plain = Updates(model, Optimiser(rate=0.01, decay=0.1)).optimiser
+    plain = ModelOptimiser(model, OptimiserConfig(rate=0.01, decay=0.1)).optimiser
     assert [group["weight_decay"] for group in plain.param_groups] == [0.1, 0.0]
-    graded = Updates(model, Optimiser(rate=0.01, decay=0.1, layer_decay=0.9)).optimiser
+    graded = ModelOptimiser(model, OptimiserConfig(rate=0.01, decay=0.1, layer_decay=0.9)).optimiser
     assert len(graded.param_groups) == 2 * 5
     for group in (*plain.param_groups, *graded.param_groups):
         assert all((one.ndim < 2) == (group["weight_decay"] == 0) for one in group["params"])
@@ -123,7 +123,9 @@ def test_groups_are_few_and_vectors_do_not_decay():
 )
 def test_what_is_frozen_stays_bit_for_bit(names, still):
     model = build(CLASSIFIER)
-    updates = Updates(model, Optimiser(kind="adamw", rate=0.1, decay=0.1, freeze=names))
+    updates = ModelOptimiser(
+        model, OptimiserConfig(kind="adamw", rate=0.1, decay=0.1, freeze=names)
+    )
     changes = moved(model, updates, steps=2)
     moments = optimiser_tensors(model, updates.optimiser)
     for name, change_of in changes.items():
@@ -155,8 +157,10 @@ def test_names_that_mean_nothing_are_refused(names, said):
 @pytest.mark.parametrize("lazy", [True, False])
 def test_levels_wake_from_the_top(lazy):
     model = build(CLASSIFIER)
-    facts = Optimiser(kind="adamw", rate=0.1, decay=0.1, unfreeze_every=2, freeze=("blocks.1",))
-    updates = Updates(model, facts, lazy=lazy)
+    facts = OptimiserConfig(
+        kind="adamw", rate=0.1, decay=0.1, unfreeze_every=2, freeze=("blocks.1",)
+    )
+    updates = ModelOptimiser(model, facts, lazy=lazy)
     first = moved(model, updates, steps=2)
     assert {name.split(".")[0] for name, one in first.items() if one.any()} == {"pool", "head"}
     assert model.trunk.embed.token.weight.requires_grad != lazy
@@ -173,10 +177,12 @@ def test_levels_wake_from_the_top(lazy):
 
 def test_only_gradients_of_what_learns_are_measured():
     model = build(CLASSIFIER)
-    updates = Updates(model, Optimiser(rate=0.1, clip=1.0, unfreeze_every=5), lazy=False)
+    updates = ModelOptimiser(
+        model, OptimiserConfig(rate=0.1, clip=1.0, unfreeze_every=5), lazy=False
+    )
     for one in model.parameters():
         one.grad = torch.ones_like(one)
-    top = sum(one.numel() for one in levels(model)[-1])
+    top = sum(one.numel() for one in layer_groups(model)[-1])
     assert float(updates.apply(1.0)) == pytest.approx(top**0.5)
     assert model.head.bias.grad.norm() < 1
     assert (model.trunk.embed.norm.bias.grad == 1).all()
@@ -201,20 +207,20 @@ def corpus(tmp_path_factory):
     return folder
 
 
-def prepared(corpus, out, *settings, resume=False, ranks=ALONE):
+def prepared(corpus, out, *settings, resume=False, world=ALONE):
     recipe = read(corpus / "owls.toml", settings)
-    return prepare(recipe, out, ranks, data=corpus, resume=resume)
+    return prepare(recipe, out, world, data=corpus, resume=resume)
 
 
 def losses(run, resume=False):
-    return [event.loss for event in train(run.job, resume=resume) if isinstance(event, Reported)]
+    return [event.loss for event in train(run.job, resume=resume) if isinstance(event, ReportEvent)]
 
 
 def broken_off(corpus, out, *settings, **named):
     """The losses of a run that dies after eight steps, its last checkpoint after six; and it."""
     run, seen = prepared(corpus, out, *settings, **named), []
     for event in train(run.job):
-        seen += [event.loss] if isinstance(event, Reported) else []
+        seen += [event.loss] if isinstance(event, ReportEvent) else []
         if len(seen) == 8:
             break
     return seen[:6], prepared(corpus, out, *settings, resume=True, **named)
@@ -247,8 +253,8 @@ def test_sleeping_levels_may_have_gradients_or_not(corpus, tmp_path, monkeypatch
     settings = ("optimiser.unfreeze_every=3", "optimiser.layer_decay=0.7")
     lazy = prepared(corpus, tmp_path / "a", *settings)
     wanted = losses(lazy)
-    busy = partial(Updates, lazy=False)
-    monkeypatch.setattr(loop, "Updates", lambda model, facts, lazy: busy(model, facts))
+    busy = partial(ModelOptimiser, lazy=False)
+    monkeypatch.setattr(loop, "ModelOptimiser", lambda model, facts, lazy: busy(model, facts))
     other = prepared(corpus, tmp_path / "b", *settings)
     assert losses(other) == wanted
     one, two = weights_of(lazy.job.model), weights_of(other.job.model)
@@ -262,7 +268,7 @@ def test_sleeping_levels_may_have_gradients_or_not(corpus, tmp_path, monkeypatch
 def test_captured_runs_resume_too(corpus, tmp_path, unfreeze_every):
     """But for the order in which a GPU adds."""
     settings = (f"optimiser.unfreeze_every={unfreeze_every}", "train.precision=fp32")
-    named = {"ranks": Ranks(0, 1, torch.device("cuda"))}
+    named = {"ranks": World(0, 1, torch.device("cuda"))}
     wanted = losses(prepared(corpus, tmp_path / "a", *settings, **named))
     seen, second = broken_off(corpus, tmp_path / "b", *settings, **named)
     assert seen + losses(second, resume=True) == pytest.approx(wanted, rel=1e-4)
@@ -273,7 +279,7 @@ def test_captured_runs_resume_too(corpus, tmp_path, unfreeze_every):
 @pytest.mark.parametrize("unfreeze_every", [0, 3])
 def test_a_captured_update_is_the_update(clip, unfreeze_every):
     """Whichever of its steps were replayed; and no gradient is left."""
-    facts = Optimiser(
+    facts = OptimiserConfig(
         kind="adamw",
         rate=0.01,
         decay=0.1,
@@ -283,7 +289,7 @@ def test_a_captured_update_is_the_update(clip, unfreeze_every):
     )
     models = [build(CLASSIFIER).cuda() for _ in range(2)]
     models[1].load_state_dict(models[0].state_dict())
-    systems = [Updates(models[0], facts, lazy=False), CapturedUpdates(models[1], facts)]
+    systems = [ModelOptimiser(models[0], facts, lazy=False), GraphedOptimiser(models[1], facts)]
     for step in range(1, 15):
         norms = []
         for model, updates in zip(models, systems, strict=True):
@@ -314,8 +320,8 @@ def test_captured_steps_leave_alone_what_does_not_learn(corpus, tmp_path, compil
         "train.average=12",
         f"train.compile={compiled}",
     )
-    cuda = Ranks(0, 1, torch.device("cuda"))
-    run = prepared(corpus, tmp_path / "run", *settings, ranks=cuda)
+    cuda = World(0, 1, torch.device("cuda"))
+    run = prepared(corpus, tmp_path / "run", *settings, world=cuda)
     before = {name: one.cpu().clone() for name, one in weights_of(run.job.model).items()}
     assert losses(run)
     for step in (4, 8, 12):

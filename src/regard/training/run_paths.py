@@ -6,16 +6,16 @@ from typing import Any
 
 from regard.data.sources import DropCounts
 from regard.ground.files import remove, replacing_folder
-from regard.training.ranks import Ranks
+from regard.training.distributed import World
 
 
 @dataclass(frozen=True)
-class Place:
+class RunPaths:
     """``data`` holds the recipe's files, ``out`` takes everything that is written."""
 
     data: Path
     out: Path
-    ranks: Ranks
+    world: World
     resume: bool = False
     skip_bad: bool = False
 
@@ -32,7 +32,7 @@ class Place:
     @property
     def fresh(self) -> bool:
         """Whether I am the one who writes, and nothing was written before."""
-        return self.ranks.leads and not self.resume
+        return self.world.is_leader and not self.resume
 
     def dropping(self) -> DropCounts | None:
         """Where bad examples are counted, if they may be left out."""

@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.training.levels import freeze, levels
-from regard.training.recipe import Optimiser
+from regard.training.optim.layer_groups import freeze, layer_groups
+from regard.training.recipe import OptimiserConfig
 
 Groups = list[dict[str, Any]]
 
 
-class Updates:
+class ModelOptimiser:
     """Adam or AdamW in one fused kernel, over the levels of a model that are awake.
 
     A level learns at ``layer_decay`` times the rate of the one above it. With ``unfreeze_every``,
@@ -23,7 +23,7 @@ class Updates:
     moments nor decay. ``lazy``: no gradients of sleeping levels are computed.
     """
 
-    def __init__(self, model: nn.Module, facts: Optimiser, *, lazy: bool = True):
+    def __init__(self, model: nn.Module, facts: OptimiserConfig, *, lazy: bool = True):
         freeze(model, facts.freeze)
         self.model, self.facts, self.lazy = model, facts, lazy
         self.asleep = _groups(model, facts)
@@ -73,13 +73,13 @@ class Updates:
         self.model.zero_grad()
 
 
-class CapturedUpdates(Updates):
+class GraphedOptimiser(ModelOptimiser):
     """The same as one CUDA graph, gradients zeroed where they are.
 
     Moments exist after the first step of a level, so that the second step captures.
     """
 
-    def __init__(self, model: nn.Module, facts: Optimiser):
+    def __init__(self, model: nn.Module, facts: OptimiserConfig):
         super().__init__(model, facts, lazy=False)
         self.device = next(model.parameters()).device
         self.seen = 0
@@ -122,13 +122,13 @@ class CapturedUpdates(Updates):
         return graph, norm
 
 
-def _groups(model: nn.Module, facts: Optimiser) -> list[Groups]:
+def _groups(model: nn.Module, facts: OptimiserConfig) -> list[Groups]:
     """For each level that learns, the lowest first: its matrices, and its vectors, without decay.
 
     Levels that are treated alike are one.
     """
     alike = facts.layer_decay == 1 and not facts.unfreeze_every
-    of_levels = [list(model.parameters())] if alike else levels(model)
+    of_levels = [list(model.parameters())] if alike else layer_groups(model)
     found = []
     for depth, level in zip(reversed(range(len(of_levels))), of_levels, strict=True):
         share = facts.layer_decay**depth

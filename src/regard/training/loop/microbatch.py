@@ -14,13 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from regard.ground.batch import Batch, BatchLimits
-from regard.training.recipe import Batches
+from regard.training.recipe import BatchConfig
 
 Forward = Callable[[Batch], tuple[Tensor, Tensor]]
 Scale = float | np.ndarray
 
 
-class Plain:
+class EagerStep:
     """Adds the gradient of ``scale`` times the loss; answers with (loss, likelihood)."""
 
     def __init__(self, forward: Forward, precision: Callable[[], AbstractContextManager]):
@@ -35,7 +35,7 @@ class Plain:
         return loss.detach(), likelihood
 
 
-class Graph(NamedTuple):
+class StepGraph(NamedTuple):
     """What was captured: a graph, the tensors that it reads, and those that it writes."""
 
     graph: torch.cuda.CUDAGraph
@@ -44,15 +44,15 @@ class Graph(NamedTuple):
     results: tuple[Tensor, Tensor]
 
 
-class Captured:
+class GraphedStep:
     """The same, as a CUDA graph for each shape of batch.
 
     Dropout still follows the seed: a replay reads it anew.
     """
 
-    def __init__(self, plain: Plain, model: nn.Module):
+    def __init__(self, plain: EagerStep, model: nn.Module):
         self.plain, self.model = plain, model
-        self.graphs: dict[tuple[torch.Size, ...], Graph] = {}
+        self.graphs: dict[tuple[torch.Size, ...], StepGraph] = {}
         self.room = torch.cuda.graph_pool_handle()  # for all: no two run at once
 
     def __call__(self, batch: Batch, scale: Scale) -> tuple[Tensor, Tensor]:
@@ -70,7 +70,7 @@ class Captured:
         held.graph.replay()
         return held.results
 
-    def _capture(self, batch: Batch, scale: Tensor) -> Graph:
+    def _capture(self, batch: Batch, scale: Tensor) -> StepGraph:
         """Compile and warm up aside, then capture; gradients and draws go on as if nothing was."""
         parameters = [one for one in self.model.parameters() if one.requires_grad]
         for parameter in parameters:
@@ -81,19 +81,19 @@ class Captured:
         aside = torch.cuda.Stream()
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):
-            self.plain(unread(batch), scale)
+            self.plain(without_caches(batch), scale)
         torch.cuda.current_stream().wait_stream(aside)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self.room):
-            results = self.plain(unread(batch), scale)
+            results = self.plain(without_caches(batch), scale)
         for parameter, gradient in zip(parameters, before, strict=True):
             parameter.grad.copy_(gradient)  # type: ignore[union-attr]
         torch.cuda.set_rng_state(draws, scale.device)
-        return Graph(graph, batch, scale, results)
+        return StepGraph(graph, batch, scale, results)
 
 
 def fixed_shape(
-    limits: Batches, lengths: Iterable[tuple[int, ...]], splits: int = 1
+    limits: BatchConfig, lengths: Iterable[tuple[int, ...]], splits: int = 1
 ) -> BatchLimits:
     """The shape of a batch on CUDA, or of one of the ``splits`` slices of a batch.
 
@@ -112,16 +112,16 @@ def as_tensor(scale: Scale, device: torch.device | str = "cpu") -> Tensor:
     return torch.as_tensor(scale, dtype=torch.float32).to(device)
 
 
-def unread(value: Any) -> Any:
+def without_caches(value: Any) -> Any:
     """The same tensors in objects that remember nothing they once computed from them.
 
     What they remember would be the first batch's, in a graph that is to serve all.
     """
     if isinstance(value, dict):
-        return {name: unread(value[name]) for name in sorted(value)}
+        return {name: without_caches(value[name]) for name in sorted(value)}
     if not is_dataclass(value):
         return value
-    parts = {field.name: unread(getattr(value, field.name)) for field in fields(value)}
+    parts = {field.name: without_caches(getattr(value, field.name)) for field in fields(value)}
     return replace(value, **parts)  # type: ignore[type-var]
 
 

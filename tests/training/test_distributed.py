@@ -10,7 +10,7 @@ import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.training.ranks import Ranks
+from regard.training.distributed import World
 from regard.training.recipe import read
 from regard.training.rendezvous import Rendezvous
 from regard.training.run import prepare
@@ -22,7 +22,7 @@ CPU = torch.device("cpu")
 @given(world=st.integers(1, 6), accumulate=st.integers(1, 6), rows=st.integers(1, 9))
 def test_every_row_is_someones_and_nobodys_twice(world, accumulate, rows):
     step = [[(batch, row) for row in range(rows)] for batch in range(accumulate)]
-    shares = [Ranks(rank, world, CPU).share(step) for rank in range(world)]
+    shares = [World(rank, world, CPU).share(step) for rank in range(world)]
     rows_of = [row for share in shares for _, part in share for row in part]
     assert sorted(rows_of) == sorted(row for batch in step for row in batch)
     assert len({len(share) for share in shares}) == 1  # as many turns for each: none waits alone
@@ -33,7 +33,7 @@ def test_whole_batches_keep_their_numbers(world, turns):
     """So dropout, which is keyed by the number, falls as in one process."""
     step = [[batch] for batch in range(world * turns)]
     for rank in range(world):
-        for number, part in Ranks(rank, world, CPU).share(step):
+        for number, part in World(rank, world, CPU).share(step):
             assert part == [number]
 
 
@@ -86,8 +86,8 @@ def test_nobody_goes_on_before_all_are_here(meeting):
 def test_ranks_choose_by_the_same_score(tmp_path, monkeypatch):
     """What the development set says is what it says to the leader."""
     recipe = read(write_tuning(tmp_path, "one"))
-    job = prepare(recipe, tmp_path / "run", Ranks(0, 1, CPU), data=tmp_path).job
-    *given, ranks = job.judge.args
-    monkeypatch.setattr(Ranks, "from_leader", lambda self, compute: {"accuracy": 12.5})
-    verdict = job.judge.func(*given, replace(ranks, rank=0), job.model.eval())
+    job = prepare(recipe, tmp_path / "run", World(0, 1, CPU), data=tmp_path).job
+    *given, world = job.judge.args
+    monkeypatch.setattr(World, "from_leader", lambda self, compute: {"accuracy": 12.5})
+    verdict = job.judge.func(*given, replace(world, rank=0), job.model.eval())
     assert verdict.value == verdict.figures["accuracy"] == 12.5

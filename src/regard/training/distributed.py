@@ -23,16 +23,16 @@ Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
-class Ranks:
+class World:
     """My number, how many we are, the device I use, and where processes wait for each other."""
 
     rank: int
-    world: int
+    size: int
     device: torch.device
     rendezvous: Rendezvous | None = None
 
     @classmethod
-    def join(cls, device: str | None = None) -> "Ranks":
+    def join(cls, device: str | None = None) -> "World":
         """Take the place ``torchrun`` gave us, or be alone."""
         world = int(os.environ.get("WORLD_SIZE", "1"))
         chosen = device_named(device, local=int(os.environ.get("LOCAL_RANK", "0")))
@@ -69,13 +69,13 @@ class Ranks:
             dist.destroy_process_group()
 
     @property
-    def leads(self) -> bool:
+    def is_leader(self) -> bool:
         """Whether I am the one who writes and prints."""
         return self.rank == 0
 
     def splits(self, batches: int) -> int:
         """Into how many slices each batch of a step is cut, so that every rank gets as many."""
-        return self.world // gcd(batches, self.world)
+        return self.size // gcd(batches, self.size)
 
     def share(self, step: Sequence[Sequence[Item]]) -> list[tuple[int, Sequence[Item]]]:
         """My slices of a step's batches, each with the number that seeds its draws.
@@ -85,28 +85,28 @@ class Ranks:
         """
         splits = self.splits(len(step))
         slices = [batch[start::splits] for batch in step for start in range(splits)]
-        return [(number, slices[number]) for number in range(self.rank, len(slices), self.world)]
+        return [(number, slices[number]) for number in range(self.rank, len(slices), self.size)]
 
     def wrap(self, model: nn.Module) -> nn.Module:
         """The model whose gradients meet after each step."""
-        if self.world == 1:
+        if self.size == 1:
             return model
         ids = [self.device.index] if self.device.type == "cuda" else None
         return DistributedDataParallel(model, device_ids=ids)
 
-    def quiet(self, model: nn.Module, last: bool) -> AbstractContextManager:
+    def gradient_sync(self, model: nn.Module, last: bool) -> AbstractContextManager:
         """Gradients travel with the last slice of a step only."""
         if isinstance(model, DistributedDataParallel) and not last:
             return model.no_sync()
         return nullcontext()
 
-    def total(self, sums: Tensor) -> Tensor:
+    def all_reduce(self, sums: Tensor) -> Tensor:
         """The sum over all ranks."""
-        if self.world > 1:
+        if self.size > 1:
             dist.all_reduce(sums)
         return sums
 
-    def wait(self) -> None:
+    def barrier(self) -> None:
         """Until all are here, however long that takes."""
         if self.rendezvous is not None:
             self.rendezvous.meet()
@@ -115,6 +115,6 @@ class Ranks:
         """What the leader computes, anything that JSON can hold, on all ranks."""
         return compute() if self.rendezvous is None else self.rendezvous.from_leader(compute)
 
-    def agree(self, flag: bool) -> bool:
+    def any_rank(self, flag: bool) -> bool:
         """True for all if it is for one."""
-        return bool(self.total(torch.tensor(float(flag), device=self.device)) > 0)
+        return bool(self.all_reduce(torch.tensor(float(flag), device=self.device)) > 0)

@@ -18,8 +18,8 @@ from regard.models.facts import SentencePairHead
 from regard.objectives.rows import Annotate, AnnotatedRow
 from regard.objectives.sum import Sum
 from regard.text.encoder_tokenizer import EncoderTokenizer
+from regard.training.distributed import World
 from regard.training.examples import SPLIT, shared_out
-from regard.training.ranks import Ranks
 from regard.training.recipe import Recipe
 
 WINDOW = 16_384  # rows drawn at once: each of these ends in a batch that is not full
@@ -29,7 +29,7 @@ DEV = 0  # what is held out is the same for every seed, and its blanks are too
 
 
 @dataclass(frozen=True, eq=False)
-class Drawn:
+class PretrainingRows:
     """Rows by number; which tokens are blanks follows from (seed, epoch, number) alone."""
 
     passages: Passages
@@ -55,7 +55,7 @@ class Drawn:
         return [one for numbers in ranges for one in self.read(epoch, numbers)]
 
 
-class Ahead(Sampler[AnnotatedRow]):
+class PrefetchSampler(Sampler[AnnotatedRow]):
     """The same batches, read by a thread of its own while the model learns from those before."""
 
     def batches(
@@ -75,12 +75,12 @@ class Ahead(Sampler[AnnotatedRow]):
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class PretrainingData:
     """The documents of a recipe as rows: to learn from, and to choose by; ``sizes`` counts them."""
 
     recipe: Recipe
     documents: Documents
-    train: Drawn
+    train: PretrainingRows
     dev: Sequence[AnnotatedRow]
     dropped: DropCounts
     sizes: dict[str, int]
@@ -94,7 +94,7 @@ class Reading:
     def sampler(self, objective: Sum) -> Sampler[AnnotatedRow]:
         """Batches without end."""
         limits = self.recipe.batches
-        return Ahead(
+        return PrefetchSampler(
             self.train.read,
             objective.length,
             self.train.passages.count,
@@ -105,18 +105,20 @@ class Reading:
             dropped=self.dropped,
         )
 
-    def dev_batches(self, objective: Sum, ranks: Ranks) -> Iterator[Batch]:
+    def dev_batches(self, objective: Sum, world: World) -> Iterator[Batch]:
         """My share of what is held out."""
-        return shared_out(self.dev, objective, self.recipe, ranks)
+        return shared_out(self.dev, objective, self.recipe, world)
 
 
-def drawn(
+def make_rows(
     objective: Sum, longest: int, text: EncoderTokenizer, documents: Documents, seed: int
-) -> Drawn:
+) -> PretrainingRows:
     """Documents as rows with the targets of an objective."""
     rows = objective.rows(documents, SpecialIds(text.cls, text.sep), longest, seed)
     annotators = [member.annotator(text) for member in objective.members]
-    return Drawn(rows, [annotate for annotate in annotators if annotate is not None], seed)
+    return PretrainingRows(
+        rows, [annotate for annotate in annotators if annotate is not None], seed
+    )
 
 
 def held_out(count: int, wanted: int) -> tuple[np.ndarray, np.ndarray]:

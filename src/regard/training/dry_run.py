@@ -11,8 +11,8 @@ from regard.data.sampler import Sampler
 from regard.data.sources import DropCounts
 from regard.models.paper import count_parameters
 from regard.training.checkpoint import Checkpoints
-from regard.training.events import Reported, Started
 from regard.training.loop import Job, train
+from regard.training.loop.events import ReportEvent, StartEvent
 from regard.training.precision import Precision
 from regard.training.run import Run
 
@@ -21,7 +21,7 @@ MOST, ENOUGH = 12, 10.0  # steps that are timed, and seconds after which no othe
 NEVER = 1 << 62
 
 
-class Epoch(NamedTuple):
+class EpochSize(NamedTuple):
     """Batches and tokens of one pass over the data; estimated if it was not read to its end."""
 
     batches: int
@@ -30,12 +30,12 @@ class Epoch(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Trial:
+class DryRun:
     """What a run would do. ``seconds`` are those of its first steps, one by one."""
 
     sizes: dict[str, int]
     dropped: DropCounts
-    epoch: Epoch
+    epoch: EpochSize
     vocabulary: tuple[int, ...]
     labels: int
     parameters: int
@@ -66,12 +66,12 @@ class Trial:
         return self.seconds[0] + self.step * (self.steps - 1)
 
 
-def try_out(run: Run) -> Trial:
+def estimate_run(run: Run) -> DryRun:
     """Read an epoch, take a few steps of a prepared run, and say what came of it."""
     job, recipe = run.job, run.job.recipe
     epoch = count_epoch(job.sampler)
     precision, seconds = time_steps(job)
-    return Trial(
+    return DryRun(
         run.sizes,
         run.dropped,
         epoch,
@@ -86,7 +86,7 @@ def try_out(run: Run) -> Trial:
     )
 
 
-def count_epoch(sampler: Sampler[Any], limit: float = COUNTING) -> Epoch:
+def count_epoch(sampler: Sampler[Any], limit: float = COUNTING) -> EpochSize:
     """One pass over the data; what is left out is counted in the sampler's ``dropped``."""
     batches = tokens = seen = 0
     began = monotonic()
@@ -96,11 +96,11 @@ def count_epoch(sampler: Sampler[Any], limit: float = COUNTING) -> Epoch:
             seen += len(batch)
             tokens += sum(sum(sampler.length(example)) for _, example in batch)
             if cursor.epoch:
-                return Epoch(batches, tokens)
+                return EpochSize(batches, tokens)
             if monotonic() - began > limit:
                 break
     share = sampler.count / seen
-    return Epoch(round(batches * share), round(tokens * share), estimated=True)
+    return EpochSize(round(batches * share), round(tokens * share), estimated=True)
 
 
 def time_steps(job: Job) -> tuple[Precision, list[float]]:
@@ -111,15 +111,15 @@ def time_steps(job: Job) -> tuple[Precision, list[float]]:
         job,
         recipe=job.recipe.model_copy(update={"train": settings}),
         sampler=replace(job.sampler, dropped=DropCounts()),
-        checkpoints=Unwritten(job.checkpoints.folder),
+        checkpoints=NoCheckpoints(job.checkpoints.folder),
     )
     most, seconds = min(MOST, settings.steps), list[float]()
     with closing(train(tried)) as events:  # type: ignore[type-var]
         last = monotonic()
         for event in events:
-            if isinstance(event, Started):
+            if isinstance(event, StartEvent):
                 precision = event.precision
-            if isinstance(event, Reported):
+            if isinstance(event, ReportEvent):
                 seconds.append(monotonic() - last)
                 if len(seconds) == most or (len(seconds) > 1 and sum(seconds) > ENOUGH):
                     break
@@ -127,7 +127,7 @@ def time_steps(job: Job) -> tuple[Precision, list[float]]:
     return precision, seconds
 
 
-class Unwritten(Checkpoints):
+class NoCheckpoints(Checkpoints):
     """Checkpoints that are never written."""
 
     def save(self, progress: Any, tensors: Any) -> None:

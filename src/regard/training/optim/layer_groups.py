@@ -11,7 +11,7 @@ EMBEDDING = re.compile(r"(\w+\.)*?embed\.")
 BLOCK = re.compile(r"(?P<side>(\w+\.)*?)(layers\.)?(blocks|layers)\.(?P<number>\d+)\.")
 
 
-def levels(model: nn.Module) -> list[list[nn.Parameter]]:
+def layer_groups(model: nn.Module) -> list[list[nn.Parameter]]:
     """Its parameters, the lowest first.
 
     All embeddings are the lowest level. Every block is one, a target's above those of its source;

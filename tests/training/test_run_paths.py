@@ -4,13 +4,13 @@ import pytest
 import torch
 
 from regard.text.subwords import Subwords
+from regard.training.distributed import World
 from regard.training.loop import train
-from regard.training.ranks import Ranks
 from regard.training.recipe import read
 from regard.training.run import prepare
 from small import write_corpus
 
-ALONE = Ranks(0, 1, torch.device("cpu"))
+ALONE = World(0, 1, torch.device("cpu"))
 
 
 def test_a_kill_between_two_vocabularies_leaves_neither(tmp_path, monkeypatch):
