@@ -34,7 +34,7 @@ from regard.models import folder as folders
 from regard.models.facts import EncoderFacts, Head, change
 from regard.models.papers import bert
 from regard.parts.linear.convert import convert
-from regard.training.micro import Plain
+from regard.training.loop.microbatch import EagerStep
 
 Step = Callable[[], Tensor]
 
@@ -208,7 +208,7 @@ def tuning(facts: EncoderFacts, rows: list[TokenRow], count: int) -> dict[str, S
     mixed = [[rows[at] for at in sorted(order[i : i + count])] for i in range(0, len(rows), count)]
     ours = [objective.collate([(row, [at % 2]) for at, row in enumerate(some)]) for some in mixed]
     alike = [(padded(some), torch.arange(len(some)) % 2) for some in chunks(rows, count)]
-    micro = Plain(lambda batch: objective(module, batch), lambda: half("cpu"))
+    micro = EagerStep(lambda batch: objective(module, batch), lambda: half("cpu"))
     optimisers = [torch.optim.AdamW(m.parameters(), lr=1e-6, fused=True) for m in (module, theirs)]
     module.train()
 

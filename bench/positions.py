@@ -18,7 +18,7 @@ import regard
 from regard.cli.evaluate import test_scores
 from regard.cli.train import trained
 from regard.ground.files import write_json
-from regard.training.ranks import Ranks
+from regard.training.distributed import World
 from regard.training.recipe import Recipe, find, read
 
 KINDS = ("learned", "sinusoid", "relative", "none")
@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--device")
     parser.add_argument("--results", type=Path, default=RESULTS)
     asked = parser.parse_args()
-    ranks = Ranks.join(asked.device)
+    world = World.join(asked.device)
     seeds = range(1, asked.seeds + 1)
     runs = json.loads(asked.results.read_text()) if asked.results.exists() else []
     chosen = []
@@ -48,7 +48,7 @@ def main() -> None:
                 key = {"task": task, "kind": kind, "seed": seed, "steps": recipe.train.steps}
                 found = next((run for run in runs if key.items() <= run.items()), None)
                 if found is None:
-                    found = key | measured(recipe, asked.data, ranks)
+                    found = key | measured(recipe, asked.data, world)
                     runs.append(found)
                     write_json(asked.results, runs)
                 chosen.append(found)
@@ -61,14 +61,14 @@ def described(task: str, kind: str, seed: int, steps: int | None) -> Recipe:
     return read(find(task), settings + ([f"train.steps={steps}"] if steps else []))
 
 
-def measured(recipe: Recipe, data: Path, ranks: Ranks) -> dict[str, Any]:
+def measured(recipe: Recipe, data: Path, world: World) -> dict[str, Any]:
     """Train, and judge on the test set."""
     with TemporaryDirectory() as folder:
-        run = trained(recipe, Path(folder), ranks=ranks, resume=False, data=data)
-        model = regard.load(run.model_folder, str(ranks.device))
+        run = trained(recipe, Path(folder), world=world, resume=False, data=data)
+        model = regard.load(run.model_folder, str(world.device))
         scores = test_scores(model, recipe, data)["test"]
         figures = {score.name: round(score.value, 2) for score in scores}
-        return {"scores": figures, "cost": model.notes["cost"], "device": str(ranks.device)}
+        return {"scores": figures, "cost": model.notes["cost"], "device": str(world.device)}
 
 
 def table(runs: list[dict[str, Any]]) -> str:

@@ -38,7 +38,7 @@ from torch.nn.functional import cross_entropy
 from regard.ground.batch import IGNORED, BatchLimits, TokenRow
 from regard.models.facts import EncoderFacts, change
 from regard.models.papers import bert
-from regard.training.micro import Captured, Plain
+from regard.training.loop.microbatch import EagerStep, GraphedStep
 
 RATE, MULTIPLE = 0.15, 64
 Step = Callable[[list[Blanked]], Tensor]
@@ -90,14 +90,14 @@ def ours(facts: EncoderFacts, limits: BatchLimits, device: torch.device) -> Step
     adam = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     forward = lambda batch: objective(model, batch)  # noqa: E731
     cuda = device.type == "cuda"
-    plain = Plain(torch.compile(forward) if cuda else forward, lambda: half(device))
-    micro = Captured(plain, model) if cuda else plain
+    plain = EagerStep(torch.compile(forward) if cuda else forward, lambda: half(device))
+    micro = GraphedStep(plain, model) if cuda else plain
 
     def step(rows: list[Blanked]) -> Tensor:
         batch = objective.collate(rows, limits if cuda else None).to(device)
         loss, _ = micro(batch, 1 / batch.weight)
         adam.step()
-        adam.zero_grad(set_to_none=isinstance(micro, Plain))
+        adam.zero_grad(set_to_none=isinstance(micro, EagerStep))
         return loss / batch.weight
 
     return step

@@ -40,7 +40,7 @@ from regard.models.facts import EncoderDecoder, change
 from regard.models.papers import marian
 from regard.models.papers.transformer import BASE, Transformer
 from regard.objectives.seq2seq import Seq2Seq
-from regard.training.micro import Captured, Plain
+from regard.training.loop.microbatch import EagerStep, GraphedStep
 from regard.weights.files import weights_of
 from regard.weights.weight_map import Extras
 
@@ -93,8 +93,8 @@ class Ours:
         self.optimiser = torch.optim.Adam(self.model.parameters(), lr=1e-4, fused=True)
         forward = lambda batch: self.objective(self.model, batch)  # noqa: E731
         cuda = device.type == "cuda"
-        plain = Plain(torch.compile(forward) if cuda else forward, lambda: precision(device))
-        self.micro = Captured(plain, self.model) if cuda else plain
+        plain = EagerStep(torch.compile(forward) if cuda else forward, lambda: precision(device))
+        self.micro = GraphedStep(plain, self.model) if cuda else plain
 
     def step(self, pairs: Sequence[Pair]) -> Tensor:
         """One update."""
@@ -102,7 +102,7 @@ class Ours:
         loss, _ = self.micro(batch, 1 / batch.weight)
         loss = loss / batch.weight  # a new tensor: the next replay overwrites the old one
         self.optimiser.step()
-        self.optimiser.zero_grad(set_to_none=isinstance(self.micro, Plain))
+        self.optimiser.zero_grad(set_to_none=isinstance(self.micro, EagerStep))
         return loss
 
 

@@ -31,11 +31,11 @@ from torch import Tensor
 import regard
 from regard.ground.batch import IGNORED
 from regard.models import folder as folders
-from regard.training.events import Ended, Reported, Saved
+from regard.training.distributed import World
 from regard.training.loop import train
-from regard.training.micro import Plain
-from regard.training.optimise import Updates
-from regard.training.ranks import Ranks
+from regard.training.loop.events import EndEvent, ReportEvent, SaveEvent
+from regard.training.loop.microbatch import EagerStep
+from regard.training.optim.optimiser import ModelOptimiser
 from regard.training.recipe import Recipe, find, read
 from regard.training.run import Run, prepare
 from regard.training.tuning import Tuning
@@ -59,12 +59,12 @@ def clock() -> float:
 
 def ours(recipe: Recipe, data: Path, out: Path) -> tuple[Times, dict[str, float]]:
     """How long training took, and the scores on the test set."""
-    run = prepare(recipe, out, Ranks.join(), data=data)
+    run = prepare(recipe, out, World.join(), data=data)
     times: list[float] = []
     for event in train(run.job):
-        if isinstance(event, Reported) or (isinstance(event, Saved) and not times):
+        if isinstance(event, ReportEvent) or (isinstance(event, SaveEvent) and not times):
             times.append(clock())
-        if isinstance(event, Ended):
+        if isinstance(event, EndEvent):
             run.finish(event.progress)
     seconds = Times(times[1] - times[0], times[-1] - times[0])
     return seconds, scores(recipe, run.model_folder, data)
@@ -86,7 +86,7 @@ def theirs(
             if state.global_step in (_half(recipe), recipe.train.steps):
                 times.append(clock())
 
-    run = prepare(recipe, out / "rows", Ranks.join(), data=data)
+    run = prepare(recipe, out / "rows", World.join(), data=data)
     model = reference(run, out / "start")
     rows = [as_theirs(recipe, row, goal) for row, goal in run.job.sampler.read(0, _all(run))]
     batches = Padded()
@@ -225,13 +225,13 @@ def losses(recipe: Recipe, data: Path, out: Path, steps: int) -> tuple[list[floa
             return loss
 
     torch.set_float32_matmul_precision("highest")
-    run = prepare(recipe, out / "rows", Ranks.join(), data=data)
-    count, device = recipe.batches.rows, run.job.ranks.device
+    run = prepare(recipe, out / "rows", World.join(), data=data)
+    count, device = recipe.batches.rows, run.job.world.device
     peer = reference(run, out / "start", dropout=0.0)
     drawn = run.job.sampler.read(0, _all(run))[: steps * count]
     model = run.job.model.to(device).eval()  # without dropout
-    objective, updates = run.job.objective, Updates(model, recipe.optimiser)
-    micro, mine = Plain(lambda batch: objective(model, batch), nullcontext), []
+    objective, updates = run.job.objective, ModelOptimiser(model, recipe.optimiser)
+    micro, mine = EagerStep(lambda batch: objective(model, batch), nullcontext), []
     for step in range(steps):
         batch = objective.collate(drawn[step * count : (step + 1) * count]).to(device)
         loss, _ = micro(batch, 1 / batch.weight)

@@ -56,13 +56,13 @@ def owl_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _trained(folder: Path, recipe: Path) -> Path:
+    from regard.training.distributed import World
     from regard.training.loop import train
-    from regard.training.ranks import Ranks
     from regard.training.recipe import read
     from regard.training.run import prepare
 
     asked = read(recipe, ["train.steps=60", "train.report_every=60"])
-    run = prepare(asked, folder / "run", Ranks(0, 1, torch.device("cpu")), data=folder)
+    run = prepare(asked, folder / "run", World(0, 1, torch.device("cpu")), data=folder)
     *_, ended = train(run.job)
     run.finish(ended.progress)
     return folder

@@ -9,7 +9,7 @@ import pytest
 
 from regard.data.sampler import Sampler
 from regard.ground.batch import BatchLimits
-from regard.training.trial import Epoch, count_epoch
+from regard.training.dry_run import EpochSize, count_epoch
 from small import RECIPE, write_corpus
 from small_labels import write_owls
 from small_tuning import write_start, write_tuning
@@ -151,8 +151,8 @@ def test_a_long_epoch_is_estimated():
         seed=1,
         window=100,
     )
-    assert count_epoch(sampler) == Epoch(250, 4_000)
-    assert count_epoch(sampler, limit=-1.0) == Epoch(250, 4_000, estimated=True)
+    assert count_epoch(sampler) == EpochSize(250, 4_000)
+    assert count_epoch(sampler, limit=-1.0) == EpochSize(250, 4_000, estimated=True)
     short = replace(sampler, length=lambda example: (9 if example % 2 else 4,))
     assert np.isclose(count_epoch(short).tokens, 2_000)
     assert short.dropped["longer than 8 tokens"] == 500

@@ -6,12 +6,12 @@ import pytest
 
 from regard.cli.evaluate import keeps
 from regard.metrics.translation import MetricScore
-from regard.training.recipe import Expect
+from regard.training.recipe import ExpectConfig
 
 
 def expects(metric: str, value: float, tolerance: float = 0.5) -> bool:
     """Whether ``value`` is as good as an expected 40, by that measure."""
-    expect = Expect(metric=metric, score=40, tolerance=tolerance, source="a test")
+    expect = ExpectConfig(metric=metric, score=40, tolerance=tolerance, source="a test")
     others = [MetricScore(name, 40.0, "") for name in ("BLEU", "chrF2", "TER") if name != metric]
     return keeps(expect, [*others, MetricScore(metric, value, "")], quiet=True)
 

@@ -41,8 +41,8 @@ def build(folder: Path) -> None:
     import torch
 
     from regard.models import folder as folders
+    from regard.training.distributed import World
     from regard.training.loop import train
-    from regard.training.ranks import Ranks
     from regard.training.recipe import read
     from regard.training.run import prepare
     from small import write_corpus
@@ -54,7 +54,7 @@ def build(folder: Path) -> None:
         corpus.mkdir(parents=True)
         recipe = write(corpus)
         asked = read(recipe, [*SETTINGS, "train.steps=4"])
-        run = prepare(asked, corpus / "run", Ranks(0, 1, torch.device("cpu")), data=corpus)
+        run = prepare(asked, corpus / "run", World(0, 1, torch.device("cpu")), data=corpus)
         *_, ended = train(run.job)
         run.finish(ended.progress)
         if run.lock is not None:
@@ -194,18 +194,18 @@ def _resume(name: str, recipe: str, folder: Path) -> None:
     """Go on for one more step; the corpora lie beside the folder."""
     import torch
 
-    from regard.training.journal import Journal
+    from regard.training.distributed import World
     from regard.training.loop import train
-    from regard.training.ranks import Ranks
+    from regard.training.metrics_log import MetricsLog
     from regard.training.recipe import read
     from regard.training.run import prepare
 
     corpus = folder.with_name("corpora") / name
     asked = read(corpus / recipe, [*SETTINGS, "train.steps=5"])
-    ranks = Ranks(0, 1, torch.device("cpu"))
-    run = prepare(asked, folder, ranks, data=corpus, resume=True)
+    world = World(0, 1, torch.device("cpu"))
+    run = prepare(asked, folder, world, data=corpus, resume=True)
     try:
-        Journal(folder, after_step=2)
+        MetricsLog(folder, after_step=2)
         *_, ended = train(run.job, resume=True)
         run.finish(ended.progress)
     finally:

@@ -94,13 +94,13 @@ def test_one_rank_that_fails_ends_all(tmp_path):
 
 WAITS = """
 import time
-from regard.training.ranks import Ranks
+from regard.training.distributed import World
 
-ranks = Ranks.join("cpu")
-with ranks.together():
-    assert ranks.from_leader(lambda: {"rank": ranks.rank}) == {"rank": 0}
-    ranks.wait()
-    if ranks.rank == 1:
+world = World.join("cpu")
+with world.together():
+    assert world.from_leader(lambda: {"rank": world.rank}) == {"rank": 0}
+    world.barrier()
+    if world.rank == 1:
         raise ValueError("no more paper")
     time.sleep(600)
 """
@@ -112,9 +112,9 @@ def test_a_rank_does_not_wait_for_one_that_failed():
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
-    ranks = [start("-c", WAITS, RANK=str(rank), **place) for rank in range(2)]
-    said = [one.communicate(timeout=120)[1] for one in ranks]
-    assert [one.returncode for one in ranks] == [1, 1]
+    world = [start("-c", WAITS, RANK=str(rank), **place) for rank in range(2)]
+    said = [one.communicate(timeout=120)[1] for one in world]
+    assert [one.returncode for one in world] == [1, 1]
     assert said[0].strip().splitlines()[-1] == (
         "regard: rank 0 ends: rank 1 failed (ValueError: no more paper)"
     )

@@ -25,7 +25,7 @@ from regard.models.papers.lin import Pooled
 from regard.models.papers.transformer import LAPTOP, Transformer
 from regard.objectives import __path__ as PATH
 from regard.objectives.seq2seq import Seq2Seq
-from regard.training.micro import tensors
+from regard.training.loop.microbatch import tensors
 
 BUDGET = BatchLimits(64, 6, 20)
 WORDS, LABELS, CHOICES = 50, 3, 4

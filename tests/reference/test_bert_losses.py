@@ -13,9 +13,9 @@ from bert_folders import quietly, read_by_reference, write_bert
 from regard.data.sampler import Cursor
 from regard.ground.batch import IGNORED, BatchLimits, TokenRow
 from regard.models import folder as folders
-from regard.training.events import Reported
+from regard.training.distributed import World
 from regard.training.loop import train
-from regard.training.ranks import Ranks
+from regard.training.loop.events import ReportEvent
 from regard.training.recipe import read
 from regard.training.run import prepare
 from regard.weights.files import weights_of
@@ -23,7 +23,7 @@ from small_tuning import write_start, write_tuning
 
 LENGTHS = (7, 3, 16, 1, 5, 9)
 FIXED = BatchLimits(64, 8, 16)
-ALONE = Ranks(0, 1, torch.device("cpu"))
+ALONE = World(0, 1, torch.device("cpu"))
 
 
 def rows(lengths=LENGTHS):
@@ -224,7 +224,7 @@ def test_ten_steps_are_those_of_a_plain_loop(tmp_path):
         adam.step()
         adam.zero_grad()
         wanted.append(loss.item())
-    found = [event.loss for event in train(run.job) if isinstance(event, Reported)]
+    found = [event.loss for event in train(run.job) if isinstance(event, ReportEvent)]
     assert found == pytest.approx(wanted, abs=1e-5)
     assert wanted[-1] < wanted[0] - 0.05  # they move
     quietly(lambda: theirs.save_pretrained(tmp_path / "end"))

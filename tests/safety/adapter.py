@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 
 import regard
 from regard.cli import app
-from regard.training.events import Judged, Reported
+from regard.training.distributed import World
 from regard.training.loop import Job, train
-from regard.training.ranks import Ranks
+from regard.training.loop.events import DevEvent, ReportEvent
 from regard.training.recipe import read
 from regard.training.run import Run, prepare
 
@@ -33,7 +33,7 @@ def pin() -> None:
 
 def open_run(recipe: Path, settings: list[str], data: Path, out: Path) -> tuple[nn.Module, Run]:
     """A run from a recipe and data, all but trained, and the model that it will train."""
-    run = prepare(read(recipe, settings), out, Ranks(0, 1, torch.device("cpu")), data=data)
+    run = prepare(read(recipe, settings), out, World(0, 1, torch.device("cpu")), data=data)
     return run.job.model, run
 
 
@@ -41,11 +41,11 @@ def steps(run: Run) -> Iterator[tuple[str, list[float]]]:
     """The numbers of a training run as they come, by what they are."""
     job: Job = run.job
     for event in train(job):
-        if isinstance(event, Reported):
+        if isinstance(event, ReportEvent):
             yield "loss", [event.loss, event.nll]
             yield "rate", [event.rate]
             yield "counts", [event.progress.tokens, event.progress.flops]
-        elif isinstance(event, Judged):
+        elif isinstance(event, DevEvent):
             yield "dev", sorted(event.verdict.figures.values())
 
 

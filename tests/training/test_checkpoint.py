@@ -10,7 +10,7 @@ import torch
 
 from regard.data.sampler import Cursor
 from regard.ground.errors import BadInput
-from regard.training.checkpoint import Checkpoints, Progress, load_optimiser, optimiser_tensors
+from regard.training.checkpoint import Checkpoints, RunProgress, load_optimiser, optimiser_tensors
 
 
 @pytest.fixture
@@ -19,11 +19,11 @@ def checkpoints(tmp_path):
 
 
 def save(checkpoints, step, value=0.0):
-    checkpoints.save(Progress(step=step), {"model": {"w": torch.full((3,), value)}})
+    checkpoints.save(RunProgress(step=step), {"model": {"w": torch.full((3,), value)}})
 
 
 def test_round_trip(checkpoints):
-    progress = Progress(7, Cursor(1, 2, 3), 10, 2.5, 1.0, 0.3, 5, 1, {"torch": "x"})
+    progress = RunProgress(7, Cursor(1, 2, 3), 10, 2.5, 1.0, 0.3, 5, 1, {"torch": "x"})
     weights = {"w": torch.randn(4)}
     checkpoints.save(progress, {"model": weights})
     found, tensors = checkpoints.load(7)
@@ -69,10 +69,10 @@ def test_average_is_the_mean(checkpoints):
 
 def test_average_reads_the_weights_alone_and_names_what_is_missing(checkpoints):
     tensors = {"model": {"w": torch.ones(3)}, "optimiser": {"w/step": torch.ones(1)}}
-    checkpoints.save(Progress(step=1), tensors)
+    checkpoints.save(RunProgress(step=1), tensors)
     (checkpoints.place(1) / "optimiser.safetensors").write_bytes(b"not looked at")
     assert checkpoints.average([1])["w"].tolist() == [1.0, 1.0, 1.0]
-    checkpoints.save(Progress(step=2), {"optimiser": tensors["optimiser"]})
+    checkpoints.save(RunProgress(step=2), {"optimiser": tensors["optimiser"]})
     with pytest.raises(BadInput, match=r"step-00000002: model\.safetensors is missing"):
         checkpoints.average([1, 2])
 
@@ -89,7 +89,7 @@ def test_a_damaged_file_is_named(checkpoints, name):
         checkpoints.load(1)
 
 
-STATE = Progress(7, Cursor(1, 2, 3), 10, 2.5, 1.0, 0.3, 5, 1, {"torch": "x"})
+STATE = RunProgress(7, Cursor(1, 2, 3), 10, 2.5, 1.0, 0.3, 5, 1, {"torch": "x"})
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_a_state_that_was_not_written_so_is_one_line(checkpoints, name, value):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", [field.name for field in fields(Progress)])
+@pytest.mark.parametrize("name", [field.name for field in fields(RunProgress)])
 def test_a_state_that_lacks_something_is_one_line(checkpoints, name):
     checkpoints.save(STATE, {"model": {"w": torch.ones(3)}})
     path = checkpoints.place(7) / "state.json"

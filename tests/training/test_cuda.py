@@ -5,9 +5,9 @@ from itertools import islice
 import pytest
 import torch
 
-from regard.training.events import Reported
+from regard.training.distributed import World
 from regard.training.loop import _Run, train
-from regard.training.ranks import Ranks
+from regard.training.loop.events import ReportEvent
 from regard.training.recipe import read
 from regard.training.run import prepare
 from small import regard, tensors_of, write_corpus
@@ -38,7 +38,7 @@ def _from_the_start():
 
 def prepared(corpus, out, *settings):
     recipe = read(corpus / "small.toml", settings)
-    return prepare(recipe, out, Ranks(0, 1, torch.device("cuda", 0)), data=corpus)
+    return prepare(recipe, out, World(0, 1, torch.device("cuda", 0)), data=corpus)
 
 
 def choose_way(monkeypatch, compiles, captures):
@@ -47,7 +47,7 @@ def choose_way(monkeypatch, compiles, captures):
 
 
 def losses(job):
-    return [event.loss for event in train(job) if isinstance(event, Reported)]
+    return [event.loss for event in train(job) if isinstance(event, ReportEvent)]
 
 
 def gradients(job, batches):
@@ -59,7 +59,7 @@ def gradients(job, batches):
     for _, drawn in islice(run.stream, batches):
         examples = [example for _, example in drawn]
         weight = sum(map(job.objective.weight, examples))
-        run.micro(run._collate(examples).to(run.ranks.device), 1 / weight)
+        run.micro(run._collate(examples).to(run.world.device), 1 / weight)
         found.append({name: one.grad.clone() for name, one in run.model.named_parameters()})
         for parameter in run.model.parameters():
             parameter.grad.zero_()

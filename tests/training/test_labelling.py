@@ -12,16 +12,16 @@ from regard.ground.errors import BadInput
 from regard.metrics.classification import classification_scores
 from regard.models.folder import read as read_folder
 from regard.tasks.classify import Classifier
-from regard.training.events import Judged, Reported
-from regard.training.journal import Journal
+from regard.training.distributed import World
 from regard.training.loop import train
-from regard.training.ranks import Ranks
+from regard.training.loop.events import DevEvent, ReportEvent
+from regard.training.metrics_log import MetricsLog
 from regard.training.recipe import read
 from regard.training.run import prepare
 from regard.weights.files import weights_of
 from small_labels import write_owls
 
-ALONE = Ranks(0, 1, torch.device("cpu"))
+ALONE = World(0, 1, torch.device("cpu"))
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def prepared(corpus, out, *settings, resume=False):
 
 
 def losses(run, resume=False):
-    return [event.loss for event in train(run.job, resume=resume) if isinstance(event, Reported)]
+    return [event.loss for event in train(run.job, resume=resume) if isinstance(event, ReportEvent)]
 
 
 def test_it_leaves_a_model_with_labels_and_cost(owl_run):
@@ -49,11 +49,11 @@ def test_it_leaves_a_model_with_labels_and_cost(owl_run):
 
 def test_it_learns_a_keyword_as_the_development_set_says(corpus, tmp_path):
     run = prepared(corpus, tmp_path / "run", "train.steps=60", "train.report_every=20")
-    journal = Journal(run.out)
+    journal = MetricsLog(run.out)
     verdicts = []
     for event in train(run.job):
         journal.write(event)
-        if isinstance(event, Judged):
+        if isinstance(event, DevEvent):
             verdicts.append(event.verdict)
     assert verdicts[-1].figures["accuracy"] > 95
     assert verdicts[-1].value == verdicts[-1].figures["accuracy"]
@@ -97,7 +97,7 @@ def test_resume_is_exact(corpus, tmp_path, extra):
     all_losses = losses(straight)
     first, seen = prepared(corpus, tmp_path / "b", *extra), []
     for event in train(first.job):  # as if the process died between two checkpoints
-        seen += [event.loss] if isinstance(event, Reported) else []
+        seen += [event.loss] if isinstance(event, ReportEvent) else []
         if len(seen) == 8:
             break
     second = prepared(corpus, tmp_path / "b", *extra, resume=True)

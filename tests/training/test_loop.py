@@ -10,18 +10,25 @@ from regard.ground.errors import BadInput
 from regard.models.folder import read as read_folder
 from regard.tasks.translate import EMPTY, Translation
 from regard.training import translating
-from regard.training.events import Ended, Judged, Reported, Saved, Started, Verdict
-from regard.training.journal import Journal
+from regard.training.distributed import World
 from regard.training.loop import _Run, train
+from regard.training.loop.events import (
+    DevEvent,
+    DevResult,
+    EndEvent,
+    ReportEvent,
+    SaveEvent,
+    StartEvent,
+)
+from regard.training.loop.totals import RunningTotals
+from regard.training.metrics_log import MetricsLog
 from regard.training.precision import Precision
-from regard.training.ranks import Ranks
 from regard.training.recipe import read
 from regard.training.run import prepare
-from regard.training.sums import Sums
 from regard.weights.files import weights_of
 from small import write_corpus
 
-ALONE = Ranks(0, 1, torch.device("cpu"))
+ALONE = World(0, 1, torch.device("cpu"))
 
 
 @pytest.fixture(scope="module")
@@ -37,17 +44,17 @@ def prepared(corpus, out, *settings, resume=False, **limits):
 
 
 def losses(run, resume=False):
-    return [event.loss for event in train(run.job, resume=resume) if isinstance(event, Reported)]
+    return [event.loss for event in train(run.job, resume=resume) if isinstance(event, ReportEvent)]
 
 
 def test_it_learns_and_leaves_a_model(corpus, tmp_path):
     run = prepared(corpus, tmp_path / "run", "train.steps=60", "train.report_every=20")
     events = list(train(run.job))
-    assert isinstance(events[0], Started)
-    assert isinstance(events[-1], Ended) and events[-1].reason == "steps"
-    reports = [event for event in events if isinstance(event, Reported)]
+    assert isinstance(events[0], StartEvent)
+    assert isinstance(events[-1], EndEvent) and events[-1].reason == "steps"
+    reports = [event for event in events if isinstance(event, ReportEvent)]
     assert reports[-1].loss < reports[0].loss - 0.5
-    assert any(isinstance(event, Saved) for event in events)
+    assert any(isinstance(event, SaveEvent) for event in events)
     run.finish(events[-1].progress)
     stored = read_folder(tmp_path / "run" / "model")
     assert stored.notes["cost"]["tokens"] == events[-1].progress.tokens > 0
@@ -69,7 +76,7 @@ def test_resume_is_exact(corpus, tmp_path, extra):
     first = prepared(corpus, tmp_path / "b", *extra)
     seen = []
     for event in train(first.job):  # as if the process died between two checkpoints
-        if isinstance(event, Reported):
+        if isinstance(event, ReportEvent):
             seen.append(event.loss)
         if len(seen) == 8:
             break
@@ -82,12 +89,12 @@ def test_resume_is_exact(corpus, tmp_path, extra):
 
 def test_the_journal_forgets_what_is_done_again(corpus, tmp_path):
     run = prepared(corpus, tmp_path / "run")
-    journal = Journal(run.out)
+    journal = MetricsLog(run.out)
     for event in train(run.job):
         journal.write(event)
     path = run.out / "metrics.jsonl"
     path.write_text(path.read_text() + '{"event": "train", "st')  # cut off by a kill
-    Journal(run.out, after_step=6)
+    MetricsLog(run.out, after_step=6)
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert max(line["step"] for line in lines) == 6
     assert [line["step"] for line in lines if line["event"] == "train"] == [1, 2, 3, 4, 5, 6]
@@ -119,7 +126,7 @@ def _scripted(values):
 
     def judge(model):
         value = next(left)
-        return Verdict(value, {"loss": -value})
+        return DevResult(value, {"loss": -value})
 
     return judge
 
@@ -149,7 +156,7 @@ def test_the_moving_average_is_what_is_judged_and_kept(corpus, tmp_path):
     run.job.judge = judging
     weights, averages = {}, {}
     for event in train(run.job):
-        if isinstance(event, Saved):
+        if isinstance(event, SaveEvent):
             _, tensors = run.job.checkpoints.load(event.progress.step)
             weights[event.progress.step] = tensors["model"][name]
             averages[event.progress.step] = tensors["average"][name]
@@ -195,7 +202,7 @@ def test_a_time_budget_ends_with_a_model(corpus, tmp_path):
 
 def test_judging_by_bleu(corpus, tmp_path):
     run = prepared(corpus, tmp_path / "run", "train.judge=bleu", "train.steps=6")
-    verdicts = [event.verdict for event in train(run.job) if isinstance(event, Judged)]
+    verdicts = [event.verdict for event in train(run.job) if isinstance(event, DevEvent)]
     assert 0 <= verdicts[0].figures["bleu"] <= 100
     assert verdicts[0].value == verdicts[0].figures["bleu"]
 
@@ -204,7 +211,7 @@ def test_judging_by_bleu(corpus, tmp_path):
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_bleu_judges_in_the_precision_of_the_run(corpus, tmp_path, monkeypatch, precision, device):
     recipe = read(corpus / "small.toml", ["train.judge=bleu"])
-    job = prepare(recipe, tmp_path / "run", Ranks(0, 1, torch.device(device)), data=corpus).job
+    job = prepare(recipe, tmp_path / "run", World(0, 1, torch.device(device)), data=corpus).job
     seen = []
 
     def translate(self, texts, search):
@@ -215,7 +222,10 @@ def test_bleu_judges_in_the_precision_of_the_run(corpus, tmp_path, monkeypatch, 
     monkeypatch.setattr(translating, "mean_likelihood", lambda *given: 1.0)
     monkeypatch.setattr(translating.Translator, "translate", translate)
     run = _Run(job)
-    run.precision, run.sums = Precision(precision, "as asked"), Sums.of_nothing(job.ranks.device)
+    run.precision, run.sums = (
+        Precision(precision, "as asked"),
+        RunningTotals.of_nothing(job.world.device),
+    )
     run.judge()
     assert seen == [{"fp32": torch.float32, "bf16": torch.bfloat16}[precision]]
 
@@ -327,7 +337,7 @@ def test_a_run_that_failed_before_its_first_step_can_be_started_again(corpus, tm
 def test_a_resume_may_change_how_it_is_shown(corpus, tmp_path):
     list(train(prepared(corpus, tmp_path / "run").job))
     again = prepared(corpus, tmp_path / "run", "train.report_every=2", "decode.beam=1", resume=True)
-    assert isinstance(list(train(again.job, resume=True))[-1], Ended)
+    assert isinstance(list(train(again.job, resume=True))[-1], EndEvent)
 
 
 def test_data_that_changed_is_said(corpus, tmp_path):
@@ -414,7 +424,7 @@ def test_a_run_in_bf16_does_not_go_on_where_there_is_none(corpus, tmp_path, monk
         patched.setattr("regard.training.precision._timed", lambda *_: {"fp32": 9.0, "bf16": 1.0})
         run = prepared(corpus, tmp_path, "train.precision=auto")
         events = train(run.job)
-        next(event for event in events if isinstance(event, Saved))
+        next(event for event in events if isinstance(event, SaveEvent))
     monkeypatch.setenv("REGARD_HIDE", "bf16")
     run = prepared(corpus, tmp_path, "train.precision=auto", resume=True)
     with pytest.raises(

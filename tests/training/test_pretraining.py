@@ -15,16 +15,16 @@ from regard.ground.batch import IGNORED, TokenRow
 from regard.ground.errors import BadInput
 from regard.models.folder import read as read_folder
 from regard.training import pretraining
-from regard.training.events import Judged, Reported
+from regard.training.distributed import World
 from regard.training.loop import train
-from regard.training.passages import held_out, sample
-from regard.training.ranks import Ranks
+from regard.training.loop.events import DevEvent, ReportEvent
+from regard.training.pretraining_data import held_out, sample
 from regard.training.recipe import find, read
 from regard.training.run import prepare
 from regard.weights.files import weights_of
 from small_documents import KINDS, RECIPE, write_animals
 
-ALONE = Ranks(0, 1, torch.device("cpu"))
+ALONE = World(0, 1, torch.device("cpu"))
 RTE = [("otter", "entailment"), ("ibex", "not_entailment")]
 
 
@@ -42,7 +42,7 @@ def prepared(corpus, out, *settings, resume=False):
 
 
 def losses(run, resume=False):
-    return [event.loss for event in train(run.job, resume=resume) if isinstance(event, Reported)]
+    return [event.loss for event in train(run.job, resume=resume) if isinstance(event, ReportEvent)]
 
 
 def epochs(run, count):
@@ -142,7 +142,7 @@ def test_resume_is_exact(corpus, tmp_path, settings, killed, epoch):
     first = prepared(corpus, tmp_path / "b", *settings)
     cursors = []
     for event in train(first.job):  # as if the process died between two checkpoints
-        if isinstance(event, Reported):
+        if isinstance(event, ReportEvent):
             cursors.append(event.progress.cursor)
         if len(cursors) == killed:
             break
@@ -160,8 +160,8 @@ def test_it_learns_and_its_folder_serves(corpus, tmp_path):
     changes = ("train.steps=150", "train.evaluate_every=150", "model.change.dropout=0.0")
     run = prepared(corpus, tmp_path / "run", *changes, "train.report_every=50")
     events = list(train(run.job))
-    reports = [event.loss for event in events if isinstance(event, Reported)]
-    figures = [event.verdict.figures for event in events if isinstance(event, Judged)][-1]
+    reports = [event.loss for event in events if isinstance(event, ReportEvent)]
+    figures = [event.verdict.figures for event in events if isinstance(event, DevEvent)][-1]
     assert reports[-1] < reports[0] - 1
     assert figures["perplexity"] < 15  # that of words without their neighbours is about 16
     assert figures["follows"] > 60

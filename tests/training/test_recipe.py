@@ -6,8 +6,8 @@ import pytest
 
 from regard.data.sources import Csv, JsonLines, Lines, Table
 from regard.ground.errors import BadInput
-from regard.training.files import Files
-from regard.training.recipe import About, built_in_recipes, find, read
+from regard.training.recipe import AboutConfig, built_in_recipes, find, read
+from regard.training.recipe.data_config import FilesConfig
 from small import RECIPE
 
 
@@ -88,11 +88,11 @@ def test_a_bare_name_is_looked_up_among_those_that_come_with_regard():
 
 
 def test_where_pairs_come_from(tmp_path):
-    two = Files(source="a.en", target="a.de")
+    two = FilesConfig(source="a.en", target="a.de")
     assert two.under(tmp_path) == Lines((str(tmp_path / "a.en"), str(tmp_path / "a.de")))
-    table = Files(table="a.tsv", columns=(0, 2))
+    table = FilesConfig(table="a.tsv", columns=(0, 2))
     assert table.under(tmp_path) == Table(str(tmp_path / "a.tsv"), (0, 2))
-    records = Files(jsonl="-", columns=("en", "de"))
+    records = FilesConfig(jsonl="-", columns=("en", "de"))
     assert records.under(tmp_path) == JsonLines("-", ("en", "de"))
 
 
@@ -102,13 +102,13 @@ def test_where_pairs_come_from(tmp_path):
 )
 def test_half_a_description_is_refused(fields):
     with pytest.raises(ValueError, match="give source and target"):
-        Files(**fields)
+        FilesConfig(**fields)
 
 
 def test_words_can_be_set_apart_by_languages_that_are_known(recipe, tmp_path):
-    files = Files(table="a.tsv", columns=(2, 3), spaced=("english", "french"))
+    files = FilesConfig(table="a.tsv", columns=(2, 3), spaced=("english", "french"))
     assert files.under(tmp_path).spaced == ("english", "french")
-    assert Files(table="a.tsv", columns=(2, 3)).under(tmp_path).spaced == ()
+    assert FilesConfig(table="a.tsv", columns=(2, 3)).under(tmp_path).spaced == ()
     with pytest.raises(BadInput, match=r"words of 'frensh' cannot .* did you mean 'french'"):
         read(recipe, ['data.train.spaced=["english", "frensh"]'])
 
@@ -123,8 +123,8 @@ def test_examples_may_be_held_out_of_training(recipe, tmp_path):
         with pytest.raises(BadInput, match=said):
             read(recipe, [setting])
     with pytest.raises(BadInput, match="no file of their own"):
-        Files(held_out=5).under(tmp_path)
-    csv = Files(csv="a.csv", columns=(0, 1)).under(tmp_path)
+        FilesConfig(held_out=5).under(tmp_path)
+    csv = FilesConfig(csv="a.csv", columns=(0, 1)).under(tmp_path)
     assert csv == Csv(str(tmp_path / "a.csv"), (0, 1))
 
 
@@ -187,9 +187,9 @@ def test_who_names_other_examples_inherits_none(tmp_path):
 def test_what_another_recipe_is_about_is_not_inherited(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text('like = "tour"\n')
-    assert read(path).about == About(title="mine")
+    assert read(path).about == AboutConfig(title="mine")
     path.write_text('like = "tour"\n[about]\nhardware = "a watch"\n')
-    assert read(path).about == About(title="mine", hardware="a watch")
+    assert read(path).about == AboutConfig(title="mine", hardware="a watch")
 
 
 def test_a_setting_that_is_wrong_is_named_and_not_the_file(recipe):

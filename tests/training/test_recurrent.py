@@ -9,15 +9,15 @@ from regard.search.beam import Beam
 from regard.search.exact import Exact
 from regard.search.greedy import Greedy
 from regard.search.sample import Sample
-from regard.training.events import Reported
+from regard.training.distributed import World
 from regard.training.loop import _Run, train
-from regard.training.ranks import Ranks
+from regard.training.loop.events import ReportEvent
 from regard.training.recipe import read
 from regard.training.run import prepare
 from regard.weights.files import weights_of
 from small import RECIPE, write_corpus
 
-ALONE = Ranks(0, 1, torch.device("cpu"))
+ALONE = World(0, 1, torch.device("cpu"))
 SMALL = "width = 16, embedding = 16, dropout = 0.1"
 MODELS = {
     "sutskever": f'paper = "sutskever"\nchange = {{ {SMALL} }}',
@@ -47,7 +47,7 @@ def prepared(corpus, out, name, *settings, resume=False):
 
 
 def losses(run, resume=False):
-    return [event.loss for event in train(run.job, resume=resume) if isinstance(event, Reported)]
+    return [event.loss for event in train(run.job, resume=resume) if isinstance(event, ReportEvent)]
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -57,7 +57,7 @@ def test_resume_is_exact(corpus, tmp_path, name):
     all_losses = losses(straight)
     first, seen = prepared(corpus, tmp_path / "b", name), []
     for event in train(first.job):  # as if the process died between two checkpoints
-        if isinstance(event, Reported):
+        if isinstance(event, ReportEvent):
             seen.append(event.loss)
         if len(seen) == 8:
             break
@@ -86,7 +86,7 @@ def test_eager_models_have_free_shapes_and_are_not_compiled(corpus, tmp_path):
     for name, eager in (("bahdanau", True), ("sutskever", True)):
         run = prepared(corpus, tmp_path / name, name)
         moving = _Run(run.job)
-        moving.ranks = Ranks(0, 1, torch.device("cuda"))  # as the loop would see it there
+        moving.world = World(0, 1, torch.device("cuda"))  # as the loop would see it there
         assert run.job.model.eager == eager
         assert not moving._compiles()
         examples = [(list(range(5)), list(range(3)))]
@@ -128,7 +128,7 @@ def test_look_and_align_read_its_attention(learned):
     assert [one.name for one in seen.maps] == ["cross"]
     assert len(seen.maps[0].layers) == 1
     assert "ada" in seen.terminal(80) and seen.html().startswith("<!doctype html>")
-    assert learned.reading.layer == 0
+    assert learned.alignment_method.layer == 0
     (links,) = learned.align([("ada bit cow", "cow bit ada")])
     assert links and all(0 <= i < 3 and 0 <= j < 3 for i, j in links)
     assert learned.score([("ada bit", "bit ada")])[0][-1] < 0

@@ -11,15 +11,15 @@ import torch
 from regard.ground.errors import BadInput
 from regard.ground.files import temporary_name
 from regard.training.checkpoint import Checkpoints
-from regard.training.events import Ended, Reported, Saved, Verdict
-from regard.training.journal import Journal, as_figures
+from regard.training.distributed import World
 from regard.training.loop import seed_everything, train
-from regard.training.ranks import Ranks
+from regard.training.loop.events import DevResult, EndEvent, ReportEvent, SaveEvent
+from regard.training.metrics_log import MetricsLog, as_figures
 from regard.training.recipe import read
 from regard.training.run import prepare
 from small import write_corpus
 
-ALONE = Ranks(0, 1, torch.device("cpu"))
+ALONE = World(0, 1, torch.device("cpu"))
 TIMES = ("seconds", "tokens_per_second")
 
 
@@ -69,12 +69,12 @@ def test_reports_between_checkpoints_are_the_same(corpus, tmp_path, rare):
     seen = []
     for event in train(prepared(corpus, tmp_path / "b", rare).job):
         seen.append(event)
-        if isinstance(event, Saved) and event.progress.step == 9:
+        if isinstance(event, SaveEvent) and event.progress.step == 9:
             break
     resumed = prepared(corpus, tmp_path / "b", rare, resume=True)
     rest = list(train(resumed.job, resume=True))
     assert figures_of(seen) + figures_of(rest) == straight
-    assert all(event.tokens_per_second > 0 for event in rest if isinstance(event, Reported))
+    assert all(event.tokens_per_second > 0 for event in rest if isinstance(event, ReportEvent))
 
 
 def test_a_run_that_is_stopped_reports_as_if_it_were_not(corpus, tmp_path):
@@ -90,7 +90,7 @@ def test_a_run_that_is_stopped_reports_as_if_it_were_not(corpus, tmp_path):
 
 def scripted(*values):
     left = iter(values)
-    return lambda model: Verdict(next(left), {})
+    return lambda model: DevResult(next(left), {})
 
 
 def test_a_run_that_ran_out_of_patience_stays_ended(corpus, tmp_path):
@@ -139,7 +139,7 @@ def test_changed_data_of_equal_lengths_is_noticed(corpus, tmp_path, how):
 def journal_after(corpus, out):
     """A run with its journal."""
     run = prepared(corpus, out)
-    journal = Journal(out)
+    journal = MetricsLog(out)
     for event in train(run.job):
         journal.write(event)
     return journal.path
@@ -150,15 +150,15 @@ def test_a_damaged_line_of_the_journal_is_named(corpus, tmp_path):
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([*lines[:2], lines[2].replace(b"loss", b"l\xffss"), *lines[3:]]))
     with pytest.raises(BadInput, match=r"metrics\.jsonl:3: damaged; delete this line"):
-        Journal(tmp_path, after_step=6)
+        MetricsLog(tmp_path, after_step=6)
     path.write_bytes(b"".join(lines[:9]) + b'{"event": "train", "st\xff\x00')  # at the end: a kill
-    Journal(tmp_path, after_step=6)
+    MetricsLog(tmp_path, after_step=6)
     assert [json.loads(line)["step"] for line in path.read_bytes().splitlines()] == [
         *range(1, 7),
         6,
     ]
     path.write_bytes(b"\xff\n" + lines[0])
-    Journal(tmp_path)  # a run that begins keeps nothing
+    MetricsLog(tmp_path)  # a run that begins keeps nothing
     assert path.read_bytes() == b""
 
 
@@ -173,14 +173,14 @@ def test_a_stray_name_among_checkpoints_does_not_block(corpus, tmp_path):
     changes = ("train.steps=15", "train.evaluate_every=6")
     longer = prepared(corpus, tmp_path / "run", *changes, resume=True)
     events = list(train(longer.job, resume=True))
-    assert isinstance(events[-1], Ended) and events[0].progress.step == 12
+    assert isinstance(events[-1], EndEvent) and events[0].progress.step == 12
     assert places.steps()[-1] == 15
 
 
 def test_a_journal_that_is_a_pipe_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "metrics.jsonl")
     with pytest.raises(BadInput, match=r"metrics\.jsonl: cannot be read \(not a regular file\)"):
-        Journal(tmp_path)
+        MetricsLog(tmp_path)
 
 
 def test_a_resumed_run_sweeps_what_was_killed_on_another_host(corpus, tmp_path, monkeypatch):
@@ -216,7 +216,7 @@ def test_the_last_two_checkpoints_are_kept_and_the_best(corpus, tmp_path):
     changes = ("train.steps=5", "train.checkpoint_every=1", "train.evaluate_every=1")
     run = prepared(corpus, tmp_path / "run", *changes)
     run.job.judge = scripted(1.0, 3.0, 2.0, 2.0, 2.0)
-    seen = [run.job.checkpoints.steps() for event in train(run.job) if isinstance(event, Saved)]
+    seen = [run.job.checkpoints.steps() for event in train(run.job) if isinstance(event, SaveEvent)]
     assert seen == [[0], [0, 1], [1, 2], [2, 3], [2, 3, 4], [2, 4, 5]]
 
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from regard.training.schedule import SCHEDULES, schedule
+from regard.training.optim.schedule import SCHEDULES, schedule
 
 
 @pytest.mark.parametrize("kind", SCHEDULES)

@@ -15,16 +15,16 @@ from regard.ground.batch import IGNORED
 from regard.ground.errors import BadInput
 from regard.models import folder as folders
 from regard.tasks.answer import Answerer
-from regard.training.events import Judged, Reported
+from regard.training.distributed import World
 from regard.training.loop import train
-from regard.training.ranks import Ranks
+from regard.training.loop.events import DevEvent, ReportEvent
 from regard.training.recipe import read
 from regard.training.run import prepare
 from regard.weights.files import weights_of
 from small_tuning import KINDS, OTHERS, write_start, write_tuning
 from verb import run as verb
 
-ALONE = Ranks(0, 1, torch.device("cpu"))
+ALONE = World(0, 1, torch.device("cpu"))
 ASKED = {
     "one": "dog owl pig\n",
     "pairs": "dog pig\tdog owl\n",
@@ -77,7 +77,7 @@ def begun(start, *changes):
 
 
 def losses(run, resume=False):
-    return [event.loss for event in train(run.job, resume=resume) if isinstance(event, Reported)]
+    return [event.loss for event in train(run.job, resume=resume) if isinstance(event, ReportEvent)]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -86,8 +86,8 @@ def test_every_task_learns_and_leaves_a_model(corpora, tmp_path, kind):
     run = prepared(corpus, tmp_path / "run", "train.steps=60", *every)
     seen, verdicts = [], []
     for event in train(run.job):
-        seen += [event.loss] if isinstance(event, Reported) else []
-        verdicts += [event.verdict] if isinstance(event, Judged) else []
+        seen += [event.loss] if isinstance(event, ReportEvent) else []
+        verdicts += [event.verdict] if isinstance(event, DevEvent) else []
     assert seen[-1] < 0.4 * seen[0]
     assert verdicts[-1].value == verdicts[-1].figures[KINDS[kind]["judge"]] > 80
     run.finish(event.progress)
@@ -114,7 +114,7 @@ def test_resume_is_exact(corpora, tmp_path, kind):
     all_losses = losses(straight)
     first, seen = prepared(corpus, tmp_path / "b"), []
     for event in train(first.job):  # as if the process died between two checkpoints
-        seen += [event.loss] if isinstance(event, Reported) else []
+        seen += [event.loss] if isinstance(event, ReportEvent) else []
         if len(seen) == 8:
             break
     second = prepared(corpus, tmp_path / "b", resume=True)
@@ -278,7 +278,7 @@ def test_a_step_costs_what_its_rows_cost(corpora, tmp_path):
 
 def test_judging_by_loss_asks_nothing_else(corpora, tmp_path):
     run = prepared(corpora("one"), tmp_path / "a", "train.judge=loss", "train.steps=6")
-    (verdict,) = [event.verdict for event in train(run.job) if isinstance(event, Judged)]
+    (verdict,) = [event.verdict for event in train(run.job) if isinstance(event, DevEvent)]
     assert verdict.figures.keys() == {"loss"} and verdict.value == -verdict.figures["loss"]
 
 

@@ -7,29 +7,29 @@ from typing import Any
 
 from regard.cli.console import OUT, duration
 from regard.ground.errors import BadInput
-from regard.training.ranks import Ranks
+from regard.training.distributed import World
+from regard.training.dry_run import DryRun, estimate_run
 from regard.training.recipe import Recipe
 from regard.training.run import prepare
-from regard.training.trial import Trial, try_out
 
 UNITS = {"translate": "pairs", "pretrain": "documents"}
 
 
 def dry_run(
-    recipe: Recipe, ranks: Ranks, seeds: int | None, budget_seconds: float, **options: Any
+    recipe: Recipe, world: World, seeds: int | None, budget_seconds: float, **options: Any
 ) -> None:
     """Try out a recipe, or each rung of a ladder, and print what training would be."""
-    if ranks.world > 1:
+    if world.size > 1:
         raise BadInput("--dry-run: tries a run out in one process; start it without torchrun")
     if options.pop("resume"):
         raise BadInput("--dry-run: begins nothing that could be resumed; leave one of the two out")
     rungs = [(rung.name, recipe.at(rung)) for rung in recipe.rung] or [("", recipe)]
     seconds = 0.0
     for number, (name, described) in enumerate(rungs):
-        trial = _tried(described, ranks, **options)
+        trial = _tried(described, world, **options)
         if name:
             OUT.print(f"\n{name}" if number else name, markup=False)
-        _show(_lines(described, trial, ranks, budget_seconds))
+        _show(_lines(described, trial, world, budget_seconds))
         seconds += min(trial.estimate, budget_seconds) * (seeds or 1)
     if len(rungs) > 1 or seeds:
         what = f"{len(rungs)} rungs" if len(rungs) > 1 else f"{seeds} seeds"
@@ -37,18 +37,18 @@ def dry_run(
     OUT.print("nothing was written")
 
 
-def _tried(recipe: Recipe, ranks: Ranks, **options: Any) -> Trial:
+def _tried(recipe: Recipe, world: World, **options: Any) -> DryRun:
     with TemporaryDirectory(prefix="regard-") as folder:
-        run = prepare(recipe, Path(folder) / "run", ranks, **options)
+        run = prepare(recipe, Path(folder) / "run", world, **options)
         try:
-            return try_out(run)
+            return estimate_run(run)
         finally:
             if run.lock is not None:
                 run.lock.release()
 
 
 def _lines(
-    recipe: Recipe, trial: Trial, ranks: Ranks, budget_seconds: float
+    recipe: Recipe, trial: DryRun, world: World, budget_seconds: float
 ) -> Iterator[tuple[str, str]]:
     """What is said of one run: a word, and the figures."""
     sizes = ", ".join(f"{name} {count:,}" for name, count in trial.sizes.items())
@@ -62,7 +62,7 @@ def _lines(
     about = "about " if trial.epoch.estimated else ""
     yield "an epoch", f"{about}{trial.epoch.batches:,} batches, {trial.epoch.tokens:,} tokens"
     yield "training", f"{trial.steps:,} steps, {trial.epochs:.3g} epochs, {trial.tokens:,} tokens"
-    where = f"{ranks.device}, {trial.precision.kind}: {trial.precision.why}"
+    where = f"{world.device}, {trial.precision.kind}: {trial.precision.why}"
     yield "a step", f"{trial.step:.3g} s ({where}; median of {len(trial.seconds)})"
     rest = "without scoring the development set"
     yield "estimated", f"{duration(trial.estimate)} of training on this machine, {rest}"

@@ -16,9 +16,9 @@ from regard.metrics.bleu import bleu
 from regard.metrics.classification import class_table, classification_scores
 from regard.metrics.precision_recall import MEASURES, LabelScore
 from regard.metrics.translation import MetricScore, chrf, ter
-from regard.training.files import Files
 from regard.training.kinds import Judgement
-from regard.training.recipe import Expect, Recipe, find, read
+from regard.training.recipe import ExpectConfig, Recipe, find, read
+from regard.training.recipe.data_config import FilesConfig
 from regard.training.run import task_of
 from regard.training.tuning import Tuning
 
@@ -97,10 +97,10 @@ def judged(
         raise BadInput("the recipe names no test set (data.test)")
     task = task_of(recipe)
 
-    def pairs_of(files: Files) -> Pairs:
+    def pairs_of(files: FilesConfig) -> Pairs:
         return list(read_pairs(files.under(data), recipe.data.longest_characters, dropped))
 
-    def of(files: Files) -> Judgement:
+    def of(files: FilesConfig) -> Judgement:
         if isinstance(task, Tuning):
             return task.judged(model, files, data, dropped)
         if recipe.task == "classify":
@@ -169,7 +169,7 @@ def show_scores(tables: Mapping[str, list[MetricScore]], model: Model) -> None:
         OUT.print(cost_line(model.notes["cost"]), markup=False)
 
 
-def keeps(expect: Expect, scores: Iterable[MetricScore], *, quiet: bool = False) -> bool:
+def keeps(expect: ExpectConfig, scores: Iterable[MetricScore], *, quiet: bool = False) -> bool:
     """Compare the scores with what is expected, and say how it went."""
     value = next(score.value for score in scores if score.name.startswith(expect.metric))
     short = value - expect.score if expect.metric == "TER" else expect.score - value

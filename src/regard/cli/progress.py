@@ -4,7 +4,14 @@ from rich.live import Live
 from rich.text import Text
 
 from regard.cli.console import ERR, duration, note
-from regard.training.events import Ended, Event, Judged, Reported, Saved, Started
+from regard.training.loop.events import (
+    DevEvent,
+    EndEvent,
+    Event,
+    ReportEvent,
+    SaveEvent,
+    StartEvent,
+)
 
 REASONS = {
     "steps": "all steps done",
@@ -37,24 +44,24 @@ class Progress:
         if self.quiet:
             return
         match event:
-            case Started(progress, precision, differences):
+            case StartEvent(progress, precision, differences):
                 note(f"precision {precision.kind} ({precision.why})")
                 if progress.step:
                     note(f"going on after step {progress.step:,}")
                 if differences:
                     note(f"not bit-exact with the run before: {'; '.join(differences)}")
-            case Reported():
+            case ReportEvent():
                 self._report(event)
-            case Judged(progress, verdict, best):
+            case DevEvent(progress, verdict, best):
                 figures = "  ".join(f"{k} {v:.4g}" for k, v in verdict.figures.items())
                 self.dev = f"dev {figures}"
                 note(f"step {progress.step:>6,}  {self.dev}{'  (best)' if best else ''}")
-            case Saved():
+            case SaveEvent():
                 pass
-            case Ended(progress, reason):
+            case EndEvent(progress, reason):
                 note(f"{REASONS[reason]} after step {progress.step:,}")
 
-    def _report(self, event: Reported) -> None:
+    def _report(self, event: ReportEvent) -> None:
         step = event.progress.step
         line = (
             f"step {step:>6,}/{self.steps:,}  loss {event.loss:.4f}  nll {event.nll:.4f}  "

@@ -14,7 +14,7 @@ from regard.data.sources import DropCounts
 from regard.ground.errors import BadInput
 from regard.ground.files import write_json
 from regard.metrics.translation import MetricScore
-from regard.training.ranks import Ranks
+from regard.training.distributed import World
 from regard.training.recipe import Recipe
 from regard.training.run import Run
 
@@ -42,7 +42,7 @@ def sow(
     recipe: Recipe,
     count: int,
     folder: Path,
-    ranks: Ranks,
+    world: World,
     train: Callable[[Recipe, Path], Run],
     data: Path,
     promised: bool,
@@ -56,16 +56,16 @@ def sow(
     seeds = [recipe.train.seed + number for number in range(count)]
     tables, costs = [], []
     for seed in seeds:
-        if ranks.leads:
+        if world.is_leader:
             note(f"\nseed {seed}")
         run = train(with_seed(recipe, seed), folder / f"seed-{seed}")
         recipe = _as_precise(recipe, run)
-        if ranks.leads:
-            model = load(run.model_folder, str(ranks.device), precision="auto")
+        if world.is_leader:
+            model = load(run.model_folder, str(world.device), precision="auto")
             tables.append(test_scores(model, recipe, data, DropCounts() if skip_bad else None))
             costs.append(model.notes["cost"])
-        ranks.wait()
-    if not ranks.leads:
+        world.barrier()
+    if not world.is_leader:
         return True
     spreads, cost = spreads_of(tables), _together(costs)
     _show(seeds, spreads, cost)

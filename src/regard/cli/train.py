@@ -19,11 +19,11 @@ from regard.cli.progress import Progress
 from regard.cli.seeds import sow
 from regard.data.sources import DropCounts
 from regard.ground.errors import BadInput
-from regard.training.checkpoint import Progress as Done
-from regard.training.events import Ended, Started
-from regard.training.journal import Journal
+from regard.training.checkpoint import RunProgress as Done
+from regard.training.distributed import World
 from regard.training.loop import train as train_loop
-from regard.training.ranks import Ranks
+from regard.training.loop.events import EndEvent, StartEvent
+from regard.training.metrics_log import MetricsLog
 from regard.training.recipe import Recipe, find, read
 from regard.training.run import Run, prepare
 
@@ -90,7 +90,7 @@ def train(
     if only:
         described = described.only(only)
     seconds = float("inf") if budget is None else parse_duration(budget)
-    ranks = Ranks.join(device)
+    world = World.join(device)
     options: dict[str, Any] = {
         "data": data,
         "resume": resume,
@@ -99,59 +99,59 @@ def train(
     }
     promised = not changes and budget is None
     folder = out or Path("runs") / path.stem
-    with ranks.together(typer.Exit):
+    with world.together(typer.Exit):
         if try_only:
-            dry_run(described, ranks, seeds, **options)
+            dry_run(described, world, seeds, **options)
             return
-        each = partial(trained, ranks=ranks, **options)
+        each = partial(trained, world=world, **options)
         if seeds is not None:
-            kept = sow(described, seeds, folder, ranks, each, data, promised, skip_bad)
+            kept = sow(described, seeds, folder, world, each, data, promised, skip_bad)
         elif described.rung:
             whole = len(described.rung) == rungs
-            ladder = Climb(described, folder, ranks, each, data, resume, skip_bad)
+            ladder = Climb(described, folder, world, each, data, resume, skip_bad)
             kept = climb(ladder, promised, whole)
         else:
-            run = trained(described, folder, ranks=ranks, **options)
-            kept = not ranks.leads or judge_on_test(run, described, data, promised, skip_bad)
+            run = trained(described, folder, world=world, **options)
+            kept = not world.is_leader or judge_on_test(run, described, data, promised, skip_bad)
     if not kept:
         raise typer.Exit(1)
 
 
-def trained(recipe: Recipe, folder: Path, *, ranks: Ranks, resume: bool, **options: Any) -> Run:
+def trained(recipe: Recipe, folder: Path, *, world: World, resume: bool, **options: Any) -> Run:
     """A recipe run to its end, its model written; a signal saves and exits."""
     asked: list[int] = []
     options["asked_to_stop"] = lambda: bool(asked)
-    run = prepare(recipe, folder, ranks, resume=resume, **options)
+    run = prepare(recipe, folder, world, resume=resume, **options)
     warmup, steps = recipe.optimiser.warmup, recipe.train.steps
-    if warmup >= steps and ranks.leads:
+    if warmup >= steps and world.is_leader:
         note(f"optimiser.warmup: {warmup:,} steps of {steps:,}: the rate never reaches its height")
     with signals_into(asked):
         ended = follow(run, resume=resume)
     if ended.reason == "asked":
         raise typer.Exit(128 + (asked or [signal.SIGTERM])[0])  # or another rank was signalled
-    if ranks.leads:
+    if world.is_leader:
         leave_behind(run, ended.progress)
     return run
 
 
-def follow(run: Run, *, resume: bool = False, quiet: bool = False) -> Ended:
+def follow(run: Run, *, resume: bool = False, quiet: bool = False) -> EndEvent:
     """Run the loop to its end: every event to the journal and to the screen."""
     job = run.job
-    journal: Journal | None = None
-    with Progress(job.recipe.train.steps, quiet=quiet or not job.ranks.leads) as progress:
+    journal: MetricsLog | None = None
+    with Progress(job.recipe.train.steps, quiet=quiet or not job.world.is_leader) as progress:
         for event in train_loop(job, resume=resume):
-            if isinstance(event, Started) and job.ranks.leads:
+            if isinstance(event, StartEvent) and job.world.is_leader:
                 if resume and not event.progress.step:
                     note(f"{run.out}: nothing to resume yet, so this is the beginning")
                 if run.lock is not None and not run.lock.held:
                     note(f"{run.out}: this file system has no locks; start no second run there")
-                journal = Journal(run.out, after_step=event.progress.step)
+                journal = MetricsLog(run.out, after_step=event.progress.step)
             if journal is not None:
                 journal.write(event)
             progress.show(event)
-    if run.dropped and job.ranks.leads:
+    if run.dropped and job.world.is_leader:
         note(f"left out: {run.dropped}")
-    assert isinstance(event, Ended)
+    assert isinstance(event, EndEvent)
     return event
 
 
@@ -167,7 +167,7 @@ def judge_on_test(
     """Scores on the test set, if there is one; false if a promise was made and not kept."""
     if recipe.data.test is None:
         return True
-    model = load(run.model_folder, str(run.job.ranks.device), precision="auto")
+    model = load(run.model_folder, str(run.job.world.device), precision="auto")
     tables = test_scores(model, recipe, data, DropCounts() if skip_bad else None)
     show_scores(tables, model)
     return not promised or recipe.expect is None or keeps(recipe.expect, tables["test"])

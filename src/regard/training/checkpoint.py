@@ -34,7 +34,7 @@ STRICT = ConfigDict(strict=True, extra="forbid")
 
 
 @dataclass(frozen=True)
-class Unreported:
+class PendingTotals:
     """The sums since the last report; ``losses`` by rank, kind and part of the objective."""
 
     losses: list[list[list[float]]]
@@ -49,7 +49,7 @@ class Unreported:
 
 
 @dataclass(frozen=True)
-class Progress:
+class RunProgress:
     """How far a run is, beside its tensors."""
 
     step: Count = 0
@@ -61,22 +61,22 @@ class Progress:
     best_step: Count = 0
     stale: Count = 0
     settings: dict[str, Any] = field(default_factory=dict)
-    unreported: Unreported | None = None
+    unreported: PendingTotals | None = None
 
     __pydantic_config__ = STRICT
 
 
 @dataclass(frozen=True)
-class State:
+class CheckpointState:
     """What state.json holds; ``checksums`` are those of the other files, and of the progress."""
 
-    progress: Progress
+    progress: RunProgress
     checksums: dict[str, Count]
 
     __pydantic_config__ = STRICT
 
 
-STATES = TypeAdapter(State)
+STATES = TypeAdapter(CheckpointState)
 
 
 class Checkpoints:
@@ -104,7 +104,7 @@ class Checkpoints:
         """The folder of one checkpoint."""
         return self.folder / f"step-{step:08d}"
 
-    def save(self, progress: Progress, tensors: dict[str, dict[str, Tensor]]) -> None:
+    def save(self, progress: RunProgress, tensors: dict[str, dict[str, Tensor]]) -> None:
         """Write a checkpoint: a folder of safetensors files and the state, named at the end."""
         place = self.place(progress.step)
         temporary = self.folder / f".{place.name}.tmp"
@@ -115,7 +115,7 @@ class Checkpoints:
                 path = temporary / f"{name}{TENSORS}"
                 write_tensors(path, group)
                 checksums[path.name] = checksum_of_file(path)
-            write_json(temporary / STATE, asdict(State(progress, checksums)))
+            write_json(temporary / STATE, asdict(CheckpointState(progress, checksums)))
             synchronise(temporary)
             remove(place)
             temporary.rename(place)
@@ -127,7 +127,7 @@ class Checkpoints:
 
     def load(
         self, step: int, only: Iterable[str] | None = None
-    ) -> tuple[Progress, dict[str, dict[str, Tensor]]]:
+    ) -> tuple[RunProgress, dict[str, dict[str, Tensor]]]:
         """A checkpoint's progress and tensors by group, bit for bit as they were saved.
 
         ``only`` names the groups that are needed: no other one is read, and each must be there.
@@ -141,11 +141,11 @@ class Checkpoints:
         place = self.place(step)
         return state.progress, {Path(name).stem: read_tensors(place / name) for name in names}
 
-    def progress(self, step: int) -> Progress:
+    def progress(self, step: int) -> RunProgress:
         """How far a checkpoint is."""
         return self._state(step).progress
 
-    def _state(self, step: int) -> State:
+    def _state(self, step: int) -> CheckpointState:
         """What state.json says, if it can be what was written."""
         path = self.place(step) / STATE
         content = read_json(path)
@@ -156,7 +156,7 @@ class Checkpoints:
             name = ".".join(map(str, fault["loc"]))
             raise BadInput(f"{path}: damaged ({name}: {fault['msg']})") from None
         progress, known = state.progress, state.checksums
-        if absent := sorted({one.name for one in fields(Progress)} - content["progress"].keys()):
+        if absent := sorted({one.name for one in fields(RunProgress)} - content["progress"].keys()):
             raise BadInput(f"{path}: damaged ({absent[0]} is missing)")
         if progress.step != step or progress.best_step > step:
             raise BadInput(f"{path}: damaged (step {progress.step}, best {progress.best_step})")
@@ -166,7 +166,7 @@ class Checkpoints:
             raise BadInput(f"{path}: damaged (its checksum differs)")
         return state
 
-    def _verified(self, step: int, only: set[str] | None = None) -> State:
+    def _verified(self, step: int, only: set[str] | None = None) -> CheckpointState:
         """The state of a checkpoint whose files, all or only these, are as they were written."""
         state, place = self._state(step), self.place(step)
         for name in sorted(state.checksums.keys() - {PROGRESS} if only is None else only):

@@ -16,8 +16,8 @@ from regard.models.papers import paper, sized
 from regard.models.stored import Stored
 from regard.text.encoder_tokenizer import EncoderTokenizer
 from regard.text.labels import LabelSet
-from regard.training.place import Place
 from regard.training.recipe import Recipe
+from regard.training.run_paths import RunPaths
 from regard.weights.files import weights_of
 
 TASK_HEADS = {"classify": "label", "tag": "token_label", "answer": "span", "choose": "choice"}
@@ -63,7 +63,7 @@ class Encoding:
             raise BadInput(f"model.start: {name} is no folder, here or under {data}")
         return _read(places[0])
 
-    def text(self, place: Place, learn: Callable[[], EncoderTokenizer]) -> EncoderTokenizer:
+    def text(self, place: RunPaths, learn: Callable[[], EncoderTokenizer]) -> EncoderTokenizer:
         """The vocabulary it begins with, that of an earlier run, or one to be learned now."""
         start = self.start(place.data)
         if start is not None:

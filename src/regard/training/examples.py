@@ -16,33 +16,33 @@ from regard.data.tokenize import store_pair_texts, tokenize_pairs
 from regard.ground.batch import Batch, BatchLimits
 from regard.ground.errors import BadInput
 from regard.text.labels import LabelSet
-from regard.training.ranks import Ranks
+from regard.training.distributed import World
 from regard.training.recipe import Recipe
 
 SPLIT = (0, 0)  # the key of what is held out: the same for every seed
 
 
 def shared_out(
-    examples: Sequence[Any], objective: Any, recipe: Recipe, ranks: Ranks
+    examples: Sequence[Any], objective: Any, recipe: Recipe, world: World
 ) -> Iterator[Batch]:
     """My share of some examples, each once, nothing left out."""
     lengths = np.array([objective.length(one) for one in examples])
     limits = recipe.batches
     batches = inference_batches(lengths, BatchLimits(limits.tokens, limits.rows, limits.tokens))
-    for chosen in batches[ranks.rank :: ranks.world]:
-        yield objective.collate([examples[i] for i in chosen]).to(ranks.device)
+    for chosen in batches[world.rank :: world.size]:
+        yield objective.collate([examples[i] for i in chosen]).to(world.device)
 
 
 def mean_likelihood(
-    objective: Any, batches: Iterable[Batch], model: nn.Module, ranks: Ranks
+    objective: Any, batches: Iterable[Batch], model: nn.Module, world: World
 ) -> float:
     """The negative log-likelihood of all ranks' batches together."""
-    sums = torch.zeros(2, dtype=torch.float64, device=ranks.device)
+    sums = torch.zeros(2, dtype=torch.float64, device=world.device)
     with torch.inference_mode():
         for batch in batches:
             sums[0] += objective(model, batch)[1]
             sums[1] += batch.weight
-    total, weight = ranks.total(sums).tolist()
+    total, weight = world.all_reduce(sums).tolist()
     return total / weight
 
 
@@ -117,9 +117,9 @@ class Examples:
             dropped=self.dropped,
         )
 
-    def dev_batches(self, objective: Any, ranks: Ranks) -> Iterator[Batch]:
+    def dev_batches(self, objective: Any, world: World) -> Iterator[Batch]:
         """My share of the development set, each example once, nothing left out."""
-        return shared_out(self.dev, objective, self.recipe, ranks)
+        return shared_out(self.dev, objective, self.recipe, world)
 
     def second_sides(self) -> list[int]:
         """Of every example the first id of its second side: the class, where that is one."""

@@ -43,8 +43,8 @@ from regard.text.labels import (
     SingleLabelSet,
 )
 from regard.text.templates import Window
+from regard.training.class_weights import class_weights
 from regard.training.recipe import Recipe
-from regard.training.weights import class_weights
 
 Coded = tuple[Any, Any]  # rows and targets
 

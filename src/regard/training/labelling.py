@@ -19,12 +19,12 @@ from regard.objectives.labels import Classification
 from regard.text.labels import LabelSet, SingleLabelSet
 from regard.text.plain_tokenizer import PlainTokenizer
 from regard.text.train_tokenizer import train as train_subwords
-from regard.training.events import Verdict
+from regard.training.class_weights import class_weights
+from regard.training.distributed import World
 from regard.training.examples import Examples
+from regard.training.loop.events import DevResult
 from regard.training.paired import Paired
-from regard.training.ranks import Ranks
 from regard.training.translating import pair
-from regard.training.weights import class_weights
 
 FOLLOWS = {"vocab": "text.vocab", "outputs": "the labels of the training data"}
 
@@ -102,27 +102,27 @@ class Labelling(Paired):
         return facts.training_flops(lengths)
 
     def judge(
-        self, tokenizer: PlainTokenizer, examples: Examples, ranks: Ranks, model: nn.Module
-    ) -> Verdict:
+        self, tokenizer: PlainTokenizer, examples: Examples, world: World, model: nn.Module
+    ) -> DevResult:
         """Negative log-likelihood of the development set, and the measures of classes."""
         assert examples.labels is not None
         objective, classes = Classification(), len(examples.labels)
-        loss = torch.zeros((), dtype=torch.float64, device=ranks.device)
-        counts = torch.zeros(classes * classes, dtype=torch.float64, device=ranks.device)
+        loss = torch.zeros((), dtype=torch.float64, device=world.device)
+        counts = torch.zeros(classes * classes, dtype=torch.float64, device=world.device)
         with torch.inference_mode():
-            for batch in examples.dev_batches(objective, ranks):
+            for batch in examples.dev_batches(objective, world):
                 tape = Tape("heads.label.logits")
                 loss += objective(model, batch, tape)[1]
                 taken_B = batch.targets["label"] * classes + tape.kept["heads.label.logits"].argmax(
                     -1
                 )
                 counts += taken_B.bincount(minlength=classes * classes)
-        counts_VV = ranks.total(counts).view(classes, classes).cpu().numpy()
-        figures = {"loss": float(ranks.total(loss)) / counts_VV.sum()}
+        counts_VV = world.all_reduce(counts).view(classes, classes).cpu().numpy()
+        figures = {"loss": float(world.all_reduce(loss)) / counts_VV.sum()}
         measures = self._measures(examples.labels)
         figures |= {name: 100 * of(counts_VV) for name, of in measures.items()}
         judge = self.recipe.train.judge
-        return Verdict(-figures["loss"] if judge == "loss" else figures[judge], figures)
+        return DevResult(-figures["loss"] if judge == "loss" else figures[judge], figures)
 
     def _measures(self, labels: LabelSet) -> dict[str, Measure]:
         """What is measured of how often each class (down) is taken for each (across)."""

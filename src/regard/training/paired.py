@@ -10,8 +10,8 @@ from regard.ground.errors import BadInput
 from regard.ground.files import write_text
 from regard.text.labels import LabelSet, load_labels
 from regard.training.examples import Examples
-from regard.training.place import Place
 from regard.training.recipe import Recipe
+from regard.training.run_paths import RunPaths
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,9 @@ class Paired:
                 raise BadInput(f"{', '.join(source.paths)}: no pairs to test on")
         return sizes
 
-    def prepared(self, place: Place) -> tuple[Any, Examples]:
+    def prepared(self, place: RunPaths) -> tuple[Any, Examples]:
         """Vocabularies and examples; the leader writes them, all read them."""
-        given, again = self.recipe.data, place.resume or not place.ranks.leads
+        given, again = self.recipe.data, place.resume or not place.world.is_leader
         train = _kept_input(given.train.under(place.data), place.out, again=again)
         tokenizer, labels = self._text(train, place)
         for files in (given.dev, given.test, *given.more_tests.values()):
@@ -67,7 +67,7 @@ class Paired:
         """Nothing of the recipe is needed later."""
         return {}
 
-    def _text(self, train: Source, place: Place) -> tuple[Any, LabelSet | None]:
+    def _text(self, train: Source, place: RunPaths) -> tuple[Any, LabelSet | None]:
         if not place.fresh and any(place.text.glob("*tokenizer.json")):
             return self.load_text(place.text), load_labels(place.text)
         pairs = [(one, two) for _, one, two in self._pairs(train, place.skip_bad)]

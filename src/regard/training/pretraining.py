@@ -17,11 +17,11 @@ from regard.objectives.next_sentence import NextSentence
 from regard.objectives.sum import Sum
 from regard.text.encoder_tokenizer import EncoderTokenizer, train_wordpiece
 from regard.text.labels import LabelSet
+from regard.training.distributed import World
 from regard.training.encoding import Encoding
-from regard.training.events import Verdict
-from regard.training.passages import DEV, Reading, drawn, held_out, sample
-from regard.training.place import Place
-from regard.training.ranks import Ranks
+from regard.training.loop.events import DevResult
+from regard.training.pretraining_data import DEV, PretrainingData, held_out, make_rows, sample
+from regard.training.run_paths import RunPaths
 
 SAMPLE = 50_000_000  # characters that a vocabulary is learned from, at most
 
@@ -56,7 +56,7 @@ class Pretraining(Encoding):
                         raise BadInput(f"{path}: no such file or folder")
         return {}
 
-    def prepared(self, place: Place) -> tuple[EncoderTokenizer, Reading]:
+    def prepared(self, place: RunPaths) -> tuple[EncoderTokenizer, PretrainingData]:
         """The vocabulary, and all documents as ids."""
         given, dropped = self.recipe.data, DropCounts()
         text = self.text(place, partial(self._learned, place))
@@ -69,17 +69,17 @@ class Pretraining(Encoding):
             to_choose_by, to_learn = held_out(len(train), given.dev.held_out)
             train, dev = train.chosen(to_learn), train.chosen(to_choose_by)
         longest = self.recipe.batches.longest
-        to_read = drawn(self.members, longest, text, train, self.recipe.train.seed)
-        dev_rows = drawn(self.members, longest, text, dev, DEV).all()
+        to_read = make_rows(self.members, longest, text, train, self.recipe.train.seed)
+        dev_rows = make_rows(self.members, longest, text, dev, DEV).all()
         sizes = {"train": len(train), "dev": len(dev)}
-        return text, Reading(self.recipe, train, to_read, dev_rows, dropped, sizes)
+        return text, PretrainingData(self.recipe, train, to_read, dev_rows, dropped, sizes)
 
     def _documents(
         self,
         name: str,
         collection: DocumentSource,
         text: EncoderTokenizer,
-        place: Place,
+        place: RunPaths,
         dropped: DropCounts,
     ) -> Documents:
         return tokenize_documents(
@@ -92,12 +92,12 @@ class Pretraining(Encoding):
             dropped=dropped if place.skip_bad else None,
         )
 
-    def _learned(self, place: Place) -> EncoderTokenizer:
+    def _learned(self, place: RunPaths) -> EncoderTokenizer:
         asked, longest = self.recipe.text, self.facts(place.data)[1].trunk.embed.limit
         texts = self._texts_to_learn(place)
         return train_wordpiece(texts, asked.vocab, lower=asked.lower, longest=longest)
 
-    def _texts_to_learn(self, place: Place) -> list[str]:
+    def _texts_to_learn(self, place: RunPaths) -> list[str]:
         """The sentences to learn from, or evenly taken ones if they are too many."""
         collection = self.recipe.data.train.collection(place.data)
 
@@ -119,7 +119,7 @@ class Pretraining(Encoding):
         """The facts with as many words as there are."""
         return facts if self.recipe.model.start else change(facts, vocab=len(text.words))
 
-    def objective(self, text: EncoderTokenizer, examples: Reading) -> Sum:
+    def objective(self, text: EncoderTokenizer, examples: PretrainingData) -> Sum:
         """What is learned."""
         return self.members
 
@@ -133,13 +133,13 @@ class Pretraining(Encoding):
         return {"longest": self.recipe.batches.longest}
 
     def judge(
-        self, text: EncoderTokenizer, examples: Reading, ranks: Ranks, model: nn.Module
-    ) -> Verdict:
+        self, text: EncoderTokenizer, examples: PretrainingData, world: World, model: nn.Module
+    ) -> DevResult:
         """Negative log-likelihood of what is held out, and the shares that are correct."""
         members = self.members.members
-        sums = torch.zeros(len(members), 3, dtype=torch.float64, device=ranks.device)
+        sums = torch.zeros(len(members), 3, dtype=torch.float64, device=world.device)
         with torch.inference_mode():
-            for batch in examples.dev_batches(self.members, ranks):
+            for batch in examples.dev_batches(self.members, world):
                 outputs = model(batch.inputs, positions=batch.positions)
                 for number, member in enumerate(members):
                     targets = batch.targets[member.head]
@@ -148,7 +148,9 @@ class Pretraining(Encoding):
                     sums[number, 1] += correct.sum()
                     sums[number, 2] += len(targets)
         figures = {"loss": 0.0}
-        for member, (nll, correct, count) in zip(members, ranks.total(sums).tolist(), strict=True):
+        for member, (nll, correct, count) in zip(
+            members, world.all_reduce(sums).tolist(), strict=True
+        ):
             figures["loss"] += nll / count
             figures |= member.figures(nll / count, 100 * correct / count)
-        return Verdict(-figures["loss"], figures)
+        return DevResult(-figures["loss"], figures)

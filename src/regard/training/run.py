@@ -21,15 +21,15 @@ from regard.models.facts.positions import AnyPosition
 from regard.models.paper import Paper, count_parameters
 from regard.models.stored import CONFIG
 from regard.text.labels import LabelSet
-from regard.training.checkpoint import Checkpoints, Progress
+from regard.training.checkpoint import Checkpoints, RunProgress
+from regard.training.distributed import World
 from regard.training.labelling import Labelling
-from regard.training.levels import freeze
 from regard.training.loop import Job, seed_everything
-from regard.training.place import Place
+from regard.training.optim.layer_groups import freeze
 from regard.training.precision import CHOOSE, RESUME, as_asked
 from regard.training.pretraining import Pretraining
-from regard.training.ranks import Ranks
 from regard.training.recipe import Recipe
+from regard.training.run_paths import RunPaths
 from regard.training.translating import Translating
 from regard.training.tuning import Tuning
 from regard.weights.files import load_weights
@@ -66,7 +66,7 @@ class Run:
         """Where the trained model goes."""
         return self.out / "model"
 
-    def finish(self, progress: Progress) -> str:
+    def finish(self, progress: RunProgress) -> str:
         """Write the weights that are kept into the model folder; says which they are."""
         said, weights = _kept_weights(self.job.recipe, self.job.checkpoints, progress)
         module = self.job.model.cpu().eval()
@@ -74,7 +74,7 @@ class Run:
         notes = {
             **self.notes,
             "weights": said,
-            "cost": cost(module, progress, self.job.ranks),
+            "cost": cost(module, progress, self.job.world),
         }
         read = self.tokenizer, self.labels
         stored = folders.Stored(self.paper, self.facts, module, *read, notes)
@@ -85,7 +85,7 @@ class Run:
 def prepare(
     recipe: Recipe,
     out: Path,
-    ranks: Ranks,
+    world: World,
     *,
     data: Path = Path(),
     resume: bool = False,
@@ -96,23 +96,23 @@ def prepare(
 
     What can be known to be wrong is said before anything is written.
     """
-    place = Place(data, out, ranks, resume, skip_bad)
+    place = RunPaths(data, out, world, resume, skip_bad)
     task = task_of(recipe)
     paper, facts = task.facts(data)
     check_model(recipe, facts)
     goes_on = resume and (out / RECIPE).is_file()
-    as_asked(recipe.train.precision, ranks.device, "as asked", RESUME if goes_on else CHOOSE)
+    as_asked(recipe.train.precision, world.device, "as asked", RESUME if goes_on else CHOOSE)
     tests = task.check_data(data, skip_bad)
     checkpoints = Checkpoints(out / "checkpoints")
-    lock = claim(out, recipe, resume=resume) if ranks.leads else None
+    lock = claim(out, recipe, resume=resume) if world.is_leader else None
     if recipe.train.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # else cuBLAS draws lots
         torch.use_deterministic_algorithms(True)
-    if not ranks.leads:
-        ranks.wait()
+    if not world.is_leader:
+        world.barrier()
     tokenizer, examples = task.prepared(place)
-    if ranks.leads:
-        ranks.wait()
+    if world.is_leader:
+        world.barrier()
     facts = task.fitted(facts, tokenizer, examples.labels)
     seed_everything(recipe.train.seed, 0)
     model = _built(facts)
@@ -123,14 +123,14 @@ def prepare(
         model=model,
         objective=objective,
         sampler=examples.sampler(objective),
-        judge=partial(task.judge, tokenizer, examples, ranks),
+        judge=partial(task.judge, tokenizer, examples, world),
         flops=lambda some: task.flops(facts, [objective.length(one) for one in some]),
         checkpoints=checkpoints,
-        ranks=ranks,
+        world=world,
         data=examples.mark,
         **limits,
     )
-    ranks.wait()  # steps have a time limit, and the leader may be far ahead
+    world.barrier()  # steps have a time limit, and the leader may be far ahead
     sizes = {**examples.sizes, **tests}
     read = tokenizer, examples.labels
     return Run(job, paper, facts, *read, out, examples.dropped, task.notes(), sizes, lock)
@@ -147,13 +147,13 @@ def task_of(recipe: Recipe) -> Any:
     return Tuning(recipe)
 
 
-def cost(module: nn.Module, progress: Progress, ranks: Ranks) -> dict[str, float]:
+def cost(module: nn.Module, progress: RunProgress, world: World) -> dict[str, float]:
     """What a run has cost, as every table of scores prints it."""
     return {
         "parameters": count_parameters(module),
         "training_flops": progress.flops,
         "tokens": progress.tokens,
-        "device_seconds": round(progress.seconds * ranks.world, 1),
+        "device_seconds": round(progress.seconds * world.size, 1),
     }
 
 
@@ -246,7 +246,7 @@ def _built(facts: ModelFacts) -> nn.Module:
 
 
 def _kept_weights(
-    recipe: Recipe, checkpoints: Checkpoints, progress: Progress
+    recipe: Recipe, checkpoints: Checkpoints, progress: RunProgress
 ) -> tuple[str, dict[str, torch.Tensor]]:
     """Which weights a run leaves behind: an average if the recipe asks for one, else the best."""
     steps = checkpoints.steps()

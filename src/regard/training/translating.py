@@ -18,10 +18,10 @@ from regard.search.greedy import Greedy
 from regard.tasks.translate import Translator
 from regard.text.labels import LabelSet
 from regard.text.translation_tokenizer import TranslationTokenizer, train_translation_tokenizer
-from regard.training.events import Verdict
+from regard.training.distributed import World
 from regard.training.examples import Examples, mean_likelihood
+from regard.training.loop.events import DevResult
 from regard.training.paired import Paired
-from regard.training.ranks import Ranks
 
 
 @dataclass(frozen=True)
@@ -86,16 +86,16 @@ class Translating(Paired):
         return facts.training_flops(lengths)
 
     def judge(
-        self, text: TranslationTokenizer, examples: Examples, ranks: Ranks, model: nn.Module
-    ) -> Verdict:
+        self, text: TranslationTokenizer, examples: Examples, world: World, model: nn.Module
+    ) -> DevResult:
         """Negative log-likelihood of the development set, and BLEU where it judges."""
         objective = Seq2Seq(text.target.bos, text.target.eos, smoothing=0.0)
-        loss = mean_likelihood(objective, examples.dev_batches(objective, ranks), model, ranks)
+        loss = mean_likelihood(objective, examples.dev_batches(objective, world), model, world)
         figures = {"loss": loss, "perplexity": float(np.exp(min(loss, 700.0)))}
         if self.recipe.train.judge == "loss":
-            return Verdict(-loss, figures)
-        figures["bleu"] = ranks.from_leader(lambda: self._dev_bleu(text, examples, model))
-        return Verdict(figures["bleu"], figures)
+            return DevResult(-loss, figures)
+        figures["bleu"] = world.from_leader(lambda: self._dev_bleu(text, examples, model))
+        return DevResult(figures["bleu"], figures)
 
     def _dev_bleu(self, text: TranslationTokenizer, examples: Examples, model: nn.Module) -> float:
         texts = examples.dev_texts(self.recipe.train.judge_sentences)

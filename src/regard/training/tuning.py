@@ -19,14 +19,14 @@ from regard.ground.errors import BadInput
 from regard.models.facts import FirstToken, TrunkWithHeads, change
 from regard.text.encoder_tokenizer import EncoderTokenizer, train_wordpiece
 from regard.text.labels import LabelSet
+from regard.training.distributed import World
 from regard.training.encoding import TASK_HEADS, Encoding
-from regard.training.events import Verdict
 from regard.training.examples import SPLIT, mean_likelihood, shared_out
-from regard.training.files import Files
 from regard.training.kinds import KINDS, Coded, Judgement, Kind
-from regard.training.place import Place
-from regard.training.ranks import Ranks
+from regard.training.loop.events import DevResult
 from regard.training.recipe import Recipe
+from regard.training.recipe.data_config import FilesConfig
+from regard.training.run_paths import RunPaths
 
 
 @dataclass(frozen=True)
@@ -63,9 +63,9 @@ class InMemory:
             dropped=self.dropped,
         )
 
-    def dev_batches(self, objective: Any, ranks: Ranks) -> Iterator[Batch]:
+    def dev_batches(self, objective: Any, world: World) -> Iterator[Batch]:
         """My share of the development set."""
-        return shared_out(self.dev, objective, self.recipe, ranks)
+        return shared_out(self.dev, objective, self.recipe, world)
 
 
 class Tuning(Encoding):
@@ -93,14 +93,14 @@ class Tuning(Encoding):
                 raise BadInput(f"{files.file}: no examples to test on")
         return sizes
 
-    def read(self, files: Files, data: Path, dropped: DropCounts | None = None) -> list[Any]:
+    def read(self, files: FilesConfig, data: Path, dropped: DropCounts | None = None) -> list[Any]:
         """The examples of a file."""
         given = files.read(data)
         return list(
             read(self.recipe.task, given.reader, given.path, dropped=dropped, **given.options)
         )
 
-    def prepared(self, place: Place) -> tuple[Any, InMemory]:
+    def prepared(self, place: RunPaths) -> tuple[Any, InMemory]:
         """The vocabulary with labels, and all examples as rows."""
         dropped, given = DropCounts(), self.recipe.data
         may_drop = dropped if place.skip_bad else None
@@ -147,26 +147,26 @@ class Tuning(Encoding):
         return {"longest": self.recipe.batches.longest, **answers}
 
     def judged(
-        self, model: Any, files: Files, data: Path, dropped: DropCounts | None = None
+        self, model: Any, files: FilesConfig, data: Path, dropped: DropCounts | None = None
     ) -> Judgement:
         """A tuned model on the examples of a file, asked as it was trained, with intervals."""
         if model.facts.head(TASK_HEADS[self.recipe.task]) is None:
             raise BadInput(f"this model was not tuned to {self.recipe.task}")
         return self.kind.judged(model.predictor, self.read(files, data, dropped), True)
 
-    def judge(self, text: Any, examples: InMemory, ranks: Ranks, model: nn.Module) -> Verdict:
+    def judge(self, text: Any, examples: InMemory, world: World, model: nn.Module) -> DevResult:
         """Negative log-likelihood of the development set, and the measures of the task."""
         objective = self.objective(text, examples)
         likelihood = mean_likelihood(
-            objective, examples.dev_batches(objective, ranks), model, ranks
+            objective, examples.dev_batches(objective, world), model, world
         )
         figures, judge = {"loss": likelihood}, self.recipe.train.judge
         if judge == "loss":
-            return Verdict(-figures["loss"], figures)
-        figures |= ranks.from_leader(lambda: self._scores(text, examples, model))
+            return DevResult(-figures["loss"], figures)
+        figures |= world.from_leader(lambda: self._scores(text, examples, model))
         if judge not in figures:
             raise BadInput(f"train.judge: {judge!r} is not measured here: {', '.join(figures)}")
-        return Verdict(figures[judge], figures)
+        return DevResult(figures[judge], figures)
 
     def _scores(self, text: Any, examples: InMemory, model: nn.Module) -> dict[str, float]:
         runner = self.kind.runner(model, text, examples.labels)

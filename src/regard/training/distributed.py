@@ -1,0 +1,120 @@
+"""One process or many: which part of a step is mine, and how gradients meet.
+
+Every rank cuts the same batches from the same keys, so each knows how many tokens the whole step
+has without asking; only gradients and losses travel.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from math import gcd
+from typing import TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from regard.ground.device import device_named
+from regard.training.rendezvous import Rendezvous
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class World:
+    """My number, how many we are, the device I use, and where processes wait for each other."""
+
+    rank: int
+    size: int
+    device: torch.device
+    rendezvous: Rendezvous | None = None
+
+    @classmethod
+    def join(cls, device: str | None = None) -> "World":
+        """Take the place ``torchrun`` gave us, or be alone."""
+        world = int(os.environ.get("WORLD_SIZE", "1"))
+        chosen = device_named(device, local=int(os.environ.get("LOCAL_RANK", "0")))
+        cuda = chosen.type == "cuda"
+        if cuda:
+            torch.cuda.set_device(chosen)
+        rank = int(os.environ.get("RANK", "0"))
+        if world == 1:
+            return cls(rank, world, chosen)
+        if not dist.is_initialized():
+            dist.init_process_group("nccl" if cuda else "gloo")
+        return cls(rank, world, chosen, Rendezvous.join(rank, world))
+
+    @contextmanager
+    def together(self, *endings: type[BaseException]) -> Iterator[None]:
+        """Until the end of the block: if one rank fails, all end; ``endings`` are no failures."""
+        if self.rendezvous is None:
+            yield
+            return
+        try:
+            yield
+        except BaseException as error:
+            if not isinstance(error, endings):
+                self.rendezvous.fail(error)
+                raise  # the process group stays as it is: to close it may wait for the others
+            self.leave()
+            raise
+        self.leave()
+
+    def leave(self) -> None:
+        """Say goodbye to the others."""
+        if self.rendezvous is not None:
+            self.rendezvous.leave()
+            dist.destroy_process_group()
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether I am the one who writes and prints."""
+        return self.rank == 0
+
+    def splits(self, batches: int) -> int:
+        """Into how many slices each batch of a step is cut, so that every rank gets as many."""
+        return self.size // gcd(batches, self.size)
+
+    def share(self, step: Sequence[Sequence[Item]]) -> list[tuple[int, Sequence[Item]]]:
+        """My slices of a step's batches, each with the number that seeds its draws.
+
+        Where the batches can be dealt out whole they are, and dropout falls as in one process.
+        Rows are sorted by length, so taking every n-th keeps the slices alike.
+        """
+        splits = self.splits(len(step))
+        slices = [batch[start::splits] for batch in step for start in range(splits)]
+        return [(number, slices[number]) for number in range(self.rank, len(slices), self.size)]
+
+    def wrap(self, model: nn.Module) -> nn.Module:
+        """The model whose gradients meet after each step."""
+        if self.size == 1:
+            return model
+        ids = [self.device.index] if self.device.type == "cuda" else None
+        return DistributedDataParallel(model, device_ids=ids)
+
+    def gradient_sync(self, model: nn.Module, last: bool) -> AbstractContextManager:
+        """Gradients travel with the last slice of a step only."""
+        if isinstance(model, DistributedDataParallel) and not last:
+            return model.no_sync()
+        return nullcontext()
+
+    def all_reduce(self, sums: Tensor) -> Tensor:
+        """The sum over all ranks."""
+        if self.size > 1:
+            dist.all_reduce(sums)
+        return sums
+
+    def barrier(self) -> None:
+        """Until all are here, however long that takes."""
+        if self.rendezvous is not None:
+            self.rendezvous.meet()
+
+    def from_leader(self, compute: Callable[[], Item]) -> Item:
+        """What the leader computes, anything that JSON can hold, on all ranks."""
+        return compute() if self.rendezvous is None else self.rendezvous.from_leader(compute)
+
+    def any_rank(self, flag: bool) -> bool:
+        """True for all if it is for one."""
+        return bool(self.all_reduce(torch.tensor(float(flag), device=self.device)) > 0)

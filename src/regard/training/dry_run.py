@@ -1,0 +1,138 @@
+"""A run tried out: what it reads, what it trains and how long that takes, and nothing is kept."""
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from statistics import median
+from time import monotonic
+from typing import Any, NamedTuple
+
+from regard.data.sampler import Sampler
+from regard.data.sources import DropCounts
+from regard.models.paper import count_parameters
+from regard.training.checkpoint import Checkpoints
+from regard.training.loop import Job, train
+from regard.training.loop.events import ReportEvent, StartEvent
+from regard.training.precision import Precision
+from regard.training.run import Run
+
+COUNTING = 20.0  # seconds in which an epoch is counted; beyond them it is estimated
+MOST, ENOUGH = 12, 10.0  # steps that are timed, and seconds after which no other is
+NEVER = 1 << 62
+
+
+class EpochSize(NamedTuple):
+    """Batches and tokens of one pass over the data; estimated if it was not read to its end."""
+
+    batches: int
+    tokens: int
+    estimated: bool = False
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """What a run would do. ``seconds`` are those of its first steps, one by one."""
+
+    sizes: dict[str, int]
+    dropped: DropCounts
+    epoch: EpochSize
+    vocabulary: tuple[int, ...]
+    labels: int
+    parameters: int
+    trained: int
+    steps: int
+    accumulate: int
+    precision: Precision
+    seconds: Sequence[float]
+
+    @property
+    def epochs(self) -> float:
+        """How often all of the training data is read."""
+        return self.steps * self.accumulate / self.epoch.batches
+
+    @property
+    def tokens(self) -> int:
+        """Those read in all steps."""
+        return round(self.epochs * self.epoch.tokens)
+
+    @property
+    def step(self) -> float:
+        """Seconds a step takes when the first, which sets things up, is over."""
+        return median(self.seconds[1:] or self.seconds)
+
+    @property
+    def estimate(self) -> float:
+        """Seconds of all steps, without scoring the development set and writing checkpoints."""
+        return self.seconds[0] + self.step * (self.steps - 1)
+
+
+def estimate_run(run: Run) -> DryRun:
+    """Read an epoch, take a few steps of a prepared run, and say what came of it."""
+    job, recipe = run.job, run.job.recipe
+    epoch = count_epoch(job.sampler)
+    precision, seconds = time_steps(job)
+    return DryRun(
+        run.sizes,
+        run.dropped,
+        epoch,
+        tuple(len(one) for one in run.tokenizer.vocabularies),
+        0 if run.labels is None else len(run.labels.classes),
+        count_parameters(job.model),
+        sum(one.numel() for one in job.model.parameters() if one.requires_grad),
+        recipe.train.steps,
+        recipe.batches.accumulate,
+        precision,
+        seconds,
+    )
+
+
+def count_epoch(sampler: Sampler[Any], limit: float = COUNTING) -> EpochSize:
+    """One pass over the data; what is left out is counted in the sampler's ``dropped``."""
+    batches = tokens = seen = 0
+    began = monotonic()
+    with closing(sampler.batches()) as stream:  # type: ignore[type-var]
+        for cursor, batch in stream:
+            batches += 1
+            seen += len(batch)
+            tokens += sum(sum(sampler.length(example)) for _, example in batch)
+            if cursor.epoch:
+                return EpochSize(batches, tokens)
+            if monotonic() - began > limit:
+                break
+    share = sampler.count / seen
+    return EpochSize(round(batches * share), round(tokens * share), estimated=True)
+
+
+def time_steps(job: Job) -> tuple[Precision, list[float]]:
+    """The precision that is chosen, and how long each of the first steps takes."""
+    often = {"report_every": 1, "evaluate_every": NEVER, "checkpoint_every": NEVER}
+    settings = job.recipe.train.model_copy(update=often)
+    tried = replace(
+        job,
+        recipe=job.recipe.model_copy(update={"train": settings}),
+        sampler=replace(job.sampler, dropped=DropCounts()),
+        checkpoints=NoCheckpoints(job.checkpoints.folder),
+    )
+    most, seconds = min(MOST, settings.steps), list[float]()
+    with closing(train(tried)) as events:  # type: ignore[type-var]
+        last = monotonic()
+        for event in events:
+            if isinstance(event, StartEvent):
+                precision = event.precision
+            if isinstance(event, ReportEvent):
+                seconds.append(monotonic() - last)
+                if len(seconds) == most or (len(seconds) > 1 and sum(seconds) > ENOUGH):
+                    break
+            last = monotonic()
+    return precision, seconds
+
+
+class NoCheckpoints(Checkpoints):
+    """Checkpoints that are never written."""
+
+    def save(self, progress: Any, tensors: Any) -> None:
+        """Nothing."""
+
+    def steps(self) -> list[int]:
+        """None."""
+        return []

@@ -1,0 +1,77 @@
+"""What is added up between two reports; a checkpoint holds it, so that no report changes."""
+
+from dataclasses import dataclass, field
+from time import monotonic
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.ground.errors import BadInput
+from regard.training.checkpoint import PendingTotals
+from regard.training.distributed import World
+
+
+@dataclass
+class RunningTotals:
+    """Kept on the device until they are asked for."""
+
+    losses: Tensor  # losses and likelihoods, of each part of the objective
+    values: Tensor  # gradient norm, first bad step
+    weight: np.ndarray
+    tokens: int = 0
+    steps: int = 0
+    room: int = 0
+    began: float = field(default_factory=monotonic)
+
+    @classmethod
+    def of_nothing(cls, device: torch.device) -> "RunningTotals":
+        """Those of no step."""
+        zeros = torch.zeros(2, 1, dtype=torch.float64, device=device)
+        return cls(zeros, zeros[:, 0].clone(), np.zeros(1))
+
+    @classmethod
+    def stored(cls, kept: PendingTotals, world: World, where: str) -> "RunningTotals":
+        """Those of a checkpoint. Another number of ranks has the same sum, in another order."""
+        try:
+            losses = torch.tensor(kept.losses, dtype=torch.float64)
+            values = torch.tensor(kept.values, dtype=torch.float64, device=world.device)
+            weight = np.array(kept.weight, np.float64)
+            _, kinds, parts = losses.shape
+            if (kinds, len(values)) != (2, 2) or len(weight) != parts:
+                raise ValueError
+        except ValueError:
+            raise BadInput(f"{where}: damaged (unreported)") from None
+        if len(losses) == world.size:
+            own = losses[world.rank]
+        else:
+            own = losses.sum(0) if world.is_leader else torch.zeros_like(losses[0])
+        began = monotonic() - kept.seconds
+        return cls(own.to(world.device), values, weight, kept.tokens, kept.steps, kept.room, began)
+
+    def add(self, loss: Tensor, likelihood: Tensor) -> None:
+        """Those of a batch."""
+        self.losses = self.losses + torch.stack([loss, likelihood]).view(2, -1)
+
+    def take_note(self, number: int, norm: Tensor) -> None:
+        """Add up the norm and remember the first step that went wrong, without waiting for it."""
+        wrong = ~torch.isfinite(norm + self.losses[0].sum())
+        self.values[0] += norm
+        first = wrong & (self.values[1] == 0)
+        self.values[1] = torch.where(first, float(number), self.values[1])
+
+    def to_store(self, world: World) -> PendingTotals | None:
+        """All of it in numbers, of every rank; nothing if the last step was reported."""
+        if not self.steps:
+            return None
+        each = self.losses.new_zeros(world.size, *self.losses.shape)
+        each[world.rank] = self.losses
+        return PendingTotals(
+            losses=world.all_reduce(each).tolist(),
+            values=self.values.tolist(),
+            weight=self.weight.tolist(),
+            tokens=self.tokens,
+            steps=self.steps,
+            room=self.room,
+            seconds=monotonic() - self.began,
+        )

@@ -1,0 +1,92 @@
+"""What a run leaves behind of its events: metrics.jsonl, and TensorBoard's files if it is there."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from regard.ground.errors import BadInput
+from regard.ground.files import read_bytes, replacing, writing
+from regard.training.loop.events import DevEvent, Event, ReportEvent
+
+
+class MetricsLog:
+    """Appends one line per report and verdict; a resumed run first forgets what it will redo."""
+
+    def __init__(self, folder: Path, *, after_step: int = 0):
+        self.path = folder / "metrics.jsonl"
+        self._forget(after_step)
+        self.board = _tensorboard(folder / "tensorboard", after_step)
+
+    def write(self, event: Event) -> None:
+        """Take note of an event that has figures."""
+        figures = as_figures(event)
+        if not figures:
+            return
+        with writing(self.path), self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(figures) + "\n")
+        if self.board is not None:
+            for name, value in figures.items():
+                if name not in ("event", "step"):
+                    self.board.add_scalar(f"{figures['event']}/{name}", value, figures["step"])
+
+    def _forget(self, after_step: int) -> None:
+        if not self.path.exists():
+            return
+        lines = read_bytes(self.path).splitlines(keepends=True)
+        steps = [_step(line) for line in lines]
+        while steps and steps[-1] is None:  # cut off by a kill
+            steps.pop()
+        if after_step and None in steps:
+            where = f"{self.path}:{steps.index(None) + 1}"
+            raise BadInput(f"{where}: damaged; delete this line to go on without it")
+        kept = [
+            line
+            for line, step in zip(lines, steps, strict=False)
+            if step is not None and step <= after_step
+        ]
+        with replacing(self.path) as temporary:
+            temporary.write_bytes(b"".join(kept))
+
+
+def _step(line: bytes) -> int | None:
+    """The step of a line; None where it is no line of a journal."""
+    try:
+        step = json.loads(line)["step"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return step if isinstance(step, int) and line.endswith(b"\n") else None
+
+
+def as_figures(event: Event) -> dict[str, Any]:
+    """The numbers of an event, under their names."""
+    match event:
+        case ReportEvent(progress):
+            return {
+                "event": "train",
+                "step": progress.step,
+                "loss": event.loss,
+                "nll": event.nll,
+                "rate": event.rate,
+                "gradient": event.gradient,
+                "tokens": progress.tokens,
+                "tokens_per_second": event.tokens_per_second,
+                "fill": event.fill,
+                "seconds": progress.seconds,
+                "flops": progress.flops,
+            }
+        case DevEvent(progress, verdict):
+            return {
+                "event": "dev",
+                "step": progress.step,
+                **verdict.figures,
+                "seconds": progress.seconds,
+            }
+    return {}
+
+
+def _tensorboard(folder: Path, after_step: int) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return None
+    return SummaryWriter(str(folder), purge_step=after_step + 1)

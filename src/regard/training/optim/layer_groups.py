@@ -1,0 +1,60 @@
+"""A model from the bottom up: what is tuned more gently, later, or not at all."""
+
+import re
+from collections.abc import Iterable
+
+from torch import nn
+
+from regard.ground.errors import BadInput, did_you_mean
+
+EMBEDDING = re.compile(r"(\w+\.)*?embed\.")
+BLOCK = re.compile(r"(?P<side>(\w+\.)*?)(layers\.)?(blocks|layers)\.(?P<number>\d+)\.")
+
+
+def layer_groups(model: nn.Module) -> list[list[nn.Parameter]]:
+    """Its parameters, the lowest first.
+
+    All embeddings are the lowest level. Every block is one, a target's above those of its source;
+    what else a side has belongs to its last block. Above them all is what no side has: pooling and
+    heads.
+    """
+    named = list(model.named_parameters())
+    blocks = dict.fromkeys(block for name, _ in named if (block := _block(name)) is not None)
+    numbers = {block: number for number, block in enumerate(blocks, start=1)}
+    last = {side: number for (side, _), number in numbers.items() if side}
+    found: list[list[nn.Parameter]] = [[] for _ in range(len(numbers) + 2)]
+    for name, parameter in named:
+        if EMBEDDING.match(name):
+            level = 0
+        elif (block := _block(name)) is not None:
+            level = numbers[block]
+        else:
+            sides = (number for side, number in last.items() if name.startswith(side))
+            level = next(sides, len(found) - 1)
+        found[level].append(parameter)
+    return [level for level in found if level]
+
+
+def freeze(model: nn.Module, names: Iterable[str]) -> None:
+    """Let all parameters stay as they are in whose names, cut at dots, one of these stands."""
+    every = list(model.named_parameters(remove_duplicate=False))
+    for name in names:
+        chosen = [one for full, one in every if f".{name}." in f".{full}."]
+        if not chosen:
+            wrong = did_you_mean(name, _parts(full for full, _ in every))
+            raise BadInput(f"optimiser.freeze: no weights are called {name!r}{wrong}")
+        for parameter in chosen:
+            parameter.requires_grad_(False)
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise BadInput("optimiser.freeze: leaves nothing to learn")
+
+
+def _block(name: str) -> tuple[str, str] | None:
+    found = BLOCK.match(name)
+    return None if found is None else (found["side"], found["number"])
+
+
+def _parts(names: Iterable[str]) -> list[str]:
+    """What parameters may be called by: each step of their names, and blocks with their numbers."""
+    steps = {step for name in names for step in re.findall(r"[a-z_]+(?:\.\d+)?", name)}
+    return sorted(steps - {"weight", "bias"})

@@ -1,0 +1,155 @@
+"""The tables of a recipe that say where its examples come from."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from regard.data.documents import DocumentSource, document_source
+from regard.data.sources import STDIN, Csv, JsonLines, Lines, Source, Table
+from regard.ground.errors import BadInput, did_you_mean
+from regard.text.hansards import LANGUAGES
+
+
+class ConfigTable(BaseModel):
+    """A table of a recipe: unknown keys are errors, and values do not change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+@dataclass(frozen=True)
+class ReaderFile:
+    """A file of a published form, and by whom it is read: see ``regard.data.readers``."""
+
+    reader: str
+    path: Path
+    options: dict[str, Any]
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return (str(self.path),)
+
+
+class FilesConfig(ConfigTable):
+    """Where pairs come from: two files, or one table, CSV or JSON-lines file and two columns of it.
+
+    Or a ``file`` that a ``reader`` of ``regard.data.readers`` understands, with its options.
+    Or ``documents`` to pre-train on: a folder of texts, JSON lines with the text under ``key``
+    ("text"), or a file with a sentence on each line and an empty line after each document.
+
+    ``spaced`` names the two languages by whose rules words are set apart, as aligners need them.
+    ``held_out`` takes so many examples away from those to learn from; that is for dev alone.
+    """
+
+    source: str | None = None
+    target: str | None = None
+    table: str | None = None
+    csv: str | None = None
+    jsonl: str | None = None
+    file: str | None = None
+    reader: str | None = None
+    options: dict[str, Any] = Field(default_factory=dict)
+    documents: str | None = None
+    key: str | None = None
+    held_out: int | None = Field(None, ge=1)
+    columns: tuple[int | str, int | str] | None = None
+    spaced: tuple[str, str] | None = None
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> "FilesConfig":
+        two = self.source is not None and self.target is not None
+        one = [self.table, self.csv, self.jsonl].count(None) == 2 and self.columns is not None
+        files = (self.source, self.target, self.table, self.csv, self.jsonl, self.columns)
+        if self.documents is not None:
+            alone = (*files, self.file, self.reader, self.held_out, self.spaced)
+            if any(one is not None for one in alone) or self.options:
+                raise ValueError("documents stand alone")
+            if self.documents == STDIN:
+                raise ValueError("documents are read several times: not from standard input")
+        elif self.key is not None:
+            raise ValueError("a key is for documents")
+        elif self.file is not None or self.reader is not None or self.options:
+            if self.file is None or self.reader is None:
+                raise ValueError("give a file together with its reader")
+            if self.held_out or any(file is not None for file in (*files, self.spaced)):
+                raise ValueError("a file with a reader stands alone")
+        elif self.held_out:
+            if any(file is not None for file in files):
+                raise ValueError("held_out takes examples from train: name no file beside it")
+        elif two == one or (one and (self.source or self.target)) or (two and self.columns):
+            raise ValueError("give source and target, or columns and table, csv or jsonl")
+        for language in self.spaced or ():
+            if language not in LANGUAGES:
+                wrong = did_you_mean(language, list(LANGUAGES))
+                raise ValueError(f"words of {language!r} cannot be set apart{wrong}")
+        return self
+
+    def read(self, root: Path) -> ReaderFile:
+        """The file that a reader understands, looked up under the data root."""
+        if self.file is None or self.reader is None:
+            raise BadInput("this task reads a file by a reader: give both (data.*.file, .reader)")
+        return ReaderFile(self.reader, root / self.file, self.options)
+
+    def collection(self, root: Path) -> DocumentSource:
+        """The documents, looked up under the data root."""
+        if self.documents is None:
+            raise BadInput("pre-training reads documents: give data.train.documents")
+        return document_source(str(root / self.documents), self.key or "text")
+
+    def under(self, root: Path) -> Source:
+        """The files of pairs, looked up under the data root."""
+
+        def place(name: str | None) -> str:
+            return "-" if name == "-" else str(root / str(name))
+
+        spaced = self.spaced or ()
+        if self.held_out:
+            raise BadInput("examples held out of data.train lie in no file of their own")
+        if self.file is not None:
+            raise BadInput(f"{self.file}: files with a reader are for encoders (model.paper)")
+        if self.documents is not None:
+            raise BadInput(f'{self.documents}: documents are to pre-train on (task = "pretrain")')
+        if self.columns is None:
+            return Lines((place(self.source), place(self.target)), spaced)
+        if self.table is not None:
+            return Table(place(self.table), self.columns, spaced)
+        if self.csv is not None:
+            return Csv(place(self.csv), self.columns, spaced)
+        return JsonLines(place(self.jsonl), tuple(map(str, self.columns)), spaced)
+
+
+class LinksConfig(ConfigTable):
+    """Files of gold word links, one line for each pair: source-target, counted from 0."""
+
+    dev: str
+    test: str
+
+
+class DataConfig(ConfigTable):
+    """The pairs: to learn from (perhaps standard input), to choose by, to be judged by.
+
+    A pair is a text and its translation, or a text and its label.
+    """
+
+    train: FilesConfig
+    dev: FilesConfig
+    test: FilesConfig | None = None
+    more_tests: dict[str, FilesConfig] = {}
+    links: LinksConfig | None = None
+    longest_characters: int = Field(5_000, ge=1)
+
+    @property
+    def tests(self) -> dict[str, FilesConfig]:
+        """All that a trained model is judged by, by name."""
+        return {**({} if self.test is None else {"test": self.test}), **self.more_tests}
+
+    @model_validator(mode="after")
+    def _read_again_and_again(self) -> "DataConfig":
+        if any(files.held_out for files in (self.train, *self.tests.values())):
+            raise ValueError("only dev can be held out")
+        for files in (self.dev, *self.tests.values()):
+            of_pairs = not (files.held_out or files.file or files.documents)
+            if of_pairs and STDIN in files.under(Path()).paths:
+                raise ValueError("only train can be standard input")
+        return self

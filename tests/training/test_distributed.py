@@ -1,0 +1,93 @@
+"""How a step is shared out: every row exactly once, and alike for all."""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from time import sleep
+
+import pytest
+import torch
+import torch.distributed as dist
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.training.distributed import World
+from regard.training.recipe import read
+from regard.training.rendezvous import Rendezvous
+from regard.training.run import prepare
+from small_tuning import write_tuning
+
+CPU = torch.device("cpu")
+
+
+@given(world=st.integers(1, 6), accumulate=st.integers(1, 6), rows=st.integers(1, 9))
+def test_every_row_is_someones_and_nobodys_twice(world, accumulate, rows):
+    step = [[(batch, row) for row in range(rows)] for batch in range(accumulate)]
+    shares = [World(rank, world, CPU).share(step) for rank in range(world)]
+    rows_of = [row for share in shares for _, part in share for row in part]
+    assert sorted(rows_of) == sorted(row for batch in step for row in batch)
+    assert len({len(share) for share in shares}) == 1  # as many turns for each: none waits alone
+
+
+@given(world=st.integers(1, 4), turns=st.integers(1, 3))
+def test_whole_batches_keep_their_numbers(world, turns):
+    """So dropout, which is keyed by the number, falls as in one process."""
+    step = [[batch] for batch in range(world * turns)]
+    for rank in range(world):
+        for number, part in World(rank, world, CPU).share(step):
+            assert part == [number]
+
+
+@pytest.fixture
+def meeting():
+    """Two ranks in one process."""
+    store = dist.HashStore()
+    both = [Rendezvous(store, rank, 2) for rank in range(2)]
+    yield both
+    for one in both:
+        one.leave()
+
+
+def test_the_leaders_word_reaches_all(meeting):
+    """In the order of their calls, to the last bit, and computed once."""
+    computed = []
+
+    def calls(one):
+        found = []
+        for number in range(3):
+            sleep(0.02 * one.rank * number)
+
+            def compute(number=number):
+                computed.append(one.rank)
+                return {"score": number + 0.1}
+
+            found.append(one.from_leader(compute))
+            one.meet()
+        return found
+
+    with ThreadPoolExecutor(2) as threads:
+        first, second = threads.map(calls, meeting)
+    assert first == second == [{"score": number + 0.1} for number in range(3)]
+    assert computed == [0, 0, 0]
+
+
+def test_nobody_goes_on_before_all_are_here(meeting):
+    here = []
+
+    def come(one):
+        sleep(0.1 * one.rank)
+        here.append(one.rank)
+        one.meet()
+        return len(here)
+
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(come, meeting)) == [2, 2]
+
+
+def test_ranks_choose_by_the_same_score(tmp_path, monkeypatch):
+    """What the development set says is what it says to the leader."""
+    recipe = read(write_tuning(tmp_path, "one"))
+    job = prepare(recipe, tmp_path / "run", World(0, 1, CPU), data=tmp_path).job
+    *given, world = job.judge.args
+    monkeypatch.setattr(World, "from_leader", lambda self, compute: {"accuracy": 12.5})
+    verdict = job.judge.func(*given, replace(world, rank=0), job.model.eval())
+    assert verdict.value == verdict.figures["accuracy"] == 12.5

@@ -1,0 +1,363 @@
+"""Levels of a model: they learn at unlike rates, one after another, or not at all."""
+
+import json
+from functools import partial
+
+import pytest
+import torch
+
+from regard.ground.errors import BadInput
+from regard.models.facts import Head, change
+from regard.models.papers import bert, paper, sized
+from regard.training import loop
+from regard.training.checkpoint import optimiser_tensors
+from regard.training.distributed import World
+from regard.training.loop import train
+from regard.training.loop.events import ReportEvent
+from regard.training.optim.layer_groups import freeze, layer_groups
+from regard.training.optim.optimiser import GraphedOptimiser, ModelOptimiser
+from regard.training.optim.schedule import schedule
+from regard.training.recipe import OptimiserConfig, read
+from regard.training.run import prepare
+from regard.weights.files import weights_of
+from small_tuning import write_tuning
+
+ALONE = World(0, 1, torch.device("cpu"))
+FACTS = change(bert.TINY, vocab=11, width=8, inner=12, heads=2, longest=8, depth=3)
+CLASSIFIER = change(FACTS, head=Head("classify", 2))
+
+
+def small(name):
+    with torch.device("meta"):
+        return paper(name.split(":")[0]).build(sized(name))
+
+
+def named(model):
+    """The names of the parameters of each level."""
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    return [[names[parameter] for parameter in level] for level in layer_groups(model)]
+
+
+def moved(model, updates, steps=1):
+    """What changes in so many steps of which every gradient is the same."""
+    before = {name: one.detach().clone() for name, one in model.named_parameters()}
+    for number in range(1, steps + 1):
+        updates.wake(number)
+        for one in model.parameters():
+            one.grad = torch.ones_like(one) if one.requires_grad else None
+        updates.apply(1.0)
+    return {name: (one.detach() - before[name]) for name, one in model.named_parameters()}
+
+
+def test_an_encoder_from_the_bottom_up():
+    found = named(build(CLASSIFIER))
+    assert len(found) == 1 + 3 + 1
+    assert all(name.startswith("trunk.embed.") for name in found[0])
+    for number in range(3):
+        assert {name[:14] for name in found[1 + number]} == {f"trunk.blocks.{number}"}
+    assert found[4] == ["pool.weight", "pool.bias", "head.weight", "head.bias"]
+
+
+def test_words_that_are_tied_lie_with_the_embeddings():
+    found = named(build(change(FACTS, fills=True, follows=True)))
+    assert "trunk.embed.token.weight" in found[0]
+    assert {name.split(".")[0] for name in found[-1]} == {"pool", "words", "follows"}
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "lowest", "highest"),
+    [
+        ("transformer:laptop", 1 + 3 + 3, "source.embed.token.weight", "target.norm.bias"),
+        ("bahdanau:laptop", 1 + 1 + 1 + 1, "target.embed.token.weight", "head.weight"),
+        ("luong:laptop", 1 + 2 + 2 + 1, "source.embed.token.weight", "head.weight"),
+        ("lin:laptop", 1 + 1 + 1, "reader.embed.token.weight", "head.bias"),
+    ],
+)
+def test_every_model_has_levels(name, count, lowest, highest):
+    model = small(name)
+    found = named(model)
+    assert len(found) == count
+    assert lowest in found[0] and highest in found[-1]
+    every = [one for level in found for one in level]
+    assert sorted(every) == sorted(name for name, _ in model.named_parameters())
+
+
+def test_a_target_stands_on_its_source_and_the_rest_of_a_side_on_its_blocks():
+    found = named(small("transformer:laptop"))
+    assert "source.norm.weight" in found[3] and "target.blocks.0.cross.q.weight" in found[4]
+
+
+def test_rates_fall_by_level():
+    model = build(CLASSIFIER)
+    changes = moved(model, ModelOptimiser(model, OptimiserConfig(rate=0.01, layer_decay=0.5)))
+    for name, share in {
+        "head.bias": 1,
+        "pool.bias": 1,
+        "trunk.blocks.2.mlp.up.bias": 0.5,
+        "trunk.blocks.0.mlp.up.bias": 0.125,
+        "trunk.embed.norm.bias": 0.0625,
+    }.items():
+        torch.testing.assert_close(
+            changes[name], torch.full_like(changes[name], -0.01 * share), rtol=1e-3, atol=1e-7
+        )
+
+
+def test_groups_are_few_and_vectors_do_not_decay():
+    model = build(CLASSIFIER)
+    plain = ModelOptimiser(model, OptimiserConfig(rate=0.01, decay=0.1)).optimiser
+    assert [group["weight_decay"] for group in plain.param_groups] == [0.1, 0.0]
+    graded = ModelOptimiser(model, OptimiserConfig(rate=0.01, decay=0.1, layer_decay=0.9)).optimiser
+    assert len(graded.param_groups) == 2 * 5
+    for group in (*plain.param_groups, *graded.param_groups):
+        assert all((one.ndim < 2) == (group["weight_decay"] == 0) for one in group["params"])
+
+
+@pytest.mark.parametrize(
+    ("names", "still"),
+    [
+        (("embed",), ["trunk.embed"]),
+        (("trunk",), ["trunk"]),
+        (("blocks.1", "pool"), ["trunk.blocks.1.", "pool"]),
+        (("trunk.blocks.0.mlp", "bias"), ["trunk.blocks.0.mlp.", "bias"]),
+    ],
+)
+def test_what_is_frozen_stays_bit_for_bit(names, still):
+    model = build(CLASSIFIER)
+    updates = ModelOptimiser(
+        model, OptimiserConfig(kind="adamw", rate=0.1, decay=0.1, freeze=names)
+    )
+    changes = moved(model, updates, steps=2)
+    moments = optimiser_tensors(model, updates.optimiser)
+    for name, change_of in changes.items():
+        frozen = any(name.startswith(one) or name.endswith(one) for one in still)
+        assert bool(change_of.any()) != frozen, name
+        assert (f"{name}/exp_avg" in moments) != frozen
+
+
+def test_freezing_words_freezes_what_they_share():
+    model = build(change(FACTS, fills=True))
+    freeze(model, ["words.out"])
+    assert not model.trunk.embed.token.weight.requires_grad
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["embd"], "no weights are called 'embd'; did you mean 'embed'"),
+        (["blocks.7"], "no weights are called 'blocks.7'; did you mean 'blocks"),
+        (["bed"], "no weights are called 'bed'"),
+        (["trunk", "pool", "head"], "leaves nothing to learn"),
+    ],
+)
+def test_names_that_mean_nothing_are_refused(names, said):
+    with pytest.raises(BadInput, match=said):
+        freeze(build(CLASSIFIER), names)
+
+
+@pytest.mark.parametrize("lazy", [True, False])
+def test_levels_wake_from_the_top(lazy):
+    model = build(CLASSIFIER)
+    facts = OptimiserConfig(
+        kind="adamw", rate=0.1, decay=0.1, unfreeze_every=2, freeze=("blocks.1",)
+    )
+    updates = ModelOptimiser(model, facts, lazy=lazy)
+    first = moved(model, updates, steps=2)
+    assert {name.split(".")[0] for name, one in first.items() if one.any()} == {"pool", "head"}
+    assert model.trunk.embed.token.weight.requires_grad != lazy
+    assert not any("trunk" in name for name in optimiser_tensors(model, updates.optimiser))
+    more = moved(model, updates, steps=3)
+    assert {name[:14] for name, one in more.items() if one.any() and "trunk" in name} == {
+        "trunk.blocks.2"
+    }
+    last = moved(model, updates, steps=20)  # a level that never learns is not waited for
+    assert {name for name, one in last.items() if not one.any()} == {
+        name for name in last if "blocks.1" in name
+    }
+
+
+def test_only_gradients_of_what_learns_are_measured():
+    model = build(CLASSIFIER)
+    updates = ModelOptimiser(
+        model, OptimiserConfig(rate=0.1, clip=1.0, unfreeze_every=5), lazy=False
+    )
+    for one in model.parameters():
+        one.grad = torch.ones_like(one)
+    top = sum(one.numel() for one in layer_groups(model)[-1])
+    assert float(updates.apply(1.0)) == pytest.approx(top**0.5)
+    assert model.head.bias.grad.norm() < 1
+    assert (model.trunk.embed.norm.bias.grad == 1).all()
+
+
+def test_slanted_triangles():
+    """Howard & Ruder's equation 3 with its symbols: T, cut_frac, ratio."""
+    steps, cut_frac, ratio = 200, 0.1, 32
+    cut = int(steps * cut_frac)
+    factor = schedule("slanted", cut, steps)
+    for step in range(1, steps + 1):
+        share = step / cut if step < cut else 1 - (step - cut) / (cut * (1 / cut_frac - 1))
+        assert factor(step) == pytest.approx((1 + share * (ratio - 1)) / ratio)
+    assert factor(cut) == 1 and factor(steps) == pytest.approx(1 / 32)
+    assert schedule("slanted", 0, 10)(1) <= 1 and schedule("slanted", 5, 10)(99) == 1 / 32
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("owls")
+    write_tuning(folder, "one")
+    return folder
+
+
+def prepared(corpus, out, *settings, resume=False, world=ALONE):
+    recipe = read(corpus / "owls.toml", settings)
+    return prepare(recipe, out, world, data=corpus, resume=resume)
+
+
+def losses(run, resume=False):
+    return [event.loss for event in train(run.job, resume=resume) if isinstance(event, ReportEvent)]
+
+
+def broken_off(corpus, out, *settings, **named):
+    """The losses of a run that dies after eight steps, its last checkpoint after six; and it."""
+    run, seen = prepared(corpus, out, *settings, **named), []
+    for event in train(run.job):
+        seen += [event.loss] if isinstance(event, ReportEvent) else []
+        if len(seen) == 8:
+            break
+    return seen[:6], prepared(corpus, out, *settings, resume=True, **named)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ("optimiser.layer_decay=0.7", "optimiser.schedule=slanted"),
+        ('optimiser.freeze=["embed", "blocks.0"]', "train.ema=0.9"),
+        ("optimiser.unfreeze_every=4",),
+        ("optimiser.unfreeze_every=2", "optimiser.layer_decay=0.7", 'optimiser.freeze=["embed"]'),
+    ],
+)
+def test_resume_is_exact(corpus, tmp_path, settings):
+    straight = prepared(corpus, tmp_path / "a", *settings)
+    all_losses = losses(straight)
+    seen, second = broken_off(corpus, tmp_path / "b", *settings)
+    assert seen + losses(second, resume=True) == all_losses
+    one, other = weights_of(straight.job.model), weights_of(second.job.model)
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    last, again = (run.job.checkpoints.load(12)[1] for run in (straight, second))
+    assert last["optimiser"].keys() == again["optimiser"].keys()
+    for name, tensor in last["optimiser"].items():
+        assert torch.equal(tensor, again["optimiser"][name]), name
+
+
+def test_sleeping_levels_may_have_gradients_or_not(corpus, tmp_path, monkeypatch):
+    """Where every step must be the same graph, all gradients are computed: nothing else differs."""
+    settings = ("optimiser.unfreeze_every=3", "optimiser.layer_decay=0.7")
+    lazy = prepared(corpus, tmp_path / "a", *settings)
+    wanted = losses(lazy)
+    busy = partial(ModelOptimiser, lazy=False)
+    monkeypatch.setattr(loop, "ModelOptimiser", lambda model, facts, lazy: busy(model, facts))
+    other = prepared(corpus, tmp_path / "b", *settings)
+    assert losses(other) == wanted
+    one, two = weights_of(lazy.job.model), weights_of(other.job.model)
+    assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+@pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the compiler's own, as is:
+@pytest.mark.filterwarnings("ignore::UserWarning:torch._inductor")
+@pytest.mark.parametrize("unfreeze_every", [0, 4])
+def test_captured_runs_resume_too(corpus, tmp_path, unfreeze_every):
+    """But for the order in which a GPU adds."""
+    settings = (f"optimiser.unfreeze_every={unfreeze_every}", "train.precision=fp32")
+    named = {"ranks": World(0, 1, torch.device("cuda"))}
+    wanted = losses(prepared(corpus, tmp_path / "a", *settings, **named))
+    seen, second = broken_off(corpus, tmp_path / "b", *settings, **named)
+    assert seen + losses(second, resume=True) == pytest.approx(wanted, rel=1e-4)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("clip", [0.0, 0.3])
+@pytest.mark.parametrize("unfreeze_every", [0, 3])
+def test_a_captured_update_is_the_update(clip, unfreeze_every):
+    """Whichever of its steps were replayed; and no gradient is left."""
+    facts = OptimiserConfig(
+        kind="adamw",
+        rate=0.01,
+        decay=0.1,
+        clip=clip,
+        layer_decay=0.9,
+        unfreeze_every=unfreeze_every,
+    )
+    models = [build(CLASSIFIER).cuda() for _ in range(2)]
+    models[1].load_state_dict(models[0].state_dict())
+    systems = [ModelOptimiser(models[0], facts, lazy=False), GraphedOptimiser(models[1], facts)]
+    for step in range(1, 15):
+        norms = []
+        for model, updates in zip(models, systems, strict=True):
+            draws = torch.Generator("cuda").manual_seed(step)
+            for one in model.parameters():
+                drawn = torch.randn(one.shape, generator=draws, device="cuda")
+                one.grad = drawn if one.grad is None else one.grad.copy_(drawn)
+            updates.wake(step)
+            norms.append(updates.apply(1 / step).clone())
+            updates.forget()
+        assert torch.equal(*norms)
+        for one, other in zip(*(model.parameters() for model in models), strict=True):
+            torch.testing.assert_close(other, one, rtol=1e-6, atol=1e-8)  # rates in fp32
+            assert not other.grad.any()
+    assert systems[1].graph is not None
+
+
+@pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the compiler's own, as is:
+@pytest.mark.filterwarnings("ignore::UserWarning:torch._inductor")
+@pytest.mark.parametrize("compiled", ["true", "false"])
+def test_captured_steps_leave_alone_what_does_not_learn(corpus, tmp_path, compiled):
+    settings = (
+        'optimiser.freeze=["embed"]',
+        "optimiser.unfreeze_every=4",
+        "optimiser.decay=0.5",
+        "train.checkpoint_every=1",
+        "train.average=12",
+        f"train.compile={compiled}",
+    )
+    cuda = World(0, 1, torch.device("cuda"))
+    run = prepared(corpus, tmp_path / "run", *settings, world=cuda)
+    before = {name: one.cpu().clone() for name, one in weights_of(run.job.model).items()}
+    assert losses(run)
+    for step in (4, 8, 12):
+        kept = run.job.checkpoints.load(step)[1]
+        for name, tensor in kept["model"].items():
+            awake = name.startswith(("pool.", "head.", "trunk.blocks.1.")[: 2 + (step > 4)])
+            awake |= step > 8 and name.startswith("trunk.blocks.0.")
+            assert torch.equal(tensor, before[name]) != awake, (step, name)
+            assert (f"{name}/exp_avg" in kept["optimiser"]) == awake
+
+
+def test_a_run_leaves_frozen_weights_as_they_were(corpus, tmp_path):
+    run = prepared(
+        corpus, tmp_path / "a", 'optimiser.freeze=["embed"]', "train.ema=0.9", "optimiser.decay=0.5"
+    )
+    before = {name: one.clone() for name, one in weights_of(run.job.model).items()}
+    *_, ended = train(run.job)
+    run.finish(ended.progress)
+    for name, one in weights_of(run.job.model).items():
+        assert torch.equal(one, before[name]) == ("embed" in name), name
+
+
+def test_names_are_looked_at_before_anything_is_written(corpus, tmp_path):
+    with pytest.raises(BadInput, match=r"optimiser\.freeze: no weights are called 'bloks\.1'"):
+        prepared(corpus, tmp_path / "run", 'optimiser.freeze=["bloks.1"]')
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_begun_before_there_were_such_settings_goes_on(corpus, tmp_path):
+    list(train(prepared(corpus, tmp_path / "run").job))
+    path = tmp_path / "run" / "recipe.json"
+    kept = json.loads(path.read_text())
+    for name in ("layer_decay", "freeze", "unfreeze_every"):
+        del kept["optimiser"][name]
+    path.write_text(json.dumps(kept))
+    prepared(corpus, tmp_path / "run", resume=True)
+    path.write_text(json.dumps(kept))
+    with pytest.raises(BadInput, match=r"differs in: optimiser\.layer_decay"):
+        prepared(corpus, tmp_path / "run", "optimiser.layer_decay=0.5", resume=True)

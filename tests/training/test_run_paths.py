@@ -1,0 +1,32 @@
+"""What a run writes beside its checkpoints is whole or absent too."""
+
+import pytest
+import torch
+
+from regard.text.subwords import Subwords
+from regard.training.distributed import World
+from regard.training.loop import train
+from regard.training.recipe import read
+from regard.training.run import prepare
+from small import write_corpus
+
+ALONE = World(0, 1, torch.device("cpu"))
+
+
+def test_a_kill_between_two_vocabularies_leaves_neither(tmp_path, monkeypatch):
+    """Else a resumed run would take the one for both, or refuse to go on."""
+    recipe = read(write_corpus(tmp_path), ["text.joint=false", "train.steps=1"])
+    save, saved = Subwords.save, []
+
+    def killed(self, path):
+        if saved:
+            raise SystemExit
+        saved.append(path)
+        save(self, path)
+
+    with monkeypatch.context() as patched, pytest.raises(SystemExit):
+        patched.setattr(Subwords, "save", killed)
+        prepare(recipe, tmp_path / "run", ALONE, data=tmp_path)
+    assert not list((tmp_path / "run").glob("text/*"))
+    run = prepare(recipe, tmp_path / "run", ALONE, data=tmp_path, resume=True)
+    assert list(train(run.job, resume=True))[-1].progress.step == 1
