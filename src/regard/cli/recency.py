@@ -104,7 +104,7 @@ def spread(values: Sequence[float]) -> str:
 
 def _of_model(model: Model, texts: list[str]) -> GradientReach:
     """A model's influence as it is, and as it was before training (but for the draw)."""
-    ids = [one for one in model.classifier.tokenizer.words.encode_all(texts) if one]
+    ids = [one for one in model.encoder.text.words.encode_all(texts) if one]
     if not ids:
         raise BadInput("there is no text to read")
     seed_everything(0)
@@ -156,7 +156,7 @@ def _trained(
 
 
 def _influence(model: Model) -> np.ndarray:
-    return gradient_norms(model.module, _ids(model.classifier.tokenizer.words))
+    return gradient_norms(model.module, _ids(model.encoder.text.words))
 
 
 def _ids(words: Any) -> list[list[int]]:

@@ -1,6 +1,8 @@
 """Tables of recipes: each is defined beside the code that reads it."""
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict
+
+EMPTY_IS_NONE = AfterValidator(lambda name: name or None)  # TOML has no word for nothing
 
 
 class Config(BaseModel):

@@ -14,7 +14,7 @@ from regard.inside.views.attention_html import attention_page
 from regard.inside.views.attention_svg import draw_attention
 from regard.inside.views.attention_text import Paint, colour_cell, heat_map, shade_cell
 from regard.inside.views.escape import clip, escape_line
-from regard.tasks.classify import Judgement
+from regard.tasks.classify import TextPrediction
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +27,7 @@ class AttentionView:
     title: str
     maps: tuple[AttentionMap, ...]
     summary: str = ""
-    prediction: Judgement | None = None
+    prediction: TextPrediction | None = None
 
     @property
     def predicted(self) -> str:

@@ -8,15 +8,15 @@ from regard.ground.batch import pack_texts
 from regard.ground.tape import Tape
 from regard.inside.attention_map import AttentionMap
 from regard.inside.attention_view import AttentionView
-from regard.tasks.classify import EncoderClassifier, Judgement
-from regard.tasks.understand import Understanding
+from regard.tasks.classify import TextPrediction
+from regard.tasks.encoder_model import EncoderModel
 from regard.text.offsets import Segmentation, units
 
 WEIGHTS = "trunk.blocks.*.attention.weights"
 
 
 def look_encoder(
-    encoder: Understanding, first: str, second: str | None = None, *, subwords: bool = False
+    encoder: EncoderModel, first: str, second: str | None = None, *, subwords: bool = False
 ) -> AttentionView:
     """The attention of every layer and head, and the prediction of a classifier."""
     texts = [first] if second is None else [first, second]
@@ -35,13 +35,11 @@ def look_encoder(
     return AttentionView(first, (attention,), second or "", _predict(encoder, texts))
 
 
-def _predict(encoder: Understanding, texts: Sequence[str]) -> Judgement | None:
+def _predict(encoder: EncoderModel, texts: Sequence[str]) -> TextPrediction | None:
     """The prediction of a classifier; None for another encoder."""
     if encoder.facts.head("label") is None:
         return None
-    predictor = encoder.predictor
-    assert isinstance(predictor, EncoderClassifier)
-    return predictor.predict([texts[0] if len(texts) == 1 else (texts[0], texts[1])])[0]
+    return encoder.predictor.predict([texts[0] if len(texts) == 1 else (texts[0], texts[1])])[0]
 
 
 def _words(

@@ -11,6 +11,7 @@ from rich.console import Console, ConsoleOptions
 from rich.style import Style
 from rich.text import Text
 
+from regard.ground.batch import pack_texts
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
 from regard.inside.attention_map import merge
@@ -18,8 +19,9 @@ from regard.inside.views.attention_svg import draw_attention
 from regard.inside.views.attention_text import LEVELS, SHADES, ramp_colour
 from regard.inside.views.escape import escape_controls, escape_line
 from regard.inside.views.html import fill_template, read_asset
-from regard.tasks.classify import Classifier, Prediction
-from regard.tasks.rows import numbers
+from regard.tasks.batch_runner import finite
+from regard.tasks.classify import LabelPrediction
+from regard.tasks.encoder_model import EncoderModel
 from regard.text.offsets import units
 
 WEIGHTS = "pool.weights"
@@ -30,14 +32,14 @@ CAPTION = "pooling weight of each word"
 class WordWeights:
     """A classifier's prediction for a text, and the pooling weight of each word."""
 
-    prediction: Prediction
+    prediction: LabelPrediction
     words: tuple[str, ...]
     weights: np.ndarray
 
     @property
     def title(self) -> str:
         """The label and its probability."""
-        return self.prediction.line
+        return self.prediction.summary
 
     def text(self, width: int = 80) -> str:
         """The text with a shade character after each word, wrapped at ``width`` columns."""
@@ -96,29 +98,28 @@ class WordWeights:
 
 
 def record_word_weights(
-    classifier: Classifier, text: str, *, subwords: bool = False
+    encoder: EncoderModel, text: str, *, subwords: bool = False
 ) -> WordWeights:
     """Run a classifier on ``text`` and record the pooling weight of each word (or subword)."""
-    cut = classifier.tokenizer.words.segment(text)
-    read = classifier.objective.read([cut.ids]).to(classifier.device)
-    tape = Tape(WEIGHTS)
+    cut = encoder.text.words.segment(text)
+    batch, tape = pack_texts([cut.ids]).to(encoder.device), Tape(WEIGHTS)
     with torch.inference_mode():
-        logits_BV = classifier.model(read, tape=tape).by_head["label"]
+        logits_BV = encoder.model(batch, tape=tape).by_head["label"]
     if WEIGHTS not in tape.kept:
         raise BadInput("this model classifies by its last state: it has no attention to show")
     weights_LS = tape.kept[WEIGHTS][0, 0].float().cpu().numpy()
-    words: Sequence[str] = classifier.tokenizer.words.pieces(cut.ids)
+    words: Sequence[str] = encoder.text.words.pieces(cut.ids)
     if not subwords:
         words, groups = units(text, cut)
         weights_LS = merge(weights_LS, [[0]], groups)
-    return WordWeights(_predict(classifier, logits_BV), tuple(words), weights_LS[0])
+    return WordWeights(_predict(encoder, logits_BV), tuple(words), weights_LS[0])
 
 
-def _predict(classifier: Classifier, logits_BV: torch.Tensor) -> Prediction:
+def _predict(encoder: EncoderModel, logits_BV: torch.Tensor) -> LabelPrediction:
     """The prediction for a batch of one text."""
-    probable = torch.softmax(numbers(logits_BV)[0], dim=-1).tolist()
-    probabilities = dict(zip(classifier.labels.names, probable, strict=True))
-    return Prediction(max(probabilities, key=probabilities.__getitem__), probabilities)
+    if encoder.labels is None:
+        raise BadInput("this folder has no labels: predictions have no names")
+    return LabelPrediction.of(finite(logits_BV)[0], encoder.labels.names)
 
 
 def _darkness(weights: np.ndarray) -> np.ndarray:

@@ -15,7 +15,7 @@ from regard.ground.errors import BadInput, BadItem, shown
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape, Tape
 from regard.tasks.inputs import check_text, listed
-from regard.text.tokenizers import RowTokenizer
+from regard.text.row_tokenizer import RowTokenizer
 
 TOKENS = 8_192  # of a batch
 RECORDED = BatchLimits(2_048, 32, 2_048)  # with a tape, which may keep attention weights

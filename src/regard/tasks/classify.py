@@ -25,7 +25,7 @@ from regard.tasks.encoder_task import Encoded, EncoderTask
 from regard.tasks.task import TaskScores
 from regard.text.config import EncoderTextConfig
 from regard.text.labels import LABEL_SETS, LabelSet, MultiLabelSet, RegressionSet, SingleLabelSet
-from regard.text.tokenizers import RowTokenizer
+from regard.text.row_tokenizer import RowTokenizer
 
 THRESHOLD = 0.5  # a label of several is predicted if it is more probable
 ClassWeights = dict[str, Annotated[float, Field(gt=0)]] | Literal["balanced"]
@@ -203,7 +203,7 @@ class Classify(EncoderTask):
     """The task "classify", for any trunk."""
 
     name = "classify"
-    head = LabelHead
+    head, labelled = LabelHead, True
     tables = {"text": EncoderTextConfig, "labels": LabelsConfig}
     dev_metrics = ("accuracy", "macro-F1", "Matthews", "F1", "Pearson", "Spearman", "micro-F1")
     test_metrics = dev_metrics

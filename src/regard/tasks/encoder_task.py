@@ -22,7 +22,7 @@ from regard.tasks.datasets import MemoryDataset, split_held_out
 from regard.tasks.task import Prepared, Processes, RunFolder, TaskScores, mean_nll
 from regard.tasks.trunk_task import TrunkTask
 from regard.text.labels import LabelSet
-from regard.text.tokenizers import RowTokenizer
+from regard.text.row_tokenizer import RowTokenizer
 
 Encoded = tuple[Any, Any]  # a row, or the rows of an example, and the target
 
@@ -31,6 +31,8 @@ class EncoderTask(TrunkTask):
     """A task of a trunk with one head."""
 
     head: ClassVar[type[AnyHead]]
+    labelled: ClassVar[bool] = False  # whether predictions have names
+    usual_length: ClassVar[int | None] = None  # of rows, where no training is noted
 
     @abstractmethod
     def make_head(self, dropout: float) -> AnyHead:

@@ -19,7 +19,7 @@ from regard.tasks.encoder_task import Encoded, EncoderTask
 from regard.tasks.inputs import check_pairs, check_text
 from regard.tasks.task import TaskScores
 from regard.text.config import EncoderTextConfig
-from regard.text.tokenizers import RowTokenizer
+from regard.text.row_tokenizer import RowTokenizer
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from regard.tasks.inputs import check_pairs
 from regard.tasks.task import TaskScores
 from regard.text.config import EncoderTextConfig
 from regard.text.templates import Window
-from regard.text.tokenizers import RowTokenizer
+from regard.text.row_tokenizer import RowTokenizer
 
 CONTEXT, OVERLAP, QUESTION, LONGEST = 384, 128, 64, 30  # tokens: row, overlap, question, answer
 
@@ -199,7 +199,7 @@ class QuestionAnswering(EncoderTask):
     """The task "answer": where the answer to a question stands in a text."""
 
     name = "answer"
-    head = SpanHead
+    head, usual_length = SpanHead, CONTEXT
     tables = {"text": EncoderTextConfig, "answers": AnswersConfig}
     dev_metrics = test_metrics = ("exact match", "F1")
     smooths = False

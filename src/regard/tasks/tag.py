@@ -27,7 +27,7 @@ from regard.tasks.inputs import check_text, listed
 from regard.tasks.task import TaskScores
 from regard.text.config import EncoderTextConfig
 from regard.text.labels import LABEL_SETS, LabelSet
-from regard.text.tokenizers import RowTokenizer
+from regard.text.row_tokenizer import RowTokenizer
 from regard.text.words import Span, Spans, spaced_spans, word_spans
 
 Sentence = str | Sequence[str]  # a text, or its words
@@ -219,7 +219,7 @@ class Tag(EncoderTask):
     """The task "tag", for any trunk."""
 
     name = "tag"
-    head = TokenLabelHead
+    head, labelled = TokenLabelHead, True
     tables = {"text": EncoderTextConfig, "labels": TagsConfig}
     dev_metrics = ("F1", "accuracy", "Pearson")
     test_metrics = ("F1", "accuracy", "Pearson", "precision", "recall")

@@ -6,7 +6,7 @@ of them.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.sources import DropCounts
+from regard.ground.batch import Batch
 from regard.ground.config import Config
 from regard.metrics.precision_recall import LabelScore
 from regard.metrics.translation import MetricScore
@@ -37,6 +38,8 @@ class TaskRecipe(Protocol):
     def batches(self) -> Any: ...
     @property
     def train(self) -> Any: ...
+    @property
+    def text(self) -> Any: ...
     def table(self, kind: type[Table]) -> Table: ...
 
 
@@ -58,7 +61,7 @@ class RunFolder(Protocol):
     @property
     def skip_bad(self) -> bool: ...
     def dropping(self) -> DropCounts | None: ...
-    def keep_text(self, text: Any) -> None: ...
+    def keep_text(self, *values: Any) -> None: ...
 
 
 class Processes(Protocol):
@@ -160,3 +163,16 @@ class Task(ABC):
     def notes(self) -> dict[str, Any]:
         """What the model must remember of its recipe to be used as it was trained."""
         return {}
+
+
+def mean_nll(
+    objective: Any, batches: Iterable[Batch], model: nn.Module, processes: Processes
+) -> float:
+    """The negative log-likelihood of the batches of all processes together."""
+    sums = torch.zeros(2, dtype=torch.float64, device=processes.device)
+    with torch.inference_mode():
+        for batch in batches:
+            sums[0] += objective(model, batch)[1]
+            sums[1] += batch.weight
+    total, weight = processes.all_reduce(sums).tolist()
+    return total / weight

@@ -38,7 +38,7 @@ from regard.tasks.inputs import (
     read,
 )
 from regard.tasks.published import Published, as_trained
-from regard.tasks.rows import RECORDED, WINDOW
+from regard.tasks.batch_runner import RECORDED, WINDOW
 from regard.tasks.workers import Job, Workers
 from regard.text.translation_tokenizer import TranslationTokenizer
 

@@ -20,7 +20,8 @@ from regard.models.paper import Paper
 from regard.models.papers import paper, sized
 from regard.models.stored import Stored
 from regard.tasks.task import Prepared, RunFolder, Task
-from regard.text.tokenizers import RowTokenizer, learn_tokenizer, load_tokenizer
+from regard.text.row_tokenizer import RowTokenizer
+from regard.text.tokenizers import learn_tokenizer, load_tokenizer
 from regard.weights.files import weights_of
 
 

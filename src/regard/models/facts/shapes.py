@@ -14,7 +14,7 @@ from regard.models.build.trunk_with_heads import TrunkWithHeadsModule
 from regard.models.facts.checks import one_of
 from regard.models.facts.flops import FORWARD_AND_BACKWARD
 from regard.models.facts.heads import AnyHead
-from regard.models.facts.pools import AnyPool
+from regard.models.facts.pools import AnyPool, MeanPool
 from regard.models.facts.trunk import Trunk
 
 TIES = ("all", "target", "none")
@@ -46,6 +46,10 @@ class TrunkWithHeads:
     def encoder(self) -> Trunk:
         """The side that reads the input."""
         return self.trunk
+
+    def as_trunk(self) -> "TrunkWithHeads":
+        """Itself."""
+        return self
 
     @property
     def eager(self) -> bool:
@@ -124,6 +128,10 @@ class EncoderDecoder:
     def encoder(self) -> Trunk:
         """The side that reads the input."""
         return self.source
+
+    def as_trunk(self) -> TrunkWithHeads:
+        """Its encoder alone, with the mean of the states of a row."""
+        return TrunkWithHeads(self.source, MeanPool())
 
     @property
     def eager(self) -> bool:
