@@ -18,6 +18,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from regard.ground.batch import IGNORED, BatchLimits, TokenRow
+from regard.ground.pytree import tensors_in
 from regard.models.facts import Head, change
 from regard.models.papers import bahdanau, bert, gehring
 from regard.models.papers.lin import LAPTOP as POOLED
@@ -25,7 +26,6 @@ from regard.models.papers.lin import Pooled
 from regard.models.papers.transformer import LAPTOP, Transformer
 from regard.objectives import __path__ as PATH
 from regard.objectives.seq2seq import Seq2Seq
-from regard.training.loop.microbatch import tensors
 
 BUDGET = BatchLimits(64, 6, 20)
 WORDS, LABELS, CHOICES = 50, 3, 4
@@ -146,7 +146,7 @@ def test_fixed_shapes_are_those_of_no_examples(case, count, seed):
     draw = np.random.default_rng(seed)
     some = [case.example(draw) for _ in range(count)]
     shapes = [
-        [(one.shape, one.dtype) for one in tensors(case.objective.collate(examples, BUDGET))]
+        [(one.shape, one.dtype) for one in tensors_in(case.objective.collate(examples, BUDGET))]
         for examples in (some, [])
     ]
     assert shapes[0] == shapes[1]

@@ -8,9 +8,10 @@ from regard.objectives.tagged import Spans, Tagged
 
 from regard.ground.batch import BatchLimits, TokenRow
 from regard.ground.layout import Layout
+from regard.ground.pytree import without_caches
 from regard.models.facts import Head, change
 from regard.models.papers import bert
-from regard.training.loop.microbatch import EagerStep, GraphedStep, fixed_shape, without_caches
+from regard.training.loop.microbatch import EagerStep, GraphedStep, fixed_shape
 from regard.training.recipe import BatchConfig
 
 BUDGET = BatchLimits(64, 6, 20)
