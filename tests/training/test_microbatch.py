@@ -72,7 +72,7 @@ def test_captured_steps(task, objective, position, precision):
     outputs = 2 if task == "answer" else 3
     head = Head(task, outputs, 0.0)
     facts = change(SMALL, position=position, attention_dropout=0.0, head=head, pooled=head.of_rows)
-    model = build(facts).cuda().train()
+    model = facts.build().cuda().train()
     half = torch.autocast("cuda", torch.bfloat16, enabled=precision == "bf16")
     plain = EagerStep(lambda batch: objective(model, batch), lambda: half)
     captured, draw = GraphedStep(plain, model), np.random.default_rng(1)
