@@ -4,9 +4,7 @@ The trunk may be a Transformer, a recurrent or a convolutional encoder, of any p
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
-from dataclasses import replace
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import ClassVar
 
@@ -14,55 +12,47 @@ import torch
 from torch import nn
 
 from regard.ground.errors import BadInput
-from regard.models import folder as folders
+from regard.models.config import copy_start, read_start, trunk_facts
 from regard.models.facts import TrunkWithHeads, change
 from regard.models.paper import Paper
-from regard.models.papers import paper, sized
+from regard.models.papers import paper
 from regard.models.stored import Stored
 from regard.tasks.task import Prepared, RunFolder, Task
+from regard.text.config import EncoderTextConfig
 from regard.text.row_tokenizer import RowTokenizer
-from regard.text.tokenizers import learn_tokenizer, load_tokenizer
-from regard.weights.files import weights_of
+from regard.text.tokenizers import learn_tokenizer, load_tokenizer, unread_settings
 
 
 class TrunkTask(Task):
-    """A task of a trunk with heads. Facts that are ``decided`` elsewhere, a recipe cannot change."""
+    """A task of a trunk with heads. ``decided`` are facts that a recipe cannot change, and why."""
 
-    decided: ClassVar[tuple[str, ...]] = ("vocab", "outputs", "output_heads")
+    decided: ClassVar[Mapping[str, str]] = {
+        "vocab": "text.vocab",
+        "outputs": "the labels of the training data",
+        "output_heads": "the task",
+    }
 
     @abstractmethod
     def with_heads(self, facts: TrunkWithHeads) -> TrunkWithHeads:
         """The model with the heads of the task, and no others."""
 
-    def facts(self, data: Path) -> tuple[Paper, TrunkWithHeads]:
-        """That of ``model.start``, or one of a paper's sizes, with the heads of the task."""
-        model, start = self.recipe.model, self.start(data)
-        if model.target is not None:
-            raise BadInput("model.target: this task has no target side")
-        if start is not None and model.source is not None:
-            raise BadInput("model.source: the trunk is that of model.start")
-        for name in model.change:
-            if name.split(".")[-1] in self.decided:
-                raise BadInput(f"model.change.{name} follows from other tables of the recipe")
-        facts = (sized(f"{model.paper}:{model.size}") if start is None else start.facts).as_trunk()
-        if model.source is not None:
-            facts = replace(facts, trunk=sized(model.source).encoder)
-        layers = facts.trunk.stack.depth
-        facts = change(self.with_heads(facts), **model.change)
-        if start is not None and (depth := facts.trunk.stack.depth) < layers:
-            problem = f"a depth of {depth} would drop layers of model.start, which has {layers}"
-            raise BadInput(f"model.change: {problem}")
-        return (paper(model.paper) if start is None else start.paper), facts
+    def unread_keys(self) -> Iterator[str]:
+        """Settings of a tokenizer that is not learned, or that its family does not have."""
+        yield from super().unread_keys()
+        model, text = self.recipe.model, self.recipe.table(EncoderTextConfig)
+        if model.start is not None:
+            yield from (f"text.{key} beside model.start" for key in sorted(text.model_fields_set))
+            return
+        family = paper(model.paper).tokenizer
+        yield from (f"text.{key}" for key in unread_settings(family, text))
 
     def start(self, data: Path) -> Stored | None:
         """The model in the folder ``model.start``, if the recipe names one."""
-        name = self.recipe.model.start
-        if name is None:
-            return None
-        folder = next((path for path in (Path(name), data / name) if path.is_dir()), None)
-        if folder is None:
-            raise BadInput(f"model.start: {name} is no folder, here or under {data}")
-        return _read(folder)
+        return read_start(self.recipe.model, data)
+
+    def facts(self, data: Path) -> tuple[Paper, TrunkWithHeads]:
+        """That of ``model.start``, or one of a paper's sizes, with the heads of the task."""
+        return trunk_facts(self.recipe.model, self.start(data), self.with_heads, self.decided)
 
     def tokenizer(self, folder: RunFolder, texts: Callable[[], Iterable[str]]) -> RowTokenizer:
         """That of ``model.start``, that of an earlier run, or one learned from ``texts``."""
@@ -75,8 +65,8 @@ class TrunkTask(Task):
         saved = None if folder.fresh else load_tokenizer(of_paper.tokenizer, folder.text)
         if saved is not None:
             return saved
-        limit = facts.trunk.embed.limit
-        learned = learn_tokenizer(of_paper.tokenizer, texts(), self.recipe.text, limit)
+        settings, limit = self.recipe.table(EncoderTextConfig), facts.trunk.embed.limit
+        learned = learn_tokenizer(of_paper.tokenizer, texts(), settings, limit)
         folder.keep_text(learned)
         return learned
 
@@ -94,28 +84,14 @@ class TrunkTask(Task):
 
         A head of the same labels in another order is reordered, one of other labels is new.
         """
-        start = self.start(data)
-        if start is None:
+        if (start := self.start(data)) is None:
             return
-        given, reordered = weights_of(start.module), f"heads.{self.labelled_head}."
-        order = None if prepared.labels is None else prepared.labels.order_in(start.labels)
-        for name, tensor in weights_of(model).items():
-            if prepared.labels is not None and name.startswith(reordered):
-                if order is not None and name in given:
-                    of_outputs = name.startswith(f"{reordered}out.")
-                    tensor.copy_(given[name][order] if of_outputs else given[name])
-            elif name in given and given[name].shape == tensor.shape:
-                tensor.copy_(given[name])
-            elif name.startswith("trunk."):
-                raise BadInput(f"model.start: {name} there does not fit the model as changed")
+        if prepared.labels is None:
+            copy_start(start, model)
+        else:
+            copy_start(start, model, self.labelled_head, prepared.labels.order_in(start.labels))
 
     @property
     def labelled_head(self) -> str:
         """The head whose outputs are labels, if one is."""
         return ""
-
-
-@lru_cache(maxsize=1)
-def _read(folder: Path) -> Stored:
-    """A folder, read once."""
-    return folders.read(folder)
