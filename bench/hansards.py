@@ -22,9 +22,13 @@ from rich.table import Table as Shown
 import regard
 from regard.data.fast_align import read_fast_align
 from regard.data.sources import Table, read_lines, read_pairs
-from regard.inside.align import Attended, Reading, choose, links
-from regard.inside.directions import Agreed, choose_agreeing, multiplied
-from regard.inside.record import record
+from regard.inside.align import AlignmentMethod, PairAttention, choose_method, extract_links
+from regard.inside.bidirectional import (
+    AgreeingMethods,
+    choose_agreeing_methods,
+    multiply_directions,
+)
+from regard.inside.record_translator import record
 from regard.metrics.alignment import (
     GoldLinks,
     Links,
@@ -77,48 +81,52 @@ def attention_rows(
     forward: str, backward: str, pairs: Pairs, golds: Sequence[GoldLinks]
 ) -> list[tuple[str, list[Links]]]:
     """Each direction read in several ways, and both together."""
-    ours = attended(forward, pairs)
-    theirs = attended(backward, [(french, english) for english, french in pairs])
-    agreed = choose_agreeing(ours, theirs)
+    ours = record_attention(forward, pairs)
+    theirs = record_attention(backward, [(french, english) for english, french in pairs])
+    agreed = choose_agreeing_methods(ours, theirs)
     turned = [GoldLinks(flipped(one.sure), flipped(one.possible)) for one in golds]
-    by_gold = choose(ours, golds, shares=(1.0,))[0], choose(theirs, turned, shares=(1.0,))[0]
-    last = Reading(len(ours[0].layers) - 1)
+    by_gold = (
+        choose_method(ours, golds, shares=(1.0,))[0],
+        choose_method(theirs, turned, shares=(1.0,))[0],
+    )
+    last = AlignmentMethod(len(ours[0].layers) - 1)
     rows = [
         ("en-fr, last layer, plain", read(ours, last)),
-        (f"en-fr, {said(agreed.forward)}, by agreement", read(ours, agreed.forward)),
-        (f"fr-en, {said(agreed.backward)}, by agreement", turn(read(theirs, agreed.backward))),
+        (f"en-fr, {describe(agreed.forward)}, by agreement", read(ours, agreed.forward)),
+        (f"fr-en, {describe(agreed.backward)}, by agreement", turn(read(theirs, agreed.backward))),
         *both("both", read(ours, agreed.forward), turn(read(theirs, agreed.backward))),
         *both("multiplied", *product(ours, theirs, agreed)),
-        (f"en-fr, {said(by_gold[0])}, by gold", read(ours, by_gold[0])),
-        (f"fr-en, {said(by_gold[1])}, by gold", turn(read(theirs, by_gold[1]))),
+        (f"en-fr, {describe(by_gold[0])}, by gold", read(ours, by_gold[0])),
+        (f"fr-en, {describe(by_gold[1])}, by gold", turn(read(theirs, by_gold[1]))),
     ]
     print(f"the two directions agree on {agreed.share:.4f} of their links")
     return rows
 
 
-def attended(folder: str, pairs: Pairs) -> list[Attended]:
+def record_attention(folder: str, pairs: Pairs) -> list[PairAttention]:
     """The cross-attention of a model on all pairs."""
     translator = regard.load(folder).translator
-    return [one.attended(spaced_spans) for one in record(translator, pairs)]
+    return [one.attention(spaced_spans) for one in record(translator, pairs)]
 
 
-def said(reading: Reading) -> str:
-    """A reading in short."""
-    spurious = ", spurious words" if reading.spurious else ""
-    return f"layer {reading.layer} {'shifted' if reading.shifted else 'plain'}{spurious}"
+def describe(method: AlignmentMethod) -> str:
+    """A method in short."""
+    spurious = ", spurious words" if method.spurious else ""
+    return f"layer {method.layer} {'shifted' if method.shifted else 'plain'}{spurious}"
 
 
-def read(pairs: Sequence[Attended], reading: Reading) -> list[Links]:
+def read(pairs: Sequence[PairAttention], method: AlignmentMethod) -> list[Links]:
     """The links of every pair."""
-    return [links(one, reading) for one in pairs]
+    return [extract_links(one, method) for one in pairs]
 
 
 def product(
-    ours: Sequence[Attended], theirs: Sequence[Attended], agreed: Agreed
+    ours: Sequence[PairAttention], theirs: Sequence[PairAttention], agreed: AgreeingMethods
 ) -> tuple[list[Links], list[Links]]:
     """Both directions read from the product of their weights."""
     pairs = [
-        multiplied(*one, agreed.forward, agreed.backward) for one in zip(ours, theirs, strict=True)
+        multiply_directions(*one, agreed.forward, agreed.backward)
+        for one in zip(ours, theirs, strict=True)
     ]
     return [one for one, _ in pairs], [other for _, other in pairs]
 

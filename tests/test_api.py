@@ -5,7 +5,7 @@ import torch
 
 import regard
 from regard.ground.errors import BadInput
-from regard.inside.align import Reading
+from regard.inside.align import AlignmentMethod
 from small_bert import model as small_encoder
 from small_positions import placed
 
@@ -109,11 +109,11 @@ def test_a_look_without_a_target_translates_first(model):
 
 
 def test_the_reading_is_kept_with_the_model(model, tmp_path):
-    assert model.reading == Reading(layer=1)
-    model.reading = Reading(layer=0, shifted=True)
+    assert model.alignment_method == AlignmentMethod(layer=1)
+    model.alignment_method = AlignmentMethod(layer=0, shifted=True)
     model.save(tmp_path / "copy")
     again = regard.load(tmp_path / "copy", "cpu")
-    assert again.reading == Reading(layer=0, shifted=True)
+    assert again.alignment_method == AlignmentMethod(layer=0, shifted=True)
     (links,) = again.align([("dog cow", "cow dog")])
     assert links <= {(s, t) for s in range(2) for t in range(2)}
 

@@ -17,11 +17,11 @@ from regard.ground.errors import BadInput, shown
 from regard.ground.files import writing
 from regard.ground.lock import is_vacant
 from regard.ground.tape import NULL_TAPE, NullTape, Tape
-from regard.inside.align import Reading
-from regard.inside.encoded import look_within
-from regard.inside.look import Look
-from regard.inside.record import align, look
-from regard.inside.worded import Worded, worded
+from regard.inside.align import AlignmentMethod
+from regard.inside.attention_view import AttentionView
+from regard.inside.record_encoder import look_encoder
+from regard.inside.record_translator import align, look_translator
+from regard.inside.word_weights import WordWeights, record_word_weights
 from regard.metrics.alignment import Links
 from regard.models import folder as folders
 from regard.models.facts import EncoderDecoder, ModelFacts, TrunkWithHeads
@@ -244,50 +244,53 @@ class Model:
 
     def look(
         self, text: str, target: str | None = None, *, subwords: bool = False
-    ) -> Look | Worded:
-        """What the model looks at while it translates or reads, or what a label rests on.
+    ) -> AttentionView | WordWeights:
+        """The attention of the model on a text: maps by layer and head, or pooling weights.
 
-        An encoder reads ``target`` as its second text. Prints itself; ``.html()`` is a page of it.
+        An encoder reads ``target`` as its second text. The result prints itself, and has ``.svg()``
+        and ``.html()``.
         """
         for one in (text,) if target is None else (text, target):
             check_text(one, 1)
         if self._is_classifier:
             if target is not None:
-                raise BadInput("a classifier writes nothing: there is no target to look at")
-            return worded(self.classifier, text, subwords=subwords)
+                raise BadInput("a classifier has no target")
+            return record_word_weights(self.classifier, text, subwords=subwords)
         if self._is_encoder:
-            return look_within(self.encoder, text, target, subwords=subwords)
+            return look_encoder(self.encoder, text, target, subwords=subwords)
         if target is None:
             target = self.translate([text])[0][0].text
-        return look(self._swift, text, target, subwords=subwords)
+        return look_translator(self._swift, text, target, subwords=subwords)
 
     @property
-    def reading(self) -> Reading:
-        """How its attention is read as alignment: as chosen at training, else the last layer."""
+    def alignment_method(self) -> AlignmentMethod:
+        """How links are extracted from attention: as chosen at training, else the last layer."""
         last = max(0, self._pair_facts.target.stack.cross_attention_shape[0] - 1)
         known = self.notes.get("alignment") or {"layer": last}
         try:
-            return Reading(**known)
+            return AlignmentMethod(**known)
         except TypeError:
-            raise BadInput(f"config.json: notes.alignment is no reading ({known})") from None
+            raise BadInput(
+                f"config.json: notes.alignment is no alignment method ({known})"
+            ) from None
 
-    @reading.setter
-    def reading(self, reading: Reading) -> None:
-        self.notes["alignment"] = asdict(reading)
+    @alignment_method.setter
+    def alignment_method(self, method: AlignmentMethod) -> None:
+        self.notes["alignment"] = asdict(method)
 
     def align(
         self,
         pairs: Iterable[tuple[str, str]],
-        reading: Reading | None = None,
+        method: AlignmentMethod | None = None,
         *,
         subwords: bool = False,
     ) -> Iterator[Links]:
         """Links (source word, target word) for each pair, or links between subwords."""
         pairs = check_pairs(pairs, "of texts (source, target)", texts=True)
-        if not isinstance(reading, Reading | None):
-            raise BadInput(f"reading is a Reading, not {shown(reading)}")
+        if not isinstance(method, AlignmentMethod | None):
+            raise BadInput(f"method is an AlignmentMethod, not {shown(method)}")
         spans = None if subwords else word_spans
-        return align(self._swift, pairs, reading or self.reading, spans)
+        return align(self._swift, pairs, method or self.alignment_method, spans)
 
     def save(self, folder: str | Path, format: str = "regard", *, overwrite: bool = False) -> None:
         """Write the model to a folder that ``load`` reads; "hf" is also for ``transformers``.

@@ -8,7 +8,7 @@ import torch
 
 from marian_folders import reference_model, sentences, write_marian
 from regard.ground.errors import BadInput
-from regard.inside import agreement, reference
+from regard.inside import hf_reference, parity
 from regard.models import hf
 from regard.weights.files import read_folder, read_tensors, write_tensors
 from verb import run
@@ -80,7 +80,7 @@ def test_a_model_without_vocabulary(marian, tmp_path):
 
 
 def test_without_transformers_it_says_so(marian, tmp_path, monkeypatch):
-    monkeypatch.setattr(reference, "is_installed", lambda: False)
+    monkeypatch.setattr(hf_reference, "is_installed", lambda: False)
     done = run("convert", marian, tmp_path / "ours", "--to", "regard", "--check")
     assert "transformers is not installed" in done.stderr
     assert "transformers" not in done.stdout
@@ -107,7 +107,7 @@ def test_a_disagreement_with_transformers_leaves_nothing(marian, tmp_path, monke
         model.final_logits_bias += 1e-3
         return model
 
-    monkeypatch.setattr(reference, "model_in", spoilt)
+    monkeypatch.setattr(hf_reference, "load_model", spoilt)
     done = run("convert", marian, tmp_path / "ours", "--to", "regard", "--check", code=1)
     *_, logits, _ = done.stdout.splitlines()
     assert float(logits.split()[1]) == 0 and float(logits.split()[2]) > 1e-5
@@ -115,7 +115,7 @@ def test_a_disagreement_with_transformers_leaves_nothing(marian, tmp_path, monke
 
 
 def test_other_ids_leave_nothing(marian, tmp_path, monkeypatch):
-    monkeypatch.setattr(reference, "coder", lambda *_: lambda one, other: ([1], [1]))
+    monkeypatch.setattr(hf_reference, "tokenize_with", lambda *_: lambda one, other: ([1], [1]))
     done = run("convert", marian, tmp_path / "ours", "--to", "regard", "--check", code=1)
     assert done.stdout.splitlines()[-1].split() == ["ids", "of", "texts", "0", "16"]
     assert_nothing_left(tmp_path)
@@ -182,6 +182,6 @@ def test_other_ids_are_counted_on_either_side():
         return letters(one.upper(), other.upper())
 
     texts = [("A", "b"), ("c", "D")]
-    assert agreement.other_ids(letters, letters, texts) == 0
-    assert agreement.other_ids(letters, capitals, texts) == 1
-    assert agreement.other_ids(letters, all_capitals, texts) == 2
+    assert parity.count_differing_ids(letters, letters, texts) == 0
+    assert parity.count_differing_ids(letters, capitals, texts) == 1
+    assert parity.count_differing_ids(letters, all_capitals, texts) == 2

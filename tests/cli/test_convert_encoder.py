@@ -8,7 +8,7 @@ import torch
 
 from bert_folders import HEADS, write_bert
 from regard.api import load
-from regard.inside import reference
+from regard.inside import hf_reference
 from regard.models import hf
 from regard.text.encoder_tokenizer import EncoderTokenizer
 from regard.weights.files import read_folder, write_tensors
@@ -122,14 +122,14 @@ def test_a_head_that_is_lost_leaves_nothing(labels, tmp_path, monkeypatch):
 
 
 def test_a_disagreement_with_transformers_leaves_nothing(labels, tmp_path, monkeypatch):
-    model_in = reference.model_in
+    model_in = hf_reference.load_model
 
     def spoilt(folder, facts):
         model = model_in(folder, facts)
         model.classifier.bias.data += 1e-3
         return model
 
-    monkeypatch.setattr(reference, "model_in", spoilt)
+    monkeypatch.setattr(hf_reference, "load_model", spoilt)
     done = run("convert", labels, tmp_path / "ours", "--to", "regard", "--check", code=1)
     assert float(table(done)["pooled"][1]) <= 1e-5 < float(table(done)["logits"][1])
     assert list(tmp_path.iterdir()) == []
@@ -152,7 +152,7 @@ def test_without_vocabulary_and_without_transformers(tmp_path, monkeypatch):
     bare = write_bert(tmp_path / "bert", "words")
     done = run("convert", bare, tmp_path / "ours", "--to", "regard", "--check")
     assert list(table(done)) == [*LAYERS, "words"]
-    monkeypatch.setattr(reference, "is_installed", lambda: False)
+    monkeypatch.setattr(hf_reference, "is_installed", lambda: False)
     done = run("convert", bare, tmp_path / "again", "--to", "hf", "--check")
     assert "transformers is not installed" in done.stderr
     assert all(len(row) == 1 for row in table(done).values())

@@ -27,7 +27,7 @@ def test_the_terminal_the_page_and_the_drawing(model, tmp_path):
     html, svg = tmp_path / "tree.html", tmp_path / "tree.svg"
     done = run("tree", model, "dog cow", "--beam", 3, "--html", html, "--svg", svg, "--pruned", 1)
     assert "dog cow" in done.stdout and "beam of 3" in done.stdout
-    assert "set aside" in done.stdout and "log p / n^1.4" in done.stdout
+    assert "hypothesis" in done.stdout and "log p / n^1.4" in done.stdout
     assert html.read_text().lstrip().lower().startswith("<!doctype html>")
     assert svg.read_text().startswith("<svg")
     assert done.stderr.splitlines() == [f"wrote {html}", f"wrote {svg}"]

@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import pytest
 
-from regard.inside.chart import Line, chart
-from regard.inside.ladder import Ladder, Result
+from regard.inside.ladder import Ladder, LadderResult
+from regard.inside.views.line_chart import ChartLine, draw_chart
 from regard.metrics.by_length import LengthBucket
 from regard.metrics.translation import MetricScore
 
@@ -15,12 +15,12 @@ def score(value: float) -> MetricScore:
     return MetricScore("BLEU", value, "nrefs:1|case:mixed|eff:no|tok:13a")
 
 
-def result(name: str, *values: float, aer: float | None = None) -> Result:
+def result(name: str, *values: float, aer: float | None = None) -> LadderResult:
     buckets = [
         LengthBucket(n * 5, n * 5 + 4, 10, n * 5 + 2.0, score(v)) for n, v in enumerate(values)
     ]
     cost = {"parameters": 12_345.0, "training_flops": 1e9, "tokens": 500.0, "device_seconds": 2.0}
-    return Result(name, score(sum(values) / len(values)), buckets, aer, cost)
+    return LadderResult(name, score(sum(values) / len(values)), buckets, aer, cost)
 
 
 LADDER = Ladder(
@@ -55,8 +55,8 @@ def test_the_page_is_self_contained_and_safe():
 
 
 def test_names_lie_neither_on_each_other_nor_on_the_ticks():
-    lines = [Line(f"line {number}", [(0.0, 50.0), (1.0, 0.1)]) for number in range(4)]
-    root = ElementTree.fromstring(chart("t", "x", "y", [(0.0, "a"), (1.0, "last")], lines))
+    lines = [ChartLine(f"line {number}", [(0.0, 50.0), (1.0, 0.1)]) for number in range(4)]
+    root = ElementTree.fromstring(draw_chart("t", "x", "y", [(0.0, "a"), (1.0, "last")], lines))
     texts = {one.text: one for one in root.iter("{http://www.w3.org/2000/svg}text")}
     tick = float(texts["last"].get("y"))
     heights = sorted(float(texts[line.name].get("y")) for line in lines)
@@ -66,5 +66,7 @@ def test_names_lie_neither_on_each_other_nor_on_the_ticks():
 
 @pytest.mark.parametrize("values", [[], [(1.0, 0.0)], [(1.0, 0.0), (2.0, 100.0)]])
 def test_any_lines_can_be_drawn(values):
-    drawn = chart("t", "x", "y", [(x, str(x)) for x, _ in values], [Line("one", values)] * 3)
+    drawn = draw_chart(
+        "t", "x", "y", [(x, str(x)) for x, _ in values], [ChartLine("one", values)] * 3
+    )
     ElementTree.fromstring(drawn)

@@ -5,6 +5,7 @@ import torch
 
 from regard.api import load
 from regard.ground.errors import BadInput
+from regard.models.build.encoder_decoder import EncoderDecoderModule
 from regard.search.beam import Beam
 from regard.search.exact import Exact
 from regard.search.greedy import Greedy
@@ -53,7 +54,7 @@ def losses(run, resume=False):
 @pytest.mark.parametrize("name", MODELS)
 def test_resume_is_exact(corpus, tmp_path, name):
     straight = prepared(corpus, tmp_path / "a", name)
-    assert isinstance(straight.job.model, Seq2Seq)
+    assert isinstance(straight.job.model, EncoderDecoderModule)
     all_losses = losses(straight)
     first, seen = prepared(corpus, tmp_path / "b", name), []
     for event in train(first.job):  # as if the process died between two checkpoints
@@ -128,7 +129,7 @@ def test_look_and_align_read_its_attention(learned):
     assert [one.name for one in seen.maps] == ["cross"]
     assert len(seen.maps[0].layers) == 1
     assert "ada" in seen.terminal(80) and seen.html().startswith("<!doctype html>")
-    assert learned.reading.layer == 0
+    assert learned.alignment_method.layer == 0
     (links,) = learned.align([("ada bit cow", "cow bit ada")])
     assert links and all(0 <= i < 3 and 0 <= j < 3 for i, j in links)
     assert learned.score([("ada bit", "bit ada")])[0][-1] < 0

@@ -15,10 +15,10 @@ from regard.cli.line_io import LONGEST, MAX_LENGTH, check_length
 from regard.data.fast_align import read_fast_align
 from regard.data.sources import Lines, name_of
 from regard.ground.errors import BadInput
-from regard.inside.align import Attended, Reading
-from regard.inside.directions import choose_agreeing, multiplied
-from regard.inside.record import WINDOW, record
-from regard.inside.record import align as links_of
+from regard.inside.align import AlignmentMethod, PairAttention
+from regard.inside.bidirectional import choose_agreeing_methods, multiply_directions
+from regard.inside.record_translator import WINDOW, record
+from regard.inside.record_translator import align as links_of
 from regard.metrics.alignment import Links, alignment_error_rate, format_pharaoh, link_types
 from regard.metrics.symmetrise import flipped, symmetrised
 from regard.text.words import Spans, spaced_spans, word_spans
@@ -41,11 +41,11 @@ def align(
         How | None, typer.Option(help="How two directions become one: grow-diag-final.")
     ] = None,
     multiply: Annotated[
-        bool, typer.Option("--multiply", help="Multiply the weights of both before reading them.")
+        bool, typer.Option("--multiply", help="Multiply the weights of both directions.")
     ] = False,
     choose: Annotated[
         Literal["agreement"] | None,
-        typer.Option(help="Choose the readings on which both directions agree most."),
+        typer.Option(help="Choose the methods on which both directions agree most."),
     ] = None,
     gold: Annotated[
         str | None, typer.Option(help="Gold links: i-j sure, ipj possible; prints the error rate.")
@@ -76,12 +76,12 @@ def align(
 
     Words and punctuation marks count as words, and in scripts without spaces (Chinese, Japanese,
     Thai and the like) characters do; with --spaced, what spaces set apart; with --subwords, pieces
-    of the vocabulary. Layer and reading are those kept with the model (the tour chooses them on its
+    of the vocabulary. Layer and method are those saved with the model (the tour chooses them on its
     development set), else the last layer, unless given. Error rate and kinds go to standard error.
 
     With --back, a model that translates TGT to SRC aligns the same pairs, and both alignments are
     made one; with --multiply, both are read from the product of the two attentions, which is often
-    better. With --choose agreement, layer and reading of both are those on which they agree most
+    better. With --choose agreement, layer and method of both are those on which they agree most
     over the first pairs; no gold is looked at.
 
     Example: regard align runs/tour/model test.en test.de --gold test.links --kinds
@@ -106,17 +106,17 @@ def align(
     models = [load(one, device) for one in (model, back) if one is not None]
     _check_lengths(pairs, (source, target or source), models[0], max_length)
     units = _units(models, spans)
-    readings = _agreed(models, pairs, spans) if choose else [one.reading for one in models]
-    ways = zip(models, readings, (pairs, _turned(pairs)), strict=False)
-    readings = [_as_given(*one, given) for one in ways]
-    for way, reading in zip(("read", "back"), readings, strict=False):
-        note(f"{way}: {reading}")
+    methods = _agreed(models, pairs, spans) if choose else [m.alignment_method for m in models]
+    ways = zip(models, methods, (pairs, _turned(pairs)), strict=False)
+    methods = [_as_given(*one, given) for one in ways]
+    for way, method in zip(("read", "back"), methods, strict=False):
+        note(f"{way}: {method}")
     if back is None:
-        found = list(links_of(models[0].translator, pairs, readings[0], spans))
+        found = list(links_of(models[0].translator, pairs, methods[0], spans))
     else:
         both = _multiplied if multiply else _apart
         how = symmetrise or "grow-diag-final"
-        found = [symmetrised(*one, how) for one in both(models, readings, pairs, spans)]
+        found = [symmetrised(*one, how) for one in both(models, methods, pairs, spans)]
     for (one, other), links in zip(pairs, found, strict=True):
         if as_json:
             words = units(one, other)
@@ -144,48 +144,50 @@ def _turned(pairs: Pairs) -> Pairs:
     return [(target, source) for source, target in pairs]
 
 
-def _agreed(models: list[Model], pairs: Pairs, spans: Spans | None) -> list[Reading]:
+def _agreed(models: list[Model], pairs: Pairs, spans: Spans | None) -> list[AlignmentMethod]:
     looked = pairs[:WINDOW]
-    forward, backward = _attended(models, looked, spans)
-    agreed = choose_agreeing(forward, backward)
+    forward, backward = _attention(models, looked, spans)
+    agreed = choose_agreeing_methods(forward, backward)
     note(f"chosen by agreement on {len(looked)} pairs: {agreed.share:.4f} of the links are common")
     return [agreed.forward, agreed.backward]
 
 
-def _as_given(model: Model, reading: Reading, pairs: Pairs, given: dict[str, Any]) -> Reading:
-    """The reading with what the options say instead, if the model has such a layer and head."""
-    reading = replace(reading, **{k: v for k, v in given.items() if v is not None})
-    for recorded in record(model.translator, pairs[:1]):
-        layers = recorded.attended().layers
+def _as_given(
+    model: Model, method: AlignmentMethod, pairs: Pairs, given: dict[str, Any]
+) -> AlignmentMethod:
+    """The method with the given options instead, if the model has such a layer and head."""
+    method = replace(method, **{k: v for k, v in given.items() if v is not None})
+    for pair in record(model.translator, pairs[:1]):
+        layers = pair.attention().layers
         depth, heads = len(layers), min(map(len, layers))
-        if not (0 <= reading.layer < depth and 0 <= (reading.head or 0) < heads):
+        if not (0 <= method.layer < depth and 0 <= (method.head or 0) < heads):
             raise BadInput(f"the decoder has layers 0-{depth - 1} and heads 0-{heads - 1}")
-    return reading
+    return method
 
 
 def _apart(
-    models: list[Model], readings: list[Reading], pairs: Pairs, spans: Spans | None
+    models: list[Model], methods: list[AlignmentMethod], pairs: Pairs, spans: Spans | None
 ) -> Iterator[tuple[Links, Links]]:
     """The links of each direction, both as (source, target)."""
-    forward = links_of(models[0].translator, pairs, readings[0], spans)
-    backward = links_of(models[1].translator, _turned(pairs), readings[1], spans)
+    forward = links_of(models[0].translator, pairs, methods[0], spans)
+    backward = links_of(models[1].translator, _turned(pairs), methods[1], spans)
     return zip(forward, map(flipped, backward), strict=True)
 
 
 def _multiplied(
-    models: list[Model], readings: list[Reading], pairs: Pairs, spans: Spans | None
+    models: list[Model], methods: list[AlignmentMethod], pairs: Pairs, spans: Spans | None
 ) -> Iterator[tuple[Links, Links]]:
     """The same, from the product of both attentions."""
     for start in range(0, len(pairs), WINDOW):
         some = pairs[start : start + WINDOW]
-        forward, backward = _attended(models, some, spans)
+        forward, backward = _attention(models, some, spans)
         for ours, theirs in zip(forward, backward, strict=True):
-            yield multiplied(ours, theirs, *readings)
+            yield multiply_directions(ours, theirs, *methods)
 
 
-def _attended(models: list[Model], pairs: Pairs, spans: Spans | None) -> list[list[Attended]]:
+def _attention(models: list[Model], pairs: Pairs, spans: Spans | None) -> list[list[PairAttention]]:
     return [
-        [one.attended(spans) for one in record(model.translator, given)]
+        [one.attention(spans) for one in record(model.translator, given)]
         for model, given in zip(models, (pairs, _turned(pairs)), strict=True)
     ]
 

@@ -12,7 +12,7 @@ from regard.cli.console import JSON, MODEL, complain, note, print_json, print_li
 from regard.data.toy_language import corpus
 from regard.ground.errors import BadInput
 from regard.ground.files import is_empty, read_json, replacing_folder
-from regard.inside import agreement, reference
+from regard.inside import hf_reference, parity
 from regard.models.facts import EncoderDecoder, TrunkWithHeads
 from regard.models.folder import FORMATS
 from regard.text.plain_tokenizer import PlainTokenizer
@@ -76,24 +76,24 @@ def _compared(model: Model, again: Model, theirs: Path | None, as_json: bool) ->
     assert isinstance(facts, EncoderDecoder | TrunkWithHeads)
     assert not isinstance(text, PlainTokenizer)
     texts = [(pair.source, pair.target) for pair in corpus(0, SENTENCES, 0).dev]
-    examples = list(agreement.random_examples(facts))
+    examples = list(parity.random_examples(facts))
     if text is not None:
-        examples += agreement.examples_of(text, facts, texts)
-    ours = agreement.values(model.module, facts, examples)
-    said = agreement.values(again.module, facts, examples)
+        examples += parity.examples_from_texts(text, facts, texts)
+    ours = parity.layer_outputs(model.module, facts, examples)
+    said = parity.layer_outputs(again.module, facts, examples)
     lost = dict.fromkeys(ours, math.inf)  # a layer that is not there again does not agree
-    columns = {"read back": {**lost, **agreement.differences(ours, said)}}
+    columns = {"read back": {**lost, **parity.largest_differences(ours, said)}}
     if text is not None and isinstance(again.tokenizer, type(text)):
-        both = agreement.coder(text), agreement.coder(again.tokenizer)
-        columns["read back"][TEXTS] = agreement.other_ids(*both, texts)
-    if theirs is not None and not reference.is_installed():
+        both = parity.tokenize_with(text), parity.tokenize_with(again.tokenizer)
+        columns["read back"][TEXTS] = parity.count_differing_ids(*both, texts)
+    if theirs is not None and not hf_reference.is_installed():
         note("transformers is not installed: compared without it")
     elif theirs is not None:
-        said = reference.values(reference.model_in(theirs, facts), facts, examples)
-        columns["transformers"] = agreement.differences(ours, said)
+        said = hf_reference.layer_outputs(hf_reference.load_model(theirs, facts), facts, examples)
+        columns["transformers"] = parity.largest_differences(ours, said)
         if text is not None:
-            both = agreement.coder(text), reference.coder(theirs, facts)
-            columns["transformers"][TEXTS] = agreement.other_ids(*both, texts)
+            both = parity.tokenize_with(text), hf_reference.tokenize_with(theirs, facts)
+            columns["transformers"][TEXTS] = parity.count_differing_ids(*both, texts)
     _print([*ours, *[TEXTS] * (text is not None)], columns, as_json)
     found = [value for column in columns.values() for value in column.values()]
     return float(torch.tensor(found).max())

@@ -14,9 +14,9 @@ from regard.cli.table import print_table
 from regard.data.sources import STDIN, DropCounts, read_pairs
 from regard.ground.errors import BadInput
 from regard.ground.files import write_json, write_text
-from regard.inside.align import choose
-from regard.inside.ladder import Ladder, Result
-from regard.inside.record import record
+from regard.inside.align import choose_method
+from regard.inside.ladder import Ladder, LadderResult
+from regard.inside.record_translator import record
 from regard.metrics.alignment import GoldLinks, alignment_error_rate
 from regard.metrics.bleu import bleu, bleu_metric
 from regard.metrics.by_length import by_length
@@ -73,7 +73,7 @@ def climb(ladder: Climb, promised: bool, whole: bool) -> bool:
             if world.is_leader:
                 model = load(run.model_folder, str(world.device), precision="auto")
                 results.append(measure(rung.name, model, recipe, ladder.data, ladder.dropped))
-                model.save(run.model_folder)  # with the reading of its attention
+                model.save(run.model_folder)  # with its alignment method
             world.barrier()
     if not world.is_leader:
         return True
@@ -124,7 +124,7 @@ def _check_model(name: str, recipe: Recipe, data: Path) -> None:
 
 def measure(
     name: str, model: Model, recipe: Recipe, data: Path, dropped: DropCounts | None = None
-) -> Result:
+) -> LadderResult:
     """A trained model on the test set of a recipe."""
     assert recipe.data.test is not None
     pairs = _pairs(recipe.data.test, recipe, data, dropped)
@@ -132,7 +132,7 @@ def measure(
     hypotheses, references = [one[0].text for one in found], [[target for _, target in pairs]]
     how: dict[str, Any] = recipe.measure.model_dump()
     lengths = [len(words(source)) for source, _ in pairs]
-    return Result(
+    return LadderResult(
         name,
         bleu(hypotheses, references, **how),
         by_length(bleu_metric(**how), hypotheses, references, lengths),
@@ -147,8 +147,8 @@ def _error_rate(model: Model, recipe: Recipe, data: Path) -> float | None:
     if recipe.data.links is None or facts.target.stack.cross_attention_shape[0] == 0:
         return None
     (dev, dev_golds), (test, test_golds) = _golds(recipe, data)
-    tried = [one.attended() for one in record(model.translator, dev)]
-    model.reading, _ = choose(tried, dev_golds)
+    tried = [one.attention() for one in record(model.translator, dev)]
+    model.alignment_method, _ = choose_method(tried, dev_golds)
     return alignment_error_rate(list(model.align(test)), test_golds).aer
 
 

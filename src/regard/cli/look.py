@@ -11,7 +11,7 @@ from regard.api import load
 from regard.cli.console import DEVICE, JSON, MODEL, OUT, note, print_json
 from regard.ground.errors import BadInput
 from regard.ground.files import write_text
-from regard.inside.worded import Worded
+from regard.inside.word_weights import WordWeights
 
 
 def look(
@@ -51,7 +51,7 @@ def look(
     if any("\ud800" <= character <= "\udfff" for character in text + (target or "")):
         raise BadInput("the text is not UTF-8")
     seen = load(model, device).look(text, target, subwords=subwords)
-    if isinstance(seen, Worded):
+    if isinstance(seen, WordWeights):
         options = {"--map": kind, "--layer": layer, "--head": head}
         for name, given in options.items():
             if given is not None:
@@ -69,12 +69,12 @@ def look(
         record = {"map": kind, "rows": shown.queries, "columns": shown.keys, "weights": weights}
         print_json({**said, **record})
     else:
-        OUT.print(seen.terminal(OUT.width, name=kind, layer=layer, head=head), markup=False)
+        OUT.print(seen.text(OUT.width, name=kind, layer=layer, head=head), markup=False)
     _write(html, seen.html)
     _write(svg, lambda: seen.svg(name=kind, layer=layer, head=head))
 
 
-def _show_words(seen: Worded, as_json: bool) -> None:
+def _show_words(seen: WordWeights, as_json: bool) -> None:
     if as_json:
         weights = seen.weights.round(6).tolist()
         print_json({**asdict(seen.prediction), "words": seen.words, "weights": weights})

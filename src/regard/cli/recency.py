@@ -18,7 +18,7 @@ from regard.data.sources import read_lines
 from regard.ground.errors import BadInput
 from regard.ground.files import write_text
 from regard.ground.lock import lock_vacant
-from regard.inside.recency import Influence, Recency, influence
+from regard.inside.gradient_reach import GradientNorms, GradientReach, gradient_norms
 from regard.training.distributed import World
 from regard.training.loop import seed_everything
 from regard.training.recipe import find, read
@@ -73,7 +73,7 @@ def recency(
         raise BadInput("--html: without MODEL the page goes to --out")
     with lock_vacant(out):
         shown, records = _of_readers(out, seeds, quick)
-        for name in shown.pictures:
+        for name in shown.charts:
             write_text(out / f"{name}.svg", shown.svg(name))
         write_text(out / "recency.html", shown.html())
     if as_json:
@@ -102,7 +102,7 @@ def spread(values: Sequence[float]) -> str:
     return f"{np.mean(values):.1f} ± {np.std(values, ddof=1):.1f}"
 
 
-def _of_model(model: Model, texts: list[str]) -> Recency:
+def _of_model(model: Model, texts: list[str]) -> GradientReach:
     """A model's influence as it is, and as it was before training (but for the draw)."""
     ids = [one for one in model.classifier.tokenizer.words.encode_all(texts) if one]
     if not ids:
@@ -110,16 +110,16 @@ def _of_model(model: Model, texts: list[str]) -> Recency:
     seed_everything(0)
     fresh = model.facts.build().eval()
     found = [
-        Influence(name, influence(module, ids))
+        GradientNorms(name, gradient_norms(module, ids))
         for name, module in ((UNTRAINED, fresh), (TRAINED, model.module))
     ]
-    return Recency(f"{model.paper.name}: gradient norm over distance", {"influence": found})
+    return GradientReach(f"{model.paper.name}: gradient norm over distance", {"influence": found})
 
 
-def _of_readers(out: Path, seeds: int, quick: bool) -> tuple[Recency, list[dict[str, Any]]]:
+def _of_readers(out: Path, seeds: int, quick: bool) -> tuple[GradientReach, list[dict[str, Any]]]:
     """Everything to show, and the numbers of the table: for each test the accuracy of each seed."""
     write(make_agreement(*((400, 40, 40) if quick else ())), out / "corpus")
-    pictures: dict[str, list[Influence]] = {UNTRAINED: [], TRAINED: []}
+    charts: dict[str, list[GradientNorms]] = {UNTRAINED: [], TRAINED: []}
     rows, records = [], []
     for name, settings in READERS.items():
         scores: list[list[float]] = []
@@ -130,16 +130,16 @@ def _of_readers(out: Path, seeds: int, quick: bool) -> tuple[Recency, list[dict[
             scores.append(scored)
             note(f"{name}, seed {seed}: {'  '.join(f'{one:.1f}' for one in scored)}")
             if seed == 1:
-                pictures[UNTRAINED].append(Influence(name, untrained))
-                pictures[TRAINED].append(Influence(name, _influence(model)))
+                charts[UNTRAINED].append(GradientNorms(name, untrained))
+                charts[TRAINED].append(GradientNorms(name, _influence(model)))
         count = model.paper.parameters(model.facts)
         tests = list(zip(*scores, strict=True))
         rows.append([name, *map(spread, tests), f"{count:,}"])
         records.append({"reader": name, "accuracy by attractors": tests, "parameters": count})
     columns = ["reader", "0 attractors", "1", "2", "3", "parameters"]
-    drawn = "pictures: seed 1, 64 prefixes of 38 words, mean Frobenius norm by distance"
+    drawn = "charts: seed 1, 64 prefixes of 38 words, mean Frobenius norm by distance"
     notes = (classifier_form(seeds), drawn)
-    return Recency("How far back a reader hears", pictures, columns, rows, notes), records
+    return GradientReach("How far back a reader hears", charts, columns, rows, notes), records
 
 
 def _trained(
@@ -148,7 +148,7 @@ def _trained(
     """A reader's influence before training, the model after it, its accuracy on every test."""
     recipe = read(find("agreement"), settings)
     run = prepare(recipe, folder, World(0, 1, torch.device("cpu")), data=corpus)
-    before = influence(run.job.model.eval(), _ids(run.tokenizer.words))
+    before = gradient_norms(run.job.model.eval(), _ids(run.tokenizer.words))
     run.finish(follow(run, quiet=True).progress)
     model = load(run.model_folder, "cpu")
     tables = test_scores(model, recipe, corpus)
@@ -156,15 +156,15 @@ def _trained(
 
 
 def _influence(model: Model) -> np.ndarray:
-    return influence(model.module, _ids(model.classifier.tokenizer.words))
+    return gradient_norms(model.module, _ids(model.classifier.tokenizer.words))
 
 
 def _ids(words: Any) -> list[list[int]]:
     return words.encode_all([one.text for one in long_prefixes(TEXTS, BETWEEN)])
 
 
-def _print_distances(shown: Recency, as_json: bool) -> None:
-    (found,) = shown.pictures.values()
+def _print_distances(shown: GradientReach, as_json: bool) -> None:
+    (found,) = shown.charts.values()
     distances = range(len(found[0].norms))
     for distance in distances if as_json else ():
         print_json({"distance": distance, **{one.name: one.norms[distance] for one in found}})

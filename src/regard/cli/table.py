@@ -7,7 +7,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from regard.cli.console import OUT
-from regard.inside.labels import clip
+from regard.inside.views.escape import clip
 
 GAP = 2  # columns of characters between those of the table
 LEAST = 3  # of a heading that gives way

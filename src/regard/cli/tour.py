@@ -15,9 +15,9 @@ from regard.cli.train import follow
 from regard.data.toy_language import Corpus, SentencePair, corpus, dictionary, word_by_word, write
 from regard.ground.files import read_json, write_text
 from regard.ground.lock import FolderLock, lock_folder
-from regard.inside.align import choose
-from regard.inside.look import Look
-from regard.inside.record import record
+from regard.inside.align import choose_method
+from regard.inside.attention_view import AttentionView
+from regard.inside.record_translator import record
 from regard.metrics.alignment import AlignmentScore, GoldLinks, alignment_error_rate
 from regard.metrics.bleu import bleu
 from regard.metrics.translation import MetricScore
@@ -139,15 +139,15 @@ def _translate(model: Model, recipe: Recipe, sentences: Corpus) -> MetricScore:
 def _align(model: Model, sentences: Corpus, out: Path) -> AlignmentScore:
     _step("4. Alignment: does it look at the right word?")
     tried = list(record(model.translator, _texts(sentences.dev)))
-    reading, _ = choose([one.attended() for one in tried], _golds(sentences.dev))
-    model.reading = reading
+    method, _ = choose_method([one.attention() for one in tried], _golds(sentences.dev))
+    model.alignment_method = method
     model.save(out / "model")
     links = list(model.align(_texts(sentences.test)))
     score: AlignmentScore = alignment_error_rate(links, _golds(sentences.test))
-    which = "shifted" if reading.shifted else "plain"
+    which = "shifted" if method.shifted else "plain"
     OUT.print(
         f"alignment error rate {score.aer:.3f} (precision {score.precision:.3f}, recall "
-        f"{score.recall:.3f}) on the test set,\nreading layer {reading.layer} {which}, as chosen "
+        f"{score.recall:.3f}) on the test set,\nfrom layer {method.layer} {which}, as chosen "
         f"on the development set"
     )
     return score
@@ -157,8 +157,8 @@ def _look(model: Model, sentences: Corpus, out: Path) -> None:
     _step("5. One alignment")
     pair = min(sentences.test, key=lambda pair: abs(len(pair.target.split()) - 9))
     seen = model.look(pair.source)
-    assert isinstance(seen, Look)
-    OUT.print(seen.terminal(OUT.width, layer=model.reading.layer), markup=False)
+    assert isinstance(seen, AttentionView)
+    OUT.print(seen.text(OUT.width, layer=model.alignment_method.layer), markup=False)
     write_text(out / "look.html", seen.html())
     OUT.print(f"\nAll layers and heads, in one page: {out / 'look.html'}")
 

@@ -11,11 +11,11 @@ from regard.cli.console import DEVICE, JSON, MODEL, OUT, note, print_json
 from regard.cli.search import OWN, default_search, options_given
 from regard.ground.errors import BadInput
 from regard.ground.files import write_text
-from regard.inside.beam_drawing import drawing
-from regard.inside.beam_page import page
-from regard.inside.beam_terminal import lines
-from regard.inside.beamtree import BeamTree
-from regard.inside.witness import tree as search_tree
+from regard.inside.beam_tree import BeamTree
+from regard.inside.recording_beam import record_tree
+from regard.inside.views.beam_html import tree_page
+from regard.inside.views.beam_svg import draw_tree
+from regard.inside.views.beam_text import tree_lines
 
 SEARCH = ("size", "length", "alpha", "coverage", "finished", "no_repeat", "stop")
 
@@ -58,11 +58,11 @@ def tree(
     as_json: JSON = False,
     device: DEVICE = None,
 ) -> None:
-    """Show the beam as a tree: what went on, what was set aside, what was pruned and why.
+    """Show the beam as a tree: which candidates were kept, which ended, which were pruned and why.
 
     For every candidate of every step: its token's log p, the log p of all its tokens, by which it
-    is ranked, and its score after the length rule. Then all hypotheses that were set aside, and
-    what other length rules would have chosen from them.
+    is ranked, and its score after the length penalty. Then all hypotheses that ended, and which is
+    the best under other length penalties.
 
     A model is searched as the [decode] table of its recipe says, a published folder as its
     generation settings say; an option overrules only what it names.
@@ -76,26 +76,26 @@ def tree(
     translator = load(model, device).translator
     given = options_given(context, SEARCH)
     beam = replace(default_search(translator, named=bool(given)), **given)
-    seen = search_tree(translator, text, beam)
-    for path, make in ((html, page), (svg, drawing)):  # first: whoever reads on may go away
+    searched = record_tree(translator, text, beam)
+    for path, render in ((html, tree_page), (svg, draw_tree)):  # first: a pipe may close
         if path is not None:
-            write_text(path, make(seen))
+            write_text(path, render(searched))
             note(f"wrote {path}")
     if as_json:
-        print_json(_record(seen))
+        print_json(_record(searched))
     else:
-        for line in lines(seen, OUT.width, pruned):
+        for line in tree_lines(searched, OUT.width, pruned):
             OUT.print(line)
 
 
-def _record(seen: BeamTree) -> dict[str, Any]:
-    """All there is; parents and ends are indices into the nodes."""
+def _record(tree: BeamTree) -> dict[str, Any]:
+    """The tree for JSON; parents and ends are indices into the nodes."""
     return {
-        "title": seen.title,
-        "formula": seen.beam.formula,
-        "winner": seen.winner,
+        "title": tree.title,
+        "formula": tree.beam.formula,
+        "winner": tree.winner,
         "nodes": [
-            {**asdict(node), "why": seen.why(number)} for number, node in enumerate(seen.nodes)
+            {**asdict(node), "why": tree.why(number)} for number, node in enumerate(tree.nodes)
         ],
         "found": [
             {
@@ -105,7 +105,10 @@ def _record(seen: BeamTree) -> dict[str, Any]:
                 "logprob": one.hypothesis.logprob,
                 "finished": one.hypothesis.finished,
             }
-            for one in seen.found
+            for one in tree.hypotheses
         ],
-        "choices": [asdict(choice) for choice in seen.choices],
+        "choices": [
+            {"formula": one.formula, "found": one.hypothesis, "score": one.score}
+            for one in tree.choices
+        ],
     }

@@ -1,8 +1,8 @@
-"""Attention read as word alignment: cross-attention weights to links between words.
+"""Word alignment from attention: links between words, extracted from cross-attention weights.
 
-Plain reading as in Bahdanau et al. (2014, arXiv:1409.0473); shifted reading as in Chen et al.
-(2020, arXiv:2004.14837): the step that *reads* a target word often knows its source better than
-the step that predicts it.
+Bahdanau et al. (2014, arXiv:1409.0473) use the weights of the step that predicts a target word.
+Chen et al. (2020, arXiv:2004.14837) use the next step ("shifted"), which has the word as its input
+and often aligns it better.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,19 +12,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from regard.inside.maps import Groups, merge
+from regard.inside.attention_map import Groups, merge
 from regard.metrics.alignment import AlignmentScore, GoldLinks, Links, alignment_error_rate
 
 
 @dataclass(frozen=True)
-class Reading:
-    """How links are read from the cross-attention of a model.
+class AlignmentMethod:
+    """How links are extracted from the cross-attention of a model.
 
-    ``head`` None averages the heads of ``layer``. ``shifted`` takes the row whose input is the
-    target token instead of the row that predicts it. A target word is linked to every source word
-    with at least ``share`` of its largest weight: 1 is the argmax (ties are all linked). With
-    ``spurious`` it is linked to none when more than half of its attention lies on no word (the end
-    mark, say).
+    ``head`` None averages the heads of ``layer``. ``shifted`` uses the decoder step whose input is
+    the target token, instead of the step that predicts it. A target word is linked to every source
+    word with at least ``share`` of its largest weight: 1 is the argmax (ties are all linked). With
+    ``spurious`` it has no link if more than half of its weight lies outside all words, for example
+    on the end-of-sentence token.
     """
 
     layer: int
@@ -35,15 +35,15 @@ class Reading:
 
     def __str__(self) -> str:
         heads = "mean of heads" if self.head is None else f"head {self.head}"
-        said = [f"layer {self.layer}", heads, "shifted" if self.shifted else "plain"]
+        parts = [f"layer {self.layer}", heads, "shifted" if self.shifted else "plain"]
         if self.share < 1:
-            said.append(f"links from {self.share:g} of the largest weight")
+            parts.append(f"links from {self.share:g} of the largest weight")
         if self.spurious:
-            said.append("none where most weight lies on no word")
-        return ", ".join(said)
+            parts.append("no link where most weight lies on no word")
+        return ", ".join(parts)
 
 
-class Attended(NamedTuple):
+class PairAttention(NamedTuple):
     """The cross-attention of one sentence pair, and the tokens of every word on both sides.
 
     ``layers`` holds a (heads, target tokens + 1, source tokens) array per layer: the decoder reads
@@ -55,57 +55,58 @@ class Attended(NamedTuple):
     source: Groups
 
 
-def links(attended: Attended, reading: Reading) -> Links:
+def extract_links(pair: PairAttention, method: AlignmentMethod) -> Links:
     """The links of one sentence pair."""
-    return linked(word_weights(attended, reading), reading)
+    return select_links(word_attention(pair, method), method)
 
 
-def choose(
-    attended: Sequence[Attended],
+def choose_method(
+    pairs: Sequence[PairAttention],
     golds: Sequence[GoldLinks],
     shares: Sequence[float] = (1.0, 0.9, 0.7, 0.5),
-) -> tuple[Reading, AlignmentScore]:
-    """The reading with the lowest alignment error rate on these sentences (a development set).
+) -> tuple[AlignmentMethod, AlignmentScore]:
+    """The method with the lowest alignment error rate on these sentences (a development set).
 
     Tries every layer (the mean of its heads), plain and shifted, every share, with and without
-    spurious words; of equals the first, simplest one is kept.
+    spurious words; among equal scores the first, simplest method wins.
     """
-    if not attended:
-        raise ValueError("no sentence pairs to choose a reading on")
-    judged = _judged(attended, golds, shares)
-    return min(judged, key=lambda reading_and_score: reading_and_score[1].aer)
+    if not pairs:
+        raise ValueError("no sentence pairs to choose an alignment method on")
+    scored = _score_methods(pairs, golds, shares)
+    return min(scored, key=lambda method_and_score: method_and_score[1].aer)
 
 
-def _judged(
-    attended: Sequence[Attended], golds: Sequence[GoldLinks], shares: Sequence[float]
-) -> Iterator[tuple[Reading, AlignmentScore]]:
-    for plainest in readings(attended[0]):
-        weights = [word_weights(each, plainest) for each in attended]
+def _score_methods(
+    pairs: Sequence[PairAttention], golds: Sequence[GoldLinks], shares: Sequence[float]
+) -> Iterator[tuple[AlignmentMethod, AlignmentScore]]:
+    for simplest in candidate_methods(pairs[0]):
+        weights = [word_attention(pair, simplest) for pair in pairs]
         for share, spurious in product(shares, (False, True)):
-            reading = replace(plainest, share=share, spurious=spurious)
-            hypotheses = [linked(weights_LS, reading) for weights_LS in weights]
-            yield reading, alignment_error_rate(hypotheses, golds)
+            method = replace(simplest, share=share, spurious=spurious)
+            hypotheses = [select_links(weights_LS, method) for weights_LS in weights]
+            yield method, alignment_error_rate(hypotheses, golds)
 
 
-def readings(attended: Attended) -> list[Reading]:
-    """Every layer, plain and shifted, each target word linked to its largest weight."""
-    layers = range(len(attended.layers))
-    return [Reading(layer, shifted=shifted) for layer, shifted in product(layers, (False, True))]
+def candidate_methods(pair: PairAttention) -> list[AlignmentMethod]:
+    """Every layer, plain and shifted; each target word is linked to its largest weight."""
+    layers = range(len(pair.layers))
+    return [
+        AlignmentMethod(layer, shifted=shifted) for layer, shifted in product(layers, (False, True))
+    ]
 
 
-def word_weights(attended: Attended, reading: Reading) -> np.ndarray:
-    """(target words, source words): a row sums to what the target word spends on words at all."""
-    weights_HLS = attended.layers[reading.layer]
-    head = reading.head
-    weights_LS = weights_HLS.mean(axis=0) if head is None else weights_HLS[head]
-    rows_LS = weights_LS[1:] if reading.shifted else weights_LS[:-1]
-    return merge(rows_LS, attended.target, attended.source)
+def word_attention(pair: PairAttention, method: AlignmentMethod) -> np.ndarray:
+    """(target words, source words); a row sums to the share of the weight that lies on words."""
+    weights_HLS = pair.layers[method.layer]
+    weights_LS = weights_HLS.mean(axis=0) if method.head is None else weights_HLS[method.head]
+    rows_LS = weights_LS[1:] if method.shifted else weights_LS[:-1]
+    return merge(rows_LS, pair.target, pair.source)
 
 
-def linked(weights_LS: np.ndarray, reading: Reading) -> Links:
-    """The links of (target words, source words); of the reading, only what it makes of weights."""
+def select_links(weights_LS: np.ndarray, method: AlignmentMethod) -> Links:
+    """The links of (target words, source words), by the share and spurious rule of ``method``."""
     peak_L1 = weights_LS.max(axis=1, keepdims=True, initial=0.0)
-    linked_LS = (weights_LS >= reading.share * peak_L1) & (peak_L1 > 0)
-    if reading.spurious:
+    linked_LS = (weights_LS >= method.share * peak_L1) & (peak_L1 > 0)
+    if method.spurious:
         linked_LS &= weights_LS.sum(axis=1, keepdims=True) >= 0.5
     return frozenset((int(source), int(target)) for target, source in np.argwhere(linked_LS))

@@ -1,18 +1,24 @@
-"""Several models on the same data, side by side: a table, a chart against length, a page."""
+"""A ladder: models compared on the same data, as a table, a chart by length and a page."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from regard.inside.chart import OF_PAGE, PRINTED, Colours, Line, chart
-from regard.inside.template import figures
+from regard.inside.views.html import report_page
+from regard.inside.views.line_chart import (
+    PAGE_COLOURS,
+    PRINT_COLOURS,
+    ChartColours,
+    ChartLine,
+    draw_chart,
+)
 from regard.metrics.by_length import LengthBucket
 from regard.metrics.translation import MetricScore
 
 
 @dataclass(frozen=True)
-class Result:
-    """What one rung of a ladder came to; ``aer`` where gold links and attention are there."""
+class LadderResult:
+    """The results of one model; ``aer`` is None without gold links or cross-attention."""
 
     name: str
     score: MetricScore
@@ -22,7 +28,7 @@ class Result:
 
     @property
     def figures(self) -> dict[str, Any]:
-        """Everything in plain numbers."""
+        """All results, for JSON."""
         return {
             "rung": self.name,
             self.score.name: self.score.value,
@@ -42,7 +48,7 @@ class Result:
 
     @property
     def speed(self) -> float:
-        """Tokens read and written in a second of training, judging counted in."""
+        """Source and target tokens per second of training, including evaluation."""
         return self.cost["tokens"] / max(self.cost["device_seconds"], 1e-9)
 
     def cells(self) -> list[str]:
@@ -60,44 +66,44 @@ class Result:
 
 @dataclass(frozen=True)
 class Ladder:
-    """Rungs from the lowest up, and how they were judged."""
+    """The results of all models, and the search they were decoded with."""
 
     title: str
-    results: Sequence[Result]
+    results: Sequence[LadderResult]
     search: str
 
     @property
     def columns(self) -> list[str]:
-        """The head of the table."""
+        """The column names of the table."""
         first, *others = map(str, self.results[0].buckets)
         buckets = [f"{first} words", *others]
         return ["model", "BLEU", *buckets, "AER", "parameters", "FLOPs", "tokens/s"]
 
     @property
     def notes(self) -> list[str]:
-        """What the numbers are."""
+        """Explanations of the columns."""
         sizes = ", ".join(str(one.sentences) for one in self.results[0].buckets)
         return [
             f"{self.results[0].score.name} {self.results[0].score.signature}, {self.search}; "
-            f"by words of the source, {sizes} sentences",
-            "AER: alignment error rate of the cross-attention, read as chosen on the development "
-            "set; FLOPs of training; tokens read and written a second, judging counted in",
+            f"by number of source words, {sizes} sentences",
+            "AER: alignment error rate of the cross-attention, with the method chosen on the "
+            "development set; FLOPs of training; tokens per second of training and evaluation",
         ]
 
     def svg(self) -> str:
-        """BLEU against the length of the source, as a drawing that stands alone."""
-        return self._chart(self.title, PRINTED)
+        """BLEU by source length, as a standalone SVG."""
+        return self._chart(self.title, PRINT_COLOURS)
 
-    def _chart(self, title: str, colours: Colours) -> str:
+    def _chart(self, title: str, colours: ChartColours) -> str:
         ticks = [(one.mean, str(one)) for one in self.results[0].buckets]
         lines = [
-            Line(result.name, [(one.mean, one.score.value) for one in result.buckets])
+            ChartLine(result.name, [(one.mean, one.score.value) for one in result.buckets])
             for result in self.results
         ]
-        return chart(title, "words of the source", "BLEU", ticks, lines, colours)
+        return draw_chart(title, "source words", "BLEU", ticks, lines, colours)
 
     def html(self) -> str:
-        """Table and chart as one page; it needs nothing but a browser."""
+        """Table and chart as one offline page."""
         rows = [result.cells() for result in self.results]
-        picture = self._chart("BLEU by the length of the source", OF_PAGE)
-        return figures(self.title, self.columns, rows, [picture], self.notes)
+        picture = self._chart("BLEU by source length", PAGE_COLOURS)
+        return report_page(self.title, self.columns, rows, [picture], self.notes)

@@ -38,9 +38,12 @@ class TrunkWithHeads:
     def __post_init__(self) -> None:
         if self.trunk.stack.decodes:
             raise BadInput("cross: only the target of an encoder-decoder attends to a source")
-        if self.pool is None and any(head.per_row for head in self.output_heads):
-            names = ", ".join(head.name for head in self.output_heads if head.per_row)
-            raise BadInput(f"pool: the head {names} reads whole rows, and there is no pool")
+        names = [head.name for head in self.output_heads]
+        if len(set(names)) < len(names):
+            raise BadInput(f"output_heads: {', '.join(names)}: give each head once")
+        per_row = ", ".join(head.name for head in self.output_heads if head.per_row)
+        if self.pool is None and per_row:
+            raise BadInput(f"pool: the head {per_row} reads whole rows, and there is no pool")
 
     @property
     def encoder(self) -> Trunk:

@@ -1,0 +1,100 @@
+"""Attention maps: the weights of one kind of attention, by layer and head, over tokens or words."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from regard.ground.checks import check_whole
+from regard.ground.errors import BadInput
+
+Groups = Sequence[Sequence[int]]
+"""The token positions of each word of a text. A special token may belong to no word."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AttentionMap:
+    """The weights of one kind of attention in one forward pass.
+
+    ``name`` is "encoder", "decoder" or "cross"; ``layers`` holds one (heads, queries, keys) array
+    per layer (or is one array of four axes). A pruned layer may have fewer heads than others.
+    """
+
+    name: str
+    queries: tuple[str, ...]
+    keys: tuple[str, ...]
+    layers: tuple[np.ndarray, ...]
+
+    def __post_init__(self) -> None:
+        layers = tuple(np.asarray(weights_HLS, dtype=np.float32) for weights_HLS in self.layers)
+        expected = (len(self.queries), len(self.keys))
+        for layer, weights_HLS in enumerate(layers):
+            if weights_HLS.ndim != 3 or weights_HLS.shape[1:] != expected:
+                raise ValueError(
+                    f"{self.name}, layer {layer}: weights of shape {weights_HLS.shape} "
+                    f"for {expected[0]} queries and {expected[1]} keys"
+                )
+        object.__setattr__(self, "layers", layers)
+
+    def __repr__(self) -> str:
+        heads = max((len(weights_HLS) for weights_HLS in self.layers), default=0)
+        return (
+            f"AttentionMap({self.name!r}, {len(self.layers)} layers of {heads} heads, "
+            f"{len(self.queries)} queries × {len(self.keys)} keys)"
+        )
+
+    def select(self, layer: int | None = None, head: int | None = None) -> np.ndarray:
+        """The weights (queries, keys) of one head; without a head or layer, the mean of all."""
+        for name, value in (("layer", layer), ("head", head)):
+            if value is not None:
+                check_whole(name, value, least=-sys.maxsize)
+        count = len(self.layers)
+        if layer is not None and not -count <= layer < count:
+            raise BadInput(f"{self.name}: no layer {layer}; there are 0 to {count - 1}")
+        layers = self.layers if layer is None else (self.layers[layer],)
+        if head is None:
+            selected = [weights_HLS.mean(axis=0) for weights_HLS in layers if len(weights_HLS)]
+        else:
+            selected = [weights_HLS[head] for weights_HLS in layers if _has(weights_HLS, head)]
+        if not selected:
+            raise BadInput(f"{self.name}: no such head ({self.describe(layer, head)})")
+        return np.mean(selected, axis=0)
+
+    def describe(self, layer: int | None = None, head: int | None = None) -> str:
+        """A description of what ``select`` returns for the same arguments."""
+        which_layer = "mean of all layers" if layer is None else f"layer {layer}"
+        which_head = "mean of all heads" if head is None else f"head {head}"
+        return f"{self.name}, {which_layer}, {which_head}"
+
+    def merged(
+        self, queries: Sequence[str], keys: Sequence[str], query_groups: Groups, key_groups: Groups
+    ) -> "AttentionMap":
+        """The same map at word level: ``queries[i]`` is the word made of ``query_groups[i]``."""
+        layers = tuple(merge(weights, query_groups, key_groups) for weights in self.layers)
+        return AttentionMap(self.name, tuple(queries), tuple(keys), layers)
+
+
+def merge(weights_LS: np.ndarray, query_groups: Groups, key_groups: Groups) -> np.ndarray:
+    """Token-level weights at word level; any axes may precede the last two.
+
+    Attention *to* a split word is the sum over its tokens, attention *from* it their mean (Clark et
+    al., 2019, arXiv:1906.04341, section 4.1), so rows still sum to one when every key is in one
+    group. The weight of a key in no group is dropped.
+    """
+    to_words = _membership(key_groups, weights_LS.shape[-1])
+    from_words = _membership(query_groups, weights_LS.shape[-2])
+    tokens_per_word = np.maximum(from_words.sum(axis=1, keepdims=True), 1)
+    return (from_words / tokens_per_word) @ weights_LS @ to_words.T
+
+
+def _membership(groups: Groups, size: int) -> np.ndarray:
+    """(groups, tokens): one where the token belongs to the group, else zero."""
+    membership = np.zeros((len(groups), size))
+    for row, group in enumerate(groups):
+        membership[row, list(group)] = 1
+    return membership
+
+
+def _has(weights_HLS: np.ndarray, head: int) -> bool:
+    return -len(weights_HLS) <= head < len(weights_HLS)

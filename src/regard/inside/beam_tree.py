@@ -1,0 +1,118 @@
+"""A beam search as a tree: every candidate of every step, and why it was kept or pruned."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from regard.search.beam import Beam
+from regard.search.hypothesis import Hypothesis
+
+Fate = Literal["kept", "finished", "unfinished", "outranked", "enough", "beaten", "stuck"]
+WHY: dict[Fate, str] = {
+    "kept": "kept: among the {k} most probable that do not end",
+    "finished": "finished: ends here, and is among the {k} most probable",
+    "unfinished": "unfinished: the length limit is reached",
+    "outranked": "pruned: {k} others are more probable",
+    "enough": "pruned: the search ends, enough hypotheses are finished",
+    "beaten": "pruned: the search ends, no live hypothesis can still win",
+    "stuck": "unfinished: no token may follow",
+}
+SHORT: dict[Fate, str] = {
+    "kept": "",
+    "finished": "finished",
+    "unfinished": "length limit",
+    "outranked": "outranked",
+    "enough": "enough finished",
+    "beaten": "cannot win",
+    "stuck": "no token may follow",
+}
+PRUNED = ("outranked", "enough", "beaten")
+
+
+@dataclass(frozen=True)
+class BeamNode:
+    """A candidate: a hypothesis of ``step`` tokens, as its last token and its parent node.
+
+    ``logprob`` is that of the token; ``total`` sums all tokens so far. Candidates of a step are
+    ranked by ``total``, from 1. ``score`` is ``total`` after the length penalty. Node 0 is the
+    root (begin of sentence) and has no parent.
+    """
+
+    parent: int | None
+    step: int
+    token: int
+    piece: str
+    logprob: float
+    total: float
+    score: float
+    rank: int
+    fate: Fate
+
+
+@dataclass(frozen=True)
+class TreeHypothesis:
+    """A hypothesis that ended, its last node and its text."""
+
+    hypothesis: Hypothesis
+    node: int
+    text: str
+
+
+@dataclass(frozen=True)
+class LengthRuleChoice:
+    """The best hypothesis under another length penalty: its index in the tree, and its score."""
+
+    formula: str
+    hypothesis: int
+    score: float
+
+
+@dataclass(frozen=True)
+class BeamTree:
+    """The search for one sentence; ``hypotheses`` are all that ended, the best first."""
+
+    title: str
+    beam: Beam
+    nodes: tuple[BeamNode, ...]
+    hypotheses: tuple[TreeHypothesis, ...]
+    choices: tuple[LengthRuleChoice, ...]
+
+    @property
+    def steps(self) -> int:
+        """The number of decoding steps."""
+        return self.nodes[-1].step
+
+    @property
+    def summary(self) -> str:
+        """Beam size, score, and counts of steps, candidates and hypotheses."""
+        pruned = sum(node.fate in PRUNED for node in self.nodes)
+        return (
+            f"beam of {self.beam.size}, score = {self.beam.formula}; {self.steps} steps, "
+            f"{len(self.nodes) - 1} candidates, {pruned} of them pruned, "
+            f"{len(self.hypotheses)} hypotheses"
+        )
+
+    @cached_property
+    def winner(self) -> tuple[int, ...]:
+        """The nodes of the best hypothesis, from the root to its last token."""
+        return self.path(self.hypotheses[0].node)
+
+    def path(self, number: int) -> tuple[int, ...]:
+        """The nodes from the root to this one."""
+        path = [number]
+        while (parent := self.nodes[path[-1]].parent) is not None:
+            path.append(parent)
+        return tuple(reversed(path))
+
+    def at(self, step: int) -> list[int]:
+        """The candidates of a step, the most probable first."""
+        return [number for number, node in enumerate(self.nodes) if node.step == step]
+
+    def why(self, number: int) -> str:
+        """A sentence on what became of a candidate."""
+        return WHY[self.nodes[number].fate].format(k=self.beam.size)
+
+    def prefix_text(self, number: int) -> str:
+        """All tokens up to this one, as one text."""
+        pieces = (self.nodes[each].piece for each in self.path(number)[1:])
+        return "".join(pieces).replace("▁", " ").strip()

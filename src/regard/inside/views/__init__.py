@@ -1,0 +1,1 @@
+"""Views: what was recorded, as text, SVG and HTML."""

@@ -1,0 +1,112 @@
+"""An attention map as a standalone SVG, for papers, slides and web pages.
+
+It has plain attributes only, no style sheet and no ids, so it can be pasted into any page.
+"""
+
+import math
+import textwrap
+from collections.abc import Iterator, Sequence
+from html import escape
+
+import numpy as np
+from rich.cells import cell_len
+
+from regard.inside.views.escape import clip, escape_line
+
+CELL, FONT, GAP, MARGIN = 24, 13, 8, 24  # pixels
+TITLE, LINE = 17, 24  # font size and line height of the title
+LETTER = 0.55  # width of a letter in font sizes: an estimate, since SVG cannot measure text
+LONGEST = 22  # characters of a label
+SLANT = math.radians(55)  # angle of the column labels
+NARROWEST = 420  # pixels: room for the title of a short text
+INK, QUIET, RULE = "#211f1c", "#6d675f", "#e3ded4"
+PAPER, ACCENT = (253, 252, 249), (179, 54, 28)
+
+
+def draw_attention(
+    title: str, caption: str, queries: Sequence[str], keys: Sequence[str], weights_LS: np.ndarray
+) -> str:
+    """Queries down the side, keys across the top; darkness is the share of the largest weight."""
+    title, caption = escape_line(title), escape_line(caption)
+    queries = [clip(query, LONGEST) for query in queries]
+    keys = [clip(key, LONGEST) for key in keys]
+    peak = float(weights_LS.max(initial=0.0))
+
+    left = MARGIN + max(map(_length, queries), default=0) + GAP
+    reach = (CELL * i + _length(key) * math.cos(SLANT) for i, key in enumerate(keys, start=1))
+    width = max(left + max(reach, default=0) + MARGIN, NARROWEST)
+    heading = textwrap.wrap(title, int((width - 2 * MARGIN) / (TITLE * LETTER)))
+    under = MARGIN + LINE * len(heading)
+    top = under + LINE + max(map(_length, keys), default=0) * math.sin(SLANT) + 2 * GAP
+    bottom = top + CELL * len(queries)
+    height = bottom + GAP + CELL + MARGIN
+
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" role="img" width="{width:.0f}" '
+            f'height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}" fill="{INK}" '
+            f'font-family="Charter, Georgia, serif" font-size="{FONT}">',
+            f"<title>{escape(title)}</title>",
+            f"<desc>{escape(caption)}; rows are queries, columns are keys</desc>",
+            f'<rect width="100%" height="100%" fill="{_tint(0)}"/>',
+            *_heading(heading, caption, under),
+            *_labels(queries, keys, left, top),
+            *_cells(weights_LS / (peak or 1.0), left, top),
+            *_legend(left, bottom + GAP + CELL / 2, peak),
+            "</svg>\n",
+        ]
+    )
+
+
+def _heading(lines: Sequence[str], caption: str, under: float) -> Iterator[str]:
+    for number, line in enumerate(lines, start=1):
+        place = f'x="{MARGIN}" y="{MARGIN + LINE * number - GAP}" font-size="{TITLE}"'
+        yield f"<text {place}>{escape(line)}</text>"
+    yield f'<text x="{MARGIN}" y="{under + FONT}" fill="{QUIET}">{escape(caption)}</text>'
+
+
+def _labels(queries: Sequence[str], keys: Sequence[str], left: float, top: float) -> Iterator[str]:
+    yield '<g text-anchor="end">'
+    for row, query in enumerate(queries):
+        y = top + CELL * (row + 0.5) + 0.32 * FONT  # centres lower-case letters
+        yield f'<text x="{left - GAP:.1f}" y="{y:.1f}">{escape(query)}</text>'
+    yield "</g>"
+    for column, key in enumerate(keys):
+        place = f"translate({left + CELL * (column + 0.6):.1f} {top - GAP:.1f})"
+        turn = f"rotate({-math.degrees(SLANT):.0f})"
+        yield f'<text transform="{place} {turn}">{escape(key)}</text>'
+
+
+def _cells(shares_LS: np.ndarray, left: float, top: float) -> Iterator[str]:
+    """A square for every weight large enough to be visible, and a frame around all."""
+    yield f'<g transform="translate({left:.1f} {top:.1f})">'
+    for row, column in np.argwhere(shares_LS >= 0.005):
+        place = f'x="{CELL * column}" y="{CELL * row}" width="{CELL - 1}" height="{CELL - 1}"'
+        yield f'<rect {place} fill="{_tint(shares_LS[row, column])}"/>'
+    rows, columns = shares_LS.shape
+    size = f'x="-1" y="-1" width="{CELL * columns + 1}" height="{CELL * rows + 1}"'
+    yield f'<rect {size} fill="none" stroke="{RULE}"/>'
+    yield "</g>"
+
+
+def _legend(left: float, middle: float, peak: float) -> Iterator[str]:
+    side = CELL / 2
+    baseline = f'y="{middle + 0.32 * FONT:.1f}" fill="{QUIET}"'
+    yield f'<text x="{left - GAP:.1f}" {baseline} text-anchor="end">0</text>'
+    for step in range(11):
+        place = f'x="{left + side * step:.1f}" y="{middle - side / 2:.1f}"'
+        size = f'width="{side - 1}" height="{side - 1}"'
+        yield f'<rect {place} {size} fill="{_tint(step / 10)}" stroke="{RULE}"/>'
+    yield f'<text x="{left + side * 11 + GAP:.1f}" {baseline}>{peak:.2f}</text>'
+
+
+def _tint(share: float) -> str:
+    """A colour between paper and accent; not every SVG viewer supports opacity."""
+    mixed = [
+        round(paper + (accent - paper) * share) for paper, accent in zip(PAPER, ACCENT, strict=True)
+    ]
+    return "#" + bytes(mixed).hex()
+
+
+def _length(label: str) -> float:
+    return FONT * LETTER * cell_len(label)

@@ -1,0 +1,92 @@
+"""An attention map in characters: queries down the side, keys across the top, letters stacked."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+from rich.cells import cell_len
+from rich.color import Color
+from rich.style import Style
+from rich.text import Text
+
+from regard.inside.views.escape import clip
+
+SHADES = "·░▒▓█"
+LEVELS = np.arange(len(SHADES)) / len(SHADES)  # the least darkness of each shade
+COLOUR_RAMP = ((28, 29, 34), (190, 68, 36), (255, 234, 200))  # RGB at darkness 0, 0.5 and 1
+CELL = 2  # columns: about as wide as a line is high
+TALLEST = 12  # lines of a label across the top
+WIDEST = 18  # columns of a label down the side
+
+Paint = Callable[[float], Text]
+"""Draws one cell of a darkness from 0 to 1."""
+
+
+def shade_cell(darkness: float) -> Text:
+    """A cell for output without colours."""
+    return Text(SHADES[np.searchsorted(LEVELS, darkness, side="right") - 1] * CELL)
+
+
+def colour_cell(darkness: float) -> Text:
+    """A cell for a terminal with colours."""
+    return Text(" " * CELL, Style(bgcolor=ramp_colour(darkness)))
+
+
+def ramp_colour(darkness: float) -> Color:
+    """The colour of a darkness from 0 to 1, interpolated in ``COLOUR_RAMP``."""
+    channels = zip(*COLOUR_RAMP, strict=True)
+    return Color.from_rgb(*(float(np.interp(darkness, (0, 0.5, 1), each)) for each in channels))
+
+
+def heat_map(
+    queries: Sequence[str], keys: Sequence[str], weights_LS: np.ndarray, width: int, paint: Paint
+) -> Iterator[Text]:
+    """The lines of a heat map, none wider than ``width``; many keys are split into panels.
+
+    Darkness grows with the square root of the weight. On a linear scale of five shades only the
+    largest weights would be visible, such as that of the first token of a causal map on itself.
+    """
+    peak = float(weights_LS.max(initial=0.0)) or 1.0
+    darkness_LS = np.sqrt(weights_LS / peak)
+    side = min(max(map(cell_len, queries), default=0), WIDEST, max(width // 3, 1))
+    keys_per_panel = max(1, (width - side - 1) // CELL)
+    for start in range(0, len(keys), keys_per_panel):
+        panel = slice(start, start + keys_per_panel)
+        yield from _column_labels(keys[panel], side)
+        for query, darkness_S in zip(queries, darkness_LS, strict=True):
+            cells = (paint(darkness) for darkness in darkness_S[panel])
+            yield Text.assemble(_align_right(clip(query, side), side), " ", *cells)
+        yield Text()
+    yield from _legend(peak, width, paint)
+
+
+def _legend(peak: float, width: int, paint: Paint) -> Iterator[Text]:
+    """The least weight of every shade, on one line, or on several where that is too wide."""
+    entries = [Text.assemble(paint(level), f" {level**2 * peak:.2g}   ") for level in LEVELS]
+    entries_per_line = max(1, width // max(entry.cell_len for entry in entries))
+    for start in range(0, len(entries), entries_per_line):
+        yield Text.assemble(*entries[start : start + entries_per_line])
+
+
+def _column_labels(keys: Sequence[str], side: int) -> Iterator[Text]:
+    """The labels above the columns, one letter below the other, aligned at the bottom."""
+    stacks = [_letters(clip(key, TALLEST)) for key in keys]
+    height = max(map(len, stacks), default=0)
+    stacks = [[""] * (height - len(stack)) + stack for stack in stacks]
+    for line in zip(*stacks, strict=True):
+        letters = "".join(letter + " " * (CELL - cell_len(letter)) for letter in line)
+        yield Text(" " * (side + 1) + letters)
+
+
+def _letters(label: str) -> list[str]:
+    """Characters, with their accents and joiners."""
+    letters: list[str] = []
+    for character in label:
+        if letters and cell_len(character) == 0:
+            letters[-1] += character
+        else:
+            letters.append(character)
+    return letters
+
+
+def _align_right(label: str, width: int) -> str:
+    return " " * (width - cell_len(label)) + label

@@ -1,0 +1,214 @@
+"""A beam search as SVG: one row per step, candidates that were not pruned in order of rank.
+
+It is a standalone file with fixed colours, or part of a page with the colours of the page.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from html import escape
+
+from rich.cells import cell_len
+
+from regard.inside.beam_tree import PRUNED, SHORT, BeamNode, BeamTree
+from regard.inside.views.attention_svg import (
+    ACCENT,
+    FONT,
+    INK,
+    LETTER,
+    MARGIN,
+    PAPER,
+    QUIET,
+    RULE,
+    TITLE,
+)
+from regard.inside.views.escape import clip, escape_line
+
+ROW, BOX, GAP, PAD = 54, 26, 12, 8  # pixels: a step, a node, between nodes, inside a node
+SMALL = 11  # font size of figures
+LONGEST, LINE = 16, 120  # characters of a token, and of a line of the heading
+NAMED = 3  # pruned candidates listed per step
+HEADING = 5 * TITLE
+COLOURS = {
+    "ink": INK,
+    "quiet": QUIET,
+    "rule": RULE,
+    "paper": "#" + bytes(PAPER).hex(),
+    "accent": "#" + bytes(ACCENT).hex(),
+}
+
+
+@dataclass(frozen=True)
+class NodeBox:
+    """The position of a node: left edge, top and width in pixels."""
+
+    x: float
+    y: float
+    width: float
+
+    @property
+    def middle(self) -> float:
+        """The x-coordinate at which edges meet the box."""
+        return self.x + self.width / 2
+
+
+@dataclass(frozen=True)
+class BeamDrawing:
+    """An SVG of a tree; ``in_page`` leaves colours, heading and tooltips to the page around it."""
+
+    tree: BeamTree
+    in_page: bool = False
+
+    def svg(self) -> str:
+        """The complete SVG element."""
+        tree, top = self.tree, MARGIN + (0 if self.in_page else HEADING)
+        boxes = self.boxes(top)
+        right = max(box.x + box.width for box in boxes.values()) + 2 * GAP
+        pruned = {step: _pruned(tree, step) for step in range(1, tree.steps + 1)}
+        least = 0 if self.in_page else _length("m" * LINE)
+        width = max(right + max(map(_length, pruned.values())) + MARGIN, least)
+        height = top + ROW * tree.steps + BOX + MARGIN
+        return "\n".join(
+            [
+                f'<svg xmlns="http://www.w3.org/2000/svg" role="img" width="{width:.0f}" '
+                f'height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}" '
+                f'font-family="Charter, Georgia, serif" font-size="{FONT}">',
+                f"<title>{escape(escape_line(tree.title))}</title>",
+                f"<desc>{escape(tree.summary)}</desc>",
+                *([] if self.in_page else self.heading()),
+                *self.edges(boxes),
+                *(line for number, box in boxes.items() for line in self.node(number, box)),
+                *(line for row in pruned.items() for line in self.beside(right, top, *row)),
+                "</svg>\n",
+            ]
+        )
+
+    def paint(self, **roles: str) -> str:
+        """Attributes for the colours of these roles, such as ``fill="ink"``."""
+        if not self.in_page:
+            return " ".join(f'{what}="{COLOURS[role]}"' for what, role in roles.items())
+        mixed = {"paper": "rgb(var(--paper))", "accent": "rgb(var(--accent))"}
+        values = {what: mixed.get(role, f"var(--{role})") for what, role in roles.items()}
+        return 'style="' + ";".join(f"{what}:{value}" for what, value in values.items()) + '"'
+
+    def boxes(self, top: float) -> dict[int, NodeBox]:
+        """The box of each node that was not pruned."""
+        tree = self.tree
+        shown = [[0], *(_unpruned(tree, step) for step in range(1, tree.steps + 1))]
+        widths = [_width(tree.nodes[one]) for row in shown for one in row]
+        width, left = max(widths), MARGIN + 2 * PAD + SMALL
+        return {
+            number: NodeBox(left + column * (width + GAP), top + ROW * step, width)
+            for step, row in enumerate(shown)
+            for column, number in enumerate(row)
+        }
+
+    def heading(self) -> Iterator[str]:
+        """Background, source sentence, best hypothesis and summary."""
+        yield f'<rect width="100%" height="100%" {self.paint(fill="paper")}/>'
+        best, summary = self.tree.hypotheses[0].text, self.tree.summary
+        for line, (text, role, size, columns) in enumerate(
+            (
+                (self.tree.title, "ink", TITLE, LINE * SMALL // TITLE),
+                (best, "accent", TITLE, LINE * SMALL // TITLE),
+                (summary, "quiet", SMALL, LINE),
+            )
+        ):
+            at = f'x="{MARGIN}" y="{MARGIN + TITLE * (0.6 + 1.3 * line):.0f}" font-size="{size}"'
+            shown = escape(clip(escape_line(text), columns))
+            yield f"<text {at} {self.paint(fill=role)}>{shown}</text>"
+
+    def edges(self, boxes: dict[int, NodeBox]) -> Iterator[str]:
+        """A curve from each node to its continuations; the winner's come last, on top."""
+        won = set(self.tree.winner)
+        for number, box in sorted(boxes.items(), key=lambda item: item[0] in won):
+            parent = self.tree.nodes[number].parent
+            if parent is None:
+                continue
+            above = boxes[parent]
+            y, half = above.y + BOX, (box.y - above.y - BOX) / 2
+            curve = (
+                f"M{above.middle:.1f} {y:.1f}C{above.middle:.1f} {y + half:.1f} "
+                f"{box.middle:.1f} {y + half:.1f} {box.middle:.1f} {box.y:.1f}"
+            )
+            role, thick = ("accent", 2.4) if number in won else ("quiet", 0.8)
+            mark = f' data-from="{parent}" data-to="{number}"' if self.in_page else ""
+            yield (
+                f'<path d="{curve}" stroke-width="{thick}" fill="none" '
+                f"{self.paint(stroke=role)}{mark}/>"
+            )
+
+    def node(self, number: int, box: NodeBox) -> Iterator[str]:
+        """A box with the token and its figures; hypotheses that ended have square corners."""
+        node = self.tree.nodes[number]
+        won, ended = number in self.tree.winner, node.fate != "kept"
+        mark = f' class="node" data-node="{number}" tabindex="0"' if self.in_page else ""
+        yield f"<g{mark}><title>{escape(describe_node(self.tree, number))}</title>"
+        size = f'x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{BOX}"'
+        colours = self.paint(fill="paper", stroke="accent" if won else "ink" if ended else "rule")
+        thick = 1.6 if won or ended else 1
+        yield f'<rect {size} rx="{1 if ended else BOX / 2}" stroke-width="{thick}" {colours}/>'
+        piece, figures = _labels(node)
+        y = f'y="{box.y + BOX / 2 + 0.34 * FONT:.1f}"'
+        ink, quiet = self.paint(fill="accent" if won else "ink"), self.paint(fill="quiet")
+        yield f'<text x="{box.x + PAD:.1f}" {y} {ink}>{escape(piece)}</text>'
+        end = f'x="{box.x + box.width - PAD:.1f}" {y} font-size="{SMALL}" text-anchor="end"'
+        yield f"<text {end} {quiet}>{escape(figures)}</text></g>"
+
+    def beside(self, right: float, top: float, step: int, pruned: str) -> Iterator[str]:
+        """The number of a step on its left, and the pruned candidates on its right."""
+        y = f'y="{top + ROW * step + BOX / 2 + 0.34 * SMALL:.1f}" font-size="{SMALL}"'
+        for x, words in ((MARGIN, str(step)), (right, pruned)):
+            yield f'<text x="{x:.1f}" {y} {self.paint(fill="quiet")}>{escape(words)}</text>'
+
+
+def draw_tree(tree: BeamTree) -> str:
+    """A standalone SVG file."""
+    return BeamDrawing(tree).svg()
+
+
+def describe_node(tree: BeamTree, number: int) -> str:
+    """All figures of a node, and what became of it."""
+    node = tree.nodes[number]
+    if node.parent is None:
+        return "begin of sentence"
+    text = escape_line(tree.prefix_text(number))
+    return (
+        f"{text}: token {node.logprob:.3f}, log p {node.total:.3f}, "
+        f"score {node.score:.3f}, rank {node.rank} of step {node.step}; {tree.why(number)}"
+    )
+
+
+def _labels(node: BeamNode) -> tuple[str, str]:
+    """The text of a box: token and log p, and for a hypothesis that ended its score."""
+    if node.parent is None:
+        return clip(node.piece, LONGEST), ""
+    score = "" if node.fate == "kept" else f" → {node.score:.2f}"
+    return clip(node.piece, LONGEST), f"{node.total:.2f}{score}"
+
+
+def _width(node: BeamNode) -> float:
+    piece, figures = _labels(node)
+    return 2 * PAD + FONT * LETTER * cell_len(piece) + PAD * bool(figures) + _length(figures)
+
+
+def _unpruned(tree: BeamTree, step: int) -> list[int]:
+    return [one for one in tree.at(step) if tree.nodes[one].fate not in PRUNED]
+
+
+def _pruned(tree: BeamTree, step: int) -> str:
+    """The first pruned candidates, each with the rank of its parent, and the reasons."""
+    dropped = [tree.nodes[one] for one in tree.at(step) if tree.nodes[one].fate in PRUNED]
+    named = []
+    for node in dropped[:NAMED]:
+        assert node.parent is not None
+        parent = tree.nodes[node.parent].rank
+        named.append(f"{clip(node.piece, LONGEST)} {node.total:.2f} ‹{parent}")
+    if not named:
+        return ""
+    more = f" and {len(dropped) - NAMED} more" if len(dropped) > NAMED else ""
+    fates = dict.fromkeys(SHORT[node.fate] for node in dropped)
+    return f"× {', '.join(named)}{more} ({'; '.join(fates)})"
+
+
+def _length(words: str) -> float:
+    return SMALL * LETTER * cell_len(words)

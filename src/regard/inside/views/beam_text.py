@@ -1,0 +1,99 @@
+"""A beam search in characters: one line per candidate, step by step, then the hypotheses."""
+
+from collections.abc import Iterator
+
+from rich.cells import cell_len
+from rich.style import Style
+from rich.text import Text
+
+from regard.inside.beam_tree import PRUNED, SHORT, BeamTree
+from regard.inside.views.escape import clip, escape_controls, escape_line
+
+WIDEST = 18  # columns of a token
+ACCENT, QUIET = Style(color="red", bold=True), Style(dim=True)
+MARKS = {"kept": "│", "finished": "■", "unfinished": "□", "stuck": "□"}
+WINNER, DROPPED = "┃", "×"
+
+
+def tree_lines(tree: BeamTree, width: int = 80, pruned: int = 2) -> Iterator[Text]:
+    """Lines of at most ``width`` columns (at least 40), with ``pruned`` pruned nodes per step."""
+    width = max(width, 40)
+    yield Text(clip(escape_line(tree.title), width))
+    yield Text(clip(escape_line(tree.hypotheses[0].text), width), ACCENT)
+    yield from _wrap(tree.summary, width)
+    yield from _wrap(
+        f"{WINNER} winner  {MARKS['kept']} kept  {MARKS['finished']} finished  "
+        f"{MARKS['unfinished']} unfinished  {DROPPED} pruned  "
+        f"‹2 continues rank 2 of the previous step",
+        width,
+    )
+    side = min(max(cell_len(escape_controls(node.piece)) for node in tree.nodes[1:]), WIDEST)
+    for step in range(1, tree.steps + 1):
+        yield from _step(tree, step, width, side, pruned)
+    yield Text()
+    yield from _hypotheses(tree, width)
+    yield Text()
+    yield from _choices(tree, width)
+
+
+def _step(tree: BeamTree, step: int, width: int, side: int, pruned: int) -> Iterator[Text]:
+    yield Text()
+    heading = f"{'step ' + str(step):<{side + 10}} {'token':>7} {'log p':>8} {'score':>8}"
+    yield Text(clip(heading, width), QUIET)
+    dropped = [number for number in tree.at(step) if tree.nodes[number].fate in PRUNED]
+    hidden = set(dropped[pruned:])
+    for number in tree.at(step):
+        if number not in hidden:
+            yield _candidate(tree, number, width, side)
+    if hidden:
+        more = f"{'':>3} {DROPPED} and {len(hidden)} more pruned"
+        yield Text(clip(more, width), QUIET)
+
+
+def _candidate(tree: BeamTree, number: int, width: int, side: int) -> Text:
+    node, won = tree.nodes[number], number in tree.winner
+    assert node.parent is not None
+    mark = WINNER if won and node.fate == "kept" else MARKS.get(node.fate, DROPPED)
+    piece = clip(node.piece, side)
+    label = piece + " " * (side - cell_len(piece))
+    row = (
+        f"{node.rank:>3} {mark} {label} ‹{tree.nodes[node.parent].rank:<2} "
+        f"{node.logprob:>7.2f} {node.total:>8.2f} {node.score:>8.3f}"
+    )
+    row += f"  {SHORT[node.fate]}".rstrip()
+    return Text(clip(row, width), ACCENT if won else QUIET if node.fate in PRUNED else "")
+
+
+def _hypotheses(tree: BeamTree, width: int) -> Iterator[Text]:
+    heading = f"hypothesis {'score':>8} {'log p':>8} {'n':>3}"
+    yield Text(clip(heading, width), QUIET)
+    for rank, ended in enumerate(tree.hypotheses, 1):
+        it = ended.hypothesis
+        unfinished = "" if it.finished else "  (unfinished)"
+        row = (
+            f"{rank:>10} {it.score:>8.3f} {it.logprob:>8.2f} {len(it.logprobs):>3}  "
+            f"{escape_line(ended.text)}{unfinished}"
+        )
+        yield Text(clip(row, width), ACCENT if rank == 1 else "")
+
+
+def _choices(tree: BeamTree, width: int) -> Iterator[Text]:
+    """The best hypothesis under each length penalty."""
+    yield from _wrap("the best of these hypotheses under other length penalties", width)
+    for choice in tree.choices:
+        index = choice.hypothesis
+        other = f"  {escape_line(tree.hypotheses[index].text)}" if index else ""
+        row = f"{index + 1:>10} {choice.score:>8.3f}  {choice.formula}{other}"
+        yield Text(clip(row, width), "" if index else QUIET)
+
+
+def _wrap(text: str, width: int) -> list[Text]:
+    """A remark, wrapped at ``width`` columns."""
+    rows, row = [], ""
+    for word in text.split(" "):
+        if row and cell_len(row) + 1 + cell_len(word) > width:
+            rows.append(row)
+            row = word
+        else:
+            row = f"{row} {word}" if row else word
+    return [Text(clip(line, width), QUIET) for line in [*rows, row]]

@@ -1,0 +1,40 @@
+"""Self-contained HTML pages: templates of ``assets``, filled."""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from importlib.resources import files
+from string import Template
+
+from regard.inside.views.escape import escape_line
+
+
+def read_asset(name: str) -> str:
+    """The text of a file in ``assets``."""
+    return (files("regard.inside.views") / "assets" / name).read_text(encoding="utf-8")
+
+
+def fill_template(name: str, *, title: str, **parts: str) -> str:
+    """A page from the template of that name; the title is plain text, other parts are HTML."""
+    return Template(read_asset(name)).substitute(title=escape(escape_line(title)), **parts)
+
+
+def report_page(
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    charts: Iterable[str],
+    notes: Iterable[str],
+) -> str:
+    """A page with a table, charts (SVG) and notes."""
+    return fill_template(
+        "report.html",
+        title=title,
+        table="\n".join([_table_row("th", columns), *(_table_row("td", row) for row in rows)]),
+        chart="\n".join(charts),
+        notes="\n".join(f"<p>{escape(escape_line(note))}</p>" for note in notes),
+    )
+
+
+def _table_row(tag: str, cells: Sequence[str]) -> str:
+    texts = (escape(escape_line(cell)) for cell in cells)
+    return "<tr>" + "".join(f"<{tag}>{text}</{tag}>" for text in texts) + "</tr>"

@@ -1,0 +1,137 @@
+"""A line chart as a standalone SVG; each line has its name at its right end."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from regard.inside.views.attention_svg import FONT, INK, MARGIN, PAPER, QUIET, RULE, TITLE
+from regard.inside.views.escape import clip, escape_line
+
+WIDTH, HEIGHT = 760, 440
+LEFT, RIGHT, TOP, BOTTOM = 64, 170, 84, 64  # margins of the plot area
+LONGEST, APART = 22, 16  # characters of a name, pixels between names
+HUES = ("#c04a2a", "#3a80c0", "#47995a", "#b8841c", "#9365be", "#4f9b9e", "#b95789", "#857f76")
+
+
+@dataclass(frozen=True)
+class ChartColours:
+    """The colours of a chart: values, or CSS variables of the page around it."""
+
+    paper: str
+    ink: str
+    quiet: str
+    rule: str
+
+
+PRINT_COLOURS = ChartColours("#" + bytes(PAPER).hex(), INK, QUIET, RULE)
+PAGE_COLOURS = ChartColours("none", "var(--ink)", "var(--quiet)", "var(--rule)")
+
+
+@dataclass(frozen=True)
+class ChartLine:
+    """A name and its points, from left to right."""
+
+    name: str
+    points: Sequence[tuple[float, float]]
+
+
+def draw_chart(
+    title: str,
+    across: str,
+    up: str,
+    ticks: Sequence[tuple[float, str]],
+    lines: Sequence[ChartLine],
+    colours: ChartColours = PRINT_COLOURS,
+    *,
+    decades: bool = False,
+) -> str:
+    """``ticks`` are on the x-axis; the y-axis starts at 0, or is logarithmic with ``decades``."""
+    lines = [line for line in lines if line.points]
+    values = [y for line in lines for _, y in line.points]
+    heights = _powers(values) if decades else _steps(values)
+    scale = math.log10 if decades else float
+    floor, top = scale(heights[0]), scale(heights[-1])
+    positions = [x for x, _ in ticks] or [0.0, 1.0]
+    first, last = min(positions), max(positions)
+
+    def at(x: float, y: float) -> tuple[float, float]:
+        wide, high = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
+        share = 0.5 if first == last else (x - first) / (last - first)
+        return LEFT + share * wide, HEIGHT - BOTTOM - high * (scale(y) - floor) / (top - floor)
+
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" role="img" width="{WIDTH}" height="{HEIGHT}" '
+            f'viewBox="0 0 {WIDTH} {HEIGHT}" fill="{colours.ink}" '
+            f'font-family="Charter, Georgia, serif" font-size="{FONT}">',
+            f"<title>{escape(escape_line(title))}</title>",
+            f'<rect width="100%" height="100%" fill="{colours.paper}"/>',
+            f'<text x="{MARGIN}" y="{MARGIN + TITLE}" font-size="{TITLE}">'
+            f"{escape(escape_line(title))}</text>",
+            *_axes(across, up, ticks, heights, at, colours),
+            *_lines(lines, at, colours),
+            "</svg>\n",
+        ]
+    )
+
+
+def _steps(values: Sequence[float]) -> list[float]:
+    """From 0 to past the largest value, in round steps."""
+    highest = max(values, default=1.0)
+    step = next((n for n in (1, 2, 5, 10, 20, 50) if n * 6 >= highest), 100)
+    return [step * number for number in range(max(1, math.ceil(highest / step)) + 1)]
+
+
+def _powers(values: Sequence[float]) -> list[float]:
+    """From below the least value to above the largest, by powers of 10 or 100."""
+    low, high = map(math.log10, (min(values, default=1.0), max(values, default=10.0)))
+    first, last = math.floor(low), max(math.ceil(high), math.floor(low) + 1)
+    step = 1 if last - first <= 8 else 2
+    return [10.0**power for power in range(last, first - step, -step)][::-1]
+
+
+def _axes(across, up, ticks, heights, at, colours: ChartColours) -> Iterator[str]:
+    left, right = LEFT, WIDTH - RIGHT
+    yield f'<g fill="{colours.quiet}">'
+    yield f'<text x="{MARGIN}" y="{TOP - 18}">{escape(escape_line(up))}</text>'
+    yield f'<text x="{left}" y="{HEIGHT - 20}">{escape(escape_line(across))}</text>'
+    for y in heights:
+        _, level = at(0, y)
+        rule = f'stroke="{colours.rule}"'
+        yield f'<line x1="{left}" x2="{right}" y1="{level:.1f}" y2="{level:.1f}" {rule}/>'
+        yield f'<text x="{left - 8}" y="{level + 4:.1f}" text-anchor="end">{y:g}</text>'
+    for x, name in ticks:
+        left, floor = at(x, heights[0])
+        tick = f'<text x="{left:.1f}" y="{floor + 20:.1f}" text-anchor="middle">'
+        yield f"{tick}{escape(name)}</text>"
+    yield "</g>"
+
+
+def _lines(lines: Sequence[ChartLine], at, colours: ChartColours) -> Iterator[str]:
+    ends = _spread([at(*line.points[-1])[1] for line in lines], HEIGHT - BOTTOM)
+    for number, (line, end) in enumerate(zip(lines, ends, strict=True)):
+        hue = HUES[number % len(HUES)]
+        points = [at(*point) for point in line.points]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        dashes = "" if number < len(HUES) else ' stroke-dasharray="5 4"'
+        yield f'<polyline points="{path}" fill="none" stroke="{hue}" stroke-width="2"{dashes}/>'
+        for (x, y), (_, value) in zip(points, line.points, strict=True):
+            tooltip = f"<title>{escape(escape_line(line.name))}: {value:.3g}</title>"
+            yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{hue}">{tooltip}</circle>'
+        name = escape(clip(line.name, LONGEST))
+        x = points[-1][0] + 12
+        yield f'<text x="{x:.1f}" y="{end + 4:.1f}" fill="{hue}">{name}</text>'
+
+
+def _spread(heights: Sequence[float], floor: float) -> list[float]:
+    """The heights of the names, moved down where they would overlap, but not below the floor."""
+    moved = list(heights)
+    downwards = sorted(range(len(heights)), key=heights.__getitem__)
+    before = float("-inf")
+    for number in downwards:
+        moved[number] = before = max(moved[number], before + APART)
+    after = floor + APART
+    for number in reversed(downwards):
+        moved[number] = after = min(moved[number], after - APART)
+    return moved

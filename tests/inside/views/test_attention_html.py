@@ -1,0 +1,146 @@
+"""The page: offline, well-formed, and true to the numbers whatever the text holds."""
+
+import json
+import re
+import tomllib
+from fnmatch import fnmatch
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from regard.inside.attention_map import AttentionMap
+from regard.inside.attention_view import AttentionView
+from regard.inside.views import attention_html
+from regard.inside.views.escape import escape_controls
+
+VOID = {"meta", "br", "input", "link", "img", "hr"}
+HOSTILE = (
+    "</script><script>alert(1)</script>",
+    '"quotes"',
+    "it's",
+    "&amp;",
+    "<!--",
+    "]]>",
+    "$title",
+    "${script}",
+    "\u2028\\",
+    "\ud800",
+)
+
+
+class Outline(HTMLParser):
+    """Checks that elements are balanced, and keeps attributes, scripts and text."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.open, self.attributes, self.scripts, self.text = [], [], [], []
+        self.feed(html)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag, attributes):
+        self.attributes += [(tag, *each) for each in attributes]
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] == "script":
+            self.scripts[-1] += data
+        else:
+            self.text.append(data)
+
+
+def attention(layers, heads, queries, keys):
+    weights = np.random.default_rng(7).random((layers, heads, queries, keys))
+    return weights / weights.sum(-1, keepdims=True)
+
+
+def example(labels=("a", "b", "c"), title="a title"):
+    cross = AttentionMap("cross", labels, labels[::-1], attention(2, 3, len(labels), len(labels)))
+    return AttentionView(
+        title, (cross, AttentionMap("encoder", labels, labels, cross.layers)), "a summary"
+    )
+
+
+def embedded(html):
+    data, _ = Outline(html).scripts
+    return json.loads(data)
+
+
+def test_the_numbers_and_words_come_back_rounded_to_four_decimals():
+    look = example()
+    cross, encoder = embedded(look.html())
+    assert (cross["name"], encoder["name"]) == ("cross", "encoder")
+    assert cross["queries"] == ["a", "b", "c"] and cross["keys"] == ["c", "b", "a"]
+    read = np.array(cross["layers"]) / 10_000
+    np.testing.assert_allclose(read, np.stack(look.maps[0].layers), atol=0.5001e-4)
+
+
+def test_hostile_text_stays_text():
+    html = example(HOSTILE, title="</title><script>alert(2)</script> & $style").html()
+    outline = Outline(html)
+    assert len(outline.scripts) == 2  # the data and the page's own script
+    assert "</title><script>alert(2)</script> & $style" in outline.text
+    assert embedded(html)[0]["queries"] == [escape_controls(each) for each in HOSTILE]
+    html.encode()  # no lone surrogate is left
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.text(), min_size=1, max_size=6), st.text())
+def test_any_text_comes_back(labels, title):
+    html = example(tuple(labels), title).html()
+    assert embedded(html)[0]["queries"] == [escape_controls(each) for each in labels]
+    html.encode()
+
+
+def test_nothing_is_fetched():
+    html = example().html()
+    assert set(re.findall(r"https?://[^\"'\s]*", html)) == {"http://www.w3.org/2000/svg"}
+    assert not [each for each in Outline(html).attributes if each[1] in ("src", "href", "action")]
+    assert not re.search(r"@import|url\(|fetch\(|XMLHttpRequest|import\(", html)
+    assert "default-src 'none'" in html  # and the browser is told so
+
+
+def test_the_script_only_writes_text_nodes():
+    script = Outline(example().html()).scripts[1]
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", script)
+
+
+def test_the_script_asks_only_for_elements_that_are_there():
+    html = example().html()
+    outline = Outline(html)
+    there = {value for _, name, value in outline.attributes if name == "id"}
+    made = {"map", "layer", "head", "scale"}  # the choosers, made by the script itself
+    assert set(re.findall(r"\bat\(\"(\w+)\"\)", outline.scripts[1])) <= there | made
+
+
+def test_a_long_text_makes_a_page_of_moderate_size():
+    labels = tuple(f"token{number}" for number in range(120))
+    look = AttentionView(
+        "long", (AttentionMap("encoder", labels, labels, attention(4, 4, 120, 120)),)
+    )
+    assert len(look.html()) < 4 * 4 * 120 * 120 * 5
+
+
+def test_a_notebook_shows_the_page_in_a_frame_of_its_own():
+    look = example(HOSTILE, title='" onload="alert(3)')
+    frame = {name: value for _, name, value in Outline(look._repr_html_()).attributes}
+    assert frame["srcdoc"] == look.html()
+    assert frame["title"] == look.title and "onload" not in frame
+    assert frame["sandbox"] == "allow-scripts"
+
+
+def test_the_parts_of_the_page_are_packed_with_the_package():
+    package = Path(attention_html.__file__).parents[2]
+    project = tomllib.loads((package.parents[1] / "pyproject.toml").read_text())
+    patterns = project["tool"]["setuptools"]["package-data"]["regard"]
+    for name in ("attention.html", "page.css", "attention.js", "report.html", "words.html"):
+        assert any(fnmatch(f"inside/views/assets/{name}", pattern) for pattern in patterns), name
