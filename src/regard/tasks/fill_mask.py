@@ -14,7 +14,6 @@ from regard.models.build.trunk_with_heads import TrunkWithHeadsModule
 from regard.tasks.inputs import check_texts
 from regard.tasks.batch_runner import Predictor, finite
 from regard.text.encoder_tokenizer import EncoderTokenizer
-from regard.text.wordpiece import GOES_ON
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,5 @@ class MaskFiller(Predictor):
     def _filled(self, text: str, blanks: tuple[tuple[TokenFill, ...], ...]) -> FilledText:
         filled, *others = text.split(self.mask)
         for (best, *_), part in zip(blanks, others, strict=True):
-            goes_on = best.word.startswith(GOES_ON)
-            before = filled.rstrip() if goes_on else filled
-            filled = before + best.word.removeprefix(GOES_ON) + part
+            filled = self.tokenizer.join(filled, best.word) + part
         return FilledText(filled, blanks)
