@@ -9,7 +9,8 @@ import torch
 from regard.ground.errors import LONGEST, REASON, VALUE, BadInput, BadItem, reason_of, shown
 from regard.tasks.published import Published, as_trained
 from regard.text.labels import labels_from_config
-from regard.training.recipe import find, read
+from regard.training.recipe import read
+from regard.training.recipe_files import find
 
 
 def test_a_message_is_kept_as_it_is():

@@ -19,7 +19,8 @@ from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.loop.events import DevEvent, ReportEvent
 from regard.training.pretraining_data import held_out, sample
-from regard.training.recipe import find, read
+from regard.training.recipe import read
+from regard.training.recipe_files import find
 from regard.training.run import prepare
 from regard.weights.files import weights_of
 from small_documents import KINDS, RECIPE, write_animals

@@ -73,7 +73,8 @@ def prepared(corpus, out, *settings, resume=False, skip_bad=False):
 
 def begun(start, *changes):
     """Settings that begin with a folder; its facts are not the recipe's."""
-    return (f"model.start={start}", "model.change={dropout=0.0, attention_dropout=0.0}", *changes)
+    begin = (f"model.start={start}", "model.size=", "text=false")
+    return (*begin, "model.change={dropout=0.0, attention_dropout=0.0}", *changes)
 
 
 def losses(run, resume=False):
@@ -285,7 +286,11 @@ def test_judging_by_loss_asks_nothing_else(corpora, tmp_path):
 @pytest.mark.parametrize(
     ("kind", "settings", "said"),
     [
-        ("one", ["model.start=nowhere"], "model.start: nowhere is no folder"),
+        (
+            "one",
+            ["model.start=nowhere", "model.size=", "text=false"],
+            "model.start: nowhere is no folder",
+        ),
         ("one", ["batches.longest=49"], "rows of 49 tokens, and the encoder knows 48 positions"),
         ("one", ["data.train.reader=SQuAD"], "no reader for 'classify' is called 'SQuAD'"),
         ("one", ["data.train.reader=tvs"], "did you mean 'tsv'"),
