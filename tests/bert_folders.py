@@ -120,7 +120,7 @@ def their_values(model: Any, rows: list[TokenRow]) -> dict[str, Tensor]:
     found = {"trunk.embed.output": embedded}
     found |= {f"trunk.blocks.{i}.output": one for i, one in enumerate(states)}
     if said.pooler_output is not None:
-        found["pooled"] = said.pooler_output
+        found["pool.output"] = said.pooler_output
     return found | _their_heads(model, inputs, there_BL)
 
 
@@ -129,23 +129,28 @@ def _their_heads(model: Any, inputs: dict[str, Tensor], there_BL: Tensor) -> dic
         case "BertModel":
             return {}
         case "BertForMaskedLM":
-            return {"words": model(**inputs).logits[there_BL]}
+            return {"heads.mlm.logits": model(**inputs).logits[there_BL]}
         case "BertForPreTraining":
             said = model(**inputs)
             words = said.prediction_logits[there_BL]
-            return {"words": words, "follows": said.seq_relationship_logits}
+            return {
+                "heads.mlm.logits": words,
+                "heads.sentence_pair.logits": said.seq_relationship_logits,
+            }
         case "BertForNextSentencePrediction":
-            return {"follows": model(**inputs).logits}
+            return {"heads.sentence_pair.logits": model(**inputs).logits}
         case "BertForTokenClassification":
-            return {"logits": model(**inputs).logits[there_BL]}
+            return {"heads.token_label.logits": model(**inputs).logits[there_BL]}
         case "BertForQuestionAnswering":
             said = model(**inputs)
-            return {"logits": torch.stack([said.start_logits, said.end_logits], -1)[there_BL]}
+            return {
+                "heads.span.logits": torch.stack([said.start_logits, said.end_logits], -1)[there_BL]
+            }
         case "BertForMultipleChoice":  # all rows are choices of one question
             said = model(**{name: one[None] for name, one in inputs.items()})
-            return {"logits": said.logits.T}
+            return {"heads.choice.logits": said.logits.T}
         case _:
-            return {"logits": model(**inputs).logits}
+            return {"heads.label.logits": model(**inputs).logits}
 
 
 def _padded(rows: list[Any]) -> Tensor:
@@ -155,10 +160,8 @@ def _padded(rows: list[Any]) -> Tensor:
 
 def our_values(stored: Stored, rows: list[TokenRow]) -> dict[str, Tensor]:
     """The same of ours."""
-    heads = ("pooled", "words", "follows", "logits")
-    tape = Tape("trunk.embed.output", "trunk.blocks.?.output", *heads)
-    packed = pack_rows(rows)
-    stored.module(packed.tokens_T, packed.layout, tape=tape)
+    tape = Tape("trunk.embed.output", "trunk.blocks.?.output", "pool.output", "heads.*.logits")
+    stored.module(pack_rows(rows), tape=tape)
     return tape.kept
 
 
@@ -166,4 +169,4 @@ def agree(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> None:
     """To 1e-5, value by value; a pooled state that no head of ours reads may be absent."""
     for name, value in ours.items():
         torch.testing.assert_close(value, theirs[name], rtol=1e-5, atol=1e-5, msg=name)
-    assert theirs.keys() - ours.keys() <= {"pooled"}
+    assert theirs.keys() - ours.keys() <= {"pool.output"}

@@ -5,7 +5,15 @@ from functools import cache
 import torch
 
 from regard.api import Model
-from regard.models.facts import Head, change
+from regard.models.facts import (
+    ChoiceHead,
+    FirstToken,
+    LabelHead,
+    MLMHead,
+    SpanHead,
+    TokenLabelHead,
+    change,
+)
 from regard.models.papers import bert
 from regard.models.stored import Stored
 from regard.text.encoder_tokenizer import EncoderTokenizer, train_wordpiece
@@ -28,9 +36,16 @@ LABELS = {
     "parts": SingleLabelSet(("NOUN", "VERB", "X")),
     "numbers": RegressionSet(("height",)),
 }
-TASKS = dict.fromkeys(("one", "several", "number"), "classify") | dict.fromkeys(
-    ("tags", "parts", "numbers"), "tag"
-)
+HEADS = {
+    **{kind: LabelHead(len(LABELS[kind]), dropout=0.1) for kind in ("one", "several", "number")},
+    **{
+        kind: TokenLabelHead(len(LABELS[kind]), dropout=0.1)
+        for kind in ("tags", "parts", "numbers")
+    },
+    "answer": SpanHead(),
+    "choose": ChoiceHead(dropout=0.1),
+    "words": MLMHead(),
+}
 
 
 @cache
@@ -40,24 +55,19 @@ def vocabulary() -> EncoderTokenizer:
 
 def small_bert(kind: str = "states", seed: int = 0) -> Stored:
     """``kind``: one of ``LABELS``, "answer", "choose", "words" or "states"."""
-    head = None
-    if kind in LABELS:
-        head = Head(TASKS[kind], len(LABELS[kind]))
-    elif kind in ("answer", "choose"):
-        head = Head(kind, 2 if kind == "answer" else 1, dropout=0.0 if kind == "answer" else 0.1)
+    heads = (HEADS[kind],) if kind in HEADS else ()
     facts = change(
         bert.TINY,
         vocab=len(vocabulary().words),
         width=16,
         inner=24,
         longest=LONGEST,
-        spread=0.5,
-        pooled=kind not in ("tags", "parts", "numbers", "answer", "words"),
-        fills=kind == "words",
-        head=head,
+        init_std=0.5,
+        pool=FirstToken() if all(head.per_row for head in heads) else None,
+        output_heads=heads,
     )
     torch.manual_seed(seed)
-    return Stored(bert.PAPER, facts, build(facts).eval(), vocabulary(), LABELS.get(kind))
+    return Stored(bert.PAPER, facts, facts.build().eval(), vocabulary(), LABELS.get(kind))
 
 
 def model(kind: str, seed: int = 0) -> Model:

@@ -5,7 +5,7 @@ import torch
 from regard.api import Model
 from regard.models.facts import change
 from regard.models.facts.positions import Learned
-from regard.models.papers.transformer import BASE, PAPER, Transformer
+from regard.models.papers.transformer import BASE, PAPER
 from regard.models.stored import Stored
 from regard.text.train_tokenizer import train
 from regard.text.translation_tokenizer import TranslationTokenizer
@@ -21,7 +21,7 @@ def placed(at_source=PLACES, at_target=PLACES, device="cpu"):
     tables = {"source.position": Learned(at_source), "target.position": Learned(at_target)}
     facts = change(BASE, **sizes, tie="none", head_bias=True, **tables)
     torch.manual_seed(3)
-    model = Transformer(facts).eval().to(device)
+    model = facts.build().eval().to(device)
     with torch.no_grad():
         model.head.bias[words.eos] = -100
     return Model(Stored(PAPER, facts, model, TranslationTokenizer(words, words)))

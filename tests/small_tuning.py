@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from regard.models import folder as folders
-from regard.models.facts import change
+from regard.models.facts import MLMHead, change
 from regard.models.papers import bert
 from regard.text.encoder_tokenizer import train_wordpiece
 from small import WORDS
@@ -43,7 +43,7 @@ inner = 32
 depth = 2
 heads = 2
 longest = 48
-spread = 0.2
+init_std = 0.2
 "stack.dropout" = 0.1
 attention_dropout = 0.0
 
@@ -134,10 +134,10 @@ def write_tuning(folder: Path, kind: str, train: int = 96, held_out: int = 24) -
 def write_start(folder: Path) -> Path:
     """An encoder to begin with: it fills blanks and has no pooler."""
     text = train_wordpiece([" ".join(WORDS)], 90, longest=48)
-    sizes = {"vocab": len(text.words), "width": 16, "inner": 32, "longest": 48, "spread": 0.2}
-    facts = change(bert.TINY, pooled=False, fills=True, **sizes)
+    sizes = {"vocab": len(text.words), "width": 16, "inner": 32, "longest": 48, "init_std": 0.2}
+    facts = change(bert.TINY, pool=None, output_heads=(MLMHead(),), **sizes)
     torch.manual_seed(5)
-    folders.write(folder, folders.Stored(bert.PAPER, facts, build(facts), text), "hf")
+    folders.write(folder, folders.Stored(bert.PAPER, facts, facts.build(), text), "hf")
     return folder
 
 

@@ -125,7 +125,7 @@ def small_of_every_paper() -> list[Stored]:
             facts = change(facts, **known)
             found.append(Stored(paper, facts, paper.build(facts).eval()))
     facts = change(bert.TINY, width=8, inner=8, vocab=20, fills=True, follows=True)
-    return [*found, Stored(bert.PAPER, facts, build(facts).eval())]
+    return [*found, Stored(bert.PAPER, facts, facts.build().eval())]
 
 
 @pytest.mark.parametrize("stored", small_of_every_paper(), ids=lambda one: one.paper.key)

@@ -10,7 +10,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from regard.ground.batch import Ids, SourceTarget, TokenRow, pack_rows
+from regard.ground.batch import Ids, TokenRow, pack_rows
 from regard.ground.checks import check_whole
 from regard.ground.device import device_named
 from regard.ground.errors import BadInput, shown
@@ -27,6 +27,7 @@ from regard.models import folder as folders
 from regard.models.facts import EncoderDecoder, ModelFacts, TrunkWithHeads
 from regard.models.paper import Paper
 from regard.models.room import House
+from regard.models.sites import require_cross_attention
 from regard.parts.linear.convert import in_precision
 from regard.search.step import Search
 from regard.tasks.classify import Classifier
@@ -200,13 +201,10 @@ class Model:
 
     def tape_names(self) -> list[str]:
         """The names of all values that a ``Tape`` given to ``logits`` can record or edit."""
-        tape, one = (
-            Tape(),
-            pack_rows([TokenRow([0], [0])]).to(next(self.module.parameters()).device),
-        )
-        inputs = SourceTarget(one, one) if isinstance(self.facts, EncoderDecoder) else one
+        tape, one = Tape(), pack_rows([TokenRow([0], [0])])
+        inputs: Any = self.facts.inputs(*(one for _ in self.facts.sides))
         with torch.no_grad():
-            self.module(inputs, tape=tape)
+            self.module(inputs.to(next(self.module.parameters()).device), tape=tape)
         return list(tape.seen)
 
     def translate(
@@ -265,8 +263,8 @@ class Model:
     @property
     def alignment_method(self) -> AlignmentMethod:
         """How links are extracted from attention: as chosen at training, else the last layer."""
-        last = max(0, self._pair_facts.target.stack.cross_attention_shape[0] - 1)
-        known = self.notes.get("alignment") or {"layer": last}
+        cross = require_cross_attention(self.facts.cross_attention)
+        known = self.notes.get("alignment") or {"layer": cross.layers - 1}
         try:
             return AlignmentMethod(**known)
         except TypeError:
@@ -306,12 +304,6 @@ class Model:
                 raise BadInput(f"{folder}: is there already; save(..., overwrite=True) replaces it")
             folders.write(path, self._stored, format)
         self._folder = path.resolve()
-
-    @property
-    def _pair_facts(self) -> EncoderDecoder:
-        if not isinstance(self.facts, EncoderDecoder):
-            raise BadInput(f"{self.paper.name} reads no source and writes no target")
-        return self.facts
 
     @property
     def _is_classifier(self) -> bool:

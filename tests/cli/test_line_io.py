@@ -205,7 +205,7 @@ def test_a_line_the_model_cannot_read_is_named_after_those_before_it(verb, form,
 def test_a_pair_for_a_model_of_one_text_is_named_by_its_line(tmp_path):
     stored = small_bert("one")
     facts = change(stored.facts, segments=1)
-    Model(replace(stored, facts=facts, module=build(facts).eval())).save(tmp_path / "model")
+    Model(replace(stored, facts=facts, module=facts.build().eval())).save(tmp_path / "model")
     done = run("predict", tmp_path / "model", stdin="cat\n\ncat\tboat\ncat\n", code=2)
     assert done.stdout == run("predict", tmp_path / "model", stdin="cat\n\n").stdout
     assert "standard input:3: the model reads one text at a time, not two" in done.stderr

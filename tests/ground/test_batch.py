@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from naive import LENGTHS
-from regard.ground.batch import IGNORED, Batch, BatchLimits, pack
+from regard.ground.batch import IGNORED, Batch, BatchLimits, SourceTarget, pack
 from regard.ground.errors import BadInput
 
 
@@ -78,18 +78,20 @@ def test_a_batch_counts_what_is_real():
     limits = BatchLimits(tokens=10, rows=2, longest=5)
     source, target = pack([[1, 2, 3], [4]], limits), pack([[1, 2], [3, 4, 5]], limits)
     goals = pack([[2, 9], [4, 5, 9]], limits, fill=IGNORED)
-    batch = Batch(target=target, goals_T=goals.tokens_T, weight=5, source=source)
+    targets = {"next_token": goals.tokens_T}
+    batch = Batch(SourceTarget(source, target), targets, weight=5)
     assert batch.tokens == 4 + 5
-    assert Batch(target=target, goals_T=goals.tokens_T, weight=5).tokens == 5
-    assert (batch.goals_T != IGNORED).sum() == batch.weight
+    assert Batch(target, targets, weight=5).tokens == 5
+    assert (batch.targets["next_token"] != IGNORED).sum() == batch.weight
 
 
 def test_a_batch_moves_as_a_whole():
-    target = pack([[1, 2], [3]])
-    moved = Batch(target, target.tokens_T, 3, source=target).to("meta")
-    assert moved.source is not None
-    for side in (moved.source, moved.target):
+    rows, index_N = pack([[1, 2], [3]]), torch.tensor([0, 2])
+    by_head = {"positions": {"mlm": index_N}, "weights": {"mlm": torch.ones(2)}}
+    moved = Batch(SourceTarget(rows, rows), {"mlm": index_N}, 3, **by_head).to("meta")
+    for side in (moved.inputs.source, moved.inputs.target):
         assert side.tokens_T.device.type == side.layout.offsets.device.type == "meta"
         assert side.real == 3
-    assert moved.goals_T.device.type == "meta" and moved.weight == 3
-    assert Batch(target, target.tokens_T, 3).to("meta").source is None
+    assert moved.weight == 3
+    for tensors in (moved.targets, moved.positions, moved.weights):
+        assert tensors["mlm"].device.type == "meta"

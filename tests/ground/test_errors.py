@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 import torch
 
-from regard.ground.errors import LONGEST, REASON, VALUE, BadInput, BadItem, reason_of, shown
+from regard.ground.errors import (
+    LONGEST,
+    REASON,
+    VALUE,
+    BadInput,
+    BadItem,
+    did_you_mean,
+    reason_of,
+    shown,
+)
 from regard.tasks.published import Published, as_trained
 from regard.text.labels import labels_from_config
 from regard.training.recipe import read
@@ -83,3 +92,8 @@ def test_a_long_value_with_spaces_is_not_repeated_whole(refuse):
     with pytest.raises(BadInput) as raised:
         refuse()
     assert str(raised.value).count("several") < 40 and len(str(raised.value)) < 900
+
+
+def test_a_name_that_is_near_is_offered():
+    assert did_you_mean("widht", ["width", "depth"]) == "; did you mean 'width'?"
+    assert did_you_mean("x", ["width", "depth"]) == "; known: depth, width"

@@ -5,10 +5,10 @@ import torch
 from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounter
 
-from regard.ground.batch import BatchLimits, PackedTokens, pack
+from regard.ground.batch import BatchLimits, PackedTokens, SourceTarget, pack
 from regard.ground.machine import has
 from regard.models.facts import change
-from regard.models.papers.transformer import BASE, Transformer
+from regard.models.papers.transformer import BASE
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the compiler's own
 FACTS = change(BASE, width=64, heads=4, inner=128, depth=2, vocab=50, dropout=0.0)
@@ -26,7 +26,7 @@ def batch(lengths: list[int]) -> PackedTokens:
 
 
 def run(model: nn.Module, source: PackedTokens, target: PackedTokens) -> Tensor:
-    return model(source.tokens_T, source.layout, target.tokens_T, target.layout)
+    return model(SourceTarget(source, target)).by_head["next_token"]
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +37,7 @@ def _from_the_start():
 
 
 def test_one_graph_serves_all_batches_of_a_budget():
-    model, counter = Transformer(FACTS), CompileCounter()
+    model, counter = FACTS.build(), CompileCounter()
     compiled = torch.compile(model, backend=counter, fullgraph=True)
     for lengths in BATCHES:
         sides = [batch(side) for side in lengths]
@@ -48,7 +48,7 @@ def test_one_graph_serves_all_batches_of_a_budget():
 
 @pytest.mark.gpu
 def test_one_kernel_graph_serves_all_batches_on_cuda():
-    model = Transformer(FACTS).cuda().bfloat16()
+    model = FACTS.build().cuda().bfloat16()
     compiled = torch.compile(model, fullgraph=True)
     torch._dynamo.utils.counters.clear()
     for number, lengths in enumerate(BATCHES):
@@ -77,7 +77,7 @@ def gradients(called: nn.Module, model: nn.Module, *sides: PackedTokens) -> dict
 )
 def test_compiled_gradients_are_the_eager_ones(backend):
     """As the compiler derives them, and as the kernels that it writes compute them."""
-    model = Transformer(change(FACTS, width=16, heads=2, inner=24, depth=1))
+    model = change(FACTS, width=16, heads=2, inner=24, depth=1).build()
     compiled = torch.compile(model, fullgraph=True, backend=backend)
     for lengths in BATCHES:
         sides = [batch(side) for side in lengths]

@@ -6,12 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from naive import SEED
-from regard.ground.batch import pack
+from regard.ground.batch import SourceTarget, pack
 from regard.ground.layout import Layout
+from regard.models.build.encoder_decoder import EncoderDecoderModule
 from regard.models.decoding import Decoding
 from regard.models.facts import change
 from regard.models.facts.positions import Learned
-from regard.models.papers.transformer import BASE, Transformer
+from regard.models.papers.transformer import BASE
 
 FACTS = change(BASE, width=8, heads=2, inner=12, depth=2, vocab=13)
 PICKED = st.lists(st.integers(0, 5), min_size=1, max_size=5)
@@ -19,15 +20,15 @@ HAPPENS = st.lists(st.none() | PICKED, max_size=6)  # a step, or rows to pick
 SOURCES = [[1, 2, 3, 4], [5], [6, 7]]
 
 
-def opened(model: Transformer, sources: list[list[int]], watch: bool = False) -> Decoding:
+def opened(model: EncoderDecoderModule, sources: list[list[int]], watch: bool = False) -> Decoding:
     packed = pack(sources)
     return model.open(packed.tokens_T, packed.layout, capacity=8, watch=watch)
 
 
-def in_full(model: Transformer, sources: list[list[int]], written: list[list[int]]):
+def in_full(model: EncoderDecoderModule, sources: list[list[int]], written: list[list[int]]):
     """Log-probabilities of the next token of each row, all computed anew."""
     source, target = pack(sources), pack(written)
-    logits_TV = model(source.tokens_T, source.layout, target.tokens_T, target.layout)
+    logits_TV = model(SourceTarget(source, target)).by_head["next_token"]
     return torch.stack([row[-1] for row in target.layout.split(logits_TV)]).log_softmax(-1)
 
 
@@ -40,7 +41,7 @@ def in_full(model: Transformer, sources: list[list[int]], written: list[list[int
 @torch.inference_mode()
 def test_steps_and_picks_equal_the_whole(facts, happens, seed):
     torch.manual_seed(seed)
-    model = Transformer(facts).eval()
+    model = facts.build().eval()
     state, sources = opened(model, SOURCES), list(SOURCES)
     written: list[list[int]] = [[] for _ in sources]
     for picked in [*happens, None]:
@@ -59,7 +60,7 @@ def test_steps_and_picks_equal_the_whole(facts, happens, seed):
 
 @torch.inference_mode()
 def test_several_tokens_may_be_fed_at_once():
-    model = Transformer(FACTS).eval()
+    model = FACTS.build().eval()
     written = torch.randint(0, 13, (3, 5))
     state = opened(model, SOURCES)
     for start, end in ((0, 2), (2, 4)):
@@ -73,7 +74,7 @@ def test_several_tokens_may_be_fed_at_once():
 
 @torch.inference_mode()
 def test_probabilities_sum_to_one_in_single_precision():
-    state = opened(Transformer(FACTS).eval().bfloat16(), SOURCES)
+    state = opened(FACTS.build().eval().bfloat16(), SOURCES)
     logprobs_RV = state.step(torch.tensor([1, 1, 1]))
     assert logprobs_RV.dtype == torch.float32
     torch.testing.assert_close(logprobs_RV.exp().sum(-1), torch.ones(3))
@@ -82,7 +83,7 @@ def test_probabilities_sum_to_one_in_single_precision():
 
 @torch.inference_mode()
 def test_a_watched_state_says_where_it_looked():
-    model = Transformer(FACTS).eval()
+    model = FACTS.build().eval()
     state, silent = opened(model, SOURCES, watch=True), opened(model, SOURCES)
     tokens_R = torch.tensor([1, 2, 3])
     torch.testing.assert_close(state.step(tokens_R), silent.step(tokens_R))
@@ -99,7 +100,7 @@ def test_a_watched_state_says_where_it_looked():
 
 @torch.inference_mode()
 def test_what_was_looked_at_keeps_its_width_when_the_longest_row_leaves():
-    state = opened(Transformer(FACTS).eval(), SOURCES, watch=True)
+    state = opened(FACTS.build().eval(), SOURCES, watch=True)
     state.step(torch.tensor([1, 1, 1]))
     state.pick(torch.tensor([2, 1]))
     state.step(torch.tensor([1, 1]))
@@ -109,7 +110,7 @@ def test_what_was_looked_at_keeps_its_width_when_the_longest_row_leaves():
 
 
 def test_an_unwatched_state_cannot_say_where_it_looked():
-    state = opened(Transformer(FACTS).eval(), SOURCES)
+    state = opened(FACTS.build().eval(), SOURCES)
     with pytest.raises(ValueError, match="without watching"):
         state.attention()
 
@@ -117,7 +118,7 @@ def test_an_unwatched_state_cannot_say_where_it_looked():
 @torch.inference_mode()
 def test_a_state_has_room_for_so_many_tokens():
     source = pack([[1]])
-    state = Transformer(FACTS).eval().open(source.tokens_T, source.layout, capacity=2)
+    state = FACTS.build().eval().open(source.tokens_T, source.layout, capacity=2)
     for _ in range(2):
         state.step(torch.tensor([1]))
     with pytest.raises(ValueError, match="asked to hold 3"):
@@ -127,7 +128,7 @@ def test_a_state_has_room_for_so_many_tokens():
 @pytest.mark.gpu
 @torch.inference_mode()
 def test_steps_on_cuda_are_those_of_the_cpu():
-    model = Transformer(change(FACTS, width=32, inner=64)).eval()
+    model = change(FACTS, width=32, inner=64).build().eval()
     source, index_R = pack(SOURCES), torch.tensor([2, 0, 0, 1])
     tokens = torch.randint(0, 13, (3, 4))
     found = []

@@ -3,26 +3,59 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from regard.ground.errors import BadInput
 from regard.models.facts import (
+    AttentionPool,
+    ChoiceHead,
     ConvEncoderFacts,
+    CrossAttentionFacts,
     EncoderDecoder,
+    FirstToken,
+    LabelHead,
+    LastToken,
+    MeanPool,
+    MLMHead,
+    NextTokenHead,
+    RNNDecoderFacts,
+    RNNEncoderFacts,
+    SentencePairHead,
+    SpanHead,
     Stack,
+    TokenLabelHead,
     Tokens,
     Trunk,
+    TrunkWithHeads,
     change,
-    did_you_mean,
     difference,
     from_json,
     paths,
     to_json,
 )
 from regard.models.facts.positions import Learned, Relative, Sinusoid
-from regard.models.papers import bahdanau, cho, gehring, luong, paper, sutskever
-from regard.models.papers.transformer import BASE, BIG, LAPTOP, Transformer
+from regard.models.facts.shapes import TIES
+from regard.models.papers import bahdanau, bert, cho, gehring, lin, luong, paper, sutskever
+from regard.models.papers.transformer import BASE, BIG, LAPTOP
+from regard.parts.bridge import KINDS as BRIDGES
 from regard.parts.mask import PermutationMask, WindowMask, causal, full
+from regard.parts.mlp import ACTIVATIONS
+from regard.parts.pooling import QUERIES
+from regard.parts.rnn import DIRECTIONS, KERNELS
+from regard.parts.rnn_attention import SCORES
 
+HEADS = (
+    MLMHead(),
+    NextTokenHead(bias=True),
+    SentencePairHead(),
+    LabelHead(3, dropout=0.2, dense="tanh"),
+    TokenLabelHead(4, dropout=0.1),
+    SpanHead(),
+    ChoiceHead(dropout=0.3),
+)
+POOLS = (FirstToken(), FirstToken(dense=False), LastToken(), MeanPool(), AttentionPool(inner=3))
+ENCODER = change(bert.TINY, output_heads=(MLMHead(), LabelHead(3)))
 SMALL = change(BASE, width=8, heads=2, inner=12, depth=2, vocab=11)
 
 
@@ -46,7 +79,7 @@ def test_several_changes_are_one_after_the_other():
 
 def test_changes_hold_together_in_any_order():
     """Some values exclude each other, and never meet on the way."""
-    asked = {"timing": "previous", "feeding": False}
+    asked = {"timing": "previous", "input_feeding": False}
     backwards = dict(reversed(asked.items()))
     assert change(luong.LAPTOP, **asked) == change(luong.LAPTOP, **backwards)
     asked = {"longest": 64, "position": Learned(512)}
@@ -54,7 +87,7 @@ def test_changes_hold_together_in_any_order():
     looking = luong.LAPTOP.target.stack.attention
     changed = change(cho.LAPTOP, attention=looking, summary=False, score="dot").target.stack
     assert changed.attention == replace(looking, score="dot") and not changed.summary
-    with pytest.raises(BadInput, match="feeding"):
+    with pytest.raises(BadInput, match="input_feeding"):
         change(luong.LAPTOP, timing="previous")
 
 
@@ -152,6 +185,10 @@ def broken(**changes: Any) -> Any:
         ({"is": "Learned"}, "longest"),
         (broken(colour=3), "colour"),
         (broken(width="512"), "width of Stack is int, so it cannot be '512'"),
+        (to_json(ENCODER) | {"output_heads": [3]}, "output_heads of TrunkWithHeads is"),
+        (to_json(ENCODER) | {"output_heads": [{"is": "Head"}]}, "unknown kind 'Head'"),
+        (to_json(ENCODER) | {"trunk": None}, "trunk of TrunkWithHeads is Trunk"),
+        (to_json(LabelHead(2)) | {"name": "x"}, "name"),
         (broken(mask={"is": "Learned", "longest": 3}), "mask of Stack is .*Window"),
     ],
 )
@@ -160,9 +197,173 @@ def test_what_is_not_facts_is_said_with_its_place(data, message):
         from_json(data, "config.json")
 
 
-def test_a_name_that_is_near_is_offered():
-    assert did_you_mean("widht", ["width", "depth"]) == "; did you mean 'width'?"
-    assert did_you_mean("x", ["width", "depth"]) == "; known: depth, width"
+@pytest.mark.parametrize("path", ["output_heads.label.dropout", "label.dropout"])
+def test_a_change_names_a_head_by_its_name(path):
+    changed = change(ENCODER, **{path: 0.4, "depth": 3})
+    assert changed.output_heads == (MLMHead(), LabelHead(3, dropout=0.4))
+    assert changed.trunk.stack == replace(ENCODER.trunk.stack, depth=3)  # no other dropout
+
+
+def test_a_change_without_a_path_reaches_heads_too():
+    changed = change(ENCODER, dropout=0.4)
+    assert changed.head("label").dropout == changed.trunk.stack.dropout == 0.4
+
+
+def test_heads_come_and_are_changed_at_once():
+    changed = change(bert.TINY, output_heads=(SpanHead(), LabelHead(3)), **{"label.outputs": 5})
+    assert changed.output_heads == (SpanHead(), LabelHead(5))
+    changed = change(ENCODER, **{"output_heads.label": LabelHead(2)})
+    assert changed.output_heads == (MLMHead(), LabelHead(2))
+    assert change(ENCODER, output_heads=()) == bert.TINY
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"span.dropout": 0.1}, "no fact is called 'span.dropout'"),
+        ({"label.dropout": "half"}, "dropout of LabelHead is float"),
+        ({"label.dropout": 1.5}, "dropout is a share"),
+        ({"label.outputs": 0}, "outputs must be at least 1"),
+        ({"label.dense": "tahn"}, "no activation is called 'tahn'; did you mean 'tanh'"),
+        ({"output_heads": (3,)}, "output_heads of TrunkWithHeads is .*, so it cannot be"),
+        ({"output_heads": LabelHead(2)}, "output_heads of TrunkWithHeads is"),
+        (
+            {"output_heads.label": 3},
+            r"AnyHead, \.\.\.\], so it cannot be \(MLMHead\(tied=True\), 3\)",
+        ),
+        (
+            {"output_heads": (LabelHead(2), LabelHead(3))},
+            "output_heads: label, label: give each head once",
+        ),
+        ({"pool": None}, "pool: the head label reads whole rows, and there is no pool"),
+        ({"pool": "mean"}, "pool of TrunkWithHeads is"),
+    ],
+)
+def test_heads_that_make_no_sense_are_refused(changes, message):
+    with pytest.raises(BadInput, match=message) as error:
+        change(ENCODER, **changes)
+    assert "\n" not in str(error.value)
+
+
+def test_a_difference_says_which_heads_differ():
+    assert difference(bert.TINY, change(bert.TINY, output_heads=(LabelHead(3, dropout=0.2),))) == {
+        "output_heads": ((), None),
+        "output_heads.label.outputs": (None, 3),
+        "output_heads.label.dropout": (None, 0.2),
+    }
+    assert difference(ENCODER, change(ENCODER, **{"label.dropout": 0.2})) == {
+        "output_heads.label.dropout": (0.0, 0.2)
+    }
+
+
+SIZE = st.integers(1, 9)
+SHARE = st.floats(0, 1, exclude_max=True)
+OPTIONAL = st.none() | SIZE
+POSITION = st.none() | st.one_of(
+    st.builds(Sinusoid, base=st.floats(2, 1e5), halves=st.booleans()),
+    st.builds(Learned, SIZE, offset=st.integers(0, 3)),
+)
+MASK = st.sampled_from([full, causal, PermutationMask(True), PermutationMask(False)]) | st.builds(
+    WindowMask, OPTIONAL, OPTIONAL
+)
+EMBEDDING = st.builds(
+    Tokens, SIZE, POSITION, segments=st.integers(0, 3), scaled=st.booleans(), normed=st.booleans()
+)
+ACTIVATION = st.sampled_from(sorted(ACTIVATIONS))
+
+
+def stacks(cross: bool) -> st.SearchStrategy[Stack]:
+    return st.builds(
+        Stack,
+        *(SIZE, SIZE, SIZE, SIZE),
+        key=OPTIONAL,
+        value=OPTIONAL,
+        norm=st.sampled_from(["pre", "post"]),
+        final_norm=st.booleans(),
+        activation=ACTIVATION,
+        eps=st.floats(1e-12, 1e-3),
+        dropout=SHARE,
+        attention_dropout=SHARE,
+        inner_dropout=SHARE,
+        mask=MASK,
+        cross=st.just(cross),
+    )
+
+
+RECURRENT: dict[str, Any] = {
+    "width": SIZE,
+    "embedding": SIZE,
+    "depth": SIZE,
+    "cell": st.sampled_from(sorted(KERNELS)),
+    "residual": st.booleans(),
+    "dropout": SHARE,
+}
+ATTENTION = st.builds(
+    CrossAttentionFacts,
+    st.sampled_from(sorted(SCORES)),
+    timing=st.just("current"),
+    input_feeding=st.booleans(),
+    inner=OPTIONAL,
+    positions=SIZE,
+)
+READS = st.one_of(
+    stacks(cross=False),
+    st.builds(RNNEncoderFacts, **RECURRENT, direction=st.sampled_from(sorted(DIRECTIONS))),
+    st.builds(ConvEncoderFacts, SIZE, SIZE, kernel=st.sampled_from([1, 3, 5]), dropout=SHARE),
+)
+WRITES = st.one_of(
+    stacks(cross=True),
+    st.builds(
+        RNNDecoderFacts,
+        **RECURRENT,
+        bridge=st.sampled_from(sorted(BRIDGES)),
+        attention=st.none() | ATTENTION,
+        maxout=OPTIONAL,
+    ),
+)
+SOME_HEADS = st.tuples(
+    st.builds(MLMHead, tied=st.booleans()),
+    st.builds(NextTokenHead, tied=st.booleans(), bias=st.booleans()),
+    st.just(SentencePairHead()),
+    st.builds(LabelHead, SIZE, dropout=SHARE, dense=st.none() | ACTIVATION),
+    st.builds(TokenLabelHead, SIZE, dropout=SHARE),
+    st.just(SpanHead()),
+    st.builds(ChoiceHead, dropout=SHARE),
+).flatmap(lambda heads: st.lists(st.sampled_from(heads), unique=True).map(tuple))
+POOL = st.one_of(
+    st.builds(FirstToken, dense=st.booleans()),
+    st.sampled_from([LastToken(), MeanPool()]),
+    st.builds(
+        AttentionPool,
+        score=st.sampled_from(sorted(SCORES)),
+        query=st.sampled_from(sorted(QUERIES)),
+        inner=OPTIONAL,
+        positions=SIZE,
+    ),
+)
+ANY_FACTS = st.one_of(
+    st.builds(
+        TrunkWithHeads,
+        st.builds(Trunk, EMBEDDING, READS),
+        pool=POOL,
+        output_heads=SOME_HEADS,
+        init_std=st.none() | st.floats(0, 1),
+    ),
+    st.builds(
+        EncoderDecoder,
+        st.builds(Trunk, EMBEDDING, READS),
+        st.builds(Trunk, EMBEDDING, WRITES),
+        tie=st.sampled_from(TIES),
+        head_bias=st.booleans(),
+    ),
+)
+
+
+@given(ANY_FACTS)
+@settings(max_examples=200)
+def test_any_facts_survive_json(facts):
+    assert from_json(json.loads(json.dumps(to_json(facts))), "config.json") == facts
+    assert difference(facts, from_json(to_json(facts), "config.json")) == {}
 
 
 def test_papers_are_found_by_name():
@@ -172,11 +373,13 @@ def test_papers_are_found_by_name():
         paper("transformers")
 
 
-def read_by(build, facts: Any) -> set[str]:
+def read_by_build(facts: Any) -> set[str]:
     """The dotted paths of the facts that ``build`` reads."""
     seen: set[str] = set()
 
     def watched(value: Any, path: str = "") -> Any:
+        if isinstance(value, tuple):
+            return tuple(watched(member, f"{path}{member.name}.") for member in value)
         if not is_dataclass(value) or isinstance(value, WindowMask):
             return value
         names = {field.name for field in fields(value)}
@@ -192,13 +395,14 @@ def read_by(build, facts: Any) -> set[str]:
             object.__setattr__(copy, name, watched(getattr(value, name), f"{path}{name}."))
         return copy
 
-    build(watched(facts))
+    watched(facts).build()
     return seen
 
 
 def all_of(facts: Any) -> set[str]:
-    """Every path, but for what lies within a mask, which is a value and not facts."""
-    return {path for path, _ in paths(facts) if ".mask." not in path}
+    """Every path to a field, but for what lies within a mask, which is a value and not facts."""
+    heads = {f"output_heads.{head.name}" for head in getattr(facts, "output_heads", ())}
+    return {path for path, _ in paths(facts) if ".mask." not in path} - heads
 
 
 @pytest.mark.parametrize(
@@ -206,25 +410,35 @@ def all_of(facts: Any) -> set[str]:
 )
 def test_recurrent_papers_have_none_either(paper):
     facts = change(paper.LAPTOP, vocab=11, width=4, embedding=4)
-    assert read_by(Seq2Seq, facts) == all_of(facts)
+    assert read_by_build(facts) == all_of(facts)
 
 
-def test_nor_has_a_classifier():
-    facts = change(pooled.LAPTOP, vocab=11, width=4, embedding=4, inner=3)
-    assert read_by(pooled.Pooled, facts) == all_of(facts)
+@pytest.mark.parametrize("pool", POOLS, ids=str)
+def test_nor_has_a_classifier(pool):
+    facts = change(lin.LAPTOP, vocab=11, width=4, embedding=4, pool=pool)
+    facts = facts.with_heads(LabelHead(3))
+    assert read_by_build(facts) == all_of(facts)
     assert from_json(json.loads(json.dumps(to_json(facts))), "config.json") == facts
+
+
+def test_nor_have_heads():
+    facts = change(bert.TINY, vocab=11, width=4, heads=2, inner=4, output_heads=HEADS)
+    assert read_by_build(facts) == all_of(facts)
+    assert {path.split(".")[1] for path, _ in paths(facts) if path.startswith("output_heads.")} == {
+        head.name for head in HEADS
+    }
 
 
 def test_nor_has_a_convolutional_encoder():
     source = Trunk(SMALL.source.embed, ConvEncoderFacts(8, 2))
     facts = replace(SMALL, source=source)
-    assert read_by(Seq2Seq, facts) == all_of(facts)
+    assert read_by_build(facts) == all_of(facts)
 
 
 @pytest.mark.parametrize("position", [Sinusoid(), Learned(9), Relative(3)], ids=str)
 def test_there_is_no_fact_that_the_builder_does_not_read(position):
     facts = change(SMALL, position=position)
-    assert read_by(Transformer, facts) == all_of(facts)
+    assert read_by_build(facts) == all_of(facts)
 
 
 def test_a_fact_that_nobody_reads_would_be_found():
@@ -235,7 +449,7 @@ def test_a_fact_that_nobody_reads_would_be_found():
     stack = SMALL.source.stack
     idle = Idle(**{field.name: getattr(stack, field.name) for field in fields(stack)})
     facts = replace(SMALL, source=replace(SMALL.source, stack=idle))
-    assert all_of(facts) - read_by(Transformer, facts) == {"source.stack.colour"}
+    assert all_of(facts) - read_by_build(facts) == {"source.stack.colour"}
 
 
 def test_facts_are_values():

@@ -53,7 +53,7 @@ def change_config(copy, **changes):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"regard": 99}, "not a folder written by regard"),
+        ({"regard": 99}, "not written by this version of regard; train it again"),
         ({"paper": "tranformer"}, "did you mean 'transformer'"),
         ({"facts": {"is": "Facts"}}, "config.json"),
         ({"facts": {"is": "os.system"}}, "unknown kind 'os.system'"),

@@ -8,15 +8,15 @@ import torch
 from torch import Tensor
 from torch._dynamo.testing import CompileCounter
 
-from regard.ground.batch import BatchLimits, PackedTokens, pack
+from regard.ground.batch import BatchLimits, PackedTokens, SourceTarget, pack
 from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
 from regard.models.decoding import Decoding
-from regard.models.facts import POSITIONS, EncoderFacts, change, from_json, paths, to_json
+from regard.models.facts import POSITIONS, TrunkWithHeads, change, from_json, paths, to_json
 from regard.models.facts.positions import Learned, Relative, Sinusoid
 from regard.models.native import can_run
 from regard.models.papers import bert, cho
-from regard.models.papers.transformer import BASE, Transformer
+from regard.models.papers.transformer import BASE
 from regard.parts.kernels import AttentionCall, choose
 from regard.parts.mask import full
 from regard.parts.score import DistanceDot, ScaledDot
@@ -25,14 +25,14 @@ from regard.training.recipe_files import find
 from regard.training.run import task_of
 
 VOCAB = 13
-SMALL = change(bert.TINY, vocab=VOCAB, width=8, inner=12, segments=0, spread=0.5, pooled=False)
+SMALL = change(bert.TINY, vocab=VOCAB, width=8, inner=12, segments=0, init_std=0.5, pool=None)
 PAIR = change(BASE, width=8, heads=2, inner=12, depth=2, vocab=VOCAB, position="relative")
 ROWS = [[1, 2, 3, 4, 5, 6, 7], [8], [9, 10, 9, 10]]
 KINDS = pytest.mark.parametrize("kind", list(POSITIONS))
 
 
 def states(model: torch.nn.Module, read: PackedTokens) -> Tensor:
-    return model.encode(read.tokens_T, read.layout)
+    return model.encode(read).states_TD
 
 
 def test_a_position_has_a_name():
@@ -52,7 +52,7 @@ def test_the_name_of_what_is_there_changes_nothing():
 
 def test_its_length_may_follow():
     changed = change(SMALL, position="relative", farthest=3)
-    assert changed.embed.position == Relative(3)
+    assert changed.trunk.embed.position == Relative(3)
     sides = change(PAIR, **{"source.position": "learned"})
     assert (sides.source.embed.position, sides.target.embed.position) == (
         Learned(512),
@@ -64,7 +64,7 @@ def test_its_length_may_follow():
     ("changes", "message"),
     [
         ({"position": "relativ"}, "no position is called 'relativ'; did you mean 'relative'?"),
-        ({"position": 16}, "position of Embed is .*Relative"),
+        ({"position": 16}, "position of Tokens is .*Relative"),
         ({"position": "relative", "farthest": 1.5}, "farthest of Relative is int"),
     ],
 )
@@ -74,7 +74,7 @@ def test_what_is_no_position_is_said(changes, message):
 
 
 def test_a_recurrent_reader_has_no_layers_that_could_score_by_distance():
-    with pytest.raises(BadInput, match="only layers of attention score by distance"):
+    with pytest.raises(BadInput, match="relative positions need self-attention layers"):
         change(cho.LAPTOP, position="relative")
     spoilt = to_json(cho.LAPTOP.source)
     spoilt["embed"]["position"] = to_json(Relative(3))
@@ -91,7 +91,7 @@ def test_every_kind_survives_json(kind):
 @KINDS
 @torch.inference_mode()
 def test_ragged_rows_are_read_as_each_alone(kind):
-    model = build(change(SMALL, position=kind)).eval()
+    model = change(SMALL, position=kind).build().eval()
     packed = pack(ROWS)
     together = packed.layout.split(states(model, packed))
     for row, found in zip(ROWS, together, strict=True):
@@ -101,7 +101,7 @@ def test_ragged_rows_are_read_as_each_alone(kind):
 @KINDS
 @torch.inference_mode()
 def test_words_in_another_order_are_another_sentence_unless_there_are_no_positions(kind):
-    model = build(change(SMALL, position=kind)).eval()
+    model = change(SMALL, position=kind).build().eval()
     orders = list(permutations([3, 4, 5]))
     found = torch.stack([states(model, pack([[1, *order]]))[0] for order in orders])
     distances = torch.pdist(found)
@@ -113,13 +113,13 @@ def test_relative_positions_do_not_know_where_a_row_begins():
     tokens_T = torch.tensor(ROWS[0])
     early, late = (Layout.rectangle(1, len(tokens_T), start=start) for start in (0, 40))
     for kind, same in (("relative", True), ("learned", False), ("sinusoid", False)):
-        model = build(change(SMALL, position=kind)).eval()
-        one, other = (model.encode(tokens_T, layout) for layout in (early, late))
+        model = change(SMALL, position=kind).build().eval()
+        one, other = (states(model, PackedTokens(tokens_T, layout)) for layout in (early, late))
         assert torch.allclose(one, other, atol=1e-5) == same
 
 
 def test_every_layer_scores_by_distances_of_its_own():
-    model = build(change(SMALL, position="relative", farthest=3, spread=0.02))
+    model = change(SMALL, position="relative", farthest=3, init_std=0.02).build()
     scores = [block.attention.score for block in model.trunk.blocks]
     assert model.trunk.embed.position is None
     assert all(isinstance(score, DistanceDot) for score in scores)
@@ -131,7 +131,7 @@ def test_every_layer_scores_by_distances_of_its_own():
 
 
 def test_a_decoder_looks_at_its_source_without_distances():
-    model = Transformer(PAIR)
+    model = PAIR.build()
     for block in model.target.blocks:
         assert isinstance(block.attention.score, DistanceDot)
         assert isinstance(block.cross.score, ScaledDot)
@@ -139,13 +139,13 @@ def test_a_decoder_looks_at_its_source_without_distances():
 
 @torch.inference_mode()
 def test_a_decoder_goes_step_by_step_where_it_would_go_at_once():
-    model = Transformer(change(PAIR, farthest=2)).eval()
+    model = change(PAIR, farthest=2).build().eval()
     source, written = pack(ROWS), torch.randint(0, VOCAB, (3, 6))
     state: Decoding = model.open(source.tokens_T, source.layout, capacity=8)
     for number in range(6):
         found = state.step(written[:, number])
     target = pack(written.tolist())
-    logits_TV = model(source.tokens_T, source.layout, target.tokens_T, target.layout)
+    logits_TV = model(SourceTarget(source, target)).by_head["next_token"]
     wanted = torch.stack([row[-1] for row in target.layout.split(logits_TV)]).log_softmax(-1)
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
 
@@ -154,19 +154,19 @@ def test_no_fast_way_leaves_the_distances_out():
     layout, x_THK = Layout.ragged([3, 2]), torch.randn(5, 2, 4)
     call = AttentionCall(DistanceDot(2, 4), layout, layout, full, 0.0)
     assert choose(call, x_THK, x_THK) is None
-    assert not can_run(Transformer(PAIR))
+    assert not can_run(PAIR.build())
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the compiler's own
 def test_one_graph_without_a_look_at_the_data_serves_all_batches_of_a_budget():
     torch._dynamo.reset()
     limits, counter = BatchLimits(tokens=32, rows=8, longest=16), CompileCounter()
-    model = build(change(SMALL, position="relative", farthest=3)).eval()
+    model = change(SMALL, position="relative", farthest=3).build().eval()
     compiled = torch.compile(model.encode, backend=counter, fullgraph=True)
     for rows in (ROWS, [[1] * 16, [2] * 16], [[5]]):
         packed = pack(rows, limits)
         wanted = states(model, packed)
-        torch.testing.assert_close(compiled(packed.tokens_T, packed.layout), wanted)
+        torch.testing.assert_close(compiled(packed).states_TD, wanted)
     assert counter.frame_count == 1
     torch._dynamo.reset()
 
@@ -178,5 +178,5 @@ def test_both_recipes_train_the_same_encoder(kind, tmp_path):
     assert found[0].model == found[1].model
     for recipe in found:
         _, facts = task_of(recipe).facts(tmp_path)
-        assert isinstance(facts, EncoderFacts) and facts.embed.position == POSITIONS[kind]
-        assert dict(paths(facts))["stack.width"] == 256
+        assert isinstance(facts, TrunkWithHeads) and facts.trunk.embed.position == POSITIONS[kind]
+        assert dict(paths(facts))["trunk.stack.width"] == 256

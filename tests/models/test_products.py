@@ -5,9 +5,10 @@ import torch
 from torch.ops import aten
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from regard.ground.batch import BatchLimits, PackedTokens, pack
+from regard.ground.batch import BatchLimits, PackedTokens, SourceTarget, pack
+from regard.models.build.encoder_decoder import EncoderDecoderModule
 from regard.models.facts import change
-from regard.models.papers.transformer import BASE, Transformer
+from regard.models.papers.transformer import BASE
 from regard.parts.kernels.bucketed import CALL
 
 DEPTH, WIDTH, INNER, VOCAB = 2, 16, 24, 12
@@ -47,8 +48,10 @@ def batch(limits: BatchLimits | None = None) -> tuple[PackedTokens, PackedTokens
     return source, target
 
 
-def forward(model: Transformer, source: PackedTokens, target: PackedTokens) -> torch.Tensor:
-    return model(source.tokens_T, source.layout, target.tokens_T, target.layout)
+def forward(
+    model: EncoderDecoderModule, source: PackedTokens, target: PackedTokens
+) -> torch.Tensor:
+    return model(SourceTarget(source, target)).by_head["next_token"]
 
 
 def expected(source: int, target: int) -> list[tuple[int, ...]]:
@@ -61,7 +64,7 @@ def expected(source: int, target: int) -> list[tuple[int, ...]]:
 
 def test_on_a_cpu_only_real_tokens_are_multiplied():
     source, target = sum(SOURCE_LENGTHS), sum(TARGET_LENGTHS)
-    model = Transformer(FACTS)
+    model = FACTS.build()
     with Products() as products:
         out = forward(model, *batch())
     assert sorted(products.sizes) == expected(source, target)
@@ -74,11 +77,11 @@ def test_on_a_cpu_only_real_tokens_are_multiplied():
 
 @torch.no_grad()
 def test_attention_is_never_padded_to_the_longest_row():
-    model = Transformer(FACTS).eval()
+    model = FACTS.build().eval()
     sentences = [60, 60, 59, 30, 5, 5, 1, 1, 1, 1]
     packed = pack([[1] * length for length in sentences])
     with Products() as products:
-        model.encode(packed.tokens_T, packed.layout)
+        model.encode(packed)
     pairs = sum(products.attention_pairs) / DEPTH
     calls = len(products.attention_pairs) / DEPTH
     real = sum(length**2 for length in sentences)
@@ -88,7 +91,7 @@ def test_attention_is_never_padded_to_the_longest_row():
 @pytest.mark.gpu
 def test_on_cuda_the_budget_is_multiplied():
     limits = BatchLimits(tokens=96, rows=6, longest=32)
-    model = Transformer(FACTS).cuda().bfloat16()
+    model = FACTS.build().cuda().bfloat16()
     source, target = (side.to("cuda") for side in batch(limits))
     with Products() as products:
         out = forward(model, source, target)

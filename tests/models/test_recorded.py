@@ -4,10 +4,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.ground.batch import pack
+from regard.ground.batch import SourceTarget, pack
 from regard.ground.tape import NULL_TAPE, Tape, forced_row, without_head
+from regard.models.build.encoder_decoder import EncoderDecoderModule
 from regard.models.facts import change
-from regard.models.papers.transformer import BASE, Transformer
+from regard.models.papers.transformer import BASE
 from regard.parts import attend as meaning
 
 DEPTH, HEADS = 2, 2
@@ -21,13 +22,13 @@ LAYERS = [
 ]
 
 
-def logits(model: Transformer, tape=NULL_TAPE) -> Tensor:
-    return model(SOURCE.tokens_T, SOURCE.layout, TARGET.tokens_T, TARGET.layout, tape=tape)
+def logits(model: EncoderDecoderModule, tape=NULL_TAPE, source=SOURCE) -> Tensor:
+    return model(SourceTarget(source, TARGET), tape=tape).by_head["next_token"]
 
 
 @pytest.fixture(params=["post", "pre"])
-def model(request) -> Transformer:
-    return Transformer(change(FACTS, norm=request.param, final_norm=request.param == "pre"))
+def model(request) -> EncoderDecoderModule:
+    return change(FACTS, norm=request.param, final_norm=request.param == "pre").build()
 
 
 def test_everything_has_a_name(model):
@@ -112,7 +113,6 @@ def test_a_value_may_be_patched_from_another_run(model):
     donor = Tape("source.output")
     logits(model, donor)
     changed = pack([[9, 9, 9, 9], [8], [8, 8]])
-    arguments = (changed.tokens_T, changed.layout, TARGET.tokens_T, TARGET.layout)
-    assert not torch.allclose(model(*arguments), logits(model))
+    assert not torch.allclose(logits(model, source=changed), logits(model))
     patch = Tape(edits={"source.output": lambda name, value: donor.kept[name]})
-    torch.testing.assert_close(model(*arguments, tape=patch), logits(model))
+    torch.testing.assert_close(logits(model, patch, changed), logits(model))

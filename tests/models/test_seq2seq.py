@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from regard.ground.batch import BatchLimits, pack
+from regard.ground.batch import BatchLimits, SourceTarget, pack
 from regard.ground.errors import BadInput
 from regard.ground.tape import NULL_TAPE, Tape, forced_row
+from regard.models.build.encoder_decoder import EncoderDecoderModule
 from regard.models.facts import (
     ConvEncoderFacts,
     CrossAttentionFacts,
@@ -62,7 +63,7 @@ EVERY = {
     "sutskever": SUTSKEVER,
     "bahdanau": BAHDANAU,
     "luong": LUONG,
-    "luong without feeding": change(LUONG, feeding=False),
+    "luong without feeding": change(LUONG, input_feeding=False),
     "luong with maxout": change(LUONG, maxout=4),
     "lstm in bahdanau": change(BAHDANAU, cell="lstm", depth=2, residual=True),
     "mean": change(BAHDANAU, bridge="mean"),
@@ -86,7 +87,7 @@ every = pytest.mark.parametrize("facts", list(EVERY.values()), ids=list(EVERY))
 
 def run(model: nn.Module, sources, targets, tape=NULL_TAPE) -> Tensor:
     source, target = pack(sources), pack(targets)
-    return model(source.tokens_T, source.layout, target.tokens_T, target.layout, tape=tape)
+    return model(SourceTarget(source, target), tape=tape).by_head["next_token"]
 
 
 def gru(kernel: nn.GRU, x: Tensor, h: Tensor, way: int = 0) -> Tensor:
@@ -104,7 +105,7 @@ def lstm(kernel: nn.LSTM, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tens
     return torch.sigmoid(o) * torch.tanh(c), c
 
 
-def by_hand_bahdanau(model: Seq2Seq, source: list[int], target: list[int]) -> Tensor:
+def by_hand_bahdanau(model: EncoderDecoderModule, source: list[int], target: list[int]) -> Tensor:
     """Section 3 and appendix A of the paper, one word after the other."""
     kernel = model.source.layers.layers[0].kernel
     words = model.source.embed.token.weight[source]
@@ -133,7 +134,9 @@ def by_hand_bahdanau(model: Seq2Seq, source: list[int], target: list[int]) -> Te
     return torch.stack(logits)
 
 
-def by_hand_luong(model: Seq2Seq, source: list[int], target: list[int], feeding: bool) -> Tensor:
+def by_hand_luong(
+    model: EncoderDecoderModule, source: list[int], target: list[int], feeding: bool
+) -> Tensor:
     """Section 3 of the paper: stacked LSTMs, "general" scores, h̃, input feeding."""
     depth = len(model.source.layers.layers)
     states = [(torch.zeros(6), torch.zeros(6)) for _ in range(depth)]
@@ -152,14 +155,14 @@ def by_hand_luong(model: Seq2Seq, source: list[int], target: list[int], feeding:
         energies = torch.stack([h @ writer.cross.score.weight[0] @ top for top in tops])
         weights = energies.exp() / energies.exp().sum()
         c = sum(weight * top for weight, top in zip(weights, tops, strict=True))
-        fed = torch.tanh(writer.joined.linear.weight @ torch.cat([c, h]))
+        fed = torch.tanh(writer.combine.linear.weight @ torch.cat([c, h]))
         logits.append(model.head.weight @ fed)
     return torch.stack(logits)
 
 
 @torch.no_grad()
 def test_bahdanaus_equations():
-    model = Seq2Seq(BAHDANAU).eval()
+    model = BAHDANAU.build().eval()
     wanted = [by_hand_bahdanau(model, *pair) for pair in zip(SOURCES, TARGETS, strict=True)]
     torch.testing.assert_close(run(model, SOURCES, TARGETS), torch.cat(wanted))
 
@@ -167,7 +170,7 @@ def test_bahdanaus_equations():
 @pytest.mark.parametrize("feeding", [False, True])
 @torch.no_grad()
 def test_luongs_equations(feeding):
-    model = Seq2Seq(change(LUONG, feeding=feeding)).eval()
+    model = change(LUONG, input_feeding=feeding).build().eval()
     pairs = zip(SOURCES, TARGETS, strict=True)
     wanted = [by_hand_luong(model, *pair, feeding) for pair in pairs]
     torch.testing.assert_close(run(model, SOURCES, TARGETS), torch.cat(wanted))
@@ -175,7 +178,7 @@ def test_luongs_equations(feeding):
 
 @torch.no_grad()
 def test_without_attention_a_decoder_goes_on_where_the_encoder_ended():
-    model = Seq2Seq(SUTSKEVER).eval()
+    model = SUTSKEVER.build().eval()
     states = [(torch.zeros(6), torch.zeros(6)) for _ in range(2)]
     sides = ((model.source, SOURCES[0][::-1]), (model.target, TARGETS[0]))
     tops = []
@@ -191,7 +194,7 @@ def test_without_attention_a_decoder_goes_on_where_the_encoder_ended():
 
 @torch.no_grad()
 def test_chos_decoder_reads_one_vector_at_every_step():
-    model = Seq2Seq(CHO).eval()
+    model = CHO.build().eval()
     h = torch.zeros(6)
     for x in model.source.embed.token.weight[SOURCES[0]]:
         h = gru(model.source.layers.layers[0].kernel, x, h)
@@ -207,7 +210,7 @@ def test_chos_decoder_reads_one_vector_at_every_step():
 
 @every
 def test_it_learns_from_every_weight(facts):
-    model, objective = Seq2Seq(facts), Seq2Seq(bos=1, eos=2, smoothing=0.0)
+    model, objective = facts.build(), Seq2Seq(bos=1, eos=2, smoothing=0.0)
     optimiser = torch.optim.SGD(model.parameters(), lr=0.01)
     batch = objective.collate(list(zip(SOURCES, TARGETS, strict=True)))
     losses = []
@@ -225,7 +228,7 @@ def test_it_learns_from_every_weight(facts):
 @every
 @torch.inference_mode()
 def test_steps_and_picks_equal_the_whole(facts):
-    model = Seq2Seq(facts).eval()
+    model = facts.build().eval()
     packed = pack(SOURCES)
     state = model.open(packed.tokens_T, packed.layout, capacity=8)
     sources, written = list(SOURCES), [[] for _ in SOURCES]
@@ -248,7 +251,7 @@ def test_steps_and_picks_equal_the_whole(facts):
 @given(pairs=PAIRS)
 @torch.no_grad()
 def test_a_row_does_not_depend_on_its_batch(facts, pairs):
-    model = Seq2Seq(facts).eval()
+    model = facts.build().eval()
     sources, targets = zip(*pairs, strict=True)
     together = pack(targets).layout.split(run(model, sources, targets))
     for row, source, target in zip(together, sources, targets, strict=True):
@@ -257,11 +260,11 @@ def test_a_row_does_not_depend_on_its_batch(facts, pairs):
 
 @every
 def test_the_recorded_path_is_the_fast_path(facts):
-    model = Seq2Seq(facts)
+    model = facts.build()
     fast, tape = run(model, SOURCES, TARGETS), Tape("target.*cross.*s")
     recorded = run(model, SOURCES, TARGETS, tape)
     torch.testing.assert_close(recorded, fast, rtol=1e-5, atol=1e-5)
-    layers, heads = facts.target.stack.looks
+    layers, heads = facts.target.stack.cross_attention_shape
     found = {name for name in tape.kept if name.endswith("weights")}
     assert len(found) == layers
     for name in found:
@@ -278,17 +281,17 @@ def test_the_recorded_path_is_the_fast_path(facts):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("facts", [BAHDANAU, LUONG, change(LUONG, feeding=False)])
+@pytest.mark.parametrize("facts", [BAHDANAU, LUONG, change(LUONG, input_feeding=False)])
 def test_one_look_can_be_forced(facts):
     """An edit of one step is heard from that step on, and changes nothing before it."""
-    model, name = Seq2Seq(facts).eval(), "target.cross.weights"
+    model, name = facts.build().eval(), "target.cross.weights"
     tape = Tape(name, edits={name: forced_row(0, 1, 3)})
     targets = [[1, 2, 3]] * 3
     whole, edited = run(model, SOURCES, targets), run(model, SOURCES, targets, tape)
     assert tape.kept[name][0, 0, 1].tolist() == [0, 0, 0, 1]
     torch.testing.assert_close(edited[0], whole[0])
     assert not torch.allclose(edited[1], whole[1])
-    recurs = facts != change(LUONG, feeding=False)
+    recurs = facts != change(LUONG, input_feeding=False)
     assert torch.allclose(edited[2], whole[2]) != recurs
     doubled = Tape(name, edits={name: lambda _, weights_BHLS: weights_BHLS * 2})
     run(model, SOURCES, targets, doubled)
@@ -298,8 +301,8 @@ def test_one_look_can_be_forced(facts):
 @torch.inference_mode()
 def test_a_watched_state_says_where_it_looked():
     packed = pack(SOURCES)
-    for facts in (BAHDANAU, LUONG, change(LUONG, feeding=False)):
-        model = Seq2Seq(facts).eval()
+    for facts in (BAHDANAU, LUONG, change(LUONG, input_feeding=False)):
+        model = facts.build().eval()
         state = model.open(packed.tokens_T, packed.layout, 8, watch=True)
         state.step(torch.tensor([1, 1, 1]))
         state.pick(torch.tensor([2, 1]))
@@ -309,13 +312,13 @@ def test_a_watched_state_says_where_it_looked():
         assert weights_RS.isnan().sum(-1).tolist() == [2, 3]
         torch.testing.assert_close(weights_RS.nansum(-1), torch.ones(2))
     with pytest.raises(BadInput, match="has no attention"):
-        Seq2Seq(SUTSKEVER).open(packed.tokens_T, packed.layout, 8, watch=True)
+        SUTSKEVER.build().open(packed.tokens_T, packed.layout, 8, watch=True)
 
 
 @pytest.mark.parametrize("name", ["sutskever", "cho", "bahdanau", "luong", "convolved to trunk"])
 def test_nothing_to_do_still_has_gradients(name):
     """A rank without rows must still meet the others."""
-    model, objective = Seq2Seq(EVERY[name]), Seq2Seq(1, 2)
+    model, objective = EVERY[name].build(), Seq2Seq(1, 2)
     loss, _ = objective(model, objective.collate([]))
     loss.backward()
     assert loss == 0
@@ -325,7 +328,7 @@ def test_nothing_to_do_still_has_gradients(name):
 @every
 def test_fixed_shapes_mean_the_same(facts):
     """A batch as on CUDA; recurrence asks it for its lengths."""
-    model, objective = Seq2Seq(change(facts, dropout=0.0)), Seq2Seq(1, 2)
+    model, objective = change(facts, dropout=0.0).build(), Seq2Seq(1, 2)
     pairs = list(zip(SOURCES, TARGETS, strict=True))
     free, fixed = (objective.collate(pairs, limits) for limits in (None, BatchLimits(20, 4, 7)))
     wanted, found = (objective(model, batch)[0] for batch in (free, fixed))
@@ -334,7 +337,7 @@ def test_fixed_shapes_mean_the_same(facts):
 
 @every
 def test_half_precision_is_close_and_has_gradients(facts):
-    model, objective = Seq2Seq(facts), Seq2Seq(1, 2)
+    model, objective = facts.build(), Seq2Seq(1, 2)
     batch = objective.collate(list(zip(SOURCES, TARGETS, strict=True)))
     wanted, _ = objective(model, batch)
     with torch.autocast("cpu", torch.bfloat16):
@@ -342,11 +345,10 @@ def test_half_precision_is_close_and_has_gradients(facts):
     found.backward()
     torch.testing.assert_close(found, wanted, rtol=0.01, atol=0.01)
     assert all(one.grad is not None for one in model.parameters())
-    source, target = pack(SOURCES), pack([[1]] * 3)
+    source = pack(SOURCES)
     with torch.autocast("cpu", torch.bfloat16), torch.inference_mode():
         step = model.eval().open(source.tokens_T, source.layout, 8).step(torch.tensor([1, 1, 1]))
-        layouts = (source.layout, target.tokens_T, target.layout)
-        whole = model(source.tokens_T, *layouts).float().log_softmax(-1)
+        whole = run(model, SOURCES, [[1]] * 3).float().log_softmax(-1)
     torch.testing.assert_close(step, whole, rtol=0, atol=0.03)
 
 
@@ -357,10 +359,10 @@ def test_facts_survive_json_and_can_be_changed(facts):
 
 
 def test_papers_differ_by_what_was_new():
-    feeding = difference(luong.BASE, change(luong.BASE, score="dot", feeding=False))
+    feeding = difference(luong.BASE, change(luong.BASE, score="dot", input_feeding=False))
     assert feeding == {
         "target.stack.attention.score": ("general", "dot"),
-        "target.stack.attention.feeding": (True, False),
+        "target.stack.attention.input_feeding": (True, False),
     }
     assert "target.stack.attention.score" in difference(sutskever.BASE, luong.BASE)
 
@@ -371,14 +373,14 @@ def test_papers_differ_by_what_was_new():
         (change(BAHDANAU, score="dot"), "6 and 12"),
         (change(SUTSKEVER, **{"source.depth": 1}), "as many layers, not 1 and 2"),
         (change(BAHDANAU, bridge="copy"), "one size, not 12 and 6"),
-        (change(SUTSKEVER, bridge="backward"), "reads both ways"),
+        (change(SUTSKEVER, bridge="backward"), "needs a bidirectional encoder"),
         (change(BAHDANAU, tie="target"), "shapes agree"),
         (replace(TRUNKS, source=BAHDANAU.source), "shapes agree"),
     ],
 )
 def test_what_does_not_fit_together_is_said(facts, message):
     with pytest.raises(ValueError, match=message):
-        Seq2Seq(facts)
+        facts.build()
 
 
 @pytest.mark.parametrize(
@@ -387,25 +389,25 @@ def test_what_does_not_fit_together_is_said(facts, message):
         ({"cell": "gruu"}, "no cell is called 'gruu'; did you mean 'gru'"),
         ({"score": "dott"}, "did you mean 'dot'"),
         ({"timing": "later"}, "no timing is called 'later'"),
-        ({"feeding": True}, "timing 'previous'"),
+        ({"input_feeding": True}, "timing 'previous'"),
         ({"bridge": "golden"}, "no bridge is called 'golden'"),
-        ({"reads": "sideways"}, "no way to read"),
+        ({"direction": "sideways"}, "no direction is called 'sideways'"),
         ({"width": 0}, "width must be at least 1"),
         ({"dropout": 1.0}, "dropout is a share"),
-        ({"summary": True}, "in one vector, or looks at it"),
+        ({"summary": True}, "one vector of its source, or attends to it"),
     ],
 )
 def test_facts_that_mean_nothing_are_refused(changes, message):
     with pytest.raises(BadInput, match=message):
         change(BAHDANAU, **changes)
-    with pytest.raises(BadInput, match="as many tokens on either side"):
+    with pytest.raises(BadInput, match="kernel must be odd, to be centred on a token, not 4"):
         ConvEncoderFacts(6, 2, kernel=4)
 
 
 @pytest.mark.gpu
 @every
 def test_cuda_agrees_with_the_cpu(facts):
-    model, objective = Seq2Seq(facts), Seq2Seq(1, 2)
+    model, objective = facts.build(), Seq2Seq(1, 2)
     pairs = list(zip(SOURCES, TARGETS, strict=True))
     found = []
     for device in ("cpu", "cuda"):
@@ -433,7 +435,7 @@ def by_formula(facts: EncoderDecoder) -> int:
     """Weights and biases of a recurrent translator, counted with pencil and paper."""
     gates = {"rnn": 1, "gru": 3, "lstm": 4}
     reads, writes = facts.source.stack, facts.target.stack
-    ways, d, e = 2 if reads.reads == "both" else 1, reads.width, reads.embedding
+    ways, d, e = 2 if reads.direction == "both" else 1, reads.width, reads.embedding
     looks, s, w = writes.attention, ways * d, writes.width
 
     def layers(stack, first, ways=1):
@@ -442,7 +444,7 @@ def by_formula(facts: EncoderDecoder) -> int:
         return ways * sum(each)
 
     before = looks is not None and looks.timing == "previous"
-    told = w if writes.summary or (looks is not None and looks.feeding) else 0
+    told = w if writes.summary or (looks is not None and looks.input_feeding) else 0
     total = layers(reads, e, ways) + layers(writes, writes.embedding + told + s * before)
     given = s // 2 if writes.bridge == "backward" else s
     if writes.summary:
@@ -458,7 +460,7 @@ def by_formula(facts: EncoderDecoder) -> int:
         seen = s * before + w * writes.summary
         total += (w + writes.embedding + seen + 1) * 2 * writes.maxout
     words = facts.source.embed.vocab * e + facts.target.embed.vocab * writes.embedding
-    return total + words + writes.states * facts.target.embed.vocab
+    return total + words + writes.output_width * facts.target.embed.vocab
 
 
 @pytest.mark.parametrize(

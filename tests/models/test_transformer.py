@@ -8,12 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from regard.ground.batch import BatchLimits, PackedTokens, pack
-from regard.ground.layout import Layout
+from regard.ground.batch import BatchLimits, PackedTokens, SourceTarget, pack
 from regard.models.facts import EncoderDecoder, change
 from regard.models.facts.positions import Learned
 from regard.models.paper import count_parameters
-from regard.models.papers.transformer import BASE, BIG, LAPTOP, PAPER, Transformer
+from regard.models.papers.transformer import BASE, BIG, LAPTOP, PAPER
 
 VOCAB = 13
 SMALL = change(BASE, width=8, heads=2, inner=12, depth=2, vocab=VOCAB)
@@ -23,7 +22,7 @@ PAIRS = st.lists(st.tuples(SENTENCE, SENTENCE), min_size=1, max_size=4)
 
 
 def run(model: nn.Module, source: PackedTokens, target: PackedTokens) -> torch.Tensor:
-    return model(source.tokens_T, source.layout, target.tokens_T, target.layout)
+    return model(SourceTarget(source, target)).by_head["next_token"]
 
 
 def by_formula(facts: EncoderDecoder) -> int:
@@ -76,7 +75,7 @@ def test_parameters_are_those_of_torch_and_the_tables(tie):
 
 def test_what_is_tied_is_one_tensor():
     def tables(tie: str) -> list[nn.Parameter]:
-        model = Transformer(change(SMALL, tie=tie))
+        model = change(SMALL, tie=tie).build()
         return [model.source.embed.token.weight, model.target.embed.token.weight, model.head.weight]
 
     source, target, head = tables("all")
@@ -89,20 +88,20 @@ def test_what_is_tied_is_one_tensor():
 def test_each_side_may_have_its_own_size_and_vocabulary():
     sides = {"source.vocab": 5, "source.width": 6, "source.heads": 3, "source.depth": 1}
     facts = change(SMALL, tie="target", **sides)
-    model = Transformer(facts).eval()
+    model = facts.build().eval()
     logits_TV = run(model, pack([[4, 0], [1]]), pack([[12], [3, 4, 5]]))
     assert logits_TV.shape == (4, VOCAB)
     with pytest.raises(ValueError, match="shapes agree"):
-        Transformer(change(facts, tie="all"))
+        change(facts, tie="all").build()
 
 
 def test_ties_are_three():
-    with pytest.raises(ValueError, match="not 'some'"):
-        Transformer(change(SMALL, tie="some"))
+    with pytest.raises(ValueError, match="no tie is called 'some'"):
+        change(SMALL, tie="some").build()
 
 
 def test_no_weights_are_shared_between_layers():
-    model = Transformer(SMALL)
+    model = SMALL.build()
     blocks = [*model.source.blocks, *model.target.blocks]
     owned = [id(one) for block in blocks for one in block.parameters()]
     assert len(owned) == len(set(owned))
@@ -115,7 +114,7 @@ def test_no_weights_are_shared_between_layers():
 @given(pairs=PAIRS)
 @torch.no_grad()
 def test_a_row_does_not_depend_on_its_batch(facts, pairs):
-    model = Transformer(facts).eval()
+    model = facts.build().eval()
     sources, targets = zip(*pairs, strict=True)
     target = pack(targets)
     together = target.layout.split(run(model, pack(sources), target))
@@ -126,7 +125,7 @@ def test_a_row_does_not_depend_on_its_batch(facts, pairs):
 
 @pytest.mark.parametrize("facts", [SMALL, PRE])
 def test_rows_that_fill_a_budget_change_nothing(facts):
-    model = Transformer(facts).eval()
+    model = facts.build().eval()
     sources, targets = [[1, 2, 3], [4], [5, 6]], [[7], [8, 9, 1, 2], [3, 4]]
     limits = BatchLimits(tokens=16, rows=4, longest=5)
     free = run(model, pack(sources), pack(targets))
@@ -143,7 +142,7 @@ def test_rows_that_fill_a_budget_change_nothing(facts):
 
 @torch.no_grad()
 def test_no_place_sees_what_is_written_later_and_all_see_the_whole_source():
-    model = Transformer(SMALL).eval()
+    model = SMALL.build().eval()
     before = run(model, pack([[1, 2, 3]]), pack([[4, 5, 6, 7]]))
     later = run(model, pack([[1, 2, 3]]), pack([[4, 5, 9, 9]]))
     assert torch.equal(before[:2], later[:2])
@@ -154,16 +153,13 @@ def test_no_place_sees_what_is_written_later_and_all_see_the_whole_source():
 
 @torch.no_grad()
 def test_the_encoder_sees_both_ways():
-    model = Transformer(SMALL).eval()
-    layout = Layout.ragged([3])
-    before, after = (
-        model.encode(torch.tensor(tokens), layout).states_TD for tokens in ([1, 2, 3], [1, 2, 9])
-    )
+    model = SMALL.build().eval()
+    before, after = (model.encode(pack([tokens])).states_TD for tokens in ([1, 2, 3], [1, 2, 9]))
     assert ((before - after).abs().amax(-1) > 1e-4).all()
 
 
 def test_dropout_falls_in_training_only():
-    model = Transformer(SMALL)
+    model = SMALL.build()
     batch = pack([[1, 2, 3]]), pack([[4, 5]])
     assert not torch.equal(run(model, *batch), run(model, *batch))
     model.eval()
@@ -175,13 +171,13 @@ def test_dropout_falls_in_training_only():
 )
 def test_each_kind_of_dropout_is_heard(dropout):
     silent = change(SMALL, dropout=0.0)
-    model = Transformer(change(silent, **{dropout: 0.5}))
+    model = change(silent, **{dropout: 0.5}).build()
     batch = pack([[1, 2, 3]]), pack([[4, 5]])
     assert not torch.equal(run(model, *batch), run(model, *batch))
 
 
 def test_every_norm_hears_eps():
-    model = Transformer(change(PRE, eps=0.5, normed=True))
+    model = change(PRE, eps=0.5, normed=True).build()
     norms = [one for one in model.modules() if isinstance(one, nn.LayerNorm)]
     assert len(norms) == 2 * (2 + 3) + 2 + 2  # in blocks, at the end, after embeddings
     assert {norm.eps for norm in norms} == {0.5}
@@ -189,7 +185,7 @@ def test_every_norm_hears_eps():
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
 def test_the_whole_model_may_run_in_another_precision(dtype):
-    model = Transformer(SMALL).eval()
+    model = SMALL.build().eval()
     batch = pack([[1, 2, 3], [4]]), pack([[4, 5], [6]])
     single = run(model, *batch)
     other = run(model.to(dtype), *batch)
@@ -201,7 +197,7 @@ def test_the_whole_model_may_run_in_another_precision(dtype):
 @pytest.mark.gpu
 @torch.no_grad()
 def test_on_cuda_logits_are_those_of_the_cpu():
-    model = Transformer(change(SMALL, width=32, inner=64)).eval()
+    model = change(SMALL, width=32, inner=64).build().eval()
     sources, targets = [[1, 2, 3], [4], [5, 6]], [[7], [8, 9, 1, 2], [3, 4]]
     wanted = run(model, pack(sources), pack(targets))
     model.cuda()

@@ -11,21 +11,34 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from regard.objectives.labelled import Labelled, Numbers, OfNumbers, OfTexts, Several
-from regard.objectives.masked import Blanked, Masked
-from regard.objectives.tagged import Chosen, Spans, Tagged, TaggedNumbers
-from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from regard.ground.batch import IGNORED, BatchLimits, TokenRow
-from regard.models.facts import Head, change
+from regard.ground.pytree import tensors_in
+from regard.models.facts import (
+    AnyHead,
+    ChoiceHead,
+    LabelHead,
+    ModelFacts,
+    SpanHead,
+    TokenLabelHead,
+    TrunkWithHeads,
+    change,
+)
 from regard.models.papers import bahdanau, bert, gehring
-from regard.models.papers.lin import LAPTOP as POOLED
-from regard.models.papers.lin import Pooled
-from regard.models.papers.transformer import LAPTOP, Transformer
+from regard.models.papers.lin import LAPTOP as LIN
+from regard.models.papers.transformer import LAPTOP
 from regard.objectives import __path__ as PATH
+from regard.objectives.choices import MultipleChoice
+from regard.objectives.labels import Classification, MultiLabel, NumberObjective, Regression
+from regard.objectives.masked_lm import MaskedLM
+from regard.objectives.next_sentence import NextSentence
+from regard.objectives.objective import Objective
+from regard.objectives.rows import AnnotatedRow, RowObjective
 from regard.objectives.seq2seq import Seq2Seq
-from regard.training.loop.microbatch import tensors
+from regard.objectives.spans import SpanExtraction
+from regard.objectives.sum import Sum
+from regard.objectives.token_labels import TokenClassification, TokenRegression
 
 BUDGET = BatchLimits(64, 6, 20)
 WORDS, LABELS, CHOICES = 50, 3, 4
@@ -38,13 +51,13 @@ class Case:
     """An objective, a model that it fits, and how an example is drawn."""
 
     objective: Any
-    build: Callable[[], nn.Module]
+    facts: ModelFacts
     example: Callable[[np.random.Generator], Any]
 
 
-def encoder(task: str, outputs: int) -> Callable[[], nn.Module]:
-    head = Head(task, outputs, 0.0)
-    return lambda: build(change(TINY, head=head, pooled=head.of_rows, attention_dropout=0.0))
+def encoder(head: AnyHead) -> TrunkWithHeads:
+    facts = change(TINY, attention_dropout=0.0, pool=TINY.pool if head.per_row else None)
+    return facts.with_heads(head)
 
 
 def row(draw: np.random.Generator) -> TokenRow:
@@ -52,17 +65,18 @@ def row(draw: np.random.Generator) -> TokenRow:
     return TokenRow(draw.integers(0, WORDS, size), (np.arange(size) > size // 2).astype(int))
 
 
-def blanked(draw: np.random.Generator) -> Blanked:
-    return Blanked(row(draw), [1], draw.integers(0, WORDS, 1), int(draw.integers(2)))
+def annotated(draw: np.random.Generator) -> AnnotatedRow:
+    targets = {"mlm": draw.integers(0, WORDS, 1), "sentence_pair": int(draw.integers(2))}
+    return AnnotatedRow(row(draw), {"mlm": [1]}, targets)
 
 
-def tags(draw: np.random.Generator) -> tuple[TokenRow, np.ndarray]:
+def token_labels(draw: np.random.Generator) -> tuple[TokenRow, np.ndarray]:
     one = row(draw)
-    goals = draw.integers(0, LABELS, len(one.tokens))
-    return one, np.where(np.arange(len(goals)) % 2, goals, IGNORED)
+    targets = draw.integers(0, LABELS, len(one.tokens))
+    return one, np.where(np.arange(len(targets)) % 2, targets, IGNORED)
 
 
-def of_words(draw: np.random.Generator) -> tuple[TokenRow, np.ndarray]:
+def token_numbers(draw: np.random.Generator) -> tuple[TokenRow, np.ndarray]:
     one = row(draw)
     return one, np.where(np.arange(len(one.tokens)) % 2, draw.normal(size=len(one.tokens)), np.nan)
 
@@ -71,46 +85,53 @@ def ids(draw: np.random.Generator) -> list[int]:
     return draw.integers(3, WORDS, draw.integers(1, 6)).tolist()
 
 
-def masked(follows: bool) -> Callable[[], nn.Module]:
-    return lambda: build(change(TINY, fills=True, follows=follows, pooled=follows))
+def pair(draw: np.random.Generator) -> tuple[list[int], list[int]]:
+    return ids(draw), ids(draw)
 
 
 TRANSLATOR = change(LAPTOP, vocab=WORDS, width=8, inner=12, heads=2, depth=1, dropout=0.0)
-SEQ2SEQ = change(bahdanau.LAPTOP, vocab=WORDS, width=8, embedding=8, maxout=8, dropout=0.0)
-READER = change(gehring.LAPTOP, vocab=WORDS, width=6, embedding=6, dropout=0.0).source
-READ = change(POOLED, vocab=WORDS, width=6, embedding=6, classes=LABELS, dropout=0.0)
+RECURRENT = change(bahdanau.LAPTOP, vocab=WORDS, width=8, embedding=8, maxout=8, dropout=0.0)
+CONVOLUTIONAL = change(gehring.LAPTOP, vocab=WORDS, width=6, embedding=6, dropout=0.0).source
+CLASSIFIER = change(LIN, vocab=WORDS, width=6, embedding=6, dropout=0.0).with_heads(
+    LabelHead(LABELS)
+)
+MASKED, FOLLOWS = MaskedLM(rate=0.5, smoothing=0.1), NextSentence()
 CASES = {
-    "translated": Case(Seq2Seq(1, 2), lambda: Transformer(TRANSLATOR), lambda d: (ids(d), ids(d))),
-    "translated, recurrent": Case(
-        Seq2Seq(1, 2), lambda: Seq2Seq(SEQ2SEQ), lambda d: (ids(d), ids(d))
-    ),
-    "labelled": Case(
-        Labelled(0.1, WEIGHTS),
-        encoder("classify", LABELS),
+    "Seq2Seq": Case(Seq2Seq(1, 2), TRANSLATOR, pair),
+    "Seq2Seq, recurrent": Case(Seq2Seq(1, 2), RECURRENT, pair),
+    "Classification": Case(
+        Classification(0.1, WEIGHTS),
+        encoder(LabelHead(LABELS)),
         lambda d: (row(d), [d.integers(LABELS)]),
     ),
-    "pooled": Case(
-        Labelled(0.1, WEIGHTS), lambda: Pooled(READ), lambda d: (ids(d), [d.integers(LABELS)])
+    "Classification, recurrent": Case(
+        Classification(0.1, WEIGHTS), CLASSIFIER, lambda d: (ids(d), [d.integers(LABELS)])
     ),
-    "pooled, convolved": Case(
-        Labelled(0.1, WEIGHTS),
-        lambda: Pooled(replace(READ, reader=READER)),
+    "Classification, convolutional": Case(
+        Classification(0.1, WEIGHTS),
+        replace(CLASSIFIER, trunk=CONVOLUTIONAL),
         lambda d: (ids(d), [d.integers(LABELS)]),
     ),
-    "several": Case(
-        Several(LABELS), encoder("classify", LABELS), lambda d: (row(d), d.integers(0, 2, LABELS))
+    "MultiLabel": Case(
+        MultiLabel(LABELS),
+        encoder(LabelHead(LABELS)),
+        lambda d: (row(d), d.integers(0, 2, LABELS)),
     ),
-    "numbers": Case(Numbers(), encoder("classify", 1), lambda d: (row(d), [d.normal()])),
-    "tagged": Case(Tagged(0.1, WEIGHTS), encoder("tag", LABELS), tags),
-    "tagged numbers": Case(TaggedNumbers(), encoder("tag", 1), of_words),
-    "spans": Case(Spans(), encoder("answer", 2), lambda d: (row(d), (0, 1))),
-    "chosen": Case(
-        Chosen(CHOICES),
-        encoder("choose", 1),
+    "Regression": Case(Regression(), encoder(LabelHead(1)), lambda d: (row(d), [d.normal()])),
+    "TokenClassification": Case(
+        TokenClassification(0.1, WEIGHTS), encoder(TokenLabelHead(LABELS)), token_labels
+    ),
+    "TokenRegression": Case(TokenRegression(), encoder(TokenLabelHead(1)), token_numbers),
+    "SpanExtraction": Case(SpanExtraction(), encoder(SpanHead()), lambda d: (row(d), (0, 1))),
+    "MultipleChoice": Case(
+        MultipleChoice(CHOICES),
+        encoder(ChoiceHead()),
         lambda d: ([row(d) for _ in range(CHOICES)], int(d.integers(CHOICES))),
     ),
-    "masked": Case(Masked(rate=0.5, smoothing=0.1), masked(False), blanked),
-    "masked, follows": Case(Masked(True, rate=0.5), masked(True), blanked),
+    "MaskedLM": Case(MASKED, Sum(MASKED).fit(TINY), annotated),
+    "NextSentence": Case(FOLLOWS, Sum(FOLLOWS).fit(TINY), annotated),
+    "Sum of one": Case(Sum(MASKED), Sum(MASKED).fit(TINY), annotated),
+    "Sum of two": Case(Sum(MASKED, FOLLOWS), Sum(MASKED, FOLLOWS).fit(TINY), annotated),
 }
 EVERY = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
@@ -124,14 +145,16 @@ def test_no_objective_is_left_out():
         if isinstance(thing, type) and thing.__module__ == module.__name__
         if hasattr(thing, "collate") and "__call__" in dir(thing)
     }
-    assert found - {OfTexts, OfNumbers} == {type(case.objective) for case in CASES.values()}
+    assert found - {Objective, RowObjective, NumberObjective} == {
+        type(case.objective) for case in CASES.values()
+    }
 
 
 @EVERY
 @pytest.mark.parametrize("limits", [None, BUDGET], ids=["free", "fixed"])
 def test_no_examples_cost_nothing_and_reach_every_parameter(case, limits):
     """What a rank computes that has no rows of a step: gradients must meet all the same."""
-    model = case.build()
+    model = case.facts.build()
     batch = case.objective.collate([], limits)
     loss, likelihood = case.objective(model, batch)
     loss.sum().backward()
@@ -146,7 +169,7 @@ def test_fixed_shapes_are_those_of_no_examples(case, count, seed):
     draw = np.random.default_rng(seed)
     some = [case.example(draw) for _ in range(count)]
     shapes = [
-        [(one.shape, one.dtype) for one in tensors(case.objective.collate(examples, BUDGET))]
+        [(one.shape, one.dtype) for one in tensors_in(case.objective.collate(examples, BUDGET))]
         for examples in (some, [])
     ]
     assert shapes[0] == shapes[1]
@@ -164,7 +187,7 @@ class InPlace(TorchFunctionMode):
 @EVERY
 def test_everything_a_step_reads_is_in_the_batch_or_the_model(case):
     """On a device without numbers: what came from elsewhere would not be there."""
-    model, draw = case.build().to("meta"), np.random.default_rng(1)
+    model, draw = case.facts.build().to("meta"), np.random.default_rng(1)
     if getattr(model, "eager", False):
         pytest.skip("is not captured")
     batch = case.objective.collate([case.example(draw) for _ in range(4)], BUDGET).to("meta")

@@ -265,7 +265,7 @@ def fresh(*, labelled=True, kind=SingleLabelSet.kind, **changes) -> Stored:
     vocab = len(vocabulary().words)
     small = {"width": 12, "depth": 2, "heads": 2, "inner": 20, "longest": 16, "vocab": vocab}
     facts = change(bert.BASE, **small, **changes)
-    module = build(facts).eval()
+    module = facts.build().eval()
     with torch.no_grad():
         for one in module.parameters():
             one.normal_(0.5, std=0.4)

@@ -22,7 +22,7 @@ from regard.ground.tape import Tape
 from regard.models import folder as folders
 from regard.models.facts import change
 from regard.models.papers import marian
-from regard.models.papers.transformer import LAPTOP, Transformer
+from regard.models.papers.transformer import LAPTOP
 from regard.weights.files import load_weights, read_folder, read_tensors, weights_of
 from verb import run
 
@@ -243,7 +243,7 @@ def test_a_model_that_never_was_a_folder(tmp_path):
     vocab, _ = write_text(text_folder)
     text = marian.MarianTokenizer.load(text_folder)
     facts = change(marian.BASE, width=16, depth=2, heads=2, inner=24, vocab=vocab)
-    module = Transformer(facts).eval()
+    module = facts.build().eval()
     torch.nn.init.normal_(module.head.bias)
     stored = folders.Stored(marian.PAPER, facts, module, text, notes={"cost": 1})
     folders.write(tmp_path / "hf", stored, "hf")
@@ -283,7 +283,7 @@ def test_what_marian_cannot_express_is_refused(small_run, tmp_path):
     facts = change(
         marian.BASE, width=8, depth=1, heads=2, inner=8, vocab=len(trained.tokenizer.source)
     )
-    fits = replace(trained, facts=facts, module=Transformer(facts))
+    fits = replace(trained, facts=facts, module=facts.build())
     refused(fits, tmp_path, "needs SentencePiece models; this translator has a bpe vocabulary")
     refused(replace(fits, tokenizer=None), tmp_path, "this translator has no vocabulary")
     assert LAPTOP.source.stack.norm == "pre"

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from regard.ground.batch import PackedTokens, pack
 from regard.ground.layout import Layout
+from regard.models.build.encoder_decoder import EncoderDecoderModule
 from regard.models.facts import change
-from regard.models.papers.transformer import BASE, Transformer
+from regard.models.papers.transformer import BASE
 from regard.parts.attention import CrossAttention, EncoderOutput, Heads, SelfAttention
 from regard.parts.block import Block
 from regard.parts.mask import causal
@@ -57,7 +58,7 @@ def same_stack(ours: Trunk, theirs: nn.Module) -> Same:
         yield from same_linear(ours.norm, theirs.norm)
 
 
-def same(ours: Transformer, theirs: nn.Transformer) -> Same:
+def same(ours: EncoderDecoderModule, theirs: nn.Transformer) -> Same:
     yield from same_stack(ours.source, theirs.encoder)
     yield from same_stack(ours.target, theirs.decoder)
 
@@ -111,7 +112,7 @@ def embedded(table: Tensor, tokens_BL: Tensor) -> Tensor:
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize("final_norm", [False, True], ids=["", "final norm"])
 def test_the_transformer(norm, final_norm):
-    ours = Transformer(change(FACTS, norm=norm, final_norm=final_norm))
+    ours = change(FACTS, norm=norm, final_norm=final_norm).build()
     theirs = torch_transformer(norm == "pre", final_norm)
     copy(ours, same(ours, theirs))
     table = ours.head.weight.detach().clone().requires_grad_()
@@ -139,7 +140,7 @@ def test_the_transformer(norm, final_norm):
 
 
 def test_every_weight_was_compared():
-    ours = Transformer(change(FACTS, final_norm=True))
+    ours = change(FACTS, final_norm=True).build()
     theirs = torch_transformer(norm_first=False, final_norm=True)
     compared = [id(one) for mine, _ in same(ours, theirs) for one in mine]
     rest = [name for name, one in ours.named_parameters() if id(one) not in compared]

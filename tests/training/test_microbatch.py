@@ -9,9 +9,10 @@ from regard.objectives.tagged import Spans, Tagged
 from regard.data.config import BatchConfig
 from regard.ground.batch import BatchLimits, TokenRow
 from regard.ground.layout import Layout
+from regard.ground.pytree import without_caches
 from regard.models.facts import Head, change
 from regard.models.papers import bert
-from regard.training.loop.microbatch import EagerStep, GraphedStep, fixed_shape, without_caches
+from regard.training.loop.microbatch import EagerStep, GraphedStep, fixed_shape
 
 BUDGET = BatchLimits(64, 6, 20)
 SIZES = {"vocab": 50, "depth": 2, "width": 32, "heads": 2, "inner": 48, "longest": 20}
@@ -71,7 +72,7 @@ def test_captured_steps(task, objective, position, precision):
     outputs = 2 if task == "answer" else 3
     head = Head(task, outputs, 0.0)
     facts = change(SMALL, position=position, attention_dropout=0.0, head=head, pooled=head.of_rows)
-    model = build(facts).cuda().train()
+    model = facts.build().cuda().train()
     half = torch.autocast("cuda", torch.bfloat16, enabled=precision == "bf16")
     plain = EagerStep(lambda batch: objective(model, batch), lambda: half)
     captured, draw = GraphedStep(plain, model), np.random.default_rng(1)

@@ -51,7 +51,7 @@ def moved(model, updates, steps=1):
 
 
 def test_an_encoder_from_the_bottom_up():
-    found = named(build(CLASSIFIER))
+    found = named(CLASSIFIER.build())
     assert len(found) == 1 + 3 + 1
     assert all(name.startswith("trunk.embed.") for name in found[0])
     for number in range(3):
@@ -60,7 +60,7 @@ def test_an_encoder_from_the_bottom_up():
 
 
 def test_words_that_are_tied_lie_with_the_embeddings():
-    found = named(build(change(FACTS, fills=True, follows=True)))
+    found = named(change(FACTS, fills=True, follows=True).build())
     assert "trunk.embed.token.weight" in found[0]
     assert {name.split(".")[0] for name in found[-1]} == {"pool", "words", "follows"}
 
@@ -89,7 +89,7 @@ def test_a_target_stands_on_its_source_and_the_rest_of_a_side_on_its_blocks():
 
 
 def test_rates_fall_by_level():
-    model = build(CLASSIFIER)
+    model = CLASSIFIER.build()
     changes = moved(model, ModelOptimiser(model, OptimiserConfig(rate=0.01, layer_decay=0.5)))
     for name, share in {
         "head.bias": 1,
@@ -104,7 +104,7 @@ def test_rates_fall_by_level():
 
 
 def test_groups_are_few_and_vectors_do_not_decay():
-    model = build(CLASSIFIER)
+    model = CLASSIFIER.build()
     plain = ModelOptimiser(model, OptimiserConfig(rate=0.01, decay=0.1)).optimiser
     assert [group["weight_decay"] for group in plain.param_groups] == [0.1, 0.0]
     graded = ModelOptimiser(model, OptimiserConfig(rate=0.01, decay=0.1, layer_decay=0.9)).optimiser
@@ -123,7 +123,7 @@ def test_groups_are_few_and_vectors_do_not_decay():
     ],
 )
 def test_what_is_frozen_stays_bit_for_bit(names, still):
-    model = build(CLASSIFIER)
+    model = CLASSIFIER.build()
     updates = ModelOptimiser(
         model, OptimiserConfig(kind="adamw", rate=0.1, decay=0.1, freeze=names)
     )
@@ -136,7 +136,7 @@ def test_what_is_frozen_stays_bit_for_bit(names, still):
 
 
 def test_freezing_words_freezes_what_they_share():
-    model = build(change(FACTS, fills=True))
+    model = change(FACTS, fills=True).build()
     freeze(model, ["words.out"])
     assert not model.trunk.embed.token.weight.requires_grad
 
@@ -152,12 +152,12 @@ def test_freezing_words_freezes_what_they_share():
 )
 def test_names_that_mean_nothing_are_refused(names, said):
     with pytest.raises(BadInput, match=said):
-        freeze(build(CLASSIFIER), names)
+        freeze(CLASSIFIER.build(), names)
 
 
 @pytest.mark.parametrize("lazy", [True, False])
 def test_levels_wake_from_the_top(lazy):
-    model = build(CLASSIFIER)
+    model = CLASSIFIER.build()
     facts = OptimiserConfig(
         kind="adamw", rate=0.1, decay=0.1, unfreeze_every=2, freeze=("blocks.1",)
     )
@@ -177,7 +177,7 @@ def test_levels_wake_from_the_top(lazy):
 
 
 def test_only_gradients_of_what_learns_are_measured():
-    model = build(CLASSIFIER)
+    model = CLASSIFIER.build()
     updates = ModelOptimiser(
         model, OptimiserConfig(rate=0.1, clip=1.0, unfreeze_every=5), lazy=False
     )
@@ -288,7 +288,7 @@ def test_a_captured_update_is_the_update(clip, unfreeze_every):
         layer_decay=0.9,
         unfreeze_every=unfreeze_every,
     )
-    models = [build(CLASSIFIER).cuda() for _ in range(2)]
+    models = [CLASSIFIER.build().cuda() for _ in range(2)]
     models[1].load_state_dict(models[0].state_dict())
     systems = [ModelOptimiser(models[0], facts, lazy=False), GraphedOptimiser(models[1], facts)]
     for step in range(1, 15):

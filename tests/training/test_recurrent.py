@@ -5,6 +5,7 @@ import torch
 
 from regard.api import load
 from regard.ground.errors import BadInput
+from regard.models.build.encoder_decoder import EncoderDecoderModule
 from regard.search.beam import Beam
 from regard.search.exact import Exact
 from regard.search.greedy import Greedy
@@ -53,7 +54,7 @@ def losses(run, resume=False):
 @pytest.mark.parametrize("name", MODELS)
 def test_resume_is_exact(corpus, tmp_path, name):
     straight = prepared(corpus, tmp_path / "a", name)
-    assert isinstance(straight.job.model, Seq2Seq)
+    assert isinstance(straight.job.model, EncoderDecoderModule)
     all_losses = losses(straight)
     first, seen = prepared(corpus, tmp_path / "b", name), []
     for event in train(first.job):  # as if the process died between two checkpoints

@@ -144,8 +144,7 @@ def measure(
 
 def _error_rate(model: Model, recipe: Recipe, data: Path) -> float | None:
     """Of the model's attention, read as suits the development set best, which it remembers."""
-    facts: Any = model.facts
-    if recipe.data.links is None or facts.target.stack.cross_attention_shape[0] == 0:
+    if recipe.data.links is None or model.facts.cross_attention is None:
         return None
     (dev, dev_golds), (test, test_golds) = _golds(recipe, data)
     tried = [one.attention() for one in record(model.translator, dev)]

@@ -9,13 +9,14 @@ import torch
 from torch import Tensor
 
 from regard.ground.errors import BadInput
-from regard.ground.layout import Layout, moved_to
+from regard.ground.layout import Layout
+from regard.ground.pytree import TensorTree
 
 IGNORED = -100  # a goal that no loss counts
 
 
 @dataclass(frozen=True, eq=False)
-class PackedTokens:
+class PackedTokens(TensorTree):
     """Tokens of several rows, end to end, and how they lie; ``real`` counts those not fill."""
 
     tokens_T: Tensor
@@ -25,11 +26,6 @@ class PackedTokens:
     def __post_init__(self) -> None:
         if self.real < 0:
             object.__setattr__(self, "real", len(self.tokens_T))
-
-    def to(self, device: torch.device | str) -> "PackedTokens":
-        """The same rows on ``device``."""
-        tokens_T = moved_to(self.tokens_T, device)
-        return PackedTokens(tokens_T, self.layout.to(device), self.real)
 
 
 @dataclass(frozen=True)
@@ -159,15 +155,11 @@ def tokens_of(
 
 
 @dataclass(frozen=True, eq=False)
-class SourceTarget:
+class SourceTarget(TensorTree):
     """What an encoder-decoder reads: the source, and the target so far."""
 
     source: PackedTokens
     target: PackedTokens
-
-    def to(self, device: torch.device | str) -> "SourceTarget":
-        """The same on ``device``."""
-        return SourceTarget(self.source.to(device), self.target.to(device))
 
     @property
     def real(self) -> int:
@@ -176,7 +168,7 @@ class SourceTarget:
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
+class Batch(TensorTree):
     """What one step of training sees: inputs, and by head the targets and what belongs to them.
 
     ``positions`` are the tokens that a head reads, where it does not read all. ``weight`` counts
@@ -188,20 +180,6 @@ class Batch:
     weight: float
     positions: dict[str, Tensor] = field(default_factory=dict)
     weights: dict[str, Tensor] = field(default_factory=dict)
-
-    def to(self, device: torch.device | str) -> "Batch":
-        """The same batch on ``device``."""
-
-        def move(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-            return {name: moved_to(tensor, device) for name, tensor in tensors.items()}
-
-        return Batch(
-            self.inputs.to(device),
-            move(self.targets),
-            self.weight,
-            move(self.positions),
-            move(self.weights),
-        )
 
     @property
     def tokens(self) -> int:

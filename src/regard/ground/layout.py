@@ -5,20 +5,20 @@ are a rectangle (images, full blocks, one-token decoding), so that padding and p
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from regard.ground.pytree import TensorTree
 from regard.ground.scatter_gather import gather_rows, scatter_rows
 from regard.ground.time_major import TimeMajor
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class Layout(TensorTree):
     """Offsets, lengths and per-token facts of a batch of rows.
 
     ``longest`` is the padded length; ``lengths`` are the rows' lengths on the host where shapes are
@@ -84,15 +84,6 @@ class Layout:
             start=start,
             padded=padded,
         )
-
-    def to(self, device: torch.device | str) -> "Layout":
-        """The same layout with its tensors on ``device``."""
-        moved: dict[str, Any] = {
-            field.name: moved_to(getattr(self, field.name), device)
-            for field in fields(self)
-            if isinstance(getattr(self, field.name), Tensor)
-        }
-        return replace(self, **moved)
 
     @property
     def tokens(self) -> int:
@@ -186,13 +177,6 @@ class Layout:
         if self.even:
             return [row[:length] for row, length in zip(self.pad(x), lengths, strict=True)]
         return list(x[: sum(lengths)].split(lengths))
-
-
-def moved_to(tensor: Tensor, device: torch.device | str) -> Tensor:
-    """A copy on ``device`` that does not wait for what the device is doing."""
-    if torch.device(device).type == "cuda" and tensor.device.type == "cpu":
-        tensor = tensor.pin_memory()
-    return tensor.to(device, non_blocking=True)
 
 
 def _offsets(lengths_B: Tensor) -> Tensor:

@@ -19,6 +19,7 @@ from regard.models.stored import Stored
 from regard.weights.files import weights_of
 
 SCRATCH = ("", "scratch")  # TOML has no word for nothing
+Optional = Annotated[str | None, AfterValidator(lambda name: name or None)]
 
 
 class ModelConfig(Config):
@@ -31,12 +32,12 @@ class ModelConfig(Config):
     """
 
     paper: str = "transformer"
-    size: Annotated[str | None, AfterValidator(lambda name: name or None)] = None
+    size: Optional = None
     start: Annotated[str | None, AfterValidator(lambda name: None if name in SCRATCH else name)] = (
         None
     )
-    source: str | None = None
-    target: str | None = None
+    source: Optional = None
+    target: Optional = None
     change: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="after")

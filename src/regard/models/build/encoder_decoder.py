@@ -16,6 +16,7 @@ from regard.models.build.trunk_with_heads import ALL_TOKENS, Outputs
 from regard.models.decoding import Decoding
 from regard.models.native import Native, NativeDecoding
 from regard.models.room import House
+from regard.models.sites import AttentionSite, require_cross_attention
 from regard.parts.attention import EncoderOutput
 
 HEAD = "next_token"
@@ -29,10 +30,17 @@ class EncoderDecoderModule(nn.Module):
     """
 
     def __init__(
-        self, source: nn.Module, target: nn.Module, head: nn.Linear, *, tie: str, eager: bool
+        self,
+        source: nn.Module,
+        target: nn.Module,
+        head: nn.Linear,
+        *,
+        tie: str,
+        eager: bool,
+        cross_attention: AttentionSite | None,
     ):
         super().__init__()
-        self.eager = eager
+        self.eager, self.cross_attention = eager, cross_attention
         self.source: Any = source
         self.target: Any = target
         self.head = head
@@ -104,8 +112,8 @@ class EncoderDecoderModule(nn.Module):
 
     @property
     def watched(self) -> str:
-        """The cross-attention of its last layer."""
-        return f"target.{self.target.last_cross}.weights"
+        """The tape name of the cross-attention weights of its last layer."""
+        return require_cross_attention(self.cross_attention).weights[-1]
 
     def open(
         self,

@@ -10,7 +10,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape, UnrolledTape
 from regard.parts.attention import EncoderOutput
@@ -69,13 +68,6 @@ class RNNDecoderModule(nn.Module):
         self.embed, self.bridge, self.layers = embed, bridge, layers
         self.cross, self.combine, self.maxout = cross, combine, maxout
         self.dropout = Dropout(dropout)
-
-    @property
-    def last_cross(self) -> str:
-        """Where it attends to the source, as the tape calls it."""
-        if self.cross is None:
-            raise BadInput("this model has no attention: its decoder never attends to its source")
-        return "cross"
 
     def new_memory(self, rows: int, capacity: int) -> RNNState:
         """What it remembers of steps before."""

@@ -23,11 +23,6 @@ class TransformerModule(nn.Module):
         self.blocks = nn.ModuleList(blocks)
         self.norm = norm
 
-    @property
-    def last_cross(self) -> str:
-        """Where its last layer attends to the source, as the tape calls it."""
-        return f"blocks.{len(self.blocks) - 1}.cross"
-
     def new_memory(self, rows: int, capacity: int) -> KVCache:
         """What it remembers of steps before."""
         return KVCache(rows, capacity, len(self.blocks))

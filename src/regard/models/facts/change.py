@@ -109,10 +109,10 @@ def _rebuild(facts: Any, given: Mapping[str, Any], prefix: str = "") -> Any:
     for name, before in _children(facts):
         path = prefix + name
         value = given.get(path, before)
-        if path in given and is_dataclass(facts):
-            check_type(facts, name, value)
         if _children(value) and any(other.startswith(f"{path}.") for other in given):
             value = _rebuild(value, given, f"{path}.")
+        if is_dataclass(facts) and (path in given or value is not before):
+            check_type(type(facts), name, value)
         if value is not before:
             changed[name] = value
     if not changed:

@@ -24,12 +24,12 @@ def one_of(known: Collection[str], name: str, value: str) -> None:
         raise BadInput(f"no {name} is called {value!r}{did_you_mean(value, list(known))}")
 
 
-def check_type(facts: Any, name: str, value: Any) -> None:
-    """A value of the type that the field says."""
-    expected = get_type_hints(type(facts))[name]
+def check_type(kind: type, name: str, value: Any) -> None:
+    """A value of the type that the field of that class says."""
+    expected = get_type_hints(kind)[name]
     if not _fits(value, expected):
-        kind = getattr(expected, "__name__", expected)
-        raise BadInput(f"{name} of {type(facts).__name__} is {kind}, so it cannot be {value!r}")
+        wanted = expected.__name__ if isinstance(expected, type) else expected
+        raise BadInput(f"{name} of {kind.__name__} is {wanted}, so it cannot be {value!r}")
 
 
 def _fits(value: Any, expected: Any) -> bool:

@@ -57,12 +57,12 @@ def from_json(data: Any, where: str) -> Any:
         raise BadInput(f"{where}: facts of unknown kind {data.get('is')!r}")
     given = {name: _value(value, where) for name, value in data.items() if name != "is"}
     try:
-        facts = kind(**given)
-        for name, value in given.items():
-            check_type(facts, name, value)
-    except (TypeError, AttributeError, BadInput) as error:
+        for field in fields(kind):
+            if field.name in given:
+                check_type(kind, field.name, given[field.name])
+        return kind(**given)
+    except (TypeError, BadInput) as error:
         raise BadInput(f"{where}: {error}") from None
-    return facts
 
 
 def _value(data: Any, where: str) -> Any:

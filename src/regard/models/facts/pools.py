@@ -7,12 +7,29 @@ from torch import nn
 from regard.models.build.pools import FirstTokenModule, LastTokenModule, MeanPoolModule
 from regard.models.facts.checks import at_least, one_of
 from regard.models.facts.flops import Products, score_products
+from regard.models.sites import AttentionSite
 from regard.parts.pooling import QUERIES, AttentionPoolModule
 from regard.parts.rnn_attention import SCORES
 
 
+class AnyPool:
+    """What every pool can be asked."""
+
+    def build(self, width: int) -> nn.Module:
+        """The module for states of that size."""
+        raise NotImplementedError
+
+    def products(self, width: int) -> Products:
+        """Products for each token and each row."""
+        raise NotImplementedError
+
+    def attention(self, side: str) -> AttentionSite | None:
+        """Its attention over the tokens of that side."""
+        return None
+
+
 @dataclass(frozen=True)
-class FirstToken:
+class FirstToken(AnyPool):
     """The first token's state; if ``dense``, through a layer tanh(W h + b) (BERT's pooler)."""
 
     dense: bool = True
@@ -27,7 +44,7 @@ class FirstToken:
 
 
 @dataclass(frozen=True)
-class LastToken:
+class LastToken(AnyPool):
     """The final state of a recurrent trunk, else the last token's state."""
 
     def build(self, width: int) -> nn.Module:
@@ -40,7 +57,7 @@ class LastToken:
 
 
 @dataclass(frozen=True)
-class MeanPool:
+class MeanPool(AnyPool):
     """The mean of all states."""
 
     def build(self, width: int) -> nn.Module:
@@ -53,7 +70,7 @@ class MeanPool:
 
 
 @dataclass(frozen=True)
-class AttentionPool:
+class AttentionPool(AnyPool):
     """Σ_i α_i h_i, where α is the softmax of a ``score`` of one query with all states.
 
     The ``query`` is "learned", "zeros" (a dot product then gives the mean of the states) or "mean",
@@ -83,5 +100,6 @@ class AttentionPool:
         )
         return Products(key + pair + width, row=query)
 
-
-AnyPool = FirstToken | LastToken | MeanPool | AttentionPool
+    def attention(self, side: str) -> AttentionSite:
+        """One query for each row."""
+        return AttentionSite(side, "pool", (1,), "pool")

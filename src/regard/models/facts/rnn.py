@@ -10,6 +10,7 @@ from regard.models.facts.checks import at_least, one_of, share
 from regard.models.facts.embedding import Tokens
 from regard.models.facts.flops import Products, score_products
 from regard.models.facts.stack import AnyStack
+from regard.models.sites import AttentionSite
 from regard.parts.bridge import KINDS as BRIDGES
 from regard.parts.bridge import Bridge
 from regard.parts.readout import Attentional, Maxout
@@ -150,10 +151,6 @@ class RNNDecoderFacts(AnyRNN):
     def decodes(self) -> bool:
         return True
 
-    @property
-    def cross_attention_shape(self) -> tuple[int, int]:
-        return (0, 0) if self.attention is None else (1, 1)
-
     def build(self, embed: Tokens, source: AnyStack | None = None) -> RNNDecoderModule:
         """Recurrent layers over that embedding, and a bridge from that source."""
         assert source is not None
@@ -198,6 +195,11 @@ class RNNDecoderFacts(AnyRNN):
             attention.score, width, states, inner, attention.positions
         )
         return Products(token + query, key, row, cross_pair=pair + states)
+
+    def cross_attention(self, side: str) -> AttentionSite | None:
+        """One layer with one head, if it attends to its source."""
+        site = AttentionSite(side, "cross", (1,), f"{side}.cross")
+        return None if self.attention is None else site
 
     @property
     def _attends_before(self) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from torch import nn
 
+from regard.ground.batch import PackedTokens, SourceTarget
 from regard.ground.errors import BadInput
 from regard.models.build.encoder_decoder import EncoderDecoderModule
 from regard.models.build.trunk_with_heads import TrunkWithHeadsModule
@@ -16,6 +17,7 @@ from regard.models.facts.flops import FORWARD_AND_BACKWARD
 from regard.models.facts.heads import AnyHead
 from regard.models.facts.pools import AnyPool
 from regard.models.facts.trunk import Trunk
+from regard.models.sites import AttentionSite
 
 TIES = ("all", "target", "none")
 NO_POSITIONS: Mapping[str, int] = MappingProxyType({})
@@ -29,6 +31,7 @@ class TrunkWithHeads:
     deviation; otherwise each layer draws its own.
     """
 
+    sides: ClassVar[tuple[str, ...]] = ("trunk",)
     encoder_path: ClassVar[str] = "trunk"
     trunk: Trunk
     pool: AnyPool | None = None
@@ -38,9 +41,12 @@ class TrunkWithHeads:
     def __post_init__(self) -> None:
         if self.trunk.stack.decodes:
             raise BadInput("cross: only the target of an encoder-decoder attends to a source")
-        if self.pool is None and any(head.per_row for head in self.output_heads):
-            names = ", ".join(head.name for head in self.output_heads if head.per_row)
-            raise BadInput(f"pool: the head {names} reads whole rows, and there is no pool")
+        names = [head.name for head in self.output_heads]
+        if len(set(names)) < len(names):
+            raise BadInput(f"output_heads: {', '.join(names)}: give each head once")
+        per_row = ", ".join(head.name for head in self.output_heads if head.per_row)
+        if self.pool is None and per_row:
+            raise BadInput(f"pool: the head {per_row} reads whole rows, and there is no pool")
 
     @property
     def encoder(self) -> Trunk:
@@ -58,6 +64,22 @@ class TrunkWithHeads:
         heads = [head for head in map(self.head, ("label", "token_label")) if head is not None]
         labels = heads[0].outputs if heads else 0
         return {"tokens": self.trunk.embed.vocab, "labels": labels}
+
+    @property
+    def attention_sites(self) -> tuple[AttentionSite, ...]:
+        """Its attention: that of the pool, and that of the trunk."""
+        pool = None if self.pool is None else self.pool.attention("trunk")
+        own = self.trunk.stack.self_attention("trunk")
+        return tuple(site for site in (pool, own) if site is not None)
+
+    @property
+    def cross_attention(self) -> AttentionSite | None:
+        """It has no source to attend to."""
+        return None
+
+    def inputs(self, trunk: PackedTokens) -> PackedTokens:
+        """What the module reads, from the tokens of its sides."""
+        return trunk
 
     def head(self, name: str) -> Any:
         """The head of that name, if it has one."""
@@ -109,6 +131,7 @@ class EncoderDecoder:
     ``head_bias`` adds a number to the logit of every token.
     """
 
+    sides: ClassVar[tuple[str, ...]] = ("source", "target")
     encoder_path: ClassVar[str] = "source"
     source: Trunk
     target: Trunk
@@ -138,6 +161,22 @@ class EncoderDecoder:
             "target tokens": self.target.embed.vocab,
         }
 
+    @property
+    def attention_sites(self) -> tuple[AttentionSite, ...]:
+        """Its attention: cross-attention, that of the source, that of the target."""
+        source = self.source.stack.self_attention("source")
+        target = self.target.stack.self_attention("target")
+        return tuple(site for site in (self.cross_attention, source, target) if site is not None)
+
+    @property
+    def cross_attention(self) -> AttentionSite | None:
+        """The attention of the target to the source, if there is any."""
+        return self.target.stack.cross_attention("target")
+
+    def inputs(self, source: PackedTokens, target: PackedTokens) -> SourceTarget:
+        """What the module reads, from the tokens of its sides."""
+        return SourceTarget(source, target)
+
     def build(self) -> EncoderDecoderModule:
         """The module of these facts, with new weights."""
         vocab = self.target.embed.vocab
@@ -147,6 +186,7 @@ class EncoderDecoder:
             nn.Linear(self.target.width, vocab, bias=self.head_bias),
             tie=self.tie,
             eager=self.eager,
+            cross_attention=self.cross_attention,
         )
 
     def training_flops(

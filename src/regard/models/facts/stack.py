@@ -10,6 +10,7 @@ from regard.models.facts.checks import at_least, one_of, share
 from regard.models.facts.embedding import Tokens
 from regard.models.facts.flops import Products
 from regard.models.facts.positions import Position
+from regard.models.sites import AttentionSite
 from regard.parts.attention import CrossAttention, Heads, SelfAttention
 from regard.parts.block import Block
 from regard.parts.mask import Mask, full
@@ -43,11 +44,6 @@ class AnyStack:
         return False
 
     @property
-    def cross_attention_shape(self) -> tuple[int, int]:
-        """Layers and heads of cross-attention."""
-        return 0, 0
-
-    @property
     def final_states(self) -> int:
         """How many layers leave a final state of their own in a direction: recurrent ones do."""
         return 0
@@ -64,6 +60,14 @@ class AnyStack:
     def products(self, source: "AnyStack | None" = None) -> Products:
         """Products of a forward pass."""
         raise NotImplementedError
+
+    def self_attention(self, side: str) -> AttentionSite | None:
+        """Its self-attention, as that side of a model."""
+        return None
+
+    def cross_attention(self, side: str) -> AttentionSite | None:
+        """Its attention to the source, as that side of a model."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -102,10 +106,6 @@ class Stack(AnyStack):
     @property
     def decodes(self) -> bool:
         return self.cross
-
-    @property
-    def cross_attention_shape(self) -> tuple[int, int]:
-        return (self.depth, self.heads) if self.cross else (0, 0)
 
     def build(self, embed: Tokens, source: AnyStack | None = None) -> TransformerModule:
         """The blocks over that embedding."""
@@ -154,3 +154,14 @@ class Stack(AnyStack):
             own_pair=self.depth * both,
             cross_pair=self.depth * both,
         )
+
+    def self_attention(self, side: str) -> AttentionSite:
+        """In every block."""
+        heads = (self.heads,) * self.depth
+        return AttentionSite(side, "self", heads, f"{side}.blocks.{{layer}}.attention")
+
+    def cross_attention(self, side: str) -> AttentionSite | None:
+        """In every block, if it is a decoder."""
+        heads = (self.heads,) * self.depth
+        site = AttentionSite(side, "cross", heads, f"{side}.blocks.{{layer}}.cross")
+        return site if self.cross else None

@@ -6,8 +6,7 @@ captured as one graph; a replay copies the batch into the captured tensors and l
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from dataclasses import fields, is_dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -15,6 +14,11 @@ from torch import Tensor, nn
 
 from regard.data.config import BatchConfig
 from regard.ground.batch import Batch, BatchLimits
+<<<<<<< HEAD
+=======
+from regard.ground.pytree import tensors_in, without_caches
+from regard.data.config import BatchConfig
+>>>>>>> main
 
 Forward = Callable[[Batch], tuple[Tensor, Tensor]]
 Scale = float | np.ndarray
@@ -56,12 +60,12 @@ class GraphedStep:
         self.room = torch.cuda.graph_pool_handle()  # for all: no two run at once
 
     def __call__(self, batch: Batch, scale: Scale) -> tuple[Tensor, Tensor]:
-        new = tensors(batch)
+        new = tensors_in(batch)
         shapes = tuple(one.shape for one in new)
         if shapes not in self.graphs:
             self.graphs[shapes] = self._capture(batch, as_tensor(scale, new[0].device))
         held = self.graphs[shapes]
-        for old, one in zip(tensors(held.batch), new, strict=True):
+        for old, one in zip(tensors_in(held.batch), new, strict=True):
             old.copy_(one, non_blocking=True)
         if held.scale.ndim:
             held.scale.copy_(as_tensor(scale), non_blocking=True)
@@ -110,27 +114,3 @@ def fixed_shape(
 def as_tensor(scale: Scale, device: torch.device | str = "cpu") -> Tensor:
     """What each part of a loss is multiplied by."""
     return torch.as_tensor(scale, dtype=torch.float32).to(device)
-
-
-def without_caches(value: Any) -> Any:
-    """The same tensors in objects that remember nothing they once computed from them.
-
-    What they remember would be the first batch's, in a graph that is to serve all.
-    """
-    if isinstance(value, dict):
-        return {name: without_caches(value[name]) for name in sorted(value)}
-    if not is_dataclass(value):
-        return value
-    parts = {field.name: without_caches(getattr(value, field.name)) for field in fields(value)}
-    return replace(value, **parts)  # type: ignore[type-var]
-
-
-def tensors(value: Any) -> list[Tensor]:
-    """All tensors of a batch, in a fixed order."""
-    if isinstance(value, Tensor):
-        return [value]
-    if isinstance(value, dict):
-        return [one for name in sorted(value) for one in tensors(value[name])]
-    if not is_dataclass(value):
-        return []
-    return [one for field in fields(value) for one in tensors(getattr(value, field.name))]

@@ -4,13 +4,12 @@ from dataclasses import replace
 
 import pytest
 import torch
-from regard.models.cost import products, training_flops
 from torch.utils.flop_counter import FlopCounterMode
 
 from regard.ground.tape import Tape
 from regard.models.facts import ConvEncoderFacts, Trunk, change
 from regard.models.papers import bahdanau, cho, luong, sutskever
-from regard.models.papers.transformer import BASE, Transformer
+from regard.models.papers.transformer import BASE
 from regard.objectives.seq2seq import Seq2Seq
 
 FACTS = change(BASE, vocab=40, width=16, inner=48, heads=2, depth=3, dropout=0.0)
@@ -23,10 +22,10 @@ def test_it_is_three_times_what_torch_counts_forward(changes):
     pairs = [([5] * 9, [6] * 7), ([5] * 9, [6] * 7)]
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         # torch cannot see into its own fused kernel, so the definition is counted
-        objective(Transformer(facts), objective.collate(pairs), Tape("*.weights"))
+        objective(facts.build(), objective.collate(pairs), Tape("*.weights"))
     lengths = [objective.length(pair) for pair in pairs]
     full_causal = 2 * sum(t * t for _, t in lengths) / 2 * facts.target.stack.depth * _both(facts)
-    forward = training_flops(facts, lengths) / 3 + full_causal  # torch counts the masked half too
+    forward = facts.training_flops(lengths) / 3 + full_causal  # torch counts the masked half too
     assert forward == pytest.approx(counter.get_total_flops(), rel=1e-6)
 
 
@@ -44,7 +43,7 @@ RECURRENT = {
     "bahdanau": change(bahdanau.BASE, **SIZES, maxout=6, inner=10),
     "bahdanau, deep": change(bahdanau.BASE, **TWO, maxout=6, cell="lstm"),
     "luong": change(luong.BASE, **TWO),
-    "luong at once": change(luong.BASE, **TWO, feeding=False),
+    "luong at once": change(luong.BASE, **TWO, input_feeding=False),
     "luong, dot": change(luong.BASE, **TWO, score="dot"),
     "luong, location": change(luong.BASE, **TWO, score="location", positions=20),
     "convolved": replace(
@@ -58,10 +57,10 @@ def test_recurrent_models_too(facts):
     """Rows of one length: nothing is padded."""
     objective = Seq2Seq(1, 2)
     pairs = [([5] * 9, [6] * 7), ([5] * 9, [6] * 7)]
-    model = Seq2Seq(facts).double()  # in float an LSTM is one operation, of unknown cost
+    model = facts.build().double()  # in float an LSTM is one operation, of unknown cost
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         objective(model, objective.collate(pairs), Tape("*.weights"))
     lengths = [objective.length(pair) for pair in pairs]
-    own = sum(t * t for _, t in lengths) * products(facts.target, facts.source.stack).own_pair
-    forward = training_flops(facts, lengths) / 3 + own  # torch counts the masked half too
+    own = sum(t * t for _, t in lengths) * facts.target.stack.products(facts.source.stack).own_pair
+    forward = facts.training_flops(lengths) / 3 + own  # torch counts the masked half too
     assert forward == pytest.approx(counter.get_total_flops(), rel=0.02)

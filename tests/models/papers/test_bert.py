@@ -10,8 +10,19 @@ from hypothesis import strategies as st
 from regard.ground.batch import BatchLimits, TokenRow, pack_rows
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
-from regard.models.facts import Head, change, difference, from_json, to_json
-from regard.models.papers import LINEAGE, bert, paper
+from regard.models.facts import (
+    ChoiceHead,
+    LabelHead,
+    MLMHead,
+    SentencePairHead,
+    SpanHead,
+    TokenLabelHead,
+    change,
+    difference,
+    from_json,
+    to_json,
+)
+from regard.models.papers import LINEAGE, paper
 from regard.models.papers.bert import BASE, LARGE, PAPER
 from verb import run
 
@@ -24,15 +35,16 @@ SIZES = {
     "tiny": 4_385_920,
 }
 SMALL = change(BASE, vocab=20, width=8, depth=2, heads=2, inner=12, longest=10)
-WHOLE = change(SMALL, fills=True, follows=True)
+WHOLE = SMALL.with_heads(MLMHead(), SentencePairHead())
 ROWS = [TokenRow([1, 5, 6, 2], [0] * 4), TokenRow([1, 2, 7, 2], [0, 0, 1, 1]), TokenRow([1], [0])]
 
 
 def by_formula(facts) -> int:
-    d, f, embed = facts.stack.width, facts.stack.inner, facts.embed
+    stack, embed = facts.trunk.stack, facts.trunk.embed
+    d, f = stack.width, stack.inner
     tables = (embed.vocab + embed.position.longest + embed.segments) * d + 2 * d
     layer = 4 * (d * d + d) + 2 * d + (d * f + f) + (f * d + d) + 2 * d
-    return tables + facts.stack.depth * layer + (d * d + d)
+    return tables + stack.depth * layer + (d * d + d)
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -44,7 +56,7 @@ def test_sizes_have_exactly_so_many_parameters(size):
 @pytest.mark.parametrize("size", SIZES)
 def test_the_reference_counts_the_same(size):
     transformers = pytest.importorskip("transformers")
-    stack = PAPER.sizes[size].stack
+    stack = PAPER.sizes[size].trunk.stack
     config = transformers.BertConfig(
         hidden_size=stack.width,
         num_hidden_layers=stack.depth,
@@ -65,16 +77,18 @@ def test_every_size_is_counted_and_near_what_was_published():
 
 def test_sizes_differ_only_in_size():
     assert difference(BASE, LARGE) == {
-        "stack.width": (768, 1_024),
-        "stack.depth": (12, 24),
-        "stack.heads": (12, 16),
-        "stack.inner": (3_072, 4_096),
+        "trunk.stack.width": (768, 1_024),
+        "trunk.stack.depth": (12, 24),
+        "trunk.stack.heads": (12, 16),
+        "trunk.stack.inner": (3_072, 4_096),
     }
-    allowed = {"stack.width", "stack.depth", "stack.heads", "stack.inner"}
+    allowed = {"trunk.stack.width", "trunk.stack.depth", "trunk.stack.heads", "trunk.stack.inner"}
     for facts in PAPER.sizes.values():
         assert difference(BASE, facts).keys() <= allowed
-        assert facts.stack.width == 64 * facts.stack.heads  # heads of one width throughout
-        assert facts.stack.inner == 4 * facts.stack.width
+        assert (
+            facts.trunk.stack.width == 64 * facts.trunk.stack.heads
+        )  # heads of one width throughout
+        assert facts.trunk.stack.inner == 4 * facts.trunk.stack.width
 
 
 def test_papers_prints_them():
@@ -82,106 +96,109 @@ def test_papers_prints_them():
     found = {one["size"]: one["parameters"] for one in records if one["paper"] == "BERT"}
     assert found == SIZES
     assert "109,482,240" in run("papers").stdout
-    assert "stack.depth" in run("papers", "bert:base", "bert:large").stdout
+    assert "trunk.stack.depth" in run("papers", "bert:base", "bert:large").stdout
 
 
 def test_heads_add_exactly_their_layers():
     d, vocab = 8, 20
     plain = PAPER.parameters(SMALL)
     words = d * d + d + 2 * d + vocab
-    assert PAPER.parameters(change(SMALL, fills=True)) == plain + words
-    assert PAPER.parameters(change(SMALL, fills=True, tied=False)) == plain + words + vocab * d
-    assert PAPER.parameters(change(SMALL, follows=True)) == plain + 2 * d + 2
-    assert PAPER.parameters(change(SMALL, head=Head("tag", 5))) == plain + 5 * d + 5
-    assert PAPER.parameters(change(SMALL, pooled=False)) == plain - d * d - d
+    assert PAPER.parameters(SMALL.with_heads(MLMHead())) == plain + words
+    assert PAPER.parameters(SMALL.with_heads(MLMHead(tied=False))) == plain + words + vocab * d
+    assert PAPER.parameters(SMALL.with_heads(SentencePairHead())) == plain + 2 * d + 2
+    assert PAPER.parameters(SMALL.with_heads(TokenLabelHead(5))) == plain + 5 * d + 5
+    assert PAPER.parameters(change(SMALL, pool=None)) == plain - d * d - d
 
 
 def test_words_are_tied_where_facts_say_so():
     for tied in (True, False):
-        module = Encoder(change(SMALL, fills=True, tied=tied))
-        assert (module.words.out.weight is module.trunk.embed.token.weight) is tied
+        module = SMALL.with_heads(MLMHead(tied=tied)).build()
+        assert (module.heads.mlm.out.weight is module.trunk.embed.token.weight) is tied
 
 
 def test_new_weights_have_the_spread_of_the_facts():
-    module = Encoder(change(WHOLE, vocab=4_000, width=64, spread=0.07)).requires_grad_(False)
+    module = change(WHOLE, vocab=4_000, width=64, init_std=0.07).build().requires_grad_(False)
     block = module.trunk.blocks[0]
-    for part in (module.trunk.embed.token, block.attention.qkv, block.mlp.up, module.pool):
+    for part in (module.trunk.embed.token, block.attention.qkv, block.mlp.up, module.pool.dense):
         assert float(part.weight.std()) == pytest.approx(0.07, rel=0.1)
-    assert not module.pool.bias.any() and not module.words.out.bias.any()
+    assert not module.pool.dense.bias.any() and not module.heads.mlm.out.bias.any()
     assert bool((module.trunk.embed.norm.weight == 1).all())
-    tuned = Tuned(change(SMALL, width=256, spread=0.01, head=Head("tag", 90)))
-    assert float(tuned.head.weight.detach().std()) == pytest.approx(0.01, rel=0.1)
+    tuned = change(SMALL, width=256, init_std=0.01, output_heads=(TokenLabelHead(90),)).build()
+    assert float(tuned.heads.token_label.out.weight.detach().std()) == pytest.approx(0.01, rel=0.1)
 
 
 @given(st.permutations(range(len(ROWS))))
 def test_a_row_does_not_depend_on_its_neighbours(order):
     torch.manual_seed(0)
-    module = build(WHOLE).eval()
+    module = WHOLE.build().eval()
     packed = pack_rows([ROWS[i] for i in order])
-    said = module(packed.tokens_T, packed.layout)
+    outputs = module(packed)
     for place, i in enumerate(order):
-        alone = pack_rows([ROWS[i]])
-        wanted = module(alone.tokens_T, alone.layout)
-        states = packed.layout.split(said.states_TD)[place]
+        wanted = module(pack_rows([ROWS[i]]))
+        states = packed.layout.split(outputs.states_TD)[place]
         torch.testing.assert_close(states, wanted.states_TD, rtol=1e-5, atol=1e-6)
-        torch.testing.assert_close(said.follows_BV[place], wanted.follows_BV[0])
+        pairs, alone = (one.by_head["sentence_pair"] for one in (outputs, wanted))
+        torch.testing.assert_close(pairs[place], alone[0])
 
 
 def test_segments_and_both_directions_count():
-    module = build(change(WHOLE, spread=0.5)).eval()
+    module = change(WHOLE, init_std=0.5).build().eval()
     states = []
     for row in (ROWS[1], ROWS[1]._replace(segments=[0] * 4), TokenRow([1, 2, 9, 2], [0, 0, 1, 1])):
-        packed = pack_rows([row])
-        states.append(module.encode(packed.tokens_T, packed.layout))
+        states.append(module.encode(pack_rows([row])).states_TD)
     same, other_segments, other_token = states
     assert not torch.allclose(same, other_segments)
     assert not torch.allclose(same[0], other_token[0])  # a later token is seen
 
 
 def test_words_only_where_they_are_asked_for():
-    module = build(WHOLE).eval()
-    packed = pack_rows(ROWS)
-    every = module(packed.tokens_T, packed.layout)
-    chosen_N = torch.tensor([6, 1])
-    some = module(packed.tokens_T, packed.layout, chosen_N=chosen_N)
-    assert every.words_NV.shape == (9, 20)
-    torch.testing.assert_close(some.words_NV, every.words_NV[chosen_N])
+    module = WHOLE.build().eval()
+    packed, chosen_N = pack_rows(ROWS), torch.tensor([6, 1])
+    every, some = module(packed), module(packed, positions={"mlm": chosen_N})
+    assert every.by_head["mlm"].shape == (9, 20)
+    torch.testing.assert_close(some.by_head["mlm"], every.by_head["mlm"][chosen_N])
 
 
 def test_fill_changes_nothing():
-    module = build(WHOLE).eval()
+    module = WHOLE.build().eval()
     free, fixed = pack_rows(ROWS), pack_rows(ROWS, BatchLimits(tokens=24, rows=4, longest=6))
-    one, other = (module(packed.tokens_T, packed.layout) for packed in (free, fixed))
+    one, other = map(module, (free, fixed))
     torch.testing.assert_close(one.states_TD, other.states_TD[:9])
     torch.testing.assert_close(one.pooled_BD, other.pooled_BD[:3])
 
 
-@pytest.mark.parametrize("task", bert.HEADS)
-def test_a_head_judges_rows_or_tokens(task):
-    facts = change(SMALL, head=Head(task, 3))
-    packed, tape = pack_rows(ROWS), Tape("logits")
-    said = build(facts).eval()(packed.tokens_T, packed.layout, tape=tape)
-    assert said.shape == ((3, 3) if task in ("classify", "choose") else (9, 3))
-    assert tape.kept["logits"] is said
+@pytest.mark.parametrize(
+    ("head", "shape"),
+    [
+        (LabelHead(3), (3, 3)),
+        (ChoiceHead(), (3, 1)),
+        (TokenLabelHead(3), (9, 3)),
+        (SpanHead(), (9, 2)),
+    ],
+    ids=str,
+)
+def test_a_head_judges_rows_or_tokens(head, shape):
+    tape = Tape("heads.*")
+    outputs = SMALL.with_heads(head).build().eval()(pack_rows(ROWS), tape=tape)
+    assert outputs.by_head[head.name].shape == shape
+    assert tape.kept == {f"heads.{head.name}.logits": outputs.by_head[head.name]}
 
 
 def test_dropout_falls_on_what_a_head_reads():
     still = change(SMALL, dropout=0.0, attention_dropout=0.0)
-    facts = change(still, head=Head("tag", 3, dropout=0.5))
-    packed, module = pack_rows(ROWS), build(facts).train()
-    one, other = (module(packed.tokens_T, packed.layout) for _ in range(2))
+    packed, module = pack_rows(ROWS), still.with_heads(TokenLabelHead(3, dropout=0.5)).build()
+    one, other = (module.train()(packed).by_head["token_label"] for _ in range(2))
     assert not torch.allclose(one, other)
 
 
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        (lambda: change(SMALL, pooled=False, follows=True), "pooled: "),
-        (lambda: change(SMALL, pooled=False, head=Head("classify", 2)), "pooled: "),
+        (lambda: change(WHOLE, pool=None), "pool: the head sentence_pair reads whole rows"),
+        (lambda: change(SMALL, pool=None, output_heads=(LabelHead(2),)), "pool: the head label"),
         (lambda: change(SMALL, cross=True), "cross: "),
-        (lambda: Head("sing", 2), "task"),
-        (lambda: Head("tag", 0), "outputs must be at least 1"),
-        (lambda: Head("tag", 2, dropout=1.5), "dropout is a share"),
+        (lambda: TokenLabelHead(0), "outputs must be at least 1"),
+        (lambda: TokenLabelHead(2, dropout=1.5), "dropout is a share"),
     ],
 )
 def test_facts_that_make_no_sense(wrong, said):
@@ -190,9 +207,9 @@ def test_facts_that_make_no_sense(wrong, said):
 
 
 def test_facts_as_json():
-    for facts in (BASE, WHOLE, change(SMALL, head=Head("answer", 2))):
+    for facts in (BASE, WHOLE, SMALL.with_heads(SpanHead())):
         assert from_json(json.loads(json.dumps(to_json(facts))), "x") == facts
-    nonsense = {"is": "Head", "task": 1, "outputs": 2}
-    for broken in ({"stack": 3}, {"stack": None}, {"head": nonsense}, {"embed": None}):
+    nonsense = [{"is": "LabelHead", "outputs": "2"}]
+    for broken in ({"trunk": 3}, {"trunk": None}, {"output_heads": nonsense}, {"pool": 1}):
         with pytest.raises(BadInput, match=r"^x: "):
             from_json({**to_json(BASE), **broken}, "x")

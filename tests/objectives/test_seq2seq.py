@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from regard.ground.batch import IGNORED, BatchLimits
 from regard.models.facts import change
-from regard.models.papers.transformer import LAPTOP, Transformer
+from regard.models.papers.transformer import LAPTOP
 from regard.objectives.seq2seq import Seq2Seq
 from regard.parts.losses import smoothed_cross_entropy
 
@@ -16,9 +16,9 @@ FACTS = change(LAPTOP, vocab=20, width=16, inner=32, heads=2, depth=2, dropout=0
 
 def test_markers():
     batch = Seq2Seq(bos=1, eos=2).collate(PAIRS)
-    assert batch.source.tokens_T.tolist() == [5, 6, 7, 2, 5, 2]
-    assert batch.target.tokens_T.tolist() == [1, 8, 9, 1, 6, 7, 8, 9]
-    assert batch.goals_T.tolist() == [8, 9, 2, 6, 7, 8, 9, 2]
+    assert batch.inputs.source.tokens_T.tolist() == [5, 6, 7, 2, 5, 2]
+    assert batch.inputs.target.tokens_T.tolist() == [1, 8, 9, 1, 6, 7, 8, 9]
+    assert batch.targets["next_token"].tolist() == [8, 9, 2, 6, 7, 8, 9, 2]
     assert batch.weight == 8
     assert batch.tokens == 14
 
@@ -38,7 +38,7 @@ def test_loss_is_torchs_cross_entropy():
 def test_fill_changes_neither_loss_nor_gradient():
     """A batch of fixed shape, as on CUDA, means what the same rows mean alone."""
     objective = Seq2Seq(bos=1, eos=2)
-    model = Transformer(FACTS)
+    model = FACTS.build()
     gradients, losses = [], []
     for limits in (None, BatchLimits(tokens=40, rows=4, longest=9)):
         batch = objective.collate(PAIRS, limits)
@@ -54,7 +54,7 @@ def test_fill_changes_neither_loss_nor_gradient():
 
 def test_scores_are_the_log_probabilities_of_the_goals():
     objective = Seq2Seq(bos=1, eos=2, smoothing=0.0)
-    model = Transformer(FACTS).eval()
+    model = FACTS.build().eval()
     batch = objective.collate(PAIRS)
     with torch.no_grad():
         rows = objective.score(model, batch)

@@ -4,41 +4,47 @@ from dataclasses import replace
 
 import pytest
 import torch
-from regard.models.cost import classifier_flops
 from torch.utils.flop_counter import FlopCounterMode
 
 from regard.ground.batch import pack
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
-from regard.models.facts import AttentionPool, ClassifierFacts, ConvEncoderFacts, Trunk, change
+from regard.models.facts import (
+    AttentionPool,
+    ConvEncoderFacts,
+    LabelHead,
+    LastToken,
+    Trunk,
+    TrunkWithHeads,
+    change,
+)
 from regard.models.papers import paper, transformer
-from regard.models.papers.lin import BASE, LAPTOP, LAST, Pooled
+from regard.models.papers.lin import BASE, LAPTOP, LAST
 from regard.parts.rnn_attention import SCORES
 
-SMALL = change(LAPTOP, vocab=20, width=6, embedding=5, classes=3, dropout=0.0)
+SMALL = change(LAPTOP, vocab=20, width=6, embedding=5, dropout=0.0).with_heads(LabelHead(3))
 STACK = change(transformer.LAPTOP, vocab=20, width=8, inner=16, heads=2, depth=2, dropout=0.0)
-TRUNK = replace(SMALL, reader=STACK.source)
+TRUNK = replace(SMALL, trunk=STACK.source)
 KINDS = {
     "both ways": SMALL,
-    "forward": change(SMALL, reads="forward"),
+    "forward": change(SMALL, direction="forward"),
     "rnn, deep": change(SMALL, cell="rnn", depth=2),
-    "last": change(SMALL, pooling=None),
+    "last": change(SMALL, pool=LastToken()),
     "transformer": TRUNK,
-    "transformer, last": replace(TRUNK, pooling=None),
-    "convolved": replace(SMALL, reader=Trunk(SMALL.reader.embed, ConvEncoderFacts(6, 2))),
+    "transformer, last": replace(TRUNK, pool=LastToken()),
+    "convolved": replace(SMALL, trunk=Trunk(SMALL.trunk.embed, ConvEncoderFacts(6, 2))),
 }
 each_kind = pytest.mark.parametrize("facts", KINDS.values(), ids=list(KINDS))
 ROWS = [[3, 4, 5, 6], [7], [8, 9, 10, 11, 12, 13, 14]]
 
 
 def run(model, rows, tape=None):
-    read = pack(rows)
-    return model(read.tokens_T, read.layout, **({"tape": tape} if tape else {}))
+    return model(pack(rows), **({"tape": tape} if tape else {})).by_head["label"]
 
 
 @each_kind
 def test_a_text_is_judged_alike_in_any_company(facts):
-    model = Pooled(facts).eval()
+    model = facts.build().eval()
     together = run(model, ROWS)
     assert together.shape == (3, 3)
     for row, alone in zip(ROWS, together, strict=True):
@@ -47,26 +53,26 @@ def test_a_text_is_judged_alike_in_any_company(facts):
 
 @each_kind
 def test_a_text_without_tokens_is_judged_too(facts):
-    assert run(Pooled(facts).eval(), [[], [3]]).isfinite().all()
+    assert run(facts.build().eval(), [[], [3]]).isfinite().all()
 
 
 @pytest.mark.parametrize("score", SCORES)
 def test_any_score_can_be_chosen(score):
     facts = change(SMALL, score=score, positions=9)
-    run(Pooled(facts), ROWS).sum().backward()
+    run(facts.build(), ROWS).sum().backward()
 
 
 def test_without_pooling_the_last_state_judges():
-    model = Pooled(change(SMALL, pooling=None, reads="forward")).eval()
-    tape = Tape("pooled", "reader.output")
+    model = change(SMALL, pool=LastToken(), direction="forward").build().eval()
+    tape = Tape("pool.output", "trunk.output")
     run(model, ROWS, tape)
-    states = pack(ROWS).layout.split(tape.kept["reader.output"])
-    torch.testing.assert_close(tape.kept["pooled"], torch.stack([one[-1] for one in states]))
+    states = pack(ROWS).layout.split(tape.kept["trunk.output"])
+    torch.testing.assert_close(tape.kept["pool.output"], torch.stack([one[-1] for one in states]))
 
 
 def test_recording_and_editing_what_it_looks_at():
-    model = Pooled(SMALL).eval()
-    tape = Tape("pool.weights", "logits")
+    model = SMALL.build().eval()
+    tape = Tape("pool.weights", "heads.label.logits")
     logits = run(model, ROWS, tape)
     torch.testing.assert_close(logits, run(model, ROWS))
     assert tape.kept["pool.weights"].shape == (3, 1, 1, 7)
@@ -74,24 +80,25 @@ def test_recording_and_editing_what_it_looks_at():
     def only_first(name, weights):
         return torch.zeros_like(weights).index_fill(-1, torch.tensor([0]), 1.0)
 
-    edited = Tape("pooled", "reader.output", edits={"pool.weights": only_first})
+    edited = Tape("pool.output", "trunk.output", edits={"pool.weights": only_first})
     run(model, ROWS, edited)
-    states = pack(ROWS).layout.split(edited.kept["reader.output"])
-    torch.testing.assert_close(edited.kept["pooled"], torch.stack([one[0] for one in states]))
+    states = pack(ROWS).layout.split(edited.kept["trunk.output"])
+    torch.testing.assert_close(edited.kept["pool.output"], torch.stack([one[0] for one in states]))
 
 
 @each_kind
 def test_cost_is_three_times_what_torch_counts_forward(facts):
-    facts = change(facts, score="additive") if facts.pooling else facts
-    model = Pooled(facts).double()
+    facts = facts if facts.pool == LastToken() else change(facts, score="additive")
+    model = facts.build().double()
     with FlopCounterMode(display=False) as counter:
         run(model, [[3] * 9, [4] * 9], Tape("*.weights"))
-    assert classifier_flops(facts, [9, 9]) / 3 == pytest.approx(counter.get_total_flops(), rel=0.02)
+    forward = facts.training_flops([(9,), (9,)]) / 3
+    assert forward == pytest.approx(counter.get_total_flops(), rel=0.02)
 
 
 def test_it_is_in_the_lineage():
     assert paper("lin").sizes == {"base": BASE, "laptop": LAPTOP, "last": LAST}
-    assert change(LAST, pooling=LAPTOP.pooling) == LAPTOP
+    assert change(LAST, pool=LAPTOP.pool) == LAPTOP
 
 
 @pytest.mark.parametrize(
@@ -99,8 +106,8 @@ def test_it_is_in_the_lineage():
     [
         (lambda: AttentionPool(score="dott"), "no score is called 'dott'; did you mean 'dot'"),
         (lambda: AttentionPool(query="zero"), "no query is called 'zero'; did you mean 'zeros'"),
-        (lambda: change(SMALL, classes=1), "classes must be at least 2"),
-        (lambda: ClassifierFacts(STACK.target, 2), "looks at nothing but its text"),
+        (lambda: change(SMALL, outputs=0), "outputs must be at least 1"),
+        (lambda: TrunkWithHeads(STACK.target), "cross: only the target of an encoder-decoder"),
     ],
 )
 def test_facts_that_make_no_sense_are_refused(wrong, said):

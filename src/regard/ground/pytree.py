@@ -1,0 +1,68 @@
+"""Nested values that hold tensors: dataclasses, tuples and dicts, walked in one order.
+
+Batches and carried states are such values. A container of any other type is an error: a tensor in
+it would not be moved with the others, and a replayed CUDA graph would read that of the first batch.
+"""
+
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, Self, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+Tree = TypeVar("Tree")
+
+CONSTANTS = (bool, int, float, str, np.generic)
+
+
+def map_tensors(function: Callable[[Tensor], Tensor], tree: Any) -> Any:
+    """The same tree with ``function`` of each tensor; dicts in the order of their sorted keys.
+
+    Dataclasses are built anew, without the values that they have cached.
+    """
+    if tree is None or isinstance(tree, CONSTANTS):
+        return tree
+    if isinstance(tree, Tensor):
+        return function(tree)
+    if isinstance(tree, dict):
+        return {name: map_tensors(function, tree[name]) for name in sorted(tree)}
+    if isinstance(tree, tuple):  # named tuples are built by tuple.__new__ as well
+        return tuple.__new__(type(tree), [map_tensors(function, part) for part in tree])
+    if is_dataclass(tree):
+        parts = {f.name: map_tensors(function, getattr(tree, f.name)) for f in fields(tree)}
+        return replace(tree, **parts)  # type: ignore[type-var]
+    raise TypeError(f"a {type(tree).__name__} cannot be part of a batch or a carried state")
+
+
+def tensors_in(tree: Any) -> list[Tensor]:
+    """All tensors of a tree, in the order of ``map_tensors``."""
+    found: list[Tensor] = []
+
+    def note(tensor: Tensor) -> Tensor:
+        found.append(tensor)
+        return tensor
+
+    map_tensors(note, tree)
+    return found
+
+
+def without_caches(tree: Tree) -> Tree:
+    """The same tensors in objects that have cached nothing computed from them."""
+    return map_tensors(lambda tensor: tensor, tree)
+
+
+def move_tensor(tensor: Tensor, device: torch.device | str) -> Tensor:
+    """A copy on ``device`` that does not wait for what the device is doing."""
+    if torch.device(device).type == "cuda" and tensor.device.type == "cpu":
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)
+
+
+class TensorTree:
+    """A dataclass of tensors and of other trees."""
+
+    def to(self, device: torch.device | str) -> Self:
+        """The same values on ``device``."""
+        return map_tensors(lambda tensor: move_tensor(tensor, device), self)

@@ -1,0 +1,54 @@
+"""Attention sites: which attention a model has, and where a tape records its weights."""
+
+from dataclasses import dataclass
+
+from regard.ground.errors import BadInput
+
+MAP_NAMES = {
+    ("trunk", "self"): "encoder",
+    ("source", "self"): "encoder",
+    ("target", "self"): "decoder",
+}
+
+
+@dataclass(frozen=True)
+class AttentionSite:
+    """The attention layers of one ``kind`` ("self", "cross" or "pool") on one ``side`` of a model.
+
+    The side is "trunk", "source" or "target"; queries are its tokens (a pool has one query for each
+    row). Keys are tokens of the same side, or of the source for cross-attention. ``heads`` has the
+    number of heads of each layer. ``tape_path`` has "{layer}" in place of the number of a layer.
+    """
+
+    side: str
+    kind: str
+    heads: tuple[int, ...]
+    tape_path: str
+
+    @property
+    def layers(self) -> int:
+        """The number of layers."""
+        return len(self.heads)
+
+    @property
+    def name(self) -> str:
+        """What its attention map is called: "encoder", "decoder", "cross" or "pool"."""
+        return MAP_NAMES.get((self.side, self.kind), self.kind)
+
+    @property
+    def key_side(self) -> str:
+        """The side whose tokens are the keys."""
+        return {"cross": "source"}.get(self.kind, self.side)
+
+    @property
+    def weights(self) -> tuple[str, ...]:
+        """The tape name of the weights of each layer, of shape (rows, heads, queries, keys)."""
+        paths = (self.tape_path.format(layer=number) for number in range(self.layers))
+        return tuple(f"{path}.weights" for path in paths)
+
+
+def require_cross_attention(site: AttentionSite | None) -> AttentionSite:
+    """The cross-attention of a model; BadInput if it has none."""
+    if site is None:
+        raise BadInput("this model has no attention to a source")
+    return site

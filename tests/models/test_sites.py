@@ -1,0 +1,75 @@
+"""Attention sites are all the attention that a model has, with the shapes that they name."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from regard.ground.batch import TokenRow, pack_rows
+from regard.ground.errors import BadInput
+from regard.ground.tape import Tape
+from regard.models.facts import AttentionPool, EncoderDecoder, change, paths
+from regard.models.papers import LINEAGE, bahdanau, bert, lin, luong, sutskever, transformer
+from regard.models.sites import AttentionSite, require_cross_attention
+
+SMALL = {"width": 8, "heads": 2, "inner": 8, "depth": 2, "vocab": 20, "embedding": 8}
+
+
+def small(facts):
+    known = {path.split(".")[-1] for path, _ in paths(facts)}
+    return change(facts, **{name: size for name, size in SMALL.items() if name in known})
+
+
+FACTS = {
+    f"{paper.key}:{size}": small(facts) for paper in LINEAGE for size, facts in paper.sizes.items()
+}
+FACTS["bert, attention pool"] = replace(FACTS["bert:tiny"], pool=AttentionPool())
+FACTS["transformer to rnn"] = EncoderDecoder(
+    FACTS["transformer:base"].source, FACTS["luong:laptop"].target, tie="none"
+)
+
+
+@pytest.mark.parametrize("facts", FACTS.values(), ids=list(FACTS))
+@torch.no_grad()
+def test_sites_are_all_attention_of_a_model_and_have_its_shapes(facts):
+    longest, tape = {"trunk": 3, "source": 3, "target": 4}, Tape("*.weights")
+    rows = {side: [[5] * longest[side], [6]] for side in facts.sides}
+    packed = (pack_rows([TokenRow(ids, [0] * len(ids)) for ids in rows[side]]) for side in rows)
+    facts.build().eval()(facts.inputs(*packed), tape=tape)
+    listed = {}
+    for site in facts.attention_sites:
+        queries = {"pool": 1}.get(site.kind, longest[site.side])
+        for name, heads in zip(site.weights, site.heads, strict=True):
+            listed[name] = (2, heads, queries, longest[site.key_side])
+    assert {name: tuple(value.shape) for name, value in tape.kept.items()} == listed
+
+
+def names(facts):
+    return [site.name for site in facts.attention_sites]
+
+
+def test_sites_have_the_names_of_their_maps():
+    assert names(transformer.BASE) == ["cross", "encoder", "decoder"]
+    assert names(bahdanau.LAPTOP) == ["cross"]
+    assert names(bert.BASE) == ["encoder"]
+    assert names(lin.BASE) == ["pool"]
+    assert names(FACTS["bert, attention pool"]) == ["pool", "encoder"]
+    assert names(lin.LAST) == names(sutskever.LAPTOP) == []
+
+
+def test_a_site_counts_layers_and_heads():
+    cross = require_cross_attention(transformer.BASE.cross_attention)
+    assert (cross.layers, cross.heads, cross.side, cross.key_side) == (
+        6,
+        (8,) * 6,
+        "target",
+        "source",
+    )
+    assert cross.weights[-1] == "target.blocks.5.cross.weights"
+    assert luong.LAPTOP.cross_attention == AttentionSite("target", "cross", (1,), "target.cross")
+
+
+def test_a_model_without_cross_attention_is_refused():
+    for facts in (sutskever.LAPTOP, bert.BASE):
+        with pytest.raises(BadInput, match="has no attention to a source"):
+            require_cross_attention(facts.cross_attention)
