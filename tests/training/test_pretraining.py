@@ -196,7 +196,8 @@ def test_a_model_goes_on_where_another_ended(corpus, tmp_path):
     *_, ended = train(run.job)
     run.finish(ended.progress)
     start = f"model.start={run.model_folder}"
-    again = prepared(corpus, tmp_path / "again", start, "model.change={}", FULL)
+    begin = (start, "model.size=", "text=false", "model.change={}")
+    again = prepared(corpus, tmp_path / "again", *begin, FULL)
     before, now = weights_of(read_folder(run.model_folder).module), weights_of(again.job.model)
     assert now.keys() < before.keys()  # pooling and the next sentence are gone
     assert all(torch.equal(before[name], now[name]) for name in now)

@@ -336,7 +336,7 @@ def test_layers_of_a_start_are_not_dropped_in_silence(corpora, start, tmp_path, 
 
 def test_a_start_that_does_not_fit_is_said(corpora, start, tmp_path):
     with pytest.raises(BadInput, match=r"model\.start: trunk\.\S+ there does not fit"):
-        prepared(corpora("one"), tmp_path / "a", f"model.start={start}", "model.change={width=32}")
+        prepared(corpora("one"), tmp_path / "a", *begun(start, "model.change={width=32}"))
 
 
 def test_a_start_that_is_no_encoder_is_said(corpora, small_run, tmp_path):

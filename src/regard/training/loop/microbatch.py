@@ -14,11 +14,7 @@ from torch import Tensor, nn
 
 from regard.data.config import BatchConfig
 from regard.ground.batch import Batch, BatchLimits
-<<<<<<< HEAD
-=======
 from regard.ground.pytree import tensors_in, without_caches
-from regard.data.config import BatchConfig
->>>>>>> main
 
 Forward = Callable[[Batch], tuple[Tensor, Tensor]]
 Scale = float | np.ndarray
