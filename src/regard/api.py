@@ -28,17 +28,14 @@ from regard.models.facts import EncoderDecoder, ModelFacts, TrunkWithHeads
 from regard.models.paper import Paper
 from regard.models.room import House
 from regard.models.sites import require_cross_attention
-from regard.parts.linear.convert import in_precision
 from regard.search.step import Search
 from regard.tasks.batch_runner import Predictor, RowRunner
 from regard.tasks.embed import Embedder
 from regard.tasks.encoder_model import EncoderInput, EncoderModel
 from regard.tasks.fill_mask import FilledText
-from regard.tasks.inputs import InputLimits, check_pairs, check_text, listed, read
+from regard.tasks.inputs import check_pairs, check_text, listed
 from regard.tasks.translate import Translation, Translator
-from regard.text.ids_only import MISSING
 from regard.text.labels import LabelSet
-from regard.text.plain_tokenizer import PlainTokenizer
 from regard.text.tokenizers import Tokenizer
 from regard.text.words import word_spans
 

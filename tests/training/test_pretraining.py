@@ -19,7 +19,8 @@ from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.loop.events import DevEvent, ReportEvent
 from regard.training.pretraining_data import held_out, sample
-from regard.training.recipe import find, read
+from regard.training.recipe import read
+from regard.training.recipe_files import find
 from regard.training.run import prepare
 from regard.weights.files import weights_of
 from small_documents import KINDS, RECIPE, write_animals
@@ -195,7 +196,8 @@ def test_a_model_goes_on_where_another_ended(corpus, tmp_path):
     *_, ended = train(run.job)
     run.finish(ended.progress)
     start = f"model.start={run.model_folder}"
-    again = prepared(corpus, tmp_path / "again", start, "model.change={}", FULL)
+    begin = (start, "model.size=", "text=false", "model.change={}")
+    again = prepared(corpus, tmp_path / "again", *begin, FULL)
     before, now = weights_of(read_folder(run.model_folder).module), weights_of(again.job.model)
     assert now.keys() < before.keys()  # pooling and the next sentence are gone
     assert all(torch.equal(before[name], now[name]) for name in now)

@@ -33,7 +33,7 @@ def fill(
             print_line("" if said is None else _line(said))
 
 
-def _line(said: FilledTextText) -> str:
+def _line(said: FilledText) -> str:
     blanks = [", ".join(f"{one.word} {one.probability:.4f}" for one in top) for top in said.blanks]
     return "\t".join([" ".join(said.text.split("\t")), *blanks])
 

@@ -97,9 +97,7 @@ class WordWeights:
         yield Text("  ").join(draw(f"{level**2 * peak:.2g}", level) for level in LEVELS)
 
 
-def record_word_weights(
-    encoder: EncoderModel, text: str, *, subwords: bool = False
-) -> WordWeights:
+def record_word_weights(encoder: EncoderModel, text: str, *, subwords: bool = False) -> WordWeights:
     """Run a classifier on ``text`` and record the pooling weight of each word (or subword)."""
     cut = encoder.text.words.segment(text)
     batch, tape = pack_texts([cut.ids]).to(encoder.device), Tape(WEIGHTS)

@@ -204,7 +204,7 @@ class Classify(EncoderTask):
 
     name = "classify"
     head, labelled = LabelHead, True
-    tables = {"text": EncoderTextConfig, "labels": LabelsConfig}
+    tables: ClassVar = {"text": EncoderTextConfig, "labels": LabelsConfig}
     dev_metrics = ("accuracy", "macro-F1", "Matthews", "F1", "Pearson", "Spearman", "micro-F1")
     test_metrics = dev_metrics
 
@@ -245,7 +245,9 @@ class Classify(EncoderTask):
         labels = labels or kind.of(chain.from_iterable(map(_labels, examples)), names)
         if asked.positive is not None and asked.positive not in labels.names:
             known = ", ".join(map(repr, labels.names))
-            raise BadInput(f"labels.positive: no label is called {asked.positive!r}; known: {known}")
+            raise BadInput(
+                f"labels.positive: no label is called {asked.positive!r}; known: {known}"
+            )
         return labels
 
     def encode(

@@ -2,17 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput
-from regard.models.build.trunk_with_heads import TrunkWithHeadsModule
 from regard.parts.attention import EncoderOutput
 from regard.tasks.batch_runner import BatchRunner, TextOrPair, rows_of
-from regard.text.row_tokenizer import RowTokenizer
 from regard.text.ids_only import MISSING
+from regard.text.row_tokenizer import RowTokenizer
 
 POOLS = ("mean", "max", "first", "pooled")
 
@@ -25,7 +25,7 @@ class Embedder(BatchRunner):
     texts in lower case.
     """
 
-    model: TrunkWithHeadsModule
+    model: Any
     tokenizer: RowTokenizer | None
     width: int
     batch_size: int = 256

@@ -93,7 +93,7 @@ class EncoderModel(BatchRunner):
 
     def filler(self, top: int = 5) -> MaskFiller:
         """Fills masks."""
-        return MaskFiller(self.model, self.text, max_length=self.max_length, top=top)
+        return MaskFiller(self.model, cast(Any, self.text), max_length=self.max_length, top=top)
 
     def embedder(self, pool: str | None = None, normalise: bool | None = None) -> Embedder:
         """Gives vectors: as its folder says, else the mean of its states."""

@@ -110,14 +110,11 @@ class EncoderTask(TrunkTask):
             raise BadInput(f"data.{'dev' if train else 'train'}: no examples")
         texts = chain.from_iterable(map(self.texts, train))
         tokenizer, labels = self.tokenizer(folder, lambda: texts), self.label_set(train)
-        encoded = {
-            "train": self.encode(tokenizer, labels, train),
-            "dev": self.encode(tokenizer, labels, dev),
-        }
+        encoded, dev_encoded = (self.encode(tokenizer, labels, of) for of in (train, dev))
         for files in self.recipe.data.tests.values():  # wrong targets are found before training
             self.encode(tokenizer, labels, self.read(files, folder.data, folder.dropping()))
         sizes = {"train": len(train), "dev": len(dev)}
-        dataset = MemoryDataset(self.recipe, **encoded, dev_examples=dev, dropped=dropped, sizes=sizes)
+        dataset = MemoryDataset(self.recipe, encoded, dev_encoded, dev, dropped, sizes)
         return Prepared(tokenizer, labels, dataset)
 
     def objective(self, prepared: Prepared) -> Objective:
@@ -133,15 +130,15 @@ class EncoderTask(TrunkTask):
     ) -> dict[str, float]:
         """The negative log-likelihood of the development set, and the scores of the task."""
         objective, dataset = self.objective(prepared), prepared.dataset
-        figures = {"loss": mean_nll(objective, dataset.dev_batches(objective, processes), model, processes)}
+        loss = mean_nll(objective, dataset.dev_batches(objective, processes), model, processes)
 
         def scores() -> dict[str, float]:
-            predictor = self.predictor(
-                model, prepared.tokenizer, prepared.labels, self.recipe.batches.longest, self.notes()
-            )
-            return {one.name: one.value for one in self.score(predictor, dataset.dev_examples).scores}
+            read = prepared.tokenizer, prepared.labels, self.recipe.batches.longest
+            predictor = self.predictor(model, *read, self.notes())
+            scored = self.score(predictor, dataset.dev_examples).scores
+            return {score.name: score.value for score in scored}
 
-        return figures | processes.from_leader(scores)
+        return {"loss": loss} | processes.from_leader(scores)
 
     def test_scores(
         self,

@@ -9,10 +9,10 @@ import torch
 from regard.ground.batch import Ids, TokenRow
 from regard.ground.checks import check_whole
 from regard.ground.errors import BadInput, BadItem
-from regard.models.facts import MLMHead
 from regard.models.build.trunk_with_heads import TrunkWithHeadsModule
-from regard.tasks.inputs import check_texts
+from regard.models.facts import MLMHead
 from regard.tasks.batch_runner import Predictor, finite
+from regard.tasks.inputs import check_texts
 from regard.text.encoder_tokenizer import EncoderTokenizer
 
 

@@ -97,7 +97,7 @@ class Choose(EncoderTask):
 
     name = "choose"
     head = ChoiceHead
-    tables = {"text": EncoderTextConfig}
+    tables: ClassVar = {"text": EncoderTextConfig}
     dev_metrics = test_metrics = ("accuracy",)
     smooths = False
 

@@ -26,8 +26,8 @@ from regard.tasks.encoder_task import Encoded, EncoderTask
 from regard.tasks.inputs import check_pairs
 from regard.tasks.task import TaskScores
 from regard.text.config import EncoderTextConfig
-from regard.text.templates import Window
 from regard.text.row_tokenizer import RowTokenizer
+from regard.text.templates import ContextWindow
 
 CONTEXT, OVERLAP, QUESTION, LONGEST = 384, 128, 64, 30  # tokens: row, overlap, question, answer
 
@@ -142,7 +142,7 @@ class Answerer(Predictor):
             for (_, context), of_question in zip(given, windows, strict=True)
         ]
 
-    def windows(self, question: str, context: str) -> list[Window]:
+    def windows(self, question: str, context: str) -> list[ContextWindow]:
         """The rows of a question, each with a part of its context."""
         limit = self.max_length
         overlap, longest_question = min(self.stride, limit // 3), min(self.question, limit // 4)
@@ -158,7 +158,9 @@ class Answerer(Predictor):
             raise BadInput(f"{where}: no tab between a question and its context")
         return question, context
 
-    def _answers(self, context: str, windows: list[tuple[Window, Tensor]]) -> AnswerPrediction:
+    def _answers(
+        self, context: str, windows: list[tuple[ContextWindow, Tensor]]
+    ) -> AnswerPrediction:
         none = min(float(logits_LV[0].sum()) for _, logits_LV in windows)
         scored = [span for window, logits_LV in windows for span in self._spans(window, logits_LV)]
         once: dict[tuple[int, int], float] = {}  # neighbouring windows see the same spans
@@ -175,9 +177,11 @@ class Answerer(Predictor):
             AnswerSpan(context[start:end], start, end, score, probability)
             for (score, start, end), probability in zip(found, probable, strict=False)
         )
-        return AnswerPrediction(best, none - top, probable[-1] if with_none else 0.0, self.threshold)
+        return AnswerPrediction(
+            best, none - top, probable[-1] if with_none else 0.0, self.threshold
+        )
 
-    def _spans(self, window: Window, logits_LV: Tensor) -> Iterator[tuple[float, int, int]]:
+    def _spans(self, window: ContextWindow, logits_LV: Tensor) -> Iterator[tuple[float, int, int]]:
         """(score, start, end) of what may be an answer in one row, in characters of the context."""
         size = min(self.best, len(logits_LV))
         (begins, starts), (closes, ends) = (logits_LV[:, i].topk(size) for i in (0, 1))
@@ -200,7 +204,7 @@ class QuestionAnswering(EncoderTask):
 
     name = "answer"
     head, usual_length = SpanHead, CONTEXT
-    tables = {"text": EncoderTextConfig, "answers": AnswersConfig}
+    tables: ClassVar = {"text": EncoderTextConfig, "answers": AnswersConfig}
     dev_metrics = test_metrics = ("exact match", "F1")
     smooths = False
 
@@ -263,7 +267,7 @@ class QuestionAnswering(EncoderTask):
         return TaskScores(scores)
 
 
-def _target(window: Window, example: QuestionExample) -> tuple[int, int]:
+def _target(window: ContextWindow, example: QuestionExample) -> tuple[int, int]:
     """The first and the last token of the answer; the first token, twice, if it is not here."""
     if not example.answers:
         if example.answerable:
@@ -275,7 +279,7 @@ def _target(window: Window, example: QuestionExample) -> tuple[int, int]:
     return (0, 0) if first is None or last is None else (first, last)
 
 
-def _covering(window: Window, character: int) -> int | None:
+def _covering(window: ContextWindow, character: int) -> int | None:
     """The token of the context that covers a character, if one does."""
     covering = (
         token

@@ -152,7 +152,7 @@ class Tagger(Predictor):
             for text, of_text in zip(texts, words, strict=True)
         ]
         results = zip(texts, words, self.logits(sentences), strict=True)
-        return [TaggedText(text, self._tagged(text, *of_text)) for text, *of_text in results]
+        return [TaggedText(text, self._tagged(text, at, logits)) for text, at, logits in results]
 
     def logits(self, sentences: Sequence[Sequence[str]]) -> list[Tensor]:
         """(words, labels) for each sentence."""
@@ -220,7 +220,7 @@ class Tag(EncoderTask):
 
     name = "tag"
     head, labelled = TokenLabelHead, True
-    tables = {"text": EncoderTextConfig, "labels": TagsConfig}
+    tables: ClassVar = {"text": EncoderTextConfig, "labels": TagsConfig}
     dev_metrics = ("F1", "accuracy", "Pearson")
     test_metrics = ("F1", "accuracy", "Pearson", "precision", "recall")
 

@@ -50,6 +50,10 @@ class RowTokenizer(ABC):
         """The length to which rows are truncated; texts without special tokens are read whole."""
         return max_length if self.template.specials(1) else None
 
+    def masked(self, text: str) -> list[int]:
+        """The ids of a text in which the mask token may be written, if there is one."""
+        return self.words.encode(text)
+
     def row(self, a: Ids, b: Ids | None = None, longest: int | None = None) -> TokenRow:
         """A row of one text or two; the longer text is truncated first."""
         return self.template.row(a, b, longest)

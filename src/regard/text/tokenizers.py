@@ -29,8 +29,9 @@ def learn_tokenizer(
         return train_encoder_tokenizer(
             texts, kind, config.vocab, lower=config.lower, longest=longest
         )
-    settings = {"normalise": config.normalise, "lower": config.lower}
-    return PlainTokenizer(train(texts, config.kind or "bpe", config.vocab, **settings))
+    kind = config.kind or "bpe"
+    words = train(texts, kind, config.vocab, normalise=config.normalise, lower=config.lower)
+    return PlainTokenizer(words)
 
 
 def load_tokenizer(family: str, folder: Path) -> RowTokenizer | None:
