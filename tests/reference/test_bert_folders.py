@@ -27,7 +27,7 @@ from regard.models import folder as folders
 from regard.models.facts import Head, change
 from regard.models.papers import bert
 from regard.models.stored import Stored
-from regard.text.encoder_files import FILES
+from regard.text.encoder_tokenizer import EncoderTokenizer
 from regard.text.labels import LABEL_SETS, SingleLabelSet
 from regard.weights.files import read_folder, write_tensors
 
@@ -140,7 +140,7 @@ def assert_same_folder(one: Path, other: Path):
     assert_same_bits(one, other)
     here, there = (json.loads((f / "config.json").read_text()) for f in (one, other))
     assert here == there
-    texts = {path.name for path in one.iterdir() if path.name in FILES}
+    texts = {path.name for path in one.iterdir() if path.name in EncoderTokenizer.FILES}
     assert {path.name for path in other.iterdir()} == {"config.json", WEIGHTS, *texts}
     assert texts
     for name in texts:

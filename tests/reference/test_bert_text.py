@@ -184,7 +184,7 @@ def test_words_of_a_sentence(cased, longest):
         "x" * 101,
         "!",
     ]
-    row, firsts = ours.template.tagged(ours.words.encode_all(words), longest)
+    row, firsts = ours.template.row_of_words(ours.words.encode_all(words), longest)
     cut = {"truncation": True, "max_length": longest} if longest else {}
     coded = theirs(words, is_split_into_words=True, **cut)
     assert_same_row(row, coded)

@@ -75,7 +75,7 @@ def test_rows_words_and_windows(folder):
     ids = text.words.encode("the storm")
     assert text.row(ids, ids, longest=6).tokens.tolist() == [2, 5, 3, 5, 6, 3]
     words = text.pieces(["storms", "the", "storms"])
-    row, firsts = text.template.tagged(words, longest=6)
+    row, firsts = text.template.row_of_words(words, longest=6)
     assert (row.tokens.tolist(), firsts) == ([2, 6, 7, 5, 6, 3], [1, 3, 4])
     rows = text.template.windows_of_words(words, longest=5, overlap=0)
     assert [firsts for _, firsts in rows] == [[1, 3, -1], [-1, -1, 1]]
@@ -85,6 +85,16 @@ def test_rows_words_and_windows(folder):
         [2, 5, 3, 5, 6, 3],
     ]
     assert windows[0].spans == (None, None, None, (1, 6), (6, 7), (9, 12), None)
+
+
+def test_a_model_must_know_its_ids_and_pool_its_summary_token(folder):
+    text, anywhere = load(folder), ("first", "last", None)
+    text.check({"tokens": len(LINES)}, anywhere)
+    text.check({"tokens": 99}, ("first",))
+    with pytest.raises(BadInput, match=f"^{len(LINES)} tokens, but the model knows 10$"):
+        text.check({"tokens": 10}, anywhere)
+    with pytest.raises(BadInput, match="stands first; the model needs last or nowhere"):
+        text.check({"tokens": 99}, ("last", None))
 
 
 def test_files_are_handed_on_byte_for_byte(folder, tmp_path_factory):
@@ -231,7 +241,7 @@ def test_a_class_that_takes_the_file_as_it_stands(trained, tmp_path):
     assert load(tmp_path).words.encode("café") == [trained.unk]
     change(tmp_path, trained, post_processor=None)
     configure(tmp_path, tokenizer_class="PreTrainedTokenizerFast")
-    with pytest.raises(BadInput, match="its template is not BERT's"):
+    with pytest.raises(BadInput, match="its template is not that of BertTokenizer"):
         EncoderTokenizer.load(tmp_path)
     change(tmp_path, trained, normalizer={"type": "Nonsense"})
     configure(tmp_path, tokenizer_class="PreTrainedTokenizerFast")

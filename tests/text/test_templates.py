@@ -8,12 +8,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.ground.errors import BadInput
-from regard.text.templates import Template
+from regard.text.plain_tokenizer import TEMPLATE as PLAIN
+from regard.text.templates import RowBuilder, Template
+from regard.text.wordpiece import WordPiece
 from regard.text.words import Span
 
 CLS, SEP = 101, 102
-TEMPLATE = Template(CLS, SEP)
+IDS = {"cls": CLS, "sep": SEP}
+BERT = WordPiece.template
+ROBERTA = Template("cls A sep", "cls A sep sep B sep")
+XLNET = Template("A sep cls:2", "A sep B:1 sep:1 cls:2")
+TEMPLATE = RowBuilder(BERT, IDS)
 LENGTHS = st.integers(0, 30)
+BUILDERS = {
+    name: RowBuilder(one, IDS)
+    for name, one in {"BERT": BERT, "RoBERTa": ROBERTA, "XLNet": XLNET}.items()
+}
+each_template = pytest.mark.parametrize("builder", BUILDERS.values(), ids=list(BUILDERS))
 
 
 def ids(length: int, first: int = 1) -> list[int]:
@@ -30,24 +41,63 @@ def test_one_text_and_two():
     assert row.tokens.dtype == row.segments.dtype == np.int32
 
 
+def test_rows_of_other_templates():
+    row = BUILDERS["RoBERTa"].row([7, 8], [9])
+    assert row.tokens.tolist() == [CLS, 7, 8, SEP, SEP, 9, SEP]
+    assert not row.segments.any()
+    row = BUILDERS["XLNet"].row([7, 8], [9])
+    assert row.tokens.tolist() == [7, 8, SEP, 9, SEP, CLS]
+    assert row.segments.tolist() == [0, 0, 0, 1, 1, 2]
+    row = BUILDERS["XLNet"].row([7, 8], longest=3)
+    assert (row.tokens.tolist(), row.segments.tolist()) == ([7, SEP, CLS], [0, 0, 2])
+
+
+def test_where_the_summary_token_stands():
+    assert [one.summary for one in (BERT, ROBERTA, XLNET, PLAIN)] == [
+        "first",
+        "first",
+        "last",
+        None,
+    ]
+    for builder in BUILDERS.values():
+        for row in (builder.row([1]), builder.row([1, 2], [3])):
+            assert row.tokens[builder.summary_position(len(row.tokens))] == CLS
+
+
+def test_a_template_without_special_tokens():
+    builder = RowBuilder(PLAIN, {})
+    assert builder.row([7, 8], longest=1).tokens.tolist() == [7]
+    assert builder.row_of_words([[1, 2], [3]]).firsts == [0, 2]
+    with pytest.raises(BadInput, match="one text at a time"):
+        builder.row([7], [8])
+
+
 def test_empty_texts():
     assert TEMPLATE.row([]).tokens.tolist() == [CLS, SEP]
     row = TEMPLATE.row([], [])
     assert (row.tokens.tolist(), row.segments.tolist()) == ([CLS, SEP, SEP], [0, 0, 1])
 
 
-@given(LENGTHS, LENGTHS, st.integers(4, 70))
-def test_the_longer_text_is_cut_until_both_are_equal(first, second, longest):
-    row = TEMPLATE.row(ids(first), ids(second, 1000), longest)
+@each_template
+@given(LENGTHS, LENGTHS, st.integers(5, 70))
+def test_the_longer_text_is_cut_until_both_are_equal(builder, first, second, longest):
+    row, taken = builder.row(ids(first), ids(second, 1000), longest), builder.specials(2)
     tokens = row.tokens.tolist()
     a = [i for i in tokens if i < 100]
     b = [i for i in tokens if i >= 1000]
     assert a == ids(first)[: len(a)] and b == ids(second, 1000)[: len(b)]
-    assert len(tokens) == min(longest, first + second + 3)
-    if len(tokens) == longest and first + second + 3 > longest:
-        half = (longest - 3) // 2
+    assert len(tokens) == len(row.segments) == min(longest, first + second + taken)
+    if len(tokens) == longest and first + second + taken > longest:
+        half = (longest - taken) // 2
         assert len(a) >= min(first, half) and len(b) >= min(second, half)
-    assert row.segments.tolist() == [0] * (len(a) + 2) + [1] * (len(b) + 1)
+    segments = [[part.segment] * size for part, size in zip(*sized(builder, a, b), strict=True)]
+    assert row.segments.tolist() == [one for part in segments for one in part]
+
+
+def sized(builder, a, b):
+    """The parts of a row of two texts, and how many tokens each has."""
+    parts = builder.template.parts(2)
+    return parts, [{"A": len(a), "B": len(b)}.get(part.name, 1) for part in parts]
 
 
 def test_who_gets_the_odd_token():
@@ -77,24 +127,25 @@ def test_rows_without_room(second, longest):
 
 def test_words_know_where_they_begin():
     words = [[1], [2, 3, 4], [], [5], [6, 7]]
-    row, firsts = TEMPLATE.tagged(words)
+    row, firsts = TEMPLATE.row_of_words(words)
     assert row.tokens.tolist() == [CLS, 1, 2, 3, 4, 5, 6, 7, SEP]
     assert firsts == [1, 2, -1, 5, 6]
-    row, firsts = TEMPLATE.tagged(words, 5)  # the second word loses its end, the others all
+    row, firsts = TEMPLATE.row_of_words(words, 5)  # the second word loses its end, the others all
     assert row.tokens.tolist() == [CLS, 1, 2, 3, SEP]
     assert firsts == [1, 2, -1, -1, -1]
-    assert TEMPLATE.tagged([]).firsts == []
+    assert TEMPLATE.row_of_words([]).firsts == []
 
 
 WORDS = st.lists(st.integers(0, 9), max_size=40)
 
 
+@each_template
 @given(WORDS, st.integers(3, 30), st.data())
-def test_every_word_has_one_place_in_the_windows(lengths, longest, data):
+def test_every_word_has_one_place_in_the_windows(builder, lengths, longest, data):
     overlap = data.draw(st.none() | st.integers(0, longest - 3))
     starts = accumulate(lengths, initial=1)
     words = [ids(length, start) for length, start in zip(lengths, starts, strict=False)]
-    windows = TEMPLATE.windows_of_words(words, longest, overlap)
+    windows = builder.windows_of_words(words, longest, overlap)
     for row, firsts in windows:
         assert len(row.tokens) <= longest and len(firsts) == len(words)
         for word, place in zip(words, firsts, strict=True):
@@ -129,14 +180,22 @@ def test_windows_over_a_context():
     assert windows[1].spans == (None,) * 4 + tuple(spans[3:]) + (None,)
 
 
-@given(LENGTHS, st.integers(6, 20), st.integers(0, 2))
-def test_windows_leave_nothing_out(length, longest, stride):
+@each_template
+@given(LENGTHS, st.integers(7, 20), st.integers(0, 2))
+def test_windows_leave_nothing_out(builder, length, longest, stride):
+    stride = min(stride, longest - builder.specials(2) - 3)
     spans = [Span(i, i + 1) for i in range(length)]
-    windows = TEMPLATE.windows([1, 2], ids(length, 10), spans, longest, min(stride, longest - 6))
+    windows = builder.windows([1, 2], ids(length, 10), spans, longest, stride)
+    for row, covered in windows:
+        assert len(row.tokens) == len(covered) <= longest
+        for token, span in zip(row.tokens, covered, strict=True):
+            assert (span is None) == (token in (CLS, SEP, 1, 2)) and (
+                not span or token == span.start + 10
+            )
     parts = [[span.start for span in spans if span] for _, spans in windows]
     assert sorted({place for part in parts for place in part}) == list(range(length))
     for earlier, later in pairwise(parts):
-        assert set(earlier) & set(later) == set(later[: min(stride, longest - 6)])
+        assert set(earlier) & set(later) == set(later[:stride])
 
 
 def test_a_context_without_room():

@@ -1,7 +1,7 @@
 """Answers that stand in a text: the best spans, and whether there is one at all.
 
 A span scores the sum of the logits of its first and its last token, the lack of an answer those of
-the first token of a row (Devlin et al., 2018, sections 4.2 and 4.3).
+the summary token of a row (Devlin et al., 2018, sections 4.2 and 4.3).
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from regard.tasks.inputs import check_pairs
 from regard.tasks.rows import Runner
 from regard.text.encoder_tokenizer import EncoderTokenizer
-from regard.text.templates import Window
+from regard.text.templates import ContextWindow
 
 CONTEXT, OVERLAP, QUESTION = 384, 128, 64  # tokens of a row, shared by two rows, of a question
 
@@ -88,13 +88,14 @@ class Answerer(Runner):
             for (_, context), each in zip(asked, windows, strict=True)
         ]
 
-    def windows(self, question: str, context: str) -> list[Window]:
+    def windows(self, question: str, context: str) -> list[ContextWindow]:
         """The rows of a question, each with a part of its context."""
         shared, asked = min(self.stride, self.longest // 3), min(self.question, self.longest // 4)
         return self.text.windows(question, context, self.longest, shared, asked)
 
-    def _answers(self, context: str, windows: list[tuple[Window, Tensor]]) -> Answers:
-        none = min(float(logits_LV[0].sum()) for _, logits_LV in windows)
+    def _answers(self, context: str, windows: list[tuple[ContextWindow, Tensor]]) -> Answers:
+        at = self.text.template.summary_position
+        none = min(float(said_LV[at(len(said_LV))].sum()) for _, said_LV in windows)
         scored = [one for window, said_LV in windows for one in self._spans(window, said_LV)]
         once: dict[tuple[int, int], float] = {}  # neighbouring windows see the same spans
         for score, start, end in scored:
@@ -112,7 +113,7 @@ class Answerer(Runner):
         )
         return Answers(best, none - top, probable[-1] if with_none else 0.0, self.threshold)
 
-    def _spans(self, window: Window, logits_LV: Tensor) -> Iterator[tuple[float, int, int]]:
+    def _spans(self, window: ContextWindow, logits_LV: Tensor) -> Iterator[tuple[float, int, int]]:
         """(score, start, end) of what may be an answer in one row, in characters of the context."""
         size = min(self.best, len(logits_LV))
         (begins, starts), (closes, ends) = (logits_LV[:, i].topk(size) for i in (0, 1))

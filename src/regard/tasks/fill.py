@@ -13,7 +13,6 @@ from regard.models.build.trunk_with_heads import TrunkWithHeadsModule
 from regard.tasks.inputs import check_texts
 from regard.tasks.rows import Runner, numbers
 from regard.text.encoder_tokenizer import EncoderTokenizer
-from regard.text.wordpiece import GOES_ON
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,5 @@ class Filler(Runner):
     def _filled(self, text: str, blanks: tuple[tuple[Filling, ...], ...]) -> Filled:
         filled, *others = text.split(self.mask)
         for (best, *_), part in zip(blanks, others, strict=True):
-            goes_on = best.word.startswith(GOES_ON)
-            before = filled.rstrip() if goes_on else filled
-            filled = before + best.word.removeprefix(GOES_ON) + part
+            filled = self.text.join(filled, best.word) + part
         return Filled(filled, blanks)

@@ -1,4 +1,4 @@
-"""What BERT reads and writes: its vocabulary, its special tokens, and the rows made of texts."""
+"""What an encoder reads: a vocabulary with special tokens, and the rows made of texts."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,39 +8,29 @@ from typing import ClassVar
 
 import numpy as np
 
-from regard.ground.batch import Ids, TokenRow
-from regard.ground.errors import BadInput
 from regard.ground.files import replacing
-from regard.text.encoder_files import FILES, fresh_files, read_files
+from regard.text.row_tokenizer import RowTokenizer
 from regard.text.subwords import Subwords
-from regard.text.templates import Template, Window
-from regard.text.vocabulary import check_sizes
-from regard.text.wordpiece import GOES_ON, SPECIALS, Normalisation, bert_tokenizer, learn_wordpiece
+from regard.text.templates import TEXTS, RowBuilder
+from regard.text.tokenizer_family import TokenizerFamily
+from regard.text.tokenizer_files import TokenizerFiles, all_files, learn_files, read_files
 
 
 @dataclass(frozen=True)
-class EncoderTokenizer:
-    """A vocabulary, its special tokens by role, and its files as they were read or made.
+class EncoderTokenizer(RowTokenizer):
+    """A vocabulary, the names of its special tokens by role, and its files as read or made.
 
-    The ids are those of ``transformers``, but for one thing: "[SEP]" in a text is text.
+    The ids are those of ``transformers``, with one exception: "[SEP]" in a text is text.
     """
 
     name: ClassVar = "encoder"
-    FILES: ClassVar = FILES
+    FILES: ClassVar = all_files()
 
+    family: TokenizerFamily
     words: Subwords
     names: Mapping[str, str] = field(repr=False)
     longest: int | None = None
     files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
-
-    @property
-    def vocabularies(self) -> tuple[Subwords, ...]:
-        """Its only one."""
-        return (self.words,)
-
-    def check(self, known: Mapping[str, int]) -> None:
-        """Refuse a model that does not know every id."""
-        check_sizes({"tokens": len(self.words)}, known)
 
     @property
     def pad(self) -> int:
@@ -69,73 +59,71 @@ class EncoderTokenizer:
 
     @cached_property
     def continues(self) -> np.ndarray:
-        """For each id whether it goes on inside a word."""
+        """For each id whether it continues a word."""
         pieces = self.words.pieces(range(len(self.words)))
-        return np.array([piece.startswith(GOES_ON) for piece in pieces])
+        return np.array([self.family.continues_word(piece) for piece in pieces])
 
     @cached_property
-    def template(self) -> Template:
-        """How rows are put together."""
-        return Template(self.cls, self.sep)
-
-    def row(self, a: Ids, b: Ids | None = None, longest: int | None = None) -> TokenRow:
-        """``[CLS] a [SEP]`` or ``[CLS] a [SEP] b [SEP]``, the longer text cut first."""
-        return self.template.row(a, b, longest)
+    def template(self) -> RowBuilder:
+        """How rows are built: by the template of the family."""
+        roles = {part.name for part in self.family.template.parts(2)} - {*TEXTS}
+        ids = {role: self._special[f"{role}_token"] for role in roles}
+        return RowBuilder(self.family.template, ids)
 
     def masked(self, text: str) -> list[int]:
         """The ids of a text in which the mask, and no other special token, may be written."""
-        first, *others = self.words.encode_all(text.split(self.names["mask_token"]))
+        parts = text.split(self.names["mask_token"])
+        if self.words.strips_left(self.mask):
+            parts = [*(part.rstrip() for part in parts[:-1]), parts[-1]]
+        first, *others = self.words.encode_all(parts)
         return first + [i for part in others for i in (self.mask, *part)]
 
+    def join(self, text: str, piece: str) -> str:
+        """A text with a piece, as ``words.pieces`` writes it, at its end."""
+        return self.family.join(text, piece)
+
     def pieces(self, words: Sequence[str]) -> list[list[int]]:
-        """Words, each cut on its own; one that nothing is left of is unknown."""
-        return [ids or [self.unk] for ids in self.words.encode_all(words)]
-
-    def windows(
-        self,
-        question: str,
-        context: str,
-        longest: int = 384,
-        stride: int = 128,
-        most_question: int = 64,
-    ) -> list[Window]:
-        """A question, cut to ``most_question`` pieces, with each part of its context."""
-        ids, spans = self.words.cut(context)
-        asked = self.words.encode(question)[:most_question]
-        return self.template.windows(asked, ids, spans, longest, stride)
-
-    def decode(self, ids: Ids) -> str:
-        """Plain text again; special tokens are left out."""
-        return self.words.decode([int(i) for i in ids])
+        """The ids of each word on its own; a word of which nothing is left is unknown."""
+        return super().pieces([self.family.word_prefix + word for word in words])
 
     def save(self, folder: Path) -> None:
-        """Write the files, and take away those of an earlier vocabulary."""
+        """Write the files, and remove those of an earlier vocabulary."""
         for name, content in self.files.items():
             with replacing(folder / name) as temporary:
                 temporary.write_bytes(content)
-        for name in set(FILES) - self.files.keys():
+        for name in set(self.FILES) - self.files.keys():
             (folder / name).unlink(missing_ok=True)
 
     @staticmethod
     def load(folder: Path) -> "EncoderTokenizer | None":
         """Read the tokenizer of a folder, ours or another's; None where it has none."""
-        found = read_files(folder)
-        if found is None:
-            return None
-        return EncoderTokenizer(Subwords(found.tokenizer), found.names, found.longest, found.files)
+        read = read_files(folder)
+        return None if read is None else _of(read)
 
     @cached_property
     def _special(self) -> dict[str, int]:
         return {role: self.words.number(name) for role, name in self.names.items()}
 
 
+def train_encoder_tokenizer(
+    texts: Iterable[str],
+    kind: str,
+    vocab: int,
+    *,
+    lower: bool = True,
+    longest: int | None = 512,
+) -> EncoderTokenizer:
+    """A tokenizer of the family ``kind``, learned from ``texts``."""
+    return _of(learn_files(kind, texts, vocab, lower, longest))
+
+
 def train_wordpiece(
     texts: Iterable[str], vocab: int = 30_522, *, lower: bool = True, longest: int | None = 512
 ) -> EncoderTokenizer:
-    """A vocabulary like BERT's, learnt from ``texts``; the same for the same texts in any order."""
-    if vocab < len(SPECIALS):
-        raise BadInput(f"a vocabulary of {vocab} has no room for {', '.join(SPECIALS.values())}")
-    manner = Normalisation(lower)
-    tokenizer = bert_tokenizer(learn_wordpiece(texts, vocab, manner), manner)
-    files = fresh_files(tokenizer, manner, SPECIALS, longest)
-    return EncoderTokenizer(Subwords(tokenizer), SPECIALS, longest, files)
+    """A vocabulary like BERT's; the same for the same texts in any order."""
+    return train_encoder_tokenizer(texts, "wordpiece", vocab, lower=lower, longest=longest)
+
+
+def _of(files: TokenizerFiles) -> EncoderTokenizer:
+    words = Subwords(files.tokenizer)
+    return EncoderTokenizer(files.family, words, files.names, files.longest, files.files)

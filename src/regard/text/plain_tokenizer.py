@@ -1,37 +1,30 @@
-"""The vocabulary of a model that reads one text at a time, without special tokens around it."""
+"""The tokenizer of a model that reads one text at a time, without special tokens around it."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from regard.text.row_tokenizer import RowTokenizer
 from regard.text.subwords import Subwords
-from regard.text.vocabulary import Vocabulary, check_sizes
+from regard.text.templates import RowBuilder, Template
 
 FILE = "tokenizer.json"
+TEMPLATE = Template("A")
 
 
 @dataclass(frozen=True)
-class PlainTokenizer:
+class PlainTokenizer(RowTokenizer):
     """Texts as ids, and nothing else."""
 
     name: ClassVar = "plain"
     FILES: ClassVar = (FILE,)
 
-    words: Vocabulary
+    words: Subwords
 
     @property
-    def vocabularies(self) -> tuple[Vocabulary, ...]:
-        """Its only one."""
-        return (self.words,)
-
-    @property
-    def pad(self) -> int:
-        return self.words.pad
-
-    def check(self, known: Mapping[str, int]) -> None:
-        """Refuse a model that does not know every id."""
-        check_sizes({"tokens": len(self.words)}, known)
+    def template(self) -> RowBuilder:
+        """A text is a row."""
+        return RowBuilder(TEMPLATE, {})
 
     def save(self, folder: Path) -> None:
         """Write tokenizer.json."""

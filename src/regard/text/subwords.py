@@ -116,6 +116,11 @@ class Subwords:
         """The id of a piece by its exact name."""
         return self._special((piece,))
 
+    def strips_left(self, number: int) -> bool:
+        """Whether an added token takes the white space before it away."""
+        tokens = self._content["added_tokens"]
+        return any(token["id"] == number and token["lstrip"] for token in tokens)
+
     def cut(self, text: str) -> tuple[list[int], list[Span]]:
         """The ids of ``text``, and the characters that the library says each was made of."""
         coded = self._tokenizer.encode(text, add_special_tokens=False)

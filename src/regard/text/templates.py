@@ -1,6 +1,6 @@
-"""What BERT reads as one row: ``[CLS] a [SEP]`` or ``[CLS] a [SEP] b [SEP]``, and rows too long."""
+"""How texts become rows: which special tokens stand around one text or two, and their segments."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
@@ -11,67 +11,122 @@ from regard.ground.batch import Ids, TokenRow
 from regard.ground.errors import BadInput
 from regard.text.words import Span
 
+TEXTS = ("A", "B")
 
-class Tagged(NamedTuple):
-    """Words in a row: where the first piece of each stands, -1 for those that are not in it."""
+
+class Part(NamedTuple):
+    """A text, "A" or "B", or the role of a special token, "cls" or "sep", and its segment."""
+
+    name: str
+    segment: int = 0
+
+
+@dataclass(frozen=True)
+class Template:
+    """The parts of a row of one text (``single``) and of two (``pair``), each with its segment.
+
+    BERT's are "cls A sep" and "cls A sep B:1 sep:1"; a part without a number has segment 0. Without
+    ``pair``, a row is made of one text alone.
+    """
+
+    single: str
+    pair: str | None = None
+
+    def parts(self, texts: int) -> tuple[Part, ...]:
+        """Of a row of so many texts."""
+        form = self.single if texts == 1 else self.pair
+        if form is None:
+            raise BadInput("this model reads one text at a time, not two")
+        words = (part.partition(":") for part in form.split())
+        return tuple(Part(name, int(segment or 0)) for name, _, segment in words)
+
+    @property
+    def summary(self) -> str | None:
+        """Where the token stands that sums up a row: "first", "last", or None if there is none."""
+        names = [part.name for part in self.parts(1)]
+        return "first" if names[0] == "cls" else "last" if "cls" in names else None
+
+
+class WordRow(NamedTuple):
+    """Words in a row: the position of the first token of each, -1 for those that are not in it."""
 
     row: TokenRow
     firsts: list[int]
 
 
-class Window(NamedTuple):
-    """A question with a part of its context: which characters of the context each token covers."""
+class ContextWindow(NamedTuple):
+    """A question with a part of its context: the characters of the context that a token covers."""
 
     row: TokenRow
     spans: tuple[Span | None, ...]
 
 
 @dataclass(frozen=True)
-class Template:
-    """The tokens that stand around the texts of a row."""
+class RowBuilder:
+    """A template with the ids of its special tokens, by their roles."""
 
-    cls: int
-    sep: int
+    template: Template
+    special: Mapping[str, int]
+
+    @property
+    def summary(self) -> str | None:
+        """Where the summary token stands; see ``Template``."""
+        return self.template.summary
+
+    def summary_position(self, length: int) -> int:
+        """The position of the summary token in a row of that length; else of the first token."""
+        return length - 1 if self.summary == "last" else 0
+
+    def specials(self, texts: int) -> int:
+        """How many special tokens a row of so many texts has."""
+        return sum(part.name not in TEXTS for part in self.template.parts(texts))
+
+    def begin(self, text: str, before: int = 0) -> int:
+        """The position of the first token of text "A", or of "B" where A has ``before`` tokens."""
+        names = [part.name for part in self.template.parts(1 + TEXTS.index(text))]
+        return names.index(text) + (before - 1 if text == "B" else 0)
 
     def row(
         self, a: Ids, b: Ids | None = None, longest: int | None = None, only_second: bool = False
     ) -> TokenRow:
-        """One text or two; cut to ``longest`` tokens, marks counted, always at the end of a text.
+        """One text or two, truncated at their ends to ``longest`` tokens, special ones counted.
 
         Of two texts the longer is cut until both are equally long, then both; or the second alone.
         """
+        texts = 1 if b is None else 2
         if longest is not None:
-            room = self._room(longest, 2 if b is None else 3)
+            room = self._room(longest, self.specials(texts))
             if b is None:
                 a = a[:room]
             else:
                 first, second = _shares(len(a), len(b), room, only_second)
                 a, b = a[:first], b[:second]
-        second_half = [] if b is None else [b, [self.sep]]
-        parts = [[self.cls], a, [self.sep], *second_half]
-        tokens = np.concatenate(parts, dtype=np.int32, casting="unsafe")
-        segments = np.zeros(len(tokens), dtype=np.int32)
-        segments[len(a) + 2 :] = 1
-        return TokenRow(tokens, segments)
+        given: dict[str, Ids] = {"A": a} if b is None else {"A": a, "B": b}
+        parts = [
+            (given[name] if name in given else [self.special[name]], segment)
+            for name, segment in self.template.parts(texts)
+        ]
+        tokens = np.concatenate([ids for ids, _ in parts], dtype=np.int32, casting="unsafe")
+        segments = np.repeat([one for _, one in parts], [len(ids) for ids, _ in parts])
+        return TokenRow(tokens, segments.astype(np.int32))
 
-    def tagged(self, words: Sequence[Sequence[int]], longest: int | None = None) -> Tagged:
-        """Words that are cut already, in one row; those behind ``longest`` have no place in it."""
+    def row_of_words(self, words: Sequence[Sequence[int]], longest: int | None = None) -> WordRow:
+        """The tokens of words in one row; a word that begins beyond ``longest`` is not in it."""
         pieces = [piece for word in words for piece in word]
-        row = self.row(pieces, longest=longest)
-        last = len(row.tokens) - 1
-        starts = accumulate(map(len, words), initial=1)
-        places = zip(words, starts, strict=False)
-        return Tagged(row, [at if word and at < last else -1 for word, at in places])
+        row, begin = self.row(pieces, longest=longest), self.begin("A")
+        end = begin + len(row.tokens) - self.specials(1)
+        places = zip(words, accumulate(map(len, words), initial=begin), strict=False)
+        return WordRow(row, [at if word and at < end else -1 for word, at in places])
 
     def windows_of_words(
         self, words: Sequence[Sequence[int]], longest: int, overlap: int | None = None
-    ) -> list[Tagged]:
-        """Rows that overlap, in which every word has one place: where it sees most around it.
+    ) -> list[WordRow]:
+        """Rows that overlap; every word has a position in the one that shows most context of it.
 
-        Rows share up to ``overlap`` pieces, by default a quarter of what fits. A word that has no
-        pieces has no place.
+        Rows share up to ``overlap`` tokens, by default a quarter of what fits. A word that has no
+        tokens has no position.
         """
-        room = self._room(longest, 2)
+        room = self._room(longest, self.specials(1))
         overlap = room // 4 if overlap is None else overlap
         if not 0 <= overlap < room:
             raise BadInput(f"an overlap of {overlap} leaves nothing new in rows of {longest}")
@@ -85,27 +140,29 @@ class Template:
                     seen[word], owner[word] = context, number
         rows = []
         for number, (begin, end) in enumerate(parts):
-            row, places = self.tagged(words[begin:end], longest)
+            row, places = self.row_of_words(words[begin:end], longest)
             own = [at if owner[begin + i] == number else -1 for i, at in enumerate(places)]
-            rows.append(Tagged(row, [-1] * begin + own + [-1] * (len(words) - end)))
+            rows.append(WordRow(row, [-1] * begin + own + [-1] * (len(words) - end)))
         return rows
 
     def windows(
         self, question: Ids, context: Ids, spans: Sequence[Span], longest: int, stride: int
-    ) -> list[Window]:
-        """The whole context in as many rows as it takes, each ``stride`` tokens into the last."""
-        room = self._room(longest, 3 + len(question))
+    ) -> list[ContextWindow]:
+        """The whole context in as many rows as it takes; two neighbours share ``stride`` tokens."""
+        room = self._room(longest, self.specials(2) + len(question))
         if len(context) > room <= stride:
             raise BadInput(
                 f"rows of {longest} with a question of {len(question)} have room for {room} tokens "
                 f"of context: too few for a stride of {stride}"
             )
-        before = (None,) * (len(question) + 2)
+        before = self.begin("B", len(question))
+        after = self.specials(2) + len(question) - before
         windows = []
         for begin in range(0, len(context) or 1, max(1, room - stride)):
             end = min(begin + room, len(context))
             row = self.row(question, context[begin:end])
-            windows.append(Window(row, (*before, *spans[begin:end], None)))
+            covered = ((None,) * before, spans[begin:end], (None,) * after)
+            windows.append(ContextWindow(row, tuple(span for part in covered for span in part)))
             if end == len(context):
                 break
         return windows

@@ -1,27 +1,25 @@
 """WordPiece as BERT has it (Devlin et al., 2018): words are cut at spaces and signs, then each into
-the longest pieces known; ``##`` begins a piece that goes on inside a word.
+the longest pieces known; a piece that begins with ``##`` continues a word.
 
 The tokenizer is put together as ``transformers`` does it, so that both give the same ids.
 """
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
 
-from tokenizers import (
-    Tokenizer,
-    decoders,
-    models,
-    normalizers,
-    pre_tokenizers,
-    processors,
-    trainers,
-)
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from regard.ground.errors import BadInput
+from regard.ground.files import read_bytes
+from regard.text.templates import Template
+from regard.text.tokenizer_family import Model, TokenizerFamily, TokenizerSettings
 
-GOES_ON = "##"
+PREFIX = "##"
+LINES = "vocab.txt"
 # In the order of BERT's own vocabularies.
 SPECIALS = {
     "pad_token": "[PAD]",
@@ -34,40 +32,101 @@ SPECIALS = {
 
 @dataclass(frozen=True)
 class Normalisation:
-    """How a text is made ready to be cut."""
+    """How a text is normalised before it is cut."""
 
     lower: bool = True
-    strip_accents: bool | None = None  # None: where letters are made small
+    strip_accents: bool | None = None  # None: if letters are lowercased
     chinese: bool = True  # Chinese characters are words of their own
 
 
-def bert_tokenizer(
-    vocabulary: Mapping[str, int], manner: Normalisation, names: Mapping[str, str] = SPECIALS
-) -> Tokenizer:
-    """A tokenizer with BERT's normaliser and template; ``names`` are its special tokens."""
-    tokenizer = _frame(manner, names["unk_token"])
-    tokenizer.model = models.WordPiece(dict(vocabulary), unk_token=names["unk_token"])
-    tokenizer.add_special_tokens(list(names.values()))
-    cls, sep = names["cls_token"], names["sep_token"]
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single=[f"{cls}:0", "$A:0", f"{sep}:0"],
-        pair=[f"{cls}:0", "$A:0", f"{sep}:0", "$B:1", f"{sep}:1"],
-        special_tokens=[(name, vocabulary[name]) for name in (cls, sep)],
+class WordPiece(TokenizerFamily):
+    """The tokenizers of BERT and of those that took them over."""
+
+    name: ClassVar = "wordpiece"
+    model: ClassVar = "WordPiece"
+    classes: ClassVar = (
+        "BertTokenizer",
+        "DistilBertTokenizer",
+        "ElectraTokenizer",
+        "MobileBertTokenizer",
     )
-    return tokenizer
+    files: ClassVar = (LINES,)
+    special_tokens: ClassVar = SPECIALS
+    template: ClassVar = Template("cls A sep", "cls A sep B:1 sep:1")
+
+    def read_files(self, folder: Path) -> Model:
+        """One piece in each line, whose number is its id.
+
+        Of equal lines the last counts; the others keep their ids, under names that no text has.
+        """
+        path = folder / LINES
+        try:
+            lines = read_bytes(path).decode().split("\n")
+        except UnicodeDecodeError as error:
+            raise BadInput(f"{path}: not UTF-8 (byte {error.start})") from None
+        pieces = [line.rstrip() for line in (lines if lines[-1] else lines[:-1])]
+        last = {piece: number for number, piece in enumerate(pieces)}
+        vocabulary = {
+            piece if last[piece] == number else f"{piece} (line {number + 1})": number
+            for number, piece in enumerate(pieces)
+        }
+        return {"vocab": vocabulary}
+
+    def write_files(self, model: Model) -> dict[str, str]:
+        """The pieces in the order of their ids."""
+        ids = model["vocab"]
+        return {LINES: "".join(f"{piece}\n" for piece in sorted(ids, key=ids.__getitem__))}
+
+    def check(self, model: Any, path: Path) -> None:
+        """Pieces that continue a word are marked as BERT's are."""
+        super().check(model, path)
+        if model.get("continuing_subword_prefix", PREFIX) != PREFIX:
+            said = f"a continuing_subword_prefix other than {PREFIX} is not supported"
+            raise BadInput(f"{path}: {said}")
+
+    def build(self, model: Model, unk: str, settings: TokenizerSettings) -> Tokenizer:
+        """BERT's normaliser, its way to cut words, and the pieces."""
+        normalisation = Normalisation(
+            settings.flag("do_lower_case", True),
+            settings.flag("strip_accents", None),
+            settings.flag("tokenize_chinese_chars", True),
+        )
+        tokenizer = _frame(normalisation, unk)
+        tokenizer.model = models.WordPiece(dict(model["vocab"]), unk_token=unk)
+        return tokenizer
+
+    def learn(self, texts: Iterable[str], vocab: int, lower: bool) -> tuple[Model, dict[str, Any]]:
+        """The same for the same texts in any order."""
+        normalisation = Normalisation(lower)
+        settings = {
+            "do_lower_case": normalisation.lower,
+            "strip_accents": normalisation.strip_accents,
+            "tokenize_chinese_chars": normalisation.chinese,
+        }
+        return {"vocab": learn_wordpiece(texts, vocab, normalisation)}, settings
+
+    def continues_word(self, piece: str) -> bool:
+        """Whether it has the prefix."""
+        return piece.startswith(PREFIX)
+
+    def join(self, text: str, piece: str) -> str:
+        """A piece that continues a word comes without its prefix and without a space before it."""
+        if self.continues_word(piece):
+            return text.rstrip() + piece.removeprefix(PREFIX)
+        return text + piece
 
 
 def learn_wordpiece(
-    texts: Iterable[str], vocab: int, manner: Normalisation, letters: int = 1_000
+    texts: Iterable[str], vocab: int, normalisation: Normalisation, letters: int = 1_000
 ) -> dict[str, int]:
-    """At most ``vocab`` pieces, made of the most frequent ``letters``; those of rarer are unknown.
+    """At most ``vocab`` pieces of the ``letters`` most frequent letters; a rarer letter is unknown.
 
-    The same texts, in any order, give the same vocabulary. It is learnt twice, first for the
+    The same texts, in any order, give the same vocabulary. It is learned twice, first for the
     alphabet alone: the library numbers the letters inside words in random order unless they are
     reserved, and numbers decide between equally frequent pairs. Texts are read three times.
     """
     texts = list(texts) if isinstance(texts, Iterator) else texts
-    alphabet = _alphabet(texts, manner, letters)
+    alphabet = _alphabet(texts, normalisation, letters)
     reserved, learned = list(SPECIALS.values()), {}
     for size in (0, vocab):
         trainer = trainers.WordPieceTrainer(
@@ -78,7 +137,7 @@ def learn_wordpiece(
             limit_alphabet=len(alphabet),
             show_progress=False,
         )
-        frame = _frame(manner, SPECIALS["unk_token"])
+        frame = _frame(normalisation, SPECIALS["unk_token"])
         frame.train_from_iterator(texts, trainer)
         learned = json.loads(frame.to_str())["model"]["vocab"]
         reserved = [*reserved, *sorted(learned.keys() - set(reserved))]
@@ -87,27 +146,27 @@ def learn_wordpiece(
     return learned
 
 
-def _frame(manner: Normalisation, unknown: str) -> Tokenizer:
+def _frame(normalisation: Normalisation, unknown: str) -> Tokenizer:
     """A tokenizer that is complete but for its vocabulary and its template."""
     frame = Tokenizer(models.WordPiece(unk_token=unknown))
-    frame.normalizer = _normaliser(manner)
+    frame.normalizer = _normaliser(normalisation)
     frame.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    frame.decoder = decoders.WordPiece(prefix=GOES_ON)
+    frame.decoder = decoders.WordPiece(prefix=PREFIX)
     return frame
 
 
-def _normaliser(manner: Normalisation) -> normalizers.Normalizer:
+def _normaliser(normalisation: Normalisation) -> normalizers.Normalizer:
     return normalizers.BertNormalizer(
         clean_text=True,
-        handle_chinese_chars=manner.chinese,
-        strip_accents=manner.strip_accents,
-        lowercase=manner.lower,
+        handle_chinese_chars=normalisation.chinese,
+        strip_accents=normalisation.strip_accents,
+        lowercase=normalisation.lower,
     )
 
 
-def _alphabet(texts: Iterable[str], manner: Normalisation, most: int) -> list[str]:
+def _alphabet(texts: Iterable[str], normalisation: Normalisation, most: int) -> list[str]:
     """The most frequent letters, of equally frequent ones the first by their numbers."""
-    normalise, counts = _normaliser(manner).normalize_str, Counter[str]()
+    normalise, counts = _normaliser(normalisation).normalize_str, Counter[str]()
     for text in texts:
         counts.update(normalise(text))
     found = sorted((-count, letter) for letter, count in counts.items() if not letter.isspace())

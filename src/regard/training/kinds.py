@@ -42,7 +42,7 @@ from regard.text.labels import (
     RegressionSet,
     SingleLabelSet,
 )
-from regard.text.templates import Window
+from regard.text.templates import ContextWindow, RowBuilder
 from regard.training.class_weights import class_weights
 from regard.training.recipe import Recipe
 
@@ -254,7 +254,7 @@ class Answer(Kind):
         """Both."""
         return example.question, example.context
 
-    def windows(self, text: EncoderTokenizer, example: QuestionExample) -> list[Window]:
+    def windows(self, text: EncoderTokenizer, example: QuestionExample) -> list[ContextWindow]:
         """The rows of a question."""
         return self.runner(nn.Identity(), text).windows(example.question, example.context)
 
@@ -267,7 +267,7 @@ class Answer(Kind):
     ) -> list[Coded]:
         """Each part of the context, and where the first answer begins and ends in it, if at all."""
         return [
-            (window.row, _ends(window, example))
+            (window.row, _ends(window, example, text.template))
             for example in examples
             for window in self.windows(text, example)
         ]
@@ -359,19 +359,20 @@ def _right(example: ChoiceExample) -> int:
     return example.label
 
 
-def _ends(window: Window, example: QuestionExample) -> tuple[int, int]:
-    """The tokens in which the answer begins and ends; the first, twice, if it is not all here."""
+def _ends(window: ContextWindow, example: QuestionExample, template: RowBuilder) -> tuple[int, int]:
+    """The first and last token of the answer; twice the summary token if it is not all here."""
+    none = template.summary_position(len(window.row.tokens))
     if not example.answers:
         if example.answerable:
             raise BadInput(f"{example.where}: its answers are hidden")
-        return 0, 0
+        return none, none
     start = example.answers[0].start
     end = start + len(example.answers[0].text)
     first, last = _holding(window, start), _holding(window, end - 1)
-    return (0, 0) if first is None or last is None else (first, last)
+    return (none, none) if first is None or last is None else (first, last)
 
 
-def _holding(window: Window, place: int) -> int | None:
+def _holding(window: ContextWindow, place: int) -> int | None:
     """The token of the context that covers a character, if one does."""
     covering = (
         at

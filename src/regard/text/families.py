@@ -1,0 +1,7 @@
+"""The families of tokenizers that encoders have."""
+
+from regard.text.tokenizer_family import TokenizerFamily
+from regard.text.wordpiece import WordPiece
+
+FAMILIES: tuple[TokenizerFamily, ...] = (WordPiece(),)
+"""A folder whose files name no class has a tokenizer of the first."""

@@ -1,0 +1,80 @@
+"""What tokenizers of one vocabulary have in common: they make rows of texts by a template."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from regard.ground.batch import Ids, TokenRow
+from regard.ground.errors import BadInput
+from regard.text.subwords import Subwords
+from regard.text.templates import ContextWindow, RowBuilder
+from regard.text.vocabulary import check_sizes
+
+
+class RowTokenizer(ABC):
+    """A vocabulary, and how its ids become rows. ``name`` is the one that config.json has."""
+
+    name: ClassVar[str]
+    FILES: ClassVar[tuple[str, ...]]
+    words: Subwords
+
+    @property
+    @abstractmethod
+    def template(self) -> RowBuilder:
+        """How rows are built."""
+
+    @property
+    def pad(self) -> int:
+        return self.words.pad
+
+    @property
+    def unk(self) -> int:
+        return self.words.unk
+
+    @property
+    def vocabularies(self) -> tuple[Subwords, ...]:
+        """Its only one."""
+        return (self.words,)
+
+    @property
+    def summary(self) -> str | None:
+        """Where the token stands that sums up a row; see ``Template``."""
+        return self.template.summary
+
+    def check(self, known: Mapping[str, int], summaries: Collection[str | None]) -> None:
+        """Refuse a model that does not know every id, or pools where no summary token stands."""
+        check_sizes({"tokens": len(self.words)}, known)
+        if self.summary not in summaries:
+            expected = " or ".join(one or "nowhere" for one in summaries)
+            found = self.summary or "nowhere"
+            raise BadInput(f"the summary token of a row stands {found}; the model needs {expected}")
+
+    def row(self, a: Ids, b: Ids | None = None, longest: int | None = None) -> TokenRow:
+        """A row of one text or two; the longer text is truncated first."""
+        return self.template.row(a, b, longest)
+
+    def pieces(self, words: Sequence[str]) -> list[list[int]]:
+        """The ids of each word on its own; a word of which nothing is left is unknown."""
+        return [ids or [self.unk] for ids in self.words.encode_all(words)]
+
+    def windows(
+        self,
+        question: str,
+        context: str,
+        longest: int = 384,
+        stride: int = 128,
+        most_question: int = 64,
+    ) -> list[ContextWindow]:
+        """A question, truncated to ``most_question`` tokens, with each part of its context."""
+        ids, spans = self.words.cut(context)
+        asked = self.words.encode(question)[:most_question]
+        return self.template.windows(asked, ids, spans, longest, stride)
+
+    def decode(self, ids: Ids) -> str:
+        """Plain text; special tokens are left out."""
+        return self.words.decode([int(i) for i in ids])
+
+    @abstractmethod
+    def save(self, folder: Path) -> None:
+        """Write its files."""

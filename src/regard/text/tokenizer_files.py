@@ -1,0 +1,254 @@
+"""The tokenizer files of an encoder's folder: which of them says what, as in ``transformers`` 5.
+
+tokenizer.json, or else the files of a family, gives the pieces and their ids; tokenizer_config.json
+says how texts are normalised and what the special tokens are called. Only where that file names a
+class that takes tokenizer.json as it stands does the normaliser written there count.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tokenizers import AddedToken, Tokenizer
+
+from regard.ground.errors import BadInput, reason_of
+from regard.ground.files import read_bytes, read_json
+from regard.text.families import FAMILIES
+from regard.text.templates import TEXTS
+from regard.text.tokenizer_family import Model, TokenizerFamily, TokenizerSettings
+from regard.text.vocabulary import check_pieces
+
+WORDS = "tokenizer.json"
+SETTINGS, NAMES, ADDED = "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"
+AS_IT_STANDS = ("PreTrainedTokenizer", "TokenizersBackend")  # classes that take tokenizer.json so
+PROPERTIES = ("single_word", "lstrip", "rstrip", "normalized", "special")  # of an added token
+EXTRAS = ("extra_special_tokens", "additional_special_tokens")
+LONGEST = 1_000_000  # a greater model_max_length is how folders write that there is none
+
+
+def all_files() -> tuple[str, ...]:
+    """The files that a tokenizer of any family may have."""
+    return (WORDS, *(name for one in FAMILIES for name in one.files), SETTINGS, NAMES, ADDED)
+
+
+@dataclass(frozen=True)
+class TokenizerFiles:
+    """What the files of a folder say: a tokenizer, and its special tokens by role."""
+
+    family: TokenizerFamily
+    tokenizer: Tokenizer
+    names: Mapping[str, str]
+    longest: int | None
+    files: Mapping[str, bytes]
+
+
+def read_files(folder: Path) -> TokenizerFiles | None:
+    """The tokenizer of a folder; None where it has no vocabulary."""
+    files = {name: read_bytes(folder / name) for name in all_files() if (folder / name).exists()}
+    content = read_json(folder / SETTINGS) if SETTINGS in files else {}
+    settings = TokenizerSettings(content, str(folder / SETTINGS))
+    named = str(content.get("tokenizer_class") or "").removesuffix("Fast")
+    complete = [one for one in FAMILIES if {*one.files} <= files.keys()]
+    if WORDS not in files and not complete:
+        return None
+    if named in AS_IT_STANDS:
+        written = read_json(folder / WORDS)
+        family = _family_of(written)
+        names = _names(folder, family, settings, NAMES in files)
+        tokenizer = _as_it_stands(folder / WORDS, written, family, names)
+    else:
+        family = _family_named(named, complete, settings)
+        names = _names(folder, family, settings, NAMES in files)
+        tokenizer = _rebuilt(folder, family, settings, names, files.keys())
+    longest = _longest(content.get("model_max_length"))
+    return TokenizerFiles(family, tokenizer, names, longest, files)
+
+
+def learn_files(
+    kind: str, texts: Iterable[str], vocab: int, lower: bool, longest: int | None
+) -> TokenizerFiles:
+    """A tokenizer learned from texts, and files with which ``transformers`` makes the same."""
+    families = {family.name: family for family in FAMILIES}
+    if kind not in families:
+        raise BadInput(f"text.kind: encoders learn {' or '.join(families)}, not {kind!r}")
+    family, names = families[kind], dict(families[kind].special_tokens)
+    if vocab < len(names):
+        raise BadInput(f"a vocabulary of {vocab} has no room for {', '.join(names.values())}")
+    model, said = family.learn(texts, vocab, lower)
+    tokenizer = _assembled(family, model, names, TokenizerSettings(said))
+    settings = {"tokenizer_class": family.classes[0], **said, "model_max_length": longest, **names}
+    if longest is None:
+        del settings["model_max_length"]
+    written = json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
+    contents = {WORDS: tokenizer.to_str(pretty=True), SETTINGS: written}
+    contents |= family.write_files(model)
+    files = {name: content.encode() for name, content in contents.items()}
+    return TokenizerFiles(family, tokenizer, names, longest, files)
+
+
+def _family_named(
+    named: str, complete: list[TokenizerFamily], settings: TokenizerSettings
+) -> TokenizerFamily:
+    """The family of a class; without one, that whose files are there."""
+    if not named:
+        return (complete or FAMILIES)[0]
+    for family in FAMILIES:
+        if named in family.classes:
+            return family
+    raise BadInput(f"{settings.where}: the tokenizer_class {named!r} is not supported")
+
+
+def _family_of(content: dict[str, Any]) -> TokenizerFamily:
+    """The family by the model of a tokenizer.json; the first one reports what does not fit."""
+    model = content.get("model")
+    kind = model.get("type") if isinstance(model, dict) else None
+    return next((one for one in FAMILIES if one.model == kind), FAMILIES[0])
+
+
+def _names(
+    folder: Path, family: TokenizerFamily, settings: TokenizerSettings, mapped: bool
+) -> dict[str, str]:
+    """The special tokens by their roles. Folders list all added tokens in one place, or are old:
+    then special_tokens_map.json goes before tokenizer_config.json."""
+    usual = family.special_tokens
+    said = {role: (SETTINGS, settings.content.get(role)) for role in usual}
+    if mapped and "added_tokens_decoder" not in settings.content:
+        older = read_json(folder / NAMES)
+        said |= {role: (NAMES, older[role]) for role in usual if role in older}
+    names = {}
+    for role, (file, token) in said.items():
+        token = usual[role] if token is None else token
+        name = token.get("content") if isinstance(token, dict) else token
+        if not isinstance(name, str) or not name:
+            raise BadInput(f"{folder / file}: {role} is not the name of a token")
+        names[role] = name
+    for role, name in names.items():
+        if role != "mask_token" and name == names["mask_token"]:
+            raise BadInput(f"{folder}: {role} and mask_token are both {name!r}")
+    return names
+
+
+def _rebuilt(
+    folder: Path,
+    family: TokenizerFamily,
+    settings: TokenizerSettings,
+    names: Mapping[str, str],
+    files: Iterable[str],
+) -> Tokenizer:
+    """A tokenizer put together by its family from the pieces in a folder."""
+    path = folder / (WORDS if WORDS in files else family.files[0])
+    content = read_json(path) if WORDS in files else {}
+    model = _model_in(content, family, path) if WORDS in files else family.read_files(folder)
+    _refuse_missing(model["vocab"], names, path)
+    try:
+        tokenizer = _assembled(family, model, names, settings)
+    except BadInput:
+        raise
+    except Exception as error:  # the library raises bare Exception
+        raise BadInput(f"{folder}: no tokenizer can be made of this ({reason_of(error)})") from None
+    if "added_tokens_decoder" in settings.content:
+        listed = _by_id(settings.content["added_tokens_decoder"])
+        _add(tokenizer, listed, names, folder / SETTINGS)
+    else:
+        older = read_json(folder / ADDED) if ADDED in files else {}
+        listed = [{"content": name, "id": number} for name, number in older.items()]
+        _add(tokenizer, listed, names, folder / ADDED)
+        _add(tokenizer, content.get("added_tokens") or [], names, path)
+    extras = [_as_dict(token) for key in EXTRAS for token in _several(settings.content.get(key))]
+    _add(tokenizer, [{"special": True, **one} for one in extras], names, folder / SETTINGS)
+    return tokenizer
+
+
+def _assembled(
+    family: TokenizerFamily, model: Model, names: Mapping[str, str], settings: TokenizerSettings
+) -> Tokenizer:
+    """A tokenizer with special tokens and template."""
+    tokenizer = family.build(model, names["unk_token"], settings)
+    tokenizer.add_special_tokens(list(names.values()))
+    roles = {part.name for part in family.template.parts(2)} - {*TEXTS}
+    by_role = {role: names[f"{role}_token"] for role in sorted(roles)}
+    ids = tokenizer.get_vocab()
+    numbers = {role: ids[name] for role, name in by_role.items()}
+    tokenizer.post_processor = family.processor(by_role, numbers, settings)
+    return tokenizer
+
+
+def _as_it_stands(
+    path: Path, content: dict[str, Any], family: TokenizerFamily, names: Mapping[str, str]
+) -> Tokenizer:
+    _refuse_missing(_model_in(content, family, path)["vocab"], names, path)
+    try:
+        tokenizer = Tokenizer.from_str(json.dumps(content))
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        empty = tokenizer.encode("", "")
+    except Exception as error:  # the library raises bare Exception
+        raise BadInput(f"{path}: not a tokenizer.json ({reason_of(error)})") from None
+    special = [part for part in family.template.parts(2) if part.name not in TEXTS]
+    tokens = [names[f"{part.name}_token"] for part in special]
+    if empty.tokens != tokens or empty.type_ids != [part.segment for part in special]:
+        raise BadInput(f"{path}: its template is not that of {family.classes[0]}")
+    return tokenizer
+
+
+def _model_in(content: dict[str, Any], family: TokenizerFamily, path: Path) -> Model:
+    """The model in a tokenizer.json; ids that it leaves out get names that no text has."""
+    model: Any = content.get("model")
+    family.check(model, path)
+    pieces: Any = model.get("vocab")
+    check_pieces(pieces, path)
+    taken = set(pieces.values())
+    left = set(range(max(taken, default=-1))) - taken
+    return {**model, "vocab": pieces | {f"(no piece {number})": number for number in left}}
+
+
+def _refuse_missing(vocabulary: Mapping[str, int], names: Mapping[str, str], path: Path) -> None:
+    if absent := [name for name in names.values() if name not in vocabulary]:
+        raise BadInput(f"{path}: has no {', '.join(absent)}")
+
+
+def _add(tokenizer: Tokenizer, tokens: Any, names: Mapping[str, str], path: Path) -> None:
+    """Put added tokens into a tokenizer, which numbers them on; their ids must be those."""
+    if not isinstance(tokens, list) or not all(
+        isinstance(one, dict)
+        and isinstance(one.get("content"), str)
+        and isinstance(one.get("id", 0), int)
+        for one in tokens
+    ):
+        raise BadInput(f"{path}: its added tokens are not tokens and their ids")
+    for one in sorted(tokens, key=lambda one: one.get("id", 0)):
+        name = one["content"]
+        said = {key: one[key] for key in PROPERTIES if key in one}
+        try:
+            token = AddedToken(name, **said | ({"special": True} if name in names.values() else {}))
+            tokenizer.add_tokens([token])
+        except (TypeError, ValueError) as error:
+            raise BadInput(f"{path}: {name!r} is no token ({reason_of(error)})") from None
+        number = tokenizer.token_to_id(name)
+        if one.get("id", number) != number:
+            raise BadInput(f"{path}: the id of {name!r} is {one['id']}, but here it is {number}")
+
+
+def _by_id(tokens: Any) -> Any:
+    """Added tokens that are listed by their ids, as tokenizer.json lists them."""
+    if not isinstance(tokens, dict) or not all(key.isdecimal() and len(key) < 10 for key in tokens):
+        return None
+    return [{**_as_dict(token), "id": int(key)} for key, token in tokens.items()]
+
+
+def _several(tokens: Any) -> list[Any]:
+    """Tokens as folders list them: in a row, or by their roles."""
+    if isinstance(tokens, dict):
+        return list(tokens.values())
+    return tokens if isinstance(tokens, list) else []
+
+
+def _as_dict(token: Any) -> dict[str, Any]:
+    return token if isinstance(token, dict) else {"content": token}
+
+
+def _longest(said: Any) -> int | None:
+    sane = isinstance(said, int | float) and 1 <= said <= LONGEST
+    return int(said) if sane and not isinstance(said, bool) else None

@@ -1,0 +1,117 @@
+"""A family that is added to the list: files, ids, rows and masks as ``transformers`` has them."""
+
+import json
+
+import pytest
+
+from byte_level import ByteLevel
+from regard.ground.errors import BadInput
+from regard.text import tokenizer_files
+from regard.text.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
+
+transformers = pytest.importorskip("transformers")
+
+CORPUS = (
+    "The old sailor mended his nets before the storm came in.",
+    "Nobody believed that the lighthouse keeper had a cat which could read.",
+    "She counted twelve gulls, three boats and one very small whale.",
+)
+AWKWARD = ("", " ", "storm", " The  storms\n", "naïve 日本の 🐋!", "don't </s> <mask>", "\u200b")
+FILES = {"tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt"}
+
+
+@pytest.fixture(autouse=True)
+def families(monkeypatch):
+    both = (*tokenizer_files.FAMILIES, ByteLevel())
+    monkeypatch.setattr(tokenizer_files, "FAMILIES", both)
+    monkeypatch.setattr(EncoderTokenizer, "FILES", tokenizer_files.all_files())
+
+
+@pytest.fixture
+def folder(tmp_path):
+    train_encoder_tokenizer(CORPUS, "byte-bpe", 330, longest=64).save(tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "roberta"}')
+    return tmp_path
+
+
+def both(folder):
+    ours = EncoderTokenizer.load(folder)
+    return ours, transformers.AutoTokenizer.from_pretrained(folder)
+
+
+def test_it_is_read_and_written(folder, tmp_path_factory):
+    ours = EncoderTokenizer.load(folder)
+    assert isinstance(ours.family, ByteLevel) and ours.files.keys() == FILES
+    for gone in (("vocab.json", "merges.txt"), ("tokenizer.json",)):
+        copy = tmp_path_factory.mktemp("copy")
+        ours.save(copy)
+        for name in gone:
+            (copy / name).unlink()
+        again = EncoderTokenizer.load(copy)
+        assert again.words.encode_all(CORPUS) == ours.words.encode_all(CORPUS)
+
+
+@pytest.mark.parametrize("spaced", [False, True])
+def test_ids_rows_and_offsets(folder, spaced):
+    path = folder / "tokenizer_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "add_prefix_space": spaced}))
+    ours, theirs = both(folder)
+    assert type(theirs).__name__ == "RobertaTokenizer" and ours.longest == 64
+    for text in (*CORPUS, *AWKWARD):
+        ids, spans = ours.words.cut(text)
+        coded = theirs(text, return_offsets_mapping=True, split_special_tokens=True)
+        assert ours.row(ids).tokens.tolist() == coded["input_ids"]
+        assert spans == coded["offset_mapping"][1:-1]
+        assert ours.decode(ids) == theirs.decode(ids, skip_special_tokens=True)
+    a, b = (ours.words.encode(text) for text in CORPUS[:2])
+    assert ours.row(a, b).tokens.tolist() == theirs(*CORPUS[:2])["input_ids"]
+
+
+def test_words_are_encoded_as_if_a_space_stood_before_them(folder):
+    ours = EncoderTokenizer.load(folder)
+    spaced = transformers.AutoTokenizer.from_pretrained(folder, add_prefix_space=True)
+    words = ["The", "storms", "日本の", "!"]
+    row, firsts = ours.template.row_of_words(ours.pieces(words))
+    coded = spaced(words, is_split_into_words=True)
+    assert row.tokens.tolist() == coded["input_ids"]
+    assert firsts == [coded.word_ids().index(number) for number in range(len(words))]
+
+
+def test_masks_take_the_space_before_them(folder):
+    path = folder / "tokenizer.json"
+    content = json.loads(path.read_text())
+    for token in content["added_tokens"]:
+        token["lstrip"] = token["content"] == "<mask>"
+    path.write_text(json.dumps(content))
+    path = folder / "tokenizer_config.json"
+    mask = {"__type": "AddedToken", "content": "<mask>", "lstrip": True, "special": True}
+    path.write_text(json.dumps({**json.loads(path.read_text()), "mask_token": mask}))
+    ours, theirs = both(folder)
+    for text in ("The <mask> came in.", "<mask> storm <mask>", "a  <mask><mask>."):
+        assert ours.masked(text) == theirs(text, add_special_tokens=False)["input_ids"]
+
+
+def test_pieces_that_continue_a_word_and_how_they_are_joined(folder):
+    ours = EncoderTokenizer.load(folder)
+    pieces = ours.words.pieces(range(len(ours.words)))
+    assert ours.continues.tolist() == [not piece.startswith("▁") for piece in pieces]
+    assert ours.join("The ", "▁storm") + " came" == "The storm came"
+    assert ours.join("The storm ", "s") == "The storms" and ours.join("", "▁The") == "The"
+
+
+def test_a_class_of_no_family(folder):
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "GPT2Tokenizer"}')
+    with pytest.raises(BadInput, match="the tokenizer_class 'GPT2Tokenizer' is not supported"):
+        EncoderTokenizer.load(folder)
+    with pytest.raises(BadInput, match="encoders learn wordpiece or byte-bpe, not 'unigram'"):
+        train_encoder_tokenizer(CORPUS, "unigram", 300)
+
+
+def test_a_tokenizer_as_it_stands(folder):
+    ours = EncoderTokenizer.load(folder)
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", **ours.names})
+    )
+    again = EncoderTokenizer.load(folder)
+    assert isinstance(again.family, ByteLevel)
+    assert again.words.encode_all(AWKWARD) == ours.words.encode_all(AWKWARD)
