@@ -264,11 +264,11 @@ def test_the_recorded_path_is_the_fast_path(facts):
     fast, tape = run(model, SOURCES, TARGETS), Tape("target.*cross.*s")
     recorded = run(model, SOURCES, TARGETS, tape)
     torch.testing.assert_close(recorded, fast, rtol=1e-5, atol=1e-5)
-    layers, heads = facts.target.stack.cross_attention_shape
     found = {name for name in tape.kept if name.endswith("weights")}
-    assert len(found) == layers
+    site = facts.cross_attention
+    assert found == set(() if site is None else site.weights)
     for name in found:
-        weights_BHLS = tape.kept[name]
+        heads, weights_BHLS = site.heads[0], tape.kept[name]
         assert weights_BHLS.shape == (3, heads, 3, 4)
         for row, (source, target) in enumerate(zip(SOURCES, TARGETS, strict=True)):
             real = weights_BHLS[row, :, : len(target)]

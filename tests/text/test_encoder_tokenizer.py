@@ -87,6 +87,16 @@ def test_rows_words_and_windows(folder):
     assert windows[0].spans == (None, None, None, (1, 6), (6, 7), (9, 12), None)
 
 
+def test_a_model_must_know_its_ids_and_pool_its_summary_token(folder):
+    text, anywhere = load(folder), ("first", "last", None)
+    text.check({"tokens": len(LINES)}, anywhere)
+    text.check({"tokens": 99}, ("first",))
+    with pytest.raises(BadInput, match=f"^{len(LINES)} tokens, but the model knows 10$"):
+        text.check({"tokens": 10}, anywhere)
+    with pytest.raises(BadInput, match="stands first; the model needs last or nowhere"):
+        text.check({"tokens": 99}, ("last", None))
+
+
 def test_files_are_handed_on_byte_for_byte(folder, tmp_path_factory):
     configure(folder, do_lower_case=False, strange={"kept": 1})
     (folder / "special_tokens_map.json").write_text('{ "cls_token":"[CLS]" }')

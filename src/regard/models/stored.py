@@ -49,10 +49,11 @@ def refuse_depth(facts: ModelFacts, tensors: int) -> None:
 def check_tokenizer(
     tokenizer: Tokenizer | None, labels: LabelSet | None, facts: ModelFacts, folder: Path
 ) -> None:
-    """A model must know every id that its vocabularies give, and as many labels as have names."""
-    for value in (tokenizer, labels):
-        try:
-            if value is not None:
-                value.check(facts.sizes)
-        except BadInput as error:
-            raise BadInput(f"{folder}: {error}") from None
+    """A model must know all ids and labels, and pool where the summary token of a row stands."""
+    try:
+        if tokenizer is not None:
+            tokenizer.check(facts.sizes, facts.summaries)
+        if labels is not None:
+            labels.check(facts.sizes)
+    except BadInput as error:
+        raise BadInput(f"{folder}: {error}") from None

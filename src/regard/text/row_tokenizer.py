@@ -1,11 +1,12 @@
 """What tokenizers of one vocabulary have in common: they make rows of texts by a template."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
 from regard.ground.batch import Ids, TokenRow
+from regard.ground.errors import BadInput
 from regard.text.subwords import Subwords
 from regard.text.templates import ContextWindow, RowBuilder
 from regard.text.vocabulary import check_sizes
@@ -42,9 +43,13 @@ class RowTokenizer(ABC):
         """Where the token stands that sums up a row; see ``Template``."""
         return self.template.summary
 
-    def check(self, known: Mapping[str, int]) -> None:
-        """Refuse a model that does not know every id."""
+    def check(self, known: Mapping[str, int], summaries: Collection[str | None]) -> None:
+        """Refuse a model that does not know every id, or pools where no summary token stands."""
         check_sizes({"tokens": len(self.words)}, known)
+        if self.summary not in summaries:
+            expected = " or ".join(one or "nowhere" for one in summaries)
+            found = self.summary or "nowhere"
+            raise BadInput(f"the summary token of a row stands {found}; the model needs {expected}")
 
     def limit(self, max_length: int | None) -> int | None:
         """The length to which rows are truncated; texts without special tokens are read whole."""

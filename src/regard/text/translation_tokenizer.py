@@ -1,6 +1,6 @@
 """The vocabularies of a translator: one for both languages, or one for each."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -46,7 +46,7 @@ class TranslationTokenizer:
     def pad(self) -> int:
         return self.target.pad
 
-    def check(self, known: Mapping[str, int]) -> None:
+    def check(self, known: Mapping[str, int], summaries: Collection[str | None]) -> None:
         """Refuse a model that does not know every id."""
         first, ids = self.target.bos, known.get("target tokens", 0)
         if not 0 <= first < ids:

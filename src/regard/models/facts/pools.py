@@ -1,6 +1,7 @@
 """Facts of pools: how the states of a row become one vector."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import nn
 
@@ -11,9 +12,15 @@ from regard.models.sites import AttentionSite
 from regard.parts.pooling import QUERIES, AttentionPoolModule
 from regard.parts.rnn_attention import SCORES
 
+Summaries = tuple[str | None, ...]
+"""Where the template of a tokenizer may put the summary token; None is for "nowhere"."""
+ANYWHERE: Summaries = ("first", "last", None)
+
 
 class AnyPool:
     """What every pool can be asked."""
+
+    summaries: ClassVar[Summaries] = ANYWHERE
 
     def build(self, width: int) -> nn.Module:
         """The module for states of that size."""
@@ -32,6 +39,7 @@ class AnyPool:
 class FirstToken(AnyPool):
     """The first token's state; if ``dense``, through a layer tanh(W h + b) (BERT's pooler)."""
 
+    summaries: ClassVar[Summaries] = ("first",)
     dense: bool = True
 
     def build(self, width: int) -> nn.Module:
@@ -46,6 +54,8 @@ class FirstToken(AnyPool):
 @dataclass(frozen=True)
 class LastToken(AnyPool):
     """The final state of a recurrent trunk, else the last token's state."""
+
+    summaries: ClassVar[Summaries] = ("last", None)
 
     def build(self, width: int) -> nn.Module:
         """The module for states of that size."""

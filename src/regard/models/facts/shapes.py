@@ -15,7 +15,7 @@ from regard.models.build.trunk_with_heads import TrunkWithHeadsModule
 from regard.models.facts.checks import one_of
 from regard.models.facts.flops import FORWARD_AND_BACKWARD
 from regard.models.facts.heads import AnyHead
-from regard.models.facts.pools import AnyPool, MeanPool
+from regard.models.facts.pools import ANYWHERE, AnyPool, MeanPool, Summaries
 from regard.models.facts.trunk import Trunk
 from regard.models.sites import AttentionSite
 
@@ -68,6 +68,11 @@ class TrunkWithHeads:
         heads = [head for head in map(self.head, ("label", "token_label")) if head is not None]
         labels = heads[0].outputs if heads else 0
         return {"tokens": self.trunk.embed.vocab, "labels": labels}
+
+    @property
+    def summaries(self) -> Summaries:
+        """Where the summary token of its rows may stand: where the pool reads it."""
+        return ANYWHERE if self.pool is None else self.pool.summaries
 
     @property
     def attention_sites(self) -> tuple[AttentionSite, ...]:
@@ -168,6 +173,11 @@ class EncoderDecoder:
             "source tokens": self.source.embed.vocab,
             "target tokens": self.target.embed.vocab,
         }
+
+    @property
+    def summaries(self) -> Summaries:
+        """It has no pool: anywhere."""
+        return ANYWHERE
 
     @property
     def attention_sites(self) -> tuple[AttentionSite, ...]:
