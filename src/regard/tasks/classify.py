@@ -214,8 +214,12 @@ class Classify(EncoderTask):
         return self.recipe.table(LabelsConfig)
 
     @property
+    def names_labels(self) -> bool:
+        return bool(LABEL_SETS[self.labels_config.kind].names_one)
+
+    @property
     def smooths(self) -> bool:
-        return LABEL_SETS[self.labels_config.kind].smooths
+        return self.names_labels
 
     def make_head(self, dropout: float) -> LabelHead:
         """Over the pooled state."""

@@ -230,8 +230,12 @@ class Tag(EncoderTask):
         return self.recipe.table(TagsConfig)
 
     @property
+    def names_labels(self) -> bool:
+        return bool(LABEL_SETS[self.tags_config.kind].names_one)
+
+    @property
     def smooths(self) -> bool:
-        return LABEL_SETS[self.tags_config.kind].smooths
+        return self.names_labels
 
     def make_head(self, dropout: float) -> TokenLabelHead:
         """Over the state of each token."""
