@@ -12,7 +12,7 @@ from regard.data.documents import Documents
 from regard.data.sampler import START, Cursor, Sampler, shuffled
 from regard.data.sentence_pairs import Passages
 from regard.data.sources import DropCounts
-from regard.ground.batch import Batch, BatchLimits, SpecialIds
+from regard.ground.batch import Batch, BatchLimits
 from regard.ground.errors import BadInput
 from regard.models.facts import SentencePairHead
 from regard.objectives.rows import Annotate, AnnotatedRow
@@ -113,7 +113,7 @@ def make_rows(
     objective: Sum, longest: int, text: EncoderTokenizer, documents: Documents, seed: int
 ) -> PretrainingRows:
     """Documents as rows with the targets of an objective."""
-    rows = objective.rows(documents, SpecialIds(text.cls, text.sep), longest, seed)
+    rows = objective.rows(documents, text.template, longest, seed)
     annotators = [member.annotator(text) for member in objective.members]
     return PretrainingRows(
         rows, [annotate for annotate in annotators if annotate is not None], seed
