@@ -36,7 +36,8 @@ from regard.training.loop import train
 from regard.training.loop.events import EndEvent, ReportEvent, SaveEvent
 from regard.training.loop.microbatch import EagerStep
 from regard.training.optim.optimiser import ModelOptimiser
-from regard.training.recipe import Recipe, find, read
+from regard.training.recipe import Recipe, read
+from regard.training.recipe_files import find
 from regard.training.run import Run, prepare
 from regard.training.tuning import Tuning
 

@@ -10,16 +10,19 @@ import typer
 from regard.api import Model, load
 from regard.cli.console import DEVICE, JSON, MODEL, OUT, PRECISION, cost_line, note, print_json
 from regard.cli.table import print_table
+from regard.data.config import FilesConfig
 from regard.data.sources import DropCounts, read_pairs
 from regard.ground.errors import BadInput
 from regard.metrics.bleu import bleu
 from regard.metrics.classification import class_table, classification_scores
 from regard.metrics.precision_recall import MEASURES, LabelScore
 from regard.metrics.translation import MetricScore, chrf, ter
+from regard.tasks.interim import DecodeConfig, MeasureConfig
 from regard.training.kinds import Judgement
-from regard.training.recipe import ExpectConfig, Recipe, find, read
-from regard.training.recipe.data_config import FilesConfig
-from regard.training.run import task_of
+from regard.training.labelling import Labelling
+from regard.training.recipe import Recipe, read, task_of
+from regard.training.recipe_files import ExpectConfig, find
+from regard.training.run import legacy_task
 from regard.training.tuning import Tuning
 
 MISTAKES = 3  # that are shown of a label
@@ -58,7 +61,7 @@ def evaluate(
     Example: regard evaluate runs/tour/model tour --data runs/tour/corpus
     """
     described = read(find(recipe))
-    if labels and not described.names_labels:
+    if labels and not task_of(described).names_labels:
         raise BadInput(f"--labels: {described.about.title} has no labels to tell apart")
     loaded = load(model, device, precision=precision)
     dropped = DropCounts() if skip_bad else None
@@ -95,7 +98,7 @@ def judged(
     """The same, and how well each label is found."""
     if recipe.data.test is None:
         raise BadInput("the recipe names no test set (data.test)")
-    task = task_of(recipe)
+    task: Any = legacy_task(recipe)
 
     def pairs_of(files: FilesConfig) -> Pairs:
         return list(read_pairs(files.under(data), recipe.data.longest_characters, dropped))
@@ -103,8 +106,8 @@ def judged(
     def of(files: FilesConfig) -> Judgement:
         if isinstance(task, Tuning):
             return task.judged(model, files, data, dropped)
-        if recipe.task == "classify":
-            return _classified(model, pairs_of(files), recipe.labels.positive)
+        if isinstance(task, Labelling):
+            return _classified(model, pairs_of(files), task.recipe.labels.positive)
         return Judgement(_scores(model, recipe, pairs_of(files), with_interval))
 
     return {name: of(files) for name, files in recipe.data.tests.items()}
@@ -119,8 +122,8 @@ def _classified(model: Model, examples: Pairs, positive: str | None) -> Judgemen
 
 
 def _scores(model: Model, recipe: Recipe, pairs: Pairs, with_interval: bool) -> list[MetricScore]:
-    measure = recipe.measure
-    found = model.translate([source for _, source, _ in pairs], recipe.decode.search)
+    measure = recipe.table(MeasureConfig)
+    found = model.translate([source for _, source, _ in pairs], recipe.table(DecodeConfig).search)
     hypotheses = [one[0].text for one in found]
     references = [[target for _, _, target in pairs]]
     case: dict[str, Any] = {"lowercase": measure.lowercase, "with_interval": with_interval}

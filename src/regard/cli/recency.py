@@ -21,7 +21,8 @@ from regard.ground.lock import lock_vacant
 from regard.inside.gradient_reach import GradientNorms, GradientReach, gradient_norms
 from regard.training.distributed import World
 from regard.training.loop import seed_everything
-from regard.training.recipe import find, read
+from regard.training.recipe import read
+from regard.training.recipe_files import find
 from regard.training.run import prepare
 
 LAST = "model.size=last"

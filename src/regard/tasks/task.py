@@ -6,7 +6,7 @@ of them.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
@@ -100,9 +100,11 @@ class Task(ABC):
     """
 
     name: ClassVar[str]
+    unit: ClassVar[str] = "examples"  # what its data consists of
     tables: ClassVar[Mapping[str, type[Config]]] = {}
     dev_metrics: ClassVar[tuple[str, ...]] = ()
     test_metrics: ClassVar[tuple[str, ...]] = ()
+    has_ladders: ClassVar[bool] = False  # whether models of it can be compared in one table
 
     def __init__(self, recipe: TaskRecipe):
         self.recipe = recipe
@@ -111,6 +113,20 @@ class Task(ABC):
     def smooths(self) -> bool:
         """Whether its targets can be smoothed: classes can, numbers and positions cannot."""
         return True
+
+    @property
+    def names_labels(self) -> bool:
+        """Whether it predicts one label of several, so that each label has scores of its own."""
+        return False
+
+    def unread_keys(self) -> Iterator[str]:
+        """The keys that the recipe sets though nothing reads them, beside its other keys.
+
+        Each may be followed by the reason: "text.vocab beside model.start".
+        """
+        train = self.recipe.train
+        if "smoothing" in train.model_fields_set and train.smoothing and not self.smooths:
+            yield "train.smoothing"
 
     @abstractmethod
     def facts(self, data: Path) -> tuple[Paper, ModelFacts]:

@@ -44,7 +44,6 @@ from regard.text.labels import (
 )
 from regard.text.templates import ContextWindow, RowBuilder
 from regard.training.class_weights import class_weights
-from regard.training.recipe import Recipe
 
 Coded = tuple[Any, Any]  # rows and targets
 
@@ -60,7 +59,7 @@ class Judgement(NamedTuple):
 class Kind:
     """A task as a recipe describes it."""
 
-    recipe: Recipe
+    recipe: Any
 
     @property
     def longest(self) -> int:
@@ -335,7 +334,7 @@ class Choose(Kind):
         return Judgement(classification_scores(golds, said, with_interval)[:1])
 
 
-KINDS: dict[str, Callable[[Recipe], Kind]] = {
+KINDS: dict[str, Callable[[Any], Kind]] = {
     "classify": Classify,
     "tag": Tag,
     "answer": Answer,

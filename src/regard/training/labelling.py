@@ -1,7 +1,7 @@
 """What a run needs to know of classification: its labels, facts, objective and judge."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,9 @@ from torch import nn
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
 from regard.metrics.classification import MEASURES, Measure, f1_of_class
+from regard.models.config import trunk_facts
 from regard.models.facts import LabelHead, TrunkWithHeads, change
 from regard.models.paper import Paper
-from regard.models.papers import paper, sized
 from regard.objectives.labels import Classification
 from regard.text.labels import LabelSet, SingleLabelSet
 from regard.text.plain_tokenizer import PlainTokenizer
@@ -24,9 +24,12 @@ from regard.training.distributed import World
 from regard.training.examples import Examples
 from regard.training.loop.events import DevResult
 from regard.training.paired import Paired
-from regard.training.translating import pair
 
 FOLLOWS = {"vocab": "text.vocab", "outputs": "the labels of the training data"}
+
+
+def _with_head(facts: TrunkWithHeads) -> TrunkWithHeads:
+    return facts.with_heads(LabelHead(2, facts.trunk.stack.dropout))
 
 
 @dataclass(frozen=True)
@@ -35,19 +38,7 @@ class Labelling(Paired):
 
     def facts(self, data: Path) -> tuple[Paper, TrunkWithHeads]:
         """The model, but for its vocabulary and the number of classes."""
-        wanted = self.recipe.model
-        for name in wanted.change:
-            if (what := name.split(".")[-1]) in FOLLOWS:
-                raise BadInput(f"model.change.{name} follows from {FOLLOWS[what]}")
-        facts = sized(f"{wanted.paper}:{wanted.size}")
-        if not isinstance(facts, TrunkWithHeads):
-            raise BadInput(f"model.paper: {wanted.paper} is no classifier")
-        if wanted.target is not None:
-            raise BadInput("model.target: a classifier writes nothing")
-        if wanted.source is not None:
-            facts = replace(facts, trunk=pair(wanted.source).source)
-        facts = facts.with_heads(LabelHead(2, facts.trunk.stack.dropout))
-        return paper(wanted.paper), change(facts, **wanted.change)
+        return trunk_facts(self.recipe.model, None, _with_head, FOLLOWS)
 
     def labels(self, pairs: Sequence[tuple[str, str]]) -> LabelSet:
         """The labels that occur."""
@@ -63,7 +54,7 @@ class Labelling(Paired):
         text = self.recipe.text
         words = train_subwords(
             (one for one, _ in pairs),
-            text.kind,
+            text.kind or "bpe",
             text.vocab,
             normalise=text.normalise,
             lower=text.lower,

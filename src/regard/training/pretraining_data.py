@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from regard.objectives.sum import Sum
 from regard.text.encoder_tokenizer import EncoderTokenizer
 from regard.training.distributed import World
 from regard.training.examples import SPLIT, shared_out
-from regard.training.recipe import Recipe
 
 WINDOW = 16_384  # rows drawn at once: each of these ends in a batch that is not full
 AHEAD = 64  # batches: more than are learned from while a window is drawn
@@ -78,7 +77,7 @@ class PrefetchSampler(Sampler[AnnotatedRow]):
 class PretrainingData:
     """The documents of a recipe as rows: to learn from, and to choose by; ``sizes`` counts them."""
 
-    recipe: Recipe
+    recipe: Any
     documents: Documents
     train: PretrainingRows
     dev: Sequence[AnnotatedRow]

@@ -12,6 +12,7 @@ from torch import nn
 
 from regard.data.sources import DropCounts
 from regard.ground.batch import BatchLimits
+from regard.ground.config import Config
 from regard.ground.errors import BadInput
 from regard.ground.files import read_json, sweep_folder, write_json
 from regard.ground.lock import FolderLock, is_vacant, lock_folder
@@ -36,11 +37,6 @@ from regard.weights.files import load_weights
 
 RECIPE = "recipe.json"  # its presence says that a folder is a run
 OURS = ("checkpoints", "text", "data", "model")
-TABLES = (
-    *("data", "text", "labels", "answers", "pretrain"),
-    *("model", "batches", "optimiser", "train"),
-)
-FREE = {("train", "steps"), ("train", "report_every"), ("train", "patience")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +93,7 @@ def prepare(
     What can be known to be wrong is said before anything is written.
     """
     place = RunPaths(data, out, world, resume, skip_bad)
-    task = task_of(recipe)
+    task = legacy_task(recipe)
     paper, facts = task.facts(data)
     check_model(recipe, facts)
     goes_on = resume and (out / RECIPE).is_file()
@@ -136,15 +132,12 @@ def prepare(
     return Run(job, paper, facts, *read, out, examples.dropped, task.notes(), sizes, lock)
 
 
-def task_of(recipe: Recipe) -> Any:
-    """What a recipe asks for: files with a reader are for encoders."""
-    if recipe.task == "translate":
-        return Translating(recipe)
-    if recipe.task == "pretrain":
-        return Pretraining(recipe)
-    if recipe.task == "classify" and recipe.data.train.reader is None:
-        return Labelling(recipe)
-    return Tuning(recipe)
+def legacy_task(recipe: Recipe) -> Any:
+    """What runs a recipe until its task is one file."""
+    if recipe.data.train.reader is not None:
+        return Tuning(recipe)
+    tasks = {"translate": Translating, "pretrain": Pretraining, "classify": Labelling}
+    return tasks.get(recipe.task, Tuning)(recipe)
 
 
 def cost(module: nn.Module, progress: RunProgress, world: World) -> dict[str, float]:
@@ -197,10 +190,11 @@ def _check_same(out: Path, recipe: Recipe) -> None:
     """A run may be made longer or shown otherwise; what decides its weights must stay."""
     before, now = read_json(out / RECIPE), recipe.model_dump(mode="json")
     changed = [
-        f"{table}.{key}"
-        for table in TABLES
-        for key, value in now[table].items()
-        if (table, key) not in FREE and _said(_before(before, recipe, table, key)) != _said(value)
+        f"{name}.{key}"
+        for name, table in recipe
+        if isinstance(table, Config)
+        for key, value in now[name].items()
+        if key not in table.free_keys and _said(_before(before, table, name, key)) != _said(value)
     ]
     if before.get("task", "translate") != now["task"]:
         changed = ["task"]
@@ -208,10 +202,10 @@ def _check_same(out: Path, recipe: Recipe) -> None:
         raise BadInput(f"{out}: was begun with another recipe (differs in: {', '.join(changed)})")
 
 
-def _before(before: dict[str, Any], recipe: Recipe, table: str, key: str) -> Any:
+def _before(before: dict[str, Any], table: Config, name: str, key: str) -> Any:
     """What was asked, in an older recipe perhaps, which does not have all keys of today."""
-    defaults = type(getattr(recipe, table)).model_construct().model_dump(mode="json")
-    said = before.get(table) or {}
+    defaults = type(table).model_construct().model_dump(mode="json")
+    said = before.get(name) or {}
     return said.get(key, defaults.get(key)) if isinstance(said, dict) else said
 
 

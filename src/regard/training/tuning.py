@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from torch import nn
 
+from regard.data.config import FilesConfig
 from regard.data.readers import read
 from regard.data.sampler import Sampler, shuffled
 from regard.data.sources import DropCounts
@@ -24,8 +25,6 @@ from regard.training.encoding import TASK_HEADS, Encoding
 from regard.training.examples import SPLIT, mean_likelihood, shared_out
 from regard.training.kinds import KINDS, Coded, Judgement, Kind
 from regard.training.loop.events import DevResult
-from regard.training.recipe import Recipe
-from regard.training.recipe.data_config import FilesConfig
 from regard.training.run_paths import RunPaths
 
 
@@ -36,7 +35,7 @@ class InMemory:
     ``sizes`` counts examples, of which a long one becomes several rows.
     """
 
-    recipe: Recipe
+    recipe: Any
     labels: LabelSet | None
     train: Sequence[Coded]
     dev: Sequence[Coded]
@@ -71,7 +70,11 @@ class InMemory:
 class Tuning(Encoding):
     """The tasks "classify", "tag", "answer" and "choose" of an encoder."""
 
-    follow = ("vocab", "outputs", "output_heads")
+    follow: ClassVar = {
+        "vocab": "text.vocab",
+        "outputs": "the labels of the training data",
+        "output_heads": "the task",
+    }
 
     @cached_property
     def kind(self) -> Kind:
