@@ -48,6 +48,8 @@ class LabelsConfig(Config):
         for key in ("weights", "positive"):
             if self.kind != "one" and getattr(self, key) is not None:
                 raise ValueError(f"{key} cannot be used with labels of kind {self.kind!r}")
+        if self.kind == "number" and self.names is not None:
+            raise ValueError("names cannot be used with labels of kind 'number'")
         return self
 
 

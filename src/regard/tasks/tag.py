@@ -51,7 +51,7 @@ class TagsConfig(Config):
 
     @model_validator(mode="after")
     def _only_tags_have_these(self) -> "TagsConfig":
-        for key in ("weights", "scheme"):
+        for key in ("names", "weights", "scheme"):
             if self.kind != "one" and getattr(self, key) is not None:
                 raise ValueError(f"{key} cannot be used with labels of kind {self.kind!r}")
         return self
