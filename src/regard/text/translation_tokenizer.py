@@ -14,12 +14,12 @@ from regard.text.vocabulary import Vocabulary, check_sizes
 _JOINT = "tokenizer.json"
 _SOURCE = "source.tokenizer.json"
 _TARGET = "target.tokenizer.json"
-OTHERS = ("source.spm", "target.spm")  # of another kind, once in the same folder
+OTHERS = ("source.spm", "target.spm")  # of another tokenizer, once in the same folder
 
 
 @dataclass(frozen=True)
 class TranslationTokenizer:
-    """How the two sides of a pair are written in ids."""
+    """The vocabularies of source and target."""
 
     name: ClassVar = "translation"
     FILES: ClassVar[tuple[str, ...]] = (_JOINT, _SOURCE, _TARGET)
@@ -29,12 +29,12 @@ class TranslationTokenizer:
 
     @property
     def sides(self) -> tuple[Vocabulary, Vocabulary]:
-        """What an example consists of."""
+        """Source and target."""
         return self.source, self.target
 
     @property
     def joint(self) -> bool:
-        """Do both sides share one vocabulary (and may a model share its embeddings)?"""
+        """Whether both sides share one vocabulary, so that a model may share its embeddings."""
         return self.source is self.target
 
     @property
@@ -55,7 +55,7 @@ class TranslationTokenizer:
         check_sizes(sizes, known)
 
     def save(self, folder: Path) -> None:
-        """Write the vocabulary files of ``folder``, and take away those of an earlier choice."""
+        """Write the vocabulary files, and remove those of an earlier tokenizer."""
         files = (
             {_JOINT: self.source} if self.joint else {_SOURCE: self.source, _TARGET: self.target}
         )
