@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from measure import setting, settle
+from regard.training.tuning import Tuning
 from torch import Tensor
 
 import regard
@@ -39,7 +40,6 @@ from regard.training.optim.optimiser import ModelOptimiser
 from regard.training.recipe import Recipe, read
 from regard.training.recipe_files import find
 from regard.training.run import Run, prepare
-from regard.training.tuning import Tuning
 
 Row = dict[str, Any]
 

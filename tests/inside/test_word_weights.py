@@ -10,9 +10,9 @@ from rich.console import Console
 import regard
 from regard.ground.errors import BadInput
 from regard.inside.word_weights import WordWeights, record_word_weights
-from regard.tasks.classify import Classifier, Prediction
+from regard.tasks.classify import Classifier, LabelPrediction
 
-SAID = Prediction("<good>", {"<good>": 0.75, "bad": 0.25})
+SAID = LabelPrediction("<good>", {"<good>": 0.75, "bad": 0.25})
 SHOWN = WordWeights(SAID, ("one", "two<", "th\x1bree"), np.array([0.8, 0.15, 0.05]))
 
 

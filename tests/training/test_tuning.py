@@ -14,7 +14,7 @@ from regard.api import load
 from regard.ground.batch import IGNORED
 from regard.ground.errors import BadInput
 from regard.models import folder as folders
-from regard.tasks.answer import Answerer
+from regard.tasks.question_answering import Answerer
 from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.loop.events import DevEvent, ReportEvent
