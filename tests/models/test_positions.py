@@ -20,8 +20,7 @@ from regard.models.papers.transformer import BASE
 from regard.parts.kernels import AttentionCall, choose
 from regard.parts.mask import full
 from regard.parts.score import DistanceDot, ScaledDot
-from regard.training.recipe import read
-from regard.training.recipe_files import find
+from regard.training.recipe import find, read
 from regard.training.run import task_of
 
 VOCAB = 13

@@ -202,8 +202,7 @@ def _mixed(*settings: str) -> Entry:
 
 
 def _tuned(recipe: str, *settings: str, clipped: bool = False) -> Entry:
-    start = ("model.start={start}", "model.size=", "text=false")
-    return Entry(recipe, (*start, *settings), clipped)
+    return Entry(recipe, ("model.start={start}", *settings), clipped)
 
 
 CLIP = "optimiser.clip=0.05"
@@ -279,9 +278,7 @@ RUNS: dict[str, Entry] = {
     "pretrain-held-out": Entry(
         PRETRAIN, ("data.dev={held_out = 5}", "pretrain.rate=0.3", "pretrain.short=0.5")
     ),
-    "pretrain-start": Entry(
-        PRETRAIN, ("model.start={start}", "model.change={}", "model.size=", "text=false")
-    ),
+    "pretrain-start": Entry(PRETRAIN, ("model.start={start}", "model.change={}")),
     "tune-one": _tuned(ONE),
     "tune-two": _tuned(TWO, "labels.positive=yes"),
     "tune-several": _tuned(SEVERAL),

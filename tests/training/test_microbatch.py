@@ -6,13 +6,13 @@ import torch
 from regard.objectives.labelled import Labelled
 from regard.objectives.tagged import Spans, Tagged
 
-from regard.data.config import BatchConfig
 from regard.ground.batch import BatchLimits, TokenRow
 from regard.ground.layout import Layout
 from regard.ground.pytree import without_caches
 from regard.models.facts import Head, change
 from regard.models.papers import bert
 from regard.training.loop.microbatch import EagerStep, GraphedStep, fixed_shape
+from regard.training.recipe import BatchConfig
 
 BUDGET = BatchLimits(64, 6, 20)
 SIZES = {"vocab": 50, "depth": 2, "width": 32, "heads": 2, "inner": 48, "longest": 20}

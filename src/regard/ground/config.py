@@ -1,18 +1,9 @@
 """Tables of recipes: each is defined beside the code that reads it."""
 
-from collections.abc import Collection
-from typing import ClassVar
-
-from pydantic import AfterValidator, BaseModel, ConfigDict
-
-EMPTY_IS_NONE = AfterValidator(lambda name: name or None)  # TOML has no word for nothing
+from pydantic import BaseModel, ConfigDict
 
 
 class Config(BaseModel):
-    """A table of a recipe: unknown keys are errors, and values do not change.
-
-    A run that is resumed may change ``free_keys``: they do not decide its weights.
-    """
+    """A table of a recipe: unknown keys are errors, and values do not change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    free_keys: ClassVar[Collection[str]] = ()

@@ -1,4 +1,4 @@
-"""The vocabularies of a folder without tokenizer files: ids can be used, texts cannot."""
+"""The vocabularies of a folder without tokenizer files: ids are served, texts are not."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -28,11 +28,11 @@ class IdVocabulary:
 
     @property
     def fingerprint(self) -> str:
-        """Made of the size and the special ids."""
+        """Of ids alone: the same size and special ids, the same words."""
         return f"{self.size}-{self.pad}-{self.bos}-{self.eos}"
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The empty text."""
+        """No text at all."""
         return ""
 
     def pieces(self, ids: Sequence[int]) -> list[str]:

@@ -10,6 +10,7 @@ from regard.ground.errors import BadInput
 from regard.ground.files import write_text
 from regard.text.labels import LabelSet, load_labels
 from regard.training.examples import Examples
+from regard.training.recipe import Recipe
 from regard.training.run_paths import RunPaths
 
 
@@ -17,7 +18,7 @@ from regard.training.run_paths import RunPaths
 class Paired:
     """A task of pairs; each says how its vocabularies are learned."""
 
-    recipe: Any
+    recipe: Recipe
 
     def learn_text(self, pairs: Sequence[tuple[str, str]]) -> Any:
         """The tokenizer of the training data."""

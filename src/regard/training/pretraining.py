@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import nn
@@ -29,10 +29,13 @@ SAMPLE = 50_000_000  # characters that a vocabulary is learned from, at most
 class Pretraining(Encoding):
     """The task "pretrain"."""
 
-    follow: ClassVar = {"vocab": "text.vocab", "output_heads": "the task", "pool": "the task"}
+    follow = ("vocab", "output_heads", "pool")
 
     def headed(self, facts: TrunkWithHeads) -> TrunkWithHeads:
         """The heads it learns by."""
+        kind = self.recipe.text.kind
+        if self.recipe.model.start is None and kind != "wordpiece":
+            raise BadInput(f"text.kind: encoders learn wordpiece, not {kind!r}")
         return self.members.fit(facts)
 
     @cached_property
