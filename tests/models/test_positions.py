@@ -19,6 +19,7 @@ from regard.models.papers import bert, cho
 from regard.models.papers.transformer import BASE
 from regard.parts.kernels import AttentionCall, choose
 from regard.parts.mask import full
+from regard.parts.position import sinusoid
 from regard.parts.score import DistanceDot, ScaledDot
 from regard.training.recipe import find, read
 from regard.training.run import task_of
@@ -70,6 +71,32 @@ def test_its_length_may_follow():
 def test_what_is_no_position_is_said(changes, message):
     with pytest.raises(BadInput, match=message):
         change(SMALL, **changes)
+
+
+def test_distances_are_no_business_of_embeddings():
+    assert Relative(3).build(4) is None
+
+
+def test_facts_reach_the_part_they_build():
+    positions = torch.arange(5)
+    found = Sinusoid(base=50.0, halves=True).build(4)(Layout.ragged([5]))
+    assert torch.equal(found, sinusoid(positions, 4, 50.0, halves=True))
+    assert Learned(7).build(4).weight.shape == (7, 4)
+    assert Learned(7, offset=2).build(4).weight.shape == (9, 4)
+
+
+def test_a_model_reads_as_many_tokens_as_it_has_positions_behind_an_offset():
+    """Rows up to the limit are read, whatever vectors stand before the first position."""
+    facts = change(SMALL, position=Learned(4, offset=2))
+    assert facts.trunk.embed.limit == 4 and from_json(to_json(facts), "x") == facts
+    plain, model = change(facts, offset=0).build().eval(), facts.build().eval()
+    weights = {**model.state_dict()}
+    weights["trunk.embed.position.weight"] = weights["trunk.embed.position.weight"][2:]
+    plain.load_state_dict(weights)
+    for packed in (pack([[1, 2, 3, 4], [5]]), pack([[1, 2, 3, 4]] * 2)):
+        torch.testing.assert_close(states(model, packed), states(plain, packed))
+    with pytest.raises(ValueError, match="position 4 asked for; 4 were learned"):
+        states(model, pack([[1, 2, 3, 4, 5]]))
 
 
 def test_a_recurrent_reader_has_no_layers_that_could_score_by_distance():

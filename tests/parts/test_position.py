@@ -8,14 +8,7 @@ from hypothesis import strategies as st
 
 from naive import LENGTHS
 from regard.ground.layout import Layout
-from regard.parts.position import (
-    Learned,
-    LearnedPositions,
-    Relative,
-    Sinusoid,
-    sinusoid,
-    wavelengths,
-)
+from regard.parts.position import LearnedPositions, SinusoidPositions, sinusoid, wavelengths
 
 
 @given(st.integers(1, 9), st.sampled_from([10_000.0, 1_000.0, 2.0]))
@@ -53,14 +46,17 @@ def test_wavelengths_run_from_two_pi_to_the_base():
 
 @given(LENGTHS)
 def test_every_row_counts_from_its_own_start(lengths):
-    for part in (Sinusoid(base=100.0).build(4), Learned(8).build(4)):
+    for part in (SinusoidPositions(4, base=100.0), LearnedPositions(8, 4)):
         alone = torch.cat([part(Layout.ragged([length])) for length in lengths])
         assert torch.equal(part(Layout.ragged(lengths)), alone)
 
 
-@pytest.mark.parametrize("facts", [Sinusoid(), Sinusoid(halves=True), Learned(9)], ids=str)
-def test_a_row_that_starts_late_continues_where_it_left_off(facts):
-    part = facts.build(6)
+@pytest.mark.parametrize(
+    "part",
+    [SinusoidPositions(6), SinusoidPositions(6, halves=True), LearnedPositions(9, 6)],
+    ids=["sinusoid", "halves", "learned"],
+)
+def test_a_row_that_starts_late_continues_where_it_left_off(part):
     whole = part(Layout.rectangle(1, 9))
     late = part(Layout.rectangle(2, 3, start=6))
     torch.testing.assert_close(late, whole[6:].repeat(2, 1), rtol=0, atol=1e-6)
@@ -68,32 +64,50 @@ def test_a_row_that_starts_late_continues_where_it_left_off(facts):
 
 def test_positions_may_be_free():
     free = replace(Layout.ragged([3]), start=None, positions_T=torch.tensor([7, 0, 7]))
-    found = Sinusoid().build(4)(free)
+    found = SinusoidPositions(4)(free)
     assert torch.equal(found[0], found[2]) and not torch.equal(found[0], found[1])
-    table = Learned(8).build(4)
-    assert isinstance(table, LearnedPositions)
+    table = LearnedPositions(8, 4)
     assert torch.equal(table(free), table.weight[[7, 0, 7]])
 
 
 def test_sinusoids_have_nothing_to_learn_or_to_store():
-    assert not Sinusoid().build(4).state_dict()
-
-
-def test_distances_are_no_business_of_embeddings():
-    assert Relative(3).build(4) is None
-
-
-def test_facts_reach_the_part_they_build():
-    positions = torch.arange(5)
-    found = Sinusoid(base=50.0, halves=True).build(4)(Layout.ragged([5]))
-    assert torch.equal(found, sinusoid(positions, 4, 50.0, halves=True))
-    assert Learned(7).build(4).weight.shape == (7, 4)
+    assert not SinusoidPositions(4).state_dict()
 
 
 def test_learned_positions_end_somewhere():
-    table = Learned(4).build(2)
+    table = LearnedPositions(4, 2)
     assert table(Layout.rectangle(1, 2, start=2)).shape == (2, 2)
     with pytest.raises(ValueError, match="position 4 asked for; 4 were learned"):
         table(Layout.ragged([2, 5]))
     with pytest.raises(ValueError, match="position 4 asked for"):
         table(Layout.rectangle(1, 1, start=4))
+
+
+LAYOUTS = {
+    "ragged": Layout.ragged([3, 0, 1]),
+    "full": Layout.rectangle(2, 3),
+    "started": Layout.rectangle(2, 2, start=1),
+    "ragged rectangle": Layout.rectangle(2, 3, lengths_B=torch.tensor([3, 1])),
+    "free": replace(Layout.ragged([3]), start=None, positions_T=torch.tensor([2, 0, 2])),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+def test_positions_with_an_offset_begin_behind_it(layout):
+    """As BART and RoBERTa keep them: the first two vectors are not used."""
+    plain, offset = LearnedPositions(3, 4), LearnedPositions(3, 4, offset=2)
+    assert offset.weight.shape == (5, 4)
+    with torch.no_grad():
+        plain.weight.copy_(offset.weight[2:])
+    assert torch.equal(offset(layout), plain(layout))
+    assert torch.equal(offset(Layout.ragged([1])), offset.weight[2:3])
+    offset(layout).sum().backward()
+    assert not offset.weight.grad[:2].any()
+
+
+def test_an_offset_does_not_move_the_limit():
+    table = LearnedPositions(3, 4, offset=2)
+    assert table.limit == 3
+    for layout in (Layout.ragged([4]), Layout.rectangle(1, 4), Layout.rectangle(1, 1, start=3)):
+        with pytest.raises(ValueError, match="position 3 asked for; 3 were learned"):
+            table(layout)

@@ -6,7 +6,6 @@ from itertools import islice
 import numpy as np
 import pytest
 import torch
-from regard.models.cost import classifier_flops
 
 from regard.ground.errors import BadInput
 from regard.metrics.classification import classification_scores
@@ -43,7 +42,7 @@ def losses(run, resume=False):
 def test_it_leaves_a_model_with_labels_and_cost(owl_run):
     stored = read_folder(owl_run / "run" / "model")
     assert stored.labels.names == ("no", "owl")
-    assert stored.facts.classes == 2
+    assert stored.facts.head("label").outputs == 2
     assert stored.notes["cost"]["training_flops"] > 0
 
 
@@ -154,7 +153,7 @@ def test_what_is_held_out_is_never_learned_from(corpus, tmp_path):
 def test_a_step_costs_what_its_texts_cost(corpus, tmp_path):
     run = prepared(corpus, tmp_path / "run")
     examples = [([5] * 7, [0]), ([6] * 3, [1])]
-    assert run.job.flops(examples) == classifier_flops(run.facts, [7, 3])
+    assert run.job.flops(examples) == run.facts.training_flops([(7,), (3,)])
 
 
 def test_a_transformer_can_be_the_reader(corpus, tmp_path):
@@ -173,8 +172,8 @@ def test_a_transformer_can_be_the_reader(corpus, tmp_path):
     [
         (["model.paper=transformer"], "transformer is no classifier"),
         (["model.paper=lin", "model.size=huge"], "no size 'huge'"),
-        (["model.change.classes=4"], "follows from the labels"),
-        (["model.change.reader.vocab=4"], "follows from text.vocab"),
+        (["model.change.outputs=4"], "follows from the labels"),
+        (["model.change.trunk.vocab=4"], "follows from text.vocab"),
         (["model.target=transformer:base"], "a classifier writes nothing"),
         (["model.source=lin:base"], "reads no source and writes no target"),
         (["model.change.score=dott"], "did you mean 'dot'"),

@@ -3,14 +3,15 @@
 import numpy as np
 import pytest
 import torch
-from regard.objectives.labelled import Labelled
-from regard.objectives.tagged import Spans, Tagged
 
 from regard.ground.batch import BatchLimits, TokenRow
 from regard.ground.layout import Layout
 from regard.ground.pytree import without_caches
-from regard.models.facts import Head, change
+from regard.models.facts import LabelHead, SpanHead, TokenLabelHead, change
 from regard.models.papers import bert
+from regard.objectives.labels import Classification
+from regard.objectives.spans import SpanExtraction
+from regard.objectives.token_labels import TokenClassification
 from regard.training.loop.microbatch import EagerStep, GraphedStep, fixed_shape
 from regard.training.recipe import BatchConfig
 
@@ -20,14 +21,14 @@ SMALL = change(bert.PAPER.sizes["tiny"], **SIZES, dropout=0.0)
 
 
 def test_nothing_is_remembered():
-    batch = Labelled().collate([(TokenRow([1, 2, 3], [0, 0, 1]), [1])], BUDGET)
-    slots_T = batch.target.layout.slots_T
+    batch = Classification().collate([(TokenRow([1, 2, 3], [0, 0, 1]), [1])], BUDGET)
+    slots_T = batch.inputs.layout.slots_T
     again = without_caches(batch)
-    assert "slots_T" not in vars(again.target.layout)
-    assert again.target.tokens_T is batch.target.tokens_T
-    assert again.target.layout.offsets is batch.target.layout.offsets
-    assert torch.equal(again.target.layout.slots_T, slots_T)
-    assert isinstance(again.target.layout, Layout) and again.weight == batch.weight
+    assert "slots_T" not in vars(again.inputs.layout)
+    assert again.inputs.tokens_T is batch.inputs.tokens_T
+    assert again.inputs.layout.offsets is batch.inputs.layout.offsets
+    assert torch.equal(again.inputs.layout.slots_T, slots_T)
+    assert isinstance(again.inputs.layout, Layout) and again.weight == batch.weight
 
 
 @pytest.mark.parametrize(
@@ -42,42 +43,41 @@ def test_shapes_go_up_in_rungs(lengths, tokens):
     assert fixed_shape(whole, lengths) == BatchLimits(60, 7, 20)
 
 
-def examples(task, draw):
+def examples(head, draw):
     for size in draw.integers(3, 11, draw.integers(2, 7)):
         row = TokenRow(draw.integers(0, 50, size), np.zeros(size, dtype=int))
         yield (
             row,
             {
-                "classify": [draw.integers(3)],
-                "tag": draw.integers(0, 3, size),
-                "answer": tuple(sorted(draw.integers(0, size, 2))),
-            }[task],
+                "label": [draw.integers(3)],
+                "token_label": draw.integers(0, 3, size),
+                "span": tuple(sorted(draw.integers(0, size, 2))),
+            }[head.name],
         )
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("position", ["learned", "relative"])
 @pytest.mark.parametrize(
-    ("task", "objective"),
+    ("head", "objective"),
     [
-        ("classify", Labelled()),
-        ("classify", Labelled(weights=(0.5, 2.0, 1.0))),
-        ("tag", Tagged()),
-        ("tag", Tagged(0.1, (0.5, 2.0, 1.0))),
-        ("answer", Spans()),
+        (LabelHead(3), Classification()),
+        (LabelHead(3), Classification(weights=(0.5, 2.0, 1.0))),
+        (TokenLabelHead(3), TokenClassification()),
+        (TokenLabelHead(3), TokenClassification(0.1, (0.5, 2.0, 1.0))),
+        (SpanHead(), SpanExtraction()),
     ],
 )
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_captured_steps(task, objective, position, precision):
-    outputs = 2 if task == "answer" else 3
-    head = Head(task, outputs, 0.0)
-    facts = change(SMALL, position=position, attention_dropout=0.0, head=head, pooled=head.of_rows)
-    model = facts.build().cuda().train()
+def test_captured_steps(head, objective, position, precision):
+    pool = SMALL.pool if head.per_row else None
+    facts = change(SMALL, position=position, attention_dropout=0.0, pool=pool)
+    model = facts.with_heads(head).build().cuda().train()
     half = torch.autocast("cuda", torch.bfloat16, enabled=precision == "bf16")
     plain = EagerStep(lambda batch: objective(model, batch), lambda: half)
     captured, draw = GraphedStep(plain, model), np.random.default_rng(1)
     for _ in range(6):
-        batch = objective.collate(list(examples(task, draw)), BUDGET).to("cuda")
+        batch = objective.collate(list(examples(head, draw)), BUDGET).to("cuda")
         found = []
         for micro in (captured, plain):
             for one in model.parameters():

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from regard.ground.errors import BadInput
-from regard.models.facts import Head, change
-from regard.models.papers import bert, paper, sized
+from regard.models.facts import LabelHead, MLMHead, SentencePairHead, change
+from regard.models.papers import bert, sized
 from regard.training import loop
 from regard.training.checkpoint import optimiser_tensors
 from regard.training.distributed import World
@@ -24,12 +24,12 @@ from small_tuning import write_tuning
 
 ALONE = World(0, 1, torch.device("cpu"))
 FACTS = change(bert.TINY, vocab=11, width=8, inner=12, heads=2, longest=8, depth=3)
-CLASSIFIER = change(FACTS, head=Head("classify", 2))
+CLASSIFIER = FACTS.with_heads(LabelHead(2, dropout=0.1))
 
 
 def small(name):
     with torch.device("meta"):
-        return paper(name.split(":")[0]).build(sized(name))
+        return sized(name).build()
 
 
 def named(model):
@@ -55,13 +55,20 @@ def test_an_encoder_from_the_bottom_up():
     assert all(name.startswith("trunk.embed.") for name in found[0])
     for number in range(3):
         assert {name[:14] for name in found[1 + number]} == {f"trunk.blocks.{number}"}
-    assert found[4] == ["pool.weight", "pool.bias", "head.weight", "head.bias"]
+    assert found[4] == [
+        "pool.dense.weight",
+        "pool.dense.bias",
+        "heads.label.out.weight",
+        "heads.label.out.bias",
+    ]
 
 
 def test_words_that_are_tied_lie_with_the_embeddings():
-    found = named(change(FACTS, fills=True, follows=True).build())
+    found = named(FACTS.with_heads(MLMHead(), SentencePairHead()).build())
     assert "trunk.embed.token.weight" in found[0]
-    assert {name.split(".")[0] for name in found[-1]} == {"pool", "words", "follows"}
+    assert {name.rsplit(".", 2)[0] for name in found[-1]} == {
+        *("pool", "heads.mlm", "heads.sentence_pair")
+    }
 
 
 @pytest.mark.parametrize(
@@ -70,7 +77,7 @@ def test_words_that_are_tied_lie_with_the_embeddings():
         ("transformer:laptop", 1 + 3 + 3, "source.embed.token.weight", "target.norm.bias"),
         ("bahdanau:laptop", 1 + 1 + 1 + 1, "target.embed.token.weight", "head.weight"),
         ("luong:laptop", 1 + 2 + 2 + 1, "source.embed.token.weight", "head.weight"),
-        ("lin:laptop", 1 + 1 + 1, "reader.embed.token.weight", "head.bias"),
+        ("lin:laptop", 1 + 1 + 1, "trunk.embed.token.weight", "pool.learned"),
     ],
 )
 def test_every_model_has_levels(name, count, lowest, highest):
@@ -91,8 +98,8 @@ def test_rates_fall_by_level():
     model = CLASSIFIER.build()
     changes = moved(model, ModelOptimiser(model, OptimiserConfig(rate=0.01, layer_decay=0.5)))
     for name, share in {
-        "head.bias": 1,
-        "pool.bias": 1,
+        "heads.label.out.bias": 1,
+        "pool.dense.bias": 1,
         "trunk.blocks.2.mlp.up.bias": 0.5,
         "trunk.blocks.0.mlp.up.bias": 0.125,
         "trunk.embed.norm.bias": 0.0625,
@@ -135,8 +142,8 @@ def test_what_is_frozen_stays_bit_for_bit(names, still):
 
 
 def test_freezing_words_freezes_what_they_share():
-    model = change(FACTS, fills=True).build()
-    freeze(model, ["words.out"])
+    model = FACTS.with_heads(MLMHead()).build()
+    freeze(model, ["mlm.out"])
     assert not model.trunk.embed.token.weight.requires_grad
 
 
@@ -146,7 +153,7 @@ def test_freezing_words_freezes_what_they_share():
         (["embd"], "no weights are called 'embd'; did you mean 'embed'"),
         (["blocks.7"], "no weights are called 'blocks.7'; did you mean 'blocks"),
         (["bed"], "no weights are called 'bed'"),
-        (["trunk", "pool", "head"], "leaves nothing to learn"),
+        (["trunk", "pool", "heads"], "leaves nothing to learn"),
     ],
 )
 def test_names_that_mean_nothing_are_refused(names, said):
@@ -162,7 +169,7 @@ def test_levels_wake_from_the_top(lazy):
     )
     updates = ModelOptimiser(model, facts, lazy=lazy)
     first = moved(model, updates, steps=2)
-    assert {name.split(".")[0] for name, one in first.items() if one.any()} == {"pool", "head"}
+    assert {name.split(".")[0] for name, one in first.items() if one.any()} == {"pool", "heads"}
     assert model.trunk.embed.token.weight.requires_grad != lazy
     assert not any("trunk" in name for name in optimiser_tensors(model, updates.optimiser))
     more = moved(model, updates, steps=3)
@@ -184,7 +191,7 @@ def test_only_gradients_of_what_learns_are_measured():
         one.grad = torch.ones_like(one)
     top = sum(one.numel() for one in layer_groups(model)[-1])
     assert float(updates.apply(1.0)) == pytest.approx(top**0.5)
-    assert model.head.bias.grad.norm() < 1
+    assert model.heads.label.out.bias.grad.norm() < 1
     assert (model.trunk.embed.norm.bias.grad == 1).all()
 
 
