@@ -11,7 +11,7 @@ import torch
 
 from bert_folders import agree, our_values, read_by_reference, their_values
 from regard.api import load
-from regard.ground.batch import IGNORED, TokenRow
+from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput
 from regard.models.folder import read as read_folder
 from regard.training import pretraining
@@ -59,8 +59,12 @@ def epochs(run, count):
 
 def originals(example):
     tokens = np.array(example.row.tokens)
-    tokens[example.places] = example.words
+    tokens[example.positions["mlm"]] = example.targets["mlm"]
     return tokens
+
+
+def same_positions(one, other):
+    return np.array_equal(one.positions["mlm"], other.positions["mlm"])
 
 
 @pytest.mark.parametrize("settings", [(), (FULL,), ("pretrain.whole_words=true",)])
@@ -71,10 +75,10 @@ def test_blanks_in_batches_are_those_of_the_paper(corpus, tmp_path, settings):
     for rows in epochs(run, 8):
         for one in rows.values():
             batch = run.job.objective.collate([one])
-            now = batch.target.tokens_T[batch.chosen_N]
-            assert not special & set(batch.goals_T.tolist())
+            now, goals = batch.inputs.tokens_T[batch.positions["mlm"]], batch.targets["mlm"]
+            assert not special & set(goals.tolist())
             assert not (special - {run.tokenizer.mask}) & set(now.tolist())
-            masked, same = now == run.tokenizer.mask, now == batch.goals_T
+            masked, same = now == run.tokenizer.mask, now == goals
             seen["mask"] += int(masked.sum())
             seen["same"] += int(same.sum())
             seen["other"] += int((~masked & ~same).sum())
@@ -89,7 +93,7 @@ def test_whole_words_are_chosen_with_all_their_pieces(corpus, tmp_path):
     run = prepared(corpus, tmp_path / "run", "pretrain.whole_words=true", "text.vocab=80")
     goes_on, pieces = run.tokenizer.continues, 0
     for one in epochs(run, 1)[0].values():
-        tokens, chosen = originals(one), set(one.places.tolist())
+        tokens, chosen = originals(one), set(one.positions["mlm"].tolist())
         for at in range(1, len(tokens)):
             if goes_on[tokens[at]] and tokens[at - 1] not in run.tokenizer.special:
                 assert (at in chosen) == (at - 1 in chosen)
@@ -102,12 +106,13 @@ def test_half_of_the_second_passages_follow(corpus, tmp_path):
     long = write_animals(tmp_path, documents=8, sentences=300)
     run = prepared(long, tmp_path / "run")
     rows = [one for epoch in epochs(run, 4) for one in epoch.values()]
-    assert {one.random for one in rows} == {0, 1}
-    assert np.mean([one.random for one in rows]) == pytest.approx(0.5, abs=0.06)
+    follows = [one.targets["sentence_pair"] for one in rows]
+    assert set(follows) == {0, 1}
+    assert np.mean(follows) == pytest.approx(0.5, abs=0.06)
     for one in rows:
         assert sorted(set(one.row.segments.tolist())) == [0, 1]
     full = prepared(corpus, tmp_path / "full", FULL)
-    assert {one.random for one in epochs(full, 1)[0].values()} == {IGNORED}
+    assert all(one.targets.keys() == {"mlm"} for one in epochs(full, 1)[0].values())
 
 
 def test_blanks_differ_between_epochs_and_between_seeds(corpus, tmp_path):
@@ -115,12 +120,11 @@ def test_blanks_differ_between_epochs_and_between_seeds(corpus, tmp_path):
     first, second = epochs(run, 2)
     assert first.keys() == second.keys()
     assert all((originals(first[n]) == originals(second[n])).all() for n in first)
-    same = [np.array_equal(first[n].places, second[n].places) for n in first]
-    assert np.mean(same) < 0.1
+    assert np.mean([same_positions(first[n], second[n]) for n in first]) < 0.1
     again = epochs(run, 1)[0]
     assert all((again[n].row.tokens == first[n].row.tokens).all() for n in first)
     other = epochs(prepared(corpus, tmp_path / "other", FULL, "train.seed=2"), 1)[0]
-    assert np.mean([np.array_equal(first[n].places, other[n].places) for n in first]) < 0.1
+    assert np.mean([same_positions(first[n], other[n]) for n in first]) < 0.1
 
 
 def test_a_row_is_the_same_whatever_is_read_with_it(corpus, tmp_path):
@@ -128,8 +132,13 @@ def test_a_row_is_the_same_whatever_is_read_with_it(corpus, tmp_path):
     together = reader(3, np.arange(40))
     for number in (0, 7, 39):
         (alone,) = reader(3, np.array([number]))
-        for one, other in zip(alone, together[number], strict=True):
+        for one, other in zip(alone.row, together[number].row, strict=True):
             assert np.array_equal(one, other)
+        assert alone.positions.keys() == {"mlm"}
+        assert alone.targets.keys() == {"mlm", "sentence_pair"}
+        assert same_positions(alone, together[number])
+        for head, targets in alone.targets.items():
+            assert np.array_equal(targets, together[number].targets[head])
 
 
 @pytest.mark.parametrize("settings", [(), (FULL, "pretrain.whole_words=true")])
@@ -164,7 +173,7 @@ def test_it_learns_and_its_folder_serves(corpus, tmp_path):
     figures = [event.verdict.figures for event in events if isinstance(event, DevEvent)][-1]
     assert reports[-1] < reports[0] - 1
     assert figures["perplexity"] < 15  # that of words without their neighbours is about 16
-    assert figures["follows"] > 60
+    assert figures["next_sentence"] > 60
     assert figures["loss"] > np.log(figures["perplexity"])
     run.finish(events[-1].progress)
     model = load(run.model_folder, "cpu")
@@ -213,7 +222,7 @@ def test_tuning_begins_with_its_trunk_and_its_pooling(corpus, tmp_path):
     changes += [f"model.start={run.model_folder}", "model.change={}", "batches.longest=32"]
     tuned = prepare(read(find("glue-rte"), changes), tmp_path / "tuned", ALONE, data=tmp_path)
     before, now = weights_of(read_folder(run.model_folder).module), weights_of(tuned.job.model)
-    same = [name for name in now if not name.startswith("head.")]
+    same = [name for name in now if not name.startswith("heads.")]
     assert {name.split(".")[0] for name in same} == {"trunk", "pool"}
     assert all(torch.equal(before[name], now[name]) for name in same)
     assert tuned.tokenizer.words.fingerprint == run.tokenizer.words.fingerprint
@@ -228,7 +237,7 @@ def test_the_judge_asks_the_same_whatever_the_seed(corpus, tmp_path):
     one.job.model.eval(), other.job.model.eval()
     verdicts = [run.job.judge(one.job.model) for run in (one, other, one)]
     assert verdicts[0] == verdicts[1] == verdicts[2]
-    assert verdicts[0].figures.keys() == {"loss", "perplexity", "accuracy", "follows"}
+    assert verdicts[0].figures.keys() == {"loss", "perplexity", "accuracy", "next_sentence"}
     assert verdicts[0].value == -verdicts[0].figures["loss"]
 
 
@@ -301,7 +310,10 @@ def test_reading_ahead_says_what_is_wrong(corpus, tmp_path):
         (["batches.longest=64"], "64 tokens, and the encoder knows 32 positions"),
         (["model.paper=transformer", "model.size=base"], "is no encoder"),
         (["model.change.vocab=9"], "model.change.vocab follows"),
-        (["model.change.segments=1"], "does not tell two passages apart"),
+        (
+            ["model.change.segments=1"],
+            "next-sentence: the model has one segment, and rows have two passages",
+        ),
         (["model.source=cho:base"], "an encoder has one side"),
         (["train.judge=accuracy"], "no measure of task 'pretrain'"),
         (["pretrain.rate=0"], "pretrain.rate"),

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from regard.models.cost import encoder_flops
 
 from regard.api import load
 from regard.ground.batch import IGNORED
@@ -46,6 +45,7 @@ SAID = {
 }
 
 
+HEADS = {"classify": "label", "tag": "token_label", "answer": "span", "choose": "choice"}
 OF_LABELS = {"one": ["no", "owl"], "pairs": ["no", "owl"], "tags": ["BIRD"]}
 
 
@@ -82,8 +82,8 @@ def losses(run, resume=False):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_task_learns_and_leaves_a_model(corpora, tmp_path, kind):
-    corpus, every = corpora(kind), ("train.evaluate_every=60", "train.checkpoint_every=60")
-    run = prepared(corpus, tmp_path / "run", "train.steps=60", *every)
+    corpus, every = corpora(kind), ("train.evaluate_every=120", "train.checkpoint_every=120")
+    run = prepared(corpus, tmp_path / "run", "train.steps=120", *every)
     seen, verdicts = [], []
     for event in train(run.job):
         seen += [event.loss] if isinstance(event, ReportEvent) else []
@@ -92,7 +92,8 @@ def test_every_task_learns_and_leaves_a_model(corpora, tmp_path, kind):
     assert verdicts[-1].value == verdicts[-1].figures[KINDS[kind]["judge"]] > 80
     run.finish(event.progress)
     stored = folders.read(run.model_folder)
-    assert stored.facts.head.task == KINDS[kind]["task"] and stored.notes["longest"] == 40
+    assert [one.name for one in stored.facts.output_heads] == [HEADS[KINDS[kind]["task"]]]
+    assert stored.notes["longest"] == 40
     assert stored.notes["cost"]["training_flops"] > 0
     asked = ("evaluate", run.model_folder, corpus / "owls.toml", "--data", corpus, "--json")
     labels = ("--labels",) if kind in OF_LABELS else ()
@@ -137,16 +138,20 @@ def test_it_begins_with_the_weights_of_a_folder(corpora, start, tmp_path):
     given = weights_of(folders.read(start).module)
     run = prepared(corpora("one"), tmp_path / "a", *begun(start))
     own = weights_of(run.job.model)
-    assert own.keys() - given.keys() == {"pool.weight", "pool.bias", "head.weight", "head.bias"}
+    assert own.keys() - given.keys() == {
+        *("pool.dense.weight", "pool.dense.bias"),
+        *("heads.label.out.weight", "heads.label.out.bias"),
+    }
     assert all(torch.equal(own[name], given[name]) for name in own if name in given)
-    assert own["pool.weight"].std() > 0 and own["head.bias"].eq(0).all()
+    assert own["pool.dense.weight"].std() > 0 and own["heads.label.out.bias"].eq(0).all()
     theirs = folders.read(start).tokenizer.words.encode("owl dog")
     assert run.tokenizer.words.encode("owl dog") == theirs
     other = prepared(corpora("one"), tmp_path / "b", *begun(start, "train.seed=2"))
-    assert not torch.equal(weights_of(other.job.model)["head.weight"], own["head.weight"])
+    drawn = weights_of(other.job.model)["heads.label.out.weight"]
+    assert not torch.equal(drawn, own["heads.label.out.weight"])
     for kind in ("tags", "answer"):
         tagger = prepared(corpora(kind), tmp_path / kind, *begun(start))
-        assert "pool.weight" not in weights_of(tagger.job.model)
+        assert "pool.dense.weight" not in weights_of(tagger.job.model)
 
 
 def test_a_tuned_model_can_be_tuned_again(corpora, start, tmp_path):
@@ -157,9 +162,10 @@ def test_a_tuned_model_can_be_tuned_again(corpora, start, tmp_path):
     again = prepared(corpora("pairs"), tmp_path / "b", *begun(first.model_folder))
     assert all(torch.equal(one, own[name]) for name, one in weights_of(again.job.model).items())
     assert losses(again)
-    several = prepared(corpora("answer"), tmp_path / "c", *begun(first.model_folder))
-    assert several.job.model.head.weight.shape == own["head.weight"].shape  # but means another task
-    assert not torch.equal(several.job.model.head.weight, own["head.weight"])
+    answers = prepared(corpora("answer"), tmp_path / "c", *begun(first.model_folder))
+    drawn, there = answers.job.model.heads.span.out.weight, own["heads.label.out.weight"]
+    assert drawn.shape == there.shape  # but means another task
+    assert not torch.equal(drawn, there)
 
 
 def test_a_head_is_taken_over_by_the_names_of_its_labels(corpora, start, tmp_path):
@@ -170,12 +176,13 @@ def test_a_head_is_taken_over_by_the_names_of_its_labels(corpora, start, tmp_pat
     swapped = replace(stored.labels, names=stored.labels.names[::-1])
     folders.write(tmp_path / "swapped", replace(stored, labels=swapped))
     again = prepared(corpora("one"), tmp_path / "b", *begun(tmp_path / "swapped"))
-    assert torch.equal(again.job.model.head.weight, stored.module.head.weight.flip(0))
+    there = stored.module.heads.label.out.weight
+    assert torch.equal(again.job.model.heads.label.out.weight, there.flip(0))
     others = replace(stored.labels, names=("this", "that"))
     folders.write(tmp_path / "others", replace(stored, labels=others))
     anew = prepared(corpora("one"), tmp_path / "c", *begun(tmp_path / "others"))
-    assert not torch.isin(anew.job.model.head.weight, stored.module.head.weight).any()
-    assert torch.equal(anew.job.model.pool.weight, stored.module.pool.weight)
+    assert not torch.isin(anew.job.model.heads.label.out.weight, there).any()
+    assert torch.equal(anew.job.model.pool.dense.weight, stored.module.pool.dense.weight)
 
 
 def test_a_model_is_evaluated_as_it_was_trained_and_keeps_that_elsewhere(corpora, tmp_path):
@@ -271,9 +278,9 @@ def test_an_answerer_is_asked_as_it_was_trained(corpora, tmp_path):
 def test_a_step_costs_what_its_rows_cost(corpora, tmp_path):
     run = prepared(corpora("choose"), tmp_path / "a")
     (question,) = run.job.judge.args[1].train[:1]
-    lengths = [len(row.tokens) for row in question[0]]
+    lengths = tuple(len(row.tokens) for row in question[0])
     assert len(lengths) == 4
-    assert run.job.flops([question]) == encoder_flops(run.facts, lengths)
+    assert run.job.flops([question]) == run.facts.training_flops([lengths])
 
 
 def test_judging_by_loss_asks_nothing_else(corpora, tmp_path):

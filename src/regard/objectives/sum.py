@@ -37,9 +37,13 @@ class Sum:
         heads = tuple(member.head_facts() for member in self.members)
         pool = facts.pool if any(head.per_row for head in heads) else None
         fitted = TrunkWithHeads(facts.trunk, pool, heads, facts.init_std)
-        for member in self.members:
-            member.check(fitted)
+        self.check(fitted)
         return fitted
+
+    def check(self, facts: TrunkWithHeads) -> None:
+        """Whether all members can be taught to that model; if not, an error says why."""
+        for member in self.members:
+            member.check(facts)
 
     def rows(self, documents: Documents, special: SpecialIds, longest: int, seed: int) -> Passages:
         """Documents as rows."""

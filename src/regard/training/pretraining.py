@@ -12,6 +12,7 @@ from regard.data.documents import Documents, DocumentSource, read_documents, tok
 from regard.data.sources import DropCounts
 from regard.ground.errors import BadInput
 from regard.models.facts import TrunkWithHeads, change
+from regard.models.paper import Paper
 from regard.objectives.masked_lm import MaskedLM
 from regard.objectives.next_sentence import NextSentence
 from regard.objectives.sum import Sum
@@ -30,6 +31,12 @@ class Pretraining(Encoding):
     """The task "pretrain"."""
 
     follow = ("vocab", "output_heads", "pool")
+
+    def facts(self, data: Path) -> tuple[Paper, TrunkWithHeads]:
+        """The encoder as the recipe changes it, if it can learn what the recipe asks."""
+        paper, facts = super().facts(data)
+        self.members.check(facts)
+        return paper, facts
 
     def headed(self, facts: TrunkWithHeads) -> TrunkWithHeads:
         """The heads it learns by."""
