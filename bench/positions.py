@@ -19,7 +19,8 @@ from regard.cli.evaluate import test_scores
 from regard.cli.train import trained
 from regard.ground.files import write_json
 from regard.training.distributed import World
-from regard.training.recipe import Recipe, find, read
+from regard.training.recipe import Recipe, read
+from regard.training.recipe_files import find
 
 KINDS = ("learned", "sinusoid", "relative", "none")
 TASKS = {"positions-sst2": ("SST-2", "accuracy"), "positions-conll": ("CoNLL-2003", "F1")}

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from measure import setting, settle
+from regard.training.tuning import Tuning
 from torch import Tensor
 
 import regard
@@ -36,9 +37,9 @@ from regard.training.loop import train
 from regard.training.loop.events import EndEvent, ReportEvent, SaveEvent
 from regard.training.loop.microbatch import EagerStep
 from regard.training.optim.optimiser import ModelOptimiser
-from regard.training.recipe import Recipe, find, read
+from regard.training.recipe import Recipe, read
+from regard.training.recipe_files import find
 from regard.training.run import Run, prepare
-from regard.training.tuning import Tuning
 
 Row = dict[str, Any]
 

@@ -10,7 +10,7 @@ from regard.ground.batch import BatchLimits
 from regard.models.facts import change
 from regard.models.papers import LINEAGE, bert
 from regard.models.stored import Stored
-from regard.tasks import rows, translate
+from regard.tasks import batch_runner, translate
 from small import WORDS
 from small_bert import model as small_encoder
 
@@ -41,9 +41,9 @@ def inputs(family: str, count: int) -> list:
 
 
 def few_at_once(monkeypatch) -> None:
-    monkeypatch.setattr(rows, "TOKENS", 40)
+    monkeypatch.setattr(batch_runner, "TOKENS", 40)
     monkeypatch.setattr(translate, "TOKENS", 40)
-    for module in (rows, translate):
+    for module in (batch_runner, translate):
         monkeypatch.setattr(module, "RECORDED", BatchLimits(40, 3, 40))
 
 
@@ -159,7 +159,7 @@ def test_the_number_of_inputs_at_once_changes_nothing(models, family, monkeypatc
 def test_memory_is_bounded(models, family, monkeypatch):
     """No batch is larger than the budget, whatever is asked for."""
     sizes = []
-    monkeypatch.setattr(rows, "TOKENS", 64)
+    monkeypatch.setattr(batch_runner, "TOKENS", 64)
     monkeypatch.setattr(translate, "TOKENS", 64)
     side = models[family].module.source if family == "translator" else models[family].module.reader
     hook = side.register_forward_pre_hook(lambda _, given: sizes.append(len(given[0])))

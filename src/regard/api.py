@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -19,30 +19,27 @@ from regard.ground.lock import is_vacant
 from regard.ground.tape import NULL_TAPE, NullTape, Tape
 from regard.inside.align import AlignmentMethod
 from regard.inside.attention_view import AttentionView
-from regard.inside.look import look
-from regard.inside.record_translator import align
-from regard.inside.word_weights import WordWeights
+from regard.inside.record_encoder import look_encoder
+from regard.inside.record_translator import align, look_translator
+from regard.inside.word_weights import WordWeights, record_word_weights
 from regard.metrics.alignment import Links
 from regard.models import folder as folders
 from regard.models.facts import EncoderDecoder, ModelFacts, TrunkWithHeads
 from regard.models.paper import Paper
 from regard.models.room import House
 from regard.models.sites import require_cross_attention
-from regard.parts.linear.convert import in_precision
 from regard.search.step import Search
-from regard.tasks.classify import Classifier
-from regard.tasks.fill import Filled
-from regard.tasks.inputs import InputLimits, check_pairs, check_text, listed, read
-from regard.tasks.rows import RowReader, Runner
+from regard.tasks.batch_runner import Predictor, RowRunner
+from regard.tasks.embed import Embedder
+from regard.tasks.encoder_model import EncoderInput, EncoderModel
+from regard.tasks.fill_mask import FilledText
+from regard.tasks.inputs import check_pairs, check_text, listed
 from regard.tasks.translate import Translation, Translator
-from regard.tasks.understand import Read, Understanding
-from regard.text.ids_only import MISSING
 from regard.text.labels import LabelSet
-from regard.text.plain_tokenizer import PlainTokenizer
 from regard.text.tokenizers import Tokenizer
 from regard.text.words import word_spans
 
-Texts = Iterable[Read]
+Texts = Iterable[EncoderInput]
 
 
 def load(
@@ -94,37 +91,24 @@ class Model:
     def translator(self) -> Translator:
         """The model as a translator."""
         if not isinstance(self.facts, EncoderDecoder):
-            does = "labels" if self._is_classifier else "reads"
-            raise BadInput(f"{self.paper.name} {does} texts: it does not translate")
+            raise BadInput(f"{self.paper.name} has no decoder: it does not translate")
         text = folders.vocabularies(self._stored)
         settings: dict[str, Any] = {n: self.notes.get(n) for n in ("generation", "decode")}
         return Translator(self.module, text, house=self._house, **settings)
 
     @cached_property
-    def classifier(self) -> Classifier:
-        """The model as a classifier."""
-        if not self._is_classifier:
-            does = "is an encoder" if self._is_encoder else "translates"
-            raise BadInput(f"{self.paper.name} {does}: it has no labels")
-        if not isinstance(self.tokenizer, PlainTokenizer):
-            raise BadInput(MISSING)
-        if self.labels is None:
-            raise BadInput("this folder has no labels: nothing can be named")
-        return Classifier(self._running, self.tokenizer, self.labels)
-
-    @cached_property
-    def encoder(self) -> Understanding:
-        """The model as an encoder that sees both ways."""
-        if not self._is_encoder or not isinstance(self.facts, TrunkWithHeads):
-            raise BadInput(f"{self.paper.name} is no encoder that sees both ways")
+    def encoder(self) -> EncoderModel:
+        """The model as a trunk with heads."""
+        if not isinstance(self.facts, TrunkWithHeads):
+            raise BadInput(f"{self.paper.name} translates: it is no encoder with heads")
         module, tokenizer = cast(Any, self.module), cast(Any, self.tokenizer)
-        plain = Understanding(module, self.facts, tokenizer, self.labels, self.notes)
+        plain = EncoderModel(module, self.facts, tokenizer, self.labels, self.notes)
         return plain if self._precision is None else plain.with_precision(self._precision)
 
     @property
-    def predictor(self) -> Runner:
-        """What gives the predictions: a classifier, or whatever an encoder was tuned for."""
-        return self.encoder.predictor if self._is_encoder else self.classifier
+    def predictor(self) -> Predictor:
+        """The predictor of the task that the model was trained for."""
+        return self.encoder.predictor
 
     def predict(self, inputs: Iterable[Any]) -> list[Any]:
         """Labels with probabilities, tags, answers or choices, by what the model was tuned for.
@@ -135,7 +119,7 @@ class Model:
         given = listed(inputs)
         return self.predictor.predict(given)
 
-    def fill(self, texts: Iterable[str], top: int = 5) -> list[Filled]:
+    def fill(self, texts: Iterable[str], top: int = 5) -> list[FilledText]:
         """The most probable words for each [MASK] of each text."""
         given = listed(texts)
         return self.encoder.filler(top).predict(given)
@@ -154,7 +138,7 @@ class Model:
         name = {-1: f"{side}.output", 0: f"{side}.embed.output"}.get(
             int(layer), f"{side}.blocks.{layer - 1}.output"
         )
-        return RowReader(self._running, size).states(self._rows(texts), name)
+        return RowRunner(self._running, size).states(self._rows(texts), name)
 
     def embed(self, texts: Texts, pool: str | None = None, normalise: bool | None = None) -> Tensor:
         """One vector per text, (n, width): the mean of its states, or their maximum ("max").
@@ -165,17 +149,9 @@ class Model:
         """
         if self._is_encoder:
             return self.encoder.vectors(texts, pool, normalise)
-        pool = pool or "mean"
-        if pool not in ("mean", "max"):
-            raise BadInput(f"pool is 'mean' or 'max', not {shown(pool)}")
-        states = self.encode(texts)
-        pool_one = torch.mean if pool == "mean" else torch.amax
-        width, device = self.facts.encoder.width, next(self.module.parameters()).device
-        vectors_ND = torch.zeros(len(states), width, device=device)
-        for i, one in enumerate(states):
-            if len(one):  # a text without tokens stays zero
-                vectors_ND[i] = pool_one(one.float(), 0)
-        return nn.functional.normalize(vectors_ND, dim=-1) if normalise else vectors_ND
+        embedder = Embedder(self._running, None, self.facts.encoder.width, pool=pool or "mean")
+        rows = self._rows(texts)
+        return replace(embedder, normalise=bool(normalise)).vectors(rows)
 
     def logits(self, inputs: Iterable[Any], *, tape: NullTape = NULL_TAPE) -> list[Tensor]:
         """(tokens, vocabulary) for each pair (source, target), of texts or of ids.
@@ -192,11 +168,6 @@ class Model:
         if self._is_encoder:
             rows = self.encoder.read(inputs, masks=self.encoder.facts.head("mlm") is not None)
             return self.encoder.logits(rows, tape)
-        if self._is_classifier:
-            reader = RowReader(self._running)
-            return reader.outputs(
-                self._rows(inputs), lambda said, _: said.by_head["label"].unbind(), tape
-            )
         return self._swift.logits(inputs, tape)
 
     def tape_names(self) -> list[str]:
@@ -231,10 +202,7 @@ class Model:
         """The module in the precision asked for."""
         if self._is_encoder:
             return self.encoder.model
-        if isinstance(self.facts, EncoderDecoder):
-            return self._swift.model
-        given = self._precision
-        return self.module if given is None else in_precision(self.module, given)
+        return self._swift.model
 
     def score(self, pairs: Iterable[tuple[Any, Any]]) -> list[list[float]]:
         """Log-probabilities of given translations, per target token and for the end."""
@@ -250,12 +218,15 @@ class Model:
         """
         for one in (text,) if target is None else (text, target):
             check_text(one, 1)
-        if self.tokenizer is None:
-            raise BadInput(MISSING)
-        if target is None and "target" in self.facts.sides:
+        if self._is_encoder and self.encoder.facts.trunk.stack.eager:
+            if target is not None:
+                raise BadInput("this model reads one text at a time, not two")
+            return record_word_weights(self.encoder, text, subwords=subwords)
+        if self._is_encoder:
+            return look_encoder(self.encoder, text, target, subwords=subwords)
+        if target is None:
             target = self.translate([text])[0][0].text
-        given = (self._running, self.facts, self.tokenizer, self.predict)
-        return look(*given, text, target, subwords=subwords)
+        return look_translator(self._swift, text, target, subwords=subwords)
 
     @property
     def alignment_method(self) -> AlignmentMethod:
@@ -303,20 +274,11 @@ class Model:
         self._folder = path.resolve()
 
     @property
-    def _is_classifier(self) -> bool:
-        return self.paper.key == "lin"
-
-    @property
     def _is_encoder(self) -> bool:
-        return isinstance(self.facts, TrunkWithHeads) and not self._is_classifier
+        return isinstance(self.facts, TrunkWithHeads)
 
     def _rows(self, texts: Texts) -> list[Any]:
         """What the side that reads is given: texts in ids, with their marks, and ids as given."""
         if self._is_encoder:
             return self.encoder.read(texts)
-        inputs = listed(texts)
-        if isinstance(self.facts, EncoderDecoder):
-            return self._swift.read_sources(inputs)
-        module: Any = self.module
-        limits = InputLimits.of(module.encoder)
-        return read(inputs, lambda given: self.classifier.tokenizer.words.encode_all(given), limits)
+        return self._swift.read_sources(listed(texts))

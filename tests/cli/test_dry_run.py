@@ -69,7 +69,8 @@ def test_what_is_left_out_is_counted(desk):
 def test_an_encoder_that_is_tuned(desk, kind):
     recipe = write_tuning(desk, kind)
     write_start(desk / "start")
-    options = ("--set", "model.start=start", "--set", "model.change={}", "--set", "train.steps=3")
+    begin = ("model.start=start", "model.size=", "text=false", "model.change={}", "train.steps=3")
+    options = [word for setting in begin for word in ("--set", setting)]
     frozen = ("--set", 'optimiser.freeze=["embed"]')
     said, _ = tried(desk, recipe, *options, *frozen)
     assert said["examples"] == "train 96, dev 24, test 24"

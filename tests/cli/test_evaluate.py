@@ -6,7 +6,7 @@ import pytest
 
 from regard.cli.evaluate import keeps
 from regard.metrics.translation import MetricScore
-from regard.training.recipe import ExpectConfig
+from regard.training.recipe_files import ExpectConfig
 
 
 def expects(metric: str, value: float, tolerance: float = 0.5) -> bool:

@@ -15,11 +15,18 @@ from hypothesis import strategies as st
 from regard.data.documents import Documents
 from regard.data.sampler import Sampler
 from regard.data.sentence_pairs import IS_NEXT, NOT_NEXT, Passages, full_rows, sentence_pairs
-from regard.ground.batch import BatchLimits, SpecialIds
+from regard.ground.batch import BatchLimits
 from regard.ground.errors import BadInput
+from regard.text.templates import RowBuilder, Template
 
 CLS, SEP = 1, 2
-MARKS = SpecialIds(CLS, SEP)
+TEMPLATES = {
+    "BERT": Template("cls A sep", "cls A sep B:1 sep:1"),
+    "RoBERTa": Template("cls A sep", "cls A sep sep B sep"),
+    "XLNet": Template("A sep cls:2", "A sep B:1 sep:1 cls:2"),
+}
+BUILDERS = {name: RowBuilder(one, {"cls": CLS, "sep": SEP}) for name, one in TEMPLATES.items()}
+SINGLE, PAIR = BUILDERS["BERT"].frame(1), BUILDERS["BERT"].frame(2)
 
 
 def numbered(shape: list[list[int]]) -> Documents:
@@ -39,8 +46,8 @@ def parts(tokens: Any) -> list[list[int]]:
 
 
 def all_pairs(documents: Documents, longest: int, key: tuple[int, int], short: float = 0.1):
-    plan = sentence_pairs(documents, longest, key, short)
-    return Passages(documents, MARKS, lambda _: plan).passages(plan, np.arange(len(plan)))
+    plan = sentence_pairs(documents, PAIR, longest, key, short)
+    return Passages(documents, lambda _: plan).passages(plan, np.arange(len(plan)))
 
 
 @given(SHAPES, st.integers(5, 40), st.integers(0, 99), st.sampled_from([0.0, 0.1, 1.0]))
@@ -59,6 +66,33 @@ def test_pairs(shape, longest, seed, short):
         assert same == (follows == IS_NEXT)
         if same:
             assert second[0] > first[-1]
+
+
+@pytest.mark.parametrize("builder", BUILDERS.values(), ids=list(BUILDERS))
+@given(shape=SHAPES, longest=st.integers(6, 40), seed=st.integers(0, 99))
+def test_rows_are_those_of_the_template(builder, shape, longest, seed):
+    documents = numbered(shape)
+    for plan in (
+        sentence_pairs(documents, builder.frame(2), longest, (seed, 0)),
+        full_rows(documents, builder.frame(1), longest),
+    ):
+        passages = Passages(documents, lambda _, plan=plan: plan)
+        rows = [row for row, _ in passages.passages(plan, np.arange(len(plan)))]
+        assert plan.lengths.tolist() == [len(row.tokens) for row in rows]
+        for row in rows:
+            texts = [[*map(int, run)] for run in runs(row.tokens)]
+            if plan.follows is None:  # a text of several documents, a separator between them
+                texts = [[*texts[0], *(i for text in texts[1:] for i in (SEP, *text))]]
+            expected = builder.row(*texts)
+            assert row.tokens.tolist() == expected.tokens.tolist()
+            assert row.segments.tolist() == expected.segments.tolist()
+            assert len(row.tokens) <= longest
+
+
+def runs(tokens):
+    """What lies between special tokens."""
+    special = np.flatnonzero(np.isin(tokens, (CLS, SEP)))
+    return [run[run > SEP] for run in np.split(tokens, special) if (run > SEP).any()]
 
 
 @given(SHAPES, st.integers(5, 40), st.integers(0, 99))
@@ -153,7 +187,7 @@ def test_pairs_are_those_of_the_original_builder():
 def test_half_of_the_second_parts_follow():
     documents = numbered([[5] * 400] * 20)
     follows = np.concatenate(
-        [sentence_pairs(documents, 64, (0, epoch), short=0.0).follows for epoch in range(4)]
+        [sentence_pairs(documents, PAIR, 64, (0, epoch), short=0.0).follows for epoch in range(4)]
     )
     assert abs((follows == IS_NEXT).mean() - 0.5) < 4 * 0.5 / len(follows) ** 0.5
 
@@ -173,7 +207,7 @@ def test_what_comes_from_elsewhere_comes_from_every_other_document():
 def test_one_document_in_ten_has_short_rows():
     documents = numbered([[1] * 40] * 3_000)
     for short in (0.1, 1.0):
-        plan = sentence_pairs(documents, 23, (4, 0), short)
+        plan = sentence_pairs(documents, PAIR, 23, (4, 0), short)
         assert plan.follows is not None
         first_of_document = np.isin(plan.begin[::2], documents.borders)
         lengths = plan.lengths[first_of_document & (plan.follows == IS_NEXT)]
@@ -231,16 +265,16 @@ def test_the_longer_part_is_cut(lengths, longest, kept):
 
 def test_an_epoch_is_drawn_by_its_key():
     documents = numbered([[3, 5, 7] * 9] * 7)
-    plans = [sentence_pairs(documents, 32, key) for key in ((0, 0), (0, 0), (0, 1), (1, 0))]
+    plans = [sentence_pairs(documents, PAIR, 32, key) for key in ((0, 0), (0, 0), (0, 1), (1, 0))]
     assert (plans[0].begin == plans[1].begin).all()
     assert len({plan.begin.tobytes() for plan in plans}) == 3
 
 
 def test_pairs_need_room_and_two_documents():
     with pytest.raises(BadInput, match="5 at least"):
-        sentence_pairs(numbered([[1], [1]]), 4, (0, 0))
+        sentence_pairs(numbered([[1], [1]]), PAIR, 4, (0, 0))
     with pytest.raises(BadInput, match="second document"):
-        sentence_pairs(numbered([[1, 1]]), 40, (0, 0))
+        sentence_pairs(numbered([[1, 1]]), PAIR, 40, (0, 0))
 
 
 @given(
@@ -249,8 +283,8 @@ def test_pairs_need_room_and_two_documents():
 )
 def test_full_passages(shape, longest):
     documents = numbered(shape)
-    plan = full_rows(documents, longest)
-    rows = Passages(documents, MARKS, lambda _: plan).read(0, np.arange(len(plan)))
+    plan = full_rows(documents, SINGLE, longest)
+    rows = Passages(documents, lambda _: plan).read(0, np.arange(len(plan)))
     read = [[token for part in parts(row.tokens) for token in part] for row, _ in rows]
     assert [*chain(*read)] == list(range(10, 10 + int(documents.first_token[-1])))
     assert plan.lengths.tolist() == [len(row.tokens) for row, _ in rows]
@@ -270,12 +304,12 @@ def test_full_passages(shape, longest):
                 more = min(sentence, longest - 2) + (after[0] in borders)
                 assert len(row.tokens) + more > longest
     with pytest.raises(BadInput, match="3 at least"):
-        full_rows(documents, 2)
+        full_rows(documents, SINGLE, 2)
 
 
 def sampler(documents: Documents, longest: int = 24) -> Sampler:
     passages = Passages(
-        documents, MARKS, lambda epoch: sentence_pairs(documents, longest, (3, epoch))
+        documents, lambda epoch: sentence_pairs(documents, PAIR, longest, (3, epoch))
     )
     limits = BatchLimits(200, 20, longest)
     return Sampler(passages.read, lambda one: (len(one.row.tokens),), passages.count, limits, 3, 64)
@@ -296,7 +330,7 @@ def test_a_sampler_reads_them_and_resumes_anywhere():
 
 def test_an_epoch_with_more_or_fewer_rows_is_spread_over_its_numbers():
     documents = numbered([[3, 5, 7] * 9] * 7)
-    passages = Passages(documents, MARKS, partial(drawn, documents))
+    passages = Passages(documents, partial(drawn, documents))
     lengths = {len(passages.planned(epoch)) for epoch in range(9)}
     assert len(lengths) > 1
     for epoch in range(9):
@@ -308,10 +342,10 @@ def test_an_epoch_with_more_or_fewer_rows_is_spread_over_its_numbers():
 
 
 def drawn(documents: Documents, epoch: int):
-    return sentence_pairs(documents, 24, (3, epoch))
+    return sentence_pairs(documents, PAIR, 24, (3, epoch))
 
 
 def test_nothing_asked_nothing_read():
     documents = numbered([[3], [4]])
-    passages = Passages(documents, MARKS, partial(drawn, documents))
+    passages = Passages(documents, partial(drawn, documents))
     assert passages.read(0, np.empty(0, np.int64)) == []

@@ -51,8 +51,7 @@ def write_jobs(folder: Path) -> dict[str, list[str]]:
     for kind, extra in EXTRA.items():
         settings = [*COMMON, "train.checkpoint_every=2", *extra]
         if kind == "tune":
-            settings.append(f"model.start={start}")
-            settings.append("model.change={}")
+            settings += [f"model.start={start}", "model.size=", "text=false", "model.change={}"]
         changes = [word for one in settings for word in ("--set", one)]
         jobs[kind] = ["train", str(recipes[kind]), "--data", str(places[kind]), *changes]
     return jobs

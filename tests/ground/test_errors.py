@@ -18,7 +18,8 @@ from regard.ground.errors import (
 )
 from regard.tasks.published import Published, as_trained
 from regard.text.labels import labels_from_config
-from regard.training.recipe import find, read
+from regard.training.recipe import read
+from regard.training.recipe_files import find
 
 
 def test_a_message_is_kept_as_it_is():

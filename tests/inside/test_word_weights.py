@@ -9,11 +9,10 @@ from rich.console import Console
 
 import regard
 from regard.ground.errors import BadInput
-from regard.inside.look import look
-from regard.inside.word_weights import WordWeights
-from regard.tasks.classify import Prediction
+from regard.inside.word_weights import WordWeights, record_word_weights
+from regard.tasks.classify import Classifier, LabelPrediction
 
-SAID = Prediction("<good>", {"<good>": 0.75, "bad": 0.25})
+SAID = LabelPrediction("<good>", {"<good>": 0.75, "bad": 0.25})
 SHOWN = WordWeights(SAID, ("one", "two<", "th\x1bree"), np.array([0.8, 0.15, 0.05]))
 
 
@@ -26,10 +25,20 @@ def test_every_word_has_its_weight(model):
     seen = model.look("dog, owl pig!")
     assert seen.words == ("dog", ",", "owl", "pig", "!")
     assert seen.weights.sum() == pytest.approx(1, abs=1e-5)
-    assert [seen.prediction] == model.predict(["dog, owl pig!"])
+    said = model.predict(["dog, owl pig!"])[0]
+    assert seen.prediction.label == said.label
+    assert seen.prediction.probabilities == pytest.approx(said.probabilities, abs=1e-6)
     pieces = model.look("dog, owl pig!", subwords=True)
     assert len(pieces.words) == len(model.tokenizer.words.encode("dog, owl pig!"))
     assert pieces.weights.sum() == pytest.approx(1, abs=1e-5)
+
+
+def test_the_model_runs_once(model):
+    runs = []
+    hook = model.module.register_forward_hook(lambda *_: runs.append(1))
+    model.look("dog, owl pig!")
+    hook.remove()
+    assert runs == [1]
 
 
 def test_it_looks_at_the_word_that_decides(model):
@@ -78,6 +87,6 @@ def test_the_page_is_whole_and_safe():
 def test_no_word_has_a_weight_where_the_last_state_judges(model):
     from regard.models.facts import LastToken, change
 
-    last = change(model.facts, pool=LastToken())
-    with pytest.raises(BadInput, match="this model has no attention"):
-        look(last.build().eval(), last, model.tokenizer, model.predict, "dog")
+    last = change(model.facts, pool=LastToken()).build().eval()
+    with pytest.raises(BadInput, match="classifies by its last state"):
+        record_word_weights(Classifier(last, model.tokenizer, model.labels), "dog")

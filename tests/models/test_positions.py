@@ -21,7 +21,8 @@ from regard.parts.kernels import AttentionCall, choose
 from regard.parts.mask import full
 from regard.parts.position import sinusoid
 from regard.parts.score import DistanceDot, ScaledDot
-from regard.training.recipe import find, read
+from regard.training.recipe import read
+from regard.training.recipe_files import find
 from regard.training.run import task_of
 
 VOCAB = 13

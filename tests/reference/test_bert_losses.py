@@ -184,6 +184,8 @@ def test_ten_steps_are_those_of_a_plain_loop(tmp_path):
     write_tuning(tmp_path, "one")
     settings = (
         f"model.start={write_start(tmp_path / 'start')}",
+        "model.size=",
+        "text=false",
         "model.change={dropout=0.0, attention_dropout=0.0}",
         "optimiser.schedule=linear",
         "optimiser.rate=0.005",

@@ -8,9 +8,7 @@ PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 
 # Names that still stand for two things. A name that no longer does is removed from this list.
 USED_TWICE = {
-    "Answer",
     "Chooser",
-    "Word",
 }
 
 

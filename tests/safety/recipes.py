@@ -202,7 +202,8 @@ def _mixed(*settings: str) -> Entry:
 
 
 def _tuned(recipe: str, *settings: str, clipped: bool = False) -> Entry:
-    return Entry(recipe, ("model.start={start}", *settings), clipped)
+    start = ("model.start={start}", "model.size=", "text=false")
+    return Entry(recipe, (*start, *settings), clipped)
 
 
 CLIP = "optimiser.clip=0.05"
@@ -278,7 +279,9 @@ RUNS: dict[str, Entry] = {
     "pretrain-held-out": Entry(
         PRETRAIN, ("data.dev={held_out = 5}", "pretrain.rate=0.3", "pretrain.short=0.5")
     ),
-    "pretrain-start": Entry(PRETRAIN, ("model.start={start}", "model.change={}")),
+    "pretrain-start": Entry(
+        PRETRAIN, ("model.start={start}", "model.change={}", "model.size=", "text=false")
+    ),
     "tune-one": _tuned(ONE),
     "tune-two": _tuned(TWO, "labels.positive=yes"),
     "tune-several": _tuned(SEVERAL),

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from regard.ground.errors import BadInput
-from regard.tasks import rows as rows_module
-from regard.tasks.answer import Answers
-from regard.tasks.classify import Numbers, Several
-from regard.tasks.fill import Filler
+from regard.tasks import batch_runner as rows_module
+from regard.tasks.classify import MultiLabelPrediction, NumberPrediction
+from regard.tasks.fill_mask import MaskFiller
+from regard.tasks.question_answering import AnswerPrediction
 from regard.text.words import spaced_spans
 from small_bert import LABELS, SENTENCES, TAGS, model, vocabulary
 
@@ -57,7 +57,7 @@ def test_results_do_not_depend_on_the_batch(kind, monkeypatch):
     predictor, asked = model(kind).predictor, ASKED[kind]
     together = predictor.predict(asked)
     assert len(together) == len(asked)
-    assert close(list(replace(predictor, rows=1).predict(asked)), together)
+    assert close(list(replace(predictor, batch_runner=1).predict(asked)), together)
     assert close([predictor.predict([one])[0] for one in asked], together)
     monkeypatch.setattr(rows_module, "WINDOW", 2)
     assert close(list(predictor.stream(iter(asked))), together)
@@ -88,7 +88,7 @@ def test_one_label():
 def test_several_labels_and_numbers():
     several = model("several")
     for said, logits in zip(several.predict(TEXTS), several.logits(TEXTS), strict=True):
-        assert isinstance(said, Several)
+        assert isinstance(said, MultiLabelPrediction)
         assert list(said.probabilities.values()) == pytest.approx(
             logits.sigmoid().tolist(), abs=1e-6
         )
@@ -96,7 +96,7 @@ def test_several_labels_and_numbers():
     assert len({said.labels for said in several.predict(TEXTS)}) > 1
     number = model("number")
     for said, logits in zip(number.predict(TEXTS), number.logits(TEXTS), strict=True):
-        assert isinstance(said, Numbers)
+        assert isinstance(said, NumberPrediction)
         assert said.value == pytest.approx(float(logits[0]), abs=1e-6)
         assert list(said.values) == ["likeness"]
 
@@ -160,16 +160,16 @@ def test_long_sentences_are_tagged_to_the_end():
 
 
 def test_entities_have_characters():
-    from regard.tasks.tag import Tagging, Word
+    from regard.tasks.tag import TaggedText, TaggedWord
 
     text = "Ada Lovelace met London"
     tags = ["B-PER", "I-PER", "O", "B-LOC"]
     places = [(0, 3), (4, 12), (13, 16), (17, 23)]
     words = tuple(
-        Word(text[i:j], i, j, tag, probability)
+        TaggedWord(text[i:j], i, j, tag, probability)
         for (i, j), tag, probability in zip(places, tags, (0.5, 0.7, 0.9, 0.4), strict=True)
     )
-    person, place = Tagging(text, words).entities
+    person, place = TaggedText(text, words).entities
     assert (person.label, person.start, person.end) == ("PER", 0, 12)
     assert person.text == "Ada Lovelace" and person.probability == pytest.approx(0.6)
     assert (place.label, place.text) == ("LOC", "London")
@@ -212,7 +212,7 @@ def test_no_answer_is_a_matter_of_the_threshold():
 
 def test_an_empty_context_has_no_answer():
     (said,) = model("answer").predict([("Who?", "")])
-    assert said == Answers((), said.no_answer, 0.0, None) and said.text == ""
+    assert said == AnswerPrediction((), said.no_answer, 0.0, None) and said.text == ""
 
 
 def test_answers_are_no_longer_than_allowed():
@@ -252,10 +252,10 @@ def test_blanks_are_filled():
 
 
 def test_pieces_are_joined_to_what_they_continue():
-    from regard.tasks.fill import Filling
+    from regard.tasks.fill_mask import TokenFill
 
     filler = model("words").encoder.filler()
-    blanks = ((Filling("##ing", 0.5),), (Filling("storm", 0.5),))
+    blanks = ((TokenFill("##ing", 0.5),), (TokenFill("storm", 0.5),))
     assert filler._filled("read [MASK] a [MASK].", blanks).text == "reading a storm."
 
 
@@ -265,7 +265,7 @@ def test_masks_that_are_not_read_are_said():
     with pytest.raises(BadInput, match="names no words"):
         model("states").fill(["[MASK]"])
     with pytest.raises(BadInput, match="top: "):
-        Filler(model("words").module, vocabulary(), top=0)
+        MaskFiller(model("words").module, vocabulary(), top=0)
 
 
 def test_what_was_not_tuned_predicts_nothing():

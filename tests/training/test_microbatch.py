@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from regard.data.config import BatchConfig
 from regard.ground.batch import BatchLimits, TokenRow
 from regard.ground.layout import Layout
 from regard.ground.pytree import without_caches
@@ -13,7 +14,6 @@ from regard.objectives.labels import Classification
 from regard.objectives.spans import SpanExtraction
 from regard.objectives.token_labels import TokenClassification
 from regard.training.loop.microbatch import EagerStep, GraphedStep, fixed_shape
-from regard.training.recipe import BatchConfig
 
 BUDGET = BatchLimits(64, 6, 20)
 SIZES = {"vocab": 50, "depth": 2, "width": 32, "heads": 2, "inner": 48, "longest": 20}

@@ -17,7 +17,8 @@ from regard.training.loop.events import ReportEvent
 from regard.training.optim.layer_groups import freeze, layer_groups
 from regard.training.optim.optimiser import GraphedOptimiser, ModelOptimiser
 from regard.training.optim.schedule import schedule
-from regard.training.recipe import OptimiserConfig, read
+from regard.training.recipe import read
+from regard.training.recipe.tables import OptimiserConfig
 from regard.training.run import prepare
 from regard.weights.files import weights_of
 from small_tuning import write_tuning

@@ -19,7 +19,8 @@ from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.loop.events import DevEvent, ReportEvent
 from regard.training.pretraining_data import held_out, sample
-from regard.training.recipe import find, read
+from regard.training.recipe import read
+from regard.training.recipe_files import find
 from regard.training.run import prepare
 from regard.weights.files import weights_of
 from small_documents import KINDS, RECIPE, write_animals
@@ -204,7 +205,8 @@ def test_a_model_goes_on_where_another_ended(corpus, tmp_path):
     *_, ended = train(run.job)
     run.finish(ended.progress)
     start = f"model.start={run.model_folder}"
-    again = prepared(corpus, tmp_path / "again", start, "model.change={}", FULL)
+    begin = (start, "model.size=", "text=false", "model.change={}")
+    again = prepared(corpus, tmp_path / "again", *begin, FULL)
     before, now = weights_of(read_folder(run.model_folder).module), weights_of(again.job.model)
     assert now.keys() < before.keys()  # pooling and the next sentence are gone
     assert all(torch.equal(before[name], now[name]) for name in now)
@@ -306,7 +308,7 @@ def test_reading_ahead_says_what_is_wrong(corpus, tmp_path):
         (["data.test.documents=animals.txt"], "data.test cannot be used"),
         (["data.train.csv=x.csv"], "documents stand alone"),
         (["data.dev.key=story"], "a key is for documents"),
-        (["text.kind=bpe"], "text.kind: encoders learn wordpiece"),
+        (["text.kind=bpe"], "text.kind cannot be used with task 'pretrain'"),
         (["batches.longest=64"], "64 tokens, and the encoder knows 32 positions"),
         (["model.paper=transformer", "model.size=base"], "is no encoder"),
         (["model.change.vocab=9"], "model.change.vocab follows"),
@@ -314,7 +316,7 @@ def test_reading_ahead_says_what_is_wrong(corpus, tmp_path):
             ["model.change.segments=1"],
             "next-sentence: the model has one segment, and rows have two passages",
         ),
-        (["model.source=cho:base"], "an encoder has one side"),
+        (["model.target=cho:base"], "model.target: a model of this task has a source only"),
         (["train.judge=accuracy"], "no measure of task 'pretrain'"),
         (["pretrain.rate=0"], "pretrain.rate"),
         (["pretrain.rates=0.1"], "did you mean 'rate'"),

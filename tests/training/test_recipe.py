@@ -4,10 +4,11 @@ import re
 
 import pytest
 
+from regard.data.config import FilesConfig
 from regard.data.sources import Csv, JsonLines, Lines, Table
 from regard.ground.errors import BadInput
-from regard.training.recipe import AboutConfig, built_in_recipes, find, read
-from regard.training.recipe.data_config import FilesConfig
+from regard.training.recipe import read
+from regard.training.recipe_files import AboutConfig, built_in_recipes, find
 from small import RECIPE
 
 
@@ -148,9 +149,17 @@ def test_what_belongs_to_another_task_is_refused(recipe):
         (classify, ["text.joint=false"], "text.joint cannot be used with task"),
         (classify, promise, "expect.metric: 'BLEU' is no measure"),
         (classify, ["labels.weights={a=0}"], "labels.weights"),
-        (classify, ["model.start=folder"], "model.start cannot be used with task 'classify' where"),
-        (classify, ["labels.kind=several"], "labels.kind cannot be used with task 'classify' of"),
-        (classify, ["labels.kind=number"], "labels.kind cannot be used with task 'classify' of"),
+        (
+            classify,
+            ["model.size=", "model.start=folder"],
+            "model.start cannot be used with",
+        ),
+        (
+            classify,
+            ["labels.kind=several"],
+            "labels.kind cannot be used with task 'classify'",
+        ),
+        (classify, ["labels.kind=number"], "labels.kind cannot be used with task 'classify'"),
         (TUNING, ["text.kind=unigram"], "text.kind cannot be used with task 'tag'"),
         (TUNING, ["text.normalise=nfkc"], "text.normalise cannot be used with task 'tag'"),
         (TUNING, ["text.dropout=0.1"], "text.dropout cannot be used with task 'tag'"),

@@ -13,7 +13,7 @@ from regard.api import load
 from regard.ground.batch import IGNORED
 from regard.ground.errors import BadInput
 from regard.models import folder as folders
-from regard.tasks.answer import Answerer
+from regard.tasks.question_answering import Answerer
 from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.loop.events import DevEvent, ReportEvent
@@ -73,7 +73,8 @@ def prepared(corpus, out, *settings, resume=False, skip_bad=False):
 
 def begun(start, *changes):
     """Settings that begin with a folder; its facts are not the recipe's."""
-    return (f"model.start={start}", "model.change={dropout=0.0, attention_dropout=0.0}", *changes)
+    begin = (f"model.start={start}", "model.size=", "text=false")
+    return (*begin, "model.change={dropout=0.0, attention_dropout=0.0}", *changes)
 
 
 def losses(run, resume=False):
@@ -292,7 +293,11 @@ def test_judging_by_loss_asks_nothing_else(corpora, tmp_path):
 @pytest.mark.parametrize(
     ("kind", "settings", "said"),
     [
-        ("one", ["model.start=nowhere"], "model.start: nowhere is no folder"),
+        (
+            "one",
+            ["model.start=nowhere", "model.size=", "text=false"],
+            "model.start: nowhere is no folder",
+        ),
         ("one", ["batches.longest=49"], "rows of 49 tokens, and the encoder knows 48 positions"),
         ("one", ["data.train.reader=SQuAD"], "no reader for 'classify' is called 'SQuAD'"),
         ("one", ["data.train.reader=tvs"], "did you mean 'tsv'"),
@@ -338,7 +343,7 @@ def test_layers_of_a_start_are_not_dropped_in_silence(corpora, start, tmp_path, 
 
 def test_a_start_that_does_not_fit_is_said(corpora, start, tmp_path):
     with pytest.raises(BadInput, match=r"model\.start: trunk\.\S+ there does not fit"):
-        prepared(corpora("one"), tmp_path / "a", f"model.start={start}", "model.change={width=32}")
+        prepared(corpora("one"), tmp_path / "a", *begun(start, "model.change={width=32}"))
 
 
 def test_a_start_that_is_no_encoder_is_said(corpora, small_run, tmp_path):

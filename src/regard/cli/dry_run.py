@@ -9,10 +9,8 @@ from regard.cli.console import OUT, duration
 from regard.ground.errors import BadInput
 from regard.training.distributed import World
 from regard.training.dry_run import DryRun, estimate_run
-from regard.training.recipe import Recipe
+from regard.training.recipe import Recipe, task_of
 from regard.training.run import prepare
-
-UNITS = {"translate": "pairs", "pretrain": "documents"}
 
 
 def dry_run(
@@ -52,7 +50,7 @@ def _lines(
 ) -> Iterator[tuple[str, str]]:
     """What is said of one run: a word, and the figures."""
     sizes = ", ".join(f"{name} {count:,}" for name, count in trial.sizes.items())
-    yield UNITS.get(recipe.task, "examples"), sizes
+    yield task_of(recipe).unit, sizes
     yield "left out", str(trial.dropped)
     yield "vocabulary", " and ".join(f"{size:,}" for size in trial.vocabulary)
     if trial.labels:

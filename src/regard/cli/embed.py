@@ -14,7 +14,6 @@ from regard.cli.console import DEVICE, JSON, MODEL, PRECISION, note, print_json,
 from regard.cli.line_io import LONGEST, MAX_LENGTH, Parse, answered, check_length, one_or_two
 from regard.ground.errors import BadInput
 from regard.ground.files import replacing
-from regard.models.facts import EncoderDecoder
 
 Vector = np.ndarray | None  # of an empty line there is none
 
@@ -76,11 +75,10 @@ def embed(
 
 
 def _parser(model: Model, most: int) -> Parse:
-    """Of an encoder one text or two, cut at its last position; of others a text within limits."""
+    """Of an encoder one text or two, truncated; of a translator a text within limits."""
     if model._is_encoder:
         return one_or_two
-    pairs = isinstance(model.facts, EncoderDecoder)
-    vocabulary = model.translator.text.source if pairs else model.classifier.tokenizer.words
+    vocabulary = model.translator.text.source
 
     def parse(line: str, where: str) -> str:
         check_length(line, vocabulary, most, where)

@@ -10,17 +10,13 @@ import typer
 from regard.api import Model, load
 from regard.cli.console import DEVICE, JSON, MODEL, OUT, PRECISION, cost_line, note, print_json
 from regard.cli.table import print_table
-from regard.data.sources import DropCounts, read_pairs
+from regard.data.sources import DropCounts
 from regard.ground.errors import BadInput
-from regard.metrics.bleu import bleu
-from regard.metrics.classification import class_table, classification_scores
 from regard.metrics.precision_recall import MEASURES, LabelScore
-from regard.metrics.translation import MetricScore, chrf, ter
-from regard.training.kinds import Judgement
-from regard.training.recipe import ExpectConfig, Recipe, find, read
-from regard.training.recipe.data_config import FilesConfig
-from regard.training.run import task_of
-from regard.training.tuning import Tuning
+from regard.metrics.translation import MetricScore
+from regard.tasks.task import TaskScores
+from regard.training.recipe import Recipe, read, task_of
+from regard.training.recipe_files import ExpectConfig, find
 
 MISTAKES = 3  # that are shown of a label
 Pairs = list[tuple[str, str, str]]  # where each stands, and its two texts
@@ -58,7 +54,7 @@ def evaluate(
     Example: regard evaluate runs/tour/model tour --data runs/tour/corpus
     """
     described = read(find(recipe))
-    if labels and not described.names_labels:
+    if labels and not task_of(described).names_labels:
         raise BadInput(f"--labels: {described.about.title} has no labels to tell apart")
     loaded = load(model, device, precision=precision)
     dropped = DropCounts() if skip_bad else None
@@ -91,47 +87,18 @@ def judged(
     dropped: DropCounts | None = None,
     *,
     with_interval: bool = False,
-) -> dict[str, Judgement]:
+) -> dict[str, TaskScores]:
     """The same, and how well each label is found."""
     if recipe.data.test is None:
         raise BadInput("the recipe names no test set (data.test)")
     task = task_of(recipe)
-
-    def pairs_of(files: FilesConfig) -> Pairs:
-        return list(read_pairs(files.under(data), recipe.data.longest_characters, dropped))
-
-    def of(files: FilesConfig) -> Judgement:
-        if isinstance(task, Tuning):
-            return task.judged(model, files, data, dropped)
-        if recipe.task == "classify":
-            return _classified(model, pairs_of(files), recipe.labels.positive)
-        return Judgement(_scores(model, recipe, pairs_of(files), with_interval))
-
-    return {name: of(files) for name, files in recipe.data.tests.items()}
+    return {
+        name: task.test_scores(model, files, data, dropped, with_interval=with_interval)
+        for name, files in recipe.data.tests.items()
+    }
 
 
-def _classified(model: Model, examples: Pairs, positive: str | None) -> Judgement:
-    labels = model.classifier.labels
-    golds = [labels.name(label, where) for where, _, label in examples]
-    said = [one.label for one in model.predict([text for _, text, _ in examples])]
-    scores = classification_scores(golds, said, with_interval=True, positive=positive)
-    return Judgement(scores, class_table(golds, said))
-
-
-def _scores(model: Model, recipe: Recipe, pairs: Pairs, with_interval: bool) -> list[MetricScore]:
-    measure = recipe.measure
-    found = model.translate([source for _, source, _ in pairs], recipe.decode.search)
-    hypotheses = [one[0].text for one in found]
-    references = [[target for _, _, target in pairs]]
-    case: dict[str, Any] = {"lowercase": measure.lowercase, "with_interval": with_interval}
-    return [
-        bleu(hypotheses, references, tokenize=measure.tokenize, **case),
-        chrf(hypotheses, references, **case),
-        ter(hypotheses, references, with_interval=with_interval),
-    ]
-
-
-def _record(name: str, found: Judgement, model: Model, labels: bool) -> dict[str, Any]:
+def _record(name: str, found: TaskScores, model: Model, labels: bool) -> dict[str, Any]:
     scores = found.scores
     return {
         "set": name,

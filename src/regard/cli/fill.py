@@ -7,7 +7,7 @@ import typer
 from regard.api import load
 from regard.cli.console import DEVICE, JSON, MODEL, PRECISION, print_json, print_line
 from regard.cli.line_io import answered, as_it_is
-from regard.tasks.fill import Filled
+from regard.tasks.fill_mask import FilledText
 
 
 def fill(
@@ -33,12 +33,12 @@ def fill(
             print_line("" if said is None else _line(said))
 
 
-def _line(said: Filled) -> str:
+def _line(said: FilledText) -> str:
     blanks = [", ".join(f"{one.word} {one.probability:.4f}" for one in top) for top in said.blanks]
     return "\t".join([" ".join(said.text.split("\t")), *blanks])
 
 
-def _record(said: Filled | None) -> dict[str, object]:
+def _record(said: FilledText | None) -> dict[str, object]:
     if said is None:
         return {"text": None, "blanks": None}
     blanks = [

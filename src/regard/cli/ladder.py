@@ -11,6 +11,7 @@ from regard.cli.console import OUT, note, slug
 from regard.cli.evaluate import keeps
 from regard.cli.gold_links import Pairs, golds_in, pairs_in
 from regard.cli.table import print_table
+from regard.data.config import FilesConfig
 from regard.data.sources import STDIN, DropCounts, read_pairs
 from regard.ground.errors import BadInput
 from regard.ground.files import write_json, write_text
@@ -20,10 +21,10 @@ from regard.inside.record_translator import record
 from regard.metrics.alignment import GoldLinks, alignment_error_rate
 from regard.metrics.bleu import bleu, bleu_metric
 from regard.metrics.by_length import by_length
+from regard.tasks.interim import DecodeConfig, MeasureConfig
 from regard.text.words import word_spans, words
 from regard.training.distributed import World
 from regard.training.recipe import Recipe
-from regard.training.recipe.data_config import FilesConfig
 from regard.training.run import Run, check_model, claim
 from regard.training.translating import Translating
 
@@ -77,7 +78,7 @@ def climb(ladder: Climb, promised: bool, whole: bool) -> bool:
             world.barrier()
     if not world.is_leader:
         return True
-    search = recipe.decode.search
+    search = recipe.table(DecodeConfig).search
     greedy = "greedy search" if search.size == 1 else f"beam of {search.size}, {search.formula}"
     _show(Ladder(recipe.about.title, results, greedy), ladder.folder if whole else None)
     if not promised:
@@ -128,9 +129,9 @@ def measure(
     """A trained model on the test set of a recipe."""
     assert recipe.data.test is not None
     pairs = _pairs(recipe.data.test, recipe, data, dropped)
-    found = model.translate([source for source, _ in pairs], recipe.decode.search)
+    found = model.translate([source for source, _ in pairs], recipe.table(DecodeConfig).search)
     hypotheses, references = [one[0].text for one in found], [[target for _, target in pairs]]
-    how: dict[str, Any] = recipe.measure.model_dump()
+    how: dict[str, Any] = recipe.table(MeasureConfig).model_dump(exclude={"dev_sentences"})
     lengths = [len(words(source)) for source, _ in pairs]
     return LadderResult(
         name,

@@ -17,7 +17,7 @@ from regard.data.arrivals import Arrivals
 from regard.data.readers.records import typed
 from regard.data.sources import name_of, read_lines
 from regard.ground.errors import BadInput, BadItem
-from regard.tasks.rows import WINDOW
+from regard.tasks.batch_runner import WINDOW
 from regard.text.vocabulary import Vocabulary
 
 PAUSE = 0.02  # seconds without a line, which end a window

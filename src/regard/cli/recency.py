@@ -21,7 +21,8 @@ from regard.ground.lock import lock_vacant
 from regard.inside.gradient_reach import GradientNorms, GradientReach, gradient_norms
 from regard.training.distributed import World
 from regard.training.loop import seed_everything
-from regard.training.recipe import find, read
+from regard.training.recipe import read
+from regard.training.recipe_files import find
 from regard.training.run import prepare
 
 LAST = "model.size=last"
@@ -104,7 +105,7 @@ def spread(values: Sequence[float]) -> str:
 
 def _of_model(model: Model, texts: list[str]) -> GradientReach:
     """A model's influence as it is, and as it was before training (but for the draw)."""
-    ids = [one for one in model.classifier.tokenizer.words.encode_all(texts) if one]
+    ids = [one for one in model.encoder.text.words.encode_all(texts) if one]
     if not ids:
         raise BadInput("there is no text to read")
     seed_everything(0)
@@ -156,7 +157,7 @@ def _trained(
 
 
 def _influence(model: Model) -> np.ndarray:
-    return gradient_norms(model.module, _ids(model.classifier.tokenizer.words))
+    return gradient_norms(model.module, _ids(model.encoder.text.words))
 
 
 def _ids(words: Any) -> list[list[int]]:

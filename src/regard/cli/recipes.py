@@ -6,7 +6,8 @@ import typer
 
 from regard.cli.console import JSON, print_json, print_line
 from regard.cli.table import print_table
-from regard.training.recipe import Recipe, built_in_recipes, find, read
+from regard.training.recipe import Recipe, read
+from regard.training.recipe_files import built_in_recipes, find
 
 
 def recipes(

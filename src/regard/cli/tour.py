@@ -21,8 +21,11 @@ from regard.inside.record_translator import record
 from regard.metrics.alignment import AlignmentScore, GoldLinks, alignment_error_rate
 from regard.metrics.bleu import bleu
 from regard.metrics.translation import MetricScore
+from regard.tasks.interim import DecodeConfig
+from regard.text.config import TranslationTextConfig
 from regard.training.distributed import World
-from regard.training.recipe import Recipe, find, read
+from regard.training.recipe import Recipe, read
+from regard.training.recipe_files import find
 from regard.training.run import OURS, RECIPE, claim, prepare
 
 QUICK = ("train.steps=30", "train.evaluate_every=30", "train.checkpoint_every=30")
@@ -109,7 +112,8 @@ def _train(out: Path, recipe: Recipe) -> Model:
     run = prepare(recipe, out, World.join("cpu"), data=out / "corpus")
     parameters = run.paper.parameters(run.facts)
     OUT.print(
-        f"{recipe.text.kind} subwords, {len(run.tokenizer.source):,} for both languages; "
+        f"{recipe.table(TranslationTextConfig).kind} subwords, "
+        f"{len(run.tokenizer.source):,} for both languages; "
         f"a {run.paper.name} of {parameters:,} parameters"
     )
     run.finish(follow(run).progress)
@@ -118,7 +122,7 @@ def _train(out: Path, recipe: Recipe) -> Model:
 
 def _translate(model: Model, recipe: Recipe, sentences: Corpus) -> MetricScore:
     _step("3. Translating sentences it has never seen")
-    search = recipe.decode.search
+    search = recipe.table(DecodeConfig).search
     found = model.translate([pair.source for pair in sentences.test], search)
     translations = [one[0].text for one in found]
     for pair, text in list(zip(sentences.test, translations, strict=True))[:SHOWN]:

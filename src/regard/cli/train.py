@@ -24,7 +24,8 @@ from regard.training.distributed import World
 from regard.training.loop import train as train_loop
 from regard.training.loop.events import EndEvent, StartEvent
 from regard.training.metrics_log import MetricsLog
-from regard.training.recipe import Recipe, find, read
+from regard.training.recipe import Recipe, read
+from regard.training.recipe_files import find
 from regard.training.run import Run, prepare
 
 UNITS = {"s": 1, "m": 60, "h": 3600}

@@ -58,12 +58,18 @@ DocumentSource = (
 )  # of JSON a document each line, a paragraph a line in it
 
 
-def document_source(path: str, key: str = "text") -> DocumentSource:
-    """What a path holds, by its name: a folder, JSON lines, or one sentence on each line."""
-    if Path(path).is_dir():
-        return TextFolder(path)
+def document_source(path: str, key: str | None = None) -> DocumentSource:
+    """What a path holds, by its name: a folder, JSON lines, or one sentence on each line.
+
+    The text of a JSON line stands under ``key``, by default "text".
+    """
+    is_folder = Path(path).is_dir()
     json_lines = {".jsonl", ".ndjson"} & {suffix.lower() for suffix in Path(path).suffixes}
-    return JsonLines(path, (key,)) if json_lines else SentenceFile(path)
+    if json_lines and not is_folder:
+        return JsonLines(path, (key or "text",))
+    if key is not None:
+        raise BadInput(f"{path}: a key is for JSON lines")
+    return TextFolder(path) if is_folder else SentenceFile(path)
 
 
 def read_documents(

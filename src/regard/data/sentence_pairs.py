@@ -14,8 +14,9 @@ import numpy as np
 
 from regard.data.counter_rng import below, heads, streams, uniform
 from regard.data.documents import Documents
-from regard.ground.batch import SpecialIds, TokenRow
+from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput
+from regard.text.templates import RowFrame
 
 IS_NEXT, NOT_NEXT = 0, 1  # the classes of the second passage, numbered as transformers does
 DRAWS = 4  # of each pair, from the stream of its document
@@ -34,8 +35,10 @@ class Plan:
     """The rows of an epoch: row i has the spans from first[i] up to first[i + 1].
 
     A span goes from token `begin` up to `end`, counted through all documents, inside one of them.
+    `frame` are the special tokens around the spans of a row.
     """
 
+    frame: RowFrame
     begin: np.ndarray
     end: np.ndarray
     first: np.ndarray
@@ -46,13 +49,14 @@ class Plan:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Tokens in every row: one before all, one after each span."""
-        ends = np.append(0, np.cumsum(self.end - self.begin + 1))[self.first]
-        return np.diff(ends) + 1
+        """Tokens in every row, special ones included."""
+        between = len(self.frame.between)
+        ends = np.append(0, np.cumsum(self.end - self.begin + between))[self.first]
+        return np.diff(ends) + len(self.frame.before) + len(self.frame.after) - between
 
 
 def sentence_pairs(
-    documents: Documents, longest: int, key: tuple[int, ...], short: float = 0.1
+    documents: Documents, frame: RowFrame, longest: int, key: tuple[int, ...], short: float = 0.1
 ) -> Plan:
     """Successive sentences up to a target length, cut in two; half the second parts are replaced.
 
@@ -60,9 +64,9 @@ def sentence_pairs(
     again. The target is all the room there is, or for a document in ten (`short`) any length. All
     is drawn by `key` and the document's number: (seed, epoch).
     """
-    room, count = longest - 3, len(documents)
+    room, count = longest - frame.specials, len(documents)
     if room < 2:
-        raise BadInput(f"rows of {longest} tokens: two passages and three marks need 5 at least")
+        raise _too_short(longest, "two passages", frame.specials, 2)
     if count < 2:
         raise BadInput(f"{documents.name}: a next sentence from elsewhere needs a second document")
     stream = streams((*key, PAIRS), np.arange(count))
@@ -71,7 +75,8 @@ def sentence_pairs(
     document, begin, end, follows = (np.concatenate(one) for one in zip(*rounds, strict=True))
     order = np.argsort(document, kind="stable")
     begin, end = _cut(begin[order], end[order], room, key)
-    return Plan(begin.ravel(), end.ravel(), 2 * np.arange(len(order) + 1), follows[order])
+    first = 2 * np.arange(len(order) + 1)
+    return Plan(frame, begin.ravel(), end.ravel(), first, follows[order])
 
 
 def _rounds(
@@ -126,26 +131,32 @@ def _cut(
     return begin + before, begin + before + kept
 
 
-def full_rows(documents: Documents, longest: int) -> Plan:
-    """Successive whole sentences, as many as fit, across documents with a mark between them.
+def full_rows(documents: Documents, frame: RowFrame, longest: int) -> Plan:
+    """Successive whole sentences, as many as fit, across documents with a separator between them.
 
     A sentence that is too long for any row is cut. There is nothing to draw: every epoch has the
     same rows.
     """
-    room = longest - 2
+    room, between = longest - frame.specials, len(frame.between)
     if room < 1:
-        raise BadInput(f"rows of {longest} tokens: a passage and two marks need 3 at least")
+        raise _too_short(longest, "a passage", frame.specials, 1)
     token = _no_longer(documents.first_token, room)
     document = np.searchsorted(documents.borders, token, side="right") - 1
-    # A mark before every document but the first one of a row: counted by its number.
-    begins, ends = token[:-1] + document[:-1], token[1:] + document[:-1]
+    # A separator before every document but the first of a row: counted by the document's number.
+    separators = between * document[:-1]
+    begins, ends = token[:-1] + separators, token[1:] + separators
     after = np.searchsorted(ends, begins + room, side="right").tolist()
     starts = [0]
     while starts[-1] < len(after):
         starts.append(after[starts[-1]])
     rows = token[starts]
     begin = np.union1d(rows[:-1], documents.borders[:-1])
-    return Plan(begin, np.append(begin[1:], token[-1]), np.searchsorted(begin, rows))
+    return Plan(frame, begin, np.append(begin[1:], token[-1]), np.searchsorted(begin, rows))
+
+
+def _too_short(longest: int, texts: str, specials: int, tokens: int) -> BadInput:
+    needed = f"{texts} and {specials} special tokens need {specials + tokens} at least"
+    return BadInput(f"rows of {longest} tokens: {needed}")
 
 
 def _no_longer(token: np.ndarray, room: int) -> np.ndarray:
@@ -160,13 +171,11 @@ def _no_longer(token: np.ndarray, room: int) -> np.ndarray:
 class Passages:
     """Rows to be read by number, as a `Sampler` does; `plan(epoch)` says what they are.
 
-    `marks` are the token before a row and the one after each of its parts. An epoch has as many
-    rows as the first one. Where draws gave another more or fewer, these are spread over its
-    numbers: some rows are not read, or twice.
+    An epoch has as many rows as the first one. Where draws gave another more or fewer, these are
+    spread over its numbers: some rows are not read, or twice.
     """
 
     documents: Documents
-    special_ids: SpecialIds
     plan: Callable[[int], Plan]
 
     @cached_property
@@ -184,21 +193,31 @@ class Passages:
         return self.passages(plan, np.asarray(indices, np.int64) * len(plan) // self.count)
 
     def passages(self, plan: Plan, rows: np.ndarray) -> list[Passage]:
-        """Rows of a plan, laid out with their marks."""
+        """Rows of a plan, with their special tokens."""
+        frame = plan.frame
         counts = plan.first[rows + 1] - plan.first[rows]
         opening = np.cumsum(counts) - counts  # each row's first span, among those asked for
         number = np.arange(counts.sum()) - np.repeat(opening, counts)
         span = np.repeat(plan.first[rows], counts) + number
         begin, end = plan.begin[span], plan.end[span]
-        size = end - begin + 1 + (number == 0)
-        after = np.append(0, np.cumsum(size))
-        first = after[opening]
+        opens, closes = number == 0, number == np.repeat(counts, counts) - 1
+        behind = np.where(closes, len(frame.after), len(frame.between))
+        size = end - begin + behind + opens * len(frame.before)
+        ends = np.append(0, np.cumsum(size))
+        first = ends[opening]
 
-        tokens = np.full(after[-1], self.special_ids.last, np.int32)
-        tokens[first] = self.special_ids.first
-        self._copy(begin, end, tokens, after[:-1] + (number == 0))
-        part = np.zeros_like(number) if plan.follows is None else number
-        segments = np.repeat(part.astype(np.int32), size)
+        tokens = np.empty(ends[-1], np.int32)
+        part = np.minimum(number, len(frame.segments) - 1)
+        segments = np.repeat(np.array(frame.segments, np.int32)[part], size)
+        self._copy(begin, end, tokens, ends[:-1] + opens * len(frame.before))
+        specials = (
+            (frame.before, first),
+            (frame.between, (ends[1:] - behind)[~closes]),
+            (frame.after, (ends[1:] - behind)[closes]),
+        )
+        for special, places in specials:
+            for offset, (token, segment) in enumerate(special):
+                tokens[places + offset], segments[places + offset] = token, segment
         follows = [None] * len(rows) if plan.follows is None else plan.follows[rows].tolist()
         bounds = [*first.tolist(), len(tokens)]
         return [

@@ -1,9 +1,18 @@
 """Tables of recipes: each is defined beside the code that reads it."""
 
-from pydantic import BaseModel, ConfigDict
+from collections.abc import Collection
+from typing import ClassVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict
+
+EMPTY_IS_NONE = AfterValidator(lambda name: name or None)  # TOML has no word for nothing
 
 
 class Config(BaseModel):
-    """A table of a recipe: unknown keys are errors, and values do not change."""
+    """A table of a recipe: unknown keys are errors, and values do not change.
+
+    A run that is resumed may change ``free_keys``: they do not decide its weights.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+    free_keys: ClassVar[Collection[str]] = ()

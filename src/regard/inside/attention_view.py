@@ -1,7 +1,7 @@
 """The attention of a model on one text: prints itself, and renders itself as SVG and as a page."""
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 
@@ -10,12 +10,11 @@ from rich.text import Text
 
 from regard.ground.errors import BadInput
 from regard.inside.attention_map import AttentionMap
-from regard.inside.record import SiteRecord
 from regard.inside.views.attention_html import attention_page
 from regard.inside.views.attention_svg import draw_attention
 from regard.inside.views.attention_text import Paint, colour_cell, heat_map, shade_cell
 from regard.inside.views.escape import clip, escape_line
-from regard.tasks.classify import Judgement
+from regard.tasks.classify import TextPrediction
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,21 +27,7 @@ class AttentionView:
     title: str
     maps: tuple[AttentionMap, ...]
     summary: str = ""
-    prediction: Judgement | None = None
-
-    @classmethod
-    def of(
-        cls,
-        title: str,
-        summary: str,
-        records: Sequence[SiteRecord],
-        prediction: Judgement | None,
-        *,
-        subwords: bool = False,
-    ) -> "AttentionView":
-        """The maps of all sites, over words or over subwords."""
-        maps = tuple(record.map(subwords=subwords) for record in records)
-        return cls(title, maps, summary, prediction)
+    prediction: TextPrediction | None = None
 
     @property
     def predicted(self) -> str:

@@ -4,21 +4,27 @@ import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any
 
 import numpy as np
+import torch
 from rich.console import Console, ConsoleOptions
 from rich.style import Style
 from rich.text import Text
 
+from regard.ground.batch import pack_texts
+from regard.ground.errors import BadInput
+from regard.ground.tape import Tape
 from regard.inside.attention_map import merge
-from regard.inside.record import SiteRecord
 from regard.inside.views.attention_svg import draw_attention
 from regard.inside.views.attention_text import LEVELS, SHADES, ramp_colour
 from regard.inside.views.escape import escape_controls, escape_line
 from regard.inside.views.html import fill_template, read_asset
-from regard.tasks.classify import Prediction
+from regard.tasks.batch_runner import finite
+from regard.tasks.classify import LabelPrediction
+from regard.tasks.encoder_model import EncoderModel
+from regard.text.offsets import units
 
+WEIGHTS = "pool.weights"
 CAPTION = "pooling weight of each word"
 
 
@@ -26,30 +32,14 @@ CAPTION = "pooling weight of each word"
 class WordWeights:
     """A classifier's prediction for a text, and the pooling weight of each word."""
 
-    prediction: Prediction
+    prediction: LabelPrediction
     words: tuple[str, ...]
     weights: np.ndarray
-
-    @classmethod
-    def of(
-        cls,
-        title: str,
-        summary: str,
-        records: Sequence[SiteRecord],
-        prediction: Any,
-        *,
-        subwords: bool = False,
-    ) -> "WordWeights":
-        """From the record of a pool, which is the first; the title is the prediction."""
-        keys, weights_LS = records[0].keys, records[0].layers[0][0]
-        if subwords:
-            return cls(prediction, keys.subwords, weights_LS[0])
-        return cls(prediction, keys.words, merge(weights_LS, [[0]], keys.groups)[0])
 
     @property
     def title(self) -> str:
         """The label and its probability."""
-        return self.prediction.line
+        return self.prediction.summary
 
     def text(self, width: int = 80) -> str:
         """The text with a shade character after each word, wrapped at ``width`` columns."""
@@ -105,6 +95,29 @@ class WordWeights:
         yield Text()
         peak = float(self.weights.max(initial=0.0))
         yield Text("  ").join(draw(f"{level**2 * peak:.2g}", level) for level in LEVELS)
+
+
+def record_word_weights(encoder: EncoderModel, text: str, *, subwords: bool = False) -> WordWeights:
+    """Run a classifier on ``text`` and record the pooling weight of each word (or subword)."""
+    cut = encoder.text.words.segment(text)
+    batch, tape = pack_texts([cut.ids]).to(encoder.device), Tape(WEIGHTS)
+    with torch.inference_mode():
+        logits_BV = encoder.model(batch, tape=tape).by_head["label"]
+    if WEIGHTS not in tape.kept:
+        raise BadInput("this model classifies by its last state: it has no attention to show")
+    weights_LS = tape.kept[WEIGHTS][0, 0].float().cpu().numpy()
+    words: Sequence[str] = encoder.text.words.pieces(cut.ids)
+    if not subwords:
+        words, groups = units(text, cut)
+        weights_LS = merge(weights_LS, [[0]], groups)
+    return WordWeights(_predict(encoder, logits_BV), tuple(words), weights_LS[0])
+
+
+def _predict(encoder: EncoderModel, logits_BV: torch.Tensor) -> LabelPrediction:
+    """The prediction for a batch of one text."""
+    if encoder.labels is None:
+        raise BadInput("this folder has no labels: predictions have no names")
+    return LabelPrediction.of(finite(logits_BV)[0], encoder.labels.names)
 
 
 def _darkness(weights: np.ndarray) -> np.ndarray:

@@ -20,6 +20,7 @@ class Paper:
     after: str | None
     sizes: Mapping[str, ModelFacts]
     published: Mapping[str, int] = field(default_factory=dict)
+    tokenizer: str = "plain"  # which one is learned for a model of its own
 
     @property
     def key(self) -> str:

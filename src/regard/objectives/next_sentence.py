@@ -9,10 +9,10 @@ from typing import ClassVar
 
 from regard.data.documents import Documents
 from regard.data.sentence_pairs import Passages, sentence_pairs
-from regard.ground.batch import SpecialIds
 from regard.ground.errors import BadInput
 from regard.models.facts import SentencePairHead, TrunkWithHeads
 from regard.objectives.rows import RowObjective
+from regard.text.templates import RowBuilder
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,12 @@ class NextSentence(RowObjective):
         if facts.trunk.embed.segments < 2:
             raise BadInput("next-sentence: the model has one segment, and rows have two passages")
 
-    def rows(self, documents: Documents, special: SpecialIds, longest: int, seed: int) -> Passages:
+    def rows(self, documents: Documents, template: RowBuilder, longest: int, seed: int) -> Passages:
         """Pairs of passages, drawn anew in each epoch."""
+        frame = template.frame(2)
         return Passages(
             documents,
-            special,
-            lambda epoch: sentence_pairs(documents, longest, (seed, epoch), self.short),
+            lambda epoch: sentence_pairs(documents, frame, longest, (seed, epoch), self.short),
         )
 
     def figures(self, loss: float, accuracy: float) -> dict[str, float]:

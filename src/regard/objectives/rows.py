@@ -12,11 +12,12 @@ from torch import Tensor
 
 from regard.data.documents import Documents
 from regard.data.sentence_pairs import Passages, full_rows
-from regard.ground.batch import IGNORED, Batch, BatchLimits, Ids, SpecialIds, TokenRow, pack_rows
+from regard.ground.batch import IGNORED, Batch, BatchLimits, Ids, TokenRow, pack_rows
 from regard.models.build.trunk_with_heads import Outputs
 from regard.models.facts import AnyHead, TrunkWithHeads
 from regard.objectives.objective import Objective
 from regard.parts.losses import smoothed_cross_entropy
+from regard.text.templates import RowBuilder
 
 
 class AnnotatedRow(NamedTuple):
@@ -44,10 +45,10 @@ class RowObjective(Objective):
     def check(self, facts: TrunkWithHeads) -> None:
         """Whether it can be taught to that model; if not, an error says why."""
 
-    def rows(self, documents: Documents, special: SpecialIds, longest: int, seed: int) -> Passages:
+    def rows(self, documents: Documents, template: RowBuilder, longest: int, seed: int) -> Passages:
         """Documents as rows of at most ``longest`` tokens: full ones, of whole sentences."""
-        plan = full_rows(documents, longest)
-        return Passages(documents, special, lambda epoch: plan)
+        plan = full_rows(documents, template.frame(1), longest)
+        return Passages(documents, lambda epoch: plan)
 
     def annotator(self, tokenizer: Any) -> Annotate | None:
         """How it draws targets for rows, if rows do not bring them."""

@@ -9,11 +9,12 @@ from torch import Tensor, nn
 
 from regard.data.documents import Documents
 from regard.data.sentence_pairs import Passages
-from regard.ground.batch import Batch, BatchLimits, SpecialIds
+from regard.ground.batch import Batch, BatchLimits
 from regard.ground.errors import BadInput
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.facts import TrunkWithHeads
 from regard.objectives.rows import AnnotatedRow, RowObjective, collate_rows
+from regard.text.templates import RowBuilder
 
 
 class Sum:
@@ -45,9 +46,9 @@ class Sum:
         for member in self.members:
             member.check(facts)
 
-    def rows(self, documents: Documents, special: SpecialIds, longest: int, seed: int) -> Passages:
+    def rows(self, documents: Documents, template: RowBuilder, longest: int, seed: int) -> Passages:
         """Documents as rows."""
-        return self._row_maker.rows(documents, special, longest, seed)
+        return self._row_maker.rows(documents, template, longest, seed)
 
     def length(self, example: AnnotatedRow) -> tuple[int, ...]:
         """Tokens of the row."""

@@ -1,148 +1,338 @@
-"""Classification: texts in, labels with probabilities out."""
+"""Classification: a text or a pair of texts in, a label out; or several labels, or a number."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+from dataclasses import asdict, dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from regard.objectives.labels import Classification
-from regard.tasks.inputs import InputLimits, check_texts, read
-from regard.tasks.rows import Asked, Runner, rows_of
-from regard.text.encoder_tokenizer import EncoderTokenizer
-from regard.text.labels import LabelSet, MultiLabelSet, RegressionSet, SingleLabelSet
-from regard.text.plain_tokenizer import PlainTokenizer
+from regard.data.readers import GLUE_TASKS, LabelledExample
+from regard.data.sources import DropCounts, read_pairs
+from regard.ground.config import EMPTY_IS_NONE, Config
+from regard.ground.errors import BadInput
+from regard.metrics.classification import class_table, classification_scores, several_scores
+from regard.metrics.regression import regression_scores
+from regard.models.facts import LabelHead
+from regard.objectives.labels import OBJECTIVES
+from regard.objectives.objective import Objective
+from regard.tasks.batch_runner import Predictor, TextOrPair, rows_of
+from regard.tasks.class_weights import class_weights
+from regard.tasks.encoder_task import Encoded, EncoderTask
+from regard.tasks.task import TaskScores
+from regard.text.config import EncoderTextConfig
+from regard.text.labels import LABEL_SETS, LabelSet, MultiLabelSet, RegressionSet, SingleLabelSet
+from regard.text.row_tokenizer import RowTokenizer
 
-HOLDS = 0.5  # a label that is more probable holds, where there may be several
+THRESHOLD = 0.5  # a label of several is predicted if it is more probable
+ClassWeights = dict[str, Annotated[float, Field(gt=0)]] | Literal["balanced"]
+
+
+class LabelsConfig(Config):
+    """The labels of texts: their names where files write them otherwise, and their weights.
+
+    A text has "one" label, "several", or a "number". ``weights`` are one per label (default 1), or
+    "balanced": all labels together count the same. F1 is that of the label ``positive``.
+    """
+
+    kind: Literal["one", "several", "number"] = "one"
+    names: dict[str, str] | None = None
+    weights: ClassWeights | None = None
+    positive: Annotated[str | None, EMPTY_IS_NONE] = None
+
+    @model_validator(mode="after")
+    def _only_single_labels_have_these(self) -> "LabelsConfig":
+        for key in ("weights", "positive"):
+            if self.kind != "one" and getattr(self, key) is not None:
+                raise ValueError(f"{key} cannot be used with labels of kind {self.kind!r}")
+        if self.kind == "number" and self.names is not None:
+            raise ValueError("names cannot be used with labels of kind 'number'")
+        return self
 
 
 @dataclass(frozen=True)
-class Prediction:
-    """The most probable class, and how probable each is."""
+class LabelPrediction:
+    """The most probable label, and the probability of each."""
 
+    empty_record: ClassVar = {"label": None, "probability": None, "probabilities": None}
     label: str
     probabilities: dict[str, float]
 
+    @classmethod
+    def of(cls, logits_V: Tensor, names: Sequence[str]) -> "LabelPrediction":
+        """By softmax."""
+        probabilities = dict(zip(names, torch.softmax(logits_V, dim=-1).tolist(), strict=True))
+        return cls(max(probabilities, key=probabilities.__getitem__), probabilities)
+
     @property
     def probability(self) -> float:
-        """Of its label."""
+        """That of the label."""
         return self.probabilities[self.label]
 
     @property
-    def answer(self) -> str:
-        """What is compared with the label that is right."""
+    def value(self) -> str:
+        """What is compared with the gold label."""
         return self.label
 
     @property
     def line(self) -> str:
-        """The label and its probability."""
+        """Label and probability."""
+        return f"{self.label}\t{self.probability:.4f}"
+
+    @property
+    def summary(self) -> str:
+        """The same for people."""
         return f"{self.label}  {self.probability:.3f}"
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The same for JSON, with all probabilities."""
+        return {"label": self.label, "probability": self.probability, **asdict(self)}
 
 
 @dataclass(frozen=True)
-class Several:
-    """The labels that hold, perhaps none, and how probable each is."""
+class MultiLabelPrediction:
+    """The labels that are more probable than not, perhaps none, and the probability of each."""
 
+    empty_record: ClassVar = {"labels": None, "probabilities": None}
     labels: tuple[str, ...]
     probabilities: dict[str, float]
 
+    @classmethod
+    def of(cls, logits_V: Tensor, names: Sequence[str]) -> "MultiLabelPrediction":
+        """Each by a sigmoid of its own."""
+        probabilities = dict(zip(names, logits_V.sigmoid().tolist(), strict=True))
+        likely = tuple(name for name in names if probabilities[name] > THRESHOLD)
+        return cls(likely, probabilities)
+
     @property
-    def answer(self) -> tuple[str, ...]:
-        """What is compared with the labels that are right."""
+    def value(self) -> tuple[str, ...]:
+        """What is compared with the gold labels."""
         return self.labels
 
     @property
     def line(self) -> str:
-        """The labels that hold, each with its probability."""
-        held = (f"{name}  {self.probabilities[name]:.3f}" for name in self.labels)
-        return ", ".join(held) or "no label"
+        """The labels."""
+        return "\t".join(self.labels)
+
+    @property
+    def summary(self) -> str:
+        """The labels with their probabilities."""
+        likely = (f"{name}  {self.probabilities[name]:.3f}" for name in self.labels)
+        return ", ".join(likely) or "no label"
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The same for JSON."""
+        return asdict(self)
 
 
 @dataclass(frozen=True)
-class Numbers:
-    """What was to be told in numbers, each under its name."""
+class NumberPrediction:
+    """Numbers, each under its name."""
 
+    empty_record: ClassVar = {"values": None}
     values: dict[str, float]
+
+    @classmethod
+    def of(cls, logits_V: Tensor, names: Sequence[str]) -> "NumberPrediction":
+        """The outputs as they are."""
+        return cls(dict(zip(names, logits_V.tolist(), strict=True)))
 
     @property
     def value(self) -> float:
-        """The first of them, which mostly is the only one."""
+        """The first of them, which is compared with the gold number."""
         return next(iter(self.values.values()))
 
     @property
-    def answer(self) -> float:
-        """What is compared with the number that is right."""
-        return self.value
+    def line(self) -> str:
+        """The numbers."""
+        return "\t".join(f"{value:.4f}" for value in self.values.values())
 
     @property
-    def line(self) -> str:
+    def summary(self) -> str:
         """Each number under its name."""
         return ", ".join(f"{name}  {value:.3f}" for name, value in self.values.items())
 
+    @property
+    def record(self) -> dict[str, Any]:
+        """The same for JSON."""
+        return asdict(self)
 
-Judgement = Prediction | Several | Numbers
+
+TextPrediction = LabelPrediction | MultiLabelPrediction | NumberPrediction
+PREDICTIONS: dict[str, type[TextPrediction]] = {
+    SingleLabelSet.problem_type: LabelPrediction,
+    MultiLabelSet.problem_type: MultiLabelPrediction,
+    RegressionSet.problem_type: NumberPrediction,
+}
 
 
 @dataclass(frozen=True, eq=False)
-class Classifier(Runner):
-    """A model with its vocabulary and labels, and how many texts it takes at once."""
+class Classifier(Predictor):
+    """A model with a label head; texts are truncated to ``max_length`` tokens."""
 
     model: nn.Module
-    tokenizer: PlainTokenizer
+    tokenizer: RowTokenizer
     labels: LabelSet
-    rows: int = 256
+    batch_size: int = 256
+    max_length: int | None = None
 
     @property
-    def objective(self) -> Classification:
-        """How texts are read: the same at training and here."""
-        return Classification()
+    def empty_record(self) -> dict[str, Any]:  # type: ignore[override]
+        """The keys of a result."""
+        return PREDICTIONS[self.labels.problem_type].empty_record
 
-    def predict(self, asked: Sequence[str]) -> list[Prediction]:
-        """The class of each text, which does not depend on the others."""
-        limits = InputLimits.of(cast(Any, self.model).encoder)
-        rows = read(check_texts(asked), self.tokenizer.words.encode_all, limits)
-        return _single(self.of_rows(rows, "label", len(self.labels)), self.labels.names)
+    def predict(self, inputs: Sequence[TextOrPair]) -> list[TextPrediction]:
+        """The labels of each text or pair, or its numbers."""
+        rows = rows_of(self.tokenizer, inputs, self.max_length)
+        logits_NV = self.row_logits(rows, LabelHead.name, len(self.labels))
+        result = PREDICTIONS[self.labels.problem_type]
+        return [result.of(logits_V, self.labels.names) for logits_V in logits_NV]
 
-
-@dataclass(frozen=True, eq=False)
-class EncoderClassifier(Runner):
-    """The same for an encoder, which reads texts or pairs of them, cut to ``longest`` tokens."""
-
-    model: nn.Module
-    tokenizer: EncoderTokenizer
-    labels: LabelSet
-    rows: int = 256
-    longest: int | None = None
-
-    def predict(self, asked: Sequence[Asked]) -> list[Judgement]:
-        """The labels of each text or pair, or its numbers: whatever the model was tuned to say."""
-        rows = rows_of(self.tokenizer, asked, self.longest)
-        logits_NV = self.of_rows(rows, "label", len(self.labels))
-        return [*PREDICTIONS[self.labels.problem_type](logits_NV, self.labels.names)]
+    def parse(self, line: str, where: str) -> TextOrPair:
+        """A text, or two with a tab between them."""
+        first, *others = line.split("\t")
+        if len(others) > 1:
+            raise BadInput(f"{where}: {len(others) + 1} texts between tabs; give one or two")
+        return (first, others[0]) if others else first
 
 
-def _single(logits_NV: Tensor, names: Sequence[str]) -> list[Prediction]:
-    probable = _named(torch.softmax(logits_NV, dim=-1), names)
-    return [Prediction(max(one, key=one.__getitem__), one) for one in probable]
+class Classify(EncoderTask):
+    """The task "classify", for any trunk."""
+
+    name = "classify"
+    head, labelled = LabelHead, True
+    tables: ClassVar = {"text": EncoderTextConfig, "labels": LabelsConfig}
+    dev_metrics = ("accuracy", "macro-F1", "Matthews", "F1", "Pearson", "Spearman", "micro-F1")
+    test_metrics = dev_metrics
+
+    @property
+    def labels_config(self) -> LabelsConfig:
+        """The table ``labels``."""
+        return self.recipe.table(LabelsConfig)
+
+    @property
+    def names_labels(self) -> bool:
+        return bool(LABEL_SETS[self.labels_config.kind].names_one)
+
+    @property
+    def smooths(self) -> bool:
+        return self.names_labels
+
+    def make_head(self, dropout: float) -> LabelHead:
+        """Over the pooled state."""
+        return LabelHead(1, dropout)
+
+    def read(
+        self, files: Any, data: Path, dropped: DropCounts | None = None
+    ) -> list[LabelledExample]:
+        """Files of a reader; or two columns, text and label, of a table, CSV or JSON lines."""
+        if files.reader is not None:
+            return super().read(files, data, dropped)
+        longest = self.recipe.data.longest_characters
+        pairs = read_pairs(files.under(data), longest, dropped)
+        return [LabelledExample(where, (text,), (label,)) for where, text, label in pairs]
+
+    def texts(self, example: LabelledExample) -> tuple[str, ...]:
+        """One or two."""
+        return example.texts
+
+    def label_set(self, examples: Sequence[LabelledExample]) -> LabelSet:
+        """The labels that occur, in the order of a benchmark where it has one."""
+        asked = self.labels_config
+        names, kind = asked.names or {}, LABEL_SETS[asked.kind]
+        benchmarks = {name.lower(): task for name, task in GLUE_TASKS.items()}
+        benchmark = benchmarks.get(str(self.recipe.data.train.reader).lower())
+        labels = None if benchmark is None else kind.of_benchmark(benchmark.labels, names)
+        labels = labels or kind.of(chain.from_iterable(map(_labels, examples)), names)
+        if asked.positive is not None and asked.positive not in labels.names:
+            known = ", ".join(map(repr, labels.names))
+            raise BadInput(
+                f"labels.positive: no label is called {asked.positive!r}; known: {known}"
+            )
+        return labels
+
+    def encode(
+        self, tokenizer: RowTokenizer, labels: LabelSet, examples: Sequence[LabelledExample]
+    ) -> list[Encoded]:
+        """A row and a target for each."""
+        max_length = tokenizer.limit(self.recipe.batches.longest)
+        rows = rows_of(tokenizer, [_input(example) for example in examples], max_length)
+        return [
+            (row, labels.encode(_labels(example), example.where))
+            for row, example in zip(rows, examples, strict=True)
+        ]
+
+    def make_objective(self, labels: LabelSet, encoded: Sequence[Encoded]) -> Objective:
+        """Cross-entropy over all labels, over each alone, or squared error."""
+        targets = (target[0] for _, target in encoded)
+        weights = class_weights(labels, self.labels_config.weights, targets)
+        make = OBJECTIVES[labels.problem_type]
+        return make(len(labels), self.recipe.train.smoothing, weights)
+
+    @classmethod
+    def predictor(
+        cls,
+        model: nn.Module,
+        tokenizer: RowTokenizer,
+        labels: LabelSet,
+        max_length: int | None,
+        notes: dict[str, Any],
+    ) -> Classifier:
+        """A classifier."""
+        return Classifier(model, tokenizer, labels, max_length=tokenizer.limit(max_length))
+
+    def score(
+        self,
+        predictor: Classifier,
+        examples: Sequence[LabelledExample],
+        with_interval: bool = False,
+    ) -> TaskScores:
+        """By the kind of labels: accuracy and its like, F1 over all labels, or correlation."""
+        labels = predictor.labels
+        golds = [labels.gold(_labels(example), example.where) for example in examples]
+        predictions = predictor.predict([_input(example) for example in examples])
+        values = [prediction.value for prediction in predictions]
+        return SCORES[labels.problem_type](
+            golds, values, with_interval, self.labels_config.positive
+        )
 
 
-def _several(logits_NV: Tensor, names: Sequence[str]) -> list[Several]:
-    probable = _named(logits_NV.sigmoid(), names)
-    return [Several(tuple(n for n in names if one[n] > HOLDS), one) for one in probable]
+def _score_single(
+    golds: Any, values: Any, with_interval: bool, positive: str | None = None
+) -> TaskScores:
+    scores = classification_scores(golds, values, with_interval, positive)
+    return TaskScores(scores, class_table(golds, values))
 
 
-def _numbers(logits_NV: Tensor, names: Sequence[str]) -> list[Numbers]:
-    return [Numbers(one) for one in _named(logits_NV, names)]
+def _score_several(
+    golds: Any, values: Any, with_interval: bool, positive: str | None = None
+) -> TaskScores:
+    return TaskScores(several_scores(golds, values, with_interval))
 
 
-PREDICTIONS: dict[str, Callable[[Tensor, Sequence[str]], Sequence[Judgement]]] = {
-    SingleLabelSet.problem_type: _single,
-    MultiLabelSet.problem_type: _several,
-    RegressionSet.problem_type: _numbers,
+def _score_numbers(
+    golds: Any, values: Any, with_interval: bool, positive: str | None = None
+) -> TaskScores:
+    return TaskScores(regression_scores(golds, values, with_interval))
+
+
+SCORES: dict[str, Callable[..., TaskScores]] = {
+    SingleLabelSet.problem_type: _score_single,
+    MultiLabelSet.problem_type: _score_several,
+    RegressionSet.problem_type: _score_numbers,
 }
-"""What the logits of a model mean, by its labels."""
 
 
-def _named(values_NV: Tensor, names: Sequence[str]) -> list[dict[str, float]]:
-    return [dict(zip(names, one, strict=True)) for one in values_NV.tolist()]
+def _labels(example: LabelledExample) -> tuple[str, ...]:
+    if example.labels is None:
+        raise BadInput(f"{example.where}: its label is hidden")
+    return example.labels
+
+
+def _input(example: LabelledExample) -> Any:
+    return example.texts[0] if len(example.texts) == 1 else example.texts

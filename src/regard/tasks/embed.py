@@ -2,33 +2,34 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput
-from regard.models.build.trunk_with_heads import TrunkWithHeadsModule
 from regard.parts.attention import EncoderOutput
-from regard.tasks.rows import Asked, Runner, rows_of
-from regard.text.encoder_tokenizer import EncoderTokenizer
+from regard.tasks.batch_runner import BatchRunner, TextOrPair, rows_of
 from regard.text.ids_only import MISSING
+from regard.text.row_tokenizer import RowTokenizer
 
 POOLS = ("mean", "max", "first", "pooled")
 
 
 @dataclass(frozen=True, eq=False)
-class Embedder(Runner):
+class Embedder(BatchRunner):
     """An encoder, and how its states become one: their mean or maximum, or the first of them.
 
     "pooled" is the first state taken through the layer it was pre-trained with. ``lower`` reads
     texts in lower case.
     """
 
-    model: TrunkWithHeadsModule
-    text: EncoderTokenizer | None
-    rows: int = 256
-    longest: int | None = None
+    model: Any
+    tokenizer: RowTokenizer | None
+    width: int
+    batch_size: int = 256
+    max_length: int | None = None
     pool: str = "mean"
     normalise: bool = False
     lower: bool = False
@@ -39,26 +40,25 @@ class Embedder(Runner):
         if self.pool == "pooled" and self.model.pool is None:
             raise BadInput("pool 'pooled': this model has no layer for it")
 
-    def predict(self, asked: Sequence[Asked]) -> list[Tensor]:
+    def predict(self, asked: Sequence[TextOrPair]) -> list[Tensor]:
         """The vector of each text or pair, on the host."""
         return list(self.vectors(self.rows_of(asked)).cpu())
 
-    def rows_of(self, asked: Sequence[Asked]) -> list[TokenRow]:
+    def rows_of(self, asked: Sequence[TextOrPair]) -> list[TokenRow]:
         """How texts are read."""
-        if self.text is None:
+        if self.tokenizer is None:
             raise BadInput(MISSING)
         if self.lower:
             asked = [
                 one.lower() if isinstance(one, str) else (one[0].lower(), one[1].lower())
                 for one in asked
             ]
-        return rows_of(self.text, asked, self.longest)
+        return rows_of(self.tokenizer, asked, self.max_length)
 
     @torch.no_grad()
     def vectors(self, rows: Sequence[TokenRow]) -> Tensor:
         """(rows, width) in float32, where the model is."""
-        width = self.model.trunk.embed.token.embedding_dim
-        vectors_ND = torch.zeros(len(rows), width, device=self.device)
+        vectors_ND = torch.zeros(len(rows), self.width, device=self.device)
         for chosen, read in self.batches(rows):
             vectors_ND[chosen] = self._pooled(self.model.encode(read)).float()
         if not vectors_ND.isfinite().all():
@@ -78,4 +78,4 @@ class Embedder(Runner):
                 padded_BLD = layout.pad(states_TD)
                 return padded_BLD.masked_fill(~layout.real_BL[:, :, None], -torch.inf).amax(1)
             case _:
-                return layout.pad(states_TD.float()).sum(1) / layout.lengths_B[:, None]
+                return layout.pad(states_TD.float()).sum(1) / layout.lengths_B.clamp(min=1)[:, None]

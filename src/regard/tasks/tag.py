@@ -1,45 +1,87 @@
-"""Tags of words: sentences in, a tag for each word out, and the entities that tags mean."""
+"""Tagging: sentences in, a tag (or a number) for each word out, and the entities that tags mark."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import accumulate, islice
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import accumulate, chain, islice
 from math import nan
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
+from pydantic import model_validator
 from torch import Tensor, nn
 
+from regard.data.readers import TaggedExample
+from regard.ground.batch import IGNORED
+from regard.ground.config import EMPTY_IS_NONE, Config
 from regard.ground.errors import BadInput
-from regard.metrics.entities import OUTSIDE, spans
+from regard.metrics.entities import OUTSIDE, entity_scores, entity_table, spans, to_scheme
+from regard.models.facts import TokenLabelHead
+from regard.objectives.objective import Objective
+from regard.objectives.token_labels import OBJECTIVES
+from regard.tasks.batch_runner import Predictor
+from regard.tasks.class_weights import class_weights
+from regard.tasks.classify import SCORES, ClassWeights
+from regard.tasks.encoder_task import Encoded, EncoderTask
 from regard.tasks.inputs import check_text, listed
-from regard.tasks.rows import Runner
-from regard.text.encoder_tokenizer import EncoderTokenizer
-from regard.text.labels import LabelSet, RegressionSet, SingleLabelSet
-from regard.text.words import Span, Spans, word_spans
+from regard.tasks.task import TaskScores
+from regard.text.config import EncoderTextConfig
+from regard.text.labels import LABEL_SETS, LabelSet
+from regard.text.row_tokenizer import RowTokenizer
+from regard.text.words import Span, Spans, spaced_spans, word_spans
 
-Sentence = str | Sequence[str]  # a text, or the words of one
+Sentence = str | Sequence[str]  # a text, or its words
+
+
+class TagsConfig(Config):
+    """The tags of words: their names where files write them otherwise, and their weights.
+
+    A word has "one" tag or a "number". Tags of entities are converted to ``scheme`` ("" or none:
+    as they are). ``weights`` are one per tag (default 1), or "balanced": all tags together count
+    the same.
+    """
+
+    kind: Literal["one", "number"] = "one"
+    names: dict[str, str] | None = None
+    weights: ClassWeights | None = None
+    scheme: Annotated[
+        Literal["IOB1", "IOB2", "BIOES", "BILOU", ""] | None,
+        EMPTY_IS_NONE,
+    ] = None
+
+    @model_validator(mode="after")
+    def _only_tags_have_these(self) -> "TagsConfig":
+        for key in ("names", "weights", "scheme"):
+            if self.kind != "one" and getattr(self, key) is not None:
+                raise ValueError(f"{key} cannot be used with labels of kind {self.kind!r}")
+        return self
 
 
 @dataclass(frozen=True)
-class Word:
+class TaggedWord:
     """A word, its characters in the text, and its tag; or its ``value``, if it has a number."""
 
     text: str
     start: int
     end: int
-    tag: str | None
-    probability: float | None
+    tag: str | None = None
+    probability: float | None = None
     value: float | None = None
 
     @property
-    def answer(self) -> str | float:
-        """What is compared with the tag, or the number, that is right."""
-        return (self.tag or OUTSIDE) if self.value is None else self.value
+    def prediction(self) -> str | float:
+        """What is compared with the gold tag, or number."""
+        return self.tag if self.tag is not None else self.value or 0.0
+
+    @property
+    def label(self) -> str:
+        """Tag or number, as text."""
+        return (self.tag or OUTSIDE) if self.value is None else f"{self.value:.4f}"
 
 
 @dataclass(frozen=True)
 class Entity:
-    """Characters ``start`` to ``end`` (not included) of a text, and what they are.
+    """Characters ``start`` to ``end`` (exclusive) of a text, and the kind of entity.
 
     Its probability is the mean of those of its words' tags.
     """
@@ -52,11 +94,11 @@ class Entity:
 
 
 @dataclass(frozen=True)
-class Tagging:
-    """A text with its words. Of a sentence given as words, the text is these, a space between."""
+class TaggedText:
+    """A text with its words. If the sentence was given as words, they are joined by spaces."""
 
     text: str
-    words: tuple[Word, ...]
+    words: tuple[TaggedWord, ...]
 
     @property
     def tags(self) -> list[str]:
@@ -65,108 +107,213 @@ class Tagging:
 
     @property
     def entities(self) -> list[Entity]:
-        """What the tags mean, if they are such as B-PER."""
+        """The entities that tags such as B-PER mark."""
         return [self._entity(label, self.words[i:j]) for i, j, label in spans(self.tags)]
 
-    def _entity(self, label: str, words: tuple[Word, ...]) -> Entity:
+    def _entity(self, label: str, words: tuple[TaggedWord, ...]) -> Entity:
         start, end = words[0].start, words[-1].end
-        probable = float(np.mean([word.probability or 0.0 for word in words]))
-        return Entity(label, start, end, self.text[start:end], probable)
+        probability = float(np.mean([word.probability or 0.0 for word in words]))
+        return Entity(label, start, end, self.text[start:end], probability)
 
 
 @dataclass(frozen=True, eq=False)
-class Tagger(Runner):
-    """An encoder that says something of each word, by its first piece.
+class Tagger(Predictor):
+    """A model with a token-label head, which reads the label of a word off its first piece.
 
-    A sentence of more than ``longest`` tokens is read in several rows. ``spans`` finds the words of
-    a text.
+    A sentence of more than ``max_length`` tokens is read in several rows. ``find_words`` finds the
+    words of a text.
     """
 
+    empty_record: ClassVar = {"words": None}
     model: nn.Module
-    tokenizer: EncoderTokenizer
+    tokenizer: RowTokenizer
     labels: LabelSet
-    rows: int = 256
-    longest: int = 512
-    spans: Spans = word_spans
-
-    def __post_init__(self) -> None:
-        if self.labels.problem_type not in OF_WORDS:
-            kind = self.labels.kind
-            raise BadInput(f"a word has one tag: labels of the kind {kind!r} are no tags")
+    batch_size: int = 256
+    max_length: int = 512
+    find_words: Spans = field(default=word_spans)
+    prints_entities: bool = False
 
     @property
     def finds_entities(self) -> bool:
-        """Whether its tags mean entities, as B-PER does and NOUN does not."""
+        """Whether its tags mark entities, as B-PER does and NOUN does not."""
         try:
             spans(self.labels.classes)
         except BadInput:
             return False
         return bool(self.labels.classes)
 
-    def predict(self, asked: Sequence[Sentence]) -> list[Tagging]:
+    def predict(self, inputs: Sequence[Sentence]) -> list[TaggedText]:
         """The words of each text or sentence with their tags, or with numbers."""
-        asked = [_sentence(one, number) for number, one in enumerate(listed(asked), start=1)]
-        texts = [one if isinstance(one, str) else " ".join(one) for one in asked]
-        places = [self.spans(one) if isinstance(one, str) else _places(one) for one in asked]
+        given = [_sentence(one, number) for number, one in enumerate(listed(inputs), start=1)]
+        texts = [one if isinstance(one, str) else " ".join(one) for one in given]
+        words = [self.find_words(one) if isinstance(one, str) else _spans(one) for one in given]
         sentences = [
-            [text[start:end] for start, end in found]
-            for text, found in zip(texts, places, strict=True)
+            [text[start:end] for start, end in of_text]
+            for text, of_text in zip(texts, words, strict=True)
         ]
-        found = zip(texts, places, self.logits(sentences), strict=True)
-        return [Tagging(text, self._words(text, at, said_NV)) for text, at, said_NV in found]
+        results = zip(texts, words, self.logits(sentences), strict=True)
+        return [TaggedText(text, self._tagged(text, at, logits)) for text, at, logits in results]
 
     def logits(self, sentences: Sequence[Sequence[str]]) -> list[Tensor]:
         """(words, labels) for each sentence."""
-        ids = iter(self.tokenizer.pieces([w for words in sentences for w in words]))
-        template = self.tokenizer.template
+        pieces = iter(self.tokenizer.pieces([*chain(*sentences)]))
         windows = [
             (number, window)
             for number, words in enumerate(sentences)
-            for window in template.windows_of_words([*islice(ids, len(words))], self.longest)
+            for window in self.tokenizer.template.windows_of_words(
+                [*islice(pieces, len(words))], self.max_length
+            )
         ]
         size = len(self.labels)
-        found = [torch.full((len(words), size), nan, dtype=torch.float64) for words in sentences]
-        of_windows = self.of_tokens([window.row for _, window in windows], "token_label")
+        logits = [torch.full((len(words), size), nan, dtype=torch.float64) for words in sentences]
+        of_windows = self.token_logits([window.row for _, window in windows], TokenLabelHead.name)
         for (number, window), logits_LV in zip(windows, of_windows, strict=True):
             firsts = torch.tensor(window.firsts, dtype=torch.int64)
-            found[number][firsts >= 0] = logits_LV[firsts[firsts >= 0]]
-        return found
+            logits[number][firsts >= 0] = logits_LV[firsts[firsts >= 0]]
+        return logits
 
-    def _words(self, text: str, places: Sequence[Span], logits_NV: Tensor) -> tuple[Word, ...]:
-        """All that is said of the words of one text."""
-        said = OF_WORDS[self.labels.problem_type](logits_NV, self.labels.names)
-        found = zip(places, said, strict=True)
-        return tuple(Word(text[start:end], start, end, *of) for (start, end), of in found)
+    def _tagged(
+        self, text: str, words: Sequence[Span], logits_NV: Tensor
+    ) -> tuple[TaggedWord, ...]:
+        if not self.labels.classes:
+            values = ({"value": value} for value in logits_NV[:, 0].tolist())
+        else:
+            probability_N, best_N = torch.softmax(logits_NV, dim=-1).max(dim=-1)
+            best = zip(best_N.tolist(), probability_N.tolist(), strict=True)
+            values = ({"tag": self.labels.names[i], "probability": p} for i, p in best)
+        return tuple(
+            TaggedWord(text[start:end], start, end, **value)
+            for (start, end), value in zip(words, values, strict=True)
+        )
+
+    def parse(self, line: str, where: str) -> str:
+        """The line is the text."""
+        return line
+
+    def line(self, result: TaggedText) -> str:
+        """word/tag for each word, or entity/label for each entity."""
+        if self.prints_entities:
+            flat = ((" ".join(one.text.split()), one.label) for one in result.entities)
+            return "\t".join(f"{text}/{label}" for text, label in flat)
+        return " ".join(f"{word.text}/{word.label}" for word in result.words)
+
+    def record(self, result: TaggedText) -> dict[str, Any]:
+        """Words and entities for JSON, without keys that have no value."""
+        words = [
+            {name: value for name, value in asdict(word).items() if value is not None}
+            for word in result.words
+        ]
+        if not self.finds_entities:
+            return {"words": words}
+        return {"words": words, "entities": [asdict(entity) for entity in result.entities]}
+
+    def with_options(self, *, split: bool = False, entities: bool = False) -> "Tagger":
+        """Words are set apart by white space alone (``split``); lines show ``entities``."""
+        if entities and not self.finds_entities:
+            raise BadInput("entities cannot be printed: the tags of this model mark none")
+        find_words = spaced_spans if split else self.find_words
+        return replace(self, find_words=find_words, prints_entities=entities)
 
 
-Said = tuple[str | None, float | None, float | None]  # a tag and its probability, or a value
+class Tag(EncoderTask):
+    """The task "tag", for any trunk."""
+
+    name = "tag"
+    head, labelled = TokenLabelHead, True
+    tables: ClassVar = {"text": EncoderTextConfig, "labels": TagsConfig}
+    dev_metrics = ("F1", "accuracy", "Pearson")
+    test_metrics = ("F1", "accuracy", "Pearson", "precision", "recall")
+
+    @property
+    def tags_config(self) -> TagsConfig:
+        """The table ``labels``."""
+        return self.recipe.table(TagsConfig)
+
+    @property
+    def names_labels(self) -> bool:
+        return bool(LABEL_SETS[self.tags_config.kind].names_one)
+
+    @property
+    def smooths(self) -> bool:
+        return self.names_labels
+
+    def make_head(self, dropout: float) -> TokenLabelHead:
+        """Over the state of each token."""
+        return TokenLabelHead(1, dropout)
+
+    def texts(self, example: TaggedExample) -> tuple[str, ...]:
+        """Its words."""
+        return (" ".join(example.words),)
+
+    def label_set(self, examples: Sequence[TaggedExample]) -> LabelSet:
+        """The tags that occur, as their scheme writes them."""
+        tags = chain.from_iterable(self._tags(example) for example in examples)
+        return LABEL_SETS[self.tags_config.kind].of(tags, self.tags_config.names or {})
+
+    def _tags(self, example: TaggedExample) -> Sequence[str]:
+        scheme = self.tags_config.scheme
+        try:
+            return example.tags if scheme is None else to_scheme(example.tags, scheme)
+        except BadInput as error:
+            raise BadInput(f"{example.where}: {error}") from None
+
+    def encode(
+        self, tokenizer: RowTokenizer, labels: LabelSet, examples: Sequence[TaggedExample]
+    ) -> list[Encoded]:
+        """A row of each sentence, or several; the target of a word stands at its first piece."""
+        pieces = iter(tokenizer.pieces([*chain(*(example.words for example in examples))]))
+        encoded: list[Encoded] = []
+        for example in examples:
+            tags = self._tags(example)
+            targets = np.array([labels.encode((tag,), example.where)[0] for tag in tags])
+            words = [*islice(pieces, len(example.words))]
+            longest = self.recipe.batches.longest
+            for row, firsts in tokenizer.template.windows_of_words(words, longest):
+                at, of_tokens = np.array(firsts), labels.no_targets(len(row.tokens))
+                of_tokens[at[at >= 0]] = targets[at >= 0]
+                encoded.append((row, of_tokens))
+        return encoded
+
+    def make_objective(self, labels: LabelSet, encoded: Sequence[Encoded]) -> Objective:
+        """Cross-entropy over tags, or squared error."""
+        targets = (target for _, of_row in encoded for target in of_row if target != IGNORED)
+        weights = class_weights(labels, self.tags_config.weights, targets)
+        return OBJECTIVES[labels.problem_type](self.recipe.train.smoothing, weights)
+
+    @classmethod
+    def predictor(
+        cls,
+        model: nn.Module,
+        tokenizer: RowTokenizer,
+        labels: LabelSet,
+        max_length: int | None,
+        notes: dict[str, Any],
+    ) -> Tagger:
+        """A tagger."""
+        return Tagger(model, tokenizer, labels, max_length=max_length or Tagger.max_length)
+
+    def score(
+        self, predictor: Tagger, examples: Sequence[TaggedExample], with_interval: bool = False
+    ) -> TaskScores:
+        """F1 of entities where tags mark some; else the scores of all words."""
+        results, labels = predictor.predict([one.words for one in examples]), predictor.labels
+        golds = [[labels.gold((tag,), one.where) for tag in self._tags(one)] for one in examples]
+        if predictor.finds_entities:
+            tags = [result.tags for result in results]
+            scores = entity_scores(golds, tags, with_interval)
+            return TaskScores(scores, entity_table(golds, tags))
+        values = [word.prediction for result in results for word in result.words]
+        return SCORES[labels.problem_type]([*chain(*golds)], values, with_interval)
 
 
-def _tags(logits_NV: Tensor, names: Sequence[str]) -> list[Said]:
-    probable_N, best_N = torch.softmax(logits_NV, dim=-1).max(dim=-1)
-    found = zip(probable_N.tolist(), best_N.tolist(), strict=True)
-    return [(names[best], probable, None) for probable, best in found]
-
-
-def _values(logits_NV: Tensor, names: Sequence[str]) -> list[Said]:
-    return [(None, None, value) for value in logits_NV[:, 0].tolist()]
-
-
-OF_WORDS: dict[str, Callable[[Tensor, Sequence[str]], list[Said]]] = {
-    SingleLabelSet.problem_type: _tags,
-    RegressionSet.problem_type: _values,
-}
-"""What the logits of a model mean for words, by its labels."""
-
-
-def _sentence(one: Sentence, number: int) -> Sentence:
+def _sentence(given: Any, number: int) -> Sentence:
     """A text or its words, checked."""
-    if not isinstance(one, tuple | list):
-        return check_text(one, number, "neither a text nor a list of words")
-    return [check_text(word, number) for word in one]
+    if not isinstance(given, tuple | list):
+        return check_text(given, number, "neither a text nor a list of words")
+    return [check_text(word, number) for word in given]
 
 
-def _places(words: Sequence[str]) -> list[Span]:
-    """Where words are, a space between any two."""
+def _spans(words: Sequence[str]) -> list[Span]:
+    """Where words stand when they are joined by spaces."""
     starts = accumulate((len(word) + 1 for word in words), initial=0)
     return [Span(start, start + len(word)) for word, start in zip(words, starts, strict=False)]

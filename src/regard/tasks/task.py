@@ -6,7 +6,7 @@ of them.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.sources import DropCounts
+from regard.ground.batch import Batch
 from regard.ground.config import Config
 from regard.metrics.precision_recall import LabelScore
 from regard.metrics.translation import MetricScore
@@ -58,7 +59,7 @@ class RunFolder(Protocol):
     @property
     def skip_bad(self) -> bool: ...
     def dropping(self) -> DropCounts | None: ...
-    def keep_text(self, text: Any) -> None: ...
+    def keep_text(self, *values: Any) -> None: ...
 
 
 class Processes(Protocol):
@@ -100,9 +101,11 @@ class Task(ABC):
     """
 
     name: ClassVar[str]
+    unit: ClassVar[str] = "examples"  # what its data consists of
     tables: ClassVar[Mapping[str, type[Config]]] = {}
     dev_metrics: ClassVar[tuple[str, ...]] = ()
     test_metrics: ClassVar[tuple[str, ...]] = ()
+    has_ladders: ClassVar[bool] = False  # whether models of it can be compared in one table
 
     def __init__(self, recipe: TaskRecipe):
         self.recipe = recipe
@@ -111,6 +114,20 @@ class Task(ABC):
     def smooths(self) -> bool:
         """Whether its targets can be smoothed: classes can, numbers and positions cannot."""
         return True
+
+    @property
+    def names_labels(self) -> bool:
+        """Whether it predicts one label of several, so that each label has scores of its own."""
+        return False
+
+    def unread_keys(self) -> Iterator[str]:
+        """The keys that the recipe sets though nothing reads them, beside its other keys.
+
+        Each may be followed by the reason: "text.vocab beside model.start".
+        """
+        train = self.recipe.train
+        if "smoothing" in train.model_fields_set and train.smoothing and not self.smooths:
+            yield "train.smoothing"
 
     @abstractmethod
     def facts(self, data: Path) -> tuple[Paper, ModelFacts]:
@@ -160,3 +177,16 @@ class Task(ABC):
     def notes(self) -> dict[str, Any]:
         """What the model must remember of its recipe to be used as it was trained."""
         return {}
+
+
+def mean_nll(
+    objective: Any, batches: Iterable[Batch], model: nn.Module, processes: Processes
+) -> float:
+    """The negative log-likelihood of the batches of all processes together."""
+    sums = torch.zeros(2, dtype=torch.float64, device=processes.device)
+    with torch.inference_mode():
+        for batch in batches:
+            sums[0] += objective(model, batch)[1]
+            sums[1] += batch.weight
+    total, weight = processes.all_reduce(sums).tolist()
+    return total / weight

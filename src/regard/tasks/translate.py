@@ -28,6 +28,7 @@ from regard.search.constraints import Constraints
 from regard.search.ensemble import Ensemble
 from regard.search.hypothesis import Hypothesis
 from regard.search.step import Search, SearchState
+from regard.tasks.batch_runner import RECORDED, WINDOW
 from regard.tasks.inputs import (
     InputLimits,
     check_pairs,
@@ -38,7 +39,6 @@ from regard.tasks.inputs import (
     read,
 )
 from regard.tasks.published import Published, as_trained
-from regard.tasks.rows import RECORDED, WINDOW
 from regard.tasks.workers import Job, Workers
 from regard.text.translation_tokenizer import TranslationTokenizer
 

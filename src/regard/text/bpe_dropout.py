@@ -13,17 +13,17 @@ from regard.ground.errors import BadInput
 class Merges:
     """The merge table of a BPE model in ids."""
 
-    letters: dict[str, list[int]]  # the id of a character, in a list of its own
-    ranks: dict[tuple[int, int], tuple[int, int]]  # pair -> (rank, merged id); low ranks go first
+    letters: dict[str, list[int]]  # the id of a character, as a list of one
+    ranks: dict[tuple[int, int], tuple[int, int]]  # pair -> (rank, merged id); lowest rank first
     byte_ids: list[int]  # id of each byte, empty without byte fallback
-    unk: list[int]  # what stands for a character that is not there
+    unk: list[int]  # replaces an unknown character, as a list of one
 
     def segment(self, word: str, rate: float, draw: Callable[[], float]) -> list[int]:
         """Ids of one pre-token. At each step every possible merge is dropped with probability
-        ``rate`` and the best that is left is made; the word is done when all are dropped.
+        ``rate`` and the best remaining one is applied, until all are dropped.
 
-        Trying merges from the best down until one is kept gives the distribution of the paper's
-        loop, which draws for every pair, but takes O(n log n) for a word of n letters.
+        Trying merges from the best down until one is not dropped gives the distribution of the
+        paper's loop, which draws for every pair, but takes O(n log n) for a word of n letters.
         """
         letters, ranks = self.letters, self.ranks
         ids = [i for letter in word for i in letters.get(letter) or self._spelled(letter)]
@@ -38,7 +38,7 @@ class Merges:
             best = rank, merged, left = heappop(queue)
             right = after[left]
             if right == size or ranks.get((ids[left], ids[right])) != (rank, merged):
-                continue  # one of the pair has since gone into another merge
+                continue  # one of the pair is part of another merge by now
             if draw() < rate:
                 dropped.append(best)
                 continue

@@ -1,8 +1,8 @@
-"""Words set apart by spaces, as corpora for word alignment write them, and French written out.
+"""The tokenisation of the Hansards, a corpus for word alignment (Mihalcea & Pedersen, 2003).
 
-The form is that of the Hansards of Mihalcea & Pedersen (2003): every word and every sign stands
-alone, an elided vowel is back ("l'idée" is "le idée", "s'il" "se il"), and "du", "des", "au" and
-"aux" are the two words they are made of. A text in that form stays as it is.
+Every word and every sign is separated by spaces. In French an elided vowel is restored ("l'idée"
+becomes "le idée", "s'il" "se il"), and "du", "des", "au" and "aux" become the two words they
+contract. A text in that form does not change.
 """
 
 import re
@@ -15,8 +15,11 @@ _SIGN = r"\.{2,}|-{2,}|[^\w\s]"
 _ENGLISH = re.compile(rf"{_NUMBER}|{_SHORT}|'(?:s|t|re|ve|ll|d|m)\b|[^\W_]+|{_SIGN}|_+")
 
 _ELIDED = {
-    **{f"{one}'": f"{one}e" for one in "cdjlmnst"},
-    **{f"{one}qu'": f"{one}que" for one in ("", "jus", "lors", "puis", "quel", "quoi", "pres")},
+    **{f"{letter}'": f"{letter}e" for letter in "cdjlmnst"},
+    **{
+        f"{start}qu'": f"{start}que"
+        for start in ("", "jus", "lors", "puis", "quel", "quoi", "pres")
+    },
 }
 _CONTRACTED = {"du": "de le", "des": "de les", "au": "à le", "aux": "à les"}
 _ELISION = rf"(?:{'|'.join(_ELIDED)})(?=\w)|aujourd'"
@@ -28,14 +31,14 @@ _CONTRACTION = re.compile(  # alone: "au-delà" is one word
 
 
 def english(text: str) -> str:
-    """Words and signs of English; "Mr." and its like keep their point, "'s" is a word."""
+    """Words and signs of English; abbreviations such as "Mr." keep their point, "'s" is a word."""
     return " ".join(_ENGLISH.findall(_straight(text)))
 
 
 def french(text: str) -> str:
-    """Words and signs of French, elisions and contractions written out."""
-    text = _CONTRACTION.sub(lambda found: _written_out(found[0], _CONTRACTED), _straight(text))
-    return " ".join(_written_out(word, _ELIDED) for word in _FRENCH.findall(text))
+    """Words and signs of French, without elisions and contractions."""
+    text = _CONTRACTION.sub(lambda match: _expand(match[0], _CONTRACTED), _straight(text))
+    return " ".join(_expand(word, _ELIDED) for word in _FRENCH.findall(text))
 
 
 LANGUAGES: dict[str, Callable[[str], str]] = {"english": english, "french": french}
@@ -45,7 +48,7 @@ def _straight(text: str) -> str:
     return normalize("NFC", text).replace("’", "'")
 
 
-def _written_out(word: str, known: Mapping[str, str]) -> str:
-    """A word, or what it stands for; a capital at its beginning stays one."""
+def _expand(word: str, known: Mapping[str, str]) -> str:
+    """A word, or its full form; an initial capital is preserved."""
     full = known.get(word.lower(), word)
     return full[0].upper() + full[1:] if word[0].isupper() else full

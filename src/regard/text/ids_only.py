@@ -1,4 +1,4 @@
-"""The vocabularies of a folder without tokenizer files: ids are served, texts are not."""
+"""The vocabularies of a folder without tokenizer files: ids can be used, texts cannot."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -28,11 +28,11 @@ class IdVocabulary:
 
     @property
     def fingerprint(self) -> str:
-        """Of ids alone: the same size and special ids, the same words."""
+        """Made of the size and the special ids."""
         return f"{self.size}-{self.pad}-{self.bos}-{self.eos}"
 
     def decode(self, ids: Sequence[int]) -> str:
-        """No text at all."""
+        """The empty text."""
         return ""
 
     def pieces(self, ids: Sequence[int]) -> list[str]:

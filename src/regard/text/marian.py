@@ -1,6 +1,6 @@
-"""The vocabularies of Marian folders: SentencePiece cuts the text, vocab.json gives the ids.
+"""The vocabularies of Marian folders: SentencePiece segments the text, vocab.json gives the ids.
 
-The ids are those of ``transformers.MarianTokenizer``, but for one thing: "</s>" in a text is text.
+The ids are those of ``transformers.MarianTokenizer``, with one exception: "</s>" in a text is text.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ FILES = (SOURCE, TARGET, VOCAB, TARGET_VOCAB, SETTINGS, SPECIALS, ADDED)
 NAMES = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
 EXTRAS = ("added_tokens_decoder", "additional_special_tokens", "extra_special_tokens")
 
-# What "clean_up_tokenization_spaces" does to a decoded text, in this order.
+# The replacements of "clean_up_tokenization_spaces" in a decoded text, in this order.
 TIDIED = {" .": ".", " ?": "?", " !": "!", " ,": ",", " ' ": "'", " n't": "n't"} | {
     f" '{end}": f"'{end}" for end in ("m", "s", "ve", "re")
 }
@@ -33,7 +33,7 @@ TIDIED = {" .": ".", " ?": "?", " !": "!", " ,": ",", " ' ": "'", " n't": "n't"}
 
 @dataclass(frozen=True)
 class MarianIds:
-    """The special ids of one side, and the names in its vocabulary that no text becomes."""
+    """The special ids of one side, and the special tokens that no text becomes."""
 
     pad: int
     bos: int
@@ -43,7 +43,7 @@ class MarianIds:
 
 
 class MarianPieces:
-    """One language. A text may begin with a code such as ``>>fra<<``, which is one piece."""
+    """The vocabulary of one side. A text may begin with a code such as ``>>fra<<``, one piece."""
 
     kind = "sentencepiece"
 
@@ -66,7 +66,7 @@ class MarianPieces:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Sixteen hexadecimal digits that name the content: same vocabulary, same digits."""
+        """Sixteen hexadecimal digits that identify the content."""
         model, vocabulary, *_ = self._given
         content = model + json.dumps(dict(vocabulary), sort_keys=True).encode()
         return hashlib.sha256(content).hexdigest()[:16]
@@ -85,11 +85,11 @@ class MarianPieces:
         ]
 
     def encode_dropped(self, text: str, rate: float, key: tuple[int, ...]) -> list[int]:
-        """Not for these: the library cannot draw the same segmentation twice."""
+        """Not supported: the library cannot draw the same segmentation twice."""
         raise BadInput(f"BPE-dropout needs a bpe vocabulary; this one is {self.kind}")
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Plain text again; special tokens are left out."""
+        """The text of ``ids``; special tokens are left out."""
         known = (i for i in ids if i not in self._special and i in self._pieces)
         text = self._processor.decode_pieces([self._pieces[i] for i in known])
         text = text.replace("▁", " ").strip()
@@ -98,11 +98,11 @@ class MarianPieces:
         return text
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Each id as people read it: ``▁`` is a space."""
+        """Each token in readable form: ``▁`` is a space."""
         return [self._pieces.get(i, "") for i in ids]
 
     def segment(self, text: str) -> Segmentation:
-        """The ids of ``text`` with what each covers; ``ids`` equals ``encode(text)``."""
+        """The ids of ``text`` with their characters and words; ``ids`` equals ``encode(text)``."""
         code, rest = _without_code(text)
         cut = self._processor.encode(rest, return_type="offset_mapping")
         start = len(text) - len(rest)
@@ -110,12 +110,12 @@ class MarianPieces:
         spans = [Span(0, start) for _ in code]
         for piece, (begin, end) in zip(cut["pieces"], cut["offsets"], strict=True):
             if begin == end and piece != "▁":
-                end += 1  # of several pieces from one character only the last was given it
+                end += 1  # of several pieces of one character the library gives it only to the last
             spans.append(Span(start + begin, start + end))
         return Segmentation(tuple(ids), tuple(spans), tuple(touched(text, spans)))
 
     def unknown(self, text: str) -> list[Span]:
-        """The words of ``text`` that become ``<unk>``, if only in part."""
+        """The words of ``text`` with an unknown token."""
         return lost_words(text, self.segment(text), self.unk)
 
     def save(self, path: Path) -> None:
@@ -137,7 +137,7 @@ class MarianTokenizer(TranslationTokenizer):
     files: Mapping[str, bytes]
 
     def save(self, folder: Path) -> None:
-        """Write the same files, and take away those of an earlier choice."""
+        """Write the same files, and remove those of an earlier tokenizer."""
         for name, content in self.files.items():
             _write_bytes(folder / name, content)
         for name in {*FILES, *TranslationTokenizer.FILES} - self.files.keys():
@@ -145,7 +145,7 @@ class MarianTokenizer(TranslationTokenizer):
 
     @staticmethod
     def load(folder: Path, begin: int | None = None) -> "MarianTokenizer":
-        """Read a folder; ``begin`` is what its decoder is fed first, by default the pad."""
+        """Read a folder; ``begin`` is the first input of its decoder, by default the pad."""
         files = {name: read_bytes(folder / name) for name in FILES if (folder / name).exists()}
         if absent := [name for name in (SOURCE, TARGET, VOCAB) if name not in files]:
             raise BadInput(f"{folder}: a Marian tokenizer needs {', '.join(absent)}")
@@ -155,7 +155,7 @@ class MarianTokenizer(TranslationTokenizer):
         added = read_json(folder / ADDED) if ADDED in files else {}
         _refuse_extras(folder, settings, added, {eos, unk, pad})
 
-        # With two vocabularies the reference takes end and pad from the first for both.
+        # With two vocabularies transformers takes end and pad from the first for both.
         source = target = _vocabulary(folder / VOCAB, (eos, unk, pad))
         target_path = folder / VOCAB
         if settings.get("separate_vocabs"):
@@ -199,7 +199,7 @@ def _processor(model: bytes) -> Any:
 def _refuse_extras(
     folder: Path, settings: dict[str, Any], added: dict[str, Any], special: set[str]
 ) -> None:
-    """What would change the ids and is not done here is not passed over."""
+    """Settings that would change the ids and are not supported are errors."""
     if settings.get("sp_model_kwargs"):
         raise BadInput(f"{folder / SETTINGS}: sp_model_kwargs are not supported")
     more = [token for key in EXTRAS for token in _several(settings.get(key))]
@@ -208,7 +208,7 @@ def _refuse_extras(
 
 
 def _several(tokens: Any) -> list[Any]:
-    """Tokens as folders list them: in a row, by their ids or by their roles."""
+    """Tokens as folders list them: as a list, by their ids or by their roles."""
     if isinstance(tokens, dict):
         return list(tokens.values())
     return tokens if isinstance(tokens, list) else [tokens] if tokens else []

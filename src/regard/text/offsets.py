@@ -1,4 +1,4 @@
-"""A text in pieces: which characters each piece covers, and which word it belongs to."""
+"""The segmentation of a text: which characters each token covers, and to which word it belongs."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -9,15 +9,15 @@ from regard.text.words import Span, Spans, word_spans
 
 @dataclass(frozen=True)
 class Segmentation:
-    """Ids of a text, and for each what it covers."""
+    """The ids of a text, and for each the characters it covers and the word it touches."""
 
     ids: tuple[int, ...]
-    spans: tuple[Span, ...]  # in the original text; the space before a word belongs to its piece
+    spans: tuple[Span, ...]  # in the original text; the space before a word belongs to its token
     words: tuple[int | None, ...]  # index into word_spans(text); None where no word is touched
 
 
 def stretched(text: str, spans: Sequence[Span]) -> list[Span]:
-    """Spans drawn out over accents that normalisation melted into the letter before them."""
+    """Spans extended over accents that normalisation merged into the letter before them."""
     limits = [*(span.start for span in spans), len(text)][1:]
     longer = []
     for (start, end), limit in zip(spans, limits, strict=True):
@@ -28,7 +28,7 @@ def stretched(text: str, spans: Sequence[Span]) -> list[Span]:
 
 
 def touched(text: str, spans: Sequence[Span]) -> list[int | None]:
-    """For each span the index of the first word that it shares a character with."""
+    """For each span the index of the first word that it overlaps."""
     words = word_spans(text)
     ends = [word.end for word in words]
     firsts = [bisect_right(ends, span.start) for span in spans]
@@ -39,23 +39,23 @@ def touched(text: str, spans: Sequence[Span]) -> list[int | None]:
 
 
 def tokens_of_words(text: str, cut: Segmentation, spans: Spans = word_spans) -> list[list[int]]:
-    """For each word of ``text`` the tokens that share a character with it.
+    """For each word of ``text`` the tokens that overlap it.
 
-    A token such as "?!" is more than one word, and then belongs to each of them.
+    A token such as "?!" covers more than one word, and then belongs to each of them.
     """
     words = spans(text)
     ends = [word.end for word in words]
-    found: list[list[int]] = [[] for _ in words]
+    tokens: list[list[int]] = [[] for _ in words]
     for token, (start, end) in enumerate(cut.spans):
         word = bisect_right(ends, start)
         while word < len(words) and words[word].start < end:
-            found[word].append(token)
+            tokens[word].append(token)
             word += 1
-    return found
+    return tokens
 
 
 def lost_words(text: str, cut: Segmentation, unk: int | None) -> list[Span]:
-    """The words of ``text`` that became ``unk``, if only in part; those of one token together."""
+    """The words of ``text`` that contain ``unk``; words that share a token are one span."""
     words = word_spans(text)
     starts, ends = [word.start for word in words], [word.end for word in words]
     lost: list[Span] = []
@@ -67,9 +67,9 @@ def lost_words(text: str, cut: Segmentation, unk: int | None) -> list[Span]:
 
 
 def units(text: str, cut: Segmentation) -> tuple[list[str], list[list[int]]]:
-    """Words and their tokens, each token once: words that share one are one word here.
+    """Words and their tokens, each token once: words that share a token count as one.
 
-    A token of no word (a lone space) goes with the word after it.
+    A token of no word (a lone space) belongs to the word after it.
     """
     labels: list[str] = []
     groups: list[list[int]] = []

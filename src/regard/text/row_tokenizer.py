@@ -8,8 +8,7 @@ from typing import ClassVar
 from regard.ground.batch import Ids, TokenRow
 from regard.ground.errors import BadInput
 from regard.text.subwords import Subwords
-from regard.text.templates import TEXTS, ContextWindow, RowBuilder
-from regard.text.token_labels import LabelledInput, LabelledRow, TokenLabels
+from regard.text.templates import ContextWindow, RowBuilder
 from regard.text.vocabulary import check_sizes
 
 
@@ -19,6 +18,7 @@ class RowTokenizer(ABC):
     name: ClassVar[str]
     FILES: ClassVar[tuple[str, ...]]
     words: Subwords
+    longest: int | None = None  # the most tokens of a row, if its files say so
 
     @property
     @abstractmethod
@@ -51,29 +51,17 @@ class RowTokenizer(ABC):
             found = self.summary or "nowhere"
             raise BadInput(f"the summary token of a row stands {found}; the model needs {expected}")
 
+    def limit(self, max_length: int | None) -> int | None:
+        """The length to which rows are truncated; texts without special tokens are read whole."""
+        return max_length if self.template.specials(1) else None
+
+    def masked(self, text: str) -> list[int]:
+        """The ids of a text in which the mask token may be written, if there is one."""
+        return self.words.encode(text)
+
     def row(self, a: Ids, b: Ids | None = None, longest: int | None = None) -> TokenRow:
         """A row of one text or two; the longer text is truncated first."""
         return self.template.row(a, b, longest)
-
-    def label(self, first: str, second: str | None = None) -> LabelledInput:
-        """One text or two as a row with labels."""
-        texts = (first,) if second is None else (first, second)
-        cuts = [self.words.segment(text) for text in texts]
-        labels = {role: self._special_label(i) for role, i in self.template.special.items()}
-        for name, text, cut in zip(TEXTS, texts, cuts, strict=False):
-            labels[name] = TokenLabels.of_text(text, cut, self.words.pieces(cut.ids))
-        parts = (labels[part.name] for part in self.template.template.parts(len(texts)))
-        joined = TokenLabels.join(*parts)
-        row = self.row(cuts[0].ids, None if second is None else cuts[1].ids)
-        return {"trunk": LabelledRow(row, joined, joined)}
-
-    def label_all(self, first: str, second: str) -> list[LabelledInput]:
-        """The first text alone and, where rows can have two texts, both."""
-        pairs = [] if self.template.template.pair is None else [self.label(first, second)]
-        return [self.label(first), *pairs]
-
-    def _special_label(self, number: int) -> TokenLabels:
-        return TokenLabels.special(self.words.pieces([number])[0])
 
     def pieces(self, words: Sequence[str]) -> list[list[int]]:
         """The ids of each word on its own; a word of which nothing is left is unknown."""

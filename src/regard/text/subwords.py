@@ -1,4 +1,4 @@
-"""Subwords: raw text to ids and back, a thin face on the `tokenizers` library."""
+"""Subword vocabularies: raw text to ids and back, on top of the `tokenizers` library."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ from regard.text.offsets import Segmentation, lost_words, stretched, touched
 from regard.text.vocabulary import check_pieces
 from regard.text.words import Span
 
-# The names under which the vocabularies of the field keep their special tokens.
+# Names of special tokens in common vocabularies.
 _PADS = ("<pad>", "[PAD]")
 _BEGINS = ("<s>", "[CLS]", "<|endoftext|>")
 _ENDS = ("</s>", "[SEP]", "<|endoftext|>")
@@ -28,8 +28,8 @@ _UNKNOWNS = ("<unk>", "[UNK]")
 _VISIBLE = str.maketrans({" ": "▁", "\n": "⏎", "\t": "⇥"})
 
 
-# The library codes many texts at once in threads, and threads do not survive a fork: a forked child
-# codes alone. Said beforehand, the library need not warn of it.
+# The library encodes many texts in threads, and threads do not survive a fork: a forked child
+# encodes in one. Set explicitly, this prevents the warning of the library.
 _THREADS = "TOKENIZERS_PARALLELISM"
 os.environ.setdefault(_THREADS, "true")
 if hasattr(os, "register_at_fork"):
@@ -37,7 +37,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class Subwords:
-    """A trained vocabulary. Text is only ever text: "</s>" in it is four characters, not an id."""
+    """A trained vocabulary. "</s>" in a text is four characters, never the special token."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         tokenizer.no_padding()
@@ -81,7 +81,7 @@ class Subwords:
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
     def normalise(self, text: str) -> str:
-        """The form of ``text`` that ids stand for: what the byte-safe kinds give back exactly."""
+        """The normal form of ``text``, which the byte-safe kinds reproduce exactly."""
         return self._normalise(text).removeprefix(self._prefix)
 
     def encode(self, text: str) -> list[int]:
@@ -90,13 +90,13 @@ class Subwords:
 
     def encode_all(self, texts: Iterable[str]) -> list[list[int]]:
         """The ids of each text, on all cores."""
-        coded = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
-        return [one.ids for one in coded]
+        encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [encoding.ids for encoding in encodings]
 
     def encode_dropped(self, text: str, rate: float, key: tuple[int, ...]) -> list[int]:
-        """One random segmentation, each merge skipped with probability ``rate`` (BPE-dropout).
+        """A random segmentation; each merge is skipped with probability ``rate`` (BPE-dropout).
 
-        The same ``key`` draws the same segmentation, on every machine.
+        The same ``key`` gives the same segmentation on every machine.
         """
         if not 0 <= rate <= 1:
             raise BadInput(f"BPE-dropout rate {rate} is not between 0 and 1")
@@ -105,11 +105,11 @@ class Subwords:
         return [piece for word, _ in words for piece in self._merges.segment(word, rate, draw)]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Plain text again; special tokens are left out."""
+        """The text of ``ids``; special tokens are left out."""
         return self._tokenizer.decode(list(ids), skip_special_tokens=True)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Each id as people read it: ``▁`` is a space, ``⏎`` a line end, ``<0xE2>`` a lone byte."""
+        """Each token in readable form: ``▁`` is a space, ``⏎`` a newline, ``<0xE2>`` one byte."""
         return [self._rendered[i] for i in ids]
 
     def number(self, piece: str) -> int:
@@ -117,34 +117,34 @@ class Subwords:
         return self._special((piece,))
 
     def strips_left(self, number: int) -> bool:
-        """Whether an added token takes the white space before it away."""
+        """Whether an added token removes the white space before it."""
         tokens = self._content["added_tokens"]
         return any(token["id"] == number and token["lstrip"] for token in tokens)
 
     def cut(self, text: str) -> tuple[list[int], list[Span]]:
-        """The ids of ``text``, and the characters that the library says each was made of."""
-        coded = self._tokenizer.encode(text, add_special_tokens=False)
-        return coded.ids, [Span(start, end) for start, end in coded.offsets]
+        """The ids of ``text``, and the characters of each by the offsets of the library."""
+        encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        return encoding.ids, [Span(start, end) for start, end in encoding.offsets]
 
     def segment(self, text: str) -> Segmentation:
-        """The ids of ``text`` with what each covers; ``ids`` equals ``encode(text)``."""
+        """The ids of ``text`` with their characters and words; ``ids`` equals ``encode(text)``."""
         ids, spans = self.cut(text)
         if self._prefix and self.pieces(ids[:1]) == ["▁"]:
-            spans[0] = Span(0, 0)  # only the space that encoding put before the text
+            spans[0] = Span(0, 0)  # the space that encoding adds before the text
         spans = stretched(text, spans)
         return Segmentation(tuple(ids), tuple(spans), tuple(touched(text, spans)))
 
     def unknown(self, text: str) -> list[Span]:
-        """The words of ``text`` that become ``<unk>``, if only in part: none in byte-safe kinds."""
+        """The words of ``text`` with an unknown token; none in byte-safe kinds."""
         return lost_words(text, self.segment(text), self._find(_UNKNOWNS))
 
     def save(self, path: Path) -> None:
-        """Write the library's tokenizer.json, which ``transformers`` reads too."""
+        """Write tokenizer.json in the format of the library, which ``transformers`` reads."""
         write_text(path, self._tokenizer.to_str(pretty=True))
 
     @staticmethod
     def load(path: Path) -> "Subwords":
-        """Read a tokenizer.json, ours or another's."""
+        """Read any tokenizer.json."""
         content = read_bytes(path)
         try:
             written = json.loads(content)
@@ -159,7 +159,7 @@ class Subwords:
         return subwords
 
     def _check_added(self, tokens: list[dict[str, Any]], path: Path) -> None:
-        """The library numbers added tokens itself: by those ids, and by no id that is taken."""
+        """The library assigns ids to added tokens itself: they must be those of the file."""
         for one in tokens:
             if (number := self._tokenizer.token_to_id(name := one["content"])) != one["id"]:
                 said = f"the id of {name!r} is {one['id']}, but here it is {number}"
@@ -168,7 +168,7 @@ class Subwords:
 
     @cached_property
     def _size(self) -> int:
-        """One more than the largest id: some may be left out."""
+        """The largest id plus one: some ids may be unused."""
         return 1 + max(self._tokenizer.get_vocab().values(), default=-1)
 
     @cached_property
@@ -177,7 +177,7 @@ class Subwords:
 
     @cached_property
     def _prefix(self) -> str:
-        """The space that encoding puts before a text, so that its first word is like any other."""
+        """The space that encoding adds before a text, so that its first word is like any other."""
         normalizer = self._content["normalizer"] or {}
         steps = normalizer.get("normalizers", [normalizer])
         return "".join(step["prepend"] for step in steps if step.get("type") == "Prepend")

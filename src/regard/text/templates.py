@@ -62,6 +62,24 @@ class ContextWindow(NamedTuple):
 
 
 @dataclass(frozen=True)
+class RowFrame:
+    """The special tokens of a row and their segments: before, between and after its texts.
+
+    ``segments`` are those of the texts.
+    """
+
+    before: tuple[tuple[int, int], ...]
+    between: tuple[tuple[int, int], ...]
+    after: tuple[tuple[int, int], ...]
+    segments: tuple[int, ...]
+
+    @property
+    def specials(self) -> int:
+        """Special tokens of a row with as many texts as there are segments."""
+        return len(self.before) + len(self.between) * (len(self.segments) - 1) + len(self.after)
+
+
+@dataclass(frozen=True)
 class RowBuilder:
     """A template with the ids of its special tokens, by their roles."""
 
@@ -85,6 +103,18 @@ class RowBuilder:
         """The position of the first token of text "A", or of "B" where A has ``before`` tokens."""
         names = [part.name for part in self.template.parts(1 + TEXTS.index(text))]
         return names.index(text) + (before - 1 if text == "B" else 0)
+
+    def frame(self, texts: int) -> RowFrame:
+        """What stands around so many texts; between parts of one text, the separator if any."""
+        parts = self.template.parts(texts)
+        at = [number for number, part in enumerate(parts) if part.name in TEXTS]
+        ids = [(self.special.get(name, -1), segment) for name, segment in parts]
+        segments = tuple(parts[number].segment for number in at)
+        between = ids[at[0] + 1 : at[-1]] if texts > 1 else self._separator(segments[0])
+        return RowFrame((*ids[: at[0]],), (*between,), (*ids[at[-1] + 1 :],), segments)
+
+    def _separator(self, segment: int) -> list[tuple[int, int]]:
+        return [(self.special["sep"], segment)] if "sep" in self.special else []
 
     def row(
         self, a: Ids, b: Ids | None = None, longest: int | None = None, only_second: bool = False

@@ -76,9 +76,9 @@ def learn_files(
     family, names = families[kind], dict(families[kind].special_tokens)
     if vocab < len(names):
         raise BadInput(f"a vocabulary of {vocab} has no room for {', '.join(names.values())}")
-    model, said = family.learn(texts, vocab, lower)
-    tokenizer = _assembled(family, model, names, TokenizerSettings(said))
-    settings = {"tokenizer_class": family.classes[0], **said, "model_max_length": longest, **names}
+    model, own = family.learn(texts, vocab, lower)
+    tokenizer = _assembled(family, model, names, TokenizerSettings(own))
+    settings = {"tokenizer_class": family.classes[0], **own, "model_max_length": longest, **names}
     if longest is None:
         del settings["model_max_length"]
     written = json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
@@ -113,12 +113,12 @@ def _names(
     """The special tokens by their roles. Folders list all added tokens in one place, or are old:
     then special_tokens_map.json goes before tokenizer_config.json."""
     usual = family.special_tokens
-    said = {role: (SETTINGS, settings.content.get(role)) for role in usual}
+    tokens = {role: (SETTINGS, settings.content.get(role)) for role in usual}
     if mapped and "added_tokens_decoder" not in settings.content:
         older = read_json(folder / NAMES)
-        said |= {role: (NAMES, older[role]) for role in usual if role in older}
+        tokens |= {role: (NAMES, older[role]) for role in usual if role in older}
     names = {}
-    for role, (file, token) in said.items():
+    for role, (file, token) in tokens.items():
         token = usual[role] if token is None else token
         name = token.get("content") if isinstance(token, dict) else token
         if not isinstance(name, str) or not name:
@@ -210,7 +210,7 @@ def _refuse_missing(vocabulary: Mapping[str, int], names: Mapping[str, str], pat
 
 
 def _add(tokenizer: Tokenizer, tokens: Any, names: Mapping[str, str], path: Path) -> None:
-    """Put added tokens into a tokenizer, which numbers them on; their ids must be those."""
+    """Add tokens to a tokenizer, which assigns the next ids; these must be those of the file."""
     if not isinstance(tokens, list) or not all(
         isinstance(one, dict)
         and isinstance(one.get("content"), str)
@@ -218,28 +218,29 @@ def _add(tokenizer: Tokenizer, tokens: Any, names: Mapping[str, str], path: Path
         for one in tokens
     ):
         raise BadInput(f"{path}: its added tokens are not tokens and their ids")
-    for one in sorted(tokens, key=lambda one: one.get("id", 0)):
-        name = one["content"]
-        said = {key: one[key] for key in PROPERTIES if key in one}
+    for listed in sorted(tokens, key=lambda token: token.get("id", 0)):
+        name = listed["content"]
+        properties = {key: listed[key] for key in PROPERTIES if key in listed}
+        if name in names.values():
+            properties["special"] = True
         try:
-            token = AddedToken(name, **said | ({"special": True} if name in names.values() else {}))
-            tokenizer.add_tokens([token])
+            tokenizer.add_tokens([AddedToken(name, **properties)])
         except (TypeError, ValueError) as error:
             raise BadInput(f"{path}: {name!r} is no token ({reason_of(error)})") from None
         number = tokenizer.token_to_id(name)
-        if one.get("id", number) != number:
-            raise BadInput(f"{path}: the id of {name!r} is {one['id']}, but here it is {number}")
+        if (expected := listed.get("id", number)) != number:
+            raise BadInput(f"{path}: the id of {name!r} is {expected}, but here it is {number}")
 
 
 def _by_id(tokens: Any) -> Any:
-    """Added tokens that are listed by their ids, as tokenizer.json lists them."""
+    """Added tokens by their ids, in the form of tokenizer.json."""
     if not isinstance(tokens, dict) or not all(key.isdecimal() and len(key) < 10 for key in tokens):
         return None
     return [{**_as_dict(token), "id": int(key)} for key, token in tokens.items()]
 
 
 def _several(tokens: Any) -> list[Any]:
-    """Tokens as folders list them: in a row, or by their roles."""
+    """Tokens as folders list them: as a list, or by their roles."""
     if isinstance(tokens, dict):
         return list(tokens.values())
     return tokens if isinstance(tokens, list) else []
@@ -249,6 +250,6 @@ def _as_dict(token: Any) -> dict[str, Any]:
     return token if isinstance(token, dict) else {"content": token}
 
 
-def _longest(said: Any) -> int | None:
-    sane = isinstance(said, int | float) and 1 <= said <= LONGEST
-    return int(said) if sane and not isinstance(said, bool) else None
+def _longest(length: Any) -> int | None:
+    sane = isinstance(length, int | float) and 1 <= length <= LONGEST
+    return int(length) if sane and not isinstance(length, bool) else None

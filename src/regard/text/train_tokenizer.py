@@ -1,10 +1,9 @@
 """Learning a subword vocabulary from raw text: BPE, byte-level BPE, unigram, WordPiece.
 
-The first three are byte-safe: ``decode(encode(text))`` is the normal form of the text, whatever its
-characters. In them a space stays a space and belongs to the word after it. One more is put before
-the text and taken off again by ``decode``, so that a first word has the pieces of any other word.
-WordPiece is BERT's: spaces are forgotten and put back by rule, and a word that holds a character
-never seen before becomes ``<unk>``.
+The first three are byte-safe: ``decode(encode(text))`` is the normal form of any text. A space is
+part of the word after it; one is added before the text and removed by ``decode``, so that the
+first word is segmented like any other. WordPiece is BERT's: spaces are discarded and restored by
+rules, and a word with a character that the training text does not have becomes ``<unk>``.
 """
 
 import json
@@ -25,11 +24,11 @@ PAD, BOS, EOS, UNK = 0, 1, 2, 3
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
 BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 
-# Letters, digits and other signs never share a piece: so no piece can spell "</s>" or "<0x41>".
+# Letters, digits and other signs are never merged, so no piece can be "</s>" or "<0x41>".
 _SPACED = r" ?[\p{L}\p{M}]+| ?\p{N}+| ?[^\s\p{L}\p{M}\p{N}]+|\s+(?!\S)|\s+"
 _SPACELESS = r"\p{Han}|(?:(?!\p{Han})[\p{L}\p{M}])+|\p{N}+|[^\s\p{L}\p{M}\p{N}]"
 
-# Spaces that WordPiece's decoder puts where most texts have none.
+# Spaces that WordPiece's decoder inserts where most texts have none.
 _NEEDLESS = (
     r" (?=[.,;:!?%…)\]}])|(?<=[(\[{]) "  # before closing and after opening signs
     r"|(?<=\w) (?=['’-] \w)|(?<=\w ['’-]) (?=\w)"  # in don't and twenty-one
@@ -43,9 +42,9 @@ _Frame = Callable[[], Tokenizer]
 def train(
     texts: Iterable[str], kind: str, vocab: int, *, normalise: str = "nfc", lower: bool = False
 ) -> Subwords:
-    """A vocabulary of at most ``vocab`` pieces; fewer where the texts hold no more to learn.
+    """A vocabulary of at most ``vocab`` pieces; fewer if the texts have no more.
 
-    The same texts, in any order, give the same vocabulary.
+    The same texts in any order give the same vocabulary.
     """
     if kind not in KINDS:
         raise BadInput(f"unknown kind of subwords {kind!r}: choose from {', '.join(KINDS)}")
@@ -78,7 +77,7 @@ def _too_small(vocab: int) -> BadInput:
 
 
 def _frame(kind: str, normalise: str, lower: bool) -> Tokenizer:
-    """A tokenizer that is complete but for its vocabulary."""
+    """A tokenizer without its vocabulary."""
     steps: list[normalizers.Normalizer] = []
     if normalise != "none":
         steps.append(normalizers.NFC() if normalise == "nfc" else normalizers.NFKC())
@@ -105,7 +104,7 @@ def _frame(kind: str, normalise: str, lower: bool) -> Tokenizer:
 
 
 def _learn(frame: Tokenizer, texts: Iterable[str], trainer: trainers.Trainer) -> dict[str, Any]:
-    """The ``model`` part of the tokenizer.json that the library learns."""
+    """The ``model`` of the tokenizer.json that the library learns."""
     frame.train_from_iterator(texts, trainer)
     return json.loads(frame.to_str())["model"]
 
@@ -152,8 +151,8 @@ def _unigram(frame: _Frame, texts: Iterable[str], vocab: int) -> models.Model:
 
 
 def _settled(pieces: list[tuple[str, float]]) -> list[tuple[str, float]]:
-    """Scores without chance. The library adds them up in random order, and hands characters that
-    lost their place in the vocabulary scores from the floor up, 0.0001 apart, in random order."""
+    """Deterministic scores. The library sums them in random order, and gives characters that it
+    re-adds to the vocabulary the lowest scores, 0.0001 apart, in random order."""
     floor = min(score for _, score in pieces)
     readmitted = floor + 0.0001 * sum(len(piece) == 1 for piece, _ in pieces)
     settled = [
@@ -164,7 +163,7 @@ def _settled(pieces: list[tuple[str, float]]) -> list[tuple[str, float]]:
 
 
 def _wordpiece(frame: _Frame, texts: Iterable[str], vocab: int) -> models.Model:
-    """Learnt twice, first for the alphabet alone. The library numbers the letters inside words in
+    """Learned twice, first for the alphabet alone. The library numbers the letters inside words in
     random order unless they are reserved, and numbers decide between equally frequent pairs."""
     texts = list(texts)
     reserved = [*SPECIALS]

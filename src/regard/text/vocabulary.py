@@ -1,4 +1,4 @@
-"""What translators, alignment and training ask of a vocabulary, whichever library is behind it."""
+"""The interface of vocabularies, whichever library implements them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -16,14 +16,14 @@ class Vocabulary(Protocol):
 
     @property
     def kind(self) -> str:
-        """How it cuts words: one of ``regard.text.train_tokenizer.KINDS``, or "sentencepiece"."""
+        """One of ``regard.text.train_tokenizer.KINDS``, or "sentencepiece"."""
 
     @property
     def pad(self) -> int: ...
 
     @property
     def bos(self) -> int:
-        """What a decoder is fed before its first word."""
+        """The first input of a decoder."""
 
     @property
     def eos(self) -> int: ...
@@ -33,7 +33,7 @@ class Vocabulary(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Sixteen hexadecimal digits that name the content: same vocabulary, same digits."""
+        """Sixteen hexadecimal digits that identify the content."""
 
     def encode(self, text: str) -> list[int]:
         """The ids of ``text``, without any special tokens."""
@@ -42,19 +42,19 @@ class Vocabulary(Protocol):
         """The ids of each text, on all cores."""
 
     def encode_dropped(self, text: str, rate: float, key: tuple[int, ...]) -> list[int]:
-        """One random segmentation, the same for the same ``key``."""
+        """A random segmentation, the same for the same ``key``."""
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Plain text again; special tokens are left out."""
+        """The text of ``ids``; special tokens are left out."""
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Each id as people read it."""
+        """Each token in readable form."""
 
     def segment(self, text: str) -> Segmentation:
-        """The ids of ``text`` with what each covers; ``ids`` equals ``encode(text)``."""
+        """The ids of ``text`` with their characters and words; ``ids`` equals ``encode(text)``."""
 
     def unknown(self, text: str) -> list[Span]:
-        """The words of ``text`` that become the unknown token, if only in part."""
+        """The words of ``text`` with an unknown token."""
 
     def save(self, path: Path) -> None:
         """Write its file."""
@@ -70,8 +70,8 @@ def check_sizes(given: Mapping[str, int], known: Mapping[str, int]) -> None:
 def check_pieces(pieces: Any, path: Path, *, distinct: bool = True) -> None:
     """Refuse a vocabulary whose pieces have no ids, equal ids, or ids far beyond their number.
 
-    Libraries take memory by the largest id, so this comes before they see it. Where ids need not be
-    ``distinct``, equal ones are no fault.
+    Libraries allocate memory by the largest id, so this is checked first. Equal ids are allowed if
+    they need not be ``distinct``.
     """
     if not isinstance(pieces, dict) or not all(
         type(number) is int and 0 <= number < 2 * len(pieces) for number in pieces.values()

@@ -1,4 +1,4 @@
-"""Where the words of a text are: the unit in which people count, align and read attention."""
+"""The words of a text: the unit of alignments and of attention maps."""
 
 import re
 from collections.abc import Callable
@@ -15,8 +15,8 @@ _UNSPACED = (
     "\u1780-\u17df\u1000-\u103f\u104c-\u108f\u109a-\u109f"  # Khmer, Myanmar
     "\ua9e0-\ua9ef\ua9fa-\ua9fe\uaa60-\uaa7f"
 )
-_AM = "\u0e33\u0eb3"  # vowels of Thai and Lao that are written as a mark and a letter in one
-_STACKING = "\u17d2\u1039"  # marks of Khmer and Myanmar that set the next consonant below
+_AM = "\u0e33\u0eb3"  # vowels of Thai and Lao that are a mark and a letter in one character
+_STACKING = "\u17d2\u1039"  # marks of Khmer and Myanmar that stack the next consonant
 _SPACED = re.compile(r"\S+")
 _LETTER = rf"[^\W{_UNSPACED}]"
 _WORD = re.compile(rf"{_LETTER}+(?:['’\-]{_LETTER}+)*|[{_UNSPACED}]|[^\w\s]")
@@ -31,15 +31,14 @@ class Span(NamedTuple):
 
 
 Spans = Callable[[str], list[Span]]
-"""Where the words of a text are."""
+"""A function that finds the words of a text."""
 
 
 def word_spans(text: str) -> list[Span]:
     """Words and punctuation marks, in order; inner apostrophes and hyphens belong to a word.
 
-    Scripts without spaces between words (Han, Kana, Thai, Lao, Khmer, Myanmar) are counted by
-    characters. An accent or the like that stands as a character of its own belongs to the letter
-    before it.
+    In scripts without spaces between words (Han, Kana, Thai, Lao, Khmer, Myanmar) each character is
+    a word. A combining mark belongs to the letter before it.
     """
     spans: list[Span] = []
     before = ""  # the character that the next one may belong to
@@ -54,18 +53,18 @@ def word_spans(text: str) -> list[Span]:
 
 
 def _belongs(character: str, before: str) -> bool:
-    """Whether a match that begins with ``character`` goes on with the word before it."""
+    """Whether a match that begins with ``character`` continues the word before it."""
     kind = category(character)
     if kind[0] == "M":
         return True
-    unspaced = [_IS_UNSPACED(one) is not None for one in (before, character)]
+    unspaced = [_IS_UNSPACED(letter) is not None for letter in (before, character)]
     if all(unspaced):
         return before in _STACKING or character in _AM or kind == "Lm"
     return not any(unspaced) and category(before)[0] == "M" and kind[0] in "LN"
 
 
 def spaced_spans(text: str) -> list[Span]:
-    """What white space sets apart, in text whose words were separated before."""
+    """The words of a text that is tokenised already, separated by white space."""
     return [Span(*match.span()) for match in _SPACED.finditer(text)]
 
 

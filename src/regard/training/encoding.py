@@ -2,23 +2,19 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 from torch import nn
 
 from regard.ground.errors import BadInput
-from regard.models import folder as folders
-from regard.models.facts import TrunkWithHeads, change
+from regard.models.config import copy_start, read_start, trunk_facts
+from regard.models.facts import TrunkWithHeads
 from regard.models.paper import Paper
-from regard.models.papers import paper, sized
 from regard.models.stored import Stored
 from regard.text.encoder_tokenizer import EncoderTokenizer
 from regard.text.labels import LabelSet
-from regard.training.recipe import Recipe
 from regard.training.run_paths import RunPaths
-from regard.weights.files import weights_of
 
 TASK_HEADS = {"classify": "label", "tag": "token_label", "answer": "span", "choose": "choice"}
 
@@ -27,27 +23,12 @@ TASK_HEADS = {"classify": "label", "tag": "token_label", "answer": "span", "choo
 class Encoding:
     """A task of an encoder. ``follow`` are facts that a recipe cannot change: others decide."""
 
-    recipe: Recipe
-    follow: ClassVar[tuple[str, ...]] = ("vocab",)
+    recipe: Any
+    follow: ClassVar[dict[str, str]]
 
     def facts(self, data: Path) -> tuple[Paper, TrunkWithHeads]:
         """The encoder it begins with, or one of a paper's sizes, with the layers of the task."""
-        wanted, start = self.recipe.model, self.start(data)
-        for name in ("source", "target"):
-            if getattr(wanted, name) is not None:
-                raise BadInput(f"model.{name}: an encoder has one side")
-        for name in wanted.change:
-            if name.split(".")[-1] in self.follow:
-                raise BadInput(f"model.change.{name} follows from other tables of the recipe")
-        facts = sized(f"{wanted.paper}:{wanted.size}") if start is None else start.facts
-        if not isinstance(facts, TrunkWithHeads):
-            raise BadInput(f"model: {wanted.start or wanted.paper} is no encoder")
-        given = facts.trunk.stack.depth
-        facts = change(self.headed(facts), **wanted.change)
-        if start is not None and (depth := facts.trunk.stack.depth) < given:
-            said = f"a depth of {depth} would drop layers of model.start, which has {given}"
-            raise BadInput(f"model.change: {said}")
-        return (paper(wanted.paper) if start is None else start.paper), facts
+        return trunk_facts(self.recipe.model, self.start(data), self.headed, self.follow)
 
     def headed(self, facts: TrunkWithHeads) -> TrunkWithHeads:
         """The same encoder with the layers of the task, and no others."""
@@ -55,13 +36,7 @@ class Encoding:
 
     def start(self, data: Path) -> Stored | None:
         """The folder it begins with."""
-        name = self.recipe.model.start
-        if name is None:
-            return None
-        places = [place for place in (Path(name), data / name) if place.is_dir()]
-        if not places:
-            raise BadInput(f"model.start: {name} is no folder, here or under {data}")
-        return _read(places[0])
+        return read_start(self.recipe.model, data)
 
     def text(self, place: RunPaths, learn: Callable[[], EncoderTokenizer]) -> EncoderTokenizer:
         """The vocabulary it begins with, that of an earlier run, or one to be learned now."""
@@ -81,15 +56,8 @@ class Encoding:
         start = self.start(data)
         if start is None:
             return
-        given, outputs_N = weights_of(start.module), self._outputs(start, labels)
-        for name, tensor in weights_of(model).items():
-            if name.startswith(f"heads.{TASK_HEADS.get(self.recipe.task)}."):
-                if outputs_N is not None:
-                    tensor.copy_(given[name][outputs_N] if ".out." in name else given[name])
-            elif name in given and given[name].shape == tensor.shape:
-                tensor.copy_(given[name])
-            elif name.startswith("trunk."):
-                raise BadInput(f"model.start: {name} there does not fit the model as changed")
+        head = TASK_HEADS.get(self.recipe.task, "")
+        copy_start(start, model, head, self._outputs(start, labels))
 
     def _outputs(self, start: Stored, labels: LabelSet | None) -> list[int] | None:
         """Which of the start's outputs mean what ours do; None if it was tuned for another task."""
@@ -97,9 +65,3 @@ class Encoding:
         if (head := heads.get(TASK_HEADS.get(self.recipe.task, ""))) is None:
             return None
         return list(range(head.outputs)) if labels is None else labels.order_in(start.labels)
-
-
-@lru_cache(maxsize=1)
-def _read(folder: Path) -> Stored:
-    """A folder, read once."""
-    return folders.read(folder)

@@ -17,13 +17,12 @@ from regard.ground.batch import Batch, BatchLimits
 from regard.ground.errors import BadInput
 from regard.text.labels import LabelSet
 from regard.training.distributed import World
-from regard.training.recipe import Recipe
 
 SPLIT = (0, 0)  # the key of what is held out: the same for every seed
 
 
 def shared_out(
-    examples: Sequence[Any], objective: Any, recipe: Recipe, world: World
+    examples: Sequence[Any], objective: Any, recipe: Any, world: World
 ) -> Iterator[Batch]:
     """My share of some examples, each once, nothing left out."""
     lengths = np.array([objective.length(one) for one in examples])
@@ -63,7 +62,7 @@ class Examples:
 
     def __init__(
         self,
-        recipe: Recipe,
+        recipe: Any,
         sides: tuple[Side, Side],
         labels: LabelSet | None,
         train: Source,

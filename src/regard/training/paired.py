@@ -10,7 +10,6 @@ from regard.ground.errors import BadInput
 from regard.ground.files import write_text
 from regard.text.labels import LabelSet, load_labels
 from regard.training.examples import Examples
-from regard.training.recipe import Recipe
 from regard.training.run_paths import RunPaths
 
 
@@ -18,7 +17,7 @@ from regard.training.run_paths import RunPaths
 class Paired:
     """A task of pairs; each says how its vocabularies are learned."""
 
-    recipe: Recipe
+    recipe: Any
 
     def learn_text(self, pairs: Sequence[tuple[str, str]]) -> Any:
         """The tokenizer of the training data."""

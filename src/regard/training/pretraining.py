@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -30,7 +30,7 @@ SAMPLE = 50_000_000  # characters that a vocabulary is learned from, at most
 class Pretraining(Encoding):
     """The task "pretrain"."""
 
-    follow = ("vocab", "output_heads", "pool")
+    follow: ClassVar = {"vocab": "text.vocab", "output_heads": "the task", "pool": "the task"}
 
     def facts(self, data: Path) -> tuple[Paper, TrunkWithHeads]:
         """The encoder as the recipe changes it, if it can learn what the recipe asks."""
@@ -40,9 +40,6 @@ class Pretraining(Encoding):
 
     def headed(self, facts: TrunkWithHeads) -> TrunkWithHeads:
         """The heads it learns by."""
-        kind = self.recipe.text.kind
-        if self.recipe.model.start is None and kind != "wordpiece":
-            raise BadInput(f"text.kind: encoders learn wordpiece, not {kind!r}")
         return self.members.fit(facts)
 
     @cached_property

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from regard.data.documents import Documents
 from regard.data.sampler import START, Cursor, Sampler, shuffled
 from regard.data.sentence_pairs import Passages
 from regard.data.sources import DropCounts
-from regard.ground.batch import Batch, BatchLimits, SpecialIds
+from regard.ground.batch import Batch, BatchLimits
 from regard.ground.errors import BadInput
 from regard.models.facts import SentencePairHead
 from regard.objectives.rows import Annotate, AnnotatedRow
@@ -20,7 +20,6 @@ from regard.objectives.sum import Sum
 from regard.text.encoder_tokenizer import EncoderTokenizer
 from regard.training.distributed import World
 from regard.training.examples import SPLIT, shared_out
-from regard.training.recipe import Recipe
 
 WINDOW = 16_384  # rows drawn at once: each of these ends in a batch that is not full
 AHEAD = 64  # batches: more than are learned from while a window is drawn
@@ -78,7 +77,7 @@ class PrefetchSampler(Sampler[AnnotatedRow]):
 class PretrainingData:
     """The documents of a recipe as rows: to learn from, and to choose by; ``sizes`` counts them."""
 
-    recipe: Recipe
+    recipe: Any
     documents: Documents
     train: PretrainingRows
     dev: Sequence[AnnotatedRow]
@@ -114,7 +113,7 @@ def make_rows(
     objective: Sum, longest: int, text: EncoderTokenizer, documents: Documents, seed: int
 ) -> PretrainingRows:
     """Documents as rows with the targets of an objective."""
-    rows = objective.rows(documents, SpecialIds(text.cls, text.sep), longest, seed)
+    rows = objective.rows(documents, text.template, longest, seed)
     annotators = [member.annotator(text) for member in objective.members]
     return PretrainingRows(
         rows, [annotate for annotate in annotators if annotate is not None], seed

@@ -12,6 +12,7 @@ from torch import nn
 
 from regard.data.sources import DropCounts
 from regard.ground.batch import BatchLimits
+from regard.ground.config import Config
 from regard.ground.errors import BadInput
 from regard.ground.files import read_json, sweep_folder, write_json
 from regard.ground.lock import FolderLock, is_vacant, lock_folder
@@ -20,27 +21,22 @@ from regard.models.facts import ModelFacts, paths
 from regard.models.facts.positions import AnyPosition
 from regard.models.paper import Paper, count_parameters
 from regard.models.stored import CONFIG
+from regard.tasks.task import Prepared
 from regard.text.labels import LabelSet
 from regard.training.checkpoint import Checkpoints, RunProgress
 from regard.training.distributed import World
-from regard.training.labelling import Labelling
 from regard.training.loop import Job, seed_everything
+from regard.training.loop.events import DevResult
 from regard.training.optim.layer_groups import freeze
 from regard.training.precision import CHOOSE, RESUME, as_asked
 from regard.training.pretraining import Pretraining
-from regard.training.recipe import Recipe
+from regard.training.recipe import Recipe, task_of
 from regard.training.run_paths import RunPaths
 from regard.training.translating import Translating
-from regard.training.tuning import Tuning
 from regard.weights.files import load_weights
 
 RECIPE = "recipe.json"  # its presence says that a folder is a run
 OURS = ("checkpoints", "text", "data", "model")
-TABLES = (
-    *("data", "text", "labels", "answers", "pretrain"),
-    *("model", "batches", "optimiser", "train"),
-)
-FREE = {("train", "steps"), ("train", "report_every"), ("train", "patience")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +93,7 @@ def prepare(
     What can be known to be wrong is said before anything is written.
     """
     place = RunPaths(data, out, world, resume, skip_bad)
-    task = task_of(recipe)
+    task = running_task(recipe)
     paper, facts = task.facts(data)
     check_model(recipe, facts)
     goes_on = resume and (out / RECIPE).is_file()
@@ -110,41 +106,74 @@ def prepare(
         torch.use_deterministic_algorithms(True)
     if not world.is_leader:
         world.barrier()
-    tokenizer, examples = task.prepared(place)
+    prepared = task.prepare(place)
     if world.is_leader:
         world.barrier()
-    facts = task.fitted(facts, tokenizer, examples.labels)
+    dataset, facts = prepared.dataset, task.fit(facts, prepared)
     seed_everything(recipe.train.seed, 0)
     model = _built(facts)
-    task.begin(model, data, examples.labels)
-    objective = task.objective(tokenizer, examples)
+    task.begin(model, data, prepared)
+    objective = task.objective(prepared)
     job = Job(
         recipe=recipe,
         model=model,
         objective=objective,
-        sampler=examples.sampler(objective),
-        judge=partial(task.judge, tokenizer, examples, world),
+        sampler=dataset.sampler(objective),
+        judge=partial(dev_result, task, prepared, world),
         flops=lambda some: task.flops(facts, [objective.length(one) for one in some]),
         checkpoints=checkpoints,
         world=world,
-        data=examples.mark,
+        data=dataset.mark,
         **limits,
     )
     world.barrier()  # steps have a time limit, and the leader may be far ahead
-    sizes = {**examples.sizes, **tests}
-    read = tokenizer, examples.labels
-    return Run(job, paper, facts, *read, out, examples.dropped, task.notes(), sizes, lock)
+    sizes = {**dataset.sizes, **tests}
+    read = prepared.tokenizer, prepared.labels
+    return Run(job, paper, facts, *read, out, dataset.dropped, task.notes(), sizes, lock)
 
 
-def task_of(recipe: Recipe) -> Any:
-    """What a recipe asks for: files with a reader are for encoders."""
-    if recipe.task == "translate":
-        return Translating(recipe)
-    if recipe.task == "pretrain":
-        return Pretraining(recipe)
-    if recipe.task == "classify" and recipe.data.train.reader is None:
-        return Labelling(recipe)
-    return Tuning(recipe)
+def dev_result(task: Any, prepared: Prepared, world: World, model: nn.Module) -> DevResult:
+    """The figures of the development set, and the one that weights are chosen by."""
+    figures, chosen = task.dev_figures(prepared, world, model), task.recipe.train.judge
+    if chosen not in figures:
+        raise BadInput(f"train.judge: {chosen!r} is not measured here: {', '.join(figures)}")
+    return DevResult(-figures["loss"] if chosen == "loss" else figures[chosen], figures)
+
+
+def running_task(recipe: Recipe) -> Any:
+    """The task of a recipe, until all tasks stand in one file."""
+    legacy = {"translate": Translating, "pretrain": Pretraining}
+    return LegacyTask(legacy[recipe.task](recipe)) if recipe.task in legacy else task_of(recipe)
+
+
+class LegacyTask:
+    """Tasks of an older form under the contract of today's."""
+
+    def __init__(self, task: Any):
+        self.task, self.recipe = task, task.recipe
+        self.facts, self.check_data = task.facts, task.check_data
+        self.flops, self.notes = task.flops, task.notes
+
+    def prepare(self, folder: RunPaths) -> Prepared:
+        """Tokenizer and examples."""
+        tokenizer, dataset = self.task.prepared(folder)
+        return Prepared(tokenizer, None, dataset)
+
+    def fit(self, facts: Any, prepared: Prepared) -> Any:
+        """The facts with the sizes that the data decides."""
+        return self.task.fitted(facts, prepared.tokenizer, None)
+
+    def begin(self, model: nn.Module, data: Path, prepared: Prepared) -> None:
+        """Take over the weights of ``model.start``."""
+        self.task.begin(model, data, None)
+
+    def objective(self, prepared: Prepared) -> Any:
+        """What is learned."""
+        return self.task.objective(prepared.tokenizer, prepared.dataset)
+
+    def dev_figures(self, prepared: Prepared, world: World, model: nn.Module) -> dict[str, float]:
+        """The figures of the development set."""
+        return self.task.judge(prepared.tokenizer, prepared.dataset, world, model).figures
 
 
 def cost(module: nn.Module, progress: RunProgress, world: World) -> dict[str, float]:
@@ -197,10 +226,11 @@ def _check_same(out: Path, recipe: Recipe) -> None:
     """A run may be made longer or shown otherwise; what decides its weights must stay."""
     before, now = read_json(out / RECIPE), recipe.model_dump(mode="json")
     changed = [
-        f"{table}.{key}"
-        for table in TABLES
-        for key, value in now[table].items()
-        if (table, key) not in FREE and _said(_before(before, recipe, table, key)) != _said(value)
+        f"{name}.{key}"
+        for name, table in recipe
+        if isinstance(table, Config)
+        for key, value in now[name].items()
+        if key not in table.free_keys and _said(_before(before, table, name, key)) != _said(value)
     ]
     if before.get("task", "translate") != now["task"]:
         changed = ["task"]
@@ -208,10 +238,10 @@ def _check_same(out: Path, recipe: Recipe) -> None:
         raise BadInput(f"{out}: was begun with another recipe (differs in: {', '.join(changed)})")
 
 
-def _before(before: dict[str, Any], recipe: Recipe, table: str, key: str) -> Any:
+def _before(before: dict[str, Any], table: Config, name: str, key: str) -> Any:
     """What was asked, in an older recipe perhaps, which does not have all keys of today."""
-    defaults = type(getattr(recipe, table)).model_construct().model_dump(mode="json")
-    said = before.get(table) or {}
+    defaults = type(table).model_construct().model_dump(mode="json")
+    said = before.get(name) or {}
     return said.get(key, defaults.get(key)) if isinstance(said, dict) else said
 
 

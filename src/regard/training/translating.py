@@ -1,18 +1,17 @@
 """What a run needs to know of translation: its vocabularies, facts, objective and judge."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from torch import nn
 
-from regard.ground.errors import BadInput
 from regard.metrics.bleu import bleu
+from regard.models.config import encoder_decoder_facts
 from regard.models.facts import EncoderDecoder, change
 from regard.models.paper import Paper
-from regard.models.papers import paper, sized
 from regard.objectives.seq2seq import Seq2Seq
 from regard.search.greedy import Greedy
 from regard.tasks.translate import Translator
@@ -30,20 +29,7 @@ class Translating(Paired):
 
     def facts(self, data: Path) -> tuple[Paper, EncoderDecoder]:
         """The model, but for the sizes of its vocabularies."""
-        wanted = self.recipe.model
-        if any(name.split(".")[-1] == "vocab" for name in wanted.change):
-            raise BadInput("model.change.vocab follows from text.vocab: set that")
-        facts = pair(f"{wanted.paper}:{wanted.size}")
-        if wanted.source is not None:
-            facts = replace(facts, source=pair(wanted.source).source)
-        if wanted.target is not None:
-            facts = replace(facts, target=pair(wanted.target).target)
-        facts = change(facts, **wanted.change)
-        if facts.tie == "all" and not self.recipe.text.joint:  # two vocabularies share no vectors
-            if "tie" in wanted.change:
-                raise BadInput("text.joint=false gives two vocabularies: tie 'target' or 'none'")
-            facts = change(facts, tie="target")
-        return paper(wanted.paper), facts
+        return encoder_decoder_facts(self.recipe.model, joint=self.recipe.text.joint)
 
     def learn_text(self, pairs: Sequence[tuple[str, str]]) -> TranslationTokenizer:
         """Vocabularies of the training text."""
@@ -98,16 +84,8 @@ class Translating(Paired):
         return DevResult(figures["bleu"], figures)
 
     def _dev_bleu(self, text: TranslationTokenizer, examples: Examples, model: nn.Module) -> float:
-        texts = examples.dev_texts(self.recipe.train.judge_sentences)
+        texts = examples.dev_texts(self.recipe.measure.dev_sentences)
         translations = Translator(model, text).translate([s for s, _ in texts], Greedy())
         best, refs = [one[0].text for one in translations], [[t for _, t in texts]]
         measure = self.recipe.measure
         return bleu(best, refs, tokenize=measure.tokenize, lowercase=measure.lowercase).value
-
-
-def pair(name: str) -> Any:
-    """The facts of "PAPER:SIZE", which must be those of a translator."""
-    facts = sized(name)
-    if not isinstance(facts, EncoderDecoder):
-        raise BadInput(f"model: {name} reads no source and writes no target")
-    return facts

@@ -162,3 +162,12 @@ def _places(table: Table, header: Sequence[str], may_lack: Sequence[Column]) -> 
             known = ", ".join(header)
             raise BadInput(f"{name_of(table.path)}:1: no column {column!r} among {known!r}")
     return places
+
+
+def json_object(line: str, where: str) -> dict[str, Any]:
+    """The JSON object in a line."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"{where}: not JSON ({error})") from None
+    return dict(typed(record, dict, "the line", where))

@@ -36,6 +36,7 @@ PAPER = Paper(
     title="BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding",
     arxiv="1810.04805",
     after="Transformer",
+    tokenizer="wordpiece",
     sizes={
         "base": BASE,
         "large": LARGE,

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from regard.data.config import BatchConfig
 from regard.ground.batch import Batch, BatchLimits
 from regard.ground.pytree import tensors_in, without_caches
-from regard.training.recipe import BatchConfig
 
 Forward = Callable[[Batch], tuple[Tensor, Tensor]]
 Scale = float | np.ndarray

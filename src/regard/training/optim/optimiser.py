@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.training.optim.layer_groups import freeze, layer_groups
-from regard.training.recipe import OptimiserConfig
+from regard.training.recipe.tables import OptimiserConfig
 
 Groups = list[dict[str, Any]]
 

@@ -1,8 +1,11 @@
 """What is wrong with a recipe, in the words of those who write one."""
 
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from functools import reduce
+from operator import getitem
+from typing import Any, cast
 
 from pydantic import BaseModel, ValidationError
 
@@ -23,10 +26,16 @@ Fault = tuple[str, str]
 """A key that is wrong, and what is wrong with it."""
 
 
-def faults_of(error: ValidationError, recipe: type[BaseModel]) -> list[Fault]:
+def faults_of(
+    error: ValidationError,
+    recipe: type[BaseModel],
+    others: Sequence[type[BaseModel]],
+    unusable: Callable[[str], str],
+) -> list[Fault]:
     """Every key that is wrong; of a value that fits none of several kinds, the first kind's word.
 
-    What is wrong with the recipe as a whole stands on lines that begin with a key.
+    What is wrong with the recipe as a whole stands on lines that begin with a key. A key that is
+    one of ``others``, recipes of another task, is ``unusable`` here.
     """
     found: dict[str, str] = {}
     for fault in error.errors():
@@ -37,7 +46,10 @@ def faults_of(error: ValidationError, recipe: type[BaseModel]) -> list[Fault]:
             lines = fault["msg"].removeprefix("Value error, ").splitlines()
             found |= {WORD.match(line)[0]: line for line in lines}  # type: ignore[index]
         else:
-            found.setdefault(".".join(place), _worded(fault, place, recipe))
+            unknown = fault["type"] == "extra_forbidden"
+            elsewhere = unknown and any(place[-1] in _keys(place[:-1], one) for one in others)
+            name = ".".join(place)
+            found.setdefault(name, unusable(name) if elsewhere else _worded(fault, place, recipe))
     return list(found.items())
 
 
@@ -51,6 +63,16 @@ def refusal(where: str, faults: Sequence[Fault], settings: Sequence[str]) -> Bad
         numbered = (f"{number}. {fault}" for number, fault in enumerate(told, start=1))
         return BadInput(f"{where}: {len(told)} faults: {' '.join(numbered)}")
     return BadInput(told[0] if told[0].startswith("--set ") else f"{where}: {told[0]}")
+
+
+def without_unknown(content: dict[str, Any], error: ValidationError) -> dict[str, Any]:
+    """The content of a recipe without the keys that are unknown."""
+    known = deepcopy(content)
+    for fault in error.errors():
+        if fault["type"] == "extra_forbidden":
+            *tables, key = fault["loc"]
+            reduce(getitem, tables, cast(Any, known)).pop(key, None)
+    return known
 
 
 def _worded(fault: Any, place: list[str], recipe: type[BaseModel]) -> str:
@@ -68,6 +90,8 @@ def _keys(tables: list[str], kind: type[BaseModel]) -> list[str]:
     for table in tables:
         if table.isdigit():  # the number of a rung
             continue
+        if table not in kind.model_fields:
+            return []
         annotation = kind.model_fields[table].annotation
         choices = getattr(annotation, "__args__", (annotation,))
         kind = next(c for c in choices if isinstance(c, type) and issubclass(c, BaseModel))

@@ -9,7 +9,10 @@ OF_RUNGS = ("batches", "optimiser", "train")  # tables that rungs of a ladder ma
 
 
 def lay_over(content: dict[str, Any], setting: str) -> None:
-    """Change the content of a recipe; of a ladder all rungs, whatever they say themselves."""
+    """Change the content of a recipe; of a ladder all rungs, whatever they say themselves.
+
+    ``table=false`` removes a table.
+    """
     _put(content, setting)
     table, rungs = setting.strip().partition(".")[0], content.get("rung")
     if rungs and table in ("model", "expect"):
@@ -22,6 +25,9 @@ def lay_over(content: dict[str, Any], setting: str) -> None:
 def _put(content: dict[str, Any], setting: str) -> None:
     name, equals, value = setting.partition("=")
     *tables, key = name.strip().split(".")
+    if not tables and value.strip() == "false" and key != "task":
+        content.pop(key, None)
+        return
     if not equals or not tables:
         said = "write it as table.key=value, as in train.steps=100"
         file = "; what stands above all tables is said in a file of your own"
@@ -38,12 +44,3 @@ def _put(content: dict[str, Any], setting: str) -> None:
         place[key] = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         place[key] = value.strip()
-
-
-def merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    """One recipe laid over another: tables are merged key by key."""
-    both = {**under, **over}
-    for name in under.keys() & over.keys():
-        if isinstance(under[name], dict) and isinstance(over[name], dict):
-            both[name] = merged(under[name], over[name])
-    return both

@@ -1,21 +1,16 @@
-"""The tables of a recipe that say where its examples come from."""
+"""The tables of a recipe that say where its examples come from, and how large batches are."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from regard.data.documents import DocumentSource, document_source
 from regard.data.sources import STDIN, Csv, JsonLines, Lines, Source, Table
+from regard.ground.config import Config
 from regard.ground.errors import BadInput, did_you_mean
 from regard.text.hansards import LANGUAGES
-
-
-class ConfigTable(BaseModel):
-    """A table of a recipe: unknown keys are errors, and values do not change."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 @dataclass(frozen=True)
@@ -31,7 +26,7 @@ class ReaderFile:
         return (str(self.path),)
 
 
-class FilesConfig(ConfigTable):
+class FilesConfig(Config):
     """Where pairs come from: two files, or one table, CSV or JSON-lines file and two columns of it.
 
     Or a ``file`` that a ``reader`` of ``regard.data.readers`` understands, with its options.
@@ -75,7 +70,7 @@ class FilesConfig(ConfigTable):
             if self.held_out or any(file is not None for file in (*files, self.spaced)):
                 raise ValueError("a file with a reader stands alone")
         elif self.held_out:
-            if any(file is not None for file in files):
+            if any(file is not None for file in (*files, self.spaced)):
                 raise ValueError("held_out takes examples from train: name no file beside it")
         elif two == one or (one and (self.source or self.target)) or (two and self.columns):
             raise ValueError("give source and target, or columns and table, csv or jsonl")
@@ -95,7 +90,7 @@ class FilesConfig(ConfigTable):
         """The documents, looked up under the data root."""
         if self.documents is None:
             raise BadInput("pre-training reads documents: give data.train.documents")
-        return document_source(str(root / self.documents), self.key or "text")
+        return document_source(str(root / self.documents), self.key)
 
     def under(self, root: Path) -> Source:
         """The files of pairs, looked up under the data root."""
@@ -119,14 +114,14 @@ class FilesConfig(ConfigTable):
         return JsonLines(place(self.jsonl), tuple(map(str, self.columns)), spaced)
 
 
-class LinksConfig(ConfigTable):
+class LinksConfig(Config):
     """Files of gold word links, one line for each pair: source-target, counted from 0."""
 
     dev: str
     test: str
 
 
-class DataConfig(ConfigTable):
+class DataConfig(Config):
     """The pairs: to learn from (perhaps standard input), to choose by, to be judged by.
 
     A pair is a text and its translation, or a text and its label.
@@ -135,7 +130,7 @@ class DataConfig(ConfigTable):
     train: FilesConfig
     dev: FilesConfig
     test: FilesConfig | None = None
-    more_tests: dict[str, FilesConfig] = {}
+    more_tests: dict[str, FilesConfig] = Field(default_factory=dict)
     links: LinksConfig | None = None
     longest_characters: int = Field(5_000, ge=1)
 
@@ -153,3 +148,18 @@ class DataConfig(ConfigTable):
             if of_pairs and STDIN in files.under(Path()).paths:
                 raise ValueError("only train can be standard input")
         return self
+
+
+class BatchConfig(Config):
+    """A step reads ``accumulate`` batches, each within the three limits on either side.
+
+    ``mixed`` batches hold long and short rows as they come; others rows of like length. On CUDA a
+    batch is filled up to ``tokens``, or to the next multiple of ``rung``.
+    """
+
+    tokens: int = Field(4_096, ge=1)
+    rows: int = Field(512, ge=1)
+    longest: int = Field(128, ge=1)
+    accumulate: int = Field(1, ge=1)
+    mixed: bool = False
+    rung: int = Field(0, ge=0)

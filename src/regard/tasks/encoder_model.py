@@ -1,0 +1,186 @@
+"""A trunk with heads as people use it: inputs to rows, rows to states, logits, vectors, results."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeGuard, cast
+
+import numpy as np
+from torch import Tensor
+
+from regard.ground.batch import Ids, TokenRow
+from regard.ground.errors import BadInput, BadItem
+from regard.ground.layout import Layout
+from regard.ground.tape import NULL_TAPE, NullTape
+from regard.models.build.trunk_with_heads import Outputs, TrunkWithHeadsModule
+from regard.models.facts import MLMHead, TrunkWithHeads
+from regard.models.hf import ASKED
+from regard.parts.linear.convert import in_precision, products_in_use
+from regard.tasks.batch_runner import BatchRunner, Predictor, TextOrPair, rows_of
+from regard.tasks.classify import Classify
+from regard.tasks.embed import Embedder
+from regard.tasks.encoder_task import EncoderTask
+from regard.tasks.fill_mask import MaskFiller
+from regard.tasks.inputs import InputLimits, check_text, listed, token_ids
+from regard.tasks.multiple_choice import Choose
+from regard.tasks.question_answering import QuestionAnswering
+from regard.tasks.tag import Tag
+from regard.text.ids_only import MISSING
+from regard.text.labels import LabelSet
+from regard.text.row_tokenizer import RowTokenizer
+
+ENCODER_TASKS: dict[str, type[EncoderTask]] = {
+    task.head.name: task for task in (Classify, Tag, QuestionAnswering, Choose)
+}
+"""The task of a head."""
+
+EncoderInput = TextOrPair | TokenRow | Ids
+READABLE = "neither a text, a pair of texts nor token ids"
+
+
+@dataclass(frozen=True, eq=False)
+class EncoderModel(BatchRunner):
+    """A trunk with heads. Without a tokenizer it reads ids alone."""
+
+    model: TrunkWithHeadsModule
+    facts: TrunkWithHeads
+    tokenizer: RowTokenizer | None
+    labels: LabelSet | None = None
+    notes: dict[str, Any] = field(default_factory=dict)
+    batch_size: int = 256
+
+    @property
+    def text(self) -> RowTokenizer:
+        """Its tokenizer; a model without one cannot read texts."""
+        if self.tokenizer is None:
+            raise BadInput(MISSING)
+        return self.tokenizer
+
+    @property
+    def max_length(self) -> int | None:
+        """The most tokens of a row, if tokenizer or positions limit them."""
+        return _smallest(self.text.longest, self.facts.trunk.embed.limit)
+
+    def with_precision(self, kind: str) -> "EncoderModel":
+        """The same, for inference only, in "fp32", "bf16", "int8" (on a CPU) or "auto"."""
+        return replace(self, model=cast(TrunkWithHeadsModule, in_precision(self.model, kind)))
+
+    @property
+    def engine(self) -> str:
+        """What computes its products."""
+        dtype = str(next(self.model.parameters()).dtype).removeprefix("torch.")
+        return products_in_use(self.model) or f"{dtype} on {self.device.type}"
+
+    @property
+    def predictor(self) -> Predictor:
+        """The predictor of its head, with the settings of training where they are noted."""
+        heads = [head.name for head in self.facts.output_heads if head.name in ENCODER_TASKS]
+        if not heads:
+            raise BadInput("this encoder was trained for no task: there is nothing to predict")
+        task, notes = ENCODER_TASKS[heads[0]], self._checked_notes()
+        if task.labelled and self.labels is None:
+            raise BadInput("this folder has no labels: predictions have no names")
+        max_length = _smallest(self.max_length, notes.get("longest", task.usual_length))
+        return task.predictor(self.model, self.text, self.labels, max_length, notes)
+
+    def _checked_notes(self) -> dict[str, Any]:
+        notes = {name: self.notes[name] for name in ASKED if name in self.notes}
+        for name, value in notes.items():
+            whole = isinstance(value, int) and value >= (name != "stride")
+            fits = isinstance(value, int | float | None) if name == "threshold" else whole
+            if not fits or isinstance(value, bool):
+                raise BadInput(f"config.json: notes.{name} is not a number that fits ({value!r})")
+        return notes
+
+    def filler(self, top: int = 5) -> MaskFiller:
+        """Fills masks."""
+        return MaskFiller(self.model, cast(Any, self.text), max_length=self.max_length, top=top)
+
+    def embedder(self, pool: str | None = None, normalise: bool | None = None) -> Embedder:
+        """Gives vectors: as its folder says, else the mean of its states."""
+        notes = self.notes.get("embedding") or {}
+        if not isinstance(notes, dict) or not isinstance(notes.get("longest"), int | None):
+            raise BadInput(f"config.json: notes.embedding says no way to embed ({notes})")
+        if pool is None and "hinders" in notes:
+            raise BadInput(f"{notes['hinders']}; choose how to pool")
+        limit = None if self.tokenizer is None else self.max_length
+        return Embedder(
+            self.model,
+            self.tokenizer,
+            width=self.facts.trunk.width,
+            max_length=_smallest(notes.get("longest"), limit),
+            pool=pool or notes.get("pool", "mean"),
+            normalise=notes.get("normalise", False) if normalise is None else normalise,
+            lower=notes.get("lower", False),
+        )
+
+    def read(self, inputs: Iterable[EncoderInput], *, masks: bool = False) -> list[TokenRow]:
+        """Texts as rows, truncated to what it can read; ids as they are.
+
+        With ``masks``, texts may contain the mask token. Rows that it cannot read are an error.
+        """
+        numbered = enumerate(listed(inputs), start=1)
+        return [self._row(given, masks, number) for number, given in numbered]
+
+    def vectors(
+        self, inputs: Iterable[EncoderInput], pool: str | None, normalise: bool | None = None
+    ) -> Tensor:
+        """(inputs, width): one vector for each; see ``embedder``."""
+        given, embedder = listed(inputs), self.embedder(pool, normalise)
+        for number, one in enumerate(given, start=1):
+            _check_unicode(one, number)
+        texts = [one for one in given if _is_text(one)]
+        of_texts = iter(embedder.rows_of(texts) if texts else [])
+        others = iter(self.read([one for one in given if not _is_text(one)]))
+        return embedder.vectors([next(of_texts if _is_text(one) else others) for one in given])
+
+    def logits(self, rows: Sequence[TokenRow], tape: NullTape = NULL_TAPE) -> list[Tensor]:
+        """(tokens, outputs) for each row, or (outputs,) of a head that reads whole rows."""
+        known = (*ENCODER_TASKS, MLMHead.name)
+        heads = [head for head in self.facts.output_heads if head.name in known]
+        if not heads:
+            raise BadInput("this encoder has no output head; use encode()")
+        head = heads[-1]
+
+        def split(outputs: Outputs, layout: Layout) -> Sequence[Tensor]:
+            logits = outputs.by_head[head.name]
+            return logits.unbind() if head.per_row else layout.split(logits)
+
+        return self.outputs(rows, split, tape)
+
+    def _row(self, given: EncoderInput, masks: bool, number: int) -> TokenRow:
+        if isinstance(given, TokenRow):
+            return self._checked(given, number)
+        _check_unicode(given, number)
+        if isinstance(given, str) and masks:
+            return self.text.row(self.text.masked(given), longest=self.max_length)
+        if _is_text(given):
+            return rows_of(self.text, [given], self.max_length)[0]
+        ids = token_ids(given, number, READABLE)
+        return self._checked(TokenRow(ids, [0] * len(ids)), number)
+
+    def _checked(self, row: TokenRow, number: int) -> TokenRow:
+        segments = self.facts.trunk.embed.segments
+        tokens = token_ids(row.tokens, number, READABLE)
+        InputLimits.of(self.model.encoder).check(tokens, number)
+        if len(row.segments) != len(tokens) or np.min(row.segments) < 0:
+            raise BadItem(number, "each token needs the number of its text, from 0")
+        if segments and np.max(row.segments) >= segments:
+            raise BadItem(number, "the model reads one text at a time, not two")
+        return row
+
+
+def _smallest(*limits: int | None) -> int | None:
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def _check_unicode(given: EncoderInput, number: int) -> None:
+    if _is_text(given):
+        for text in (given,) if isinstance(given, str) else given:
+            check_text(text, number)
+
+
+def _is_text(given: EncoderInput) -> TypeGuard[TextOrPair]:
+    """Whether it is a text or a pair of texts."""
+    return isinstance(given, str) or (
+        isinstance(given, tuple) and len(given) == 2 and all(isinstance(t, str) for t in given)
+    )

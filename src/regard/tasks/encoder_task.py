@@ -1,0 +1,155 @@
+"""What classify, tag, answer and choose share: examples in memory, and scores on dev and test sets.
+
+Each adds what it reads, its head, its targets, its objective, its predictor and its scores.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import Any, ClassVar
+
+from torch import nn
+
+from regard.data.readers import read
+from regard.data.sources import DropCounts
+from regard.ground.errors import BadInput
+from regard.models.facts import AnyHead, FirstToken, TrunkWithHeads
+from regard.objectives.objective import Objective
+from regard.tasks.batch_runner import Predictor
+from regard.tasks.datasets import MemoryDataset, split_held_out
+from regard.tasks.task import Prepared, Processes, RunFolder, TaskScores, mean_nll
+from regard.tasks.trunk_task import TrunkTask
+from regard.text.labels import LabelSet
+from regard.text.row_tokenizer import RowTokenizer
+
+Encoded = tuple[Any, Any]  # a row, or the rows of an example, and the target
+
+
+class EncoderTask(TrunkTask):
+    """A task of a trunk with one head."""
+
+    head: ClassVar[type[AnyHead]]
+    labelled: ClassVar[bool] = False  # whether predictions have names
+    usual_length: ClassVar[int | None] = None  # of rows, where no training is noted
+
+    @abstractmethod
+    def make_head(self, dropout: float) -> AnyHead:
+        """Its head, with one output until labels are known."""
+
+    @abstractmethod
+    def texts(self, example: Any) -> Iterable[str]:
+        """The texts of an example."""
+
+    def label_set(self, examples: Sequence[Any]) -> LabelSet | None:
+        """The labels of the examples, if the task has labels."""
+        return None
+
+    @abstractmethod
+    def encode(
+        self, tokenizer: RowTokenizer, labels: Any, examples: Sequence[Any]
+    ) -> list[Encoded]:
+        """Examples as rows and targets; a long example may become several."""
+
+    @abstractmethod
+    def make_objective(self, labels: Any, encoded: Sequence[Encoded]) -> Objective:
+        """What is learned from them."""
+
+    @classmethod
+    @abstractmethod
+    def predictor(
+        cls,
+        model: nn.Module,
+        tokenizer: RowTokenizer,
+        labels: Any,
+        max_length: int | None,
+        notes: dict[str, Any],
+    ) -> Predictor:
+        """A model that predicts, with the settings it was trained with."""
+
+    @abstractmethod
+    def score(
+        self, predictor: Any, examples: Sequence[Any], with_interval: bool = False
+    ) -> TaskScores:
+        """The scores of its predictions."""
+
+    def with_heads(self, facts: TrunkWithHeads) -> TrunkWithHeads:
+        """One head, over the pooled state of rows or over the state of each token."""
+        head = self.make_head(facts.trunk.stack.dropout)
+        pool = (facts.pool or FirstToken()) if head.per_row else None
+        return replace(facts, output_heads=(head,), pool=pool)
+
+    @property
+    def labelled_head(self) -> str:
+        return self.head.name
+
+    def read(self, files: Any, data: Path, dropped: DropCounts | None = None) -> list[Any]:
+        """The examples of a file."""
+        given = files.read(data)
+        return [*read(self.name, given.reader, given.path, dropped=dropped, **given.options)]
+
+    def check_data(self, data: Path, skip_bad: bool) -> dict[str, int]:
+        """The size of each test set; a bad one is refused before anything is written."""
+        sizes = {}
+        for name, files in self.recipe.data.tests.items():
+            sizes[name] = len(self.read(files, data, DropCounts() if skip_bad else None))
+            if not sizes[name]:
+                raise BadInput(f"data.{name}: no examples to test on")
+        return sizes
+
+    def prepare(self, folder: RunFolder) -> Prepared:
+        """Tokenizer, labels, and all examples as rows."""
+        given, dropped = self.recipe.data, DropCounts()
+        train = self.read(given.train, folder.data, dropped if folder.skip_bad else None)
+        if given.dev.held_out:
+            train, dev = split_held_out(train, given.dev.held_out)
+        else:
+            dev = self.read(given.dev, folder.data, folder.dropping())
+        if not train or not dev:
+            raise BadInput(f"data.{'dev' if train else 'train'}: no examples")
+        texts = chain.from_iterable(map(self.texts, train))
+        tokenizer, labels = self.tokenizer(folder, lambda: texts), self.label_set(train)
+        encoded, dev_encoded = (self.encode(tokenizer, labels, of) for of in (train, dev))
+        for files in self.recipe.data.tests.values():  # wrong targets are found before training
+            self.encode(tokenizer, labels, self.read(files, folder.data, folder.dropping()))
+        sizes = {"train": len(train), "dev": len(dev)}
+        dataset = MemoryDataset(self.recipe, encoded, dev_encoded, dev, dropped, sizes)
+        return Prepared(tokenizer, labels, dataset)
+
+    def objective(self, prepared: Prepared) -> Objective:
+        """What is learned."""
+        return self.make_objective(prepared.labels, prepared.dataset.train)
+
+    def notes(self) -> dict[str, Any]:
+        """The length of rows in training."""
+        return {"longest": self.recipe.batches.longest}
+
+    def dev_figures(
+        self, prepared: Prepared, processes: Processes, model: nn.Module
+    ) -> dict[str, float]:
+        """The negative log-likelihood of the development set, and the scores of the task."""
+        objective, dataset = self.objective(prepared), prepared.dataset
+        loss = mean_nll(objective, dataset.dev_batches(objective, processes), model, processes)
+
+        def scores() -> dict[str, float]:
+            read = prepared.tokenizer, prepared.labels, self.recipe.batches.longest
+            predictor = self.predictor(model, *read, self.notes())
+            scored = self.score(predictor, dataset.dev_examples).scores
+            return {score.name: score.value for score in scored}
+
+        return {"loss": loss} | processes.from_leader(scores)
+
+    def test_scores(
+        self,
+        model: Any,
+        files: Any,
+        data: Path,
+        dropped: DropCounts | None = None,
+        *,
+        with_interval: bool = False,
+    ) -> TaskScores:
+        """The scores of a model on the examples of a file, with intervals."""
+        if model.facts.head(self.head.name) is None:
+            raise BadInput(f"this model was not trained for task {self.name!r}")
+        return self.score(model.predictor, self.read(files, data, dropped), True)

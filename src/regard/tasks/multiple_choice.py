@@ -1,0 +1,153 @@
+"""Multiple choice: a text and its possible continuations in, the best continuation out."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any, ClassVar
+
+from torch import nn
+
+from regard.data.readers import ChoiceExample
+from regard.data.readers.records import held, json_object, typed
+from regard.ground.errors import BadInput, BadItem
+from regard.metrics.classification import classification_scores
+from regard.models.facts import ChoiceHead
+from regard.objectives.choices import MultipleChoice
+from regard.tasks.batch_runner import Predictor, rows_of
+from regard.tasks.encoder_task import Encoded, EncoderTask
+from regard.tasks.inputs import check_pairs, check_text
+from regard.tasks.task import TaskScores
+from regard.text.config import EncoderTextConfig
+from regard.text.row_tokenizer import RowTokenizer
+
+
+@dataclass(frozen=True)
+class ChoicePrediction:
+    """The number of the best choice, counted from 0, and the probability of each."""
+
+    index: int
+    text: str
+    probabilities: tuple[float, ...]
+
+    @property
+    def probability(self) -> float:
+        """That of the best choice."""
+        return self.probabilities[self.index]
+
+    @property
+    def line(self) -> str:
+        """Its number and probability."""
+        return f"{self.index}\t{self.probability:.4f}"
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The same for JSON, with all probabilities."""
+        return {
+            "choice": self.index,
+            "text": self.text,
+            "probability": self.probability,
+            "probabilities": self.probabilities,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Chooser(Predictor):
+    """A model with a choice head; a pair of text and choice is truncated to ``max_length``."""
+
+    empty_record: ClassVar = dict.fromkeys(("choice", "text", "probability", "probabilities"))
+    model: nn.Module
+    tokenizer: RowTokenizer
+    batch_size: int = 256
+    max_length: int | None = None
+
+    def predict(self, inputs: Sequence[tuple[str, Sequence[str]]]) -> list[ChoicePrediction]:
+        """The best choice of each (text, choices); there may be any number of choices."""
+        given = check_pairs(inputs, "(text, choices)")
+        for number, (text, choices) in enumerate(given, start=1):
+            if not isinstance(choices, tuple | list) or not choices:
+                raise BadItem(number, "there are no choices to choose from")
+            for one in (text, *choices):
+                check_text(one, number)
+        return self.predict_pairs([[(text, one) for one in choices] for text, choices in given])
+
+    def predict_pairs(self, inputs: Sequence[Sequence[tuple[str, str]]]) -> list[ChoicePrediction]:
+        """The same where each choice is a pair of texts."""
+        rows = rows_of(self.tokenizer, [*chain(*inputs)], self.max_length)
+        logits_N = self.row_logits(rows, ChoiceHead.name, outputs=1)[:, 0]
+        results = []
+        for pairs, logits in zip(inputs, logits_N.split(list(map(len, inputs))), strict=True):
+            best = int(logits.argmax())
+            probabilities = tuple(logits.softmax(0).tolist())
+            results.append(ChoicePrediction(best, pairs[best][1], probabilities))
+        return results
+
+    def parse(self, line: str, where: str) -> tuple[str, list[str]]:
+        """JSON with the keys "first" and "choices"."""
+        record = json_object(line, where)
+        choices = held(record, "choices", list, where)
+        if not choices:
+            raise BadInput(f"{where}: there are no choices to choose from")
+        texts = [typed(choice, str, "a choice", where) for choice in choices]
+        return held(record, "first", str, where), texts
+
+
+class Choose(EncoderTask):
+    """The task "choose"."""
+
+    name = "choose"
+    head = ChoiceHead
+    tables: ClassVar = {"text": EncoderTextConfig}
+    dev_metrics = test_metrics = ("accuracy",)
+    smooths = False
+
+    def make_head(self, dropout: float) -> ChoiceHead:
+        """Over the pooled state."""
+        return ChoiceHead(dropout)
+
+    def texts(self, example: ChoiceExample) -> tuple[str, ...]:
+        """Those of all choices."""
+        return tuple(chain.from_iterable(example.choices))
+
+    def encode(
+        self, tokenizer: RowTokenizer, labels: None, examples: Sequence[ChoiceExample]
+    ) -> list[Encoded]:
+        """A row of each choice, and the number of the right one."""
+        pairs = [*chain(*(example.choices for example in examples))]
+        rows = iter(rows_of(tokenizer, pairs, self.recipe.batches.longest))
+        return [([*islice(rows, len(one.choices))], _label(one)) for one in examples]
+
+    def make_objective(self, labels: None, encoded: Sequence[Encoded]) -> MultipleChoice:
+        """A softmax over the choices, of which all questions have equally many."""
+        counts = Counter(len(rows) for rows, _ in encoded)
+        if len(counts) > 1:
+            numbers = ", ".join(map(str, sorted(counts)))
+            raise BadInput(f"questions have {numbers} choices; all must have the same number")
+        return MultipleChoice(next(iter(counts)))
+
+    @classmethod
+    def predictor(
+        cls,
+        model: nn.Module,
+        tokenizer: RowTokenizer,
+        labels: None,
+        max_length: int | None,
+        notes: dict[str, Any],
+    ) -> Chooser:
+        """A chooser."""
+        return Chooser(model, tokenizer, max_length=max_length)
+
+    def score(
+        self, predictor: Chooser, examples: Sequence[ChoiceExample], with_interval: bool = False
+    ) -> TaskScores:
+        """How often the right choice is the best."""
+        results = predictor.predict_pairs([example.choices for example in examples])
+        golds = [str(_label(example)) for example in examples]
+        chosen = [str(result.index) for result in results]
+        return TaskScores(classification_scores(golds, chosen, with_interval)[:1])
+
+
+def _label(example: ChoiceExample) -> int:
+    if example.label is None:
+        raise BadInput(f"{example.where}: which choice is right is hidden")
+    return example.label

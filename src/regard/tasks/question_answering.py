@@ -1,0 +1,289 @@
+"""Answers that stand in a text: the best spans, and whether there is one at all.
+
+A span scores the sum of the logits of its first and its last token, the lack of an answer those of
+the first token of a row (Devlin et al., 2018, sections 4.2 and 4.3).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from heapq import nlargest
+from typing import Any, ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from regard.data.readers import QuestionExample
+from regard.data.readers.records import held, json_object
+from regard.ground.config import Config
+from regard.ground.errors import BadInput
+from regard.metrics.answers import answer_scores, best_threshold
+from regard.metrics.translation import MetricScore
+from regard.models.facts import SpanHead
+from regard.objectives.spans import SpanExtraction
+from regard.tasks.batch_runner import Predictor
+from regard.tasks.encoder_task import Encoded, EncoderTask
+from regard.tasks.inputs import check_pairs
+from regard.tasks.task import TaskScores
+from regard.text.config import EncoderTextConfig
+from regard.text.row_tokenizer import RowTokenizer
+from regard.text.templates import ContextWindow
+
+CONTEXT, OVERLAP, QUESTION, LONGEST = 384, 128, 64, 30  # tokens: row, overlap, question, answer
+
+
+class AnswersConfig(Config):
+    """Windows over a context: how many tokens two of them share, and how long things may be.
+
+    ``threshold``: a question has no answer if "no answer" scores so much better than the best one;
+    without it, every question is answered.
+    """
+
+    stride: int = Field(OVERLAP, ge=0)
+    question: int = Field(QUESTION, ge=1)
+    longest: int = Field(LONGEST, ge=1)
+    threshold: float | None = None
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        """The same under the names that an ``Answerer`` has for it."""
+        return {
+            "stride": self.stride,
+            "question": self.question,
+            "longest_answer": self.longest,
+            "threshold": self.threshold,
+        }
+
+
+@dataclass(frozen=True)
+class AnswerSpan:
+    """Characters ``start`` to ``end`` (exclusive) of the context, and their score.
+
+    The probability is that among all answers given for the question.
+    """
+
+    text: str
+    start: int
+    end: int
+    score: float
+    probability: float
+
+
+@dataclass(frozen=True)
+class AnswerPrediction:
+    """The best answers to a question, best first, and whether to give any.
+
+    ``no_answer`` is by how much "no answer" scores above the best; its probability is 0 where
+    every question is answered.
+    """
+
+    best: tuple[AnswerSpan, ...]
+    no_answer: float
+    no_answer_probability: float
+    threshold: float | None
+
+    @property
+    def answer(self) -> AnswerSpan | None:
+        """The one to give, if any."""
+        none = self.threshold is not None and self.no_answer > self.threshold
+        return None if none or not self.best else self.best[0]
+
+    @property
+    def text(self) -> str:
+        """That of the answer to give; empty if there is none."""
+        return "" if self.answer is None else self.answer.text
+
+    @property
+    def line(self) -> str:
+        """Answer and probability; the answer is empty if there is none."""
+        if self.answer is None:
+            return f"\t{self.no_answer_probability:.4f}"
+        return f"{' '.join(self.answer.text.split())}\t{self.answer.probability:.4f}"
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The same for JSON, with all answers."""
+        return {
+            "answer": None if self.answer is None else asdict(self.answer),
+            "none": {"no_answer": self.no_answer, "probability": self.no_answer_probability},
+            "best": [asdict(answer) for answer in self.best],
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Answerer(Predictor):
+    """A model with a span head.
+
+    A context that is too long is read in several rows of ``max_length`` tokens, of which two share
+    ``stride``; a question has at most ``question`` tokens. Of each row, the ``best`` beginnings are
+    combined with the ``best`` ends, to answers of at most ``longest_answer`` tokens. A question has
+    no answer if ``no_answer`` is above the ``threshold``; without one every question has.
+    """
+
+    empty_record: ClassVar = {"answer": None, "none": None, "best": None}
+    model: nn.Module
+    tokenizer: RowTokenizer
+    batch_size: int = 256
+    max_length: int = CONTEXT
+    stride: int = OVERLAP
+    question: int = QUESTION
+    best: int = 20
+    longest_answer: int = LONGEST
+    threshold: float | None = None
+
+    def predict(self, inputs: Sequence[tuple[str, str]]) -> list[AnswerPrediction]:
+        """The answers to each (question, context)."""
+        given = check_pairs(inputs, "of texts (question, context)", texts=True)
+        windows = [self.windows(question, context) for question, context in given]
+        rows = [window.row for of_question in windows for window in of_question]
+        logits = iter(self.token_logits(rows, SpanHead.name))
+        return [
+            self._answers(context, [(window, next(logits)) for window in of_question])
+            for (_, context), of_question in zip(given, windows, strict=True)
+        ]
+
+    def windows(self, question: str, context: str) -> list[ContextWindow]:
+        """The rows of a question, each with a part of its context."""
+        limit = self.max_length
+        overlap, longest_question = min(self.stride, limit // 3), min(self.question, limit // 4)
+        return self.tokenizer.windows(question, context, limit, overlap, longest_question)
+
+    def parse(self, line: str, where: str) -> tuple[str, str]:
+        """Question and context with a tab between them, or JSON with these two keys."""
+        if line.lstrip().startswith("{"):
+            record = json_object(line, where)
+            return held(record, "question", str, where), held(record, "context", str, where)
+        question, tab, context = line.partition("\t")
+        if not tab:
+            raise BadInput(f"{where}: no tab between a question and its context")
+        return question, context
+
+    def _answers(
+        self, context: str, windows: list[tuple[ContextWindow, Tensor]]
+    ) -> AnswerPrediction:
+        none = min(float(logits_LV[0].sum()) for _, logits_LV in windows)
+        scored = [span for window, logits_LV in windows for span in self._spans(window, logits_LV)]
+        once: dict[tuple[int, int], float] = {}  # neighbouring windows see the same spans
+        for score, start, end in scored:
+            once[start, end] = max(score, once.get((start, end), score))
+        found = nlargest(self.best, ((score, *place) for place, score in once.items()))
+        top = found[0][0] if found else 0.0
+        with_none = self.threshold is not None
+        if with_none and len(found) == self.best and none > found[-1][0]:
+            found.pop()  # "there is none" is one of the best
+        logits = torch.tensor([score for score, _, _ in found] + [none] * with_none)
+        probable = torch.softmax(logits.double(), dim=0).tolist()
+        best = tuple(
+            AnswerSpan(context[start:end], start, end, score, probability)
+            for (score, start, end), probability in zip(found, probable, strict=False)
+        )
+        return AnswerPrediction(
+            best, none - top, probable[-1] if with_none else 0.0, self.threshold
+        )
+
+    def _spans(self, window: ContextWindow, logits_LV: Tensor) -> Iterator[tuple[float, int, int]]:
+        """(score, start, end) of what may be an answer in one row, in characters of the context."""
+        size = min(self.best, len(logits_LV))
+        (begins, starts), (closes, ends) = (logits_LV[:, i].topk(size) for i in (0, 1))
+        inside = torch.tensor([span is not None for span in window.spans])
+        lengths = ends[None, :] - starts[:, None] + 1
+        allowed = inside[starts][:, None] & inside[ends][None, :]
+        allowed &= (lengths >= 1) & (lengths <= self.longest_answer)
+        scores = (begins[:, None] + closes[None, :]).masked_fill(~allowed, -torch.inf)
+        found = scores.flatten().topk(min(self.best, int(allowed.sum())))
+        firsts, lasts = starts[found.indices // size], ends[found.indices % size]
+        places = zip(found.values.tolist(), firsts.tolist(), lasts.tolist(), strict=True)
+        for score, first, last in places:
+            begun, ended = window.spans[first], window.spans[last]
+            assert begun is not None and ended is not None
+            yield score, begun.start, ended.end
+
+
+class QuestionAnswering(EncoderTask):
+    """The task "answer": where the answer to a question stands in a text."""
+
+    name = "answer"
+    head, usual_length = SpanHead, CONTEXT
+    tables: ClassVar = {"text": EncoderTextConfig, "answers": AnswersConfig}
+    dev_metrics = test_metrics = ("exact match", "F1")
+    smooths = False
+
+    def make_head(self, dropout: float) -> SpanHead:
+        """Over the state of each token, without dropout, as others have it."""
+        return SpanHead()
+
+    def texts(self, example: QuestionExample) -> tuple[str, ...]:
+        """Both."""
+        return example.question, example.context
+
+    def notes(self) -> dict[str, Any]:
+        """The length of rows, and the settings of windows."""
+        return super().notes() | self.recipe.table(AnswersConfig).notes
+
+    def encode(
+        self, tokenizer: RowTokenizer, labels: None, examples: Sequence[QuestionExample]
+    ) -> list[Encoded]:
+        """Each window of the context, and where the first answer begins and ends in it, if any."""
+        longest = self.recipe.batches.longest
+        reader = self.predictor(nn.Identity(), tokenizer, None, longest, self.notes())
+        return [
+            (window.row, _target(window, example))
+            for example in examples
+            for window in reader.windows(example.question, example.context)
+        ]
+
+    def make_objective(self, labels: None, encoded: Sequence[Encoded]) -> SpanExtraction:
+        """Two softmaxes over the tokens of a row."""
+        return SpanExtraction()
+
+    @classmethod
+    def predictor(
+        cls,
+        model: nn.Module,
+        tokenizer: RowTokenizer,
+        labels: None,
+        max_length: int | None,
+        notes: dict[str, Any],
+    ) -> Answerer:
+        """A model that answers, with the windows it was trained with."""
+        names = ("stride", "question", "longest_answer", "threshold")
+        settings = {name: notes[name] for name in names if name in notes}
+        return Answerer(model, tokenizer, max_length=max_length or CONTEXT, **settings)
+
+    def score(
+        self, predictor: Answerer, examples: Sequence[QuestionExample], with_interval: bool = False
+    ) -> TaskScores:
+        """SQuAD's exact match and F1; where some have no answer, also by the best threshold."""
+        results = predictor.predict([(one.question, one.context) for one in examples])
+        golds = [[answer.text for answer in one.answers] for one in examples]
+        scores = answer_scores(golds, [result.text for result in results], with_interval)
+        if all(golds):
+            return TaskScores(scores)
+        best = [result.best[0].text if result.best else "" for result in results]
+        thresholds = best_threshold(golds, best, [result.no_answer for result in results])
+        for name, one in thresholds.items():
+            signature = f"questions:{len(golds)}|threshold:{one.value:.4f}"
+            scores.append(MetricScore(f"best {name}", one.score, signature))
+        return TaskScores(scores)
+
+
+def _target(window: ContextWindow, example: QuestionExample) -> tuple[int, int]:
+    """The first and the last token of the answer; the first token, twice, if it is not here."""
+    if not example.answers:
+        if example.answerable:
+            raise BadInput(f"{example.where}: its answers are hidden")
+        return 0, 0
+    start = example.answers[0].start
+    end = start + len(example.answers[0].text)
+    first, last = _covering(window, start), _covering(window, end - 1)
+    return (0, 0) if first is None or last is None else (first, last)
+
+
+def _covering(window: ContextWindow, character: int) -> int | None:
+    """The token of the context that covers a character, if one does."""
+    covering = (
+        token
+        for token, span in enumerate(window.spans)
+        if span is not None and span.start <= character < span.end
+    )
+    return next(covering, None)

@@ -1,0 +1,97 @@
+"""What tasks of one trunk share, pre-training included: its facts, its start and its tokenizer.
+
+The trunk may be a Transformer, a recurrent or a convolutional encoder, of any paper.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import ClassVar
+
+import torch
+from torch import nn
+
+from regard.ground.errors import BadInput
+from regard.models.config import copy_start, read_start, trunk_facts
+from regard.models.facts import TrunkWithHeads, change
+from regard.models.paper import Paper
+from regard.models.papers import paper
+from regard.models.stored import Stored
+from regard.tasks.task import Prepared, RunFolder, Task
+from regard.text.config import EncoderTextConfig
+from regard.text.row_tokenizer import RowTokenizer
+from regard.text.tokenizers import learn_tokenizer, load_tokenizer, unread_settings
+
+
+class TrunkTask(Task):
+    """A task of a trunk with heads. ``decided`` are facts that a recipe cannot change, and why."""
+
+    decided: ClassVar[Mapping[str, str]] = {
+        "vocab": "text.vocab",
+        "outputs": "the labels of the training data",
+        "output_heads": "the task",
+    }
+
+    @abstractmethod
+    def with_heads(self, facts: TrunkWithHeads) -> TrunkWithHeads:
+        """The model with the heads of the task, and no others."""
+
+    def unread_keys(self) -> Iterator[str]:
+        """Settings of a tokenizer that is not learned, or that its family does not have."""
+        yield from super().unread_keys()
+        model, text = self.recipe.model, self.recipe.table(EncoderTextConfig)
+        if model.start is not None:
+            yield from (f"text.{key} beside model.start" for key in sorted(text.model_fields_set))
+            return
+        family = paper(model.paper).tokenizer
+        yield from (f"text.{key}" for key in unread_settings(family, text))
+
+    def start(self, data: Path) -> Stored | None:
+        """The model in the folder ``model.start``, if the recipe names one."""
+        return read_start(self.recipe.model, data)
+
+    def facts(self, data: Path) -> tuple[Paper, TrunkWithHeads]:
+        """That of ``model.start``, or one of a paper's sizes, with the heads of the task."""
+        return trunk_facts(self.recipe.model, self.start(data), self.with_heads, self.decided)
+
+    def tokenizer(self, folder: RunFolder, texts: Callable[[], Iterable[str]]) -> RowTokenizer:
+        """That of ``model.start``, that of an earlier run, or one learned from ``texts``."""
+        start = self.start(folder.data)
+        if start is not None:
+            if start.tokenizer is None:
+                raise BadInput(f"model.start: {self.recipe.model.start} has no tokenizer files")
+            return start.tokenizer  # type: ignore[return-value]
+        of_paper, facts = self.facts(folder.data)
+        saved = None if folder.fresh else load_tokenizer(of_paper.tokenizer, folder.text)
+        if saved is not None:
+            return saved
+        settings, limit = self.recipe.table(EncoderTextConfig), facts.trunk.embed.limit
+        learned = learn_tokenizer(of_paper.tokenizer, texts(), settings, limit)
+        folder.keep_text(learned)
+        return learned
+
+    def fit(self, facts: TrunkWithHeads, prepared: Prepared) -> TrunkWithHeads:
+        """As many outputs as there are labels, and the vocabulary where it was learned."""
+        if prepared.labels is not None:
+            facts = change(facts, outputs=len(prepared.labels))
+        if self.recipe.model.start is None:
+            facts = change(facts, vocab=len(prepared.tokenizer.words))
+        return facts
+
+    @torch.no_grad()
+    def begin(self, model: nn.Module, data: Path, prepared: Prepared) -> None:
+        """Take over the weights of ``model.start``; what it lacks stays as it was drawn.
+
+        A head of the same labels in another order is reordered, one of other labels is new.
+        """
+        if (start := self.start(data)) is None:
+            return
+        if prepared.labels is None:
+            copy_start(start, model)
+        else:
+            copy_start(start, model, self.labelled_head, prepared.labels.order_in(start.labels))
+
+    @property
+    def labelled_head(self) -> str:
+        """The head whose outputs are labels, if one is."""
+        return ""

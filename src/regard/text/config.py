@@ -1,0 +1,46 @@
+"""The tables of recipes that describe the tokenizer to train."""
+
+from typing import Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from regard.ground.config import Config
+from regard.ground.errors import did_you_mean
+from regard.text.train_tokenizer import KINDS
+
+
+class TextConfig(Config):
+    """Subwords: kind, size, normal form; ``dropout`` leaves out merges of BPE at training.
+
+    Without a ``kind``, the task chooses.
+    """
+
+    kind: str | None = None
+    vocab: int = Field(8_000, ge=1)
+    normalise: Literal["none", "nfc", "nfkc"] = "nfc"
+    lower: bool = False
+    dropout: float = Field(0.0, ge=0, lt=1)
+
+    @field_validator("kind")
+    @classmethod
+    def _known(cls, kind: str | None) -> str | None:
+        if kind not in (None, *KINDS):
+            raise ValueError(f"no kind {kind!r}{did_you_mean(str(kind), list(KINDS))}")
+        return kind
+
+    @model_validator(mode="after")
+    def _has_merges(self) -> "TextConfig":
+        if self.dropout and "bpe" not in (self.kind or "bpe"):
+            raise ValueError(f"dropout is drawn over merges, which {self.kind!r} does not have")
+        return self
+
+
+class TranslationTextConfig(TextConfig):
+    """The subwords of a translator, one ``joint`` vocabulary for both languages or two."""
+
+    kind: str | None = "bpe"
+    joint: bool = True
+
+
+class EncoderTextConfig(TextConfig):
+    """The subwords of an encoder that does not begin with a folder (``model.start``)."""

@@ -1,0 +1,97 @@
+"""Recipe files: where they are, and their tables before they are checked.
+
+Nothing that runs a model is imported here, so that recipes can be listed quickly.
+"""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from regard.ground.config import Config
+from regard.ground.errors import BadInput, did_you_mean
+from regard.ground.files import read_bytes
+
+BUILT_IN = Path(__file__).parents[1] / "recipes"
+
+
+class AboutConfig(Config):
+    """What the recipe is, for people. Its title is the file's name unless it has another."""
+
+    free_keys = ("title", "command", "hardware", "minutes")
+    title: str = ""
+    command: str = ""
+    hardware: str = ""
+    minutes: float | None = None
+
+
+class ExpectConfig(Config):
+    """The score that the test set must reach at the end, and who says so."""
+
+    free_keys = ("metric", "score", "tolerance", "source")
+    metric: str = "BLEU"
+    score: float
+    tolerance: float = Field(ge=0)
+    source: str
+
+
+def find(name: str) -> Path:
+    """A recipe by file name, or one of those that come with regard by its bare name."""
+    path = Path(name)
+    if path.is_file():
+        return path
+    if path.suffix == ".toml":
+        raise BadInput(f"{name}: no such recipe file")
+    built_in = {one.stem: one for one in built_in_recipes()}
+    if name not in built_in:
+        raise BadInput(f"no recipe is called {name!r}{did_you_mean(name, list(built_in))}")
+    return built_in[name]
+
+
+def built_in_recipes() -> list[Path]:
+    """The recipes that come with regard."""
+    return sorted(BUILT_IN.glob("*.toml"))
+
+
+def read_tables(path: Path) -> dict[str, Any]:
+    """The tables of a recipe file laid over those of the recipe that it is ``like``, unchecked."""
+    content = _merged_tables(path)
+    if isinstance(about := content.setdefault("about", {}), dict):
+        about.setdefault("title", path.stem)
+    return content
+
+
+def _merged_tables(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """``above`` are the files that led here by ``like``."""
+    written = read_bytes(path)
+    try:
+        content = tomllib.loads(written.decode())
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"{path}: not TOML ({error})") from None
+    like = content.pop("like", None)
+    if like is None:
+        return content
+    beside, chain = path.with_name(f"{like}.toml"), (*above, path)
+    base = beside if beside.is_file() else find(str(like))
+    if base in chain:
+        names = " → ".join(one.stem for one in (*chain, base))
+        raise BadInput(f"{path}: circular `like` reference: {names}")
+    under = _merged_tables(base, chain)
+    under.pop("about", None)  # that recipe's title, command and minutes are not this one's
+    both = merged(under, content)
+    if isinstance(content.get("data"), dict):  # where examples come from is said as a whole
+        own = "train" in content["data"]
+        both["data"] = content["data"] if own else {**under.get("data", {}), **content["data"]}
+    return both
+
+
+def merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    """One recipe laid over another: tables are merged key by key, and ``false`` removes a table."""
+    both = {**under, **over}
+    for name in under.keys() & over.keys():
+        if isinstance(under[name], dict) and isinstance(over[name], dict):
+            both[name] = merged(under[name], over[name])
+        elif isinstance(under[name], dict) and over[name] is False:
+            del both[name]
+    return both
