@@ -79,17 +79,17 @@ class BatchRunner:
     ) -> Tensor:
         """(rows, outputs): the logits of a head that reads whole rows."""
         logits_NV = torch.zeros(len(rows), outputs, dtype=torch.float64)
-        for finite, batch in self.batches(rows):
-            logits_NV[finite] = finite(self.model(batch).by_head[head])
+        for chosen, batch in self.batches(rows):
+            logits_NV[chosen] = finite(self.model(batch).by_head[head])
         return logits_NV
 
     @torch.inference_mode()
     def token_logits(self, rows: Sequence[TokenRow], head: str) -> list[Tensor]:
         """(tokens, outputs) for each row: the logits of a head that reads tokens."""
         logits: list[Tensor] = [torch.empty(0)] * len(rows)
-        for finite, batch in self.batches(rows):
+        for chosen, batch in self.batches(rows):
             logits_TV = finite(self.model(batch).by_head[head])
-            for i, of_row in zip(finite, batch.layout.split(logits_TV), strict=True):
+            for i, of_row in zip(chosen, batch.layout.split(logits_TV), strict=True):
                 logits[i] = of_row
         return logits
 
