@@ -42,18 +42,18 @@ class BatchRunner:
         self._check_segments(rows)
         lengths = np.array([_length(row) for row in rows], dtype=np.int64)
         limits = RECORDED if tape.live else BatchLimits(TOKENS, self.batch_size, TOKENS)
-        for finite in inference_batches(lengths, limits, sort=not tape.live):
-            yield finite, pack_texts([rows[i] for i in finite]).to(self.device)
+        for numbers in inference_batches(lengths, limits, sort=not tape.live):
+            yield numbers, pack_texts([rows[i] for i in numbers]).to(self.device)
 
     @torch.no_grad()
     def states(self, rows: Sequence[TokenRow] | Sequence[Ids], name: str) -> list[Tensor]:
         """(tokens, width) for each row: the value of the encoder that the tape calls ``name``."""
         model: Any = self.model
         states: list[Tensor] = [torch.empty(0)] * len(rows)
-        for finite, batch in self.batches(rows):
+        for numbers, batch in self.batches(rows):
             tape = Tape(name)
             model.encode(batch, tape=tape)
-            for i, value in zip(finite, batch.layout.split(tape.kept[name]), strict=True):
+            for i, value in zip(numbers, batch.layout.split(tape.kept[name]), strict=True):
                 states[i] = value
         return states
 
@@ -67,9 +67,9 @@ class BatchRunner:
         """A tensor for each row; ``split`` takes the outputs of a batch apart."""
         outputs: list[Tensor] = [torch.empty(0)] * len(rows)
         with tape.batches() as next_tape:
-            for finite, batch in self.batches(rows, tape):
+            for numbers, batch in self.batches(rows, tape):
                 of_batch = split(self.model(batch, tape=next_tape()), batch.layout)
-                for i, value in zip(finite, of_batch, strict=True):
+                for i, value in zip(numbers, of_batch, strict=True):
                     outputs[i] = value
         return outputs
 
