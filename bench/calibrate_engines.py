@@ -1,4 +1,4 @@
-"""Rows for the table of engines (src/regard/parts/engines.py), measured on this machine.
+"""Rows for the table of engines (src/regard/decoding/engines.py), measured on this machine.
 
     python bench/calibrate_engines.py [--precision fp32 int8] [--batch 1 4 16 64] [--beam 1 5]
                                       [--threads 1 2] [--tokens 12] [--rounds 5]
@@ -23,8 +23,8 @@ import torch
 from measure import take_turns
 from translate import TINY, Given, Ids, Ours, random_model
 
+from regard.decoding.cpp import obstacle
 from regard.ground.machine import instruction_set
-from regard.models.native import can_run
 
 
 def medians(systems: dict[str, Ours], batch: Ids, threads: int, rounds: int) -> dict[str, float]:
@@ -52,13 +52,13 @@ def main() -> None:
     if asked.tiny:
         asked.batch, asked.tokens, asked.rounds = [1, 4], 3, 1
     model, facts, marks, ids = random_model(TINY if asked.tiny else {})
-    if not can_run(model):
+    if obstacle(model):
         raise SystemExit("no compiled steps on this machine: there is nothing to choose")
     slower: dict[tuple[str, int], float] = {}
     for precision, beam in product(asked.precision, asked.beam):
         given = Given(model, facts, marks, beam, asked.tokens)
         systems = {
-            name: Ours(given, "cpu", precision, native=name == "cpp") for name in ("cpp", "torch")
+            name: Ours(given, "cpu", precision, cpp=name == "cpp") for name in ("cpp", "torch")
         }
         for batch, threads in product(asked.batch, asked.threads):
             taken = medians(systems, ids[:batch], threads, asked.rounds)

@@ -26,12 +26,12 @@ import torch
 from measure import interval, ratio, rounded, setting, take_turns
 
 import regard
+from regard import decoding
+from regard.decoding.cpp import obstacle
 from regard.ground.batch import pack
 from regard.models.facts import EncoderDecoder, change
-from regard.models.native import Native, can_run
 from regard.models.papers import marian
-from regard.models.papers.transformer import BASE, Transformer
-from regard.models.room import House
+from regard.models.papers.transformer import BASE
 from regard.parts.linear.convert import convert
 from regard.search import Beam, Constraints, Greedy
 from regard.weights.files import weights_of
@@ -55,18 +55,18 @@ class Marks(NamedTuple):
 class Given(NamedTuple):
     """What every system gets."""
 
-    model: Transformer
+    model: Any
     facts: EncoderDecoder
     marks: Marks
     beam: int
     longest: int
 
 
-def random_model(size: dict[str, int]) -> tuple[Transformer, EncoderDecoder, Marks, Ids]:
+def random_model(size: dict[str, int]) -> tuple[Any, EncoderDecoder, Marks, Ids]:
     """Base size, or another; the end is out of reach."""
     torch.manual_seed(0)
     facts, marks = change(BASE, vocab=VOCAB, halves=True, head_bias=True, **size), Marks()
-    model = Transformer(facts).eval()
+    model = facts.build().eval()
     with torch.no_grad():
         model.head.bias[marks.eos] = -1e9
     draw = np.random.default_rng(0)
@@ -74,11 +74,11 @@ def random_model(size: dict[str, int]) -> tuple[Transformer, EncoderDecoder, Mar
     return model, facts, marks, ids
 
 
-def stored_model(folder: str, file: str) -> tuple[Transformer, EncoderDecoder, Marks, Ids]:
+def stored_model(folder: str, file: str) -> tuple[Any, EncoderDecoder, Marks, Ids]:
     """A trained one whose facts transformers knows, and the ids of real text."""
     loaded = regard.load(folder, "cpu")
     model, facts = loaded.module, loaded.facts
-    assert loaded.tokenizer is not None and isinstance(model, Transformer)
+    assert loaded.tokenizer is not None and isinstance(facts, EncoderDecoder)
     if not facts.head_bias:  # Marian always has one
         facts = change(facts, head_bias=True)
         model.head.bias = torch.nn.Parameter(torch.zeros(facts.target.embed.vocab))
@@ -91,25 +91,24 @@ def stored_model(folder: str, file: str) -> tuple[Transformer, EncoderDecoder, M
 class Ours:
     """regard."""
 
-    def __init__(self, given: Given, device: str, precision: str, native: bool = True):
+    def __init__(self, given: Given, device: str, precision: str, cpp: bool = True):
         model, self.device, self.longest = given.model, device, given.longest
         marks = given.marks
         self.limits = Constraints(marks.bos, marks.eos, given.longest, forbidden=(marks.pad,))
         if device == "cuda":
-            self.house = House()
             dtype = torch.float32 if precision == "fp32" else torch.bfloat16
             self.model = copy.deepcopy(model).to(device, dtype)
+            self.engine = decoding.build_engine("cuda-graph", self.model, precision)
         else:
-            self.house = Native(model, precision) if native and can_run(model) else None
-            taken = self.house.taken if self.house else ()
-            self.model = convert(model, precision, but_for=taken)
+            name = "cpp" if cpp and obstacle(model) is None else "torch"
+            self.engine = decoding.build_engine(name, model, precision)
+            self.model = convert(model, precision, but_for=self.engine.packed_layers)
         self.search = Greedy() if given.beam == 1 else Beam(given.beam, length="power", alpha=1.0)
 
     @torch.inference_mode()
     def __call__(self, batch: Ids) -> Ids:
-        packed = pack(batch).to(self.device)
-        room = {"house": self.house} if self.house else {}
-        state = self.model.open(packed.tokens_T, packed.layout, self.longest + 1, **room)
+        source = pack(batch).to(self.device)
+        state = decoding.open(self.model, source, capacity=self.longest + 1, engine=self.engine)
         return [list(found[0].tokens) for found in self.search(state, self.limits)]
 
 
@@ -163,7 +162,7 @@ def systems(given: Given, device: str, precisions: Sequence[str]) -> dict[str, S
     for precision in precisions:
         found[f"regard {precision}"] = Ours(given, device, precision)
         if device == "cpu":
-            found[f"regard {precision}, torch"] = Ours(given, device, precision, native=False)
+            found[f"regard {precision}, torch"] = Ours(given, device, precision, cpp=False)
     return found | ctranslate2_systems(given, device)
 
 

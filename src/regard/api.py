@@ -10,6 +10,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from regard.decoding import default_engine
 from regard.ground.batch import Ids, TokenRow, pack_rows
 from regard.ground.checks import check_whole
 from regard.ground.device import device_named
@@ -26,7 +27,6 @@ from regard.metrics.alignment import Links
 from regard.models import folder as folders
 from regard.models.facts import EncoderDecoder, ModelFacts, TrunkWithHeads
 from regard.models.paper import Paper
-from regard.models.room import House
 from regard.models.sites import require_cross_attention
 from regard.search.step import Search
 from regard.tasks.batch_runner import Predictor, RowRunner
@@ -81,8 +81,7 @@ class Model:
         self.tokenizer: Tokenizer | None = stored.tokenizer
         self.labels: LabelSet | None = stored.labels
         self.notes: dict[str, Any] = stored.notes
-        on_cuda = next(stored.module.parameters()).is_cuda
-        self._house = House() if on_cuda else None
+        self._engine = default_engine(stored.module)
 
     def __repr__(self) -> str:
         return f"Model({self.paper.name}, {sum(p.numel() for p in self.module.parameters()):,})"
@@ -94,7 +93,7 @@ class Model:
             raise BadInput(f"{self.paper.name} has no decoder: it does not translate")
         text = folders.vocabularies(self._stored)
         settings: dict[str, Any] = {n: self.notes.get(n) for n in ("generation", "decode")}
-        return Translator(self.module, text, house=self._house, **settings)
+        return Translator(self.module, text, engine=self._engine, **settings)
 
     @cached_property
     def encoder(self) -> EncoderModel:

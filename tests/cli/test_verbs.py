@@ -58,7 +58,7 @@ def test_translate_names_its_engine(model, monkeypatch):
     done = run(*on, "--engine", "torch", "--precision", "int8", stdin="dog")
     record = json.loads(done.stdout)
     assert (record["precision"], record["engine"]) == ("int8", "torch")
-    monkeypatch.setattr("regard.models.native.failure", lambda: "there is no C++ compiler")
+    monkeypatch.setattr("regard.decoding.cpp.failure", lambda: "there is no C++ compiler")
     record = json.loads(run(*on, stdin="dog").stdout)
     assert (record["precision"], record["engine"]) == ("fp32", "torch")
     done = run(*on, "--engine", "cpp", stdin="dog", code=2)

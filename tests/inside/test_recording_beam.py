@@ -11,7 +11,7 @@ from regard.inside.beam_tree import PRUNED
 from regard.inside.recording_beam import RULES, RecordingBeam
 from regard.search import Beam, Constraints, Greedy, rescore
 
-from ..search.toy import BOS, EOS, Toy, WatchedState, small_tree
+from ..search.toy import BOS, EOS, AttentionState, Toy, small_tree
 
 SEEDS = st.integers(0, 100_000)
 
@@ -35,8 +35,8 @@ def beams(draw):
 
 
 def seen(beam, toy, constraints):
-    recording = RecordingBeam.copy_of(beam)
-    state = WatchedState(toy, [(0, ())], "cpu")
+    recording = RecordingBeam(beam)
+    state = AttentionState(toy, [(0, ())], "cpu")
     found = recording(state, constraints)
     return found, recording.tree("title", str, lambda tokens: " ".join(map(str, tokens)))
 
@@ -49,7 +49,7 @@ def test_it_finds_what_the_beam_finds_and_knows_all_of_it(
     toy = Toy(seed, vocabulary)
     constraints = Constraints(BOS, EOS, longest, shortest, must_end=must_end)
     found, tree = seen(beam, toy, constraints)
-    assert found == beam(WatchedState(toy, [(0, ())], "cpu"), constraints)
+    assert found == beam(AttentionState(toy, [(0, ())], "cpu"), constraints)
     assert [one.hypothesis for one in tree.hypotheses][: beam.best] == found[0]
     assert tree.beam == beam
     for one in tree.hypotheses:
@@ -132,14 +132,14 @@ def test_greedy_search_loses_to_a_beam_of_two_and_the_tree_shows_where():
 
 
 def test_one_sentence_once():
-    recording = RecordingBeam.copy_of(Beam(2))
+    recording = RecordingBeam(Beam(2))
     with pytest.raises(ValueError, match="has not searched"):
         recording.tree("", str, str)
     recording(Toy(0).open([0]), Constraints(BOS, EOS, 3))
     with pytest.raises(ValueError, match="once"):
         recording(Toy(0).open([0]), Constraints(BOS, EOS, 3))
     with pytest.raises(ValueError, match="one sentence"):
-        RecordingBeam.copy_of(Beam(2))(Toy(0).open([0, 1]), Constraints(BOS, EOS, 3))
+        RecordingBeam(Beam(2))(Toy(0).open([0, 1]), Constraints(BOS, EOS, 3))
 
 
 def test_figures_are_plain_numbers():

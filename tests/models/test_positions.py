@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 from torch._dynamo.testing import CompileCounter
 
+from regard import decoding
+from regard.decoding.cpp import obstacle
 from regard.ground.batch import BatchLimits, PackedTokens, SourceTarget, pack
 from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
-from regard.models.decoding import Decoding
 from regard.models.facts import POSITIONS, TrunkWithHeads, change, from_json, paths, to_json
 from regard.models.facts.positions import Learned, Relative, Sinusoid
-from regard.models.native import can_run
 from regard.models.papers import bert, cho
 from regard.models.papers.transformer import BASE
 from regard.parts.kernels import AttentionCall, choose
@@ -168,7 +168,7 @@ def test_a_decoder_looks_at_its_source_without_distances():
 def test_a_decoder_goes_step_by_step_where_it_would_go_at_once():
     model = change(PAIR, farthest=2).build().eval()
     source, written = pack(ROWS), torch.randint(0, VOCAB, (3, 6))
-    state: Decoding = model.open(source.tokens_T, source.layout, capacity=8)
+    state = decoding.open(model, source, capacity=8)
     for number in range(6):
         found = state.step(written[:, number])
     target = pack(written.tolist())
@@ -181,7 +181,7 @@ def test_no_fast_way_leaves_the_distances_out():
     layout, x_THK = Layout.ragged([3, 2]), torch.randn(5, 2, 4)
     call = AttentionCall(DistanceDot(2, 4), layout, layout, full, 0.0)
     assert choose(call, x_THK, x_THK) is None
-    assert not can_run(PAIR.build())
+    assert "does not support" in str(obstacle(PAIR.build()))
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the compiler's own

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from regard import decoding
 from regard.ground.batch import BatchLimits, SourceTarget, pack
 from regard.ground.errors import BadInput
 from regard.ground.tape import NULL_TAPE, Tape, forced_row
@@ -230,11 +231,11 @@ def test_it_learns_from_every_weight(facts):
 def test_steps_and_picks_equal_the_whole(facts):
     model = facts.build().eval()
     packed = pack(SOURCES)
-    state = model.open(packed.tokens_T, packed.layout, capacity=8)
+    state = decoding.open(model, packed, capacity=8)
     sources, written = list(SOURCES), [[] for _ in SOURCES]
     for picked in ([2, 0, 0, 1], None, None, [1, 0, 3, 2], None, [3, 3], None):
         if picked is not None:
-            state.pick(torch.tensor(picked))
+            state.select_rows(torch.tensor(picked))
             sources, written = [sources[i] for i in picked], [written[i] for i in picked]
             continue
         tokens_R = torch.randint(0, VOCAB, (state.rows,))
@@ -303,16 +304,16 @@ def test_a_watched_state_says_where_it_looked():
     packed = pack(SOURCES)
     for facts in (BAHDANAU, LUONG, change(LUONG, input_feeding=False)):
         model = facts.build().eval()
-        state = model.open(packed.tokens_T, packed.layout, 8, watch=True)
+        state = decoding.open(model, packed, capacity=8, attention=True)
         state.step(torch.tensor([1, 1, 1]))
-        state.pick(torch.tensor([2, 1]))
+        state.select_rows(torch.tensor([2, 1]))
         state.step(torch.tensor([2, 2]))
         weights_RS = state.attention()
         assert weights_RS.shape == (2, 4)
         assert weights_RS.isnan().sum(-1).tolist() == [2, 3]
         torch.testing.assert_close(weights_RS.nansum(-1), torch.ones(2))
     with pytest.raises(BadInput, match="has no attention"):
-        SUTSKEVER.build().open(packed.tokens_T, packed.layout, 8, watch=True)
+        decoding.open(SUTSKEVER.build(), packed, capacity=8, attention=True)
 
 
 @pytest.mark.parametrize("name", ["sutskever", "cho", "bahdanau", "luong", "convolved to trunk"])
@@ -347,7 +348,7 @@ def test_half_precision_is_close_and_has_gradients(facts):
     assert all(one.grad is not None for one in model.parameters())
     source = pack(SOURCES)
     with torch.autocast("cpu", torch.bfloat16), torch.inference_mode():
-        step = model.eval().open(source.tokens_T, source.layout, 8).step(torch.tensor([1, 1, 1]))
+        step = decoding.open(model.eval(), source, capacity=8).step(torch.tensor([1, 1, 1]))
         whole = run(model, SOURCES, [[1]] * 3).float().log_softmax(-1)
     torch.testing.assert_close(step, whole, rtol=0, atol=0.03)
 
@@ -417,9 +418,9 @@ def test_cuda_agrees_with_the_cpu(facts):
         loss.backward()
         source = pack(SOURCES).to(device)
         with torch.inference_mode():
-            state = model.open(source.tokens_T, source.layout, 8)
+            state = decoding.open(model, source, capacity=8)
             state.step(torch.tensor([1, 2, 3], device=device))
-            state.pick(torch.tensor([2, 0], device=device))
+            state.select_rows(torch.tensor([2, 0], device=device))
             step = state.step(torch.tensor([4, 5], device=device))
         gradients = [one.grad.cpu().clone() for one in model.parameters()]
         found.append([loss.detach().cpu(), step.cpu(), *gradients])

@@ -12,7 +12,7 @@ FLOORS = {
     "ground": 0,
     **dict.fromkeys(["parts", "text", "metrics", "weights"], 1),
     **dict.fromkeys(["models", "data"], 2),
-    **dict.fromkeys(["objectives", "search"], 3),
+    **dict.fromkeys(["objectives", "decoding", "search"], 3),
     "tasks": 4,
     **dict.fromkeys(["training", "inside"], 5),
     **dict.fromkeys(["cli", "serving", "studio", "tour"], TOP),

@@ -7,9 +7,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 
 # Names that still stand for two things. A name that no longer does is removed from this list.
-USED_TWICE = {
-    "Chooser",
-}
+USED_TWICE: set[str] = set()
 
 
 def public_classes(source: str) -> list[str]:

@@ -12,8 +12,8 @@ from regard.search import Beam, Constraints, Greedy
 from .toy import (
     BOS,
     EOS,
+    AttentionState,
     Toy,
-    WatchedState,
     exhaustive,
     in_batches,
     plain_beam,
@@ -72,7 +72,7 @@ def test_any_beam_equals_the_plain_one(data):
     prefixes = [data.draw(st.lists(words, max_size=limit)) for limit in longest]
     shortest, forbidden = data.draw(st.integers(0, 4)), data.draw(st.sampled_from([(), (1,)]))
     constraints = Constraints(BOS, EOS, longest, shortest, forbidden)
-    state = WatchedState(toy, [(sentence, ()) for sentence in range(len(longest))], "cpu")
+    state = AttentionState(toy, [(sentence, ()) for sentence in range(len(longest))], "cpu")
     for sentence, found in enumerate(beam(state, constraints, prefixes)):
         limit, prefix = longest[sentence], prefixes[sentence]
         close(found, plain_beam(toy, sentence, beam, constraints, limit, prefix))
@@ -103,7 +103,7 @@ def test_stopping_early_never_changes_the_answer(
     early = Beam(size, best, length, alpha, coverage, finished)
     patient = Beam(size, best, length, alpha, coverage, finished, early=False)
     pairs = [(sentence, ()) for sentence in range(3)]
-    states = WatchedState(toy, pairs, "cpu"), WatchedState(toy, pairs, "cpu")
+    states = AttentionState(toy, pairs, "cpu"), AttentionState(toy, pairs, "cpu")
     assert early(states[0], constraints) == patient(states[1], constraints)
     assert sum(states[0].entered) <= sum(states[1].entered)
 
@@ -224,5 +224,5 @@ def test_the_device_changes_nothing():
     toy, constraints = Toy(7, vocabulary=5), Constraints(BOS, EOS, 6, shortest=2, forbidden=(3,))
     beam, prefixes = Beam(4, best=3, no_repeat=2, coverage=0.2), [[1], [], [2, 1], []]
     pairs = [(sentence, ()) for sentence in range(4)]
-    states = WatchedState(toy, pairs, "cuda"), WatchedState(toy, pairs, "cpu")
+    states = AttentionState(toy, pairs, "cuda"), AttentionState(toy, pairs, "cpu")
     assert beam(states[0], constraints, prefixes) == beam(states[1], constraints, prefixes)

@@ -1,15 +1,18 @@
-"""A race decides what a beam decides: the same hypotheses, with everything on the device."""
+"""A device beam decides what a host beam decides, with everything on the device."""
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 
 from naive import SEED
+from regard import decoding
+from regard.decoding import EAGER
+from regard.decoding.cuda_graph import CudaGraphEngine
 from regard.ground.batch import pack
 from regard.models.facts import change
-from regard.models.papers.transformer import BASE, Transformer
-from regard.models.room import House
+from regard.models.papers.transformer import BASE
 from regard.search.beam import Beam
 from regard.search.constraints import Constraints
 from regard.search.greedy import Greedy
@@ -19,10 +22,10 @@ BOS, EOS, PAD = 1, 2, 0
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
 
-def model(seed: int, sharp: float, device: str) -> Transformer:
+def model(seed: int, sharp: float, device: str) -> nn.Module:
     """A random translator whose distributions are ``sharp``, so that it ends now and then."""
     torch.manual_seed(seed)
-    one = Transformer(change(FACTS, tie="none", head_bias=True)).eval()
+    one = change(FACTS, tie="none", head_bias=True).build().eval()
     with torch.no_grad():
         one.head.weight *= sharp
         one.head.bias[EOS] += 1.0
@@ -33,16 +36,16 @@ def sources(draw_lengths: list[int]) -> list[list[int]]:
     return [[3 + (7 * n + i) % 37 for i in range(n)] for n in draw_lengths]
 
 
-def found(search, translator, ids, constraints, house):
+def found(search, translator, ids, constraints, engine):
     packed = pack(ids).to(next(translator.parameters()).device)
     with torch.inference_mode():
-        state = translator.open(packed.tokens_T, packed.layout, 16, house=house)
+        state = decoding.open(translator, packed, capacity=16, engine=engine)
         return search(state, constraints)
 
 
-def assert_same(raced, wanted):
-    assert len(raced) == len(wanted)
-    for ours, theirs in zip(raced, wanted, strict=True):
+def assert_same(on_device, wanted):
+    assert len(on_device) == len(wanted)
+    for ours, theirs in zip(on_device, wanted, strict=True):
         assert [(one.tokens, one.finished) for one in ours] == [
             (one.tokens, one.finished) for one in theirs
         ]
@@ -77,7 +80,7 @@ SEARCHES = [
     renormalise=st.booleans(),
     seed=SEED,
 )
-def test_a_race_finds_what_the_search_finds(
+def test_the_device_finds_what_the_host_finds(
     device, search, lengths, longest, sharp, must_end, renormalise, seed
 ):
     translator = model(seed, sharp, device)
@@ -90,55 +93,62 @@ def test_a_race_finds_what_the_search_finds(
         must_end=must_end,
         renormalise=renormalise,
     )
-    wanted = found(search, translator, ids, constraints, None)
-    assert_same(found(search, translator, ids, constraints, House()), wanted)
+    wanted = found(search, translator, ids, constraints, EAGER)
+    assert_same(found(search, translator, ids, constraints, CudaGraphEngine()), wanted)
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_a_room_serves_batch_after_batch(device):
-    translator, house = model(1, 6.0, device), House()
+def test_graphs_are_used_again_batch_after_batch(device):
+    translator, engine = model(1, 6.0, device), CudaGraphEngine()
     for number in range(6):
         ids = sources([1 + (number + i) % 5 for i in range(3 + number)])
         constraints = Constraints(BOS, EOS, 12, forbidden=(PAD, BOS))
-        wanted = found(Beam(3, best=2), translator, ids, constraints, None)
-        assert_same(found(Beam(3, best=2), translator, ids, constraints, house), wanted)
-    assert len(house.rooms) == 1
+        wanted = found(Beam(3, best=2), translator, ids, constraints, EAGER)
+        assert_same(found(Beam(3, best=2), translator, ids, constraints, engine), wanted)
+    assert len(engine.pool.decoders) == 1
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_a_room_belongs_to_the_module_it_was_made_for(device):
-    house, constraints = House(), Constraints(BOS, EOS, 12, forbidden=(PAD, BOS))
+def test_graphs_belong_to_their_module(device):
+    engine, constraints = CudaGraphEngine(), Constraints(BOS, EOS, 12, forbidden=(PAD, BOS))
     first, second = model(1, 6.0, device), model(2, 6.0, device)
     for _ in range(2):
         for translator in (first, second):
             for _ in range(4):  # more often than it takes to capture
-                raced = found(Beam(3, best=2), translator, sources([2, 4]), constraints, house)
+                on_device = found(Beam(3, best=2), translator, sources([2, 4]), constraints, engine)
             assert_same(
-                raced, found(Beam(3, best=2), translator, sources([2, 4]), constraints, None)
+                on_device, found(Beam(3, best=2), translator, sources([2, 4]), constraints, EAGER)
             )
-    assert len(house.rooms) == 2
+    assert len(engine.pool.decoders) == 2
 
 
-def test_a_room_belongs_to_the_precision_it_was_made_for():
-    house, constraints, translator = House(), Constraints(BOS, EOS, 12), model(1, 6.0, "cpu")
+def test_graphs_belong_to_their_precision():
+    engine, constraints, translator = (
+        CudaGraphEngine(),
+        Constraints(BOS, EOS, 12),
+        model(1, 6.0, "cpu"),
+    )
     for dtype in (torch.float32, torch.bfloat16, torch.float32):
-        found(Beam(3), translator.to(dtype), sources([2, 4]), constraints, house)
-    assert [len(house.rooms), *{room.model for room in house.rooms.values()}] == [2, translator]
+        found(Beam(3), translator.to(dtype), sources([2, 4]), constraints, engine)
+    assert [
+        len(engine.pool.decoders),
+        *{decoder.model for decoder in engine.pool.decoders.values()},
+    ] == [2, translator]
 
 
 def test_what_only_the_host_does_is_done_there():
-    translator, house = model(1, 6.0, "cpu"), House()
+    translator, engine = model(1, 6.0, "cpu"), CudaGraphEngine()
     constraints = Constraints(BOS, EOS, 8)
-    found(Beam(2, no_repeat=2), translator, sources([2, 3]), constraints, house)
-    found(Beam(2), translator, sources([2]), Constraints(BOS, EOS, 8, shortest=3), house)
-    assert not house.rooms
+    found(Beam(2, no_repeat=2), translator, sources([2, 3]), constraints, engine)
+    found(Beam(2), translator, sources([2]), Constraints(BOS, EOS, 8, shortest=3), engine)
+    assert not engine.pool.decoders
 
 
-def test_a_house_keeps_so_many_rooms():
-    translator, house = model(1, 6.0, "cpu"), House()
+def test_a_pool_keeps_so_many_decoders():
+    translator, engine = model(1, 6.0, "cpu"), CudaGraphEngine()
     for size in range(1, 20):
-        found(Beam(size), translator, sources([2]), Constraints(BOS, EOS, 4), house)
-    assert len(house.rooms) == 16
+        found(Beam(size), translator, sources([2]), Constraints(BOS, EOS, 4), engine)
+    assert len(engine.pool.decoders) == 16
 
 
 def test_a_broken_model_is_said():
@@ -146,4 +156,4 @@ def test_a_broken_model_is_said():
     with torch.no_grad():
         translator.head.bias.fill_(torch.nan)
     with pytest.raises(FloatingPointError, match="not numbers"):
-        found(Beam(2), translator, sources([2]), Constraints(BOS, EOS, 4), House())
+        found(Beam(2), translator, sources([2]), Constraints(BOS, EOS, 4), CudaGraphEngine())

@@ -10,7 +10,7 @@ from regard.ground.errors import BadInput
 from regard.search import Beam, Constraints, Diverse, Hypothesis
 from regard.search.diverse import round_robin
 
-from .toy import BOS, EOS, Toy, WatchedState, allowed, in_batches, penalty
+from .toy import BOS, EOS, AttentionState, Toy, allowed, in_batches, penalty
 
 SEEDS = st.integers(0, 100_000)
 LENGTHS = st.sampled_from(["none", "mean", "gnmt", "power"])
@@ -103,7 +103,7 @@ def test_one_group_is_the_beam_and_so_are_many_that_do_not_mind(
 ):
     toy, constraints = Toy(seed, vocabulary=4), Constraints(BOS, EOS, [6, 3, 5])
     beam = Beam(3, best=3, length=length, coverage=coverage, stop=stop)
-    states = [WatchedState(toy, [(sentence, ()) for sentence in range(3)], "cpu") for _ in "ab"]
+    states = [AttentionState(toy, [(sentence, ()) for sentence in range(3)], "cpu") for _ in "ab"]
     assert Diverse(beam, *groups)(states[0], constraints) == beam(states[1], constraints)
 
 
@@ -177,5 +177,5 @@ def test_values_that_make_no_sense_are_bad_input():
 def test_the_device_changes_nothing():
     toy, constraints = Toy(7, vocabulary=5), Constraints(BOS, EOS, 6, must_end=True)
     diverse, pairs = Diverse(Beam(2, 4, coverage=0.2)), [(sentence, ()) for sentence in range(4)]
-    states = WatchedState(toy, pairs, "cuda"), WatchedState(toy, pairs, "cpu")
+    states = AttentionState(toy, pairs, "cuda"), AttentionState(toy, pairs, "cpu")
     assert diverse(states[0], constraints) == diverse(states[1], constraints)

@@ -35,7 +35,7 @@ def test_the_mean_is_a_distribution_over_what_the_models_say(how):
 def test_every_state_is_picked():
     states = [Toy(1).open([0, 1, 2]), Toy(2).open([0, 1, 2])]
     ensemble = Ensemble(states)
-    ensemble.pick(torch.tensor([2, 0]))
+    ensemble.select_rows(torch.tensor([2, 0]))
     assert ensemble.rows == 2
     assert [state.pairs for state in states] == [[(2, ()), (0, ())]] * 2
 

@@ -5,7 +5,7 @@ from regard.ground.errors import BadInput
 from regard.search import Beam, Constraints, Hypothesis, rescore
 from regard.search.length_penalty import LENGTHS, coverage_term, logprob_to_beat
 
-from .toy import BOS, EOS, Toy, WatchedState
+from .toy import BOS, EOS, AttentionState, Toy
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_uncovered_positions_cost_and_absent_ones_do_not():
 @pytest.mark.parametrize("coverage", [0.0, 0.7])
 def test_stored_coverage_ranks_as_if_searched_with_it(length, coverage):
     toy, constraints = Toy(3, vocabulary=3), Constraints(BOS, EOS, 4)
-    states = [WatchedState(toy, [(sentence, ()) for sentence in range(3)], "cpu") for _ in "ab"]
+    states = [AttentionState(toy, [(sentence, ()) for sentence in range(3)], "cpu") for _ in "ab"]
     stored = Beam(100, best=100, length="none", coverage=0.0)(states[0], constraints)
     ranked = Beam(100, best=100, length=length, alpha=1.3, coverage=coverage)(
         states[1], constraints

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from regard.ground.errors import BadInput
-from regard.search import Beam, Constraints
+from regard.search import Beam, Constraints, SearchState
 
 transformers = pytest.importorskip("transformers")
 
@@ -54,7 +54,7 @@ def ragged(seed: int) -> tuple[Tensor, Tensor]:
 
 
 @dataclass
-class Stepped:
+class Stepped(SearchState):
     """The model run over all that each row has read and written, at every step anew."""
 
     model: object
@@ -75,7 +75,7 @@ class Stepped:
         ).logits
         return logits[:, -1].float().log_softmax(-1)
 
-    def pick(self, index_R: Tensor) -> None:
+    def select_rows(self, index_R: Tensor) -> None:
         self.source, self.there = self.source[index_R], self.there[index_R]
         if self.written is not None:
             self.written = self.written[index_R]

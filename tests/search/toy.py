@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.search import Beam, Constraints
+from regard.search import Beam, Constraints, SearchState
 
 EOS = 0
 BOS = 99
@@ -66,17 +66,21 @@ def small_tree() -> Toy:
     return Tree(0, vocabulary=3)
 
 
-class ToyState:
+class ToyState(SearchState):
     """Rows are (sentence, prefix); ``entered`` counts the rows of each step."""
 
     def __init__(self, toy: Toy, pairs: list[tuple[int, tuple[int, ...]]], device: str):
-        self.toy, self.pairs, self.device = toy, pairs, torch.device(device)
+        self.toy, self.pairs, self.place = toy, pairs, torch.device(device)
         self.fed = False
         self.entered: list[int] = []
 
     @property
     def rows(self) -> int:
         return len(self.pairs)
+
+    @property
+    def device(self) -> torch.device:
+        return self.place
 
     @torch.inference_mode()
     def step(self, tokens_R: Tensor) -> Tensor:
@@ -91,13 +95,13 @@ class ToyState:
         rows = [self.toy.logprobs(sentence, prefix) for sentence, prefix in self.pairs]
         return torch.tensor(np.stack(rows), device=self.device)
 
-    def pick(self, index_R: Tensor) -> None:
+    def select_rows(self, index_R: Tensor) -> None:
         assert index_R.device.type == self.device.type
         self.pairs = [self.pairs[i] for i in index_R.tolist()]
 
 
-class WatchedState(ToyState):
-    """A state that also says where it looked."""
+class AttentionState(ToyState):
+    """A state that also gives attention weights."""
 
     def attention(self) -> Tensor:
         rows = [self.toy.attention(sentence, prefix) for sentence, prefix in self.pairs]
@@ -114,7 +118,7 @@ def in_batches(
     found = []
     for start in range(0, count, size):
         part = slice(start, min(start + size, count))
-        state = WatchedState(toy, [(s, ()) for s in range(count)[part]], "cpu")
+        state = AttentionState(toy, [(s, ()) for s in range(count)[part]], "cpu")
         cut = {name: values[part] for name, values in each.items()}
         found += search(state, constraints, **cut)
     return found

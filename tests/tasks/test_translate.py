@@ -8,8 +8,10 @@ import torch
 
 import regard
 from regard.cli.translate import _found
+from regard.decoding.cpp import obstacle
 from regard.ground.errors import BadInput
-from regard.models.native import Native, can_run
+from regard.models.facts import change
+from regard.models.papers import luong
 from regard.search import Beam, Exact, Greedy, Sample
 from regard.tasks.translate import Translator
 from regard.tasks.workers import Workers
@@ -173,50 +175,56 @@ def test_in_8_bits_the_batch_does_not_matter_to_the_bit(translator, texts):
 
 
 def test_without_a_compiler_the_module_steps(translator, texts, monkeypatch):
-    monkeypatch.setattr("regard.models.native.failure", lambda: "there is no C++ compiler")
+    monkeypatch.setattr("regard.decoding.cpp.failure", lambda: "there is no C++ compiler")
     swift = translator.with_precision("int8")
-    assert swift.house is None
+    assert swift.engine.name == "torch"
     assert len(swift.translate(texts[:5], Greedy())) == 5
 
 
 @pytest.mark.parametrize("kind", ["fp32", "int8"])
 @pytest.mark.parametrize("table", ["cpp", "torch"])
 def test_the_table_chooses_the_engine_and_a_word_overrules_it(translator, monkeypatch, kind, table):
-    if not can_run(translator.model):
+    if obstacle(translator.model):
         pytest.skip("needs a C++ compiler")
     asked = []
     monkeypatch.setattr(
-        "regard.tasks.translate.choose_engine", lambda *key: asked.append(key) or table
+        "regard.decoding.engines.engine_in_table", lambda *key: asked.append(key) or table
     )
     chosen = translator.with_rows(7).with_precision(kind)
     assert asked == [(kind, 7)]
-    assert isinstance(chosen.house, Native) == (table == "cpp")
+    assert chosen.engine.name == table
     for engine in ("cpp", "torch"):
         assert translator.choice(kind, engine) == (kind, engine)
-        house = translator.with_precision(kind, engine).house
-        assert isinstance(house, Native) == (engine == "cpp")
+        assert translator.with_precision(kind, engine).engine.name == engine
     assert len(asked) == 1
+
+
+def recurrent():
+    """A model that only torch's operators step."""
+    return change(luong.LAPTOP, vocab=9, width=4, embedding=4).build()
 
 
 def test_engines_say_why_they_cannot_run(translator, monkeypatch):
     with pytest.raises(BadInput, match="engine cpp: has fp32 and int8, not bf16"):
         translator.choice("bf16", "cpp")
-    with pytest.raises(BadInput, match="an engine is auto, cpp, torch, not 'rust'"):
+    with pytest.raises(BadInput, match="an engine is auto, cpp, cuda-graph, torch, not 'rust'"):
         translator.choice("fp32", "rust")
-    monkeypatch.setattr("regard.models.native.failure", lambda: "there is no C++ compiler")
+    monkeypatch.setattr("regard.decoding.cpp.failure", lambda: "there is no C++ compiler")
     with pytest.raises(BadInput, match=r"engine cpp: there is no C\+\+ compiler"):
         translator.with_precision("fp32", "cpp")
-    monkeypatch.setattr("regard.tasks.translate.choose_engine", lambda *_: "cpp")
+    monkeypatch.setattr("regard.decoding.engines.engine_in_table", lambda *_: "cpp")
     assert translator.choice() == ("fp32", "torch")
-    unknown = replace(translator, model=torch.nn.Linear(2, 2))
-    with pytest.raises(BadInput, match="do not know this kind of model"):
+    with pytest.raises(BadInput, match="engine cuda-graph: runs on a GPU"):
+        translator.choice("fp32", "cuda-graph")
+    unknown = replace(translator, model=recurrent())
+    with pytest.raises(BadInput, match="does not support this kind of model"):
         unknown.choice("fp32", "cpp")
 
 
 def test_an_ensemble_has_one_engine(translator, monkeypatch):
     """Compiled steps run all of its models, or none."""
-    other = translator.with_others(replace(translator, model=torch.nn.Linear(2, 2)))
-    monkeypatch.setattr("regard.tasks.translate.choose_engine", lambda *_: "cpp")
+    other = translator.with_others(replace(translator, model=recurrent()))
+    monkeypatch.setattr("regard.decoding.engines.engine_in_table", lambda *_: "cpp")
     assert other.choice("int8") == ("int8", "torch")
 
 

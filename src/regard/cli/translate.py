@@ -183,7 +183,7 @@ def translate(
             translator = translator.with_workers(stack.enter_context(Workers(workers, begin)))
         else:
             translator = translator.with_precision(ran["precision"], ran["engine"])
-            note(translator.engine)
+            note(translator.description)
         find: Find
         if search == "exact":
             find = exactly = _Exactly(translator, beam, widest)

@@ -152,9 +152,10 @@ class Layout(TensorTree):
 
     def later(self, places: int) -> "Layout":
         """The same rows, so many places further on."""
+        if not places:
+            return self
         assert self.start is not None
-        start, positions_T = self.start + places, self.positions_T + places
-        return replace(self, start=start, positions_T=positions_T) if places else self
+        return replace(self, start=self.start + places, positions_T=self.positions_T + places)
 
     def pad(self, x: Tensor) -> Tensor:
         """Packed (T, …) to padded (B, L, …); the gaps are zeros."""

@@ -1,8 +1,7 @@
-"""A beam search that records its decisions as a ``BeamTree``, by overriding hooks of ``Beam``."""
+"""A beam search that records its decisions as a ``BeamTree``, by hooks of ``HostBeam``."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,6 +9,7 @@ from regard.inside.beam_tree import BeamNode, BeamTree, Fate, LengthRuleChoice, 
 from regard.search.beam import Beam
 from regard.search.candidates import Candidates
 from regard.search.finished import FinishedHypotheses
+from regard.search.host_beam import HostBeam
 from regard.search.hypothesis import ActiveHypotheses, Hypothesis
 from regard.search.length_penalty import Length, formula, normalised, rescore
 from regard.tasks.translate import Translator
@@ -27,30 +27,27 @@ RULES: tuple[tuple[Length, float], ...] = (
 def record_tree(translator: Translator, text: str, beam: Beam | None = None) -> BeamTree:
     """The beam search for the translation of ``text``."""
     target = translator.text.target
-    recording = RecordingBeam.copy_of(Beam() if beam is None else beam)
-    # CUDA graphs bypass the hooks, and another process would record in its own memory.
-    replace(translator, house=None, workers=None).translate([text], recording)
+    recording = RecordingBeam(Beam() if beam is None else beam)
+    # Another process would record in its own memory.
+    replace(translator, workers=None).translate([text], recording)
     return recording.tree(text, lambda token: target.pieces([token])[0], target.decode)
 
 
-@dataclass(frozen=True)
-class RecordingBeam(Beam):
-    """A beam for one sentence that decides as ``Beam`` does and records every candidate.
+class RecordingBeam(HostBeam):
+    """A beam for one sentence that records every candidate.
 
     It can be called once; ``tree`` then returns the record.
     """
 
-    nodes: list[BeamNode] = field(default_factory=list, repr=False, compare=False)
-    rows: list[int] = field(default_factory=list, repr=False, compare=False)  # live nodes
-    results: list[FinishedHypotheses] = field(default_factory=list, repr=False, compare=False)
-
-    @classmethod
-    def copy_of(cls, beam: Beam) -> "RecordingBeam":
-        """The same beam, with an empty record."""
-        return cls(**_settings(beam))
+    def __init__(self, beam: Beam):
+        super().__init__(beam)
+        self.beam = beam
+        self.nodes: list[BeamNode] = []
+        self.rows: list[int] = []  # live nodes
+        self.results: list[FinishedHypotheses] = []
 
     def new_finished(self, sentences: int) -> FinishedHypotheses:
-        """Start the record; see ``Beam``."""
+        """Start the record; see ``HostBeam``."""
         if sentences != 1 or self.nodes:
             raise ValueError("a RecordingBeam records the search for one sentence, once")
         self.nodes.append(BeamNode(None, 0, BEGIN_TOKEN, BEGIN, 0.0, 0.0, 0.0, 1, "kept"))
@@ -61,7 +58,7 @@ class RecordingBeam(Beam):
     def store_stuck(
         self, alive: ActiveHypotheses, candidates: Candidates, results: FinishedHypotheses
     ) -> None:
-        """Record rows that no token may follow; see ``Beam``."""
+        """Record rows that no token may follow; see ``HostBeam``."""
         for row in candidates.stuck(len(alive)).tolist():
             self.nodes[self.rows[row]] = replace(self.nodes[self.rows[row]], fate="stuck")
         super().store_stuck(alive, candidates, results)
@@ -74,13 +71,15 @@ class RecordingBeam(Beam):
         longest_B: np.ndarray,
         results: FinishedHypotheses,
     ) -> tuple[ActiveHypotheses, np.ndarray]:
-        """Record the candidates of a step and what became of each; see ``Beam``."""
+        """Record the candidates of a step and what became of each; see ``HostBeam``."""
         grown, going = super().advance(alive, candidates, eos, longest_B, results)
-        ended, able = candidates.select(self.size, eos)
+        ended, able = candidates.select(self.beam.size, eos)
         at_limit = bool(longest_B[0] == alive.length + 1)
         fates: list[Fate] = ["outranked"] * len(candidates.token)
         for index in able.tolist():
-            fates[index] = self._end(at_limit, bool(candidates.place[index] < self.size), results)
+            fates[index] = self._end(
+                at_limit, bool(candidates.place[index] < self.beam.size), results
+            )
         for index in going.tolist():
             fates[index] = "kept"
         for index in ended.tolist():
@@ -93,8 +92,10 @@ class RecordingBeam(Beam):
     def _end(self, at_limit: bool, among_first: bool, results: FinishedHypotheses) -> Fate:
         """The fate of a candidate that could continue when the search ends."""
         if at_limit:
-            return "unfinished" if among_first or not self.follows_transformers else "outranked"
-        return "enough" if results.count_B[0] >= self.enough else "beaten"
+            return (
+                "unfinished" if among_first or not self.beam.follows_transformers else "outranked"
+            )
+        return "enough" if results.count_B[0] >= self.beam.enough else "beaten"
 
     def _nodes(
         self, alive: ActiveHypotheses, candidates: Candidates, fates: list[Fate]
@@ -106,7 +107,7 @@ class RecordingBeam(Beam):
             candidates.token.tolist(),
             candidates.logprob.tolist(),
             total.tolist(),
-            normalised(total, n, self.length, self.alpha).tolist(),
+            normalised(total, n, self.beam.length, self.beam.alpha).tolist(),
             (candidates.place + 1).tolist(),
             fates,
         )
@@ -125,7 +126,7 @@ class RecordingBeam(Beam):
         if not self.nodes:
             raise ValueError("this beam has not searched yet")
         (results,) = self.results
-        ranked = sorted(results.found[0] + results.spare[0], key=self.sort_key)
+        ranked = sorted(results.found[0] + results.spare[0], key=self.beam.sort_key)
         ends = self._ends()
         hypotheses = tuple(
             TreeHypothesis(each, ends[each.tokens, each.finished], decode(each.tokens))
@@ -135,7 +136,7 @@ class RecordingBeam(Beam):
         for each in hypotheses:  # the coverage penalty is part of the score of these nodes only
             nodes[each.node] = replace(nodes[each.node], score=each.hypothesis.score)
         choices = tuple(self._choice(ranked, *rule) for rule in RULES)
-        return BeamTree(title, Beam(**_settings(self)), tuple(nodes), hypotheses, choices)
+        return BeamTree(title, self.beam, tuple(nodes), hypotheses, choices)
 
     def _ends(self) -> dict[tuple[tuple[int, ...], bool], int]:
         """The last node of each hypothesis, by its tokens and whether it is finished."""
@@ -150,10 +151,8 @@ class RecordingBeam(Beam):
         return ends
 
     def _choice(self, ranked: list[Hypothesis], length: Length, alpha: float) -> LengthRuleChoice:
-        scored = [rescore([each], length, alpha, self.coverage or 0.0)[0] for each in ranked]
-        best = min(range(len(scored)), key=lambda index: self.sort_key(scored[index]))
-        return LengthRuleChoice(formula(length, alpha, self.coverage), best, scored[best].score)
-
-
-def _settings(beam: Beam) -> dict[str, Any]:
-    return {each.name: getattr(beam, each.name) for each in fields(Beam)}
+        scored = [rescore([each], length, alpha, self.beam.coverage or 0.0)[0] for each in ranked]
+        best = min(range(len(scored)), key=lambda index: self.beam.sort_key(scored[index]))
+        return LengthRuleChoice(
+            formula(length, alpha, self.beam.coverage), best, scored[best].score
+        )

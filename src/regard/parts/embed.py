@@ -1,6 +1,7 @@
 """Tokens, positions and segments as one vector per token."""
 
 import math
+from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -27,11 +28,16 @@ class Embedding(nn.Module):
         self.token = nn.Embedding(vocab, width)
         nn.init.normal_(self.token.weight, std=1 / math.sqrt(width))
         self.scale = math.sqrt(width) if scaled else 1.0
-        self.position = position
+        self.position: Any = position
         self.segments = segments
         self.segment = nn.Embedding(segments, width) if segments else None
         self.norm = nn.LayerNorm(width, eps=norm) if norm is not None else None
         self.dropout = Dropout(dropout)
+
+    @property
+    def position_limit(self) -> int | None:
+        """The most tokens of a row, if positions are learned."""
+        return None if self.position is None else self.position.limit
 
     def forward(self, tokens_T: Tensor, layout: Layout) -> Tensor:
         x_TD = self.token(tokens_T) * self.scale

@@ -1,10 +1,14 @@
-"""Key/value memory: what a decoder has already seen, handed in at every step.
+"""Key/value cache: the keys and values of earlier tokens, handed to a decoder at every step.
 
-One fixed buffer of rows × capacity per layer, of which attention reads a slice. ``pick`` reorders
-rows in place; rows that leave make the used part shorter, never the buffer. The keys and values of
-a source are computed once, and stay where they are while a beam only reorders within its sentence.
+One fixed buffer of rows × capacity per layer, of which attention reads a slice. ``select_rows``
+reorders rows in place; rows that leave shorten the part in use, never the buffer. Rows may have
+different lengths: each row's tokens lie at the beginning of its row of the buffer. The keys and
+values of a source are computed once, and are not moved while rows only change places within their
+sentence.
 """
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -12,123 +16,232 @@ import torch
 from torch import Tensor
 
 from regard.ground.layout import Layout
+from regard.parts.kernels.decode_step import write
 
 KeyValues = tuple[Tensor, Tensor, Layout]
 
 
 class LayerKVCache:
-    """Keys and values that one layer has seen: of its own past, and of a source."""
+    """Keys and values of one layer: of the earlier tokens of its rows, and of a source.
+
+    ``keys`` is the layout of the buffers in a step on rows of different lengths.
+    """
 
     def __init__(self, rows: int, capacity: int):
         self.rows, self.capacity = rows, capacity
         self.past: tuple[Tensor, Tensor] | None = None
         self.source: KeyValues | None = None
-        self._picked_early_R: Tensor | None = None
+        self.keys: Layout | None = None
+        self.ragged = False
+        self._selected_early_R: Tensor | None = None
 
     def extend(self, k_THK: Tensor, v_THK: Tensor, layout: Layout) -> KeyValues:
-        """Write new keys and values at their positions; answer with all that are there."""
+        """Write new keys and values at their positions; return all keys and values of the rows.
+
+        New tokens are as many in every row and follow those of the cache (``layout.start``), are
+        one in every row at positions of their own, or are whole prompts of different lengths.
+        """
+        if layout.start is None and self.keys is not None:
+            return self._extend_each(k_THK, v_THK, self.keys)
+        if not layout.even and layout.start == 0:
+            return self._write_prompts(k_THK, v_THK, layout)
         if layout.start is None or not layout.full:
-            raise ValueError("a memory grows by full rows, whose positions follow each other")
-        reach = layout.start + layout.longest
-        if reach > self.capacity:
-            raise ValueError(f"a memory of {self.capacity} positions was asked to hold {reach}")
+            raise ValueError("a cache grows by full rows, whose positions follow each other")
+        length = layout.start + layout.longest
+        buffers = self._buffers(k_THK, v_THK, length)
+        for buffer, new in zip(buffers, (k_THK, v_THK), strict=True):
+            buffer[: self.rows, layout.start : length] = layout.pad(new)
+        k, v = (buffer[: self.rows, :length] for buffer in buffers)
+        return k, v, shared_rectangle(self.rows, length, str(k.device), padded=True)
+
+    def _extend_each(self, k_RHK: Tensor, v_RHK: Tensor, keys: Layout) -> KeyValues:
+        """One token more in every row, after the last of that row."""
+        buffers = self._buffers(k_RHK, v_RHK, keys.longest)
+        k, v = (buffer[: self.rows] for buffer in buffers)
+        write(k, v, k_RHK, v_RHK, keys.lengths_B.long() - 1)
+        return k[:, : keys.longest], v[:, : keys.longest], keys
+
+    def _write_prompts(self, k_THK: Tensor, v_THK: Tensor, layout: Layout) -> KeyValues:
+        """The first tokens of rows of different lengths, which attend to each other only."""
+        self.ragged = True
+        buffers = self._buffers(k_THK, v_THK, layout.longest)
+        for buffer, new in zip(buffers, (k_THK, v_THK), strict=True):
+            buffer[layout.rows_T, layout.positions_T] = new
+        return k_THK, v_THK, layout
+
+    def _buffers(self, k_THK: Tensor, v_THK: Tensor, length: int) -> tuple[Tensor, Tensor]:
+        if length > self.capacity:
+            raise ValueError(f"a cache for {self.capacity} positions cannot hold {length}")
         if self.past is None:
-            k_buffer, v_buffer = (
-                new.new_empty(self.rows, self.capacity, *new.shape[1:]) for new in (k_THK, v_THK)
-            )
-            self.past = (k_buffer, v_buffer)
-        for buffer, new in zip(self.past, (k_THK, v_THK), strict=True):
-            buffer[: self.rows, layout.start : reach] = layout.pad(new)
-        k, v = (buffer[: self.rows, :reach] for buffer in self.past)
-        return k, v, shared_rectangle(self.rows, reach, str(k.device), padded=True)
+            k, v = (self._buffer(new, self.rows, new.shape[1:]) for new in (k_THK, v_THK))
+            self.past = (k, v)
+        return self.past
+
+    def _buffer(self, like: Tensor, rows: int, shape: Sequence[int]) -> Tensor:
+        """Ragged rows are zeros at first: attention masks what no token was written to."""
+        make = like.new_zeros if self.ragged else like.new_empty
+        return make(rows, self.capacity, *shape)
 
     def store_source(self, k_THK: Tensor, v_THK: Tensor, layout: Layout) -> KeyValues:
-        """Keep a source's keys and values, padded so that its rows can be picked."""
+        """Store a source's keys and values, padded so that its rows can be selected."""
         lengths_B = None if layout.full else layout.lengths_B
         keys = _padded(layout.longest, layout.rows, lengths_B, k_THK.device)
         self.source = (layout.pad(k_THK), layout.pad(v_THK), keys)
-        if self._picked_early_R is not None:
-            self.pick_source(self._picked_early_R)
+        if self._selected_early_R is not None:
+            self.select_source_rows(self._selected_early_R)
         return self.source
 
-    def pick(self, index_R: Tensor, reach: int) -> None:
+    def select_rows(self, index_R: Tensor, length: int) -> None:
         """Row i of the past becomes what row ``index_R[i]`` was."""
         if self.past is not None:
-            k, v = (_picked(buffer, index_R, reach) for buffer in self.past)
+            k, v = (self._selected(buffer, index_R, length) for buffer in self.past)
             self.past = (k, v)
         self.rows = len(index_R)
 
-    def pick_source(self, index_R: Tensor) -> None:
+    def _selected(self, buffer: Tensor, index_R: Tensor, length: int) -> Tensor:
+        """Rows by index, in place unless there are more of them than the buffer has.
+
+        Only rows that change are moved.
+        """
+        if len(index_R) > len(buffer):
+            grown = self._buffer(buffer, len(index_R), buffer.shape[2:])
+            grown[:, :length] = buffer[index_R, :length]
+            return grown
+        moved_R = (index_R != torch.arange(len(index_R), device=index_R.device)).nonzero()[:, 0]
+        buffer[moved_R, :length] = buffer[index_R[moved_R], :length]
+        return buffer
+
+    def select_source_rows(self, index_R: Tensor) -> None:
         """The same for the source, cut to its longest row."""
-        if self.source is None:  # no step was made yet
-            early_R = self._picked_early_R
-            self._picked_early_R = index_R if early_R is None else early_R[index_R]
+        if self.source is None:  # before the first step
+            early_R = self._selected_early_R
+            self._selected_early_R = index_R if early_R is None else early_R[index_R]
             return
         k, v, keys = self.source
         lengths_B = keys.lengths_B[index_R]
         longest = int(lengths_B.max()) if len(index_R) else 0
-        picked = _padded(longest, len(index_R), lengths_B, index_R.device)
-        self.source = (k[index_R, :longest], v[index_R, :longest], picked)
+        selected = _padded(longest, len(index_R), lengths_B, index_R.device)
+        self.source = (k[index_R, :longest], v[index_R, :longest], selected)
 
 
 class KVCache:
-    """The memory of all layers of a stack."""
+    """The cache of all layers of a stack; ``length`` is that of its longest row."""
 
     def __init__(self, rows: int, capacity: int, depth: int):
         self.layers = [LayerKVCache(rows, capacity) for _ in range(depth)]
-        self.rows, self.capacity, self.reach = rows, capacity, 0
+        self.rows, self.capacity, self.length = rows, capacity, 0
+        self._behind_R: Tensor | None = None  # how much shorter each row is, where they differ
         self._source_rows = list(range(rows))
 
     def under(self, number: int) -> LayerKVCache:
         """The part that belongs to one layer."""
         return self.layers[number]
 
+    def next_layout(self, device: torch.device) -> Layout:
+        """The layout of one more token in every row."""
+        if self._behind_R is None:
+            return shared_rectangle(self.rows, 1, str(device), start=self.length)
+        positions_R = self.length - self._behind_R
+        keys = Layout.rectangle(
+            self.rows, self.length + 1, device, lengths_B=positions_R.int() + 1, padded=True
+        )
+        for layer in self.layers:
+            layer.keys = keys
+        step = shared_rectangle(self.rows, 1, str(device))
+        return replace(step, positions_T=positions_R, start=None)
+
     def advance(self, layout: Layout) -> None:
         """All layers have taken in the tokens of ``layout``."""
-        self.reach += layout.longest
+        if layout.full:
+            self.length += layout.longest
+        else:
+            self._set_lengths(layout.lengths_B.long())
 
-    def pick(self, index_R: Tensor) -> None:
-        """Keep, repeat, reorder or drop rows."""
+    def select_rows(self, index_R: Tensor) -> None:
+        """Drop, repeat or reorder rows: row i becomes what row ``index_R[i]`` was."""
         index = index_R.tolist()
         if index == list(range(self.rows)):
             return
         for layer in self.layers:
-            layer.pick(index_R, self.reach)
+            layer.select_rows(index_R, self.length)
         source_rows = [self._source_rows[i] for i in index]
         if source_rows != self._source_rows:
             for layer in self.layers:
-                layer.pick_source(index_R)
+                layer.select_source_rows(index_R)
         self.rows, self._source_rows = len(index), source_rows
+        if self._behind_R is not None:
+            self._set_lengths(self.length - self._behind_R[index_R])
+
+    def _set_lengths(self, lengths_R: Tensor) -> None:
+        self.length = int(lengths_R.max()) if len(lengths_R) else 0
+        behind_R = self.length - lengths_R
+        self._behind_R = behind_R if behind_R.any() else None
+
+
+class PromptCache:
+    """Gives the keys and values of prompts to ``write(layer, k_THK, v_THK, layout)``.
+
+    For caches whose buffers a decoder's own step does not fill from packed tokens.
+    """
+
+    def __init__(self, write: Callable[[int, Tensor, Tensor, Layout], None]):
+        self.write = write
+
+    def under(self, number: int) -> "PromptLayerCache":
+        """The part that belongs to one layer."""
+        return PromptLayerCache(self, number)
+
+    def advance(self, layout: Layout) -> None:
+        """Nothing is counted here."""
+
+
+class PromptLayerCache:
+    """One layer of a ``PromptCache``: prompts attend to themselves, and to a source as it is."""
+
+    source = None
+
+    def __init__(self, cache: PromptCache, number: int):
+        self.cache, self.number = cache, number
+
+    def extend(self, k_THK: Tensor, v_THK: Tensor, layout: Layout) -> KeyValues:
+        """Hand the prompts' keys and values on."""
+        self.cache.write(self.number, k_THK, v_THK, layout)
+        return k_THK, v_THK, layout
+
+    def store_source(self, k_THK: Tensor, v_THK: Tensor, layout: Layout) -> KeyValues:
+        """Nothing is stored."""
+        return k_THK, v_THK, layout
 
 
 class RowSelectable(Protocol):
-    """Anything that has rows which can be picked."""
+    """Anything that has rows which can be selected."""
 
     def rows(self, index_R: Tensor) -> "RowSelectable":
-        """Row i of the answer is row ``index_R[i]``."""
+        """Row i of the result is row ``index_R[i]``."""
 
 
 class RNNState(KVCache):
-    """The memory of a recurrent decoder: what it carries ``now``, from one step to the next."""
+    """The cache of a recurrent decoder: its ``current`` state, from one step to the next."""
 
     def __init__(self, rows: int, capacity: int):
         super().__init__(rows, capacity, depth=1)
-        self.now: Any = None
-        self._early_R: Tensor | None = None
+        self.current: Any = None
+        self._selected_early_R: Tensor | None = None
 
-    def begin(self, now: RowSelectable) -> Any:
-        """What is there before the first step, a row for each source."""
-        self.now = now if self._early_R is None else now.rows(self._early_R)
-        return self.now
+    def start(self, state: RowSelectable) -> Any:
+        """Set the state before the first step, a row for each source."""
+        early_R = self._selected_early_R
+        self.current = state if early_R is None else state.rows(early_R)
+        return self.current
 
-    def pick(self, index_R: Tensor) -> None:
-        """Keep, repeat, reorder or drop rows."""
-        super().pick(index_R)
-        if self.now is None:  # no step was made yet
-            early_R = self._early_R
-            self._early_R = index_R if early_R is None else early_R[index_R]
+    def select_rows(self, index_R: Tensor) -> None:
+        """Drop, repeat or reorder rows."""
+        super().select_rows(index_R)
+        if self.current is None:  # before the first step
+            early_R = self._selected_early_R
+            self._selected_early_R = index_R if early_R is None else early_R[index_R]
         else:
-            self.now = self.now.rows(index_R)
+            self.current = self.current.rows(index_R)
 
 
 @lru_cache(maxsize=4_096)
@@ -141,21 +254,7 @@ def shared_rectangle(
 
 
 def _padded(longest: int, rows: int, lengths_B: Tensor | None, device: torch.device) -> Layout:
-    """Rows of a source; where they are of one length no key is dead, and no mask is needed."""
+    """Rows of a source; where they are of one length no key is missing, and no mask is needed."""
     if lengths_B is not None and device.type == "cpu" and bool((lengths_B == longest).all()):
         lengths_B = None
     return Layout.rectangle(rows, longest, device, lengths_B=lengths_B, padded=True)
-
-
-def _picked(buffer: Tensor, index_R: Tensor, reach: int) -> Tensor:
-    """Rows by index, in place unless there are more of them than the buffer has room for.
-
-    Only rows that change are moved.
-    """
-    if len(index_R) > len(buffer):
-        grown = buffer.new_empty(len(index_R), *buffer.shape[1:])
-        grown[:, :reach] = buffer[index_R, :reach]
-        return grown
-    moved_R = (index_R != torch.arange(len(index_R), device=index_R.device)).nonzero()[:, 0]
-    buffer[moved_R, :reach] = buffer[index_R[moved_R], :reach]
-    return buffer

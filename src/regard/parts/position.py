@@ -1,7 +1,6 @@
 """Where a token stands: sinusoids, learned vectors, or how far it is from others."""
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -68,9 +67,3 @@ class LearnedPositions(nn.Embedding):
             return self.weight[first:][: layout.longest].repeat(layout.rows, 1)
         positions_T = layout.positions_T
         return super().forward(positions_T + self.offset if self.offset else positions_T)
-
-
-def position_limit(side: Any) -> int | None:
-    """The most tokens of a row that a side of a model reads, if its positions are learned."""
-    position = side.embed.position
-    return None if position is None else position.limit

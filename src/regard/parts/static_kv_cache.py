@@ -1,7 +1,7 @@
-"""A memory that never changes its shape or its place, so that a step on it can be captured.
+"""A key/value cache whose buffers never change shape or place, so that a step can be captured.
 
-Every row writes its keys at its own row of the buffers. When a beam reorders, only the table of
-owners is rewritten: which buffer row holds each place of a row's past.
+Every row writes its keys into its own row of the buffers. When a beam reorders rows, only the table
+of owners is rewritten: which row of the buffers holds each earlier token of a row.
 """
 
 from collections.abc import Iterable
@@ -16,16 +16,12 @@ from regard.parts.kv_cache import KeyValues
 
 
 class StaticLayerKVCache:
-    """One layer's buffers: of its own past (R, S, H, K), and of a source (B, S, H, K)."""
+    """One layer's buffers: of its rows (R, S, H, K), and of a source (B, S, H, K)."""
 
-    def __init__(self, cache: "StaticKVCache", k_THK: Tensor, v_THK: Tensor):
+    def __init__(self, cache: "StaticKVCache"):
         self.cache = cache
-
-        def buffers(rows: int, places: int) -> list[Tensor]:
-            return [x.new_zeros(rows, places, *x.shape[1:]) for x in (k_THK, v_THK)]
-
-        self.past = buffers(cache.rows, cache.keys.longest)
-        self.of_source = buffers(cache.rows // cache.copies, cache.source_keys.longest)
+        self.past: list[Tensor] = []
+        self.of_source: list[Tensor] = []
 
     @property
     def source(self) -> KeyValues:
@@ -33,21 +29,52 @@ class StaticLayerKVCache:
         k, v = self.of_source
         return k, v, self.cache.source_keys
 
-    def extend(self, k_THK: Tensor, v_THK: Tensor, layout: Layout) -> KeyValues:
-        """Write one more key and value in each row; answer with all that are there."""
-        k, v = self.past
-        write(k, v, k_THK, v_THK, self.cache.at)
+    def extend(self, k_RHK: Tensor, v_RHK: Tensor, layout: Layout) -> KeyValues:
+        """Write one more key and value in each row; return all that are there."""
+        k, v = self._past(k_RHK, v_RHK)
+        write(k, v, k_RHK, v_RHK, self.cache.at_R)
         return k, v, self.cache.keys
+
+    def write_prompts(self, k_THK: Tensor, v_THK: Tensor, layout: Layout) -> None:
+        """The keys and values of prompts, into the first row of each sentence."""
+        row_T = layout.rows_T * self.cache.copies
+        for buffer, new in zip(self._past(k_THK, v_THK), (k_THK, v_THK), strict=True):
+            buffer[row_T, layout.positions_T] = new
+
+    def write_source(self, k_THK: Tensor, v_THK: Tensor) -> None:
+        """The keys and values of a source, all its places filled."""
+        cache = self.cache
+        if not self.of_source:
+            shape = (cache.rows // cache.copies, cache.source_keys.longest)
+            self.of_source = [x.new_zeros(*shape, *x.shape[1:]) for x in (k_THK, v_THK)]
+        for buffer, new in zip(self.of_source, (k_THK, v_THK), strict=True):
+            buffer.copy_(new.view_as(buffer))
+
+    def _past(self, k_THK: Tensor, v_THK: Tensor) -> list[Tensor]:
+        if not self.past:
+            shape = self.cache.owners_RS.shape
+            self.past = [x.new_zeros(*shape, *x.shape[1:]) for x in (k_THK, v_THK)]
+        return self.past
 
 
 class StaticKVCache:
-    """``copies`` rows for each of ``sentences``, room for ``capacity`` tokens and ``places``."""
+    """``copies`` rows for each of ``sentences``, ``capacity`` tokens a row.
+
+    A source has ``places`` tokens a sentence, 0 where there is none. The next token of row r has
+    position ``at_R[r]``.
+    """
 
     def __init__(
-        self, sentences: int, copies: int, capacity: int, places: int, device: torch.device
+        self,
+        sentences: int,
+        copies: int,
+        capacity: int,
+        places: int,
+        depth: int,
+        device: torch.device,
     ):
         self.rows, self.copies = sentences * copies, copies
-        self.at = torch.zeros(1, dtype=torch.long, device=device)
+        self.at_R = torch.zeros(self.rows, dtype=torch.long, device=device)
         self.own_R = torch.arange(self.rows, dtype=torch.int32, device=device)
         self.lengths_R = torch.ones_like(self.own_R)
         self.owners_RS = torch.zeros(self.rows, capacity, dtype=torch.int32, device=device)
@@ -59,38 +86,51 @@ class StaticKVCache:
             longest=1,
             lengths_B=torch.ones_like(self.own_R),
             offsets=torch.arange(self.rows + 1, dtype=torch.int32, device=device),
-            positions_T=self.at.expand(self.rows),
+            positions_T=self.at_R,
             even=True,
             start=None,
         )
-        self.layers: list[StaticLayerKVCache] = []
+        self.layers = [StaticLayerKVCache(self) for _ in range(depth)]
 
-    def load_source(self, sources: Iterable[tuple[Tensor, Tensor]], lengths_B: Tensor) -> None:
-        """Begin anew with what each layer knows of a source, all its places filled."""
-        for number, (k_THK, v_THK) in enumerate(sources):
-            if number == len(self.layers):
-                self.layers.append(StaticLayerKVCache(self, k_THK, v_THK))
-            for buffer, new in zip(self.layers[number].of_source, (k_THK, v_THK), strict=True):
-                buffer.copy_(new.view_as(buffer))
-        self.source_keys.lengths_B.copy_(lengths_B.repeat_interleave(self.copies))
+    def start(self) -> None:
+        """Every row is empty."""
+        self.at_R.zero_()
         self.lengths_R.fill_(1)
-        self.at.zero_()
         self.owners_RS[:, 0] = self.own_R
+
+    def start_after(self, lengths_B: Tensor) -> None:
+        """Sentences have prompts of these lengths, written into the first of their rows."""
+        self.at_R.zero_()
+        self.at_R[: len(lengths_B) * self.copies] = lengths_B.repeat_interleave(self.copies)
+        self.lengths_R.copy_(self.at_R + 1)
+        first_R = self.own_R // self.copies * self.copies
+        self.owners_RS.copy_(first_R[:, None].expand_as(self.owners_RS))
+        self._own_next()
+
+    def write_source(self, layers: Iterable[tuple[Tensor, Tensor]], lengths_B: Tensor) -> None:
+        """The keys and values that each layer computes of a source."""
+        for layer, (k_THK, v_THK) in zip(self.layers, layers, strict=True):
+            layer.write_source(k_THK, v_THK)
+        self.source_keys.lengths_B.copy_(lengths_B.repeat_interleave(self.copies))
 
     def under(self, number: int) -> StaticLayerKVCache:
         """The part that belongs to one layer."""
         return self.layers[number]
 
     def advance(self, layout: Layout) -> None:
-        """All layers have taken in one more token; what was worked out of the layouts is old."""
-        self.at += 1
+        """All layers have taken in one more token; what layouts have cached is outdated."""
+        self.at_R += 1
         self.lengths_R += 1
         self.keys, self.source_keys = replace(self.keys), replace(self.source_keys)
 
-    def pick(self, index_R: Tensor) -> None:
-        """Row i's past becomes that of row ``index_R[i]``; what comes next is its own."""
+    def select_rows(self, index_R: Tensor) -> None:
+        """Row i's past becomes that of row ``index_R[i]`` of its sentence."""
         self.owners_RS.copy_(self.owners_RS[index_R])
-        self.owners_RS.index_copy_(1, self.at, self.own_R[:, None])
+        self._own_next()
+
+    def _own_next(self) -> None:
+        """Each row writes its next token into its own row of the buffers."""
+        self.owners_RS.scatter_(1, self.at_R[:, None], self.own_R[:, None])
 
 
 def _in_buffer(owners_RS: Tensor, lengths_R: Tensor) -> Layout:

@@ -11,12 +11,11 @@ from regard.search.length_penalty import rescore
 from regard.search.mbr import MinimumRisk
 from regard.search.sample import Sample
 from regard.search.score import score
-from regard.search.step import CoverageState, Search, SearchState
+from regard.search.step import Search, SearchState
 
 __all__ = [
     "Beam",
     "Constraints",
-    "CoverageState",
     "Diverse",
     "Ensemble",
     "Exact",

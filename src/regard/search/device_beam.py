@@ -6,76 +6,61 @@ that is over runs on, unread, until the others are.
 """
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from regard.search.beam_rules import BeamRules
 from regard.search.candidates import place
 from regard.search.constraints import Constraints
 from regard.search.hypothesis import Hypothesis
 from regard.search.length_penalty import LENGTHS
+from regard.search.step import SearchState
 from regard.search.topk import topk_of_logits
-
-if TYPE_CHECKING:
-    from regard.search.beam import Beam
 
 AHEAD = 3  # turns the host asks for before it looks whether the first of them was the last
 TOKEN, SLOT, LOGPROB, TOTAL = range(4)  # of a continuation; ``slot`` is the one it continues
 
 
-@runtime_checkable
-class RacingState(Protocol):
-    """What a state offers beside ``State`` so that a whole search can run on its device."""
-
-    @property
-    def rooms(self) -> bool:
-        """Whether it has rooms here and now."""
-
-    def room(
-        self, copies: int, key: Hashable, chooser: Callable[[int, int, torch.device], Any]
-    ) -> Any:
-        """A room with ``copies`` rows a sentence and a chooser (of sentences, steps, device)."""
-
-
-def fits_device(beam: "Beam", state: Any, constraints: Constraints, prefixes: Any) -> bool:
-    """Whether this search needs nothing that only the host does, and the state has rooms."""
-    plain = (
-        prefixes is None
-        and constraints.shortest <= 1
-        and not (beam.needs_attention or beam.no_repeat)
-    )
-    return plain and isinstance(state, RacingState) and state.rooms
-
-
 def search_on_device(
-    beam: "Beam", state: RacingState, constraints: Constraints, sentences: int
-) -> list[list[Hypothesis]]:
-    """What ``beam`` finds, every turn captured and replayed."""
-    longest_B = constraints.longest_of(sentences)
+    rules: BeamRules, state: SearchState, constraints: Constraints, prefixes: Any
+) -> list[list[Hypothesis]] | None:
+    """What a beam with these rules finds, every step a CUDA graph; None where that is not possible.
+
+    Prefixes, minimum lengths, the coverage penalty and repeated n-grams need the host.
+    """
+    on_host = prefixes is not None or constraints.shortest > 1
+    if on_host or rules.coverage is not None or rules.no_repeat:
+        return None
+    longest_B = constraints.longest_of(state.rows)
+    first_B = constraints.bos_of(state.rows)
     key = (
-        beam,
+        rules,
         constraints.eos,
         constraints.forbidden,
         constraints.must_end,
         constraints.renormalise,
     )
-    room = state.room(beam.size, key, lambda *sizes: DeviceBeam(beam, constraints, *sizes))
-    room.begin(torch.from_numpy(constraints.bos_of(sentences)))
-    room.chooser.begin(longest_B)
+    decoder = state.graphed(rules.size, key, partial(DeviceBeam, rules, constraints))
+    if decoder is None:
+        return None
+    decoder.feed(torch.from_numpy(first_B))
+    decoder.selector.start(longest_B)
     flags: deque[AsyncFlag] = deque()
     for _ in range(longest_B.max(initial=0)):
-        room.turn()
-        flags.append(AsyncFlag(room.chooser.going))
+        decoder.step()
+        flags.append(AsyncFlag(decoder.selector.going))
         if len(flags) > AHEAD and not flags.popleft().read():
             break
-    return room.chooser.results(longest_B)
+    return decoder.selector.results(longest_B)
 
 
 class AsyncFlag:
-    """A truth on its way to the host; asking for it does not hold up what comes after it."""
+    """Asynchronous device-to-host copy of a boolean."""
 
     def __init__(self, value: Tensor):
         self.copy = value.to("cpu", non_blocking=True)
@@ -99,7 +84,7 @@ class DeviceBeam:
 
     def __init__(
         self,
-        beam: "Beam",
+        rules: BeamRules,
         constraints: Constraints,
         sentences: int,
         capacity: int,
@@ -111,8 +96,8 @@ class DeviceBeam:
         def double(*shape: int) -> Tensor:
             return table(*shape, dtype=torch.float64)
 
-        B, k = sentences, beam.size
-        self.beam, self.constraints = beam, constraints
+        B, k = sentences, rules.size
+        self.rules, self.constraints = rules, constraints
         self.bias_V: Tensor | None = None
         self.first_row_B = torch.arange(B, device=device)[:, None] * k
         self.slot_W = torch.arange(k, dtype=torch.float64, device=device)
@@ -120,11 +105,11 @@ class DeviceBeam:
         self.certain_N[0] = 0.0
         self.n = table(1)
         self.longest_B, self.count_B, self.over_at_B = table(B), table(B), table(B)
-        self.total_BW, self.best_BN = double(B, k), double(B, beam.beaten)
+        self.total_BW, self.best_BN = double(B, k), double(B, rules.beaten)
         self.going, self.broken = table(dtype=torch.bool), table(dtype=torch.bool)
         self.grown, self.ended = double(capacity, 4, B, k), double(capacity, 4, B, k)
 
-    def begin(self, longest_B: np.ndarray) -> None:
+    def start(self, longest_B: np.ndarray) -> None:
         """A new batch; places without a sentence are over from the start."""
         there = len(longest_B)
         self.longest_B[:there] = torch.from_numpy(longest_B).to(self.longest_B.device)
@@ -136,9 +121,9 @@ class DeviceBeam:
         for counter in (self.n, self.count_B, self.broken):
             counter.zero_()
 
-    def choose(self, logits_RV: Tensor) -> tuple[Tensor, Tensor]:
+    def select(self, logits_RV: Tensor) -> tuple[Tensor, Tensor]:
         """Rank all continuations; the first ``size`` that do not end go on."""
-        size, ranked = self.beam.size, self._ranked(logits_RV)
+        size, ranked = self.rules.size, self._ranked(logits_RV)
         ends = ranked[TOKEN] == self.constraints.eos
         ended = ranked[:, :, :size].clone()
         stopped = self._stopped(ends)
@@ -156,7 +141,7 @@ class DeviceBeam:
 
     def _stopped(self, ends: Tensor) -> Tensor:
         """What is found if it is among the first; by transformers' rules, at the limit, all."""
-        if not self.beam.follows_transformers:
+        if not self.rules.follows_transformers:
             return ends
         return ends | (self.longest_B == self.n + 1)[:, None]
 
@@ -187,16 +172,16 @@ class DeviceBeam:
 
     def _settle(self, ended_BW: Tensor) -> None:
         """Which sentences are over: enough found, nothing alive can win, or no room is left."""
-        beam, alive_B = self.beam, self.over_at_B == 0
-        divide, _ = LENGTHS[beam.length]
-        scores = torch.cat([self.best_BN, ended_BW / divide(self.n.double(), beam.alpha)], dim=1)
-        best_BN = scores.sort(dim=1, descending=True).values[:, : beam.beaten]
+        rules, alive_B = self.rules, self.over_at_B == 0
+        divide, _ = LENGTHS[rules.length]
+        scores = torch.cat([self.best_BN, ended_BW / divide(self.n.double(), rules.alpha)], dim=1)
+        best_BN = scores.sort(dim=1, descending=True).values[:, : rules.beaten]
         self.best_BN.copy_(torch.where(alive_B[:, None], best_BN, self.best_BN))
         self.count_B += (ended_BW > -torch.inf).sum(1) * alive_B
-        over_B = (self.count_B >= beam.enough) | (self.longest_B == self.n)
-        if beam.early:
-            n = self.n if beam.bounds_at_current_length else self.longest_B
-            needed_B = self.best_BN[:, -1] * divide(n.double(), beam.alpha)
+        over_B = (self.count_B >= rules.enough) | (self.longest_B == self.n)
+        if rules.early:
+            n = self.n if rules.bounds_at_current_length else self.longest_B
+            needed_B = self.best_BN[:, -1] * divide(n.double(), rules.alpha)
             over_B |= self.total_BW[:, 0] <= needed_B
         self.over_at_B.copy_(torch.where(alive_B & over_B, self.n, self.over_at_B))
         torch.any(self.over_at_B == 0, out=self.going)
@@ -211,11 +196,11 @@ class DeviceBeam:
         step_L = np.arange(steps)[:, None, None]
         counted = step_L < over_at_B[:, None]
         last = (step_L == over_at_B[:, None] - 1) & (over_at_B == longest_B)[:, None]
-        found = DeviceHypotheses.of(ended, counted, self.beam, self.constraints.eos)
-        if not self.beam.follows_transformers:
-            spare = DeviceHypotheses.of(grown, last, self.beam, self.constraints.eos)
+        found = DeviceHypotheses.of(ended, counted, self.rules, self.constraints.eos)
+        if not self.rules.follows_transformers:
+            spare = DeviceHypotheses.of(grown, last, self.rules, self.constraints.eos)
             found = DeviceHypotheses(*map(np.concatenate, zip(found, spare, strict=True)))
-        best = found.best(self.beam)
+        best = found.best(self.rules)
         hypotheses = iter(trace_back(grown, best))
         counts_B = np.bincount(best.sentence, minlength=there).tolist()
         return [[next(hypotheses) for _ in range(count)] for count in counts_B]
@@ -231,20 +216,22 @@ class DeviceHypotheses(NamedTuple):
     score: np.ndarray
 
     @classmethod
-    def of(cls, table: np.ndarray, there: np.ndarray, beam: "Beam", eos: int) -> "DeviceHypotheses":
+    def of(
+        cls, table: np.ndarray, there: np.ndarray, rules: BeamRules, eos: int
+    ) -> "DeviceHypotheses":
         """What a table holds where it counts."""
         total = table[:, TOTAL]
         step, sentence, place = np.nonzero((total > -np.inf) & there)
-        divide, _ = LENGTHS[beam.length]
-        scores = total[step, sentence, place] / divide(step + 1, beam.alpha)
+        divide, _ = LENGTHS[rules.length]
+        scores = total[step, sentence, place] / divide(step + 1, rules.alpha)
         last = table[step, :, sentence, place]
         return cls(sentence, step, last[:, TOKEN] == eos, last, scores)
 
-    def best(self, beam: "Beam") -> "DeviceHypotheses":
+    def best(self, rules: BeamRules) -> "DeviceHypotheses":
         """By sentence, in the order of ``Beam.sort_key``, of equals what was found first."""
-        behind = ~(self.finished | beam.follows_transformers)
+        behind = ~(self.finished | rules.follows_transformers)
         order = np.lexsort((-self.score, behind, self.sentence))
-        chosen = order[place(self.sentence[order]) < beam.best]
+        chosen = order[place(self.sentence[order]) < rules.best]
         return DeviceHypotheses(*(column[chosen] for column in self))
 
 

@@ -12,15 +12,17 @@ from torch import Tensor
 
 from regard.ground.checks import check_number, check_whole
 from regard.ground.errors import BadInput, shown
-from regard.search.beam import WIDEST, Beam, add_coverage
+from regard.search.beam import Beam
+from regard.search.beam_rules import WIDEST
 from regard.search.candidates import Candidates, concatenate, rank
 from regard.search.constraints import Constraints, restrict
+from regard.search.host_beam import HostBeam, add_coverage
 from regard.search.hypothesis import ActiveHypotheses, Hypothesis
-from regard.search.step import SearchState, feed, select_rows, to_host
+from regard.search.step import Search, SearchState, feed, select_rows, to_host
 
 
 @dataclass(frozen=True)
-class Diverse:
+class Diverse(Search):
     """``groups`` beams search each sentence side by side, and ``beam.best`` come back.
 
     At each step the groups choose one after the other. A token costs a group ``strength`` for
@@ -64,20 +66,20 @@ class Diverse:
         ids: Sequence[int] | None = None,
     ) -> list[list[Hypothesis]]:
         """See ``Search``. Group g of sentence i is number ``i * groups + g``."""
-        beam, sentences = self.beam, state.rows
+        beam, host, sentences = self.beam, HostBeam(self.beam), state.rows
         begun = None if prefixes is None else [one for one in prefixes for _ in range(self.groups)]
         constraints, each = constraints.repeated(sentences, self.groups), sentences * self.groups
         longest_B, forced_BL = constraints.longest_of(each), constraints.forced(begun, each)
         select_rows(state, np.repeat(np.arange(sentences), self.groups))
-        results = beam.new_finished(each)
+        results = host.new_finished(each)
         alive, owed_R = ActiveHypotheses.begin(constraints.bos_of(each)), np.zeros(each)
         while len(alive):
             logprobs_RV = feed(state, alive.last_R)
             looked = add_coverage(state, alive) if beam.needs_attention else alive
             restrict(logprobs_RV, alive, constraints, forced_BL, beam.no_repeat)
             candidates, owed = self.rank(alive, owed_R, logprobs_RV, constraints.eos)
-            beam.store_stuck(alive, candidates, results)
-            alive, going = beam.advance(looked, candidates, constraints.eos, longest_B, results)
+            host.store_stuck(alive, candidates, results)
+            alive, going = host.advance(looked, candidates, constraints.eos, longest_B, results)
             owed_R = owed[going]
             if len(alive):
                 select_rows(state, candidates.parent[going])

@@ -15,7 +15,7 @@ MEANS = ("mean of probabilities", "mean of log-probabilities")
 
 
 @dataclass(frozen=True)
-class Ensemble:
+class Ensemble(SearchState):
     """States of models with one vocabulary, opened on the same sentences.
 
     The mean of log-probabilities is scaled to sum to one again: the geometric mean.
@@ -49,7 +49,7 @@ class Ensemble:
             return each.mean(0).log_softmax(-1)
         return each.logsumexp(0) - math.log(len(self.states))
 
-    def pick(self, index_R: Tensor) -> None:
-        """Pick in every state."""
+    def select_rows(self, index_R: Tensor) -> None:
+        """Select rows in every state."""
         for state in self.states:
-            state.pick(index_R)
+            state.select_rows(index_R)

@@ -22,11 +22,11 @@ from regard.search.length_penalty import (
     normalised,
     rescore,
 )
-from regard.search.step import SearchState, feed, select_rows, to_host
+from regard.search.step import Search, SearchState, feed, select_rows, to_host
 
 
 @dataclass(frozen=True)
-class Exact:
+class Exact(Search):
     """The one finished hypothesis with the highest score, or none.
 
     At each step every prefix goes on that may still lead to a better score than the best found.

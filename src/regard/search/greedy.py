@@ -2,23 +2,22 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 from torch import Tensor
 
 from regard.ground.checks import check_whole
-from regard.search.beam import Beam
+from regard.search.beam_rules import BeamRules
 from regard.search.constraints import Constraints
-from regard.search.device_beam import RacingState, fits_device, search_on_device
+from regard.search.device_beam import search_on_device
 from regard.search.hypothesis import Hypothesis
-from regard.search.step import SearchState
+from regard.search.step import Search, SearchState
 from regard.search.token_loop import run_token_loop
 from regard.search.topk import topk
 
 
 @dataclass(frozen=True)
-class Greedy:
+class Greedy(Search):
     """One hypothesis per sentence; among equally probable tokens the lower id.
 
     With ``no_repeat`` no run of that many tokens occurs twice in it.
@@ -37,9 +36,10 @@ class Greedy:
         ids: Sequence[int] | None = None,
     ) -> list[list[Hypothesis]]:
         """See ``Search``."""
-        beam = Beam(1, length="none", alpha=0.0, no_repeat=self.no_repeat)
-        if fits_device(beam, state, constraints, prefixes):
-            return search_on_device(beam, cast(RacingState, state), constraints, state.rows)
+        beam = BeamRules(1, length="none", alpha=0.0, no_repeat=self.no_repeat)
+        found = search_on_device(beam, state, constraints, prefixes)
+        if found is not None:
+            return found
         return run_token_loop(
             state, constraints, prefixes, _most_probable, no_repeat=self.no_repeat
         )

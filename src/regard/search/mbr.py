@@ -16,13 +16,13 @@ from regard.metrics.pairwise import UTILITIES, Utility
 from regard.search.constraints import Constraints
 from regard.search.hypothesis import Hypothesis
 from regard.search.sample import Sample
-from regard.search.step import SearchState
+from regard.search.step import Search, SearchState
 
 DRAWS = Sample(count=32)
 
 
 @dataclass(frozen=True)
-class MinimumRisk:
+class MinimumRisk(Search):
     """The ``best`` candidates by their mean utility over the draws of ``sample``: their score.
 
     Utility is of text, which ``decode`` makes of tokens. Candidates are the samples themselves, or,

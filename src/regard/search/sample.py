@@ -12,7 +12,7 @@ from regard.ground.checks import check_number, check_whole
 from regard.ground.errors import BadInput
 from regard.search.constraints import Constraints
 from regard.search.hypothesis import Hypothesis
-from regard.search.step import SearchState
+from regard.search.step import Search, SearchState
 from regard.search.token_loop import run_token_loop
 from regard.search.topk import topk
 
@@ -20,7 +20,7 @@ MOST = 100_000  # draws for a sentence
 
 
 @dataclass(frozen=True)
-class Sample:
+class Sample(Search):
     """``count`` draws per sentence, the most probable first.
 
     First the temperature divides log-probabilities, then the ``top_k`` most probable tokens stay

@@ -1,20 +1,24 @@
-"""The protocol between a model and a search: a state that says the next distribution."""
+"""The protocol between decoding and search: a state that gives the next distribution."""
 
-from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from regard.ground.errors import BadInput
 from regard.search.constraints import Constraints
 from regard.search.hypothesis import Hypothesis
 
 
 class SearchState(Protocol):
-    """A model in the middle of writing: one row for each hypothesis alive.
+    """A decoder between two steps: one row for each active hypothesis.
 
-    A freshly opened state has one row per input sentence, and the first tokens fed are BOS.
+    A new state has one row per sentence (source or prompt), and the first tokens fed are BOS or
+    the last tokens of the prompts. Classes that inherit from it need no more than its first four
+    members.
     """
 
     @property
@@ -28,24 +32,35 @@ class SearchState(Protocol):
     def step(self, tokens_R: Tensor) -> Tensor:
         """Feed one token per row; float32 log-probabilities_RV of the next token.
 
-        The tensor is the search's own to overwrite, until the next step.
+        The search may overwrite the tensor, until the next step.
         """
 
-    def pick(self, index_R: Tensor) -> None:
-        """Keep, reorder or repeat rows: row i becomes what row ``index_R[i]`` was."""
-
-
-@runtime_checkable
-class CoverageState(Protocol):
-    """A state that also gives attention weights, for the coverage penalty of a beam."""
+    def select_rows(self, index_R: Tensor) -> None:
+        """Drop, repeat or reorder rows: row i becomes what row ``index_R[i]`` was."""
 
     def attention(self) -> Tensor:
-        """weights_RS of the step just made, over the source; NaN beyond a row's own source."""
+        """weights_RS of the last step, over the source; NaN beyond a row's own source."""
+        raise BadInput("a coverage penalty needs attention weights, and this model gives none")
+
+    def graphed(
+        self, copies: int, key: Hashable, selector: Callable[[int, int, torch.device], Any]
+    ) -> Any:
+        """A decoder whose steps are CUDA graphs, with ``copies`` rows per sentence; None: none.
+
+        ``selector`` makes its token selector, of sentences, steps and device.
+        """
+        return None
 
 
-class Search(Protocol):
-    """What ``Greedy``, ``Beam``, ``Diverse``, ``Exact`` and ``Sample`` have in common."""
+class Search(ABC):
+    """From a state to hypotheses: ``Greedy``, ``Beam``, ``Diverse``, ``Exact``, ``Sample``, …"""
 
+    @property
+    def needs_attention(self) -> bool:
+        """Whether its states must give attention weights."""
+        return False
+
+    @abstractmethod
     def __call__(
         self,
         state: SearchState,
@@ -67,9 +82,9 @@ def feed(state: SearchState, tokens_R: np.ndarray) -> Tensor:
 
 
 def select_rows(state: SearchState, index_R: np.ndarray) -> None:
-    """Pick, unless every row stays where it is."""
+    """Select rows by indices on the host, unless every row stays where it is."""
     if not np.array_equal(index_R, np.arange(state.rows)):
-        state.pick(torch.from_numpy(index_R).to(state.device))
+        state.select_rows(torch.from_numpy(index_R).to(state.device))
 
 
 def to_host(logprobs: Tensor) -> np.ndarray:

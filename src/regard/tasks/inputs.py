@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.ground.errors import BadInput, BadItem, shown
-from regard.parts.position import position_limit
+from regard.search.step import Search
 
 # How errors of torch say it that have no type of their own: the host, C++, CUDA and its libraries.
 NO_MEMORY = ("DefaultCPUAllocator", "bad_alloc", "CUDA error: out of memory", "ALLOC_FAILED")
@@ -26,7 +26,7 @@ class InputLimits:
     @classmethod
     def of(cls, side: Any) -> "InputLimits":
         """The limits of a side that embeds tokens."""
-        return cls(side.embed.token.num_embeddings, position_limit(side))
+        return cls(side.embed.token.num_embeddings, side.embed.position_limit)
 
     def check(self, ids: Sequence[int] | np.ndarray, number: int, marks: int = 0) -> None:
         """Refuse ids that the model has no vector for; it adds ``marks`` tokens to them."""
@@ -124,7 +124,7 @@ def read(
 
 def check_search(search: Any) -> Any:
     """A search is a value; its name or its class is not."""
-    if not callable(search) or isinstance(search, type):
+    if not isinstance(search, Search):
         raise BadInput(f"search is a value such as Beam(5) or Greedy(), not {shown(search)}")
     return search
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from regard.ground.errors import BadInput, shown
 from regard.models.hf import NOTED
-from regard.search.beam import Beam, Stop
+from regard.search.beam import Beam
+from regard.search.beam_rules import Stop
 from regard.search.constraints import Constraints
 
 # transformers' early_stopping, by the name of our rule.

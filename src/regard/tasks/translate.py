@@ -12,17 +12,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from regard import decoding
 from regard.data.packing import inference_batches
+from regard.decoding import EAGER, Engine
 from regard.ground.batch import Batch, BatchLimits, Ids, pack
 from regard.ground.errors import BadInput
-from regard.ground.machine import has_bf16
 from regard.ground.tape import NULL_TAPE, NullTape
-from regard.models.native import Native, can_run, obstacle
-from regard.models.room import House
 from regard.objectives.seq2seq import Seq2Seq
-from regard.parts.engines import check_engine, choose_engine
 from regard.parts.linear.convert import in_precision, products_in_use
-from regard.parts.position import position_limit
 from regard.search.beam import Beam
 from regard.search.constraints import Constraints
 from regard.search.ensemble import Ensemble
@@ -43,7 +40,6 @@ from regard.tasks.workers import Job, Workers
 from regard.text.translation_tokenizer import TranslationTokenizer
 
 TOKENS = 4_096  # source tokens translated at once
-NATIVE = ("fp32", "int8")  # the precisions compiled steps have
 GROWTH, MARGIN = 2, 10  # a translation has at most 2n + 10 tokens
 
 
@@ -63,8 +59,8 @@ class Translator:
     ``others`` decide with it on every token, as an ensemble. Each reads the source in its own
     vocabulary, but all write the same one. ``generation`` are the settings it was published with:
     how it searches unless told otherwise, and what it may write by transformers' rules; ``decode``
-    is the table of the recipe it was trained by. Where it has a ``house``, searches run in captured
-    rooms or by compiled steps; ``workers`` share the searches out.
+    is the table of the recipe it was trained by. ``engine`` steps the decoder; ``workers``
+    share the searches out.
     """
 
     model: nn.Module
@@ -73,7 +69,7 @@ class Translator:
     others: tuple["Translator", ...] = ()
     generation: Mapping[str, Any] | None = None
     decode: Any = None
-    house: House | Native | None = None
+    engine: Engine = EAGER
     workers: Workers | None = None
 
     def __post_init__(self) -> None:
@@ -134,53 +130,34 @@ class Translator:
         return replace(self, workers=workers)
 
     def choice(self, precision: str = "auto", engine: str = "auto") -> tuple[str, str]:
-        """The precision and the engine ("cpp" or "torch") that would run; BadInput if none can.
-
-        "auto" is the precision bf16 on a GPU that has it, else fp32; and the engine that the table
-        in parts/engines.py names for this machine and batch size, if it knows these models.
-        """
-        check_engine(engine)
-        if self.device.type != "cpu":
-            if engine == "cpp":
-                raise BadInput(f"engine cpp: runs on a CPU, and the model is on {self.device.type}")
-            if precision == "auto":
-                precision = "bf16" if has_bf16(self.device) else "fp32"
-            return precision, "torch"
-        precision = "fp32" if precision == "auto" else precision
+        """The precision and the engine that would run; BadInput if none can."""
         models = [one.model for one in (self, *self.others)]
-        if engine == "auto":
-            table = choose_engine(precision, self.rows)
-            return precision, "cpp" if table == "cpp" and all(map(can_run, models)) else "torch"
-        if engine == "cpp":
-            if precision not in NATIVE:
-                raise BadInput(f"engine cpp: has {' and '.join(NATIVE)}, not {precision}")
-            if reason := next(filter(None, map(obstacle, models)), None):
-                raise BadInput(f"engine cpp: {reason}")
-        return precision, engine
+        return decoding.choose_engine(models, precision, engine, self.rows)
 
     def with_precision(self, kind: str, engine: str = "auto") -> "Translator":
         """The same, for inference only, in "fp32", "bf16" or (on a CPU) "int8"; or "auto".
 
-        What "auto" means, and which ``engine`` steps the decoder on a CPU, ``choice`` says.
+        What "auto" means, and which ``engine`` steps the decoder, ``choice`` says.
         """
-        house: House | Native | None = self.house
-        taken: Collection[nn.Module] = ()
+        steps: Engine = self.engine
+        packed: Collection[nn.Module] = ()
         if products_in_use(self.model) is None:
             kind, engine = self.choice(kind, engine)
-            if engine == "cpp":
-                house = Native(self.model, kind)
-                taken = house.taken if kind == "fp32" else ()
-        model = in_precision(self.model, kind, but_for=taken)
+            steps = decoding.build_engine(engine, self.model, kind)
+            packed = steps.packed_layers if kind == "fp32" else packed
+        model = in_precision(self.model, kind, but_for=packed)
         others = tuple(other.with_precision(kind, engine) for other in self.others)
-        return replace(self, model=model, others=others, house=house)
+        return replace(self, model=model, others=others, engine=steps)
 
     @property
-    def engine(self) -> str:
+    def description(self) -> str:
         """What does the work, in words."""
-        if isinstance(self.house, Native):
-            return f"{self.house.kind}, compiled steps"
         dtype = str(next(self.model.parameters()).dtype).removeprefix("torch.")
-        return products_in_use(self.model) or f"{dtype} on {self.device.type}"
+        return (
+            self.engine.description
+            or products_in_use(self.model)
+            or f"{dtype} on {self.device.type}"
+        )
 
     def stream(
         self,
@@ -276,10 +253,9 @@ class Translator:
         """The hypotheses for each sentence of one batch, in ids."""
         limits = self._limits(sources[0], prefixes)
         capacity = int(limits.longest_of(len(sources[0])).max()) + 1
-        watch = getattr(search, "needs_attention", False)
         try:
             states = [
-                one._open(ids, capacity, watch)
+                one._open(ids, capacity, search.needs_attention)
                 for one, ids in zip((self, *self.others), sources, strict=True)
             ]
             state = Ensemble(states) if self.others else states[0]
@@ -298,7 +274,7 @@ class Translator:
     def _limits(self, ids: list[list[int]], prefixes: list[list[int]] | None) -> Constraints:
         """What may be written; where positions are learned, no more tokens than there are."""
         target, model = self.text.target, cast(Any, self.model)
-        most = position_limit(model.target) or sys.maxsize
+        most = model.decoder.embed.position_limit or sys.maxsize
         if self.followed is not None:
             limits = self.followed.limits(target.bos, target.eos)
             return replace(limits, longest=min(self.followed.longest, most))
@@ -309,11 +285,14 @@ class Translator:
         ]
         return Constraints(target.bos, target.eos, longest, forbidden=(target.pad, target.bos))
 
-    def _open(self, ids: list[list[int]], capacity: int, watch: bool) -> SearchState:
-        source = pack(ids).to(self.device)
-        model: Any = self.model
-        house = {} if self.house is None else {"house": self.house}
-        return model.open(source.tokens_T, source.layout, capacity, watch=watch, **house)
+    def _open(self, ids: list[list[int]], capacity: int, attention: bool) -> SearchState:
+        return decoding.open(
+            self.model,
+            pack(ids).to(self.device),
+            capacity=capacity,
+            engine=self.engine,
+            attention=attention,
+        )
 
     def _as_text(self, hypothesis: Hypothesis) -> Translation:
         return Translation(self.text.target.decode(hypothesis.tokens), hypothesis.score, hypothesis)

@@ -33,7 +33,7 @@ NAMES = ("⟨end⟩", "▁ein", "▁Buch", "er")
 
 
 def toy_tree(beam=None, toy=None, longest=5, names=NAMES, title="a book"):
-    recording = RecordingBeam.copy_of(beam or Beam(3))
+    recording = RecordingBeam(beam or Beam(3))
     recording((toy or Toy(11)).open([0]), Constraints(BOS, EOS, longest))
 
     def decode(tokens):

@@ -12,14 +12,9 @@ from torch import Tensor, nn
 from regard.ground.batch import PackedTokens, SourceTarget
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
-from regard.models.build.trunk_with_heads import ALL_TOKENS, Outputs
-from regard.models.decoding import Decoding
-from regard.models.native import Native, NativeDecoding
-from regard.models.room import House
-from regard.models.sites import AttentionSite, require_cross_attention
+from regard.models.build.trunk_with_heads import ALL_TOKENS, NEXT_TOKEN, Outputs
+from regard.models.sites import AttentionSite
 from regard.parts.attention import EncoderOutput
-
-HEAD = "next_token"
 
 
 class EncoderDecoderModule(nn.Module):
@@ -62,6 +57,21 @@ class EncoderDecoderModule(nn.Module):
         """The side that reads the input."""
         return self.source
 
+    @property
+    def decoder(self) -> Any:
+        """The side that writes."""
+        return self.target
+
+    @property
+    def output(self) -> nn.Linear:
+        """The layer of logits over the next token."""
+        return self.head
+
+    @property
+    def attends(self) -> bool:
+        """Whether both sides are blocks of attention."""
+        return self.source.attends and self.target.attends
+
     def forward(
         self,
         inputs: SourceTarget,
@@ -73,8 +83,8 @@ class EncoderDecoderModule(nn.Module):
         target = inputs.target
         encoded = self.encode(inputs.source, tape=tape)
         states_TD = self._decoded(target.tokens_T, target.layout, encoded, tape=tape)
-        read = states_TD[positions[HEAD]] if HEAD in positions else states_TD
-        return Outputs(states_TD, None, {HEAD: tape("logits", self.head(read))})
+        read = states_TD[positions[NEXT_TOKEN]] if NEXT_TOKEN in positions else states_TD
+        return Outputs(states_TD, None, {NEXT_TOKEN: tape("logits", self.head(read))})
 
     def encode(self, inputs: PackedTokens, *, tape: NullTape = NULL_TAPE) -> EncoderOutput:
         """The source as the decoder sees it."""
@@ -104,36 +114,3 @@ class EncoderDecoderModule(nn.Module):
     ) -> Tensor:
         side = tape.under("target")
         return self.target(tokens_T, layout, source=source, cache=cache, tape=side).states_TD
-
-    @property
-    def takes_native_steps(self) -> bool:
-        """Whether its steps can be compiled code, or captured."""
-        return self.source.attends and self.target.attends
-
-    @property
-    def watched(self) -> str:
-        """The tape name of the cross-attention weights of its last layer."""
-        return require_cross_attention(self.cross_attention).weights[-1]
-
-    def open(
-        self,
-        tokens_T: Tensor,
-        layout: Layout,
-        capacity: int,
-        *,
-        watch: bool = False,
-        house: House | Native | None = None,
-    ) -> Decoding | NativeDecoding:
-        """A state for search: one row per source sentence, room for ``capacity`` tokens.
-
-        In a ``house`` with rooms a search that can will run in one of them; a native one makes
-        every step compiled code.
-        """
-        house = house if self.takes_native_steps else None
-        if isinstance(house, Native):
-            if not watch:
-                encoded = self.encode(PackedTokens(tokens_T, layout))
-                return house.open(self, encoded, capacity)
-            house = None
-        cache = self.target.new_memory(layout.rows, capacity)
-        return Decoding(self, tokens_T, layout, cache, watch=watch, house=house)

@@ -36,6 +36,14 @@ class RNNDecoderState(NamedTuple):
         states = [tuple(part[index] for part in state) for state in self.states]
         return RNNDecoderState(states, None if self.told_RD is None else self.told_RD[index])
 
+    @classmethod
+    def join(cls, parts: "Sequence[RNNDecoderState]") -> "RNNDecoderState":
+        """The rows of several states, one after the other."""
+        layers = zip(*(part.states for part in parts), strict=True)
+        states = [tuple(map(torch.cat, zip(*layer, strict=True))) for layer in layers]
+        told = [part.told_RD for part in parts if part.told_RD is not None]
+        return cls(states, torch.cat(told) if told else None)
+
     def to(self, dtype: torch.dtype) -> "RNNDecoderState":
         """The same in that precision."""
         states = [tuple(part.to(dtype) for part in state) for state in self.states]
@@ -69,8 +77,8 @@ class RNNDecoderModule(nn.Module):
         self.cross, self.combine, self.maxout = cross, combine, maxout
         self.dropout = Dropout(dropout)
 
-    def new_memory(self, rows: int, capacity: int) -> RNNState:
-        """What it remembers of steps before."""
+    def new_cache(self, rows: int, capacity: int) -> RNNState:
+        """For its state between two steps."""
         return RNNState(rows, capacity)
 
     def forward(
@@ -97,15 +105,15 @@ class RNNDecoderModule(nn.Module):
         return EncoderOutput(tape("output", self.dropout(states_TD)), layout)
 
     def _begin(self, source: EncoderOutput, cache: RNNState | None) -> RNNDecoderState:
-        """Where the memory left off, or at the bridge."""
-        if cache is not None and cache.now is not None:
-            return cache.now
+        """The state in the cache, or that of the bridge."""
+        if cache is not None and cache.current is not None:
+            return cache.current
         states, told_BD = self.bridge(source)
         now = RNNDecoderState(
             states, torch.zeros_like(states[-1][0]) if self.input_feeding else told_BD
         )
         now = now.to(self.layers.dtype)
-        return now if cache is None else cache.begin(now)
+        return now if cache is None else cache.start(now)
 
     def _at_once(
         self,
@@ -142,12 +150,18 @@ class RNNDecoderModule(nn.Module):
         if not layout.full:  # full rows are in order as they are
             now = now.rows(time_major.order_B)
             keys = None if keys is None else keys.ordered(time_major.order_B)
-        one_each = Layout.rectangle(layout.rows, 1, x_TD.device, start=layout.start or 0)
+        one_each = layout  # of one token in each row, at positions of their own
+        if layout.start is not None:
+            one_each = Layout.rectangle(layout.rows, 1, x_TD.device, start=layout.start)
         record = UnrolledTape(tape.under("cross"), layout.rows, layout.longest)
-        states, seen = [], []
+        states, seen, ended = [], [], []
+        rows = layout.rows
         # Where no row has a token, a step on nothing still has gradients.
         for time, x_RD in enumerate(time_major.from_packed(x_TD).split(time_major.alive or (0,))):
             alive = len(x_RD)
+            if alive < rows:
+                ended.append(now.rows(slice(alive, rows)))
+                rows = alive
             now, keys = now.rows(slice(alive)), None if keys is None else keys.first(alive)
             queries = one_each.first(alive).later(time)
             moment = record.at(time, time_major.order_B[:alive])
@@ -155,7 +169,10 @@ class RNNDecoderModule(nn.Module):
             states.append(state_RD)
             seen += [] if seen_RD is None else [seen_RD]
         if cache is not None:
-            cache.now = now
+            if not layout.full:
+                now = RNNDecoderState.join([now, *reversed(ended)])
+                now = now.rows(time_major.order_B.argsort())
+            cache.current = now
             cache.advance(layout)
         return time_major.to_packed(torch.cat(states)), time_major.to_packed(
             torch.cat(seen)

@@ -23,8 +23,8 @@ class TransformerModule(nn.Module):
         self.blocks = nn.ModuleList(blocks)
         self.norm = norm
 
-    def new_memory(self, rows: int, capacity: int) -> KVCache:
-        """What it remembers of steps before."""
+    def new_cache(self, rows: int, capacity: int) -> KVCache:
+        """For the keys and values of earlier tokens."""
         return KVCache(rows, capacity, len(self.blocks))
 
     def forward(

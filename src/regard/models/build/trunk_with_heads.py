@@ -7,10 +7,12 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from regard.ground.batch import PackedTokens
+from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.parts.attention import EncoderOutput
 
 ALL_TOKENS: Mapping[str, Tensor] = MappingProxyType({})
+NEXT_TOKEN = "next_token"  # the head of language models and decoders
 
 
 class Outputs(NamedTuple):
@@ -23,6 +25,8 @@ class Outputs(NamedTuple):
 
 class TrunkWithHeadsModule(nn.Module):
     """An ``eager`` one is neither compiled nor captured, as recurrent layers cannot be."""
+
+    cross_attention = None
 
     def __init__(
         self,
@@ -43,6 +47,21 @@ class TrunkWithHeadsModule(nn.Module):
     def encoder(self) -> Any:
         """The side that reads the input."""
         return self.trunk
+
+    @property
+    def decoder(self) -> Any:
+        """The side that writes."""
+        return self.trunk
+
+    @property
+    def output(self) -> nn.Module:
+        """The layer of logits over the next token."""
+        return self.heads[NEXT_TOKEN]
+
+    @property
+    def attends(self) -> bool:
+        """Whether the trunk is blocks of attention."""
+        return self.trunk.attends
 
     def forward(
         self,
@@ -71,3 +90,16 @@ class TrunkWithHeadsModule(nn.Module):
         if self.pool is None:
             return None
         return tape("pool.output", self.pool(encoded, tape=tape.under("pool")))
+
+    def decode(
+        self,
+        tokens_T: Tensor,
+        layout: Layout,
+        source: EncoderOutput | None = None,
+        *,
+        cache: Any = None,
+        tape: NullTape = NULL_TAPE,
+    ) -> Tensor:
+        """Logits over the next token, given the tokens so far (or their cache); has no source."""
+        states_TD = self.trunk(tokens_T, layout, cache=cache, tape=tape.under("trunk")).states_TD
+        return tape(f"heads.{NEXT_TOKEN}.logits", self.output(states_TD))

@@ -2,7 +2,8 @@
 //
 // Every row is computed by itself, in one order of operations, so its result has the same bits in
 // any batch. Row r's past key at place s lies in row owners[r][s] of the buffers, so that reordering
-// a beam moves no keys.
+// a beam moves no keys. All rows write at one place, `at`; row r begins at place first[r], so rows
+// may have different lengths. Layers may have no cross-attention.
 
 #include "attention.h"
 #include "linear.h"
@@ -35,6 +36,7 @@ struct Step {
     float *logits;                  // [rows][vocabulary, padded to 16]
     float *scratch;                 // as many floats as `scratch_floats` says
     int32_t *owners;                // [buffer rows][capacity]
+    const int32_t *first;           // the place at which each row begins; null: all at 0
     const int32_t *sentence;        // of each row
     const int32_t *source_lengths;  // of each sentence
     int64_t rows, at, capacity, places;
@@ -117,19 +119,24 @@ void look_back(const Decoder &d, const Layer &layer, const Step &s, Scratch &roo
 #pragma omp parallel for if (s.rows > 4)
     for (int64_t r = 0; r < s.rows; r++) {
         const float *qkv = room.projected + r * room.wide;
-        std::copy_n(qkv + keys, keys, layer.keys + (r * s.capacity + s.at) * keys);
-        std::copy_n(qkv + 2 * keys, values, layer.values + (r * s.capacity + s.at) * values);
-        s.owners[r * s.capacity + s.at] = int32_t(r);
+        const int64_t place = r * s.capacity + s.at;
+        std::copy_n(qkv + keys, keys, layer.keys + place * keys);
+        std::copy_n(qkv + 2 * keys, values, layer.values + place * values);
+        s.owners[place] = int32_t(r);
     }
 #pragma omp parallel for
     for (int64_t rh = 0; rh < s.rows * d.heads; rh++) {
         const int64_t r = rh / d.heads, h = rh % d.heads;
         const int32_t *owners = s.owners + r * s.capacity;
+        const int64_t first = s.first ? s.first[r] : 0;
         auto at = [&](int64_t size) {
-            return [=, &s](int64_t place) { return (owners[place] * s.capacity + place) * size; };
+            return [=, &s](int64_t n) {
+                const int64_t place = first + n;
+                return (owners[place] * s.capacity + place) * size;
+            };
         };
         look(room.projected + r * room.wide + h * d.key, layer.keys + h * d.key,
-             layer.values + h * d.value, s.at + 1, d.key, d.value, d.scale,
+             layer.values + h * d.value, s.at + 1 - first, d.key, d.value, d.scale,
              room.weights + rh * room.longest, room.seen + r * room.wide + h * d.value, at(keys),
              at(values));
     }
@@ -181,7 +188,7 @@ void regard_step(const Decoder *d, const Step *s) {
     Scratch room(*d, *s);
     for (int64_t layer = 0; layer < d->depth; layer++) {
         look_back(*d, d->layers[layer], *s, room);
-        look_at_source(*d, d->layers[layer], *s, room);
+        if (d->layers[layer].cross_q.weight) look_at_source(*d, d->layers[layer], *s, room);
         think(*d, d->layers[layer], *s, room);
     }
     const float *states = s->x;

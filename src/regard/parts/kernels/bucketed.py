@@ -18,8 +18,9 @@ CALL = 1024
 
 
 def fits(call: AttentionCall, q_THK: Tensor, v_THK: Tensor) -> bool:
-    """Lengths are known on the host, and the sight means the same inside a group."""
-    return call.queries.lengths is not None and call.keys.lengths is not None and call.aligned
+    """Packed rows whose lengths are known on the host; the mask is the same within a bucket."""
+    known = call.queries.lengths is not None and call.keys.lengths is not None
+    return known and call.aligned and not call.keys.padded
 
 
 def run(call: AttentionCall, q_THK: Tensor, k_THK: Tensor, v_THK: Tensor) -> Tensor:

@@ -89,16 +89,17 @@ def plain(
     return torch.einsum("rhs,rshk->rhk", weights_RHS, v.float()).to(q_RHK.dtype)
 
 
-def write(k_RSHK: Tensor, v_RSHK: Tensor, k_RHK: Tensor, v_RHK: Tensor, at: Tensor) -> None:
-    """Each row's new key and value at place ``at`` of its own row, in one launch."""
+def write(k_RSHK: Tensor, v_RSHK: Tensor, k_RHK: Tensor, v_RHK: Tensor, at_R: Tensor) -> None:
+    """Each row's new key and value at place ``at_R`` of its own row, in one launch."""
     if triton is None or not k_RHK.is_cuda or k_RHK.shape != v_RHK.shape:
-        k_RSHK.index_copy_(1, at, k_RHK[:, None])
-        v_RSHK.index_copy_(1, at, v_RHK[:, None])
+        for buffer_RSHK, new_RHK in ((k_RSHK, k_RHK), (v_RSHK, v_RHK)):
+            index = at_R[:, None, None, None].expand_as(new_RHK[:, None])
+            buffer_RSHK.scatter_(1, index, new_RHK[:, None])
         return
     R, H, K = k_RHK.shape
     steps = (k_RHK.stride(0), k_RHK.stride(1), v_RHK.stride(0), v_RHK.stride(1))
     wide = triton.next_power_of_2(H * K)
-    _write[(R,)](k_RSHK, v_RSHK, k_RHK, v_RHK, at, *steps, k_RSHK.shape[1], H * K, K, wide)
+    _write[(R,)](k_RSHK, v_RSHK, k_RHK, v_RHK, at_R, *steps, k_RSHK.shape[1], H * K, K, wide)
 
 
 def _kernel_write(
@@ -119,7 +120,7 @@ def _kernel_write(
     """One program per row."""
     row, part = tl.program_id(0), tl.arange(0, wide)
     there, head, within = part < size, part // key, part % key
-    to = (row.to(tl.int64) * capacity + tl.load(at)) * size + part
+    to = (row.to(tl.int64) * capacity + tl.load(at + row)) * size + part
     k = tl.load(k_in + row * k_row + head * k_head + within, mask=there)
     v = tl.load(v_in + row * v_row + head * v_head + within, mask=there)
     tl.store(k_out + to, k, mask=there)

@@ -34,6 +34,7 @@ def fits(call: AttentionCall, q_THK: Tensor, v_THK: Tensor) -> bool:
         and q_THK.dtype in (torch.bfloat16, torch.float16)
         and call.dropout == 0
         and call.aligned
+        and not call.keys.padded
         and call.queries.longest > 0
         and call.keys.longest > 0
         and all(limit is None or limit >= 0 for limit in _limits(call))

@@ -9,7 +9,6 @@ from torch import nn
 
 from regard.ground.errors import BadInput
 from regard.ground.machine import has_bf16, instruction_set
-from regard.parts.engines import has_fast_int8
 from regard.parts.linear import int8, packed
 from regard.parts.linear.int8 import Int8Linear
 from regard.parts.linear.packed import HalfLinear, PackedLinear
@@ -76,7 +75,7 @@ def describe_products(kind: str) -> str:
         raise BadInput(f"a precision is {', '.join(LAYERS)} or auto, not {kind!r}")
     if kind == "int8":
         few, many = (one.name for one in int8.products())
-        slow = "" if has_fast_int8() else f"; fp32 is faster with {instruction_set()}"
+        slow = "" if int8.is_fast() else f"; fp32 is faster with {instruction_set()}"
         return f"int8: {few} up to {int8.FEW} rows, {many} beyond{slow}"
     if kind == "fp32":
         many = "oneDNN, packed" if packed.can_pack(torch.float32) else "torch"

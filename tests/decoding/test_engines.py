@@ -2,10 +2,9 @@
 
 import pytest
 
+from regard.decoding import engines
+from regard.decoding.engines import TABLE, engine_in_table
 from regard.ground import machine
-from regard.ground.errors import BadInput
-from regard.parts import engines
-from regard.parts.engines import TABLE, check_engine, choose_engine
 from regard.parts.linear.convert import describe_products
 
 
@@ -21,30 +20,25 @@ def test_the_table_knows_instruction_sets_precisions_and_engines():
 def test_a_row_counts_from_its_batch_size_on(monkeypatch):
     monkeypatch.setattr(engines, "instruction_set", lambda: "x")
     monkeypatch.setattr(engines, "TABLE", {"x": {"fp32": {1: "cpp", 8: "torch", 64: "cpp"}}})
-    chosen = [choose_engine("fp32", batch) for batch in (1, 7, 8, 63, 64, 1_000)]
+    chosen = [engine_in_table("fp32", batch) for batch in (1, 7, 8, 63, 64, 1_000)]
     assert chosen == ["cpp", "cpp", "torch", "torch", "cpp", "cpp"]
 
 
 @pytest.mark.parametrize("name", [machine.GENERIC, "avx512", "never heard of"])
 def test_what_was_never_measured_is_torch(monkeypatch, name):
     monkeypatch.setattr(engines, "instruction_set", lambda: name)
-    assert choose_engine("int8", 1) == choose_engine("fp32", 64) == "torch"
+    assert engine_in_table("int8", 1) == engine_in_table("fp32", 64) == "torch"
 
 
 def test_fp32_is_torch_on_arm_until_it_is_measured(monkeypatch):
     for name in ("neon", "neon-dotprod", "neon-i8mm"):
         monkeypatch.setattr(engines, "instruction_set", lambda name=name: name)
-        assert {choose_engine("fp32", batch) for batch in (1, 32, 64)} == {"torch"}
-
-
-def test_an_engine_there_is_not_is_said():
-    with pytest.raises(BadInput, match="auto, cpp, torch, not 'rust'"):
-        check_engine("rust")
+        assert {engine_in_table("fp32", batch) for batch in (1, 32, 64)} == {"torch"}
 
 
 def test_int8_says_where_fp32_is_faster(monkeypatch):
     monkeypatch.setattr("regard.parts.linear.convert.instruction_set", lambda: "neon-dotprod")
-    monkeypatch.setattr(engines, "instruction_set", lambda: "neon-dotprod")
+    monkeypatch.setattr("regard.parts.linear.int8.instruction_set", lambda: "neon-dotprod")
     assert describe_products("int8").endswith("; fp32 is faster with neon-dotprod")
-    monkeypatch.setattr(engines, "instruction_set", lambda: "amx")
+    monkeypatch.setattr("regard.parts.linear.int8.instruction_set", lambda: "amx")
     assert "faster" not in describe_products("int8")

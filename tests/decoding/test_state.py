@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from naive import SEED
+from regard import decoding
+from regard.decoding import DecodingState
 from regard.ground.batch import SourceTarget, pack
 from regard.ground.layout import Layout
-from regard.models.build.encoder_decoder import EncoderDecoderModule
-from regard.models.decoding import Decoding
 from regard.models.facts import change
 from regard.models.facts.positions import Learned
 from regard.models.papers.transformer import BASE
@@ -20,12 +20,11 @@ HAPPENS = st.lists(st.none() | PICKED, max_size=6)  # a step, or rows to pick
 SOURCES = [[1, 2, 3, 4], [5], [6, 7]]
 
 
-def opened(model: EncoderDecoderModule, sources: list[list[int]], watch: bool = False) -> Decoding:
-    packed = pack(sources)
-    return model.open(packed.tokens_T, packed.layout, capacity=8, watch=watch)
+def opened(model, sources: list[list[int]], attention: bool = False) -> DecodingState:
+    return decoding.open(model, pack(sources), capacity=8, attention=attention)
 
 
-def in_full(model: EncoderDecoderModule, sources: list[list[int]], written: list[list[int]]):
+def in_full(model, sources: list[list[int]], written: list[list[int]]):
     """Log-probabilities of the next token of each row, all computed anew."""
     source, target = pack(sources), pack(written)
     logits_TV = model(SourceTarget(source, target)).by_head["next_token"]
@@ -53,7 +52,7 @@ def test_steps_and_picks_equal_the_whole(facts, happens, seed):
             torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
         else:
             index = [number % state.rows for number in picked]
-            state.pick(torch.tensor(index))
+            state.select_rows(torch.tensor(index))
             sources, written = [sources[i] for i in index], [written[i] for i in index]
             assert state.rows == len(index)
 
@@ -67,7 +66,7 @@ def test_several_tokens_may_be_fed_at_once():
         layout = Layout.rectangle(3, end - start, start=start)
         tokens_T = written[:, start:end].flatten()
         model.decode(tokens_T, layout, state.source, cache=state.cache)
-        assert state.cache.reach == end
+        assert state.cache.length == end
     wanted = in_full(model, SOURCES, written.tolist())
     torch.testing.assert_close(state.step(written[:, 4]), wanted, rtol=1e-4, atol=1e-5)
 
@@ -82,9 +81,9 @@ def test_probabilities_sum_to_one_in_single_precision():
 
 
 @torch.inference_mode()
-def test_a_watched_state_says_where_it_looked():
+def test_attention_is_recorded_on_request():
     model = FACTS.build().eval()
-    state, silent = opened(model, SOURCES, watch=True), opened(model, SOURCES)
+    state, silent = opened(model, SOURCES, attention=True), opened(model, SOURCES)
     tokens_R = torch.tensor([1, 2, 3])
     torch.testing.assert_close(state.step(tokens_R), silent.step(tokens_R))
     weights_RS = state.attention()
@@ -99,29 +98,29 @@ def test_a_watched_state_says_where_it_looked():
 
 
 @torch.inference_mode()
-def test_what_was_looked_at_keeps_its_width_when_the_longest_row_leaves():
-    state = opened(FACTS.build().eval(), SOURCES, watch=True)
+def test_attention_keeps_its_width_when_the_longest_row_leaves():
+    state = opened(FACTS.build().eval(), SOURCES, attention=True)
     state.step(torch.tensor([1, 1, 1]))
-    state.pick(torch.tensor([2, 1]))
+    state.select_rows(torch.tensor([2, 1]))
     state.step(torch.tensor([1, 1]))
     weights_RS = state.attention()
     assert weights_RS.shape == (2, 4)
     assert weights_RS.isnan().sum(-1).tolist() == [2, 3]
 
 
-def test_an_unwatched_state_cannot_say_where_it_looked():
+def test_attention_that_was_not_recorded_is_an_error():
     state = opened(FACTS.build().eval(), SOURCES)
-    with pytest.raises(ValueError, match="without watching"):
+    with pytest.raises(ValueError, match="without recording attention"):
         state.attention()
 
 
 @torch.inference_mode()
 def test_a_state_has_room_for_so_many_tokens():
     source = pack([[1]])
-    state = FACTS.build().eval().open(source.tokens_T, source.layout, capacity=2)
+    state = decoding.open(FACTS.build().eval(), source, capacity=2)
     for _ in range(2):
         state.step(torch.tensor([1]))
-    with pytest.raises(ValueError, match="asked to hold 3"):
+    with pytest.raises(ValueError, match="cannot hold 3"):
         state.step(torch.tensor([1]))
 
 
@@ -135,13 +134,13 @@ def test_steps_on_cuda_are_those_of_the_cpu():
     for device in ("cpu", "cuda"):
         model.to(device)
         moved = source.to(device)
-        state = model.open(moved.tokens_T, moved.layout, capacity=4, watch=True)
+        state = decoding.open(model, moved, capacity=4, attention=True)
         assert state.device.type == device
-        state.pick(index_R.to(device))
+        state.select_rows(index_R.to(device))
         steps = []
         for tokens_R in tokens.to(device):
             steps += [state.step(tokens_R), state.attention()]
-            state.pick(torch.tensor([1, 0, 3, 2], device=device))
+            state.select_rows(torch.tensor([1, 0, 3, 2], device=device))
         found.append([step.cpu() for step in steps])
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4, equal_nan=True)

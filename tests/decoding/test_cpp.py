@@ -1,4 +1,4 @@
-"""Compiled steps: what the module computes, a row with the same bits in any batch."""
+"""Decoding in C++: what the module computes, a row with the same bits in any batch."""
 
 import ctypes
 import subprocess
@@ -9,14 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from naive import SEED
+from regard import decoding
+from regard.decoding import EAGER, cpp
+from regard.decoding.cpp import CppEngine, obstacle
 from regard.ground import machine
 from regard.ground.batch import pack
 from regard.ground.layout import Layout
-from regard.models import native as native_steps
 from regard.models.facts import change
 from regard.models.facts.positions import Learned
-from regard.models.native import Native, can_run
-from regard.models.papers.transformer import BASE, Transformer
+from regard.models.papers import bahdanau
+from regard.models.papers.transformer import BASE
 from regard.parts.attend import attend
 from regard.parts.cpp import build
 from regard.parts.linear.int8 import powers, quantised
@@ -90,18 +92,17 @@ def test_the_softmax_over_keys_is_attend_s(
     torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
 
 
-def built(name: str, seed: int = 0) -> Transformer:
+def built(name: str, seed: int = 0):
     torch.manual_seed(seed)
-    model = Transformer(KINDS[name]).eval()
+    model = KINDS[name].build().eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter += 0.1 * torch.randn_like(parameter)
     return model
 
 
-def opened(model, house, sources=SOURCES, capacity=12):
-    packed = pack(sources)
-    return model.open(packed.tokens_T, packed.layout, capacity, house=house)
+def opened(model, engine, sources=SOURCES, capacity=12):
+    return decoding.open(model, pack(sources), capacity=capacity, engine=engine)
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -110,7 +111,7 @@ def opened(model, house, sources=SOURCES, capacity=12):
 @torch.inference_mode()
 def test_steps_and_picks_are_those_of_the_module(name, happens, seed):
     model = built(name, seed)
-    plain, native = opened(model, None), opened(model, Native(model, "fp32"))
+    plain, native = opened(model, EAGER), opened(model, CppEngine(model, "fp32"))
     for picked in [*happens, None][-10:]:
         if picked is None:
             tokens_R = torch.randint(0, 37, (plain.rows,))
@@ -118,15 +119,15 @@ def test_steps_and_picks_are_those_of_the_module(name, happens, seed):
             torch.testing.assert_close(found, plain.step(tokens_R), rtol=1e-4, atol=1e-5)
         else:
             index_R = torch.tensor([number % plain.rows for number in picked])
-            plain.pick(index_R)
-            native.pick(index_R)
+            plain.select_rows(index_R)
+            native.select_rows(index_R)
             assert native.rows == plain.rows
 
 
-def in_8_bits(model: Transformer) -> Transformer:
+def in_8_bits(model):
     """A copy in which every layer that the code takes rounds as the code says it does."""
-    native = Native(model, "int8")
-    for module in native.taken:
+    native = CppEngine(model, "int8")
+    for module in native.packed_layers:
         bytes_FD, scale_F = quantised(module.weight.detach())
 
         def forward(x, bytes_FD=bytes_FD, scale_F=scale_F, bias=module.bias):
@@ -143,9 +144,9 @@ def in_8_bits(model: Transformer) -> Transformer:
 @torch.inference_mode()
 def test_bytes_are_rounded_as_said(name):
     model = built(name)
-    native = opened(model, Native(model, "int8"))
-    exact = opened(built(name), None)
-    rounded = opened(in_8_bits(model), None)
+    native = opened(model, CppEngine(model, "int8"))
+    exact = opened(built(name), EAGER)
+    rounded = opened(in_8_bits(model), EAGER)
     for tokens_R in torch.randint(0, 37, (5, len(SOURCES))):
         found, wanted = native.step(tokens_R), rounded.step(tokens_R)
         far = (exact.step(tokens_R) - wanted).abs().mean()
@@ -157,19 +158,16 @@ def test_bytes_are_rounded_as_said(name):
 @torch.inference_mode()
 def test_a_row_has_the_same_bits_in_any_batch(kind, copies):
     model = built("pre")
-    house = Native(model, kind)
-    packed = pack([SOURCES[0]])
-    source = model.encode(packed.tokens_T, packed.layout)
-    alone = house.open(model, source, 12)
-    together = house.open(model, source, 12)
-    together.pick(torch.zeros(copies * 5, dtype=torch.long))
+    engine = CppEngine(model, kind)
+    alone, together = (opened(model, engine, SOURCES[:1]) for _ in "ab")
+    together.select_rows(torch.zeros(copies * 5, dtype=torch.long))
     for token in (3, 9, 4, 21):
         one = alone.step(torch.tensor([token]))
         others = torch.randint(0, 37, (copies * 5,))
         others[copies * 2] = token
         many = together.step(others)
         assert torch.equal(many[copies * 2], one[0])
-        together.pick(torch.full((copies * 5,), copies * 2))
+        together.select_rows(torch.full((copies * 5,), copies * 2))
 
 
 @pytest.mark.parametrize("kind", ["fp32", "int8"])
@@ -178,15 +176,15 @@ def test_searches_do_not_notice(kind):
     model = built("post")
     limits = Constraints(1, 2, 9, forbidden=(0, 1))
     for search in (Greedy(), Beam(3, best=2)):
-        found = search(opened(model, Native(model, kind)), limits)
+        found = search(opened(model, CppEngine(model, kind)), limits)
         one_by_one = [
-            search(opened(model, Native(model, kind), [one]), limits)[0] for one in SOURCES
+            search(opened(model, CppEngine(model, kind), [one]), limits)[0] for one in SOURCES
         ]
         assert [[h.tokens for h in one] for one in found] == [
             [h.tokens for h in one] for one in one_by_one
         ]
         if kind == "fp32":
-            plain = search(opened(model, None), limits)
+            plain = search(opened(model, EAGER), limits)
             assert [[h.tokens for h in one] for one in found] == [
                 [h.tokens for h in one] for one in plain
             ]
@@ -196,8 +194,8 @@ def test_searches_do_not_notice(kind):
 @torch.inference_mode()
 def test_many_rows_are_all_computed(kind):
     model = built("post")
-    state = opened(model, Native(model, kind))
-    state.pick(torch.arange(1_100) % 5)
+    state = opened(model, CppEngine(model, kind))
+    state.select_rows(torch.arange(1_100) % 5)
     logprobs_RV = state.step(torch.full((1_100,), 3))
     assert torch.equal(logprobs_RV, logprobs_RV[:5].repeat(220, 1))
 
@@ -207,33 +205,34 @@ def test_what_is_no_number_stays_none():
     for kind in ("fp32", "int8"):
         model = built("gelu")
         model.target.embed.token.weight[7, 3] = torch.nan
-        logprobs_RV = opened(model, Native(model, kind)).step(torch.tensor([7, 8, 9, 7, 1]))
+        logprobs_RV = opened(model, CppEngine(model, kind)).step(torch.tensor([7, 8, 9, 7, 1]))
         assert logprobs_RV.isnan().all(-1).tolist() == [True, False, False, True, False]
 
 
 @torch.inference_mode()
 def test_it_says_when_it_is_full():
     model = built("post")
-    state = opened(model, Native(model, "fp32"), capacity=2)
+    state = opened(model, CppEngine(model, "fp32"), capacity=2)
     for _ in range(2):
         state.step(torch.ones(5, dtype=torch.long))
-    with pytest.raises(ValueError, match="asked to hold 3"):
+    with pytest.raises(ValueError, match="cannot hold 3"):
         state.step(torch.ones(5, dtype=torch.long))
 
 
 def test_what_the_code_does_not_know_is_left_to_the_module(monkeypatch):
-    assert can_run(built("post"))
-    assert not can_run(Transformer(change(SMALL, **{"target.mask": WindowMask(1, 0)})))
-    assert not can_run(torch.nn.Linear(2, 2))
-    monkeypatch.setattr(native_steps, "failure", lambda: "there is no C++ compiler")
-    assert not can_run(built("post"))
+    assert obstacle(built("post")) is None
+    window = change(SMALL, **{"target.mask": WindowMask(1, 0)})
+    for facts in (window, change(bahdanau.LAPTOP, vocab=10, width=4, embedding=4)):
+        assert "does not support" in obstacle(facts.build())
+    monkeypatch.setattr(cpp, "failure", lambda: "there is no C++ compiler")
+    assert obstacle(built("post")) == "there is no C++ compiler"
 
 
 @torch.inference_mode()
-def test_a_watched_state_is_the_module_s():
+def test_attention_is_recorded_by_the_module():
     model = built("post")
-    packed = pack(SOURCES)
-    state = model.open(packed.tokens_T, packed.layout, 4, watch=True, house=Native(model, "fp32"))
+    engine = CppEngine(model, "fp32")
+    state = decoding.open(model, pack(SOURCES), capacity=4, engine=engine, attention=True)
     state.step(torch.ones(5, dtype=torch.long))
     assert state.attention().shape == (5, 6)
 

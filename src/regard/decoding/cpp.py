@@ -1,0 +1,316 @@
+"""Decoding in C++ on a CPU, where calling many small kernels takes longer than their work.
+
+The same arithmetic as the module's, row by row; see parts/cpp/decoder.cpp.
+"""
+
+import ctypes
+from collections.abc import Callable, Hashable
+from ctypes import POINTER, byref, c_float, c_int32, c_int64, c_void_p
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.decoding.prompt import Prompts
+from regard.decoding.state import rows_of
+from regard.ground.batch import PackedTokens
+from regard.ground.layout import Layout
+from regard.parts.attention import EncoderOutput
+from regard.parts.block import Block
+from regard.parts.cpp.build import failure, library
+from regard.parts.kv_cache import PromptCache, shared_rectangle
+from regard.parts.linear.int8 import quantised
+from regard.parts.mask import causal
+from regard.parts.score import Dot
+
+PRECISIONS = ("fp32", "int8")
+BLOCK = 16  # outputs that lie together
+DEPTH = 64  # a multiple to which 8-bit inputs are padded
+ACTIVATIONS = (F.relu, F.gelu, F.silu)  # numbered as in the C++ code
+
+
+class _Linear(ctypes.Structure):
+    _fields_ = [
+        *((name, c_void_p) for name in ("weight", "scale", "totals", "bias")),
+        *((name, c_int64) for name in ("inputs", "outputs")),
+    ]
+
+
+class _Norm(ctypes.Structure):
+    _fields_ = [("weight", c_void_p), ("bias", c_void_p), ("eps", c_float)]
+
+
+class _Layer(ctypes.Structure):
+    _fields_ = [
+        *((name, _Linear) for name in ("qkv", "o", "cross_q", "cross_o", "up", "down")),
+        *((name, _Norm) for name in ("attention_norm", "cross_norm", "mlp_norm")),
+        *((name, c_void_p) for name in ("keys", "values", "source_keys", "source_values")),
+    ]
+
+
+class _Decoder(ctypes.Structure):
+    _fields_ = [
+        ("layers", POINTER(_Layer)),
+        ("head", _Linear),
+        ("norm", _Norm),
+        *((name, c_int64) for name in ("depth", "width", "heads", "key", "value", "inner")),
+        *((name, c_int32) for name in ("pre_norm", "activation")),
+        ("scale", c_float),
+    ]
+
+
+class _Step(ctypes.Structure):
+    _fields_ = [
+        *((name, c_void_p) for name in ("x", "logits", "scratch", "owners", "first")),
+        *((name, c_void_p) for name in ("sentence", "source_lengths")),
+        *((name, c_int64) for name in ("rows", "at", "capacity", "places")),
+    ]
+
+
+def obstacle(model: Any) -> str | None:
+    """Why the C++ code cannot run this model here; None if it can."""
+    if not model.attends or not all(map(_is_supported, model.decoder.blocks)):
+        return "the C++ decoder does not support this kind of model"
+    return failure()
+
+
+def _is_supported(block: Block) -> bool:
+    attentions = [block.attention, block.cross] if block.decodes else [block.attention]
+    scores = [attention.score for attention in attentions]
+    return (
+        all(isinstance(score, Dot) for score in scores)
+        and len({type(score) for score in scores}) == 1
+        and block.attention.mask == causal
+        and block.mlp.activation in ACTIVATIONS
+    )
+
+
+class CppEngine:
+    """See ``Engine``. Weights are packed for C++ code: "fp32", or "int8" with a scale per output.
+
+    Activations of int8 products have a scale for each row. ``packed_layers`` are the layers of
+    ``model`` whose weights it has packed.
+    """
+
+    name = "cpp"
+
+    def __init__(self, model: Any, precision: str):
+        self.precision, self.description = precision, f"{precision}, C++"
+        self.packed_layers: set[nn.Module] = set()
+        self.tensors: list[Tensor] = []  # that the structures point to
+        blocks = list(model.decoder.blocks)
+        first, heads = blocks[0], blocks[0].attention.heads
+        self.layers = (_Layer * len(blocks))(*map(self._layer, blocks))
+        self.vocab = model.output.out_features
+        self.decoder = _Decoder(
+            layers=self.layers,
+            head=self._linear(model.output),
+            norm=self._norm(model.decoder.norm),
+            depth=len(blocks),
+            width=first.mlp.up.in_features,
+            heads=heads.count,
+            key=heads.key,
+            value=heads.value,
+            inner=first.mlp.up.out_features,
+            pre_norm=not first.attention_residual.post,
+            activation=ACTIVATIONS.index(first.mlp.activation),
+            scale=first.attention.score.scale(heads.key),
+        )
+
+    def open(
+        self, model: Any, source: PackedTokens | None, prompts: Prompts | None, capacity: int
+    ) -> "CppDecodingState":
+        """A state for search; ``model`` does the rest: it encodes, embeds and reads prompts."""
+        return CppDecodingState(self, model, source, prompts, capacity)
+
+    def _layer(self, block: Block) -> _Layer:
+        return _Layer(
+            qkv=self._linear(block.attention.qkv),
+            o=self._linear(block.attention.o),
+            up=self._linear(block.mlp.up),
+            down=self._linear(block.mlp.down),
+            attention_norm=self._norm(block.attention_residual.norm),
+            mlp_norm=self._norm(block.mlp_residual.norm),
+            **(self._cross(block) if block.decodes else {}),
+        )
+
+    def _cross(self, block: Block) -> dict[str, Any]:
+        return {
+            "cross_q": self._linear(block.cross.q),
+            "cross_o": self._linear(block.cross.o),
+            "cross_norm": self._norm(block.cross_residual.norm),
+        }
+
+    def _linear(self, linear: nn.Linear) -> _Linear:
+        self.packed_layers.add(linear)
+        weight_FD = linear.weight.detach().float()
+        bias_F = None if linear.bias is None else self._pointer(_rounded(linear.bias.detach()))
+        if self.precision == "fp32":
+            packed = _rounded(weight_FD).unflatten(0, (-1, BLOCK)).transpose(1, 2)
+            scale = totals = None
+        else:
+            bytes_FD, scale_F = quantised(weight_FD)
+            parts = _rounded(bytes_FD, inputs=DEPTH).unflatten(0, (-1, BLOCK)).unflatten(2, (-1, 4))
+            packed = parts.transpose(1, 2)
+            scale = self._pointer(_rounded(scale_F))
+            totals = self._pointer(_rounded(bytes_FD.sum(1, dtype=torch.int32)))
+        outputs = packed.shape[0] * BLOCK
+        inputs = packed.numel() // outputs
+        return _Linear(self._pointer(packed), scale, totals, bias_F, inputs, outputs)
+
+    def _norm(self, norm: nn.Module) -> _Norm:
+        if not isinstance(norm, nn.LayerNorm):
+            return _Norm(None, None, 0.0)
+        return _Norm(*(self._pointer(one.detach()) for one in (norm.weight, norm.bias)), norm.eps)
+
+    def _pointer(self, tensor: Tensor) -> int:
+        tensor = tensor.clone(memory_format=torch.contiguous_format)
+        self.tensors.append(tensor)
+        return tensor.data_ptr()
+
+
+class CppDecodingState:
+    """A decoder with its buffers, one step of C++ code after another.
+
+    All rows write at one place of their buffers, ``at``; row r begins at place ``first_R[r]``.
+    """
+
+    device = torch.device("cpu")
+
+    def __init__(
+        self,
+        engine: CppEngine,
+        model: Any,
+        source: PackedTokens | None,
+        prompts: Prompts | None,
+        capacity: int,
+    ):
+        self.engine, self.model = engine, model
+        self.layers = type(engine.layers)(*engine.layers)  # its own: they point to its buffers
+        self.decoder = _Decoder.from_buffer_copy(engine.decoder)
+        self.decoder.layers = self.layers
+        self.rows, _ = rows_of(source, prompts)
+        self.capacity, self.at, self.places = capacity, 0, 0
+        self.first_R: Tensor | None = None  # None: all rows begin at 0
+        self.sentence_R = torch.arange(self.rows, dtype=torch.int32)
+        self.source_lengths_B = torch.zeros(0, dtype=torch.int32)
+        self.past: list[list[Tensor]] = []
+        self.source: list[list[Tensor]] = [[] for _ in self.layers]
+        self.owners_RS = torch.zeros(0, capacity, dtype=torch.int32)
+        encoded = None if source is None else model.encode(source)
+        if encoded is not None:
+            self._write_source(encoded)
+        self._grow(self.rows)
+        if prompts is not None:
+            self._read(prompts.read, encoded)
+
+    def step(self, tokens_R: Tensor) -> Tensor:
+        """Log-probabilities of the next token, after one more token in each row."""
+        if self.at >= self.capacity:
+            raise ValueError(f"a cache for {self.capacity} positions cannot hold {self.at + 1}")
+        engine, rows, first_R = self.engine, self.rows, self.first_R
+        x_RD = self.model.decoder.embed(tokens_R, self._layout()).float().contiguous()
+        logits_RV = torch.empty(rows, engine.decoder.head.outputs)
+        step = _Step(
+            x=x_RD.data_ptr(),
+            logits=logits_RV.data_ptr(),
+            scratch=self.scratch.data_ptr(),
+            owners=self.owners_RS.data_ptr(),
+            first=None if first_R is None else first_R.data_ptr(),
+            sentence=self.sentence_R.data_ptr(),
+            source_lengths=self.source_lengths_B.data_ptr(),
+            rows=rows,
+            at=self.at,
+            capacity=self.capacity,
+            places=self.places,
+        )
+        code = library()
+        assert code is not None
+        code.regard_step(byref(self.decoder), byref(step))
+        self.at += 1
+        return torch.log_softmax(logits_RV[:, : engine.vocab], dim=-1)
+
+    def select_rows(self, index_R: Tensor) -> None:
+        """Drop, repeat or reorder rows: tables change, keys stay where they are."""
+        self._grow(len(index_R))
+        self.owners_RS[: len(index_R), : self.at] = self.owners_RS[index_R, : self.at]
+        self.sentence_R = self.sentence_R[index_R]
+        self.rows = len(index_R)
+        self.first_R = None if self.first_R is None else self.first_R[index_R]
+
+    def attention(self) -> Tensor:
+        """The C++ code keeps no attention weights."""
+        raise ValueError("the C++ decoder does not record attention")
+
+    def graphed(self, copies: int, key: Hashable, selector: Callable[..., Any]) -> Any:
+        """A decoder whose steps are CUDA graphs; there is none here."""
+        return None
+
+    def _layout(self) -> Layout:
+        if self.first_R is None:
+            return shared_rectangle(self.rows, 1, "cpu", start=self.at)
+        positions_R = (self.at - self.first_R).long()
+        return replace(shared_rectangle(self.rows, 1, "cpu"), positions_T=positions_R, start=None)
+
+    def _read(self, prompts: PackedTokens, source: EncoderOutput | None) -> None:
+        """All tokens of the prompts in one ragged forward pass of the module."""
+        layout = prompts.layout
+        if layout.longest > self.capacity:
+            raise ValueError(f"a cache for {self.capacity} positions cannot hold {layout.longest}")
+        self.at = layout.longest
+        first_R = layout.longest - layout.lengths_B
+        self.first_R = first_R if first_R.any() else None
+        self.owners_RS.copy_(torch.arange(self.rows)[:, None].expand_as(self.owners_RS))
+        if len(prompts.tokens_T):
+            cache = PromptCache(partial(self._write_prompts, first_R[layout.rows_T]))
+            self.model.decoder(prompts.tokens_T, layout, source=source, cache=cache)
+
+    def _write_prompts(
+        self, first_T: Tensor, layer: int, k_THK: Tensor, v_THK: Tensor, layout: Layout
+    ) -> None:
+        for buffer, new in zip(self.past[layer], (k_THK, v_THK), strict=True):
+            buffer[layout.rows_T, first_T + layout.positions_T] = new.flatten(1).float()
+
+    def _write_source(self, source: EncoderOutput) -> None:
+        """Keys and values of the source for each layer, (B, S, H·K), as the C++ code reads them."""
+        layout = source.layout
+        self.source_lengths_B = layout.lengths_B.to(torch.int32)
+        self.places = max(layout.longest, 1)
+        for number, block in enumerate(self.model.decoder.blocks):
+            k_THK, v_THK, _ = block.cross.source_key_values(source, None)
+            padded = [layout.pad(x).flatten(2).float().contiguous() for x in (k_THK, v_THK)]
+            self.source[number] = padded
+            layer = self.layers[number]
+            layer.source_keys, layer.source_values = (x.data_ptr() for x in padded)
+
+    def _grow(self, rows: int) -> None:
+        """Buffers for so many rows; what is in them stays."""
+        have = len(self.owners_RS)
+        if rows <= have and self.past:
+            return
+        decoder = self.engine.decoder
+        sizes = (decoder.heads * decoder.key, decoder.heads * decoder.value)
+        grown = [[torch.empty(rows, self.capacity, size) for size in sizes] for _ in self.layers]
+        for old, new in zip(self.past, grown, strict=bool(have)):
+            for one, other in zip(old, new, strict=True):
+                other[:have, : self.at] = one[:, : self.at]
+        self.past = grown
+        self.owners_RS = F.pad(self.owners_RS, (0, 0, 0, rows - have))
+        for layer, past in zip(self.layers, self.past, strict=True):
+            layer.keys, layer.values = (one.data_ptr() for one in past)
+        code = library()
+        assert code is not None
+        code.regard_scratch_floats.restype = c_int64
+        sized = (c_int64(rows), c_int64(self.capacity), c_int64(self.places))
+        self.scratch = torch.empty(code.regard_scratch_floats(byref(decoder), *sized))
+
+
+def _rounded(tensor: Tensor, inputs: int = 1) -> Tensor:
+    """Zeros added: outputs to a whole number of blocks, inputs to a multiple."""
+    missing = -len(tensor) % BLOCK
+    if tensor.dim() == 1:
+        return F.pad(tensor, (0, missing))
+    return F.pad(tensor, (0, -tensor.shape[1] % inputs, 0, missing))

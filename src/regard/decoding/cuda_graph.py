@@ -1,0 +1,210 @@
+"""Decoding by CUDA graphs: a step on fixed buffers, captured once and replayed for every batch.
+
+Decoding is limited by the time it takes to launch many small kernels. Here every shape is fixed,
+the next tokens are selected on the device, and a whole step (decode, select, reorder) is one graph:
+the host replays it and polls for completion. Encoding the source is another graph.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from regard.decoding.prompt import Prompts
+from regard.decoding.state import DecodingState
+from regard.ground.batch import PackedTokens
+from regard.ground.layout import Layout
+from regard.parts.kv_cache import PromptCache
+from regard.parts.static_kv_cache import StaticKVCache
+
+POOL_SIZE = 16  # graphed decoders in a pool; the least recently used goes
+WARM_UP = 2  # calls before a capture: libraries initialise themselves
+LEAST_SENTENCES, LEAST_PLACES, LEAST_CAPACITY = 8, 16, 64  # of buffers; then twice as many
+
+
+class TokenSelector(Protocol):
+    """Selects, on the device and with fixed shapes, how rows go on."""
+
+    def select(self, logits_RV: Tensor) -> tuple[Tensor, Tensor]:
+        """The next token of each row, and the row that each continues."""
+
+
+class GraphedCall:
+    """A function of fixed tensors: called eagerly at first, then replayed as one CUDA graph."""
+
+    def __init__(self, function: Callable[[], None], device: torch.device):
+        self.function, self.on_cuda = function, device.type == "cuda"
+        self.calls = 0
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    def __call__(self) -> None:
+        self.calls += 1
+        if self.graph is None and self.on_cuda and self.calls > WARM_UP:
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph):
+                self.function()
+        if self.graph is None:
+            self.function()
+        else:
+            self.graph.replay()
+
+
+class GraphedDecoder:
+    """Buffers for ``sentences`` × ``copies`` rows, and a selector of its own.
+
+    ``places`` are those of a source, 0 where there is none.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        selector: Any,
+        sentences: int,
+        copies: int,
+        capacity: int,
+        places: int,
+        device: torch.device,
+    ):
+        self.model, self.selector = model, selector
+        depth = len(model.decoder.blocks)
+        self.cache = StaticKVCache(sentences, copies, capacity, places, depth, device)
+        self.source_BS = torch.zeros(sentences, places, dtype=torch.long, device=device)
+        self.lengths_B = torch.ones(sentences, dtype=torch.int32, device=device)
+        self.tokens_R = torch.zeros(self.cache.rows, dtype=torch.long, device=device)
+        self.step = GraphedCall(self._step, device)
+        self.encode = GraphedCall(self._encode, device)
+
+    def start(self, source: PackedTokens | None, prompts: Prompts | None) -> None:
+        """A new batch; sentences that it leaves free are rows of one token."""
+        if source is None:
+            self.cache.start()
+        else:
+            layout = source.layout
+            self.source_BS[: layout.rows, : layout.longest] = layout.pad(source.tokens_T)
+            self.lengths_B.fill_(1)
+            self.lengths_B[: layout.rows] = layout.lengths_B
+            self.encode()
+        if prompts is not None:
+            self._read(prompts.read, source)
+
+    def feed(self, first_B: Tensor) -> None:
+        """The token that each sentence starts with."""
+        first_R = first_B.to(self.tokens_R.device).repeat_interleave(self.cache.copies)
+        self.tokens_R[: len(first_R)] = first_R
+
+    def _encode(self) -> None:
+        rows, places = self.source_BS.shape
+        device = self.source_BS.device
+        layout = Layout.rectangle(rows, places, device, lengths_B=self.lengths_B)
+        encoded = self.model.encode(PackedTokens(self.source_BS.flatten(), layout))
+        layers = (block.cross.source_key_values(encoded, None) for block in self._blocks)
+        self.cache.write_source(((k, v) for k, v, _ in layers), self.lengths_B)
+        self.cache.start()
+
+    def _read(self, prompts: PackedTokens, source: PackedTokens | None) -> None:
+        """All tokens of the prompts in one ragged forward pass, which is not captured."""
+        if len(prompts.tokens_T):
+            encoded = None if source is None else self.model.encode(source)
+            cache = PromptCache(lambda n, *keys: self.cache.layers[n].write_prompts(*keys))
+            self.model.decoder(prompts.tokens_T, prompts.layout, source=encoded, cache=cache)
+        self.cache.start_after(prompts.layout.lengths_B)
+
+    def _step(self) -> None:
+        cache = self.cache
+        logits_RV = self.model.decode(self.tokens_R, cache.queries, None, cache=cache)
+        tokens_R, index_R = self.selector.select(logits_RV)
+        self.tokens_R.copy_(tokens_R)
+        cache.select_rows(index_R)
+
+    @property
+    def _blocks(self) -> Any:
+        return self.model.decoder.blocks
+
+
+class GraphPool:
+    """Graphed decoders by key; the module and its precision are part of every key.
+
+    Weights that are moved or replaced in place after a capture are not noticed.
+    """
+
+    def __init__(self) -> None:
+        self.decoders: OrderedDict[Hashable, GraphedDecoder] = OrderedDict()
+
+    def get(self, key: Hashable, build: Callable[[], GraphedDecoder]) -> GraphedDecoder:
+        """The decoder with this key, built if there is none."""
+        if key not in self.decoders:
+            if len(self.decoders) >= POOL_SIZE:
+                self.decoders.popitem(last=False)
+            self.decoders[key] = build()
+        self.decoders.move_to_end(key)
+        return self.decoders[key]
+
+
+class GraphDecodingState(DecodingState):
+    """A state with a pool: a search that selects tokens on the device replays graphs.
+
+    Other searches step it as any other state; what they need is computed at their first step.
+    """
+
+    def __init__(
+        self,
+        pool: GraphPool,
+        model: Any,
+        source: PackedTokens | None,
+        prompts: Prompts | None,
+        capacity: int,
+    ):
+        self.pool, self.prompts = pool, prompts
+        super().__init__(model, source, prompts, capacity)
+
+    def graphed(
+        self, copies: int, key: Hashable, selector: Callable[[int, int, torch.device], Any]
+    ) -> GraphedDecoder:
+        """A decoder of this batch, with ``copies`` rows for each sentence.
+
+        ``selector`` makes one for so many sentences and steps on that device.
+        """
+        sentences = at_least(self.rows, LEAST_SENTENCES)
+        capacity = at_least(self.cache.capacity, LEAST_CAPACITY)
+        places = 0
+        if self.inputs is not None:
+            places = at_least(self.inputs.layout.longest, LEAST_PLACES)
+            places = min(places, self.model.encoder.embed.position_limit or places)
+
+        def build() -> GraphedDecoder:
+            sizes = (sentences, copies, capacity, places)
+            selects = selector(sentences, capacity, self.device)
+            return GraphedDecoder(self.model, selects, *sizes, self.device)
+
+        made_for = (self.model, next(self.model.parameters()).dtype)
+        sizes = (sentences, copies, capacity, places)
+        decoder = self.pool.get((*made_for, key, *sizes), build)
+        decoder.start(self.inputs, self.prompts)
+        return decoder
+
+
+class CudaGraphEngine:
+    """See ``Engine``; for models of attention blocks alone. Elsewhere than on CUDA nothing is
+    captured, and the same steps are called eagerly."""
+
+    name = "cuda-graph"
+    description = ""
+    packed_layers: frozenset[nn.Module] = frozenset()
+
+    def __init__(self) -> None:
+        self.pool = GraphPool()
+
+    def open(
+        self, model: Any, source: PackedTokens | None, prompts: Prompts | None, capacity: int
+    ) -> DecodingState:
+        """A state for search."""
+        return GraphDecodingState(self.pool, model, source, prompts, capacity)
+
+
+def at_least(number: int, least: int) -> int:
+    """The first of ``least``, twice, four times ``least``, … that is not below ``number``."""
+    while least < number:
+        least *= 2
+    return least

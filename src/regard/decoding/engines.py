@@ -1,0 +1,149 @@
+"""Which engine decodes: torch's operators ("torch"), CUDA graphs ("cuda-graph") or C++ ("cpp").
+
+On a GPU graphs are used wherever a model can be captured. On a CPU a table decides, by instruction
+set, precision and batch size; ``bench/calibrate_engines.py`` measures its rows. Nothing is timed
+while a model runs, so that output does not depend on noise, and the presence of a compiler decides
+nothing: C++ runs where it was measured and found not slower. One row is inferred from other
+measurements, int8 with NEON; the comment says how.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+
+from regard.decoding import cpp
+from regard.decoding.cpp import CppEngine
+from regard.decoding.cuda_graph import CudaGraphEngine
+from regard.decoding.eager import EAGER
+from regard.decoding.prompt import Prompts
+from regard.decoding.state import DecodingState
+from regard.ground.batch import PackedTokens
+from regard.ground.errors import BadInput
+from regard.ground.machine import has_bf16, instruction_set
+
+ENGINES = ("auto", "cpp", "cuda-graph", "torch")
+
+# Instruction set -> precision -> engine from each batch size (in sentences) on.
+#
+# amx, avx512-vnni, avx2: Transformer-base, greedy and beam 5, on two cores of a Xeon with AMX (the
+# other two with REGARD_HIDE=bf16 and REGARD_HIDE=avx512), 2026-11-15; see bench/RESULTS.md.
+#
+# neon…: nobody has timed the kernels for NEON. Those before them, with the same weights but without
+# registers enough, took 32.3 s in fp32 where torch took 8.7 (Neoverse N1, beam 6, batch size 1):
+# fp32 stays torch until somebody measures. In int8 they took 12.7 s, while torch's 8-bit products
+# were 3.5 times slower than its fp32 there: int8 is compiled.
+TABLE: dict[str, dict[str, dict[int, str]]] = {
+    "amx": {"fp32": {1: "cpp"}, "int8": {1: "cpp"}},
+    "avx512-vnni": {"fp32": {1: "cpp"}, "int8": {1: "cpp"}},
+    "avx2": {"fp32": {1: "cpp"}, "int8": {1: "cpp"}},
+    "neon-i8mm": {"fp32": {1: "torch"}, "int8": {1: "cpp"}},
+    "neon-dotprod": {"fp32": {1: "torch"}, "int8": {1: "cpp"}},
+    "neon": {"fp32": {1: "torch"}, "int8": {1: "cpp"}},
+}
+
+
+class Engine(Protocol):
+    """A way to step a decoder. It keeps what outlasts a batch: packed weights, captured graphs."""
+
+    @property
+    def name(self) -> str:
+        """One of ``ENGINES``."""
+
+    @property
+    def packed_layers(self) -> Collection[nn.Module]:
+        """Layers of the model whose weights it has packed for itself."""
+
+    @property
+    def description(self) -> str:
+        """What does its work, in words, if that is not the model itself."""
+
+    def open(
+        self, model: Any, source: PackedTokens | None, prompts: Prompts | None, capacity: int
+    ) -> Any:
+        """A state for search, one row for each source or prompt, ``capacity`` tokens a row."""
+
+
+def open_state(
+    model: Any,
+    source: PackedTokens | None = None,
+    *,
+    prompts: Prompts | None = None,
+    capacity: int,
+    engine: Engine = EAGER,
+    attention: bool = False,
+) -> Any:
+    """A state for search. To record ``attention``, torch's operators step it in any engine."""
+    if attention:
+        return DecodingState(model, source, prompts, capacity, attention=True)
+    return engine.open(model, source, prompts, capacity)
+
+
+def default_engine(model: Any) -> Engine:
+    """The engine of a model in the precision of its training: graphs where it can be captured."""
+    on_cuda = next(model.parameters()).is_cuda
+    return CudaGraphEngine() if on_cuda and model.attends else EAGER
+
+
+def choose_engine(
+    models: Sequence[Any], precision: str = "auto", engine: str = "auto", batch: int = 1
+) -> tuple[str, str]:
+    """The precision and the engine that would run these models together; BadInput if none can.
+
+    "auto" is the precision bf16 on a GPU that has it, else fp32; and on a CPU the engine of the
+    table for this machine and this batch size in sentences, if it supports these models.
+    """
+    if engine not in ENGINES:
+        raise BadInput(f"an engine is {', '.join(ENGINES)}, not {engine!r}")
+    device = next(models[0].parameters()).device
+    if device.type == "cpu":
+        precision = "fp32" if precision == "auto" else precision
+        return precision, _on_cpu(models, precision, engine, batch)
+    if precision == "auto":
+        precision = "bf16" if has_bf16(device) else "fp32"
+    return precision, _on_gpu(models, engine, device)
+
+
+def build_engine(name: str, model: Any, precision: str) -> Engine:
+    """The engine of that name, for that model."""
+    return BUILDERS[name](model, precision)
+
+
+BUILDERS: dict[str, Callable[[Any, str], Engine]] = {
+    "cpp": CppEngine,
+    "cuda-graph": lambda model, precision: CudaGraphEngine(),
+    "torch": lambda model, precision: EAGER,
+}
+
+
+def engine_in_table(precision: str, batch: int) -> str:
+    """The engine of the table for this machine; torch where it has none."""
+    rows = TABLE.get(instruction_set(), {}).get(precision, {})
+    return next((rows[start] for start in sorted(rows, reverse=True) if start <= batch), "torch")
+
+
+def _on_cpu(models: Sequence[Any], precision: str, engine: str, batch: int) -> str:
+    if engine == "cuda-graph":
+        raise BadInput("engine cuda-graph: runs on a GPU, and the model is on cpu")
+    if engine == "auto" and engine_in_table(precision, batch) == "torch":
+        return "torch"
+    reasons = [reason for reason in map(cpp.obstacle, models) if reason]
+    if engine == "auto":
+        return "torch" if reasons else "cpp"
+    if engine == "cpp" and precision not in cpp.PRECISIONS:
+        raise BadInput(f"engine cpp: has {' and '.join(cpp.PRECISIONS)}, not {precision}")
+    if engine == "cpp" and reasons:
+        raise BadInput(f"engine cpp: {reasons[0]}")
+    return engine
+
+
+def _on_gpu(models: Sequence[Any], engine: str, device: torch.device) -> str:
+    if engine == "cpp":
+        raise BadInput(f"engine cpp: runs on a CPU, and the model is on {device.type}")
+    can_capture = all(model.attends for model in models)
+    if engine == "auto":
+        return "cuda-graph" if can_capture else "torch"
+    if engine == "cuda-graph" and not can_capture:
+        raise BadInput("engine cuda-graph: only models of attention blocks can be captured")
+    return engine

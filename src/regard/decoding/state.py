@@ -1,0 +1,132 @@
+"""A decoder and its cache between two steps: the state that search works with."""
+
+from collections.abc import Callable, Hashable
+from functools import cached_property
+from typing import Any, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.decoding.prompt import Prompts
+from regard.ground.batch import PackedTokens
+from regard.ground.layout import Layout
+from regard.ground.tape import NULL_TAPE, NullTape, Tape
+from regard.models.sites import AttentionSite, require_cross_attention
+from regard.parts.attention import EncoderOutput
+
+
+class DecoderModel(Protocol):
+    """What decoding asks of a model that writes one token after the other.
+
+    Its ``decoder`` is the module under the ``output`` layer, and makes caches (``new_cache``). A
+    model that ``attends`` is made of blocks of attention, whose steps can be captured or compiled.
+    """
+
+    decoder: Any
+    output: Any
+    attends: bool
+    cross_attention: AttentionSite | None
+
+    def encode(self, inputs: PackedTokens) -> EncoderOutput:
+        """The source as the decoder reads it."""
+
+    def decode(
+        self,
+        tokens_T: Tensor,
+        layout: Layout,
+        source: EncoderOutput | None,
+        *,
+        cache: Any,
+        tape: NullTape = NULL_TAPE,
+    ) -> Tensor:
+        """Logits over the next token."""
+
+
+class DecodingState:
+    """A decoder, stepped by torch's operators, with a source or without.
+
+    Rows may start with prompts of different lengths. With ``attention``, the weights of the last
+    cross-attention of each step are kept.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        source: PackedTokens | None,
+        prompts: Prompts | None,
+        capacity: int,
+        *,
+        attention: bool = False,
+    ):
+        rows, self.device = rows_of(source, prompts)
+        self.model, self.inputs = model, source
+        self.cache = model.decoder.new_cache(rows, capacity)
+        self.recorded: str | None = None
+        if attention:
+            self.recorded = require_cross_attention(model.cross_attention).weights[-1]
+        self._weights_RS: Tensor | None = None
+        self._unread = None if prompts is None else prompts.read
+
+    @cached_property
+    def source(self) -> EncoderOutput | None:
+        """The encoded source, computed when it is first needed."""
+        return None if self.inputs is None else self.model.encode(self.inputs)
+
+    @property
+    def rows(self) -> int:
+        """R, the rows alive."""
+        return self.cache.rows
+
+    def step(self, tokens_R: Tensor) -> Tensor:
+        """Log-probabilities of the next token, after one more token in each row."""
+        self._read_prompts()
+        layout = self.cache.next_layout(self.device)
+        if self.recorded is None:
+            logits_RV = self.model.decode(tokens_R, layout, self.source, cache=self.cache)
+        else:
+            tape = Tape(self.recorded)
+            logits_RV = self.model.decode(
+                tokens_R, layout, self.source, cache=self.cache, tape=tape
+            )
+            self._weights_RS = self._recorded_weights(tape)
+        return torch.log_softmax(logits_RV.float(), dim=-1)
+
+    def select_rows(self, index_R: Tensor) -> None:
+        """Drop, repeat or reorder rows: row i becomes what row ``index_R[i]`` was."""
+        self._read_prompts()
+        self.cache.select_rows(index_R)
+
+    def attention(self) -> Tensor:
+        """weights_RS of the last step, the mean of the last layer's heads; NaN beyond a source."""
+        if self._weights_RS is None:
+            raise ValueError("this state was opened without recording attention")
+        return self._weights_RS
+
+    def graphed(self, copies: int, key: Hashable, selector: Callable[..., Any]) -> Any:
+        """A decoder whose steps are CUDA graphs; there is none here."""
+        return None
+
+    def _read_prompts(self) -> None:
+        """Before the first step, all tokens of the prompts in one ragged forward pass."""
+        read, self._unread = self._unread, None
+        if read is not None and len(read.tokens_T):
+            self.model.decoder(read.tokens_T, read.layout, source=self.source, cache=self.cache)
+
+    def _recorded_weights(self, tape: Tape) -> Tensor:
+        assert self.inputs is not None
+        (weights_RHLS,) = tape.kept.values()
+        _, _, keys = self.cache.layers[-1].source
+        weights_RS = weights_RHLS.mean(1)[:, 0].masked_fill(~keys.real_BL, torch.nan)
+        gone = self.inputs.layout.longest - keys.longest  # rows that left may have been longer
+        return F.pad(weights_RS, (0, gone), value=torch.nan)
+
+
+def rows_of(source: PackedTokens | None, prompts: Prompts | None) -> tuple[int, torch.device]:
+    """How many rows there are at first, and on which device."""
+    read = source if prompts is None else prompts.read
+    if read is None:
+        raise ValueError("decoding needs a source, prompts, or both")
+    if source is not None and source.layout.rows != read.layout.rows:
+        raise ValueError(f"{read.layout.rows} prompts for {source.layout.rows} sources")
+    return read.layout.rows, read.tokens_T.device

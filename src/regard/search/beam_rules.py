@@ -1,0 +1,92 @@
+"""The rules of a beam search, as a value: what goes on, when a sentence is over, the score."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from regard.ground.checks import check_number, check_whole
+from regard.ground.errors import BadInput, shown
+from regard.search.hypothesis import Hypothesis
+from regard.search.length_penalty import Length, check_length_penalty, formula
+
+Stop = Literal["default", "transformers", "transformers-early", "transformers-never"]
+# When a sentence is over by transformers' rules: early_stopping=False, True and "never".
+STOPS: dict[Stop, str] = {
+    "default": "",
+    "transformers": "{k} are found and no {score} alive, at its n now, is above the last",
+    "transformers-early": "{k} are found",
+    "transformers-never": "{k} are found and no {score} alive, at the longest n, is above the last",
+}
+WIDEST = 10_000  # hypotheses of a sentence
+
+
+@dataclass(frozen=True)
+class BeamRules:
+    """The fields of ``Beam``, which explains them, and what follows from them."""
+
+    size: int = 5
+    best: int = 1
+    length: Length = "gnmt"
+    alpha: float = 0.6
+    coverage: float | None = None
+    finished: int | None = None
+    no_repeat: int = 0
+    early: bool = True
+    stop: Stop = "default"
+
+    def __post_init__(self) -> None:
+        if self.stop not in [*STOPS]:
+            raise BadInput(f"stop must be one of {', '.join(STOPS)}, not {shown(self.stop)}")
+        check_whole("the size of a beam", self.size, 1, WIDEST)
+        check_whole("best", self.best, 1, WIDEST)
+        check_whole("no_repeat", self.no_repeat, 0)
+        if self.finished is not None:
+            check_whole("finished", self.finished, 1)
+        if self.follows_transformers and (self.finished is not None or not self.early):
+            raise BadInput(f"finished and early mean nothing where the stop is {self.stop!r}")
+        if self.follows_transformers and self.best > self.size:
+            raise BadInput(
+                f"best must be at most the size of the beam ({self.size}), as in transformers, "
+                f"not {self.best}"
+            )
+        if self.enough < self.best:
+            raise BadInput(f"finished must be at least best ({self.best}), not {self.enough}")
+        check_length_penalty(
+            self.length, self.alpha, lowest=-math.inf if self.follows_transformers else 0.0
+        )
+        check_number("coverage", self.coverage or 0.0)
+        if not 0 <= (self.coverage or 0.0) < math.inf:
+            raise BadInput(f"coverage must be finite and at least 0, not {self.coverage}")
+
+    @property
+    def follows_transformers(self) -> bool:
+        """Whether the rules of transformers are followed."""
+        return self.stop != "default"
+
+    @property
+    def enough(self) -> float:
+        """Hypotheses found at which a sentence is over, whatever is alive."""
+        if self.stop == "default":
+            return max(self.size, self.best) if self.finished is None else self.finished
+        return self.size if self.stop == "transformers-early" or self.size == 1 else math.inf
+
+    @property
+    def beaten(self) -> int:
+        """How many found ones must be beaten to be found later."""
+        return self.size if self.follows_transformers else self.best
+
+    @property
+    def bounds_at_current_length(self) -> bool:
+        """Whether what is alive is weighed at its length now, not at the longest it may reach."""
+        return self.stop == "transformers" or self.alpha < 0
+
+    @property
+    def formula(self) -> str:
+        """The score in use; n is the number of tokens, EOS included and BOS not."""
+        plain = formula(self.length, self.alpha, self.coverage)
+        over = STOPS[self.stop].format(k=self.size, score=formula(self.length, self.alpha))
+        return f"{plain}, over when {over}" if over else plain
+
+    def sort_key(self, one: Hypothesis) -> tuple[bool, float]:
+        """What results are sorted by: the unfinished last, unless they count as found."""
+        return not (one.finished or self.follows_transformers), -one.score

@@ -1,0 +1,126 @@
+"""Beam search on the host: every step's distributions are read and ranked here."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from regard.search.beam_rules import BeamRules
+from regard.search.candidates import Candidates, rank
+from regard.search.constraints import Constraints, restrict
+from regard.search.finished import FinishedHypotheses
+from regard.search.hypothesis import ActiveHypotheses, Hypothesis
+from regard.search.length_penalty import coverage_term, logprob_to_beat, normalised
+from regard.search.step import Search, SearchState, feed, select_rows
+
+
+class HostBeam(Search):
+    """Steps any state, and decides by ``rules``."""
+
+    def __init__(self, rules: BeamRules):
+        self.rules = rules
+
+    @property
+    def needs_attention(self) -> bool:
+        """For the coverage penalty."""
+        return self.rules.coverage is not None
+
+    @torch.inference_mode()
+    def __call__(
+        self,
+        state: SearchState,
+        constraints: Constraints,
+        prefixes: Sequence[Sequence[int]] | None = None,
+        ids: Sequence[int] | None = None,
+    ) -> list[list[Hypothesis]]:
+        """See ``Search``."""
+        rules = self.rules
+        longest_B = constraints.longest_of(state.rows)
+        forced_BL = constraints.forced(prefixes, state.rows)
+        results = self.new_finished(state.rows)
+        alive = ActiveHypotheses.begin(constraints.bos_of(state.rows))
+        while len(alive):
+            logprobs_RV = feed(state, alive.last_R)
+            looked = add_coverage(state, alive) if self.needs_attention else alive
+            restrict(logprobs_RV, alive, constraints, forced_BL, rules.no_repeat)
+            candidates = rank(alive, logprobs_RV, rules.size)
+            self.store_stuck(alive, candidates, results)
+            alive, going = self.advance(looked, candidates, constraints.eos, longest_B, results)
+            if len(alive):
+                select_rows(state, candidates.parent[going])
+        return results.ranked(rules.best)
+
+    def new_finished(self, sentences: int) -> FinishedHypotheses:
+        """Where hypotheses are set aside."""
+        return FinishedHypotheses(sentences, self.rules.beaten)
+
+    def store_stuck(
+        self, alive: ActiveHypotheses, candidates: Candidates, results: FinishedHypotheses
+    ) -> None:
+        """Set aside what nothing can be added to."""
+        self.store(alive.take(candidates.stuck(len(alive))), results, False, counts=False)
+
+    def advance(
+        self,
+        alive: ActiveHypotheses,
+        candidates: Candidates,
+        eos: int,
+        longest_B: np.ndarray,
+        results: FinishedHypotheses,
+    ) -> tuple[ActiveHypotheses, np.ndarray]:
+        """Set aside what ends here; the hypotheses that go on, and which candidates they are."""
+        ended, going = candidates.select(self.rules.size, eos)
+        finished, grown = candidates.grow(alive, ended), candidates.grow(alive, going)
+        at_limit = longest_B[grown.sentence_R] == grown.length
+        first = candidates.place[going] < self.rules.size
+        stopped = at_limit & first if self.rules.follows_transformers else at_limit
+        self.store(finished, results, True, counts=True)
+        self.store(grown.take(stopped), results, False, counts=self.rules.follows_transformers)
+        on = np.flatnonzero(~at_limit & ~self.is_done(grown, longest_B, results))
+        return grown.take(on), going[on]
+
+    def store(
+        self, rows: ActiveHypotheses, results: FinishedHypotheses, finished: bool, counts: bool
+    ) -> None:
+        """Score these rows by ``formula`` and put them on their shelf."""
+        if not len(rows):
+            return
+        scores_R = normalised(rows.total_R, rows.length, self.rules.length, self.rules.alpha)
+        terms_R: list[float] | list[None] = [None] * len(rows)
+        if rows.coverage_RS is not None and self.rules.coverage is not None:
+            terms_R = [coverage_term(one) for one in rows.coverage_RS]
+            scores_R = scores_R + self.rules.coverage * np.array(terms_R)
+        pairs = zip(scores_R.tolist(), terms_R, strict=True)
+        hypotheses = [
+            rows.hypothesis(row, finished, score, term) for row, (score, term) in enumerate(pairs)
+        ]
+        results.add(rows.sentence_R, hypotheses, counts)
+
+    def is_done(
+        self, rows: ActiveHypotheses, longest_B: np.ndarray, results: FinishedHypotheses
+    ) -> np.ndarray:
+        """Whether the sentence of each row needs no further step."""
+        rules, sentence_R = self.rules, rows.sentence_R
+        enough = results.count_B[sentence_R] >= rules.enough
+        if not rules.early:
+            return enough
+        n_R = rows.length if rules.bounds_at_current_length else longest_B[sentence_R]
+        needed_R = logprob_to_beat(results.bar_B[sentence_R], n_R, rules.length, rules.alpha)
+        return enough | (best_totals(rows, len(longest_B)) <= needed_R)
+
+
+def best_totals(rows: ActiveHypotheses, sentences: int) -> np.ndarray:
+    """The highest log p in the sentence of each row."""
+    highest_B = np.full(sentences, -np.inf)
+    np.maximum.at(highest_B, rows.sentence_R, rows.total_R)
+    return highest_B[rows.sentence_R]
+
+
+def add_coverage(state: SearchState, alive: ActiveHypotheses) -> ActiveHypotheses:
+    """Add where the last step looked to what each hypothesis has covered."""
+    weights_RS = state.attention().float().cpu().numpy()
+    if alive.coverage_RS is None:
+        return replace(alive, coverage_RS=weights_RS)
+    source = weights_RS.shape[1]  # may shrink when the row with the longest source leaves
+    return replace(alive, coverage_RS=alive.coverage_RS[:, :source] + weights_RS)
