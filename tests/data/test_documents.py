@@ -15,13 +15,14 @@ from regard.data import documents as module
 from regard.data import shards
 from regard.data.documents import (
     Documents,
+    JsonDocuments,
     SentenceFile,
     TextFolder,
     document_source,
     read_documents,
     tokenize_documents,
 )
-from regard.data.sources import DropCounts, JsonLines
+from regard.data.sources import DropCounts
 from regard.ground.errors import BadInput
 
 
@@ -88,8 +89,8 @@ def test_json_lines(tmp_path):
     path = tmp_path / "books.jsonl.xz"
     books = [{"title": "T", "text": "CHAPTER I\nOne. Two."}, {"text": "Three.\n\nFour."}]
     path.write_bytes(lzma.compress("\n".join(map(json.dumps, books)).encode()))
-    assert document_source(str(path)) == JsonLines(str(path), ("text",))
-    assert document_source(str(path), "title") == JsonLines(str(path), ("title",))
+    assert document_source(str(path)) == JsonDocuments(str(path), ("text",))
+    assert document_source(str(path), "title") == JsonDocuments(str(path), ("title",))
     assert words(prepare(path)) == [["CHAPTERI", "One.", "Two."], ["Three.", "Four."]]
 
 

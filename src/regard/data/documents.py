@@ -41,6 +41,11 @@ class TextFolder:
             raise BadInput(f"{self.path}: no folder with files .txt, .txt.gz or .txt.xz")
         return tuple(map(str, sorted(found)))
 
+    def documents(self, dropped: DropCounts | None) -> Iterator[tuple[str, list[str]]]:
+        """(where, sentences) of every document."""
+        for path in self.paths:
+            yield path, [one for text in _paragraphs(path) for one in sentences(text)]
+
 
 @dataclass(frozen=True)
 class SentenceFile:
@@ -52,10 +57,22 @@ class SentenceFile:
     def paths(self) -> tuple[str, ...]:
         return (self.path,)
 
+    def documents(self, dropped: DropCounts | None) -> Iterator[tuple[str, list[str]]]:
+        """(where, sentences) of every document."""
+        return _blocks(self.path)
 
-DocumentSource = (
-    TextFolder | SentenceFile | JsonLines
-)  # of JSON a document each line, a paragraph a line in it
+
+@dataclass(frozen=True)
+class JsonDocuments(JsonLines):
+    """A document on each line of JSON, a paragraph on each line of its text."""
+
+    def documents(self, dropped: DropCounts | None) -> Iterator[tuple[str, list[str]]]:
+        """(where, sentences) of every document."""
+        for where, text in read_texts(self, dropped=dropped):
+            yield where, [one for line in text.split("\n") for one in sentences(line)]
+
+
+DocumentSource = TextFolder | SentenceFile | JsonDocuments
 
 
 def document_source(path: str, key: str | None = None) -> DocumentSource:
@@ -66,7 +83,7 @@ def document_source(path: str, key: str | None = None) -> DocumentSource:
     is_folder = Path(path).is_dir()
     json_lines = {".jsonl", ".ndjson"} & {suffix.lower() for suffix in Path(path).suffixes}
     if json_lines and not is_folder:
-        return JsonLines(path, (key or "text",))
+        return JsonDocuments(path, (key or "text",))
     if key is not None:
         raise BadInput(f"{path}: a key is for JSON lines")
     return TextFolder(path) if is_folder else SentenceFile(path)
@@ -76,15 +93,7 @@ def read_documents(
     collection: DocumentSource, dropped: DropCounts | None = None
 ) -> Iterator[tuple[str, list[str]]]:
     """(where, sentences) of every document, the empty ones too."""
-    match collection:
-        case TextFolder():
-            for path in collection.paths:
-                yield path, [one for text in _paragraphs(path) for one in sentences(text)]
-        case SentenceFile(path):
-            yield from _blocks(path)
-        case JsonLines():
-            for where, text in read_texts(collection, dropped=dropped):
-                yield where, [one for line in text.split("\n") for one in sentences(line)]
+    return collection.documents(dropped)
 
 
 @dataclass(frozen=True, eq=False)

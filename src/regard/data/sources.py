@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from regard.data.arrivals import Arrivals
 from regard.ground.errors import BadInput
@@ -37,42 +37,147 @@ class Lines:
     paths: tuple[str, ...]
     spaced: tuple[str, ...] = ()
 
+    @property
+    def sides(self) -> int:
+        """How many texts an example has."""
+        return len(self.paths)
+
+    def with_input(self, copy: str) -> "Lines":
+        """The same with a file in place of standard input."""
+        return replace(self, paths=tuple(copy if path == STDIN else path for path in self.paths))
+
+    def begin(self, lines: _Numbered) -> "tuple[Lines, _Numbered]":
+        """The source and its lines, without a header."""
+        return self, lines
+
+    def fields(self, texts: tuple[str, ...], places: list[str]) -> tuple[str, ...]:
+        """The texts of an example, from the lines of all files."""
+        return texts
+
 
 @dataclass(frozen=True)
-class Table:
+class OneFile:
+    """A source of one file, each line of which has all texts of an example."""
+
+    path: str
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return (self.path,)
+
+    def with_input(self, copy: str) -> Any:
+        """The same with a file in place of standard input."""
+        return replace(self, path=copy)
+
+    def begin(self, lines: _Numbered) -> "tuple[Any, _Numbered]":
+        """The source and its lines, without a header."""
+        return self, lines
+
+    def fields(self, texts: tuple[str, ...], places: list[str]) -> tuple[str, ...]:
+        """The texts of an example, from its line."""
+        (line,), where = texts, places[0]
+        if not line or line.isspace():
+            raise BadExample(where, "empty", "empty line")
+        return self.parse(line, where)
+
+    def parse(self, line: str, where: str) -> tuple[str, ...]:
+        """The texts in a line."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Table(OneFile):
     """Tab-separated columns of one file, counted from 0, or named as in its first line.
 
     There is no quoting: a tab always ends a column.
     """
 
-    path: str
     columns: tuple[int | str, ...]
     spaced: tuple[str, ...] = ()
 
     @property
-    def paths(self) -> tuple[str, ...]:
-        return (self.path,)
+    def sides(self) -> int:
+        """How many texts an example has."""
+        return len(self.columns)
+
+    def records(self, lines: _Numbered) -> _Numbered:
+        """The lines of the table; in CSV several lines of a file may be one."""
+        return lines
+
+    def cells(self, line: str, where: str) -> list[str]:
+        """All columns of a line."""
+        return line.split("\t")
+
+    def begin(self, lines: _Numbered) -> "tuple[Table, _Numbered]":
+        """The table with columns that are counted, and its lines without names of columns."""
+        lines = self.records(lines)
+        if not any(isinstance(column, str) for column in self.columns):
+            return self, lines
+        where = f"{name_of(self.path)}:1"
+        header = self.cells(_decoded(next(lines, (1, (b"",)))[1][0], where), where)
+
+        def number(column: int | str) -> int:
+            if isinstance(column, int):
+                return column
+            if column not in header:
+                raise BadInput(f"{where}: no column {column!r} among {', '.join(header)!r}")
+            return header.index(column)
+
+        return replace(self, columns=tuple(map(number, self.columns))), lines
+
+    def parse(self, line: str, where: str) -> tuple[str, ...]:
+        cells = self.cells(line, where)
+        for column in self.columns:
+            if not 0 <= cast(int, column) < len(cells):
+                detail = f"no column {column}, counted from 0: the line has {len(cells)}"
+                raise BadExample(where, "without a column", detail)
+        return tuple(cells[cast(int, column)] for column in self.columns)
 
 
 @dataclass(frozen=True)
 class Csv(Table):
     """The same with commas, by RFC 4180: in quotes a comma or a line end is text, "" a quote."""
 
+    def records(self, lines: _Numbered) -> _Numbered:
+        """Lines joined until their quotes are closed, under the number of the first."""
+        first, begun = 1, b""
+        for number, (raw,) in lines:
+            first, begun = (first, begun + b"\n" + raw) if begun else (number, raw)
+            if begun.count(b'"') % 2 == 0:
+                yield first, (begun,)
+                begun = b""
+        if begun:
+            raise BadInput(f"{name_of(self.path)}:{first}: a quote that is never closed")
+
+    def cells(self, line: str, where: str) -> list[str]:
+        try:
+            (cells,) = csv.reader([line], strict=True)
+        except (csv.Error, ValueError) as error:
+            raise BadExample(where, "not CSV", f"not CSV ({error})") from None
+        return cells
+
 
 @dataclass(frozen=True)
-class JsonLines:
+class JsonLines(OneFile):
     """One JSON object on each line; ``"translation.en"`` is the key "en" inside "translation".
 
     A whole number is the text of its digits, as labels often are.
     """
 
-    path: str
     keys: tuple[str, ...]
     spaced: tuple[str, ...] = ()
 
     @property
-    def paths(self) -> tuple[str, ...]:
-        return (self.path,)
+    def sides(self) -> int:
+        """How many texts an example has."""
+        return len(self.keys)
+
+    def parse(self, line: str, where: str) -> tuple[str, ...]:
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise BadExample(where, "not JSON", f"not JSON ({error})") from None
+        return tuple(_json_text(record, key, where) for key in self.keys)
 
 
 Source = Lines | Table | JsonLines
@@ -126,7 +231,7 @@ def read_texts(
 
 def texts_in(source: Table | JsonLines, line: str, where: str) -> tuple[str, ...]:
     """The texts of one line of a source whose columns are counted; none may be empty."""
-    texts = _fields(source, line, where)
+    texts = source.fields((line,), [where])
     for text in texts:
         _check(text, where, None)
     return texts
@@ -141,26 +246,17 @@ def read_examples(
     source: Source, sides: int, longest_characters: int | None, dropped: DropCounts | None
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """(where, texts) of every example with any number of sides; as `read_pairs` otherwise."""
-    match source:
-        case Lines(asked) | Table(_, asked) | JsonLines(_, asked):
-            if len(asked) != sides:
-                raise BadInput(f"{sides} text(s) of each example are needed, not {len(asked)}")
+    if source.sides != sides:
+        raise BadInput(f"{sides} text(s) of each example are needed, not {source.sides}")
     names = [name_of(path) for path in source.paths]
-    lines: _Numbered = enumerate(_aligned(source.paths), start=1)
-    if isinstance(source, Csv):
-        lines = _records(lines, names[0])
-    if isinstance(source, Table) and any(isinstance(column, str) for column in source.columns):
-        source = _without_header(source, next(lines, (1, (b"",)))[1][0])
+    source, lines = source.begin(enumerate(_aligned(source.paths), start=1))
     for number, raws in lines:
         places = [f"{name}:{number}" for name in names]
         try:
-            texts = tuple(map(_decoded, raws, places))
-            if not isinstance(source, Lines):
-                texts = _fields(source, texts[0], places[0])
-                places *= sides
+            texts = source.fields(tuple(map(_decoded, raws, places)), places)
             if source.spaced:
                 texts = _spaced(source.spaced, texts)
-            for text, place in zip(texts, places, strict=True):
+            for text, place in zip(texts, places * (sides // len(places)), strict=True):
                 _check(text, place, longest_characters)
         except BadExample as flaw:
             if dropped is None:
@@ -174,12 +270,12 @@ def read_rows(table: Table, dropped: DropCounts | None = None) -> Iterator[tuple
     """(where, cells) of every line of a table, that with the names of its columns among them."""
     name = name_of(table.path)
     lines: _Numbered = enumerate(_aligned(table.paths), start=1)
-    for number, (raw,) in _records(lines, name) if isinstance(table, Csv) else lines:
+    for number, (raw,) in table.records(lines):
         where = f"{name}:{number}"
         try:
             line = _decoded(raw, where)
             _check(line, where, None)
-            cells = _cells(table, line, where)
+            cells = table.cells(line, where)
         except BadExample as flaw:
             if dropped is None:
                 raise
@@ -198,64 +294,6 @@ def _check(text: str, where: str, longest: int | None) -> None:
     if longest is not None and len(text) > longest:
         detail = f"{len(text):,} characters, more than the {longest:,} allowed"
         raise BadExample(where, "too long", detail)
-
-
-def _without_header(table: Table, first: bytes) -> Table:
-    """The same table with its named columns counted instead."""
-    where = f"{name_of(table.path)}:1"
-    header = _cells(table, _decoded(first, where), where)
-
-    def place(column: int | str) -> int:
-        if isinstance(column, int):
-            return column
-        if column not in header:
-            raise BadInput(f"{where}: no column {column!r} among {', '.join(header)!r}")
-        return header.index(column)
-
-    return replace(table, columns=tuple(map(place, table.columns)))
-
-
-def _fields(source: Table | JsonLines, line: str, where: str) -> tuple[str, ...]:
-    if not line or line.isspace():
-        raise BadExample(where, "empty", "empty line")
-    if isinstance(source, JsonLines):
-        return _json_fields(line, source.keys, where)
-    cells = _cells(source, line, where)
-    for column in source.columns:
-        if not 0 <= cast(int, column) < len(cells):
-            detail = f"no column {column}, counted from 0: the line has {len(cells)}"
-            raise BadExample(where, "without a column", detail)
-    return tuple(cells[cast(int, column)] for column in source.columns)
-
-
-def _cells(table: Table, line: str, where: str) -> list[str]:
-    if not isinstance(table, Csv):
-        return line.split("\t")
-    try:
-        (cells,) = csv.reader([line], strict=True)
-    except (csv.Error, ValueError) as error:
-        raise BadExample(where, "not CSV", f"not CSV ({error})") from None
-    return cells
-
-
-def _records(lines: _Numbered, name: str) -> _Numbered:
-    """Lines put together until their quotes are closed, under the number of the first."""
-    first, begun = 1, b""
-    for number, (raw,) in lines:
-        first, begun = (first, begun + b"\n" + raw) if begun else (number, raw)
-        if begun.count(b'"') % 2 == 0:
-            yield first, (begun,)
-            begun = b""
-    if begun:
-        raise BadInput(f"{name}:{first}: a quote that is never closed")
-
-
-def _json_fields(line: str, keys: tuple[str, ...], where: str) -> tuple[str, ...]:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise BadExample(where, "not JSON", f"not JSON ({error})") from None
-    return tuple(_json_text(record, key, where) for key in keys)
 
 
 def _json_text(record: object, key: str, where: str) -> str:

@@ -1,12 +1,13 @@
 """The bridge: how a recurrent decoder begins, given what an encoder has read."""
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import torch
 from torch import Tensor, nn
 
 from regard.parts.attention import EncoderOutput
 from regard.parts.rnn import PARTS, State
-
-KINDS = ("copy", "last", "backward", "mean")
 
 
 class Bridge(nn.Module):
@@ -30,20 +31,23 @@ class Bridge(nn.Module):
         summarises: bool = False,
     ):
         super().__init__()
-        self.kind, self.depth, self.parts = kind, depth, PARTS[cell]
-        size = source // 2 if kind == "backward" else source
+        self.depth, self.parts = depth, PARTS[cell]
+        self.kind = KINDS[kind]
+        size = source // self.kind.directions
         self.summary = nn.Linear(size, width) if summarises else None
         given = width if summarises else size
-        self.begin = None if kind == "copy" else nn.Linear(given, depth * self.parts * width)
+        self.begin = None
+        if not self.kind.copies:
+            self.begin = nn.Linear(given, depth * self.parts * width)
 
     def forward(self, source: EncoderOutput) -> tuple[list[State], Tensor | None]:
         """The states to begin with, and c where there is one."""
         context_BD = None
         if self.summary is not None:
-            context_BD = torch.tanh(self.summary(self._summary(source)))
+            context_BD = torch.tanh(self.summary(self.kind.summarise(source)))
         if self.begin is None:
             return self._copied(source), context_BD
-        given_BD = self._summary(source) if context_BD is None else context_BD
+        given_BD = self.kind.summarise(source) if context_BD is None else context_BD
         begun = torch.tanh(self.begin(given_BD)).chunk(self.depth * self.parts, dim=-1)
         layers = range(0, len(begun), self.parts)
         return [tuple(begun[at : at + self.parts]) for at in layers], context_BD
@@ -52,12 +56,16 @@ class Bridge(nn.Module):
         ends = source.ends or [(last_state(source),)] * self.depth
         return [_filled(state, self.parts) for state in ends]
 
-    def _summary(self, source: EncoderOutput) -> Tensor:
-        if self.kind == "mean":
-            lengths_B = source.layout.lengths_B.clamp(min=1)
-            return source.layout.pad(source.states_TD).sum(1) / lengths_B[:, None]
-        last_BD = last_state(source)
-        return last_BD.chunk(2, dim=-1)[1] if self.kind == "backward" else last_BD
+
+def mean_state(source: EncoderOutput) -> Tensor:
+    """The mean of the states of every row; zeros for a row without tokens."""
+    lengths_B = source.layout.lengths_B.clamp(min=1)
+    return source.layout.pad(source.states_TD).sum(1) / lengths_B[:, None]
+
+
+def backward_state(source: EncoderOutput) -> Tensor:
+    """Where the backward direction of the highest layer ended in every row."""
+    return last_state(source).chunk(2, dim=-1)[1]
 
 
 def last_state(source: EncoderOutput) -> Tensor:
@@ -77,3 +85,22 @@ def last_state(source: EncoderOutput) -> Tensor:
 def _filled(state: State, parts: int) -> State:
     """h alone where no cell is kept, and an empty cell where none was given."""
     return state[:parts] if len(state) >= parts else (*state, torch.zeros_like(state[0]))
+
+
+class BridgeKind(NamedTuple):
+    """How a source is summarised; ``directions`` of an encoder of which the summary reads one.
+
+    One that ``copies`` takes the final state of each layer as it is.
+    """
+
+    summarise: Callable[[EncoderOutput], Tensor]
+    directions: int = 1
+    copies: bool = False
+
+
+KINDS = {
+    "copy": BridgeKind(last_state, copies=True),
+    "last": BridgeKind(last_state),
+    "backward": BridgeKind(backward_state, directions=2),
+    "mean": BridgeKind(mean_state),
+}

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
@@ -51,13 +51,13 @@ def train(
     if normalise not in NORMALISATIONS:
         choices = ", ".join(NORMALISATIONS)
         raise BadInput(f"unknown normalisation {normalise!r}: choose from {choices}")
-    fixed = len(SPECIALS) + (0 if kind == "wordpiece" else len(BYTES))
+    algorithm = ALGORITHMS[kind]
+    fixed = len(SPECIALS) + algorithm.bytes
     if vocab < fixed:
         raise BadInput(f"a vocabulary of {vocab} is too small: {kind} needs {fixed} or more")
-    learn = {"bpe": _bpe, "byte-bpe": _byte_bpe, "unigram": _unigram, "wordpiece": _wordpiece}[kind]
-    frame = partial(_frame, kind, normalise, lower)
+    frame = partial(_frame, algorithm, normalise, lower)
     finished = frame()
-    finished.model = learn(frame, _filled(texts), vocab)
+    finished.model = algorithm.learn(frame, _filled(texts), vocab)
     if finished.get_vocab_size() > vocab:
         raise _too_small(vocab)
     finished.add_special_tokens(list(SPECIALS))
@@ -76,30 +76,43 @@ def _too_small(vocab: int) -> BadInput:
     return BadInput(f"a vocabulary of {vocab} is too small for the characters of these texts")
 
 
-def _frame(kind: str, normalise: str, lower: bool) -> Tokenizer:
+def _frame(algorithm: "Algorithm", normalise: str, lower: bool) -> Tokenizer:
     """A tokenizer without its vocabulary."""
     steps: list[normalizers.Normalizer] = []
     if normalise != "none":
         steps.append(normalizers.NFC() if normalise == "nfc" else normalizers.NFKC())
     if lower:
         steps.append(normalizers.Lowercase())
-    if kind == "wordpiece":
-        frame = Tokenizer(models.WordPiece(unk_token=SPECIALS[UNK]))
-        frame.pre_tokenizer = pre_tokenizers.Split(Regex(_SPACELESS), "removed", invert=True)
-        closed_up = decoders.Replace(Regex(_NEEDLESS), "")
-        spaced = decoders.WordPiece(cleanup=False)
-        frame.decoder = decoders.Sequence([spaced, decoders.Fuse(), closed_up])
-    else:
-        frame = Tokenizer(models.Unigram() if kind == "unigram" else models.BPE())
-        steps.append(normalizers.Prepend(" "))
-        frame.pre_tokenizer = pre_tokenizers.Split(Regex(_SPACED), "isolated")
-        unprefixed = decoders.Strip(" ", 1, 0)
-        frame.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse(), unprefixed])
-    if kind == "byte-bpe":
-        byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-        frame.pre_tokenizer = pre_tokenizers.Sequence([frame.pre_tokenizer, byte_level])
-        frame.decoder = decoders.Sequence([decoders.ByteLevel(), frame.decoder])
+    return algorithm.frame(steps)
+
+
+def _spaceless_frame(steps: list[normalizers.Normalizer]) -> Tokenizer:
+    """Words without the spaces between them; the decoder puts spaces back."""
+    frame = Tokenizer(models.WordPiece(unk_token=SPECIALS[UNK]))
+    frame.pre_tokenizer = pre_tokenizers.Split(Regex(_SPACELESS), "removed", invert=True)
+    closed_up = decoders.Replace(Regex(_NEEDLESS), "")
+    spaced = decoders.WordPiece(cleanup=False)
+    frame.decoder = decoders.Sequence([spaced, decoders.Fuse(), closed_up])
     frame.normalizer = normalizers.Sequence(steps)
+    return frame
+
+
+def _spaced_frame(steps: list[normalizers.Normalizer], model: type = models.BPE) -> Tokenizer:
+    """Words with the space before them, of characters or single bytes."""
+    frame = Tokenizer(model())
+    frame.pre_tokenizer = pre_tokenizers.Split(Regex(_SPACED), "isolated")
+    unprefixed = decoders.Strip(" ", 1, 0)
+    frame.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse(), unprefixed])
+    frame.normalizer = normalizers.Sequence([*steps, normalizers.Prepend(" ")])
+    return frame
+
+
+def _byte_frame(steps: list[normalizers.Normalizer]) -> Tokenizer:
+    """Words with the space before them, of bytes."""
+    frame = _spaced_frame(steps)
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    frame.pre_tokenizer = pre_tokenizers.Sequence([frame.pre_tokenizer, byte_level])
+    frame.decoder = decoders.Sequence([decoders.ByteLevel(), frame.decoder])
     return frame
 
 
@@ -174,3 +187,19 @@ def _wordpiece(frame: _Frame, texts: Iterable[str], vocab: int) -> models.Model:
         learned = _learn(frame(), texts, trainer)["vocab"]
         reserved += sorted(learned.keys() - set(reserved))
     return models.WordPiece(learned, unk_token=SPECIALS[UNK])
+
+
+class Algorithm(NamedTuple):
+    """How subwords are learned, the tokenizer around them, and how many ids single bytes take."""
+
+    learn: Callable[[_Frame, Iterable[str], int], models.Model]
+    frame: Callable[[list[normalizers.Normalizer]], Tokenizer]
+    bytes: int = len(BYTES)
+
+
+ALGORITHMS = {
+    "bpe": Algorithm(_bpe, _spaced_frame),
+    "byte-bpe": Algorithm(_byte_bpe, _byte_frame),
+    "unigram": Algorithm(_unigram, partial(_spaced_frame, model=models.Unigram)),
+    "wordpiece": Algorithm(_wordpiece, _spaceless_frame, bytes=0),
+}

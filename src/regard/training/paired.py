@@ -1,11 +1,11 @@
 """What tasks have in common whose examples are pairs: a text and its translation, or its label."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regard.data.sources import STDIN, DropCounts, Lines, Source, read_lines, read_pairs
+from regard.data.sources import STDIN, DropCounts, Source, read_lines, read_pairs
 from regard.ground.errors import BadInput
 from regard.ground.files import write_text
 from regard.text.labels import LabelSet, load_labels
@@ -87,7 +87,4 @@ def _kept_input(source: Source, out: Path, *, again: bool) -> Source:
     copy = out / "stdin.txt"
     if not (again and copy.exists()):
         write_text(copy, "".join(f"{line}\n" for line in read_lines(STDIN)))
-    if isinstance(source, Lines):
-        paths = tuple(str(copy) if path == STDIN else path for path in source.paths)
-        return replace(source, paths=paths)
-    return replace(source, path=str(copy))
+    return source.with_input(str(copy))

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.parts.attention import EncoderOutput
-from regard.parts.bridge import last_state
+from regard.parts.bridge import last_state, mean_state
 
 
 class FirstTokenModule(nn.Module):
@@ -36,5 +36,4 @@ class MeanPoolModule(nn.Module):
 
     def forward(self, encoded: EncoderOutput, *, tape: NullTape = NULL_TAPE) -> Tensor:
         """(B, D); zeros for a row without tokens."""
-        layout = encoded.layout
-        return layout.pad(encoded.states_TD).sum(1) / layout.lengths_B.clamp(min=1)[:, None]
+        return mean_state(encoded)

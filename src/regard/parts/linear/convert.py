@@ -54,13 +54,13 @@ def in_precision(module: nn.Module, kind: str, *, but_for: Collection[nn.Module]
     if products_in_use(module) is not None:
         raise BadInput(f"precision {kind}: this model was made for one already")
     device = next(module.parameters()).device
-    if device.type == "cpu":
-        return convert(module, "fp32" if kind == "auto" else kind, but_for=but_for)
-    if kind == "bf16" or (kind == "auto" and has_bf16(device)):
-        return copy.deepcopy(module).bfloat16()
-    if kind in ("fp32", "auto"):
-        return module
-    raise BadInput(f"precision {kind}: a GPU has fp32 and bf16")
+    on_cpu = device.type == "cpu"
+    chosen = {"auto": "bf16" if not on_cpu and has_bf16(device) else "fp32"}.get(kind, kind)
+    if on_cpu:
+        return convert(module, chosen, but_for=but_for)
+    if chosen not in ON_GPU:
+        raise BadInput(f"precision {kind}: a GPU has {' and '.join(ON_GPU)}")
+    return ON_GPU[chosen](module)
 
 
 def products_in_use(module: nn.Module) -> str | None:
@@ -71,16 +71,32 @@ def products_in_use(module: nn.Module) -> str | None:
 
 def describe_products(kind: str) -> str:
     """Which products do the work on this machine, in words; BadInput where there are none."""
-    if kind not in LAYERS:
+    described = PRODUCTS.get(kind)
+    if described is None:
         raise BadInput(f"a precision is {', '.join(LAYERS)} or auto, not {kind!r}")
-    if kind == "int8":
-        few, many = (one.name for one in int8.products())
-        slow = "" if int8.is_fast() else f"; fp32 is faster with {instruction_set()}"
-        return f"int8: {few} up to {int8.FEW} rows, {many} beyond{slow}"
-    if kind == "fp32":
-        many = "oneDNN, packed" if packed.can_pack(torch.float32) else "torch"
-        rows = f"{packed.FEW} rows ({packed.FEW_WIDE} for the map to words)"
-        return f"fp32: torch up to {rows}, {many} beyond"
+    return described()
+
+
+def _int8_products() -> str:
+    few, many = (one.name for one in int8.products())
+    slow = "" if int8.is_fast() else f"; fp32 is faster with {instruction_set()}"
+    return f"int8: {few} up to {int8.FEW} rows, {many} beyond{slow}"
+
+
+def _fp32_products() -> str:
+    many = "oneDNN, packed" if packed.can_pack(torch.float32) else "torch"
+    rows = f"{packed.FEW} rows ({packed.FEW_WIDE} for the map to words)"
+    return f"fp32: torch up to {rows}, {many} beyond"
+
+
+def _bf16_products() -> str:
     if not packed.can_pack(torch.bfloat16):
         raise BadInput("bf16: the CPU has no fast products in bf16; use fp32 or int8")
     return "bf16: oneDNN, packed"
+
+
+PRODUCTS = {"int8": _int8_products, "fp32": _fp32_products, "bf16": _bf16_products}
+ON_GPU: dict[str, Callable[[nn.Module], nn.Module]] = {
+    "fp32": lambda module: module,
+    "bf16": lambda module: copy.deepcopy(module).bfloat16(),
+}
