@@ -160,7 +160,7 @@ def test_a_look_at_a_classifier_shows_what_it_predicts(kind, says):
         (said,) = one.predict([texts[0] if len(texts) == 1 else texts])
         line, seen = says(said) or "no label", one.look(*texts)
         assert seen.prediction == said
-        assert line in seen.terminal(100).splitlines()
+        assert line in seen.text(100).splitlines()
         assert line in seen.svg() and line in seen.html()
     assert model("tags").look("cat").prediction is None
     assert model("states").look("cat").prediction is None

@@ -19,10 +19,9 @@ from regard.ground.files import writing
 from regard.ground.lock import is_vacant
 from regard.ground.tape import NULL_TAPE, NullTape, Tape
 from regard.inside.align import AlignmentMethod
-from regard.inside.attention_view import AttentionView
-from regard.inside.record_encoder import look_encoder
-from regard.inside.record_translator import align, look_translator
-from regard.inside.word_weights import WordWeights, record_word_weights
+from regard.inside.look import look
+from regard.inside.record_translator import align
+from regard.inside.view import View
 from regard.metrics.alignment import Links
 from regard.models import folder as folders
 from regard.models.facts import EncoderDecoder, ModelFacts, TrunkWithHeads
@@ -35,6 +34,7 @@ from regard.tasks.encoder_model import EncoderInput, EncoderModel
 from regard.tasks.fill_mask import FilledText
 from regard.tasks.inputs import check_pairs, check_text, listed
 from regard.tasks.translate import Translation, Translator
+from regard.text.ids_only import MISSING
 from regard.text.labels import LabelSet
 from regard.text.tokenizers import Tokenizer
 from regard.text.words import word_spans
@@ -207,9 +207,7 @@ class Model:
         """Log-probabilities of given translations, per target token and for the end."""
         return self._swift.score(pairs)
 
-    def look(
-        self, text: str, target: str | None = None, *, subwords: bool = False
-    ) -> AttentionView | WordWeights:
+    def look(self, text: str, target: str | None = None, *, subwords: bool = False) -> View:
         """The attention of the model on a text: maps by layer and head, or pooling weights.
 
         An encoder reads ``target`` as its second text. The result prints itself, and has ``.svg()``
@@ -217,15 +215,12 @@ class Model:
         """
         for one in (text,) if target is None else (text, target):
             check_text(one, 1)
-        if self._is_encoder and self.encoder.facts.trunk.stack.eager:
-            if target is not None:
-                raise BadInput("this model reads one text at a time, not two")
-            return record_word_weights(self.encoder, text, subwords=subwords)
-        if self._is_encoder:
-            return look_encoder(self.encoder, text, target, subwords=subwords)
-        if target is None:
+        if self.tokenizer is None:
+            raise BadInput(MISSING)
+        if target is None and "target" in self.facts.sides:
             target = self.translate([text])[0][0].text
-        return look_translator(self._swift, text, target, subwords=subwords)
+        given = (self._running, self.facts, self.tokenizer, self.predict)
+        return look(*given, text, target, subwords=subwords)
 
     @property
     def alignment_method(self) -> AlignmentMethod:

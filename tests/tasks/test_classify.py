@@ -56,7 +56,7 @@ def test_what_each_model_can_do_is_said(model, small_run):
         translator.predict(["dog"])
     with pytest.raises(BadInput, match="give a list of texts, not one text"):
         model.predict("dog")
-    with pytest.raises(BadInput, match="a classifier has no target"):
+    with pytest.raises(BadInput, match="one text at a time"):
         model.look("dog", "cow")
 
 

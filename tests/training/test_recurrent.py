@@ -128,7 +128,7 @@ def test_look_and_align_read_its_attention(learned):
     seen = learned.look("ada bit cow")
     assert [one.name for one in seen.maps] == ["cross"]
     assert len(seen.maps[0].layers) == 1
-    assert "ada" in seen.terminal(80) and seen.html().startswith("<!doctype html>")
+    assert "ada" in seen.text(80) and seen.html().startswith("<!doctype html>")
     assert learned.alignment_method.layer == 0
     (links,) = learned.align([("ada bit cow", "cow bit ada")])
     assert links and all(0 <= i < 3 and 0 <= j < 3 for i, j in links)

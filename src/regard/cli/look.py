@@ -1,9 +1,8 @@
 """``regard look``: what a model looks at, in the terminal, as a drawing, as a page."""
 
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -11,7 +10,7 @@ from regard.api import load
 from regard.cli.console import DEVICE, JSON, MODEL, OUT, note, print_json
 from regard.ground.errors import BadInput
 from regard.ground.files import write_text
-from regard.inside.word_weights import WordWeights
+from regard.inside.view import has_colours
 
 
 def look(
@@ -50,36 +49,15 @@ def look(
         raise BadInput("there is no text to look at")
     if any("\ud800" <= character <= "\udfff" for character in text + (target or "")):
         raise BadInput("the text is not UTF-8")
-    seen = load(model, device).look(text, target, subwords=subwords)
-    if isinstance(seen, WordWeights):
-        options = {"--map": kind, "--layer": layer, "--head": head}
-        for name, given in options.items():
-            if given is not None:
-                raise BadInput(f"{name}: means nothing to a classifier, which looks once")
-        _show_words(seen, as_json)
-        _write(html, seen.html)
-        _write(svg, seen.svg)
-        return
-    kind = kind or seen.maps[0].name
-    shown = seen.map(kind)
-    weights_LS = shown.select(layer, head)
+    view = load(model, device).look(text, target, subwords=subwords)
+    chosen: dict[str, Any] = {"name": kind, "layer": layer, "head": head}
     if as_json:
-        weights = weights_LS.round(6).tolist()
-        said = {} if seen.prediction is None else asdict(seen.prediction)
-        record = {"map": kind, "rows": shown.queries, "columns": shown.keys, "weights": weights}
-        print_json({**said, **record})
+        print_json(view.to_json(**chosen))
     else:
-        OUT.print(seen.text(OUT.width, name=kind, layer=layer, head=head), markup=False)
-    _write(html, seen.html)
-    _write(svg, lambda: seen.svg(name=kind, layer=layer, head=head))
-
-
-def _show_words(seen: WordWeights, as_json: bool) -> None:
-    if as_json:
-        weights = seen.weights.round(6).tolist()
-        print_json({**asdict(seen.prediction), "words": seen.words, "weights": weights})
-    else:
-        OUT.print(seen)
+        for line in view.lines(OUT.width, coloured=has_colours(OUT), **chosen):
+            OUT.print(line)
+    _write(html, view.html)
+    _write(svg, lambda: view.svg(**chosen))
 
 
 def _write(path: Path | None, draw: Callable[[], str]) -> None:

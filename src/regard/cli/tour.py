@@ -16,7 +16,6 @@ from regard.data.toy_language import Corpus, SentencePair, corpus, dictionary, w
 from regard.ground.files import read_json, write_text
 from regard.ground.lock import FolderLock, lock_folder
 from regard.inside.align import choose_method
-from regard.inside.attention_view import AttentionView
 from regard.inside.record_translator import record
 from regard.metrics.alignment import AlignmentScore, GoldLinks, alignment_error_rate
 from regard.metrics.bleu import bleu
@@ -161,7 +160,6 @@ def _look(model: Model, sentences: Corpus, out: Path) -> None:
     _step("5. One alignment")
     pair = min(sentences.test, key=lambda pair: abs(len(pair.target.split()) - 9))
     seen = model.look(pair.source)
-    assert isinstance(seen, AttentionView)
     OUT.print(seen.text(OUT.width, layer=model.alignment_method.layer), markup=False)
     write_text(out / "look.html", seen.html())
     OUT.print(f"\nAll layers and heads, in one page: {out / 'look.html'}")

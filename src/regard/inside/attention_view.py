@@ -1,24 +1,25 @@
 """The attention of a model on one text: prints itself, and renders itself as SVG and as a page."""
 
-import shutil
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from html import escape
+from typing import Any
 
-from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
 from regard.ground.errors import BadInput
 from regard.inside.attention_map import AttentionMap
+from regard.inside.record import SiteRecord
+from regard.inside.view import View
 from regard.inside.views.attention_html import attention_page
 from regard.inside.views.attention_svg import draw_attention
-from regard.inside.views.attention_text import Paint, colour_cell, heat_map, shade_cell
+from regard.inside.views.attention_text import colour_cell, heat_map, shade_cell
 from regard.inside.views.escape import clip, escape_line
 from regard.tasks.classify import TextPrediction
 
 
 @dataclass(frozen=True, eq=False)
-class AttentionView:
+class AttentionView(View):
     """The attention maps of one text, with a title, a second line and a classifier's prediction.
 
     Where a map, layer or head can be chosen, the default is the first map and the mean over all.
@@ -29,10 +30,24 @@ class AttentionView:
     summary: str = ""
     prediction: TextPrediction | None = None
 
+    @classmethod
+    def of(
+        cls,
+        title: str,
+        summary: str,
+        records: Sequence[SiteRecord],
+        prediction: TextPrediction | None,
+        *,
+        subwords: bool = False,
+    ) -> "AttentionView":
+        """The maps of all sites, over words or over subwords."""
+        maps = tuple(record.map(subwords=subwords) for record in records)
+        return cls(title, maps, summary, prediction)
+
     @property
     def predicted(self) -> str:
         """The prediction in one line, or an empty string."""
-        return "" if self.prediction is None else self.prediction.line
+        return "" if self.prediction is None else self.prediction.summary
 
     def map(self, name: str | None = None) -> AttentionMap:
         """The map of this name, or the first."""
@@ -41,18 +56,6 @@ class AttentionView:
             names = ", ".join(each.name for each in self.maps) or "none"
             raise BadInput(f"no map called {name!r} here, only: {names}")
         return named[0]
-
-    def text(
-        self,
-        width: int = 80,
-        *,
-        name: str | None = None,
-        layer: int | None = None,
-        head: int | None = None,
-    ) -> str:
-        """A heat map in shade characters; no line is wider than ``width`` (at least 20)."""
-        lines = self._lines(width, shade_cell, name, layer, head)
-        return "\n".join(line.plain.rstrip() for line in lines)
 
     def svg(
         self, *, name: str | None = None, layer: int | None = None, head: int | None = None
@@ -69,13 +72,6 @@ class AttentionView:
         summary = " · ".join(filter(None, (escape_line(self.summary), self.predicted)))
         return attention_page(self.title, summary, self.maps)
 
-    def __str__(self) -> str:
-        return self.text(shutil.get_terminal_size().columns)
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
-        coloured = console.is_terminal and console.color_system is not None
-        yield from self._lines(options.max_width, colour_cell if coloured else shade_cell)
-
     def _repr_html_(self) -> str:
         """For notebooks: in an iframe, so that the styles of page and notebook stay apart."""
         return (
@@ -83,19 +79,28 @@ class AttentionView:
             'sandbox="allow-scripts" style="width:100%;height:760px;border:0"></iframe>'
         )
 
-    def _lines(
-        self,
-        width: int,
-        paint: Paint,
-        name: str | None = None,
-        layer: int | None = None,
-        head: int | None = None,
+    def to_json(
+        self, *, name: str | None = None, layer: int | None = None, head: int | None = None
+    ) -> dict[str, Any]:
+        """The weights of a map with their labels, and the prediction of a classifier."""
+        shown = self.map(name)
+        return {
+            **({} if self.prediction is None else asdict(self.prediction)),
+            "map": shown.name,
+            "rows": shown.queries,
+            "columns": shown.keys,
+            "weights": shown.select(layer, head).round(6).tolist(),
+        }
+
+    def draw_lines(
+        self, width: int, coloured: bool, name: str | None, layer: int | None, head: int | None
     ) -> Iterator[Text]:
-        width = max(width, 20)
+        """A heat map under its title."""
         shown = self.map(name)
         lines = self.title, self.summary, self.predicted, shown.describe(layer, head)
         for line in map(escape_line, lines):
             if line:
                 yield Text(clip(line, width))
         yield Text()
-        yield from heat_map(shown.queries, shown.keys, shown.select(layer, head), width, paint)
+        paint, weights_LS = colour_cell if coloured else shade_cell, shown.select(layer, head)
+        yield from heat_map(shown.queries, shown.keys, weights_LS, width, paint)

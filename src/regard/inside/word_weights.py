@@ -1,55 +1,62 @@
 """The weight that attention pooling gives to each word of a text, as text, SVG and a page."""
 
-import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from html import escape
+from typing import Any
 
 import numpy as np
-import torch
-from rich.console import Console, ConsoleOptions
 from rich.style import Style
 from rich.text import Text
 
-from regard.ground.batch import pack_texts
 from regard.ground.errors import BadInput
-from regard.ground.tape import Tape
 from regard.inside.attention_map import merge
+from regard.inside.record import SiteRecord
+from regard.inside.view import View
 from regard.inside.views.attention_svg import draw_attention
 from regard.inside.views.attention_text import LEVELS, SHADES, ramp_colour
 from regard.inside.views.escape import escape_controls, escape_line
 from regard.inside.views.html import fill_template, read_asset
-from regard.tasks.batch_runner import finite
-from regard.tasks.classify import LabelPrediction
-from regard.tasks.encoder_model import EncoderModel
-from regard.text.offsets import units
+from regard.tasks.classify import TextPrediction
 
-WEIGHTS = "pool.weights"
 CAPTION = "pooling weight of each word"
 
 
 @dataclass(frozen=True, eq=False)
-class WordWeights:
-    """A classifier's prediction for a text, and the pooling weight of each word."""
+class WordWeights(View):
+    """The pooling weight of each word of a text, and the prediction of a classifier."""
 
-    prediction: LabelPrediction
+    prediction: TextPrediction | None
     words: tuple[str, ...]
     weights: np.ndarray
 
+    @classmethod
+    def of(
+        cls,
+        title: str,
+        summary: str,
+        records: Sequence[SiteRecord],
+        prediction: TextPrediction | None,
+        *,
+        subwords: bool = False,
+    ) -> "WordWeights":
+        """From the record of a pool, which is the first."""
+        keys, weights_LS = records[0].keys, records[0].layers[0][0]
+        if subwords:
+            return cls(prediction, keys.subwords, weights_LS[0])
+        return cls(prediction, keys.words, merge(weights_LS, [[0]], keys.groups)[0])
+
     @property
     def title(self) -> str:
-        """The label and its probability."""
-        return self.prediction.summary
+        """The prediction in one line."""
+        return CAPTION if self.prediction is None else self.prediction.summary
 
-    def text(self, width: int = 80) -> str:
-        """The text with a shade character after each word, wrapped at ``width`` columns."""
-        lines = self._lines(max(width, 20), coloured=False)
-        return "\n".join(line.plain.rstrip() for line in lines)
-
-    def svg(self) -> str:
-        """A heat map with one row, the label, and a cell for each word."""
-        label = (self.prediction.label,)
-        return draw_attention(self.title, CAPTION, label, self.words, self.weights[None])
+    def svg(
+        self, *, name: str | None = None, layer: int | None = None, head: int | None = None
+    ) -> str:
+        """A heat map with one row, and a cell for each word."""
+        _refuse(name, layer, head)
+        return draw_attention(self.title, CAPTION, ("pool",), self.words, self.weights[None])
 
     def html(self) -> str:
         """One offline page."""
@@ -58,11 +65,11 @@ class WordWeights:
             f'<span style="--w:{darkness:.3f}" title="{weight:.4f}">{escape(word)}</span>'
             for word, weight, darkness in zip(*columns, strict=True)
         )
-        probabilities = self.prediction.probabilities
+        scores = {} if self.prediction is None else self.prediction.scores
         classes = (
-            f"<tr><th>{escape(escape_line(name))}</th><td>{probabilities[name]:.3f}</td>"
-            f'<td><i style="--w:{probabilities[name]:.3f}"></i></td></tr>'
-            for name in sorted(probabilities, key=probabilities.__getitem__, reverse=True)
+            f"<tr><th>{escape(escape_line(name))}</th><td>{scores[name]:.3f}</td>"
+            f'<td><i style="--w:{min(max(scores[name], 0), 1):.3f}"></i></td></tr>'
+            for name in sorted(scores, key=scores.__getitem__, reverse=True)
         )
         return fill_template(
             "words.html",
@@ -73,14 +80,19 @@ class WordWeights:
             peak=f"{self.weights.max(initial=0.0):.3f}",
         )
 
-    def __str__(self) -> str:
-        return self.text(shutil.get_terminal_size().columns)
+    def to_json(
+        self, *, name: str | None = None, layer: int | None = None, head: int | None = None
+    ) -> dict[str, Any]:
+        """The words, their weights and the prediction."""
+        _refuse(name, layer, head)
+        prediction = {} if self.prediction is None else asdict(self.prediction)
+        return {**prediction, "words": self.words, "weights": self.weights.round(6).tolist()}
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
-        coloured = console.is_terminal and console.color_system is not None
-        yield from self._lines(options.max_width, coloured)
-
-    def _lines(self, width: int, coloured: bool) -> Iterator[Text]:
+    def draw_lines(
+        self, width: int, coloured: bool, name: str | None, layer: int | None, head: int | None
+    ) -> Iterator[Text]:
+        """The text under its prediction, wrapped; each word has a shade or a colour."""
+        _refuse(name, layer, head)
         draw = _colour_word if coloured else _shade_word
         yield Text(escape_line(self.title))
         yield Text()
@@ -97,27 +109,9 @@ class WordWeights:
         yield Text("  ").join(draw(f"{level**2 * peak:.2g}", level) for level in LEVELS)
 
 
-def record_word_weights(encoder: EncoderModel, text: str, *, subwords: bool = False) -> WordWeights:
-    """Run a classifier on ``text`` and record the pooling weight of each word (or subword)."""
-    cut = encoder.text.words.segment(text)
-    batch, tape = pack_texts([cut.ids]).to(encoder.device), Tape(WEIGHTS)
-    with torch.inference_mode():
-        logits_BV = encoder.model(batch, tape=tape).by_head["label"]
-    if WEIGHTS not in tape.kept:
-        raise BadInput("this model classifies by its last state: it has no attention to show")
-    weights_LS = tape.kept[WEIGHTS][0, 0].float().cpu().numpy()
-    words: Sequence[str] = encoder.text.words.pieces(cut.ids)
-    if not subwords:
-        words, groups = units(text, cut)
-        weights_LS = merge(weights_LS, [[0]], groups)
-    return WordWeights(_predict(encoder, logits_BV), tuple(words), weights_LS[0])
-
-
-def _predict(encoder: EncoderModel, logits_BV: torch.Tensor) -> LabelPrediction:
-    """The prediction for a batch of one text."""
-    if encoder.labels is None:
-        raise BadInput("this folder has no labels: predictions have no names")
-    return LabelPrediction.of(finite(logits_BV)[0], encoder.labels.names)
+def _refuse(*chosen: str | int | None) -> None:
+    if any(value is not None for value in chosen):
+        raise BadInput("attention pooling has one row of weights: no map, layer or head to choose")
 
 
 def _darkness(weights: np.ndarray) -> np.ndarray:

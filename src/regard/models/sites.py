@@ -36,6 +36,11 @@ class AttentionSite:
         return MAP_NAMES.get((self.side, self.kind), self.kind)
 
     @property
+    def query_side(self) -> str:
+        """The side whose tokens are the queries; "pool" for the query of a pool."""
+        return {"pool": "pool"}.get(self.kind, self.side)
+
+    @property
     def key_side(self) -> str:
         """The side whose tokens are the keys."""
         return {"cross": "source"}.get(self.kind, self.side)

@@ -73,6 +73,11 @@ class LabelPrediction:
         return self.probabilities[self.label]
 
     @property
+    def scores(self) -> dict[str, float]:
+        """The probability of each label."""
+        return self.probabilities
+
+    @property
     def value(self) -> str:
         """What is compared with the gold label."""
         return self.label
@@ -109,6 +114,11 @@ class MultiLabelPrediction:
         return cls(likely, probabilities)
 
     @property
+    def scores(self) -> dict[str, float]:
+        """The probability of each label."""
+        return self.probabilities
+
+    @property
     def value(self) -> tuple[str, ...]:
         """What is compared with the gold labels."""
         return self.labels
@@ -141,6 +151,11 @@ class NumberPrediction:
     def of(cls, logits_V: Tensor, names: Sequence[str]) -> "NumberPrediction":
         """The outputs as they are."""
         return cls(dict(zip(names, logits_V.tolist(), strict=True)))
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """The numbers by name."""
+        return self.values
 
     @property
     def value(self) -> float:

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput, BadItem, shown
 from regard.search.step import Search
 
@@ -18,15 +19,26 @@ TEXT_OR_IDS = "neither a text nor token ids"
 
 @dataclass(frozen=True)
 class InputLimits:
-    """What one side of a model can read: token ids below ``vocab``, ``longest`` of them or any."""
+    """What one side of a model can read: token ids below ``vocab``, ``longest`` of them or any.
+
+    Rows have at most ``segments`` texts, if it tells segments apart.
+    """
 
     vocab: int
     longest: int | None = None
+    segments: int = 0
 
     @classmethod
     def of(cls, side: Any) -> "InputLimits":
         """The limits of a side that embeds tokens."""
-        return cls(side.embed.token.num_embeddings, side.embed.position_limit)
+        embed = side.embed
+        return cls(embed.token.num_embeddings, embed.position_limit, embed.segments)
+
+    def check_row(self, row: TokenRow, number: int) -> None:
+        """Refuse a row that the model cannot read."""
+        self.check(row.tokens, number)
+        if self.segments and np.max(row.segments, initial=0) >= self.segments:
+            raise BadItem(number, "the model reads one text at a time, not two")
 
     def check(self, ids: Sequence[int] | np.ndarray, number: int, marks: int = 0) -> None:
         """Refuse ids that the model has no vector for; it adds ``marks`` tokens to them."""

@@ -8,7 +8,8 @@ from typing import ClassVar
 from regard.ground.batch import Ids, TokenRow
 from regard.ground.errors import BadInput
 from regard.text.subwords import Subwords
-from regard.text.templates import ContextWindow, RowBuilder
+from regard.text.templates import TEXTS, ContextWindow, RowBuilder
+from regard.text.token_labels import LabelledInput, LabelledRow, TokenLabels
 from regard.text.vocabulary import check_sizes
 
 
@@ -62,6 +63,26 @@ class RowTokenizer(ABC):
     def row(self, a: Ids, b: Ids | None = None, longest: int | None = None) -> TokenRow:
         """A row of one text or two; the longer text is truncated first."""
         return self.template.row(a, b, longest)
+
+    def label(self, first: str, second: str | None = None) -> LabelledInput:
+        """One text or two as a row with labels."""
+        texts = (first,) if second is None else (first, second)
+        cuts = [self.words.segment(text) for text in texts]
+        labels = {role: self._special_label(i) for role, i in self.template.special.items()}
+        for name, text, cut in zip(TEXTS, texts, cuts, strict=False):
+            labels[name] = TokenLabels.of_text(text, cut, self.words.pieces(cut.ids))
+        parts = (labels[part.name] for part in self.template.template.parts(len(texts)))
+        joined = TokenLabels.join(*parts)
+        row = self.row(cuts[0].ids, None if second is None else cuts[1].ids)
+        return {"trunk": LabelledRow(row, joined, joined)}
+
+    def label_all(self, first: str, second: str) -> list[LabelledInput]:
+        """The first text alone and, where rows can have two texts, both."""
+        pairs = [] if self.template.template.pair is None else [self.label(first, second)]
+        return [self.label(first), *pairs]
+
+    def _special_label(self, number: int) -> TokenLabels:
+        return TokenLabels.special(self.words.pieces([number])[0])
 
     def pieces(self, words: Sequence[str]) -> list[list[int]]:
         """The ids of each word on its own; a word of which nothing is left is unknown."""

@@ -6,14 +6,17 @@ from itertools import chain
 from pathlib import Path
 from typing import ClassVar
 
+from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput
 from regard.text.subwords import Subwords
+from regard.text.token_labels import LabelledInput, LabelledRow, TokenLabels
 from regard.text.train_tokenizer import train
 from regard.text.vocabulary import Vocabulary, check_sizes
 
 _JOINT = "tokenizer.json"
 _SOURCE = "source.tokenizer.json"
 _TARGET = "target.tokenizer.json"
+BEGIN, END = "⟨begin⟩", "⟨end⟩"  # labels of special tokens
 OTHERS = ("source.spm", "target.spm")  # of another tokenizer, once in the same folder
 
 
@@ -54,6 +57,26 @@ class TranslationTokenizer:
         sizes = {"source tokens": len(self.source), "target tokens": len(self.target)}
         check_sizes(sizes, known)
 
+    def label(self, first: str, second: str | None = None) -> LabelledInput:
+        """A source and a target as the rows that a model reads, with labels."""
+        if second is None:
+            raise BadInput("this model reads a source and a target; there is no target")
+        source, target = self.source.segment(first), self.target.segment(second)
+        read = TokenLabels.of_text(first, source, self.source.pieces(source.ids))
+        written = TokenLabels.of_text(second, target, self.target.pieces(target.ids))
+        begin, end = map(TokenLabels.special, (BEGIN, END))
+        read, predicted = TokenLabels.join(read, end), TokenLabels.join(written, end)
+        return {
+            "source": LabelledRow(_row(*source.ids, self.target.eos), read, read),
+            "target": LabelledRow(
+                _row(self.target.bos, *target.ids), predicted, TokenLabels.join(begin, written)
+            ),
+        }
+
+    def label_all(self, first: str, second: str) -> list[LabelledInput]:
+        """The only input that two texts make."""
+        return [self.label(first, second)]
+
     def save(self, folder: Path) -> None:
         """Write the vocabulary files, and remove those of an earlier tokenizer."""
         files = (
@@ -73,6 +96,10 @@ class TranslationTokenizer:
             )
         shared = Subwords.load(folder / _JOINT)
         return TranslationTokenizer(shared, shared)
+
+
+def _row(*ids: int) -> TokenRow:
+    return TokenRow(ids, [0] * len(ids))
 
 
 def train_translation_tokenizer(

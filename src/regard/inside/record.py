@@ -1,0 +1,60 @@
+"""The attention of a model on one input, recorded by a tape at its attention sites."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import nn
+
+from regard.ground.batch import pack_rows
+from regard.ground.errors import BadInput
+from regard.ground.tape import Tape
+from regard.inside.attention_map import AttentionMap
+from regard.models.build.trunk_with_heads import Outputs
+from regard.models.facts import ModelFacts
+from regard.models.sites import AttentionSite
+from regard.tasks.inputs import InputLimits
+from regard.text.token_labels import LabelledInput, TokenLabels
+
+
+class SiteRecord(NamedTuple):
+    """The weights of one site, (heads, queries, keys) for each layer, with labels."""
+
+    site: AttentionSite
+    queries: TokenLabels
+    keys: TokenLabels
+    layers: tuple[np.ndarray, ...]
+
+    def map(self, *, subwords: bool = False) -> AttentionMap:
+        """An attention map over words, or over subwords."""
+        queries, keys = self.queries, self.keys
+        tokens = AttentionMap(self.site.name, queries.subwords, keys.subwords, self.layers)
+        if subwords:
+            return tokens
+        return tokens.merged(queries.words, keys.words, queries.groups, keys.groups)
+
+
+def record_input(
+    module: nn.Module, facts: ModelFacts, rows: LabelledInput
+) -> tuple[list[SiteRecord], Outputs]:
+    """Run a model on one input: a record of every site that it has, and its outputs."""
+    sites = facts.attention_sites
+    if not sites:
+        raise BadInput("this model has no attention to show")
+    for side in facts.sides:
+        InputLimits.of(getattr(module, side)).check_row(rows[side].row, 1)
+    tape = Tape(*(name for site in sites for name in site.weights))
+    inputs: Any = facts.inputs(*(pack_rows([rows[side].row]) for side in facts.sides))
+    with torch.inference_mode():
+        outputs = module(inputs.to(next(module.parameters()).device), tape=tape)
+    queries = {side: row.queries for side, row in rows.items()}
+    queries["pool"] = TokenLabels.special("pool")
+    return [
+        SiteRecord(
+            site,
+            queries[site.query_side],
+            rows[site.key_side].keys,
+            tuple(tape.kept[name][0].float().cpu().numpy() for name in site.weights),
+        )
+        for site in sites
+    ], outputs

@@ -1,0 +1,53 @@
+"""Labels of the tokens that a model reads: their subwords, and words with the tokens of each."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from regard.ground.batch import TokenRow
+from regard.text.offsets import Segmentation, units
+
+
+class TokenLabels(NamedTuple):
+    """The subwords of a token sequence, its words, and the positions of the tokens of each word."""
+
+    subwords: tuple[str, ...]
+    words: tuple[str, ...]
+    groups: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def special(cls, label: str) -> "TokenLabels":
+        """A special token, which counts as a word."""
+        return cls((label,), (label,), ((0,),))
+
+    @classmethod
+    def of_text(cls, text: str, cut: Segmentation, subwords: Sequence[str]) -> "TokenLabels":
+        """The tokens of a text; words that share a token are one word."""
+        words, groups = units(text, cut)
+        return cls(tuple(subwords), tuple(words), tuple(map(tuple, groups)))
+
+    @classmethod
+    def join(cls, *parts: "TokenLabels") -> "TokenLabels":
+        """Several sequences, one after the other."""
+        subwords: list[str] = []
+        groups: list[tuple[int, ...]] = []
+        for part in parts:
+            start = len(subwords)
+            groups += [tuple(start + token for token in group) for group in part.groups]
+            subwords += part.subwords
+        words = tuple(word for part in parts for word in part.words)
+        return cls(tuple(subwords), words, tuple(groups))
+
+
+class LabelledRow(NamedTuple):
+    """A row of tokens, and the labels of its positions as queries and as keys.
+
+    They differ in a decoder, where a query has the label of the token that it predicts.
+    """
+
+    row: TokenRow
+    queries: TokenLabels
+    keys: TokenLabels
+
+
+LabelledInput = dict[str, LabelledRow]
+"""One input of a model: a row for each of its sides, "trunk", or "source" and "target"."""
