@@ -10,9 +10,18 @@ from bert_folders import HEADS, SMALL, agree, our_values, reference, save, their
 from regard.ground.errors import BadInput
 from regard.models import bert_folder
 from regard.models import folder as folders
-from regard.models.facts import Head, change
+from regard.models.facts import (
+    ChoiceHead,
+    LabelHead,
+    MLMHead,
+    SentencePairHead,
+    SpanHead,
+    TokenLabelHead,
+    change,
+)
 from regard.models.papers import bert
-from regard.text.templates import Template
+from regard.text.templates import RowBuilder
+from regard.text.wordpiece import WordPiece
 from regard.weights.files import load_weights, read_folder, weights_of
 from regard.weights.weight_map import Extras
 
@@ -53,7 +62,8 @@ def models(request, tmp_path_factory):
 
 def rows_of(batch: str, config, seed: int = 0):
     """Random ids in BERT's template; 0 is the pad, whose vector the reference keeps as it is."""
-    template, draw = Template(cls=1, sep=2), torch.Generator().manual_seed(seed)
+    template = RowBuilder(WordPiece.template, {"cls": 1, "sep": 2})
+    draw = torch.Generator().manual_seed(seed)
     rows = []
     for lengths in BATCHES[batch]:
         room = config.max_position_embeddings - len(lengths) - 1 - sum(n or 0 for n in lengths)
@@ -74,9 +84,9 @@ def test_every_value_agrees(models, batch):
     found, wanted = our_values(ours, rows), their_values(theirs, rows)
     agree(found, wanted)
     assert f"trunk.blocks.{theirs.config.num_hidden_layers - 1}.output" in found
-    said = {"words", "follows", "logits"}
-    assert wanted.keys() & said == found.keys() & said
-    assert wanted.keys() & said or type(theirs) is transformers.BertModel
+    said = {name for name in wanted if name.startswith("heads.")}
+    assert said == {name for name in found if name.startswith("heads.")}
+    assert said or type(theirs) is transformers.BertModel
     for name, value in wanted.items():
         if len(value) > 1:
             assert value.std(0).max() > 1_000 * 1e-5, name  # or agreeing would say little
@@ -86,10 +96,12 @@ def test_no_architecture_is_left_out():
     """What regard may write, and what ``transformers`` has, is what was compared above."""
     compared = {name for name, _ in HEADS.values()}
     written = set()
-    heads = [None, *(Head(task, 2) for task in bert.HEADS)]
-    for pooled, fills, follows, head in product([True, False], [True, False], [True, False], heads):
+    heads = [(), (LabelHead(2),), (TokenLabelHead(2),), (SpanHead(),), (ChoiceHead(),)]
+    assert {head.name for (head,) in heads[1:]} == bert.HEADS.keys()
+    pools, words, pairs = (bert.BASE.pool, None), ((), (MLMHead(),)), ((), (SentencePairHead(),))
+    for pool, *chosen in product(pools, words, pairs, heads):
         try:
-            facts = change(bert.BASE, pooled=pooled, fills=fills, follows=follows, head=head)
+            facts = change(bert.BASE, pool=pool, output_heads=sum(chosen, ()))
         except BadInput:  # pairs are judged by what was pooled
             continue
         written.add(bert_folder.architecture(facts))
@@ -118,7 +130,8 @@ def test_every_tensor_of_the_file_matters(tmp_path):
         changed = {**tensors, name: tensor + 0.1 * torch.randn_like(tensor)}
         load_weights(stored.module, names.read(changed, weights_of(stored.module), "")[0], "")
         after = our_values(stored, rows)
-        if all(torch.allclose(before[n], after[n], atol=1e-4) for n in ("words", "follows")):
+        heads = ("heads.mlm.logits", "heads.sentence_pair.logits")
+        if all(torch.allclose(before[n], after[n], atol=1e-4) for n in heads):
             silent.append(name)
     # softmax(q·(k + b)) does not depend on b
     assert silent == [f"bert.encoder.layer.{i}.attention.self.key.bias" for i in (0, 1)]
@@ -133,7 +146,7 @@ def test_gradients_agree(head, tmp_path):
     ours.module.train()
     rows = rows_of("ragged", theirs.config)
     for value in (their_values(theirs, rows), our_values(ours, rows)):
-        (logits,) = (value[name] for name in ("words", "follows", "logits") if name in value)
+        (logits,) = (one for name, one in value.items() if name.startswith("heads."))
         goals = torch.arange(len(logits)) % logits.shape[-1]
         (functional.cross_entropy(logits, goals) + logits.square().mean()).backward()
     found = {

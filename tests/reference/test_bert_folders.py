@@ -24,7 +24,18 @@ from bert_folders import (
 from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput
 from regard.models import folder as folders
-from regard.models.facts import Head, change
+from regard.models.facts import (
+    ChoiceHead,
+    FirstToken,
+    LabelHead,
+    MeanPool,
+    MLMHead,
+    NextTokenHead,
+    SentencePairHead,
+    SpanHead,
+    TokenLabelHead,
+    change,
+)
 from regard.models.papers import bert
 from regard.models.stored import Stored
 from regard.text.encoder_tokenizer import EncoderTokenizer
@@ -192,7 +203,7 @@ def test_parts_as_the_reference_writes_them(tmp_path):
 def test_without_pooler(tmp_path):
     model = reference("states", pooler=False)
     stored = folders.read(save(model, tmp_path / "hf"))
-    assert not stored.facts.pooled
+    assert stored.facts.pool is None
     folders.write(tmp_path / "again", stored, "hf")
     assert_same_bits(tmp_path / "hf", tmp_path / "again")
 
@@ -208,7 +219,9 @@ def test_untied_words_have_two_biases(tmp_path):
     tensors["cls.predictions.bias"] = tensors.pop("cls.predictions.decoder.bias")
     write_tensors(folder / WEIGHTS, tensors)
     alone = there_and_back(folder, tmp_path / "alone")
-    assert torch.equal(our_values(alone, ROWS)["words"], our_values(stored, ROWS)["words"])
+    assert torch.equal(
+        our_values(alone, ROWS)["heads.mlm.logits"], our_values(stored, ROWS)["heads.mlm.logits"]
+    )
 
 
 def test_what_a_folder_says_of_its_labels(tmp_path):
@@ -224,9 +237,10 @@ def test_what_a_folder_says_of_its_labels(tmp_path):
         folder = tmp_path / head / kind
         stored = there_and_back(write_bert(folder, head, text=True, **changes), folder / "copies")
         assert stored.labels == LABEL_SETS[kind](("bad", "good", "ugly"))
-        assert stored.facts.head.dropout == 0.25 and stored.facts.head.outputs == 3
+        (head,) = stored.facts.output_heads
+        assert head.dropout == 0.25 and head.outputs == 3
     stored = folders.read(write_bert(tmp_path / "number", "a number", text=True))
-    assert stored.labels.kind == "number" and stored.facts.head.dropout == 0.1
+    assert stored.labels.kind == "number" and stored.facts.head("label").dropout == 0.1
 
 
 def test_settings_that_are_not_ours_survive(tmp_path):
@@ -250,13 +264,13 @@ def test_only_what_changed_is_rewritten(tmp_path):
 
 FRESH = {
     "AutoModel": {},
-    "AutoModelForMaskedLM": {"fills": True, "pooled": False},
-    "AutoModelForPreTraining": {"fills": True, "follows": True},
-    "AutoModelForNextSentencePrediction": {"follows": True},
-    "AutoModelForSequenceClassification": {"head": Head("classify", 3)},
-    "AutoModelForTokenClassification": {"head": Head("tag", 5, dropout=0.0), "pooled": False},
-    "AutoModelForQuestionAnswering": {"head": Head("answer", 2, dropout=0.0), "pooled": False},
-    "AutoModelForMultipleChoice": {"head": Head("choose", 1)},
+    "AutoModelForMaskedLM": {"output_heads": (MLMHead(),), "pool": None},
+    "AutoModelForPreTraining": {"output_heads": (MLMHead(), SentencePairHead())},
+    "AutoModelForNextSentencePrediction": {"output_heads": (SentencePairHead(),)},
+    "AutoModelForSequenceClassification": {"output_heads": (LabelHead(3, dropout=0.1),)},
+    "AutoModelForTokenClassification": {"output_heads": (TokenLabelHead(5),), "pool": None},
+    "AutoModelForQuestionAnswering": {"output_heads": (SpanHead(),), "pool": None},
+    "AutoModelForMultipleChoice": {"output_heads": (ChoiceHead(dropout=0.1),)},
 }
 
 
@@ -270,9 +284,9 @@ def fresh(*, labelled=True, kind=SingleLabelSet.kind, **changes) -> Stored:
         for one in module.parameters():
             one.normal_(0.5, std=0.4)
     labels = None
-    if labelled and facts.head is not None and facts.head.task in ("classify", "tag"):
-        names = tuple(f"label {i}" for i in range(facts.head.outputs))
-        labels = LABEL_SETS[kind](names)
+    for head in (facts.head("label"), facts.head("token_label")):
+        if labelled and head is not None:
+            labels = LABEL_SETS[kind](tuple(f"label {i}" for i in range(head.outputs)))
     return Stored(bert.PAPER, facts, module, vocabulary(), labels)
 
 
@@ -309,7 +323,7 @@ def test_every_architecture_is_written_afresh():
 
 @pytest.mark.parametrize("kind", LABEL_SETS)
 def test_labels_of_a_fresh_model_reach_the_reference(kind, tmp_path):
-    stored = fresh(head=Head("classify", 4), kind=kind)
+    stored = fresh(output_heads=(LabelHead(4),), kind=kind)
     folders.write(tmp_path / "hf", stored, "hf")
     config = transformers.AutoConfig.from_pretrained(tmp_path / "hf")
     assert config.num_labels == 4 and config.id2label[3] == "label 3"
@@ -318,16 +332,16 @@ def test_labels_of_a_fresh_model_reach_the_reference(kind, tmp_path):
     assert config.problem_type.startswith(problem)
 
 
-@pytest.mark.parametrize("task", ["classify", "tag"])
+@pytest.mark.parametrize(("kind", "head"), [("Sequence", LabelHead), ("Token", TokenLabelHead)])
 @pytest.mark.parametrize("outputs", [1, 2, 7])
-def test_labels_without_names_are_counted(task, outputs, tmp_path):
-    stored = fresh(head=Head(task, outputs), pooled=task == "classify", labelled=False)
+def test_labels_without_names_are_counted(kind, head, outputs, tmp_path):
+    pool = bert.BASE.pool if kind == "Sequence" else None
+    stored = fresh(output_heads=(head(outputs),), pool=pool, labelled=False)
     for number, one in enumerate((stored, replace(stored, tokenizer=None))):
         folders.write(tmp_path / str(number), one, "hf")
         again = folders.read(tmp_path / str(number))
         assert again.facts == stored.facts
-        judged = {"classify": "Sequence", "tag": "Token"}[task]
-        model = read_whole(f"AutoModelFor{judged}Classification", tmp_path / str(number))
+        model = read_whole(f"AutoModelFor{kind}Classification", tmp_path / str(number))
         assert model.config.num_labels == outputs
 
 
@@ -336,10 +350,13 @@ def test_labels_without_names_are_counted(task, outputs, tmp_path):
     [
         ({"norm": "pre"}, "stack.norm is 'pre', not 'post'"),
         ({"scaled": True}, "embed.scaled is True, not False"),
-        ({"fills": True, "head": Head("classify", 2)}, None),
-        ({"head": Head("answer", 3, dropout=0.0)}, "head.outputs is 3, not 2"),
-        ({"head": Head("answer", 2, dropout=0.5)}, "head.dropout is 0.5, not 0.0"),
-        ({"head": Head("choose", 2)}, "head.outputs is 2, not 1"),
+        ({"output_heads": (MLMHead(), LabelHead(2, dropout=0.1))}, None),
+        ({"offset": 2}, "embed.position.offset is 2, not 0"),
+        ({"pool": FirstToken(dense=False)}, "pool.dense is False, not True"),
+        ({"pool": MeanPool()}, "pool is MeanPool(), not None"),
+        ({"output_heads": (LabelHead(2, dense="tanh"),)}, "label.dense is 'tanh', not None"),
+        ({"output_heads": (NextTokenHead(),)}, "next_token.tied is True, not None"),
+        ({"output_heads": (LabelHead(2), ChoiceHead())}, "output_heads.choice.dropout is 0.0"),
     ],
 )
 def test_what_bert_cannot_express_is_refused(changes, said, tmp_path):

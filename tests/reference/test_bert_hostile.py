@@ -123,22 +123,33 @@ def ours(sound, tmp_path) -> Path:
 
 
 FIELDS = (
-    *("facts", "facts.stack", "facts.embed", "facts.embed.position", "facts.head", "notes"),
-    *("facts.stack.depth", "facts.stack.activation", "facts.head.outputs", "facts.head.dropout"),
+    *(
+        "facts",
+        "facts.trunk",
+        "facts.trunk.stack",
+        "facts.trunk.embed",
+        "facts.trunk.embed.position",
+    ),
+    *("facts.trunk.stack.depth", "facts.trunk.stack.activation", "facts.pool", "facts.pool.dense"),
+    *("facts.output_heads", "facts.output_heads.0", "facts.output_heads.0.outputs"),
+    *("facts.output_heads.0.dropout", "facts.output_heads.0.dense", "facts.init_std", "notes"),
+    "facts.pool.dense",
     *("origin", "origin.config", "origin.tied", "origin.bare", "origin.old", "paper", "regard"),
 )
 
 
 @settings(fuzzed, max_examples=60)
 @given(st.sampled_from(FIELDS), values)
-@example("facts.stack", 3)
-@example("facts.stack.depth", 10**9)
+@example("facts.trunk.stack", 3)
+@example("facts.trunk.stack.depth", 10**9)
+@example("facts.output_heads.0", [])
+@example("facts.output_heads", {})
 @example("origin.tied", 3)
 @example("origin.config", "no")
 def test_settings_of_any_kind_in_our_own_form(ours, field, value):
     content = (ours / "config.json").read_bytes()
     config = part = json.loads(content)
-    *steps, last = field.split(".")
+    *steps, last = (int(step) if step.isdigit() else step for step in field.split("."))
     for step in steps:
         part = part[step]
     part[last] = value
@@ -283,7 +294,7 @@ def test_all_that_does_not_fit_is_in_one_line(copy):
         ({"max_position_embeddings": 17}, "position_embeddings.weight is [16, 12], not [17, 12]"),
         ({"type_vocab_size": 0}, "unknown: bert.embeddings.token_type_embeddings.weight"),
         ({"hidden_dropout_prob": 1.5}, "dropout is a share"),
-        ({"classifier_dropout": "often"}, "dropout of Head is float, so it cannot be 'often'"),
+        ({"classifier_dropout": "often"}, "dropout of LabelHead is float, so it cannot be 'often'"),
         ({"id2label": {"0": "a", "2": "b"}}, "id2label numbers [0, 2], not 0, 1, 2"),
         ({"id2label": {"0": "a"}}, "classifier.bias is [3], not [1]"),
         ({"problem_type": "guess"}, "problem_type is 'guess', not single_label_classification"),

@@ -5,14 +5,20 @@ import json
 import numpy as np
 import pytest
 import torch
-from regard.objectives.labelled import Labelled, Numbers, Several
-from regard.objectives.masked import Blanked, Masked
-from regard.objectives.tagged import Chosen, Spans, Tagged, TaggedNumbers
 
 from bert_folders import quietly, read_by_reference, write_bert
 from regard.data.sampler import Cursor
 from regard.ground.batch import IGNORED, BatchLimits, TokenRow
 from regard.models import folder as folders
+from regard.models.build.trunk_with_heads import Outputs
+from regard.objectives.choices import MultipleChoice
+from regard.objectives.labels import Classification, MultiLabel, Regression
+from regard.objectives.masked_lm import MaskedLM
+from regard.objectives.next_sentence import NextSentence
+from regard.objectives.rows import AnnotatedRow
+from regard.objectives.spans import SpanExtraction
+from regard.objectives.sum import Sum
+from regard.objectives.token_labels import TokenClassification, TokenRegression
 from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.loop.events import ReportEvent
@@ -53,20 +59,21 @@ def tags(some):
     return [np.where(draw.random(len(one)) < 0.4, IGNORED, one) for one in goals]
 
 
-def blanks(some):
+def masked(some):
     draw = np.random.default_rng(7)
     found = []
     for number, row in enumerate(some):
         length = len(row.tokens)
         places = np.sort(draw.choice(length, size=max(1, length // 6), replace=False))
-        found.append(Blanked(row, places, draw.integers(0, 40, len(places)), number % 2))
+        targets = {"mlm": draw.integers(0, 40, len(places)), "sentence_pair": number % 2}
+        found.append(AnnotatedRow(row, {"mlm": places}, targets))
     return found
 
 
-def labels_of(blanked):
-    goals = [np.full(len(one.row.tokens), IGNORED) for one in blanked]
-    for goal, one in zip(goals, blanked, strict=True):
-        goal[one.places] = one.words
+def labels_of(examples):
+    goals = [np.full(len(one.row.tokens), IGNORED) for one in examples]
+    for goal, one in zip(goals, examples, strict=True):
+        goal[one.positions["mlm"]] = one.targets["mlm"]
     return padded(goals, IGNORED)
 
 
@@ -76,19 +83,21 @@ def their_loss(kind, model, some):
     if kind == "one label":
         goals = draw.integers(0, 3, len(some))
         said = model(**inputs(some), labels=torch.tensor(goals))
-        return said.loss, Labelled(), [(row, [goal]) for row, goal in zip(some, goals, strict=True)]
+        examples = [(row, [goal]) for row, goal in zip(some, goals, strict=True)]
+        return said.loss, Classification(), examples
     if kind == "several labels":
         goals = draw.integers(0, 2, (len(some), 4)).astype(np.float32)
         said = model(**inputs(some), labels=torch.tensor(goals))
-        return said.loss, Several(len(goals[0])), list(zip(some, goals, strict=True))
+        return said.loss, MultiLabel(len(goals[0])), list(zip(some, goals, strict=True))
     if kind == "a number":
         goals = draw.normal(size=len(some)).astype(np.float32)
         said = model(**inputs(some), labels=torch.tensor(goals))
-        return said.loss, Numbers(), [(row, [goal]) for row, goal in zip(some, goals, strict=True)]
+        examples = [(row, [goal]) for row, goal in zip(some, goals, strict=True)]
+        return said.loss, Regression(), examples
     if kind == "tags":
         goals = tags(some)
         said = model(**inputs(some), labels=padded(goals, IGNORED))
-        return said.loss, Tagged(), list(zip(some, goals, strict=True))
+        return said.loss, TokenClassification(), list(zip(some, goals, strict=True))
     if kind == "answers":  # theirs counts padding as a place where answers begin: row by row
         ends = [tuple(np.sort(draw.integers(0, len(row.tokens), 2)).tolist()) for row in some]
         each = [
@@ -99,20 +108,20 @@ def their_loss(kind, model, some):
             ).loss
             for row, (start, end) in zip(some, ends, strict=True)
         ]
-        return torch.stack(each).mean(), Spans(), list(zip(some, ends, strict=True))
+        return torch.stack(each).mean(), SpanExtraction(), list(zip(some, ends, strict=True))
     if kind == "choices":
         goals = draw.integers(0, 3, len(some) // 3)
         given = {name: one.unflatten(0, (-1, 3)) for name, one in inputs(some).items()}
         said = model(**given, labels=torch.tensor(goals))
         questions = [some[i : i + 3] for i in range(0, len(some), 3)]
-        return said.loss, Chosen(3), list(zip(questions, goals, strict=True))
-    blanked = blanks(some)
+        return said.loss, MultipleChoice(3), list(zip(questions, goals, strict=True))
+    examples = masked(some)
     if kind == "words":
-        said = model(**inputs(some), labels=labels_of(blanked))
-        return said.loss, Masked(), blanked
-    follows = torch.tensor([one.random for one in blanked])
-    said = model(**inputs(some), labels=labels_of(blanked), next_sentence_label=follows)
-    return said.loss, Masked(follows=True), blanked
+        said = model(**inputs(some), labels=labels_of(examples))
+        return said.loss, MaskedLM(), examples
+    follows = torch.tensor([one.targets["sentence_pair"] for one in examples])
+    said = model(**inputs(some), labels=labels_of(examples), next_sentence_label=follows)
+    return said.loss, Sum(MaskedLM(), NextSentence()), examples
 
 
 @pytest.mark.parametrize(
@@ -155,9 +164,9 @@ def test_numbers_of_words_are_a_mean_over_those_that_have_one(tmp_path):
     goals = [
         np.where(draw.random(len(row.tokens)) < 0.5, np.nan, len(row.tokens) / 4) for row in some
     ]
-    objective, examples = TaggedNumbers(), list(zip(some, goals, strict=True))
+    objective, examples = TokenRegression(), list(zip(some, goals, strict=True))
     free, fixed = objective.collate(examples), objective.collate(examples, FIXED)
-    said = ours(free.target.tokens_T, free.target.layout)[:, 0].detach()
+    said = ours(free.inputs).by_head["token_label"][:, 0].detach()
     flat = torch.tensor(np.concatenate(goals)).float()
     wanted = ((said - flat)[~flat.isnan()] ** 2).mean()
     for batch in (free, fixed):
@@ -168,10 +177,11 @@ def test_numbers_of_words_are_a_mean_over_those_that_have_one(tmp_path):
 def test_weights_of_tags_are_torchs():
     weights = (0.5, 2.0, 1.0, 1.0, 3.0)
     goals = np.array([0, IGNORED, 4, 1])
-    objective = Tagged(weights=weights)
+    objective = TokenClassification(weights=weights)
     example = (rows([4])[0], goals)
     logits = torch.randn(4, 5)
-    loss, _ = objective(lambda *_, **__: logits, objective.collate([example]))
+    outputs = Outputs(torch.zeros(4, 2), None, {"token_label": logits})
+    loss, _ = objective.loss(outputs, objective.collate([example]))
     wanted = torch.nn.functional.cross_entropy(
         logits, torch.tensor(goals), weight=torch.tensor(weights)
     )
@@ -188,7 +198,7 @@ def test_ten_steps_are_those_of_a_plain_loop(tmp_path):
         "text=false",
         "model.change={dropout=0.0, attention_dropout=0.0}",
         "optimiser.schedule=linear",
-        "optimiser.rate=0.005",
+        "optimiser.rate=0.01",
         "train.steps=10",
     )
     run = prepare(read(tmp_path / "owls.toml", settings), tmp_path / "run", ALONE, data=tmp_path)

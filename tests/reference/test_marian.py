@@ -16,12 +16,12 @@ from marian_folders import (
     write_marian,
     write_text,
 )
-from regard.ground.batch import pack
+from regard.ground.batch import SourceTarget, pack
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
 from regard.models import folder as folders
 from regard.models.facts import change
-from regard.models.papers import marian
+from regard.models.papers import marian, paper
 from regard.models.papers.transformer import LAPTOP
 from regard.weights.files import load_weights, read_folder, read_tensors, weights_of
 from verb import run
@@ -86,7 +86,7 @@ def values_of_reference(folder, ids):
 def values_of_ours(module, ids):
     tape = Tape("*.embed.output", "*.blocks.?.output", "logits")
     source, target = (pack([one]) for one in ids)
-    module(source.tokens_T, source.layout, target.tokens_T, target.layout, tape=tape)
+    module(SourceTarget(source, target), tape=tape)
     return tape.kept
 
 
@@ -256,7 +256,7 @@ def test_a_model_that_never_was_a_folder(tmp_path):
     assert again.notes["generation"]["bad_words_ids"] == [[vocab - 1]]
     folders.write(tmp_path / "regard", stored)
     assert folders.read(tmp_path / "regard").tokenizer.target.bos == vocab - 1
-    plain = replace(stored, paper=regard.models.paper("transformer"))
+    plain = replace(stored, paper=paper("transformer"))
     folders.write(tmp_path / "plain", plain, "hf")
     assert_same_bits(tmp_path / "hf", tmp_path / "plain")
 

@@ -53,11 +53,11 @@ def test_texts_have_the_same_ids(both, folder):
 @torch.no_grad()
 def test_every_layer_agrees(both):
     stored, model = both
-    assert stored.facts.stack.depth == 6 and stored.facts.stack.width == 384
+    assert stored.facts.trunk.stack.depth == 6 and stored.facts.trunk.width == 384
     rows = rows_of(stored.tokenizer)
     ours, theirs = our_values(stored, rows), their_values(model, rows)
     agree(ours, theirs)
-    assert {"pooled", "trunk.blocks.5.output"} <= ours.keys()
+    assert {"pool.output", "trunk.blocks.5.output"} <= ours.keys()
 
 
 @torch.no_grad()

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from regard.models.stack import Trunk
 from torch import Tensor, nn
 
-from regard.ground.batch import PackedTokens, pack
+from regard.ground.batch import PackedTokens, SourceTarget, pack
 from regard.ground.layout import Layout
 from regard.models.build.encoder_decoder import EncoderDecoderModule
+from regard.models.build.transformer import TransformerModule
 from regard.models.facts import change
 from regard.models.papers.transformer import BASE
 from regard.parts.attention import CrossAttention, EncoderOutput, Heads, SelfAttention
@@ -51,7 +51,7 @@ def same_layer(ours: Block, theirs: nn.Module) -> Same:
     yield from same_linear(ours.mlp_residual.norm, last)
 
 
-def same_stack(ours: Trunk, theirs: nn.Module) -> Same:
+def same_stack(ours: TransformerModule, theirs: nn.Module) -> Same:
     for one, other in zip(ours.blocks, theirs.layers, strict=True):
         yield from same_layer(one, other)
     if theirs.norm is not None:
@@ -118,7 +118,7 @@ def test_the_transformer(norm, final_norm):
     table = ours.head.weight.detach().clone().requires_grad_()
 
     source, target = pack(SOURCES), pack(TARGETS)
-    logits_TV = ours(source.tokens_T, source.layout, target.tokens_T, target.layout)
+    logits_TV = ours(SourceTarget(source, target)).by_head["next_token"]
     (source_BL, no_source), (target_BL, no_target) = padded(source), padded(target)
     states_BLD = theirs(
         embedded(table, source_BL),

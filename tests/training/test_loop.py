@@ -280,7 +280,10 @@ def test_settings_that_differ_are_said(corpus, tmp_path):
         (["model.change.heads=0"], "heads must be at least 1"),
         (["model.change.activation=swush"], "no activation"),
         (["model.change.attention_dropout=1.5"], "attention_dropout is a share"),
-        (["model.change.cross=false"], "the target looks at the source"),
+        (
+            ["model.change.cross=false"],
+            "cross: the target attends to a source",
+        ),
         (["batches.longest=300"], "does not fit into"),
         (["model.size=huge"], "no size 'huge'"),
         (["model.paper=xlm"], "no paper"),

@@ -71,7 +71,7 @@ def test_resume_is_exact(corpus, tmp_path, name):
 def test_a_side_of_another_paper_must_be_there(corpus, tmp_path):
     with pytest.raises(BadInput, match="no paper is called 'xlm'"):
         prepared(corpus, tmp_path / "a", "bahdanau", "model.source=xlm:base")
-    with pytest.raises(BadInput, match="both sides of a Transformer are stacks of attention"):
+    with pytest.raises(BadInput, match="source and target share embeddings only if"):
         prepared(
             corpus,
             tmp_path / "a",
@@ -91,7 +91,7 @@ def test_eager_models_have_free_shapes_and_are_not_compiled(corpus, tmp_path):
         assert run.job.model.eager == eager
         assert not moving._compiles()
         examples = [(list(range(5)), list(range(3)))]
-        assert moving._collate(examples).source.layout.lengths == (6,)
+        assert moving._collate(examples).inputs.source.layout.lengths == (6,)
 
 
 @pytest.fixture(scope="module")

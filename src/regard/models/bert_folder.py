@@ -159,9 +159,14 @@ def config_of(facts: TrunkWithHeads) -> dict[str, Any]:
 
 def _parts(facts: TrunkWithHeads) -> list[str]:
     """A tensor of each head, by which they are known."""
-    tensors = {MLMHead.name: "cls.predictions", SentencePairHead.name: "cls.seq_relationship"}
+    tensors = {
+        MLMHead.name: "cls.predictions",
+        SentencePairHead.name: "cls.seq_relationship",
+        **HEADS,
+    }
     pool = [] if facts.pool is None else ["pooler.dense.weight"]
-    return pool + [f"{(tensors | HEADS)[head.name]}.bias" for head in facts.output_heads]
+    names = (head.name for head in facts.output_heads)
+    return pool + [f"{tensors[name]}.bias" for name in names if name in tensors]
 
 
 def architecture(facts: TrunkWithHeads) -> str:
