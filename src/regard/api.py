@@ -23,8 +23,8 @@ from regard.inside.look import look
 from regard.inside.record_translator import align
 from regard.inside.view import View
 from regard.metrics.alignment import Links
-from regard.models import folder as folders
 from regard.models.facts import EncoderDecoder, ModelFacts, TrunkWithHeads
+from regard.models.formats import folder as folders
 from regard.models.paper import Paper
 from regard.models.sites import require_cross_attention
 from regard.search.step import Search
@@ -71,7 +71,7 @@ class Model:
     """A model with its paper, its facts and its vocabularies."""
 
     def __init__(
-        self, stored: folders.Stored, precision: str | None = None, folder: Path | None = None
+        self, stored: folders.LoadedModel, precision: str | None = None, folder: Path | None = None
     ):
         self._stored, self._precision = stored, precision
         self._folder = None if folder is None else folder.resolve()

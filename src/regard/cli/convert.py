@@ -14,7 +14,7 @@ from regard.ground.errors import BadInput
 from regard.ground.files import is_empty, read_json, replacing_folder
 from regard.inside import hf_reference, parity
 from regard.models.facts import EncoderDecoder, TrunkWithHeads
-from regard.models.folder import FORMATS
+from regard.models.formats.folder import FORMATS
 from regard.text.plain_tokenizer import PlainTokenizer
 
 LIMIT = 1e-5
@@ -89,7 +89,8 @@ def _compared(model: Model, again: Model, theirs: Path | None, as_json: bool) ->
     if theirs is not None and not hf_reference.is_installed():
         note("transformers is not installed: compared without it")
     elif theirs is not None:
-        said = hf_reference.layer_outputs(hf_reference.load_model(theirs, facts), facts, examples)
+        reference = hf_reference.load_model(theirs, model.paper.formats["hf"].architecture(facts))
+        said = hf_reference.layer_outputs(reference, facts, examples)
         columns["transformers"] = parity.largest_differences(ours, said)
         if text is not None:
             both = parity.tokenize_with(text), hf_reference.tokenize_with(theirs, facts)
