@@ -15,8 +15,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import regard
-from regard.cli.evaluate import test_scores
-from regard.cli.train import trained
+from regard.cli.scores import test_scores
+from regard.cli.training import train_run
 from regard.ground.files import write_json
 from regard.training.distributed import World
 from regard.training.recipe import Recipe, read
@@ -65,7 +65,7 @@ def described(task: str, kind: str, seed: int, steps: int | None) -> Recipe:
 def measured(recipe: Recipe, data: Path, world: World) -> dict[str, Any]:
     """Train, and judge on the test set."""
     with TemporaryDirectory() as folder:
-        run = trained(recipe, Path(folder), world=world, resume=False, data=data)
+        run = train_run(recipe, Path(folder), world=world, resume=False, data=data)
         model = regard.load(run.model_folder, str(world.device))
         scores = test_scores(model, recipe, data)["test"]
         figures = {score.name: round(score.value, 2) for score in scores}

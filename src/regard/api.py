@@ -23,8 +23,8 @@ from regard.inside.look import look
 from regard.inside.record_translator import align
 from regard.inside.view import View
 from regard.metrics.alignment import Links
+from regard.models import folder as folders
 from regard.models.facts import EncoderDecoder, ModelFacts, TrunkWithHeads
-from regard.models.formats import folder as folders
 from regard.models.paper import Paper
 from regard.models.sites import require_cross_attention
 from regard.search.step import Search
@@ -47,18 +47,19 @@ def load(
     device: str | None = None,
     *,
     precision: str | None = None,
+    batch_size: int | None = None,
     keep_unknown: bool = False,
 ) -> "Model":
     """The model in a folder; on the GPU if there is one, unless told otherwise.
 
     With a ``precision`` ("fp32", "bf16", "int8" or "auto") everything runs on a copy made for
-    speed; weights changed afterwards do not reach it. With ``keep_unknown``, tensors of layers that
-    are not known here are kept beside the weights for ``save``; otherwise they are an error.
+    speed; weights changed afterwards do not reach it. At most ``batch_size`` inputs run at once (by
+    default 64 for translation, else 256). With ``keep_unknown``, tensors of layers that are not
+    known here are kept beside the weights for ``save``; otherwise they are an error.
     """
     path = _path(folder)
-    return Model(
-        folders.read(path, device_named(device), keep_unknown=keep_unknown), precision, path
-    )
+    stored = folders.read(path, device_named(device), keep_unknown=keep_unknown)
+    return Model(stored, precision, path, batch_size)
 
 
 def _path(folder: str | Path) -> Path:
@@ -71,9 +72,16 @@ class Model:
     """A model with its paper, its facts and its vocabularies."""
 
     def __init__(
-        self, stored: folders.LoadedModel, precision: str | None = None, folder: Path | None = None
+        self,
+        stored: folders.Stored,
+        precision: str | None = None,
+        folder: Path | None = None,
+        batch_size: int | None = None,
     ):
         self._stored, self._precision = stored, precision
+        self._batch: dict[str, Any] = {}
+        if batch_size is not None:
+            self._batch["batch_size"] = check_whole("batch_size", batch_size, 1)
         self._folder = None if folder is None else folder.resolve()
         self.paper: Paper = stored.paper
         self.facts: ModelFacts = stored.facts
@@ -86,14 +94,16 @@ class Model:
     def __repr__(self) -> str:
         return f"Model({self.paper.name}, {sum(p.numel() for p in self.module.parameters()):,})"
 
-    @property
+    @cached_property
     def translator(self) -> Translator:
-        """The model as a translator."""
+        """The model as a translator, in the precision asked for."""
         if not isinstance(self.facts, EncoderDecoder):
             raise BadInput(f"{self.paper.name} has no decoder: it does not translate")
         text = folders.vocabularies(self._stored)
         settings: dict[str, Any] = {n: self.notes.get(n) for n in ("generation", "decode")}
-        return Translator(self.module, text, engine=self._engine, **settings)
+        settings |= self._batch
+        plain = Translator(self.module, text, engine=self._engine, **settings)
+        return plain if self._precision is None else plain.with_precision(self._precision)
 
     @cached_property
     def encoder(self) -> EncoderModel:
@@ -101,7 +111,7 @@ class Model:
         if not isinstance(self.facts, TrunkWithHeads):
             raise BadInput(f"{self.paper.name} translates: it is no encoder with heads")
         module, tokenizer = cast(Any, self.module), cast(Any, self.tokenizer)
-        plain = EncoderModel(module, self.facts, tokenizer, self.labels, self.notes)
+        plain = EncoderModel(module, self.facts, tokenizer, self.labels, self.notes, **self._batch)
         return plain if self._precision is None else plain.with_precision(self._precision)
 
     @property
@@ -123,21 +133,24 @@ class Model:
         given = listed(texts)
         return self.encoder.filler(top).predict(given)
 
-    def encode(self, texts: Texts, layer: int = -1, batch_size: int = 256) -> list[Tensor]:
+    def encode(self, texts: Texts, layer: int = -1, batch_size: int | None = None) -> list[Tensor]:
         """States of the text that is read, (tokens, width) each.
 
         Layer 0 is the embedding, n the state after block n, -1 what the decoder (or the pooling)
         sees. Ids are used as given; texts get the marks they had in training, if any. Encoders read
-        pairs of texts too. At most ``batch_size`` inputs are read at once.
+        pairs of texts too. At most ``batch_size`` inputs are read at once (by default that of
+        ``load``).
         """
         side, depth = self.facts.encoder_path, self.facts.encoder.stack.depth
-        size = check_whole("batch_size", batch_size, 1)
+        batch = self._batch
+        if batch_size is not None:
+            batch = {"batch_size": check_whole("batch_size", batch_size, 1)}
         if not -1 <= check_whole("layer", layer, -sys.maxsize) <= depth:
             raise BadInput(f"layer {layer} asked for; there are 0 (embedding) to {depth}, and -1")
         name = {-1: f"{side}.output", 0: f"{side}.embed.output"}.get(
             int(layer), f"{side}.blocks.{layer - 1}.output"
         )
-        return RowRunner(self._running, size).states(self._rows(texts), name)
+        return RowRunner(self._running, **batch).states(self._rows(texts), name)
 
     def embed(self, texts: Texts, pool: str | None = None, normalise: bool | None = None) -> Tensor:
         """One vector per text, (n, width): the mean of its states, or their maximum ("max").
@@ -148,9 +161,9 @@ class Model:
         """
         if self._is_encoder:
             return self.encoder.vectors(texts, pool, normalise)
-        embedder = Embedder(self._running, None, self.facts.encoder.width, pool=pool or "mean")
-        rows = self._rows(texts)
-        return replace(embedder, normalise=bool(normalise)).vectors(rows)
+        width, pool = self.facts.encoder.width, pool or "mean"
+        embedder = Embedder(self._running, None, width, pool=pool, normalise=bool(normalise))
+        return replace(embedder, **self._batch).vectors(self._rows(texts))
 
     def logits(self, inputs: Iterable[Any], *, tape: NullTape = NULL_TAPE) -> list[Tensor]:
         """(tokens, vocabulary) for each pair (source, target), of texts or of ids.
@@ -167,7 +180,7 @@ class Model:
         if self._is_encoder:
             rows = self.encoder.read(inputs, masks=self.encoder.facts.head("mlm") is not None)
             return self.encoder.logits(rows, tape)
-        return self._swift.logits(inputs, tape)
+        return self.translator.logits(inputs, tape)
 
     def tape_names(self) -> list[str]:
         """The names of all values that a ``Tape`` given to ``logits`` can record or edit."""
@@ -188,24 +201,18 @@ class Model:
         Unless told otherwise: as the recipe says that trained the model; for a published folder,
         as it was published; else a beam of 5.
         """
-        return self._swift.translate(texts, search, prefixes)
-
-    @cached_property
-    def _swift(self) -> Translator:
-        """The translator in the precision asked for."""
-        plain = self.translator
-        return plain if self._precision is None else plain.with_precision(self._precision)
+        return self.translator.translate(texts, search, prefixes)
 
     @cached_property
     def _running(self) -> nn.Module:
         """The module in the precision asked for."""
         if self._is_encoder:
             return self.encoder.model
-        return self._swift.model
+        return self.translator.model
 
     def score(self, pairs: Iterable[tuple[Any, Any]]) -> list[list[float]]:
         """Log-probabilities of given translations, per target token and for the end."""
-        return self._swift.score(pairs)
+        return self.translator.score(pairs)
 
     def look(self, text: str, target: str | None = None, *, subwords: bool = False) -> View:
         """The attention of the model on a text: maps by layer and head, or pooling weights.
@@ -250,7 +257,7 @@ class Model:
         if not isinstance(method, AlignmentMethod | None):
             raise BadInput(f"method is an AlignmentMethod, not {shown(method)}")
         spans = None if subwords else word_spans
-        return align(self._swift, pairs, method or self.alignment_method, spans)
+        return align(self.translator, pairs, method or self.alignment_method, spans)
 
     def save(self, folder: str | Path, format: str = "regard", *, overwrite: bool = False) -> None:
         """Write the model to a folder that ``load`` reads; "hf" is also for ``transformers``.
@@ -275,4 +282,4 @@ class Model:
         """What the side that reads is given: texts in ids, with their marks, and ids as given."""
         if self._is_encoder:
             return self.encoder.read(texts)
-        return self._swift.read_sources(listed(texts))
+        return self.translator.read_sources(listed(texts))

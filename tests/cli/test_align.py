@@ -44,20 +44,27 @@ def test_two_directions_become_one(model, files, how):
     expected = [
         symmetrised(one, flipped(other), how) for one, other in zip(forward, backward, strict=True)
     ]
-    assert links_of(run("align", model, *files, "--back", model, "--symmetrise", how)) == expected
+    assert (
+        links_of(run("align", model, *files, "--reverse-model", model, "--symmetrise", how))
+        == expected
+    )
 
 
 def test_readings_chosen_by_agreement_are_said_and_used(model, files):
-    done = run("align", model, *files, "--back", model, "--choose", "agreement")
+    done = run("align", model, *files, "--reverse-model", model, "--choose", "agreement")
     first, *readings = done.stderr.splitlines()
     assert first.startswith("chosen by agreement on 12 pairs: 0.")
-    assert [one.split(" ")[:2] for one in readings] == [["read:", "layer"], ["back:", "layer"]]
+    assert [one.split(" ")[:2] for one in readings] == [
+        ["method:", "layer"],
+        ["reverse", "method:"],
+    ]
     assert all("mean of heads" in one and "(" not in one for one in readings)
     assert len(links_of(done)) == 12
 
 
 def test_weights_can_be_multiplied_first(model, files):
-    common = ("align", model, *files, "--back", model, "--layer", 1, "--plain", "--symmetrise")
+    two = ("align", model, *files, "--reverse-model", model)
+    common = (*two, "--layer", 1, "--plain", "--symmetrise")
     made = {how: links_of(run(*common, how, "--multiply")) for how in ("intersection", "grow-diag")}
     assert all(one <= other for one, other in zip(*made.values(), strict=True))
     assert made["intersection"] != links_of(run(*common, "intersection"))
@@ -67,19 +74,19 @@ def test_weights_can_be_multiplied_first(model, files):
     "option", [("--symmetrise", "union"), ("--choose", "agreement"), ("--multiply",)]
 )
 def test_one_direction_has_nothing_to_agree_with(model, files, option):
-    assert "--back" in run("align", model, *files, *option, code=2).stderr
+    assert "--reverse-model" in run("align", model, *files, *option, code=2).stderr
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--layer", 0), "--choose agreement chooses what --layer"),
-        (("--head", 0), "--choose agreement chooses"),
-        (("--plain",), "--choose agreement chooses"),
+        (("--layer", 0), "--choose agreement: cannot be used with --layer"),
+        (("--head", 0), "--choose agreement: cannot be used with"),
+        (("--plain",), "--choose agreement: cannot be used with"),
     ],
 )
 def test_what_is_chosen_cannot_be_given_too(model, files, options, said):
-    choosing = ("--back", model, "--choose", "agreement")
+    choosing = ("--reverse-model", model, "--choose", "agreement")
     (line,) = run("align", model, *files, *choosing, *options, code=2).stderr.splitlines()
     assert said in line
 
@@ -88,14 +95,14 @@ def test_nothing_to_agree_on_is_said_in_one_line(model, tmp_path):
     (tmp_path / "empty").write_text("")
     empty = (tmp_path / "empty", tmp_path / "empty")
     assert run("align", model, *empty).stdout == ""
-    done = run("align", model, *empty, "--back", model, "--choose", "agreement", code=2)
-    assert done.stderr == "regard: --choose agreement: there are no pairs to agree on\n"
+    done = run("align", model, *empty, "--reverse-model", model, "--choose", "agreement", code=2)
+    assert done.stderr == "regard: --choose agreement: there are no pairs\n"
 
 
 def test_gold_links_count_from_0_or_1(model, files):
     said = run("align", model, *files, "--gold", files[0], "--base", 7, code=2).stderr
     assert said == "regard: --base: gold links count from 0 or 1, not 7\n"
-    assert "without --gold" in run("align", model, *files, "--base", 1, code=2).stderr
+    assert "--base: needs --gold" in run("align", model, *files, "--base", 1, code=2).stderr
 
 
 def test_usage_has_single_brackets():
@@ -122,7 +129,7 @@ def test_spaced_files_are_split_at_spaces_if_asked(model, tmp_path):
         (tmp_path / name).write_text("Mr. dog\n")
     paths = (tmp_path / "a", tmp_path / "b")
     plain = json.loads(run("align", model, *paths, "--json").stdout)
-    spaced = json.loads(run("align", model, *paths, "--json", "--spaced").stdout)
+    spaced = json.loads(run("align", model, *paths, "--json", "--pretokenised").stdout)
     assert plain["source"] == ["Mr", ".", "dog"] and spaced["source"] == ["Mr.", "dog"]
 
 
@@ -137,7 +144,7 @@ def test_kinds_of_links_are_counted(model, files):
 
 
 def test_pharaoh_output_is_what_aligners_write(model, files):
-    lines = run("align", model, *files, "--back", model).stdout.splitlines()
+    lines = run("align", model, *files, "--reverse-model", model).stdout.splitlines()
     assert all(line == format_pharaoh(parse_pharaoh(line, "x")) for line in lines)
 
 
@@ -168,7 +175,7 @@ def test_subwords_can_be_linked(model, tmp_path):
         assert {tuple(one) for one in record["links"]} == links
         assert {j for _, j in links} == set(range(len(record["target"])))
         assert len(record["source"]) > 2
-    both = run(*common, "--back", model, "--symmetrise", "union")
+    both = run(*common, "--reverse-model", model, "--symmetrise", "union")
     assert len(links_of(both)) == 2
-    for other in (("--spaced",), ("--gold", files[0])):
+    for other in (("--pretokenised",), ("--gold", files[0])):
         assert "--subwords: " in run(*common, *other, code=2).stderr

@@ -36,11 +36,14 @@ def test_predict_keeps_lines(model, tmp_path):
 
 def test_predict_needs_a_classifier(small_run):
     refused = run("predict", small_run / "run" / "model", stdin="dog\n", code=2)
-    assert "Transformer translates: it has no labels" in refused.stderr
+    assert "Transformer translates: it is no encoder with heads" in refused.stderr
 
 
 def test_translate_needs_a_translator(model):
-    assert "Lin labels texts" in run("translate", model, stdin="dog\n", code=2).stderr
+    assert (
+        "Lin has no decoder: it does not translate"
+        in run("translate", model, stdin="dog\n", code=2).stderr
+    )
 
 
 def test_look_at_words(model, tmp_path):
@@ -97,7 +100,7 @@ def test_a_classifier_can_be_copied(model, tmp_path):
     run("convert", model, tmp_path / "copy", "--to", "regard")
     assert (tmp_path / "copy" / "labels.json").exists()
     refused = run("convert", model, tmp_path / "more", "--to", "regard", "--check", code=2)
-    assert "--check compares translators" in refused.stderr
+    assert "--check: only for translation models" in refused.stderr
 
 
 def test_recency_of_a_model(model, tmp_path):

@@ -9,7 +9,7 @@ import torch
 from marian_folders import reference_model, sentences, write_marian
 from regard.ground.errors import BadInput
 from regard.inside import hf_reference, parity
-from regard.models.formats import hf
+from regard.models import hf
 from regard.weights.files import read_folder, read_tensors, write_tensors
 from verb import run
 
@@ -96,7 +96,7 @@ def test_a_wrong_tensor_leaves_nothing(marian, tmp_path, monkeypatch):
     found = {line[:20].strip(): line[20:].split() for line in done.stdout.splitlines()[1:]}
     assert float(found["decoder block 1"][0]) == 0
     assert float(found["decoder block 2"][0]) > 1e-5 < float(found["logits"][1])
-    assert "not written, since it differs by" in done.stderr
+    assert "not written: differs by" in done.stderr
     assert_nothing_left(tmp_path)
     run("convert", marian, tmp_path / "copy", "--to", "hf")  # nobody asked
 
@@ -147,7 +147,7 @@ def test_nothing_is_overwritten(marian, tmp_path):
     (tmp_path / "locked" / "run.lock").touch()  # a run may be about to begin there
     for name in ("full", "file", "locked"):
         done = run("convert", marian, tmp_path / name, "--to", "hf", code=2)
-        assert "is there already, and nothing is overwritten" in done.stderr
+        assert "exists already and is not overwritten" in done.stderr
     assert (tmp_path / "full" / "mine").read_text() == "precious"
     (tmp_path / "empty").mkdir()
     run("convert", marian, tmp_path / "empty", "--to", "hf")
@@ -158,7 +158,8 @@ def test_nothing_is_overwritten(marian, tmp_path):
 
 @pytest.mark.parametrize("to", ["onnx", "HF", ""])
 def test_an_unknown_form(marian, tmp_path, to):
-    assert f"--to {to}: choose" in run("convert", marian, tmp_path / "x", "--to", to, code=2).stderr
+    refused = run("convert", marian, tmp_path / "x", "--to", to, code=2).stderr
+    assert f"{to!r} is not one of 'hf', 'regard'" in refused
 
 
 def test_bad_input_is_one_line(small_run, tmp_path):

@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-from importlib import import_module
 
 import pytest
 
@@ -53,10 +52,11 @@ def test_translating_gives_the_score_that_was_printed(trained):
 @pytest.mark.parametrize("options", [("--precision", "int8"), ()])
 def test_scores_are_made_in_the_precision_that_verbs_have(trained, monkeypatch, options):
     folder, _ = trained
-    loaded, module = [], import_module("regard.cli.evaluate")
-    monkeypatch.setattr(module, "load", lambda *given, **how: loaded.append(how) or load(*given))
+    loaded = []
+    spy = lambda *given, **how: loaded.append(how["precision"]) or load(*given)  # noqa: E731
+    monkeypatch.setattr("regard.api.load", spy)
     run("evaluate", folder / "run" / "model", folder / "small.toml", "--data", folder, *options)
-    assert loaded == [{"precision": options[-1] if options else "auto"}]
+    assert loaded == [options[-1] if options else "auto"]
 
 
 @pytest.mark.gpu

@@ -37,14 +37,14 @@ def tried(desk, recipe, *options):
     said = run("train", recipe, "--data", desk, "--device", "cpu", "--dry-run", *options).stdout
     assert files_in(desk) == before
     assert said.endswith("nothing was written\n")
-    return dict(re.findall(r"(?m)^(an? \w+|left out|\w+) +(.*)$", said)), said
+    return dict(re.findall(r"(?m)^(an? \w+|dropped|\w+) +(.*)$", said)), said
 
 
 def test_a_translator(desk):
     write_corpus(desk)
     said, _ = tried(desk, desk / "small.toml")
     assert said["pairs"] == "train 120, dev 12, test 12"
-    assert said["left out"] == "none"
+    assert said["dropped"] == "none"
     assert said["vocabulary"] == "320"
     assert re.fullmatch(r"[\d,]+, all are trained", said["parameters"])
     assert re.fullmatch(r"\d+ batches, [\d,]+ tokens", said["an epoch"])
@@ -60,7 +60,7 @@ def test_what_is_left_out_is_counted(desk):
     source.write_text("\n".join(["", "owl " * 40, *lines[2:]]) + "\n")
     said, _ = tried(desk, desk / "small.toml", "--skip-bad")
     assert said["pairs"] == "train 119, dev 12, test 12"
-    assert "1 empty" in said["left out"] and "1 longer than 32 tokens" in said["left out"]
+    assert "1 empty" in said["dropped"] and "1 longer than 32 tokens" in said["dropped"]
     refused = run("train", desk / "small.toml", "--data", desk, "--dry-run", code=2)
     assert "train.src:1" in refused.stderr and not (desk / "runs").exists()
 

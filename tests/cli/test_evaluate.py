@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from regard.cli.evaluate import keeps
+from regard.cli.scores import check_expected
 from regard.metrics.translation import MetricScore
 from regard.training.recipe_files import ExpectConfig
 
@@ -13,7 +13,7 @@ def expects(metric: str, value: float, tolerance: float = 0.5) -> bool:
     """Whether ``value`` is as good as an expected 40, by that measure."""
     expect = ExpectConfig(metric=metric, score=40, tolerance=tolerance, source="a test")
     others = [MetricScore(name, 40.0, "") for name in ("BLEU", "chrF2", "TER") if name != metric]
-    return keeps(expect, [*others, MetricScore(metric, value, "")], quiet=True)
+    return check_expected(expect, [*others, MetricScore(metric, value, "")], quiet=True)
 
 
 @pytest.mark.parametrize("metric", ["BLEU", "chrF2"])

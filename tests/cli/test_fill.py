@@ -43,7 +43,7 @@ def test_what_is_wrong_is_said(folder, tmp_path):
     assert "top: the number of words must be at least 1, not 0" in refused.stderr
     model("states").save(tmp_path / "states")
     refused = run("fill", tmp_path / "states", stdin="[MASK]\n", code=2)
-    assert "names no words" in refused.stderr
+    assert "it has no masked-LM head" in refused.stderr
 
 
 def test_a_mask_that_is_not_read_is_named(folder, tmp_path):

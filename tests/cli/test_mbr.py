@@ -21,7 +21,7 @@ def test_the_same_in_any_batch(model, utility):
     options = ("--search", "mbr", "--samples", 6, "--utility", utility, "--json")
     done = run("translate", model, *options)
     records = [json.loads(line) for line in done.stdout.splitlines()]
-    alone = run("translate", model, *options, "--rows", 1).stdout.splitlines()
+    alone = run("translate", model, *options, "--batch-size", 1).stdout.splitlines()
     for one, other in zip(records, map(json.loads, alone), strict=True):
         assert one["text"] == other["text"] and one["score"] == pytest.approx(other["score"])
     assert [one["line"] for one in records] == [1, 2, 3, 4]
@@ -43,9 +43,9 @@ def test_candidates_of_a_beam(model):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--search", "mbr", "--beam", 3), "without --candidates beam"),
-        (("--search", "mbr", "--coverage", 0.1), "--coverage: means nothing to --search mbr"),
-        (("--samples", 3), "--samples: means nothing to --search beam"),
+        (("--search", "mbr", "--beam", 3), "need --candidates beam"),
+        (("--search", "mbr", "--coverage", 0.1), "--coverage: cannot be used with --search mbr"),
+        (("--samples", 3), "--samples: cannot be used with --search beam"),
         (("--search", "mbr", "--samples", 0), "samples must be at least 1, not 0"),
     ],
 )

@@ -66,7 +66,7 @@ def test_tags_and_entities(folder):
     assert printed[0] == " ".join(f"{word.text}/{word.tag}" for word in said.words)
     assert printed[1] == ""
     assert len(printed[2].split()) == 3
-    assert len(lines(folder("tags"), "--split", stdin=stdin)[2].split()) == 2
+    assert len(lines(folder("tags"), "--pretokenised", stdin=stdin)[2].split()) == 2
     entities = "\t".join(f"{one.text}/{one.label}" for one in said.entities)
     assert lines(folder("tags"), "--entities", stdin=stdin)[0] == entities and entities
     found = records(folder("tags"), stdin=stdin)
@@ -80,7 +80,7 @@ def test_tags_and_entities(folder):
 def test_tags_that_mean_no_entities(folder):
     assert "entities" not in records(folder("parts"), stdin="cat\n")[0]
     refused = run("predict", folder("parts"), "--entities", stdin="cat\n", code=2)
-    assert "--entities: the tags of this model mean none" in refused.stderr
+    assert "entities cannot be printed: the tags of this model mark none" in refused.stderr
     word, number = lines(folder("numbers"), stdin="cat\n")[0].split("/")
     assert word == "cat" and float(number) == pytest.approx(
         model("numbers").predict(["cat"])[0].words[0].value, abs=1e-4
@@ -141,11 +141,13 @@ def test_bad_lines_are_named(folder, tmp_path, kind, line, message):
 
 
 def test_options_that_mean_nothing(folder):
-    for option in ("--split", "--entities"):
+    for option in ("--pretokenised", "--entities"):
         refused = run("predict", folder("one"), option, stdin="cat\n", code=2)
-        assert f"{option}: means nothing" in refused.stderr
+        assert (
+            f"{option[2:]} cannot be used with this model: it does not tag words" in refused.stderr
+        )
 
 
 def test_an_encoder_without_a_task(folder):
     refused = run("predict", folder("states"), stdin="cat\n", code=2)
-    assert "tuned for no task" in refused.stderr
+    assert "trained for no task" in refused.stderr

@@ -2,7 +2,7 @@
 
 import pytest
 
-from regard.cli.recency import classifier_form, spread
+from regard.cli.recency_study import classifier_form, spread
 from verb import run
 
 
@@ -24,7 +24,7 @@ def test_a_model_of_your_own(texts, tmp_path):
 @pytest.mark.parametrize("options", [("--seeds", 2), ("--quick",), ("--out", "zz")])
 def test_options_of_the_four_readers_mean_nothing_to_a_model(texts, options):
     (line,) = run("recency", *texts, *options, code=2).stderr.splitlines()
-    assert line.startswith(f"regard: {options[0]}: means nothing to a MODEL")
+    assert line.startswith(f"regard: {options[0]}: cannot be used with MODEL")
 
 
 def test_seeds_are_a_sample_and_one_has_no_spread():

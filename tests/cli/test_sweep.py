@@ -33,7 +33,7 @@ def nbest(small_run, model):
 def test_a_sweep_is_the_same_as_ranking_by_each_rule(small_run, nbest, tmp_path):
     reference = small_run / "test.tgt"
     options = ("--alpha", "0,0.5,1", "--coverage", "0,0.4", "--top", 0)
-    done = run("sweep", nbest, reference, *options, "--json", "--write", tmp_path / "best")
+    done = run("sweep", nbest, reference, *options, "--json", "--out", tmp_path / "best")
     *tried, stored, oracle = records(done)
     assert len(tried) == 2 * (2 + 3 + 3)
     lists: dict[int, list] = {}
@@ -112,9 +112,9 @@ def test_standard_input_and_several_references(small_run, nbest):
         (("--alpha", "0:1"), "--alpha 0:1: neither from:to:step nor numbers a,b,c"),
         (("--alpha", "much"), "--alpha much: neither"),
         (("--alpha", "0:1:0"), "--alpha 0:1:0: neither"),
-        (("--alpha", "1:0:0.5"), "from 1 to 10000 numbers"),
-        (("--alpha", "0:1:1e-9"), "from 1 to 10000 numbers"),
-        (("--alpha", "nan"), "from 1 to 10000 numbers"),
+        (("--alpha", "1:0:0.5"), "needs 1 to 10000 numbers"),
+        (("--alpha", "0:1:1e-9"), "needs 1 to 10000 numbers"),
+        (("--alpha", "nan"), "needs 1 to 10000 numbers"),
         (("--alpha", "nan:1:1"), "--alpha nan:1:1: neither"),
         (("--coverage=-1",), "must not be below 0"),
         (("--tokenize", "inl"), "did you mean 'intl'"),
@@ -132,7 +132,7 @@ def test_bad_input_is_one_line_with_its_place(small_run, model, nbest, tmp_path)
     assert "bad.jsonl:1: 'logprob' is missing" in run("sweep", bad, reference, code=2).stderr
     short = "".join(nbest.read_text().splitlines(keepends=True)[:6])
     bad.write_text(short)
-    refused = run("sweep", bad, reference, "--write", tmp_path / "out", code=2)
+    refused = run("sweep", bad, reference, "--out", tmp_path / "out", code=2)
     assert "line counts differ: 1 in" in refused.stderr
     assert not (tmp_path / "out").exists()
     plain = run("translate", model, "--best", 2, "--json", stdin="dog\n")
@@ -167,17 +167,17 @@ def test_transformers_rules_by_name(model, stop):
     done = run("translate", model, *options, stdin=text)
     assert "score = log p / n^1, over when 5 are found" in done.stderr
     assert len(done.stdout.splitlines()) == 6
-    assert done.stdout == run("translate", model, *options, "--rows", 1, stdin=text).stdout
+    assert done.stdout == run("translate", model, *options, "--batch-size", 1, stdin=text).stdout
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--diversity", 1), "--diversity: means nothing without --groups"),
+        (("--diversity", 1), "--diversity: needs --groups"),
         (("--groups", 0), "groups must be at least 1"),
         (("--groups", 2, "--diversity", "nan"), "diversity at least 0"),
-        (("--search", "greedy", "--stop", "transformers"), "--stop: means nothing"),
-        (("--search", "exact", "--groups", 2), "--groups: means nothing"),
+        (("--search", "greedy", "--stop", "transformers"), "--stop: cannot be used"),
+        (("--search", "exact", "--groups", 2), "--groups: cannot be used"),
         (("--stop", "transformers", "--finished", 3), "finished and early mean nothing"),
         (("--stop", "transformers", "--best", 9), "best must be at most the size of the beam"),
     ],
@@ -199,7 +199,7 @@ def test_the_best_rule_is_kept_with_the_model(small_run, tmp_path):
     asked = ("sweep", tmp_path / "nbest.jsonl", small_run / "dev.tgt", "--alpha", "0.3,1.7")
     best, *_ = records(run(*asked, "--json"))
     done = run(*asked, "--save", model)
-    assert f"kept with {model}: " in done.stderr
+    assert f"saved with {model}: " in done.stderr
     after = json.loads((model / "config.json").read_text())
     expected = {"beam": 2, "length": best["length"], "alpha": best["alpha"]}
     assert after["notes"]["decode"] == expected

@@ -1,16 +1,15 @@
 """The tour ends by comparing what it measured with what is expected."""
 
-from importlib import import_module
 from types import SimpleNamespace
 
 import pytest
 import typer
 
+from regard.cli import tour_steps as tours
+from regard.cli.tour import tour
 from regard.ground.errors import BadInput
 from regard.ground.lock import FolderLock
 from regard.metrics.translation import MetricScore
-
-tours = import_module("regard.cli.tour")  # not the verb of that name
 
 
 @pytest.fixture
@@ -28,7 +27,7 @@ def measured(monkeypatch, tmp_path):
         }
         for name, value in steps.items():
             monkeypatch.setattr(tours, name, lambda *_, value=value: value)
-        tours.tour(tmp_path / "tour", quick=quick)
+        tour(tmp_path / "tour", quick=quick)
 
     return take
 

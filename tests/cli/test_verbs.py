@@ -10,27 +10,13 @@ from regard.api import load
 from regard.search.beam import Beam
 from verb import run
 
-VERBS = (
-    *("tour", "train", "translate", "score", "evaluate"),
-    *("bleu", "align", "look", "papers", "recipes", "convert"),
-)
-
 
 @pytest.fixture(scope="module")
 def model(small_run):
     return small_run / "run" / "model"
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_help_has_an_example(verb):
-    text = run(verb, "--help").stdout
-    assert "Example:" in text
-    assert re.search(rf"regard {verb}\b", text)
-
-
-def test_all_verbs_are_listed():
-    text = run("--help").stdout
-    assert all(re.search(rf"^\W*{verb}\b", text, re.MULTILINE) for verb in VERBS)
+def test_the_version_is_printed():
     assert run("--version").stdout.startswith("regard 0.")
 
 
@@ -38,7 +24,7 @@ def test_translate_keeps_lines_and_reads_standard_input(model, small_run):
     text = "dog cow\n\nowl\n"
     from_input = run("translate", model, stdin=text)
     (small_run / "in.txt").write_text(text)
-    from_file = run("translate", model, small_run / "in.txt", "--rows", 1)
+    from_file = run("translate", model, small_run / "in.txt", "--batch-size", 1)
     assert from_input.stdout == from_file.stdout
     assert len(from_input.stdout.splitlines()) == 3
     assert from_input.stdout.splitlines()[1] == ""
@@ -105,21 +91,21 @@ def test_translate_exactly_says_what_it_could_not_prove(model):
     assert exact.stderr.endswith("0 optima are empty; 2 sentences not proven\n")
     for option in (("--best", 2), ("--coverage", 0.1)):
         refused = run("translate", model, "--search", "exact", *option, stdin="owl\n", code=2)
-        assert "means nothing to --search exact" in refused.stderr
+        assert "cannot be used with --search exact" in refused.stderr
 
 
 def test_translate_with_other_models(model, small_run, tmp_path):
     text = "dog cow\n\nowl\n"
     alone = run("translate", model, stdin=text)
-    together = run("translate", model, "--with", model, "--with", model, stdin=text)
+    together = run("translate", model, "--ensemble", model, "--ensemble", model, stdin=text)
     assert together.stdout == alone.stdout
     changes = ("--set", "train.steps=1", "--set", "text.vocab=300")
     paths = ("--data", small_run, "--out", tmp_path / "other")
     run("train", small_run / "small.toml", *paths, *changes)
     other = tmp_path / "other" / "model"
-    refused = run("translate", model, "--with", other, stdin=text, code=2)
+    refused = run("translate", model, "--ensemble", other, stdin=text, code=2)
     assert "model 2 of the ensemble writes another target vocabulary" in refused.stderr
-    refused = run("translate", model, "--with", model, "--coverage", 0.1, stdin=text, code=2)
+    refused = run("translate", model, "--ensemble", model, "--coverage", 0.1, stdin=text, code=2)
     assert "attention weights" in refused.stderr
 
 
@@ -149,7 +135,7 @@ def test_evaluate_prints_signatures_and_cost(model, small_run):
     )
     assert record["signatures"]["BLEU"].startswith("nrefs:1|")
     asked = ("evaluate", model, small_run / "small.toml", "--data", small_run, "--labels")
-    assert run(*asked, code=2).stderr.endswith("has no labels to tell apart\n")
+    assert run(*asked, code=2).stderr.endswith("has no labels\n")
 
 
 def test_evaluate_decodes_and_measures_as_the_recipe_says(model, small_run):
@@ -323,7 +309,7 @@ def test_bad_lines_stop_training_or_are_counted(small_run, tmp_path):
     common = ("train", small_run / "small.toml", "--data", tmp_path, "--set", "train.steps=1")
     stopped = run(*common, "--out", tmp_path / "a", code=2)
     assert "train.src:121: empty text" in stopped.stderr
-    assert "left out: 1 empty" in run(*common, "--out", tmp_path / "b", "--skip-bad").stderr
+    assert "dropped: 1 empty" in run(*common, "--out", tmp_path / "b", "--skip-bad").stderr
 
 
 def test_training_from_standard_input(small_run, tmp_path):
@@ -336,7 +322,7 @@ def test_training_from_standard_input(small_run, tmp_path):
     common = (recipe, "--data", small_run, "--out", tmp_path / "run", "--set", "train.steps=2")
     run("train", *common, stdin=text)
     again = run("train", *common[:-1], "train.steps=3", "--resume", stdin="")
-    assert "going on after step 2" in again.stderr
+    assert "resumed after step 2" in again.stderr
 
 
 def test_words_that_wordpiece_lacks_are_named(small_run, tmp_path):
@@ -398,9 +384,9 @@ def test_n_best_lines_stay_parallel(model):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--search", "greedy", "--best", 3), "--best: means nothing to --search greedy"),
-        (("--search", "sample", "--beam", 3), "--beam: means nothing to --search sample"),
-        (("--top-p", 0.5), "--top-p: means nothing to --search beam"),
+        (("--search", "greedy", "--best", 3), "--best: cannot be used with --search greedy"),
+        (("--search", "sample", "--beam", 3), "--beam: cannot be used with --search sample"),
+        (("--top-p", 0.5), "--top-p: cannot be used with --search beam"),
         (("--alpha", "nan"), "alpha must be"),
         (("--coverage", "nan"), "coverage"),
         (("--search", "sample", "--temperature", "inf"), "temperature"),

@@ -78,7 +78,13 @@ SAMPLE = ("--search", "sample", "--seed", "3")
 MBR = ("--search", "mbr", "--samples", "6", "--seed", "5")
 TO_HYPOTHESES = ("--search", "greedy", "--engine", "torch")
 HYPOTHESES = ("{work}/greedy.tgt", PAIRS + "/test.tgt")
-LINKS = (PAIRS + "/test.src", PAIRS + "/test.tgt", "--gold", PAIRS + "/test.links", "--spaced")
+LINKS = (
+    PAIRS + "/test.src",
+    PAIRS + "/test.tgt",
+    "--gold",
+    PAIRS + "/test.links",
+    "--pretokenised",
+)
 
 # In this order: some read what those before them wrote.
 COMMANDS: dict[str, Command] = {
@@ -94,10 +100,10 @@ COMMANDS: dict[str, Command] = {
     "verb-translate-mbr-beam": _translate(*MBR, "--candidates", "beam", "--utility", "bleu"),
     "verb-translate-exact": _translate("--search", "exact", "--length", "none", "--widest", "40"),
     "verb-translate-ensemble": _translate(
-        "--with", "{regard.translate-transformer}", "--beam", "2"
+        "--ensemble", "{regard.translate-transformer}", "--beam", "2"
     ),
     "verb-translate-no-repeat": _translate("--no-repeat", "2", "--stop", "transformers"),
-    "verb-translate-rows": _translate("--rows", "3", "--beam", "2"),
+    "verb-translate-rows": _translate("--batch-size", "3", "--beam", "2"),
     "verb-translate-prefix": _translate("--prefix", PAIRS + "/test.src", "--beam", "2"),
     "verb-translate-cho": _translate(model="{regard.translate-cho}"),
     "verb-translate-sutskever": _translate(model="{regard.translate-sutskever}"),
@@ -118,7 +124,7 @@ COMMANDS: dict[str, Command] = {
             "{work}/nbest.jsonl",
             PAIRS + "/test.tgt",
             "--json",
-            "--write",
+            "--out",
             "{work}/swept.tgt",
         ),
         files=("{work}/swept.tgt",),
@@ -153,7 +159,9 @@ COMMANDS: dict[str, Command] = {
     "verb-align-layer": Command(
         ("align", MT, *LINKS, "--layer", "0", "--head", "1"), None, "lines"
     ),
-    "verb-align-both": Command(("align", MT, *LINKS, "--back", MT, "--multiply", "--json")),
+    "verb-align-both": Command(
+        ("align", MT, *LINKS, "--reverse-model", MT, "--multiply", "--json")
+    ),
     "verb-look": _look(MT),
     "verb-look-encoder": _look(MT, "--map", "encoder", "--layer", "1", "--head", "0"),
     "verb-look-decoder": _look(MT, "--map", "decoder", "--target", "owl dog"),
@@ -174,7 +182,7 @@ COMMANDS: dict[str, Command] = {
     "verb-predict-several": _predict("tune-several", LINES),
     "verb-predict-number": _predict("tune-number", LINES),
     "verb-predict-tags": _predict("tune-tags", LINES),
-    "verb-predict-heights": _predict("tune-heights", LINES, "--split"),
+    "verb-predict-heights": _predict("tune-heights", LINES, "--pretokenised"),
     "verb-predict-answer": _predict("tune-answer", QUESTIONS),
     "verb-predict-choose": _predict("tune-choose", CHOICES),
     "verb-fill": Command(("fill", BERT, "--json"), BLANKS),

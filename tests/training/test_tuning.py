@@ -12,7 +12,7 @@ import torch
 from regard.api import load
 from regard.ground.batch import IGNORED
 from regard.ground.errors import BadInput
-from regard.models.formats import folder as folders
+from regard.models import folder as folders
 from regard.tasks.question_answering import Answerer
 from regard.training.distributed import World
 from regard.training.loop import train
@@ -433,7 +433,7 @@ def test_bad_lines_of_a_test_set_can_be_left_out(corpora, tmp_path):
     assert done.stdout.startswith("accuracy ") and "examples:24|" in done.stdout
     asked = ("evaluate", tmp_path / "run" / "model", other / "owls.toml", "--data", other)
     assert "test.tsv:26" in verb(*asked, code=2).stderr
-    assert "left out: 1 empty" in verb(*asked, "--skip-bad").stderr
+    assert "dropped: 1 empty" in verb(*asked, "--skip-bad").stderr
 
 
 def test_what_is_positive_must_be_a_label(corpora, tmp_path):

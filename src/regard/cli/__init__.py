@@ -1,39 +1,106 @@
-"""Floor 6: the command line. One verb a file, a plain function each, put together here."""
+"""Floor 6: the command line. A verb is the function of its name in the module of its name.
+
+A module is imported when its verb is called or asked for help, and what runs a model (torch and all
+that imports it) when the verb runs: ``regard --help`` needs the table below alone.
+"""
 
 import os
 import sys
+from collections.abc import Iterator, Mapping
+from functools import wraps
+from importlib import import_module
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
 from regard import __version__
-from regard.cli.align import align
-from regard.cli.bleu import bleu
 from regard.cli.console import complain
-from regard.cli.convert import convert
-from regard.cli.embed import embed
-from regard.cli.evaluate import evaluate
-from regard.cli.fill import fill
-from regard.cli.look import look
-from regard.cli.papers import papers
-from regard.cli.predict import predict
-from regard.cli.recency import recency
-from regard.cli.recipes import recipes
-from regard.cli.score import score
-from regard.cli.sweep import sweep
-from regard.cli.tour import tour
-from regard.cli.train import train
-from regard.cli.translate import translate
-from regard.cli.tree import tree
 from regard.ground.errors import BAD_INPUT, INTERRUPTED, BadInput, one_line
+from regard.ground.interrupt import raise_on_interrupt
+
+# Verbs by group, each with the first line of its docstring.
+GROUPS = {
+    "Run": {
+        "translate": "Translate text, one sentence per line.",
+        "predict": "Print labels, tags, answers or choices for each line.",
+        "fill": "Fill the [MASK] tokens of each line with the most probable words.",
+        "embed": "Print one vector for each line.",
+        "score": "Print the log-probability of each given translation.",
+    },
+    "Train": {
+        "tour": "Train, measure and inspect a small model on a toy language.",
+        "train": "Train a model by a recipe and check the expected score.",
+        "recipes": "List the recipes that come with regard, or print one of them.",
+    },
+    "Measure": {
+        "evaluate": "Score a model on the test set of a recipe.",
+        "bleu": "Score translations against references: BLEU, chrF and TER.",
+        "sweep": "Re-rank n-best lists by every length rule and coverage weight.",
+        "align": "Print word alignments read from cross-attention.",
+    },
+    "Inspect": {
+        "look": "Show the attention weights of a model for one text.",
+        "tree": "Show a beam search as a tree, with the reason for every pruning.",
+        "recency": "Measure how strongly a classifier depends on distant words.",
+        "papers": "List all papers with parameter counts, or compare two models.",
+    },
+    "Convert": {
+        "convert": "Convert a model folder to Hugging Face's format or to regard's.",
+    },
+}
+WITHOUT_TORCH = ("recipes", "bleu")
+VERBS = [name for verbs in GROUPS.values() for name in verbs]
+STYLE: dict[str, Any] = {"pretty_exceptions_enable": False, "rich_markup_mode": None}
 
 # Click's, or typer's copy of it, which is another class than click's.
 UsageError: Any = next(one for one in typer.BadParameter.__mro__ if one.__name__ == "UsageError")
 
 
+class LazyCommands(Mapping[str, Any]):
+    """All verbs as commands, each imported when it is looked up."""
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in VERBS:
+            raise KeyError(name)
+        app = typer.Typer(add_completion=False, **STYLE)
+        verb = getattr(import_module(f"regard.cli.{name}"), name)
+
+        @wraps(verb)
+        def run(**options: Any) -> None:
+            if name not in WITHOUT_TORCH:
+                import_module("regard.api")
+            raise_on_interrupt()
+            verb(**options)
+
+        app.command(name)(run)
+        return typer.main.get_command(app)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(VERBS)
+
+    def __len__(self) -> int:
+        return len(VERBS)
+
+
 class Verbs(TyperGroup):
-    """All verbs; what a user got wrong is said in one line."""
+    """All verbs, listed by group; an error of the user is printed as one line."""
+
+    def __init__(self, **settings: Any):
+        super().__init__(**settings)
+        self.commands: Any = LazyCommands()
+
+    def list_commands(self, ctx):
+        return VERBS
+
+    def format_commands(self, ctx, formatter):
+        """Every summary in full: a long one is wrapped."""
+        width = max(map(len, VERBS))
+        for group, verbs in GROUPS.items():
+            with formatter.section(group):
+                formatter.write_dl(
+                    [(name.ljust(width), summary) for name, summary in verbs.items()]
+                )
 
     def invoke(self, ctx):
         try:
@@ -49,7 +116,7 @@ class Verbs(TyperGroup):
         except KeyboardInterrupt:
             complain("stopped")
             raise typer.Exit(INTERRUPTED) from None
-        except BrokenPipeError:  # the reader has seen enough
+        except BrokenPipeError:  # the reader has closed the pipe
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(0) from None
         except OSError as error:
@@ -57,8 +124,8 @@ class Verbs(TyperGroup):
             raise typer.Exit(BAD_INPUT) from None
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"regard {__version__}")
         raise typer.Exit
 
@@ -66,41 +133,18 @@ def _version(asked: bool) -> None:
 app = typer.Typer(
     cls=Verbs,
     no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
+    **STYLE,
 )
 
 
 @app.callback()
 def _regard(
     version: bool = typer.Option(
-        False, "--version", callback=_version, is_eager=True, help="Print the version."
+        False, "--version", callback=_print_version, is_eager=True, help="Print the version."
     ),
 ) -> None:
-    """Train, run, measure and open up attention models."""
-
-
-for verb in (
-    tour,
-    train,
-    translate,
-    predict,
-    fill,
-    embed,
-    score,
-    evaluate,
-    bleu,
-    sweep,
-    align,
-    look,
-    tree,
-    recency,
-    papers,
-    recipes,
-    convert,
-):
-    app.command()(verb)
+    """Train, run, measure and inspect attention models."""
 
 
 def main() -> None:
@@ -110,4 +154,5 @@ def main() -> None:
     try:
         app()
     except KeyboardInterrupt:
+        complain("stopped")
         sys.exit(INTERRUPTED)

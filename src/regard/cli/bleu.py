@@ -1,27 +1,23 @@
-"""``regard bleu``: scores of a translation, and on request how BLEU comes about."""
+"""``regard bleu``: scores of translations, and on request the n-gram tables behind BLEU."""
 
 import json
 import sys
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
-from sacrebleu.metrics.base import Metric
 
+from regard.cli.options import INTERVAL, JSON, LOWERCASE, TOKENIZE
 from regard.data.sources import STDIN, name_of, read_lines
 from regard.ground.errors import BadInput
-from regard.metrics.bleu import Explanation, NgramOrder, bleu_metric, explain
-from regard.metrics.translation import (
-    Comparison,
-    MetricScore,
-    check_parallel,
-    chrf_metric,
-    compare,
-    measured,
-    ter_metric,
-)
+
+if TYPE_CHECKING:
+    from sacrebleu.metrics.base import Metric
+
+    from regard.metrics.bleu import Explanation, NgramOrder
+    from regard.metrics.translation import Comparison, MetricScore
 
 ROWS = 20
 UNWRAPPED = 1_000_000
@@ -29,62 +25,62 @@ UNWRAPPED = 1_000_000
 
 def bleu(
     hypotheses: Annotated[
-        str, typer.Argument(metavar="HYP", help="Translations, one a line; - is standard input.")
+        str, typer.Argument(metavar="HYP", help="Translations, one per line; - is standard input.")
     ],
     references: Annotated[
-        list[str], typer.Argument(metavar="REF", help="References, as many lines in each.")
+        list[str], typer.Argument(metavar="REF", help="References with as many lines.")
     ],
     shared: Annotated[
         list[str] | None,
         typer.Option(
             "--refs",
             metavar="REF",
-            help="Compare: the arguments are systems, the references stand here; repeatable.",
+            help="Compare systems: all arguments are translations, and this is a reference; "
+            "repeatable.",
         ),
     ] = None,
-    show_working: Annotated[
+    with_tables: Annotated[
         bool, typer.Option("--explain", help="Print the n-gram tables behind BLEU.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
-    tokenize: Annotated[
-        str, typer.Option(help="Tokeniser of sacreBLEU: 13a, none, intl, char, zh, ...")
-    ] = "13a",
-    lowercase: Annotated[
-        bool, typer.Option("--lowercase", help="Ignore case (TER always does).")
-    ] = False,
+    tokenize: TOKENIZE = "13a",
+    lowercase: LOWERCASE = False,
     with_chrf: Annotated[bool, typer.Option("--chrf", help="Print chrF too.")] = False,
-    with_ter: Annotated[bool, typer.Option("--ter", help="Print TER too; less is better.")] = False,
-    with_interval: Annotated[
-        bool, typer.Option("--interval", help="Add 95% intervals (1000 bootstrap samples, seeded).")
+    with_ter: Annotated[
+        bool, typer.Option("--ter", help="Print TER too; lower is better.")
     ] = False,
+    with_interval: INTERVAL = False,
+    as_json: JSON = False,
 ) -> None:
-    """Score translations against one or more references: BLEU, always with its signature.
+    """Score translations against references: BLEU, chrF and TER.
 
-    Files are plain text, .gz or .xz, one segment a line. The signature says which BLEU it is:
-    number of references, case, tokeniser, smoothing and version of sacreBLEU.
+    Files are plain text, .gz or .xz, one segment per line. The signature after a score names the
+    number of references, case, tokenizer, smoothing and the version of sacreBLEU.
 
-    With --refs REF, two or more systems are compared: each with its interval, and after the first,
-    the baseline, with the two-sided p-value of its difference from it (paired bootstrap, 1000
-    samples).
+    With --refs REF, two or more systems are compared, each with its interval. The first is the
+    baseline; for the others the two-sided p-value of the difference is printed (paired bootstrap,
+    1000 samples).
 
     Example: regard bleu baseline.de out.de --refs test.de
 
     Example: regard bleu out.de test.de --explain
     """
+    from regard.metrics.bleu import bleu_metric, explain
+    from regard.metrics.translation import chrf_metric, measured, ter_metric
+
     metrics: list[Metric] = [bleu_metric(tokenize, lowercase)]
     if with_chrf:
         metrics.append(chrf_metric(lowercase=lowercase))
     if with_ter:
         metrics.append(ter_metric())
     if shared:
-        if show_working:
-            raise BadInput("--explain shows one system, and --refs compares several")
+        if with_tables:
+            raise BadInput("--explain describes one system, and --refs compares several")
         _compare([hypotheses, *references], shared, metrics, as_json)
         return
     (lines,), streams = _read([hypotheses], references)
     scores = [measured(metric, lines, streams, with_interval) for metric in metrics]
     working = None
-    if show_working:
+    if with_tables:
         working = explain(lines, streams, tokenize=tokenize, lowercase=lowercase)
     if as_json:
         typer.echo(json.dumps(_record(scores, working), ensure_ascii=False))
@@ -96,6 +92,8 @@ def bleu(
 
 
 def _read(systems: list[str], references: list[str]) -> tuple[list[list[str]], list[list[str]]]:
+    from regard.metrics.translation import check_parallel
+
     paths = [*systems, *references]
     if paths.count(STDIN) > 1:
         raise BadInput("standard input can only be read once")
@@ -107,12 +105,14 @@ def _read(systems: list[str], references: list[str]) -> tuple[list[list[str]], l
 
 
 def _compare(
-    systems: list[str], references: list[str], metrics: list[Metric], as_json: bool
+    systems: list[str], references: list[str], metrics: "list[Metric]", as_json: bool
 ) -> None:
     """Every system after the first against the first, the baseline.
 
     One metric measures both sides of a comparison, so they have one signature.
     """
+    from regard.metrics.translation import compare
+
     (baseline, *others), streams = _read(systems, references)
     first, *rest = map(name_of, systems)
     found = [[compare(metric, baseline, lines, streams) for metric in metrics] for lines in others]
@@ -129,7 +129,7 @@ def _compare(
             typer.echo(f"{name}: {one.system}  {one.difference:+.2f}, p = {one.p_value:.4f}")
 
 
-def _record(scores: list[MetricScore], working: Explanation | None) -> dict[str, Any]:
+def _record(scores: "list[MetricScore]", working: "Explanation | None") -> dict[str, Any]:
     record: dict[str, Any] = {"scores": [_score_record(score) for score in scores]}
     if working:
         record["explanation"] = {
@@ -145,16 +145,16 @@ def _record(scores: list[MetricScore], working: Explanation | None) -> dict[str,
     return record
 
 
-def _score_record(score: MetricScore) -> dict[str, Any]:
+def _score_record(score: "MetricScore") -> dict[str, Any]:
     record = {"name": score.name, "value": score.value, "signature": score.signature}
     return record | ({"interval": score.interval} if score.interval else {})
 
 
-def _comparison_record(one: Comparison) -> dict[str, Any]:
+def _comparison_record(one: "Comparison") -> dict[str, Any]:
     return _score_record(one.system) | {"difference": one.difference, "p_value": one.p_value}
 
 
-def _order_record(order: NgramOrder, precision: float) -> dict[str, Any]:
+def _order_record(order: "NgramOrder", precision: float) -> dict[str, Any]:
     return {
         "n": order.n,
         "total": order.total,
@@ -174,7 +174,7 @@ def _order_record(order: NgramOrder, precision: float) -> dict[str, Any]:
     }
 
 
-def _print_working(working: Explanation) -> None:
+def _print_working(working: "Explanation") -> None:
     terminal = sys.stdout.isatty()
     console = Console(
         force_terminal=terminal,
@@ -193,12 +193,12 @@ def _print_working(working: Explanation) -> None:
         console.print(line)
 
 
-def _matches(order: NgramOrder) -> str:
+def _matches(order: "NgramOrder") -> str:
     clipped, unclipped = f"{order.clipped}/{order.total}", f"{order.unclipped}/{order.total}"
     return f"{clipped} clipped, {unclipped} unclipped"
 
 
-def _ngram_table(order: NgramOrder) -> Table:
+def _ngram_table(order: "NgramOrder") -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("n-gram", no_wrap=True)
     for heading in ("count", "in references", "clipped", "unclipped"):
@@ -209,7 +209,7 @@ def _ngram_table(order: NgramOrder) -> Table:
     return table
 
 
-def _summary(working: Explanation) -> Iterator[str]:
+def _summary(working: "Explanation") -> Iterator[str]:
     unmatched = [str(order.n) for order in working.orders if order.total and not order.clipped]
     if unmatched and working.orders[0].clipped:
         yield f"smoothing {working.smoothing}: nothing matched at order {', '.join(unmatched)}"

@@ -1,4 +1,4 @@
-"""``regard train --dry-run``: all is read and checked, a few steps are timed, nothing is kept."""
+"""``regard train --dry-run``: everything is read and checked, a few steps are timed."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -16,15 +16,15 @@ from regard.training.run import prepare
 def dry_run(
     recipe: Recipe, world: World, seeds: int | None, budget_seconds: float, **options: Any
 ) -> None:
-    """Try out a recipe, or each rung of a ladder, and print what training would be."""
+    """Print counts and an estimated training time of a recipe, or of each rung of a ladder."""
     if world.size > 1:
-        raise BadInput("--dry-run: tries a run out in one process; start it without torchrun")
+        raise BadInput("--dry-run: runs in one process; start it without torchrun")
     if options.pop("resume"):
-        raise BadInput("--dry-run: begins nothing that could be resumed; leave one of the two out")
+        raise BadInput("--dry-run: cannot be used with --resume")
     rungs = [(rung.name, recipe.at(rung)) for rung in recipe.rung] or [("", recipe)]
     seconds = 0.0
     for number, (name, described) in enumerate(rungs):
-        trial = _tried(described, world, **options)
+        trial = _measure(described, world, **options)
         if name:
             OUT.print(f"\n{name}" if number else name, markup=False)
         _show(_lines(described, trial, world, budget_seconds))
@@ -35,7 +35,7 @@ def dry_run(
     OUT.print("nothing was written")
 
 
-def _tried(recipe: Recipe, world: World, **options: Any) -> DryRun:
+def _measure(recipe: Recipe, world: World, **options: Any) -> DryRun:
     with TemporaryDirectory(prefix="regard-") as folder:
         run = prepare(recipe, Path(folder) / "run", world, **options)
         try:
@@ -48,10 +48,10 @@ def _tried(recipe: Recipe, world: World, **options: Any) -> DryRun:
 def _lines(
     recipe: Recipe, trial: DryRun, world: World, budget_seconds: float
 ) -> Iterator[tuple[str, str]]:
-    """What is said of one run: a word, and the figures."""
+    """Each figure of one run under its name."""
     sizes = ", ".join(f"{name} {count:,}" for name, count in trial.sizes.items())
     yield task_of(recipe).unit, sizes
-    yield "left out", str(trial.dropped)
+    yield "dropped", str(trial.dropped)
     yield "vocabulary", " and ".join(f"{size:,}" for size in trial.vocabulary)
     if trial.labels:
         yield "labels", f"{trial.labels:,}"

@@ -3,88 +3,98 @@
 import json
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
 
 import numpy as np
 import typer
 
-from regard.api import Model, load
-from regard.cli.console import DEVICE, JSON, MODEL, PRECISION, note, print_json, print_line
-from regard.cli.line_io import LONGEST, MAX_LENGTH, Parse, answered, check_length, one_or_two
+from regard.cli.console import note, print_json, print_line
+from regard.cli.line_io import Parse, plain_text, predict_lines, text_or_pair, with_max_length
+from regard.cli.options import (
+    BATCH_SIZE,
+    DEVICE,
+    FILE,
+    JSON,
+    MAX_LENGTH,
+    MODEL,
+    OUT_FILE,
+    PRECISION,
+)
 from regard.ground.errors import BadInput
 from regard.ground.files import replacing
 
-Vector = np.ndarray | None  # of an empty line there is none
+if TYPE_CHECKING:
+    from regard.api import Model
+
+Vector = np.ndarray | None  # None for an empty line
 
 
 def embed(
     model: MODEL,
-    file: Annotated[str, typer.Argument(help="One text a line; - is standard input.")] = "-",
+    file: FILE = "-",
     pool: Annotated[
-        str | None,
-        typer.Option(help="mean, max, first or pooled; by default what the folder says, or mean."),
+        Literal["mean", "max", "first", "pooled"] | None,
+        typer.Option(help="Pooling of token states.", show_default="the folder's, else mean"),
     ] = None,
     normalise: Annotated[
         bool | None,
         typer.Option(
-            "--normalise/--as-they-are",
-            help="Scale vectors to length 1; by default what the folder says, or not.",
+            "--normalise/--no-normalise",
+            help="Scale vectors to length 1.",
+            show_default="the folder's, else no",
         ),
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Write all vectors to this file: .npy, .txt or .tsv, .jsonl."),
-    ] = None,
-    max_length: MAX_LENGTH = LONGEST,
+    out: OUT_FILE = None,
+    max_length: MAX_LENGTH = None,
+    batch_size: BATCH_SIZE = None,
     precision: PRECISION = "auto",
-    as_json: JSON = False,
     device: DEVICE = None,
+    as_json: JSON = False,
 ) -> None:
-    """Print one vector for each line, as numbers between spaces.
+    """Print one vector for each line.
 
-    An empty line stays an empty line; in a .npy file it is a row of zeros. The name of a file
-    (--out) says how it is written: .npy, .txt (numbers between spaces), .tsv (between tabs), .jsonl
-    (as --json). An encoder reads two texts with a tab between them as one row.
+    Numbers are separated by spaces. An empty line stays empty; in a .npy file it is a row of zeros.
+    The name of the file (--out) decides its format: .npy, .txt (separated by spaces), .tsv (by
+    tabs) or .jsonl (as --json). An encoder reads two texts separated by a tab as a pair.
 
     Example: echo "a gripping film" | regard embed runs/bert/model --json
     """
-    if out is not None and as_json:
-        raise BadInput("--json: vectors go to a file (--out) or to standard output, not to both")
-    if out is not None and out.suffix not in WRITERS:
-        raise BadInput(f"--out {out}: a file of vectors ends in {', '.join(WRITERS)}")
-    loaded = load(model, device, precision=precision)
-    parse = _parser(loaded, max_length)
+    from regard.api import load
 
-    def vectors(texts: list[str]) -> list[np.ndarray]:
+    if out is not None and as_json:
+        raise BadInput("--json: vectors are printed, or written to a file (--out), not both")
+    if out is not None and out.suffix not in WRITERS:
+        raise BadInput(f"--out {out}: the name of a file of vectors ends in {', '.join(WRITERS)}")
+    loaded = load(model, device, precision=precision, batch_size=batch_size)
+    width = loaded.embed([], pool, normalise).shape[1]
+
+    def embed_texts(texts: list[str]) -> list[np.ndarray]:
         return list(loaded.embed(texts, pool, normalise).float().cpu().numpy())
 
-    width = loaded.embed([], pool, normalise).shape[1]
-    found = []
-    for number, said in answered(file, parse, vectors):
+    vectors = []
+    for number, vector in predict_lines(file, _parser(loaded, max_length), embed_texts):
         if out is not None:
-            found.append(said)
+            vectors.append(vector)
         elif as_json:
-            print_json(_record(number, said))
+            print_json(_record(number, vector))
         else:
-            print_line(_line(said))
+            print_line(_line(vector))
     if out is not None:
         with replacing(out) as temporary, temporary.open("wb") as stream:
-            WRITERS[out.suffix](stream, found, width)
-        note(f"wrote {out}: {len(found):,} vectors of {width}")
+            WRITERS[out.suffix](stream, vectors, width)
+        note(f"wrote {out}: {len(vectors):,} vectors of {width}")
 
 
-def _parser(model: Model, most: int) -> Parse:
-    """Of an encoder one text or two, truncated; of a translator a text within limits."""
+def _parser(model: "Model", max_length: int | None) -> Parse:
+    """An encoder reads one text or two, truncated; others refuse long texts."""
+    from regard.text.ids_only import MISSING
+
+    if model.tokenizer is None:
+        raise BadInput(MISSING)
+    vocabulary = model.tokenizer.vocabularies[0]
     if model._is_encoder:
-        return one_or_two
-    vocabulary = model.translator.text.source
-
-    def parse(line: str, where: str) -> str:
-        check_length(line, vocabulary, most, where)
-        return line
-
-    return parse
+        return with_max_length(text_or_pair, vocabulary, max_length, model.encoder.max_length)
+    return with_max_length(plain_text, vocabulary, max_length)
 
 
 def _record(number: int, vector: Vector) -> dict[str, Any]:

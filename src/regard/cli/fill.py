@@ -1,47 +1,53 @@
-"""``regard fill``: the most probable words for blanks."""
+"""``regard fill``: the most probable words for masked tokens."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.api import load
-from regard.cli.console import DEVICE, JSON, MODEL, PRECISION, print_json, print_line
-from regard.cli.line_io import answered, as_it_is
-from regard.tasks.fill_mask import FilledText
+from regard.cli.console import print_json, print_line
+from regard.cli.line_io import plain_text, predict_lines, with_max_length
+from regard.cli.options import BATCH_SIZE, DEVICE, FILE, JSON, MAX_LENGTH, MODEL, PRECISION
+
+if TYPE_CHECKING:
+    from regard.tasks.fill_mask import FilledText
 
 
 def fill(
     model: MODEL,
-    file: Annotated[str, typer.Argument(help="One text a line; - is standard input.")] = "-",
-    top: Annotated[int, typer.Option(help="How many words to name for each blank.")] = 5,
+    file: FILE = "-",
+    top: Annotated[int, typer.Option(help="Words printed for each [MASK].")] = 5,
+    max_length: MAX_LENGTH = None,
+    batch_size: BATCH_SIZE = None,
     precision: PRECISION = "auto",
-    as_json: JSON = False,
     device: DEVICE = None,
+    as_json: JSON = False,
 ) -> None:
-    """Print each line with its blanks filled, then for each blank, after a tab, the best words.
+    """Fill the [MASK] tokens of each line with the most probable words.
 
-    A blank is written [MASK]. An empty line stays an empty line.
+    Prints the filled line, then for each [MASK], after a tab, the most probable words with their
+    probabilities. An empty line stays empty.
 
     Example: echo "The old man [MASK] a book." | regard fill runs/bert/model
     """
-    filler = load(model, device, precision=precision).encoder.filler(top)
+    from regard.api import load
 
-    for number, said in answered(file, as_it_is, filler.predict):
+    loaded = load(model, device, precision=precision, batch_size=batch_size)
+    filler = loaded.encoder.filler(top)
+    vocabulary = filler.tokenizer.words
+    parse = with_max_length(plain_text, vocabulary, max_length, filler.max_length)
+    for number, filled in predict_lines(file, parse, filler.predict):
         if as_json:
-            print_json({"line": number, **_record(said)})
+            print_json({"line": number, **_record(filled)})
         else:
-            print_line("" if said is None else _line(said))
+            print_line("" if filled is None else _line(filled))
 
 
-def _line(said: FilledText) -> str:
-    blanks = [", ".join(f"{one.word} {one.probability:.4f}" for one in top) for top in said.blanks]
-    return "\t".join([" ".join(said.text.split("\t")), *blanks])
+def _line(filled: "FilledText") -> str:
+    masks = [", ".join(f"{one.word} {one.probability:.4f}" for one in top) for top in filled.blanks]
+    return "\t".join([" ".join(filled.text.split("\t")), *masks])
 
 
-def _record(said: FilledText | None) -> dict[str, object]:
-    if said is None:
+def _record(filled: "FilledText | None") -> dict[str, Any]:
+    if filled is None:
         return {"text": None, "blanks": None}
-    blanks = [
-        [{"word": one.word, "probability": one.probability} for one in top] for top in said.blanks
-    ]
-    return {"text": said.text, "blanks": blanks}
+    return {"text": filled.text, "blanks": [[vars(one) for one in top] for top in filled.blanks]}

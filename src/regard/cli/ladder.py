@@ -1,4 +1,4 @@
-"""A ladder: several models trained on the same data, and one table of what each came to."""
+"""A ladder: several models trained on the same data and compared in one table."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -8,8 +8,8 @@ from typing import Any
 
 from regard.api import Model, load
 from regard.cli.console import OUT, note, slug
-from regard.cli.evaluate import keeps
 from regard.cli.gold_links import Pairs, golds_in, pairs_in
+from regard.cli.scores import check_expected
 from regard.cli.table import print_table
 from regard.data.config import FilesConfig
 from regard.data.sources import STDIN, DropCounts, read_pairs
@@ -32,8 +32,8 @@ Train = Callable[[Recipe, Path], Run]
 
 
 @dataclass(frozen=True)
-class Climb:
-    """A ladder and the folder its runs go to, how each is trained, and what it is trained on."""
+class LadderRun:
+    """A ladder, the folder of its runs, the function that trains each, and the data."""
 
     recipe: Recipe
     folder: Path
@@ -45,23 +45,24 @@ class Climb:
 
     @property
     def dropped(self) -> DropCounts | None:
-        """Where bad lines are counted that are left out, if they are."""
+        """Counts of dropped lines, if lines may be dropped."""
         return DropCounts() if self.skip_bad else None
 
     @property
     def runs(self) -> dict[Path, Recipe]:
-        """The recipe of every rung by the folder it goes to."""
+        """The recipe of every rung by the folder of its run."""
         names = [slug(rung.name) for rung in self.recipe.rung]
         if len(set(names)) < len(names):
-            raise BadInput(f"two rungs of a ladder have one name: {', '.join(names)}")
+            raise BadInput(f"two rungs of the ladder have the same name: {', '.join(names)}")
         recipes = map(self.recipe.at, self.recipe.rung)
         return {self.folder / name: one for name, one in zip(names, recipes, strict=True)}
 
 
-def climb(ladder: Climb, promised: bool, whole: bool) -> bool:
-    """Train every rung in a folder of its own, and print the table; false if a promise broke.
+def train_ladder(ladder: LadderRun, check: bool, whole: bool) -> bool:
+    """Train every rung in its own folder and print the table.
 
-    The table is also written to files if these are the ``whole`` of the rungs.
+    The table is written to files if these are the ``whole`` of the rungs. False if the expected
+    scores are to ``check`` and one is not reached.
     """
     _check(ladder)
     recipe, world = ladder.recipe, ladder.world
@@ -81,15 +82,15 @@ def climb(ladder: Climb, promised: bool, whole: bool) -> bool:
     search = recipe.table(DecodeConfig).search
     greedy = "greedy search" if search.size == 1 else f"beam of {search.size}, {search.formula}"
     _show(Ladder(recipe.about.title, results, greedy), ladder.folder if whole else None)
-    if not promised:
+    if not check:
         return True
-    promises = [(rung.expect, one) for rung, one in zip(recipe.rung, results, strict=True)]
-    kept = [keeps(promise, [one.score]) for promise, one in promises if promise is not None]
-    return all(kept)
+    expected = [(rung.expect, one) for rung, one in zip(recipe.rung, results, strict=True)]
+    reached = [check_expected(expect, [one.score]) for expect, one in expected if expect]
+    return all(reached)  # all are printed
 
 
-def _check(ladder: Climb) -> None:
-    """What can be known to be wrong with any rung is said before the first is trained."""
+def _check(ladder: LadderRun) -> None:
+    """Check every rung and all data before the first rung is trained."""
     recipe, data = ladder.recipe, ladder.data
     if recipe.data.test is None:
         raise BadInput("a ladder needs a test set (data.test)")
@@ -99,7 +100,9 @@ def _check(ladder: Climb) -> None:
     for files in (recipe.data.train, recipe.data.dev):
         source = files.under(data)
         if STDIN in source.paths and len(recipe.rung) > 1:
-            raise BadInput("all rungs of a ladder read data.train: it cannot be standard input")
+            raise BadInput(
+                "data.train: cannot be standard input, since every rung of the ladder reads it"
+            )
         if STDIN not in source.paths:
             next(read_pairs(source, recipe.data.longest_characters, ladder.dropped), None)
     if recipe.data.links is not None:
@@ -107,8 +110,8 @@ def _check(ladder: Climb) -> None:
 
 
 @contextmanager
-def _claimed(ladder: Climb) -> Iterator[None]:
-    """The folders of all rungs are this process's own, from before the first is trained."""
+def _claimed(ladder: LadderRun) -> Iterator[None]:
+    """Lock the folders of all rungs before the first is trained."""
     runs = ladder.runs.items() if ladder.world.is_leader else ()
     with ExitStack() as locks:
         for folder, described in runs:
@@ -143,7 +146,7 @@ def measure(
 
 
 def _error_rate(model: Model, recipe: Recipe, data: Path) -> float | None:
-    """Of the model's attention, read as suits the development set best, which it remembers."""
+    """Alignment error rate of the attention, read by the best method for the development set."""
     if recipe.data.links is None or model.facts.cross_attention is None:
         return None
     (dev, dev_golds), (test, test_golds) = _golds(recipe, data)
@@ -177,7 +180,7 @@ def _show(ladder: Ladder, folder: Path | None) -> None:
         write_text(folder / "ladder.html", ladder.html())
         note(f"{folder / 'ladder.html'}: the table, and BLEU against length (ladder.svg)")
     else:
-        note("not all rungs: ladder.html is written when all are gone through (--resume)")
+        note("not all rungs: ladder.html is written when --resume goes through all of them")
     print_table(ladder.columns, [one.cells() for one in ladder.results])
     for one in ladder.notes:
         OUT.print(one, markup=False)

@@ -1,7 +1,7 @@
-"""Lines that a verb asks a model about: each is understood or named, and empty ones stay empty.
+"""Input lines of a verb: parsed, checked and predicted in the order in which they arrive.
 
-They are answered as they come. What is there when a pipe or a terminal pauses makes a window, so
-that whoever writes a line and waits gets its answer, and fast input still fills batches.
+Lines are processed in windows. A window ends where a pipe or a terminal pauses, so that whoever
+writes a line and waits gets its result, while fast input still fills batches.
 """
 
 import json
@@ -9,76 +9,73 @@ import sys
 from collections.abc import Callable, Iterator
 from itertools import islice
 from time import monotonic
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
-import typer
-
+from regard.cli.options import MAX_TOKENS
 from regard.data.arrivals import Arrivals
 from regard.data.readers.records import typed
 from regard.data.sources import name_of, read_lines
 from regard.ground.errors import BadInput, BadItem
-from regard.tasks.batch_runner import WINDOW
 from regard.text.vocabulary import Vocabulary
 
-PAUSE = 0.02  # seconds without a line, which end a window
-PATIENCE = 0.2  # seconds after which a window takes only what is there
-LONGEST = 1_024  # tokens of a line, unless told otherwise
-
-MAX_LENGTH = Annotated[
-    int, typer.Option("--max-length", min=1, help="A line of more tokens is an error.")
-]
+PAUSE = 0.02  # seconds without a line that end a window
+PATIENCE = 0.2  # seconds after which a window takes only lines that have arrived
+WINDOW = 4_096  # lines
 
 Parse = Callable[[str, str], Any]
-"""From a line, and where it stands, to what a model is asked."""
+"""From a line and its place ("file:number") to the input of a model."""
 
 Predict = Callable[[list[Any]], list[Any]]
-"""What a model says of each of several inputs; one that is wrong is a ``BadItem``."""
+"""From inputs to one result each; an invalid input raises ``BadItem``."""
 
 
 class Line(NamedTuple):
-    """A line by its number, and what is in it or was said of it; nothing if it is empty."""
+    """The number of a line, and its input or its result; None if the line is empty."""
 
     number: int
-    said: Any
+    value: Any
 
 
-def answered(file: str, parse: Parse, predict: Predict) -> Iterator[Line]:
-    """What is said of every line of a file, window by window."""
+def predict_lines(file: str, parse: Parse, predict: Predict) -> Iterator[Line]:
+    """The result of every line of a file, window by window; None for an empty line."""
 
-    def parsed(line: str, where: str) -> Any | None:
+    def parse_text(line: str, where: str) -> Any | None:
         return parse(line, where) if line.strip() else None
 
-    for window in windows(file, parsed):
-        replies = replied(file, [line for line in window if line.said is not None], predict)
+    for window in read_windows(file, parse_text):
+        inputs = [line for line in window if line.value is not None]
+        results = predict_window(file, inputs, predict)
         for line in window:
-            yield line if line.said is None else next(replies)
+            yield line if line.value is None else next(results)
 
 
-def replied(file: str, window: list[Line], predict: Predict, first: int = 1) -> Iterator[Line]:
-    """What is said of every line of a window, whose lines ``predict`` counts from ``first``.
+def predict_window(
+    file: str, window: list[Line], predict: Predict, first: int = 1
+) -> Iterator[Line]:
+    """The result of every line of a window, whose lines ``predict`` counts from ``first``.
 
-    A line that it refuses is an error that names the line, once all before it are yielded.
+    For an invalid line the error names the line, after the results of all lines before it.
     """
     if not window:
         return
     try:
-        said = predict([one for _, one in window])
+        results = predict([value for _, value in window])
     except BadItem as bad:
         index = bad.number - first
-        yield from replied(file, window[:index], predict, first)
+        yield from predict_window(file, window[:index], predict, first)
         raise BadInput(f"{name_of(file)}:{window[index].number}: {bad.reason}") from None
-    for (number, _), one in zip(window, said, strict=True):
-        yield Line(number, one)
+    for (number, _), result in zip(window, results, strict=True):
+        yield Line(number, result)
 
 
-def windows(file: str, parse: Parse, most: int = WINDOW) -> Iterator[list[Line]]:
-    """The lines of a file, parsed, as they come: at most ``most`` at once.
+def read_windows(file: str, parse: Parse, most: int = WINDOW) -> Iterator[list[Line]]:
+    """The lines of a file, parsed, as they arrive: at most ``most`` at once.
 
-    What was printed goes out before more is waited for. A bad line is an error once all lines
-    before it have been yielded, wherever windows end.
+    Standard output is flushed before more input is waited for. An invalid line raises its error
+    after all lines before it have been yielded, wherever windows end.
     """
     arrivals = Arrivals()
-    lines = _parsed(read_lines(file, arrivals), parse, name_of(file))
+    lines = _parse_lines(read_lines(file, arrivals), parse, name_of(file))
     error = None
     while error is None:
         sys.stdout.flush()
@@ -95,7 +92,7 @@ def windows(file: str, parse: Parse, most: int = WINDOW) -> Iterator[list[Line]]
         raise error
 
 
-def _parsed(lines: Iterator[str], parse: Parse, name: str) -> Iterator[Line]:
+def _parse_lines(lines: Iterator[str], parse: Parse, name: str) -> Iterator[Line]:
     for number, line in enumerate(lines, start=1):
         yield Line(number, parse(line, f"{name}:{number}"))
 
@@ -111,28 +108,57 @@ def _until_pause(lines: Iterator[Line], arrivals: Arrivals, most: int) -> Iterat
         yield from islice(lines, 1)
 
 
+def with_max_length(
+    parse: Parse, vocabulary: Vocabulary, given: int | None, truncated: int | None = None
+) -> Parse:
+    """The same parser; a text of more tokens than ``given`` is an error.
+
+    Without ``given``, models that do not truncate texts to ``truncated`` tokens have a limit.
+    """
+    most = given or (MAX_TOKENS if truncated is None else None)
+    if most is None:
+        return parse
+
+    def parse_short(line: str, where: str) -> Any:
+        value = parse(line, where)
+        for text in _texts(value):
+            check_length(text, vocabulary, most, where)
+        return value
+
+    return parse_short
+
+
 def check_length(text: str, vocabulary: Vocabulary, most: int, where: str) -> None:
-    """A text of more than ``most`` tokens is an error: it would take for ever."""
-    if len(text.encode()) <= most:  # no token is less than a byte
+    """Refuse a text of more than ``most`` tokens: attention is quadratic in its length."""
+    if len(text.encode()) <= most:  # a token has at least one byte
         return
     count = len(vocabulary.encode(text))
     if count > most:
         raise BadInput(
             f"{where}: {count:,} tokens, more than {most:,}; "
-            "break the line into sentences, or allow more by --max-length"
+            "split the line into sentences, or raise --max-length"
         )
 
 
-def as_it_is(line: str, where: str) -> str:
-    """The line is the text."""
+def _texts(value: Any) -> Iterator[str]:
+    """All texts of a parsed line."""
+    if isinstance(value, str):
+        yield value
+    else:
+        for part in value:
+            yield from _texts(part)
+
+
+def plain_text(line: str, where: str) -> str:
+    """The line is one text."""
     return line
 
 
-def one_or_two(line: str, where: str) -> str | tuple[str, str]:
-    """A text, or two with a tab between them."""
+def text_or_pair(line: str, where: str) -> str | tuple[str, str]:
+    """One text, or two separated by a tab."""
     first, *others = line.split("\t")
     if len(others) > 1:
-        raise BadInput(f"{where}: {len(others) + 1} texts between tabs, and a row has one or two")
+        raise BadInput(f"{where}: {len(others) + 1} texts between tabs, expected one or two")
     return (first, others[0]) if others else first
 
 

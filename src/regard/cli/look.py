@@ -1,4 +1,4 @@
-"""``regard look``: what a model looks at, in the terminal, as a drawing, as a page."""
+"""``regard look``: attention weights in the terminal, as SVG and as HTML."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,50 +6,65 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.api import load
-from regard.cli.console import DEVICE, JSON, MODEL, OUT, note, print_json
+from regard.cli.console import OUT, note, print_json
+from regard.cli.options import (
+    DEVICE,
+    HEAD,
+    HTML,
+    JSON,
+    LAYER,
+    MODEL,
+    STORED_PRECISION,
+    SUBWORDS,
+    SVG,
+)
 from regard.ground.errors import BadInput
 from regard.ground.files import write_text
-from regard.inside.view import has_colours
 
 
 def look(
     model: MODEL,
     text: Annotated[
-        str, typer.Argument(metavar="TEXT", help="A sentence to translate, to label or to read.")
+        str, typer.Argument(metavar="TEXT", help="A text to translate, to classify or to encode.")
     ],
     target: Annotated[
         str | None,
         typer.Option(
-            help="Look at this translation instead of the model's own; an encoder's second text."
+            metavar="TEXT",
+            help="A translation instead of the model's own; the second text of an encoder.",
         ),
     ] = None,
     kind: Annotated[
         str | None,
-        typer.Option("--map", help="cross, encoder or decoder attention; by default the first."),
+        typer.Option(
+            "--map", help="cross, encoder or decoder attention.", show_default="the first"
+        ),
     ] = None,
-    layer: Annotated[int | None, typer.Option(help="One layer instead of the mean.")] = None,
-    head: Annotated[int | None, typer.Option(help="One head instead of the mean.")] = None,
-    subwords: Annotated[bool, typer.Option("--subwords", help="Show pieces, not words.")] = False,
-    html: Annotated[
-        Path | None, typer.Option(help="Write one page with everything; it works offline.")
-    ] = None,
-    svg: Annotated[Path | None, typer.Option(help="Write the map as a vector drawing.")] = None,
-    as_json: JSON = False,
+    layer: LAYER = None,
+    head: HEAD = None,
+    subwords: SUBWORDS = False,
+    html: HTML = None,
+    svg: SVG = None,
+    precision: STORED_PRECISION = None,
     device: DEVICE = None,
+    as_json: JSON = False,
 ) -> None:
-    """Show which words a model looks at: rows look, columns are looked at.
+    """Show the attention weights of a model for one text.
 
-    An encoder has one map, of each word at all others. Of a classifier that pools by attention, the
-    words of the text, each as dark as its weight. Classifiers show the label they predict.
+    Rows are queries, columns are keys; the mean over layers and heads unless one is chosen. An
+    encoder has one map, self-attention. A classifier with attention pooling has one weight for each
+    word. Classifiers also show the predicted label. --html writes all layers and heads.
 
     Example: regard look runs/tour/model "The old man reads a book." --html look.html
     """
+    from regard.api import load
+    from regard.inside.view import has_colours
+
     if not text.strip():
-        raise BadInput("there is no text to look at")
+        raise BadInput("there is no text")
     if any("\ud800" <= character <= "\udfff" for character in text + (target or "")):
         raise BadInput("the text is not UTF-8")
-    view = load(model, device).look(text, target, subwords=subwords)
+    view = load(model, device, precision=precision).look(text, target, subwords=subwords)
     chosen: dict[str, Any] = {"name": kind, "layer": layer, "head": head}
     if as_json:
         print_json(view.to_json(**chosen))

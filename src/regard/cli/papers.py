@@ -1,24 +1,25 @@
-"""``regard papers``: the lineage, and what changed between two of its models."""
+"""``regard papers``: all papers with their sizes, and the differences between two models."""
 
 from typing import Annotated, Any
 
 import typer
 
-from regard.cli.console import JSON, OUT, print_json
+from regard.cli.console import OUT, print_json
+from regard.cli.options import JSON
 from regard.cli.table import print_table
 from regard.ground.errors import BadInput
-from regard.models.facts import difference
-from regard.models.papers import LINEAGE, sized
 
 
 def papers(
     models: Annotated[
         list[str] | None,
-        typer.Argument(metavar="PAPER:SIZE PAPER:SIZE", help="Two models to hold side by side."),
+        typer.Argument(metavar="PAPER:SIZE PAPER:SIZE", help="Two models to compare."),
     ] = None,
     as_json: JSON = False,
 ) -> None:
-    """Print the lineage with exact parameter counts, or the facts in which two models differ.
+    """List all papers with parameter counts, or compare two models.
+
+    Of two models, the facts in which they differ are printed.
 
     Example: regard papers transformer:base transformer:big
     """
@@ -27,10 +28,12 @@ def papers(
     elif len(models) == 2:
         _show(_differences(*models), as_json)
     else:
-        raise BadInput("give no model, or two as PAPER:SIZE")
+        raise BadInput("give no model, or two models as PAPER:SIZE")
 
 
 def _lineage() -> list[dict[str, Any]]:
+    from regard.models.papers import LINEAGE
+
     return [
         {
             "paper": paper.name,
@@ -45,10 +48,13 @@ def _lineage() -> list[dict[str, Any]]:
     ]
 
 
-def _differences(one: str, other: str) -> list[dict[str, Any]]:
+def _differences(first: str, second: str) -> list[dict[str, Any]]:
+    from regard.models.facts import difference
+    from regard.models.papers import sized
+
     return [
-        {"fact": path, one: here, other: there}
-        for path, (here, there) in difference(sized(one), sized(other)).items()
+        {"fact": path, first: one, second: other}
+        for path, (one, other) in difference(sized(first), sized(second)).items()
     ]
 
 

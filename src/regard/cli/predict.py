@@ -4,39 +4,54 @@ from typing import Annotated
 
 import typer
 
-from regard.api import load
-from regard.cli.console import DEVICE, JSON, MODEL, PRECISION, print_json, print_line
-from regard.cli.line_io import answered
+from regard.cli.console import print_json, print_line
+from regard.cli.line_io import predict_lines, with_max_length
+from regard.cli.options import (
+    BATCH_SIZE,
+    DEVICE,
+    FILE,
+    JSON,
+    MAX_LENGTH,
+    MODEL,
+    PRECISION,
+    PRETOKENISED,
+)
 
 
 def predict(
     model: MODEL,
-    file: Annotated[str, typer.Argument(help="One input a line; - is standard input.")] = "-",
-    split: Annotated[
-        bool, typer.Option("--split", help="Words to tag are what white space sets apart.")
-    ] = False,
+    file: FILE = "-",
+    pretokenised: PRETOKENISED = False,
     entities: Annotated[
         bool, typer.Option("--entities", help="Print entities instead of tagged words.")
     ] = False,
+    max_length: MAX_LENGTH = None,
+    batch_size: BATCH_SIZE = None,
     precision: PRECISION = "auto",
-    as_json: JSON = False,
     device: DEVICE = None,
+    as_json: JSON = False,
 ) -> None:
-    """Print what a model says of each line. An empty line stays an empty line.
+    """Print labels, tags, answers or choices for each line.
 
-    Of a classifier, the label, a tab, and its probability (or the labels that hold, or the number).
-    Two texts have a tab between them. Of a tagger, word/tag for each word. Answers are asked for as
-    question, tab, context, or as JSON with these two keys; choices as JSON: {"first": "…",
-    "choices": ["…", "…"]}, the best of which is printed by its number, counted from 0.
+    A classifier prints the label, a tab and its probability (several labels, or a number, by its
+    task); two texts are separated by a tab. A tagger prints word/tag for each word. A question is
+    asked as question, tab, context, or as JSON with these two keys. Choices are JSON: {"first":
+    "…", "choices": ["…", "…"]}; the index of the best is printed, counted from 0. An empty line
+    stays empty.
 
-    With --json everything is printed: all probabilities, and where words, entities and answers
-    begin and end, in characters.
+    With --json everything is printed: all probabilities, and the character offsets of words,
+    entities and answers.
 
     Example: echo "a gripping film" | regard predict runs/sst2-pooled/model
     """
-    predictor = load(model, device, precision=precision).predictor
-    predictor = predictor.with_options(split=split, entities=entities)
-    for number, result in answered(file, predictor.parse, predictor.predict):
+    from regard.api import load
+
+    loaded = load(model, device, precision=precision, batch_size=batch_size)
+    predictor = loaded.predictor.with_options(pretokenised=pretokenised, entities=entities)
+    vocabulary = loaded.encoder.text.vocabularies[0]
+    limits = (max_length, predictor.max_length)
+    parse = with_max_length(predictor.parse, vocabulary, *limits)
+    for number, result in predict_lines(file, parse, predictor.predict):
         if as_json:
             record = predictor.empty_record if result is None else predictor.record(result)
             print_json({"line": number, **record})

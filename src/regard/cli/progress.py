@@ -1,4 +1,4 @@
-"""The live view of a training run: one line that moves in a terminal, lines elsewhere."""
+"""The progress of a training run: one live line in a terminal, lines elsewhere."""
 
 from rich.live import Live
 from rich.text import Text
@@ -15,14 +15,14 @@ from regard.training.loop.events import (
 
 REASONS = {
     "steps": "all steps done",
-    "time": "the time budget is spent",
+    "time": "the time budget is used up",
     "patience": "the development set stopped improving",
-    "asked": "asked to stop; everything is saved, --resume goes on",
+    "asked": "stopped by a signal; everything is saved, --resume continues",
 }
 
 
 class Progress:
-    """Shows events as they come; use it as a context."""
+    """Prints training events; a context manager."""
 
     def __init__(self, steps: int, quiet: bool = False):
         self.steps, self.quiet = steps, quiet
@@ -40,16 +40,16 @@ class Progress:
             self.live.stop()
 
     def show(self, event: Event) -> None:
-        """Take in one event."""
+        """Print one event."""
         if self.quiet:
             return
         match event:
             case StartEvent(progress, precision, differences):
                 note(f"precision {precision.kind} ({precision.why})")
                 if progress.step:
-                    note(f"going on after step {progress.step:,}")
+                    note(f"resumed after step {progress.step:,}")
                 if differences:
-                    note(f"not bit-exact with the run before: {'; '.join(differences)}")
+                    note(f"not bit-exact with the interrupted run: {'; '.join(differences)}")
             case ReportEvent():
                 self._report(event)
             case DevEvent(progress, verdict, best):

@@ -1,48 +1,61 @@
-"""``regard recipes``: those that come with regard, and the scores they expect."""
+"""``regard recipes``: the recipes that come with regard and their expected scores."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from regard.cli.console import JSON, print_json, print_line
+from regard.cli.console import print_json, print_line
+from regard.cli.options import JSON
 from regard.cli.table import print_table
-from regard.training.recipe import Recipe, read
-from regard.training.recipe_files import built_in_recipes, find
+from regard.training.recipe_files import (
+    AboutConfig,
+    ExpectConfig,
+    built_in_recipes,
+    find,
+    read_tables,
+)
 
 
 def recipes(
     name: Annotated[str | None, typer.Argument(help="Print this one.")] = None,
     as_json: JSON = False,
 ) -> None:
-    """List the recipes that come with regard, or print one of them to begin your own with.
+    """List the recipes that come with regard, or print one of them.
+
+    A printed recipe is a starting point for your own.
 
     Example: regard recipes tour > mine.toml
     """
-    if name is not None:
+    if as_json:
+        _print_records(None if name is None else find(name))
+    elif name is not None:
         path = find(name)
-        recipe = read(path)
-        if as_json:
-            print_json(recipe.model_dump(mode="json"))
-        else:
-            text = path.read_text(encoding="utf-8")
-            print_line(text.split("\n[expect]")[0].rstrip())  # the score is that of its own data
-        return
-    rows = []
-    for path in built_in_recipes():
-        recipe = read(path)
-        if as_json:
-            print_json({"recipe": path.stem, **recipe.model_dump(mode="json")})
-        else:
-            rows.append(_row(path.stem, recipe))
-    if not as_json:
+        read_tables(path)  # a file that is no TOML is refused
+        text = path.read_text(encoding="utf-8")
+        print_line(text.split("\n[expect]")[0].rstrip())  # the score is that of its own data
+    else:
         columns = ("recipe", "what", "hardware", "minutes", "expected")
-        print_table(columns, rows, left=range(len(columns)))
+        print_table(columns, [*map(_row, built_in_recipes())], left=range(len(columns)))
 
 
-def _row(name: str, recipe: Recipe) -> list[str]:
-    about, expect = recipe.about, recipe.expect
+def _print_records(path: Path | None) -> None:
+    """One recipe, or all with their names, with every key and default."""
+    from regard.training.recipe import read
+
+    if path is not None:
+        print_json(read(path).model_dump(mode="json"))
+        return
+    for one in built_in_recipes():
+        print_json({"recipe": one.stem, **read(one).model_dump(mode="json")})
+
+
+def _row(path: Path) -> list[str]:
+    tables = read_tables(path)
+    about, rungs = AboutConfig(**tables["about"]), tables.get("rung", ())
     minutes = "–" if about.minutes is None else f"{about.minutes:g}"
-    expected = f"{len(recipe.rung)} models side by side" if recipe.rung else "–"
-    if expect:
+    expected = f"{len(rungs)} models side by side" if rungs else "–"
+    if "expect" in tables:
+        expect = ExpectConfig(**tables["expect"])
         expected = f"{expect.metric} {expect.score:g} ± {expect.tolerance:g}"
-    return [name, about.title, about.hardware, minutes, expected]
+    return [path.stem, about.title, about.hardware, minutes, expected]

@@ -1,12 +1,17 @@
-"""``regard score``: how probable given translations are."""
+"""``regard score``: log-probabilities of given translations."""
 
-from typing import Annotated
-
-import typer
-
-from regard.api import load
-from regard.cli.console import DEVICE, JSON, MODEL, print_json, print_line
-from regard.cli.line_io import LONGEST, MAX_LENGTH, check_length, replied, windows
+from regard.cli.console import print_json, print_line
+from regard.cli.line_io import check_length, predict_window, read_windows
+from regard.cli.options import (
+    BATCH_SIZE,
+    DEVICE,
+    FILE,
+    JSON,
+    MAX_LENGTH,
+    MAX_TOKENS,
+    MODEL,
+    STORED_PRECISION,
+)
 from regard.data.sources import Table, texts_in
 
 COLUMNS = Table("-", (0, 1))
@@ -14,39 +19,37 @@ COLUMNS = Table("-", (0, 1))
 
 def score(
     model: MODEL,
-    file: Annotated[
-        str, typer.Argument(help="Lines of source, tab, target; - is standard input.")
-    ] = "-",
-    max_length: MAX_LENGTH = LONGEST,
-    as_json: JSON = False,
+    file: FILE = "-",
+    max_length: MAX_LENGTH = None,
+    batch_size: BATCH_SIZE = None,
+    precision: STORED_PRECISION = None,
     device: DEVICE = None,
+    as_json: JSON = False,
 ) -> None:
-    """Print the log-probability of each given translation; with --json also of each token.
+    """Print the log-probability of each given translation.
+
+    A line is a source text, a tab, and its translation. With --json, the log-probability of each
+    token is printed too.
 
     Example: paste test.en test.de | regard score runs/tour/model
     """
-    translator = load(model, device).translator
-    known = translator.text
+    from regard.api import load
+
+    translator = load(model, device, precision=precision, batch_size=batch_size).translator
+    sides = translator.text.sides
 
     def parse(line: str, where: str) -> tuple[str, ...]:
         pair = texts_in(COLUMNS, line, where)
-        for text, vocabulary in zip(pair, (known.source, known.target), strict=True):
-            check_length(text, vocabulary, max_length, where)
+        for text, vocabulary in zip(pair, sides, strict=True):
+            check_length(text, vocabulary, max_length or MAX_TOKENS, where)
         return pair
 
-    for window in windows(file, parse):
-        scored = replied(file, window, translator.score)
-        for (_, (source, target)), (_, logprobs) in zip(window, scored, strict=True):
+    for window in read_windows(file, parse):
+        scores = predict_window(file, window, translator.score)
+        for (_, (source, target)), (_, logprobs) in zip(window, scores, strict=True):
             if as_json:
-                tokens = [*known.target.pieces(known.target.encode(target))]
-                print_json(
-                    {
-                        "source": source,
-                        "target": target,
-                        "logprob": sum(logprobs),
-                        "tokens": [*tokens, "</s>"],
-                        "logprobs": logprobs,
-                    }
-                )
+                tokens = [*sides[1].pieces(sides[1].encode(target)), "</s>"]
+                record = {"source": source, "target": target, "logprob": sum(logprobs)}
+                print_json(record | {"tokens": tokens, "logprobs": logprobs})
             else:
                 print_line(f"{sum(logprobs):.4f}")

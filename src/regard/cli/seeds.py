@@ -1,4 +1,4 @@
-"""One recipe with several seeds: what each came to, and one table of means and spreads."""
+"""One recipe with several seeds: a table of means and standard deviations."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Any
 
 from regard.api import load
 from regard.cli.console import OUT, cost_line, note
-from regard.cli.evaluate import keeps, test_scores
+from regard.cli.scores import check_expected, test_scores
 from regard.cli.table import print_table
 from regard.data.sources import DropCounts
 from regard.ground.errors import BadInput
@@ -21,7 +21,7 @@ from regard.training.run import Run
 
 @dataclass(frozen=True)
 class Spread:
-    """A measure on a test set, of every seed."""
+    """A metric on a test set, for every seed."""
 
     of: str
     name: str
@@ -34,32 +34,35 @@ class Spread:
 
     @property
     def deviation(self) -> float:
-        """The standard deviation of a sample: over one seed less than there are."""
+        """The standard deviation of a sample (divided by the number of seeds - 1)."""
         return stdev(self.values)
 
 
-def sow(
+def train_seeds(
     recipe: Recipe,
     count: int,
     folder: Path,
     world: World,
     train: Callable[[Recipe, Path], Run],
     data: Path,
-    promised: bool,
+    check: bool,
     skip_bad: bool = False,
 ) -> bool:
-    """Train with each seed in a folder of its own, print the table; false if a promise broke."""
+    """Train with each seed in its own folder and print the table.
+
+    False if the expected score is to ``check`` and the mean does not reach it.
+    """
     if recipe.rung:
-        raise BadInput("--seeds: a ladder trains each rung once; choose a recipe without rungs")
+        raise BadInput("--seeds: cannot be used with a ladder; choose a recipe without rungs")
     if recipe.data.test is None:
-        raise BadInput("--seeds: needs a test set (data.test) to compare by")
+        raise BadInput("--seeds: needs a test set (data.test)")
     seeds = [recipe.train.seed + number for number in range(count)]
     tables, costs = [], []
     for seed in seeds:
         if world.is_leader:
             note(f"\nseed {seed}")
         run = train(with_seed(recipe, seed), folder / f"seed-{seed}")
-        recipe = _as_precise(recipe, run)
+        recipe = _with_precision(recipe, run)
         if world.is_leader:
             model = load(run.model_folder, str(world.device), precision="auto")
             tables.append(test_scores(model, recipe, data, DropCounts() if skip_bad else None))
@@ -67,13 +70,13 @@ def sow(
         world.barrier()
     if not world.is_leader:
         return True
-    spreads, cost = spreads_of(tables), _together(costs)
+    spreads, cost = spreads_of(tables), _total_cost(costs)
     _show(seeds, spreads, cost)
     figures = [{**vars(one), "mean": one.mean, "deviation": one.deviation} for one in spreads]
     write_json(folder / "seeds.json", {"seeds": seeds, "measures": figures, "cost": cost})
-    note(f"{folder / 'seeds.json'}: the same in plain numbers")
+    note(f"{folder / 'seeds.json'}: the same as JSON")
     means = [MetricScore(one.name, one.mean, "") for one in spreads if one.of == "test"]
-    return not promised or recipe.expect is None or keeps(recipe.expect, means)
+    return not check or recipe.expect is None or check_expected(recipe.expect, means)
 
 
 def with_seed(recipe: Recipe, seed: int) -> Recipe:
@@ -82,8 +85,8 @@ def with_seed(recipe: Recipe, seed: int) -> Recipe:
     return recipe.model_copy(update={"train": train})
 
 
-def _as_precise(recipe: Recipe, run: Run) -> Recipe:
-    """The same recipe with the precision that a run chose: seeds must differ in nothing else."""
+def _with_precision(recipe: Recipe, run: Run) -> Recipe:
+    """The same recipe with the precision that the first run chose: only seeds may differ."""
     checkpoints = run.job.checkpoints
     settings = checkpoints.progress(checkpoints.steps()[-1]).settings
     train = recipe.train.model_copy(update={"precision": settings["precision"]})
@@ -91,7 +94,7 @@ def _as_precise(recipe: Recipe, run: Run) -> Recipe:
 
 
 def spreads_of(tables: Sequence[dict[str, list[MetricScore]]]) -> list[Spread]:
-    """Every measure of every test set, from the scores of each seed."""
+    """Every metric of every test set, from the scores of each seed."""
     return [
         Spread(of, score.name, tuple(table[of][number].value for table in tables))
         for of, scores in tables[0].items()
@@ -99,8 +102,8 @@ def spreads_of(tables: Sequence[dict[str, list[MetricScore]]]) -> list[Spread]:
     ]
 
 
-def _together(costs: Sequence[dict[str, float]]) -> dict[str, float]:
-    """What all runs cost; they have equally many parameters."""
+def _total_cost(costs: Sequence[dict[str, float]]) -> dict[str, float]:
+    """The cost of all runs; they have equally many parameters."""
     added = {name: sum(cost[name] for cost in costs) for name in costs[0]}
     return {**added, "parameters": costs[0]["parameters"]}
 

@@ -1,22 +1,19 @@
-"""``regard sweep``: which length rule and coverage weight would have translated best."""
+"""``regard sweep``: BLEU of stored n-best lists by length rule and coverage weight."""
 
 from math import floor
-from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.api import Model, load
-from regard.cli.console import JSON, note, print_json, print_line
+from regard.cli.console import note, print_json, print_line
+from regard.cli.options import INTERVAL, JSON, LOWERCASE, OUT_FILE, TOKENIZE
 from regard.data.sources import STDIN, name_of, read_lines
 from regard.ground.errors import BadInput
 from regard.ground.files import write_text
-from regard.metrics.bleu import bleu_metric
-from regard.metrics.translation import check_parallel
-from regard.search.beam import Beam
-from regard.search.nbest import read_nbest
-from regard.search.sweep import Outcome, Sweep, settings
-from regard.tasks.published import decode_table
+
+if TYPE_CHECKING:
+    from regard.api import Model
+    from regard.search.sweep import Outcome
 
 MOST = 10_000
 DEFAULT_COVERAGE = "0:1:0.1"
@@ -25,54 +22,54 @@ DEFAULT_COVERAGE = "0:1:0.1"
 def sweep(
     nbest: Annotated[
         str,
-        typer.Argument(metavar="NBEST", help="What regard translate --best n --json printed."),
+        typer.Argument(metavar="NBEST", help="Output of regard translate --best n --json."),
     ],
     references: Annotated[
-        list[str], typer.Argument(metavar="REF", help="References, a line for each list.")
+        list[str], typer.Argument(metavar="REF", help="References, one line per list.")
     ],
     alpha: Annotated[
-        str, typer.Option(help="Exponents for gnmt and power: from:to:step, or a,b,c.")
+        str, typer.Option(help="Exponents of gnmt and power: from:to:step, or a,b,c.")
     ] = "0:2:0.1",
     coverage: Annotated[
         str | None,
         typer.Option(
-            help=f"Weights of the coverage penalty; by default {DEFAULT_COVERAGE} if it was stored."
+            help="Weights of the coverage penalty.",
+            show_default=f"{DEFAULT_COVERAGE} if its term was stored",
         ),
     ] = None,
-    top: Annotated[int, typer.Option(min=0, help="Settings printed; 0 is all.")] = 10,
-    write: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Write what the best setting chooses.")
-    ] = None,
+    top: Annotated[int, typer.Option(min=0, help="Settings printed; 0: all.")] = 10,
+    out: OUT_FILE = None,
     save: Annotated[
         str | None,
-        typer.Option(metavar="MODEL", help="Keep the best length rule with this model."),
+        typer.Option(metavar="MODEL", help="Store the best length rule in this model's folder."),
     ] = None,
-    with_interval: Annotated[
-        bool, typer.Option("--interval", help="Add 95% intervals (1000 bootstrap samples, seeded).")
-    ] = False,
-    tokenize: Annotated[
-        str, typer.Option(help="Tokeniser of sacreBLEU: 13a, none, intl, char, zh, ...")
-    ] = "13a",
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case.")] = False,
+    with_interval: INTERVAL = False,
+    tokenize: TOKENIZE = "13a",
+    lowercase: LOWERCASE = False,
     as_json: JSON = False,
 ) -> None:
-    """Rank stored translations again by every length rule and coverage weight; print their BLEU.
+    """Re-rank n-best lists by every length rule and coverage weight.
 
-    One search serves all: regard translate --best 10 --coverage 0 --json stores what is needed.
-    The table has the best first, then what was first in the lists, and the oracle: the most that
-    any ranking of these lists could reach, nearly. brevity is BLEU's penalty, mean n the tokens of
-    a translation, its end included.
+    One search serves all settings: regard translate --best 10 --coverage 0 --json stores what is
+    needed. The table lists the best settings by BLEU, then the stored order, and the oracle: about
+    the highest BLEU that any ranking of these lists could reach. brevity is BLEU's brevity
+    penalty, mean n the mean number of tokens of a translation, EOS included. --out writes the
+    translations that the best setting selects.
 
-    A setting chosen on the sentences it is measured on looks better than it is: choose on others.
-    With --save, the best length rule without a coverage penalty becomes the model's own, by which
-    it searches unless told otherwise; so a rule chosen on the development set is kept.
+    A setting looks better than it is on the sentences it was chosen on: choose on others. With
+    --save, the best length rule without a coverage penalty becomes the model's default.
 
-    Example: regard sweep nbest.jsonl test.de --alpha 0:1.5:0.25 --write best.de
+    Example: regard sweep nbest.jsonl test.de --alpha 0:1.5:0.25 --out best.de
     """
+    from regard.metrics.bleu import bleu_metric
+    from regard.metrics.translation import check_parallel
+    from regard.search.nbest import read_nbest
+    from regard.search.sweep import Sweep, settings
+
     if [nbest, *references].count(STDIN) > 1:
         raise BadInput("standard input can only be read once")
     alphas = _grid("--alpha", alpha)
-    model = None if save is None else _to_keep(save)
+    model = None if save is None else _load_to_save(save)
     stored = read_nbest(nbest)
     streams = [list(read_lines(path)) for path in references]
     lists = [stored.texts[i] for i in stored.first]
@@ -89,11 +86,11 @@ def sweep(
     shown = [*tried[: top or None], swept.as_stored(), swept.oracle()]
     if with_interval:
         shown = [swept.with_interval(one) for one in shown]
-    if write is not None:
+    if out is not None:
         lines = [stored.texts[i] for i in tried[0].chosen]
-        write_text(Path(write), "".join(line + "\n" for line in lines))
+        write_text(out, "".join(line + "\n" for line in lines))
     if model is not None and save is not None:
-        _keep(model, save, tried)
+        _save_rule(model, save, tried)
     if as_json:
         for one in shown:
             print_json(_record(one))
@@ -102,16 +99,21 @@ def sweep(
     note(f"{len(tried)} settings, {len(stored.texts)} hypotheses of {len(lists)} sentences")
 
 
-def _to_keep(folder: str) -> Model:
-    """A model that can keep a length rule."""
+def _load_to_save(folder: str) -> "Model":
+    """A model whose default length rule can be changed."""
+    from regard.api import load
+
     model = load(folder, "cpu")
     if model.translator.generation is not None:
-        raise BadInput(f"--save {folder}: a published folder is searched by its own settings")
+        raise BadInput(f"--save {folder}: generation_config.json decides how it searches")
     return model
 
 
-def _keep(model: Model, folder: str, tried: list[Outcome]) -> None:
-    """Make the best rule that has no coverage penalty the model's own; its beam stays."""
+def _save_rule(model: "Model", folder: str, tried: "list[Outcome]") -> None:
+    """Make the best rule without a coverage penalty the model's default; its beam size stays."""
+    from regard.search.beam import Beam
+    from regard.tasks.published import decode_table
+
     rules = (one.setting for one in tried if one.setting and not one.setting.coverage)
     best = next(rules, None)
     if best is None:
@@ -119,11 +121,11 @@ def _keep(model: Model, folder: str, tried: list[Outcome]) -> None:
     beam = Beam(model.translator.beam.size, length=best.length, alpha=best.alpha)
     model.notes["decode"] = decode_table(beam)
     model.save(folder)
-    note(f"kept with {folder}: {beam.formula}")
+    note(f"saved with {folder}: {beam.formula}")
 
 
 def _grid(option: str, text: str) -> list[float]:
-    """``from:to:step``, both ends included, or numbers with commas between them."""
+    """The numbers in ``from:to:step``, both ends included, or in ``a,b,c``."""
     try:
         numbers = [float(one) for one in text.replace(":", ",").split(",")]
         if ":" not in text:
@@ -135,11 +137,11 @@ def _grid(option: str, text: str) -> list[float]:
     except (ValueError, ZeroDivisionError, OverflowError):
         raise BadInput(f"{option} {text}: neither from:to:step nor numbers a,b,c") from None
     if not 0 < len(values) <= MOST or not all(abs(one) < 1e6 for one in values):
-        raise BadInput(f"{option} {text}: from 1 to {MOST} numbers of ordinary size are needed")
+        raise BadInput(f"{option} {text}: needs 1 to {MOST} numbers, each below a million")
     return values
 
 
-def _record(one: Outcome) -> dict[str, Any]:
+def _record(one: "Outcome") -> dict[str, Any]:
     score = one.score
     record: dict[str, Any] = {"choice": one.name}
     record |= vars(one.setting) if one.setting else {}
@@ -148,7 +150,7 @@ def _record(one: Outcome) -> dict[str, Any]:
     return record | {"brevity_penalty": one.brevity, "mean_n": one.mean_n}
 
 
-def _print(outcomes: list[Outcome]) -> None:
+def _print(outcomes: "list[Outcome]") -> None:
     """A line for each outcome, the signature they share below."""
     around = [one.score.interval for one in outcomes]
     values = [f"{one.score.value:.2f}" for one in outcomes]

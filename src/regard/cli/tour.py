@@ -1,184 +1,25 @@
-"""``regard tour``: the whole job on a language that comes with regard, in about three minutes."""
+"""``regard tour``: training, measuring and inspecting a model on a built-in toy language."""
 
-import shutil
 from pathlib import Path
-from time import monotonic
 from typing import Annotated
 
 import typer
-from rich.rule import Rule
 
-from regard.api import Model, load
-from regard.cli.console import OUT, duration
-from regard.cli.evaluate import keeps
-from regard.cli.train import follow
-from regard.data.toy_language import Corpus, SentencePair, corpus, dictionary, word_by_word, write
-from regard.ground.files import read_json, write_text
-from regard.ground.lock import FolderLock, lock_folder
-from regard.inside.align import choose_method
-from regard.inside.record_translator import record
-from regard.metrics.alignment import AlignmentScore, GoldLinks, alignment_error_rate
-from regard.metrics.bleu import bleu
-from regard.metrics.translation import MetricScore
-from regard.tasks.interim import DecodeConfig
-from regard.text.config import TranslationTextConfig
-from regard.training.distributed import World
-from regard.training.recipe import Recipe, read
-from regard.training.recipe_files import find
-from regard.training.run import OURS, RECIPE, claim, prepare
-
-QUICK = ("train.steps=30", "train.evaluate_every=30", "train.checkpoint_every=30")
-PAIRS, HELD_OUT = 30_000, 500
-SHOWN = 4
-HIGHEST_AER = 0.26  # 0.178 to 0.222 over seeds and machines
+from regard.cli.options import OUT_FOLDER, QUICK
 
 
 def tour(
-    out: Annotated[Path, typer.Option(help="Where everything goes.")] = Path("runs/tour"),
-    quick: Annotated[
-        bool, typer.Option("--quick", help="A few steps only, to see that everything works.")
-    ] = False,
+    out: Annotated[Path, OUT_FOLDER] = Path("runs/tour"),
+    quick: QUICK = False,
 ) -> None:
-    """Train a translator on a built-in language, measure it, and see what it looks at.
+    """Train, measure and inspect a small model on a toy language.
 
-    Ends with exit code 1 if BLEU or the alignment error rate is worse than expected.
+    A Transformer learns to translate a built-in language on a CPU, in about three minutes. Exits
+    with code 1 if BLEU or the alignment error rate is worse than expected.
 
     Example: regard tour --out runs/tour
     """
-    began = monotonic()
-    OUT.print("regard's tour: a Transformer learns to translate, from nothing.\n")
-    recipe = read(find("tour"), QUICK if quick else ())
-    with _clear(out, recipe):
-        sentences = _language(out, 2_000 if quick else PAIRS, 50 if quick else HELD_OUT)
-        model = _train(out, recipe)
-        translation = _translate(model, recipe, sentences)
-        alignment = _align(model, sentences, out)
-        _look(model, sentences, out)
-    _what_next(out)
-    OUT.print(f"\nThe tour took {duration(monotonic() - began)}.")
-    if not quick and not _as_expected(recipe, translation, alignment):
+    from regard.cli.tour_steps import run_tour
+
+    if not run_tour(out, quick):
         raise typer.Exit(1)
-
-
-def _as_expected(recipe: Recipe, translation: MetricScore, alignment: AlignmentScore) -> bool:
-    """Compare both scores with what is expected, and say how it went."""
-    assert recipe.expect is not None
-    translated = keeps(recipe.expect, [translation])
-    aligned = alignment.aer <= HIGHEST_AER
-    OUT.print(
-        f"expected: alignment error rate at most {HIGHEST_AER:g}; measured {alignment.aer:.3f}: "
-        f"{'reached' if aligned else 'NOT reached'}"
-    )
-    return translated and aligned
-
-
-def _step(title: str) -> None:
-    OUT.print()
-    OUT.print(Rule(title, align="left", style="dim"))
-
-
-def _language(out: Path, train: int, held_out: int) -> Corpus:
-    _step("1. A language")
-    sentences = corpus(train, held_out, held_out)
-    write(sentences, out / "corpus")
-    OUT.print(
-        f"{train:,} pairs to learn from, {held_out} to choose by, {held_out} to be judged by, "
-        f"all different; written to {out / 'corpus'}\n"
-    )
-    for pair in sentences.test[:2]:
-        OUT.print(f"  en  {pair.source}\n  de  {pair.target}", markup=False)
-    return sentences
-
-
-def _clear(out: Path, recipe: Recipe) -> FolderLock:
-    """Make room for a new tour; a folder that holds anything but a tour is left alone."""
-    lock = lock_folder(out) if _is_tour(out, recipe) else None
-    if lock is not None and _is_tour(out, recipe):  # somebody may have been faster
-        for name in (*OURS, "corpus"):
-            shutil.rmtree(out / name, ignore_errors=True)
-    return claim(out, recipe)  # the same lock: nobody gets in between
-
-
-def _is_tour(out: Path, recipe: Recipe) -> bool:
-    """A run with this recipe that has its corpus beside it: ``regard train`` leaves none."""
-    marker, about = out / RECIPE, recipe.about.model_dump(mode="json")
-    corpus_is_there = (out / "corpus").is_dir()
-    return corpus_is_there and marker.is_file() and read_json(marker).get("about") == about
-
-
-def _train(out: Path, recipe: Recipe) -> Model:
-    _step("2. Training")
-    run = prepare(recipe, out, World.join("cpu"), data=out / "corpus")
-    parameters = run.paper.parameters(run.facts)
-    OUT.print(
-        f"{recipe.table(TranslationTextConfig).kind} subwords, "
-        f"{len(run.tokenizer.source):,} for both languages; "
-        f"a {run.paper.name} of {parameters:,} parameters"
-    )
-    run.finish(follow(run).progress)
-    return load(run.model_folder, "cpu")
-
-
-def _translate(model: Model, recipe: Recipe, sentences: Corpus) -> MetricScore:
-    _step("3. Translating sentences it has never seen")
-    search = recipe.table(DecodeConfig).search
-    found = model.translate([pair.source for pair in sentences.test], search)
-    translations = [one[0].text for one in found]
-    for pair, text in list(zip(sentences.test, translations, strict=True))[:SHOWN]:
-        mark = "✓" if text == pair.target else "✗"
-        OUT.print(f"  en  {pair.source}\n  de  {text}  {mark}", markup=False)
-        if text != pair.target:
-            OUT.print(f"      {pair.target}  (reference)", markup=False)
-    references = [[pair.target for pair in sentences.test]]
-    known = dictionary(sentences.train)
-    naive = [word_by_word(pair.source, known) for pair in sentences.test]
-    ours, baseline = bleu(translations, references), bleu(naive, references)
-    OUT.print(f"\nthis model              {ours}", markup=False)
-    OUT.print(f"word by word, for scale {baseline}", markup=False)
-    OUT.print(f"beam search ranks by {search.formula}", markup=False)
-    return ours
-
-
-def _align(model: Model, sentences: Corpus, out: Path) -> AlignmentScore:
-    _step("4. Alignment: does it look at the right word?")
-    tried = list(record(model.translator, _texts(sentences.dev)))
-    method, _ = choose_method([one.attention() for one in tried], _golds(sentences.dev))
-    model.alignment_method = method
-    model.save(out / "model")
-    links = list(model.align(_texts(sentences.test)))
-    score: AlignmentScore = alignment_error_rate(links, _golds(sentences.test))
-    which = "shifted" if method.shifted else "plain"
-    OUT.print(
-        f"alignment error rate {score.aer:.3f} (precision {score.precision:.3f}, recall "
-        f"{score.recall:.3f}) on the test set,\nfrom layer {method.layer} {which}, as chosen "
-        f"on the development set"
-    )
-    return score
-
-
-def _look(model: Model, sentences: Corpus, out: Path) -> None:
-    _step("5. One alignment")
-    pair = min(sentences.test, key=lambda pair: abs(len(pair.target.split()) - 9))
-    seen = model.look(pair.source)
-    OUT.print(seen.text(OUT.width, layer=model.alignment_method.layer), markup=False)
-    write_text(out / "look.html", seen.html())
-    OUT.print(f"\nAll layers and heads, in one page: {out / 'look.html'}")
-
-
-def _what_next(out: Path) -> None:
-    _step("6. What to try next")
-    for command in (
-        f'echo "The old man reads a book." | regard translate {out}/model --best 3',
-        f'regard look {out}/model "The children sleep because they are tired."',
-        f"regard evaluate {out}/model tour --data {out}/corpus --interval",
-        "regard recipes tour > mine.toml    # then: regard train mine.toml --data YOUR-FOLDER",
-    ):
-        OUT.print(f"  {command}", markup=False)
-
-
-def _texts(pairs: tuple[SentencePair, ...]) -> list[tuple[str, str]]:
-    return [(pair.source, pair.target) for pair in pairs]
-
-
-def _golds(pairs: tuple[SentencePair, ...]) -> list[GoldLinks]:
-    return [GoldLinks(pair.links, pair.links) for pair in pairs]

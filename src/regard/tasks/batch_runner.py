@@ -1,9 +1,9 @@
 """Rows through a model in batches: rows of similar length together, outputs in the order given."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import torch
@@ -34,6 +34,10 @@ class BatchRunner:
     def device(self) -> torch.device:
         """Where the model is."""
         return next(self.model.parameters()).device
+
+    def with_batch_size(self, batch_size: int) -> Self:
+        """The same, with at most ``batch_size`` rows at once."""
+        return replace(cast(Any, self), batch_size=batch_size)
 
     def batches(
         self, rows: Sequence[TokenRow] | Sequence[Ids], tape: NullTape = NULL_TAPE
@@ -107,6 +111,7 @@ class Predictor(BatchRunner):
     """A model that predicts: from inputs to typed results, with their lines and JSON records."""
 
     empty_record: ClassVar[dict[str, Any]]  # of an empty line: the same keys, and nothing
+    max_length: int | None  # tokens of a row; longer texts are truncated, or read in several rows
 
     def predict(self, inputs: Sequence[Any]) -> list[Any]:
         """A result for each input, which does not depend on the others."""
@@ -124,11 +129,11 @@ class Predictor(BatchRunner):
         """A result for JSON."""
         return result.record
 
-    def with_options(self, *, split: bool = False, entities: bool = False) -> "Predictor":
+    def with_options(self, *, pretokenised: bool = False, entities: bool = False) -> "Predictor":
         """The same, reading words at white space, or printing entities: taggers can."""
-        for name, given in {"split": split, "entities": entities}.items():
+        for name, given in {"pretokenised": pretokenised, "entities": entities}.items():
             if given:
-                raise BadInput(f"{name} cannot be used with this model: it tags no words")
+                raise BadInput(f"{name} cannot be used with this model: it does not tag words")
         return self
 
     def stream(self, inputs: Iterable[Any]) -> Iterator[Any]:

@@ -13,7 +13,7 @@ from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.build.trunk_with_heads import Outputs, TrunkWithHeadsModule
 from regard.models.facts import MLMHead, TrunkWithHeads
-from regard.models.formats.hf import PREDICTION_KEYS
+from regard.models.hf import ASKED
 from regard.parts.linear.convert import in_precision, products_in_use
 from regard.tasks.batch_runner import BatchRunner, Predictor, TextOrPair, rows_of
 from regard.tasks.classify import Classify
@@ -80,10 +80,11 @@ class EncoderModel(BatchRunner):
         if task.labelled and self.labels is None:
             raise BadInput("this folder has no labels: predictions have no names")
         max_length = _smallest(self.max_length, notes.get("longest", task.usual_length))
-        return task.predictor(self.model, self.text, self.labels, max_length, notes)
+        predictor = task.predictor(self.model, self.text, self.labels, max_length, notes)
+        return predictor.with_batch_size(self.batch_size)
 
     def _checked_notes(self) -> dict[str, Any]:
-        notes = {name: self.notes[name] for name in PREDICTION_KEYS if name in self.notes}
+        notes = {name: self.notes[name] for name in ASKED if name in self.notes}
         for name, value in notes.items():
             whole = isinstance(value, int) and value >= (name != "stride")
             fits = isinstance(value, int | float | None) if name == "threshold" else whole
@@ -93,7 +94,8 @@ class EncoderModel(BatchRunner):
 
     def filler(self, top: int = 5) -> MaskFiller:
         """Fills masks."""
-        return MaskFiller(self.model, cast(Any, self.text), max_length=self.max_length, top=top)
+        text, size = cast(Any, self.text), self.batch_size
+        return MaskFiller(self.model, text, size, max_length=self.max_length, top=top)
 
     def embedder(self, pool: str | None = None, normalise: bool | None = None) -> Embedder:
         """Gives vectors: as its folder says, else the mean of its states."""
@@ -106,6 +108,7 @@ class EncoderModel(BatchRunner):
         return Embedder(
             self.model,
             self.tokenizer,
+            batch_size=self.batch_size,
             width=self.facts.trunk.width,
             max_length=_smallest(notes.get("longest"), limit),
             pool=pool or notes.get("pool", "mean"),

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from regard.ground.errors import BadInput, shown
-from regard.models.formats.hf import GENERATION_KEYS
+from regard.models.hf import NOTED
 from regard.search.beam import Beam
 from regard.search.beam_rules import Stop
 from regard.search.constraints import Constraints
+from regard.search.sample import Sample
 
 # transformers' early_stopping, by the name of our rule.
 STOPS: dict[Any, Stop] = {
@@ -20,7 +21,6 @@ LONGEST = 20  # max_length where nothing is said
 # Settings that would change what is found, each with the value that changes nothing; of others
 # that is null.
 NEUTRAL: dict[str, Any] = {
-    "do_sample": False,
     "num_beam_groups": 1,
     "diversity_penalty": 0.0,
     "repetition_penalty": 1.0,
@@ -32,11 +32,12 @@ NEUTRAL: dict[str, Any] = {
     "epsilon_cutoff": 0.0,
     "eta_cutoff": 0.0,
 }
-UNDERSTOOD = (*GENERATION_KEYS, "eos_token_id")
+UNDERSTOOD = (*NOTED, "eos_token_id", "do_sample")
+SAMPLING = ("temperature", "top_k", "top_p")
 # Settings that do not change what a beam finds.
 IDLE = (
     *("bos_token_id", "pad_token_id", "decoder_start_token_id", "num_return_sequences"),
-    *("temperature", "top_k", "top_p", "top_h", "min_p", "typical_p"),
+    *(*SAMPLING, "top_h", "min_p", "typical_p"),
     *("use_cache", "cache_implementation", "cache_config", "return_dict_in_generate"),
     *("output_scores", "output_logits", "output_attentions", "output_hidden_states"),
     *("transformers_version", "_from_model_config", "remove_invalid_values"),
@@ -59,6 +60,7 @@ class Published:
     forbidden: tuple[int, ...] = ()
     must_end: bool = False
     renormalise: bool = False
+    do_sample: bool = False  # then ``search`` is not what ``generate`` does
 
     @classmethod
     def of(cls, settings: Mapping[str, Any], eos: int, vocab: int) -> "Published":
@@ -98,6 +100,7 @@ class Published:
             _forbidden(settings.get("bad_words_ids") or [], vocab),
             must_end=ends is not None,
             renormalise=bool(settings.get("renormalize_logits", False)),
+            do_sample=bool(settings.get("do_sample", False)),
         )
 
     def limits(self, bos: int, eos: int) -> Constraints:
@@ -111,6 +114,14 @@ class Published:
             must_end=self.must_end,
             renormalise=self.renormalise,
         )
+
+
+def sampling_of(settings: Mapping[str, Any]) -> Sample:
+    """Sampling with the temperature, top_k and top_p of generation settings that have them."""
+    try:
+        return Sample(**{n: settings[n] for n in SAMPLING if settings.get(n) is not None})
+    except BadInput as error:
+        raise BadInput(f"generation settings: {error}") from None
 
 
 def search_of(decode: Mapping[str, Any]) -> Beam:

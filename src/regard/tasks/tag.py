@@ -207,11 +207,11 @@ class Tagger(Predictor):
             return {"words": words}
         return {"words": words, "entities": [asdict(entity) for entity in result.entities]}
 
-    def with_options(self, *, split: bool = False, entities: bool = False) -> "Tagger":
-        """Words are set apart by white space alone (``split``); lines show ``entities``."""
+    def with_options(self, *, pretokenised: bool = False, entities: bool = False) -> "Tagger":
+        """Words are separated by white space alone; lines show ``entities``."""
         if entities and not self.finds_entities:
             raise BadInput("entities cannot be printed: the tags of this model mark none")
-        find_words = spaced_spans if split else self.find_words
+        find_words = spaced_spans if pretokenised else self.find_words
         return replace(self, find_words=find_words, prints_entities=entities)
 
 

@@ -16,6 +16,7 @@ from regard import decoding
 from regard.data.packing import inference_batches
 from regard.decoding import EAGER, Engine
 from regard.ground.batch import Batch, BatchLimits, Ids, pack
+from regard.ground.checks import check_whole
 from regard.ground.errors import BadInput
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.objectives.seq2seq import Seq2Seq
@@ -24,6 +25,7 @@ from regard.search.beam import Beam
 from regard.search.constraints import Constraints
 from regard.search.ensemble import Ensemble
 from regard.search.hypothesis import Hypothesis
+from regard.search.sample import Sample
 from regard.search.step import Search, SearchState
 from regard.tasks.batch_runner import RECORDED, WINDOW
 from regard.tasks.inputs import (
@@ -35,7 +37,7 @@ from regard.tasks.inputs import (
     ran_out_of_memory,
     read,
 )
-from regard.tasks.published import Published, as_trained
+from regard.tasks.published import Published, as_trained, sampling_of
 from regard.tasks.workers import Job, Workers
 from regard.text.translation_tokenizer import TranslationTokenizer
 
@@ -65,7 +67,7 @@ class Translator:
 
     model: nn.Module
     text: TranslationTokenizer
-    rows: int = 64
+    batch_size: int = 64
     others: tuple["Translator", ...] = ()
     generation: Mapping[str, Any] | None = None
     decode: Any = None
@@ -108,18 +110,25 @@ class Translator:
     @property
     def search(self) -> Beam:
         """How it searches unless told otherwise."""
-        return self.beam if self.published is None else self.published.search
+        if self.published is None:
+            return self.beam
+        if self.published.do_sample:
+            raise BadInput("generation settings: do_sample is not followed; choose a search")
+        return self.published.search
+
+    @property
+    def sampling(self) -> Sample:
+        """How it samples unless told otherwise."""
+        return sampling_of(self.generation or {})
 
     @cached_property
     def beam(self) -> Beam:
         """Its beam search, by the rules of this library."""
         return Beam() if self.decode is None else as_trained(self.decode)
 
-    def with_rows(self, rows: int) -> "Translator":
-        """The same, taking ``rows`` sentences at once."""
-        if rows < 1:
-            raise BadInput(f"sentences at once must be at least 1, not {rows}")
-        return replace(self, rows=rows)
+    def with_batch_size(self, batch_size: int) -> "Translator":
+        """The same, taking at most ``batch_size`` sentences at once."""
+        return replace(self, batch_size=check_whole("batch_size", batch_size, 1))
 
     def with_others(self, *others: "Translator") -> "Translator":
         """The same, deciding together with ``others``."""
@@ -132,7 +141,7 @@ class Translator:
     def choice(self, precision: str = "auto", engine: str = "auto") -> tuple[str, str]:
         """The precision and the engine that would run; BadInput if none can."""
         models = [one.model for one in (self, *self.others)]
-        return decoding.choose_engine(models, precision, engine, self.rows)
+        return decoding.choose_engine(models, precision, engine, self.batch_size)
 
     def with_precision(self, kind: str, engine: str = "auto") -> "Translator":
         """The same, for inference only, in "fp32", "bf16" or (on a CPU) "int8"; or "auto".
@@ -197,7 +206,7 @@ class Translator:
         results: list[list[Translation]] = [[Translation("", 0.0, EMPTY)] for _ in texts]
         lengths = np.array([len(one) for one in sources[0]], dtype=np.int64)
         there = [i for i, one in enumerate(texts) if not isinstance(one, str) or one.strip()]
-        batches = inference_batches(lengths[there], BatchLimits(TOKENS, self.rows, TOKENS))
+        batches = inference_batches(lengths[there], BatchLimits(TOKENS, self.batch_size, TOKENS))
         chosen = [[there[i] for i in batch] for batch in batches]
         jobs = [
             (
@@ -335,7 +344,7 @@ class Translator:
     ) -> Iterator[tuple[list[int], Batch]]:
         """Pairs by their numbers, as many at once as fit; for a live tape in the order given."""
         lengths = np.array([(len(source), len(target) + 1) for source, target in examples])
-        limits = RECORDED if tape.live else BatchLimits(TOKENS, self.rows, TOKENS)
+        limits = RECORDED if tape.live else BatchLimits(TOKENS, self.batch_size, TOKENS)
         for chosen in inference_batches(lengths.reshape(-1, 2), limits, sort=not tape.live):
             batch = self.objective.collate([examples[i] for i in chosen])
             sources = pack([examples[i][0] for i in chosen])  # as they are, their ends included

@@ -1,0 +1,146 @@
+"""Word alignment from the attention of one model, or of two of opposite directions."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from regard.api import Model
+from regard.cli.console import note
+from regard.cli.gold_links import Pairs
+from regard.cli.line_io import check_length
+from regard.cli.options import Symmetrisation
+from regard.data.sources import name_of
+from regard.ground.errors import BadInput
+from regard.inside.align import AlignmentMethod, PairAttention
+from regard.inside.bidirectional import choose_agreeing_methods, multiply_directions
+from regard.inside.record_translator import WINDOW, record
+from regard.inside.record_translator import align as links_of
+from regard.metrics.alignment import Links
+from regard.metrics.symmetrise import flipped, symmetrised
+from regard.text.words import Spans
+
+Units = Callable[[str, str], tuple[list[str], ...]]  # from a pair to what is linked
+
+
+@dataclass(frozen=True)
+class Aligner:
+    """One model, or two of opposite directions, and how their attention becomes links.
+
+    ``spans`` finds the words of a text; without it subword tokens are linked.
+    """
+
+    models: list[Model]
+    methods: list[AlignmentMethod]
+    spans: Spans | None
+    symmetrisation: Symmetrisation = "grow-diag-final"
+    multiply: bool = False
+
+    def links(self, pairs: Pairs) -> list[Links]:
+        """The links of each pair."""
+        if len(self.models) == 1:
+            return list(links_of(self.models[0].translator, pairs, self.methods[0], self.spans))
+        both = _multiplied_links if self.multiply else _separate_links
+        directions = both(self.models, self.methods, pairs, self.spans)
+        return [symmetrised(*one, self.symmetrisation) for one in directions]
+
+
+def choose_methods(
+    models: list[Model],
+    pairs: Pairs,
+    spans: Spans | None,
+    given: dict[str, Any],
+    by_agreement: bool,
+) -> list[AlignmentMethod]:
+    """Those stored with the models, or on which they agree most, changed by options ``given``."""
+    methods = (
+        _agreeing_methods(models, pairs, spans)
+        if by_agreement
+        else [one.alignment_method for one in models]
+    )
+    ways = zip(models, methods, (pairs, _reversed(pairs)), strict=False)
+    return [_with_options(*one, given) for one in ways]
+
+
+def check_lengths(pairs: Pairs, files: tuple[str, str], model: Model, most: int) -> None:
+    """Refuse a text of more than ``most`` tokens."""
+    sides = model.translator.text.sides
+    for number, pair in enumerate(pairs, start=1):
+        for text, vocabulary, file in zip(pair, sides, files, strict=True):
+            check_length(text, vocabulary, most, f"{name_of(file)}:{number}")
+
+
+def _reversed(pairs: Pairs) -> Pairs:
+    return [(target, source) for source, target in pairs]
+
+
+def _agreeing_methods(
+    models: list[Model], pairs: Pairs, spans: Spans | None
+) -> list[AlignmentMethod]:
+    first = pairs[:WINDOW]
+    forward, backward = _attention(models, first, spans)
+    agreed = choose_agreeing_methods(forward, backward)
+    note(f"chosen by agreement on {len(first)} pairs: {agreed.share:.4f} of the links are common")
+    return [agreed.forward, agreed.backward]
+
+
+def _with_options(
+    model: Model, method: AlignmentMethod, pairs: Pairs, given: dict[str, Any]
+) -> AlignmentMethod:
+    """The method with the given options instead, if the model has such a layer and head."""
+    method = replace(method, **{k: v for k, v in given.items() if v is not None})
+    for pair in record(model.translator, pairs[:1]):
+        layers = pair.attention().layers
+        depth, heads = len(layers), min(map(len, layers))
+        if not (0 <= method.layer < depth and 0 <= (method.head or 0) < heads):
+            raise BadInput(f"the decoder has layers 0-{depth - 1} and heads 0-{heads - 1}")
+    return method
+
+
+def _separate_links(
+    models: list[Model], methods: list[AlignmentMethod], pairs: Pairs, spans: Spans | None
+) -> Iterator[tuple[Links, Links]]:
+    """The links of each direction, both as (source, target)."""
+    forward = links_of(models[0].translator, pairs, methods[0], spans)
+    backward = links_of(models[1].translator, _reversed(pairs), methods[1], spans)
+    return zip(forward, map(flipped, backward), strict=True)
+
+
+def _multiplied_links(
+    models: list[Model], methods: list[AlignmentMethod], pairs: Pairs, spans: Spans | None
+) -> Iterator[tuple[Links, Links]]:
+    """The same, from the product of both attentions."""
+    for start in range(0, len(pairs), WINDOW):
+        some = pairs[start : start + WINDOW]
+        forward, backward = _attention(models, some, spans)
+        for ours, theirs in zip(forward, backward, strict=True):
+            yield multiply_directions(ours, theirs, *methods)
+
+
+def _attention(models: list[Model], pairs: Pairs, spans: Spans | None) -> list[list[PairAttention]]:
+    return [
+        [one.attention(spans) for one in record(model.translator, given)]
+        for model, given in zip(models, (pairs, _reversed(pairs)), strict=True)
+    ]
+
+
+def linked_units(models: list[Model], spans: Spans | None) -> Units:
+    """Words, or without ``spans`` subword tokens, which both directions must share."""
+    if spans is not None:
+        return lambda *pair: tuple([text[i:j] for i, j in spans(text)] for text in pair)
+    sides = [(one.translator.text.source, one.translator.text.target) for one in models]
+    for others in sides[1:]:
+        if [one.fingerprint for one in others[::-1]] != [one.fingerprint for one in sides[0]]:
+            raise BadInput("--subwords: the two models have different vocabularies")
+    return lambda *pair: tuple(
+        side.pieces(side.encode(text)) for side, text in zip(sides[0], pair, strict=True)
+    )
+
+
+def report_figures(figures: dict[str, Any], as_json: bool) -> None:
+    """Figures on one line of standard error."""
+    if as_json:
+        note(json.dumps(figures))
+    else:
+        written = {k: f"{v:.4f}" if isinstance(v, float) else f"{v:,}" for k, v in figures.items()}
+        note("  ".join(f"{name} {value}" for name, value in written.items()))

@@ -1,0 +1,82 @@
+"""The check of ``regard convert``: outputs of the written folder and the original, compared."""
+
+import math
+from pathlib import Path
+
+import torch
+
+from regard.api import Model, load
+from regard.cli.console import note, print_json, print_line
+from regard.data.toy_language import corpus
+from regard.ground.errors import BadInput
+from regard.ground.files import read_json
+from regard.inside import hf_reference, parity
+from regard.text.plain_tokenizer import PlainTokenizer
+
+SENTENCES = 8
+TEXTS = "ids of texts"
+
+
+def require_comparable(model: Model) -> None:
+    """Refuse a model that has no counterpart in transformers."""
+    if isinstance(model.tokenizer, PlainTokenizer):
+        raise BadInput("--check: only for translation models and encoders with special tokens")
+
+
+def check_conversion(
+    model: Model, written: Path, source: Path, keep_unknown: bool, as_json: bool
+) -> float:
+    """Compare a model with what was written, and with transformers; the largest difference."""
+    folders = (folder for folder in (written, source) if _is_hugging_face(folder))
+    again = load(written, "cpu", keep_unknown=keep_unknown)
+    return _compare(model, again, next(folders, None), as_json)
+
+
+def _is_hugging_face(folder: Path) -> bool:
+    return "regard" not in read_json(folder / "config.json")
+
+
+def _compare(model: Model, again: Model, theirs: Path | None, as_json: bool) -> float:
+    """Print the differences of all layers; the largest of them."""
+    facts, text = model.facts, model.tokenizer
+    assert not isinstance(text, PlainTokenizer)
+    texts = [(pair.source, pair.target) for pair in corpus(0, SENTENCES, 0).dev]
+    examples = list(parity.random_examples(facts))
+    if text is not None:
+        examples += parity.examples_from_texts(text, facts, texts)
+    ours = parity.layer_outputs(model.module, facts, examples)
+    said = parity.layer_outputs(again.module, facts, examples)
+    lost = dict.fromkeys(ours, math.inf)  # a layer that is missing does not agree
+    columns = {"read back": {**lost, **parity.largest_differences(ours, said)}}
+    if text is not None and isinstance(again.tokenizer, type(text)):
+        both = parity.tokenize_with(text), parity.tokenize_with(again.tokenizer)
+        columns["read back"][TEXTS] = parity.count_differing_ids(*both, texts)
+    if theirs is not None and not hf_reference.is_installed():
+        note("transformers is not installed: compared without it")
+    elif theirs is not None:
+        said = hf_reference.layer_outputs(hf_reference.load_model(theirs, facts), facts, examples)
+        columns["transformers"] = parity.largest_differences(ours, said)
+        if text is not None:
+            both = parity.tokenize_with(text), hf_reference.tokenize_with(theirs, facts)
+            columns["transformers"][TEXTS] = parity.count_differing_ids(*both, texts)
+    _print([*ours, *[TEXTS] * (text is not None)], columns, as_json)
+    found = [value for column in columns.values() for value in column.values()]
+    return float(torch.tensor(found).max())
+
+
+def _print(layers: list[str], columns: dict[str, dict[str, float]], as_json: bool) -> None:
+    if not as_json:
+        print_line(f"{'largest difference':20}" + "".join(f"{name:>14}" for name in columns))
+    for layer in layers:
+        found = {name: column.get(layer) for name, column in columns.items()}
+        if as_json:
+            print_json({"layer": layer, **found})
+        else:
+            print_line(f"{layer:20}" + "".join(_shown(layer, one) for one in found.values()))
+
+
+def _shown(layer: str, found: float | None) -> str:
+    """A count of texts, a difference, or – where there is nothing to compare with."""
+    if found is None:
+        return f"{'–':>14}"
+    return f"{found:14.0f}" if layer == TEXTS else f"{found:14.1e}"

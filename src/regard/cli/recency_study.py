@@ -1,0 +1,130 @@
+"""The study of ``regard recency``: gradient norms by distance, of one classifier or of four."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from regard.api import Model, load
+from regard.cli.console import note, print_json, slug
+from regard.cli.scores import test_scores
+from regard.cli.table import print_table
+from regard.cli.training import run_loop
+from regard.data.agreement import long_prefixes, make_agreement, write
+from regard.ground.errors import BadInput
+from regard.inside.gradient_reach import GradientNorms, GradientReach, gradient_norms
+from regard.training.distributed import World
+from regard.training.loop import seed_everything
+from regard.training.recipe import read
+from regard.training.recipe_files import find
+from regard.training.run import prepare
+
+LAST = "model.size=last"
+TRANSFORMER = "model.change={width=64, inner=256, heads=4, depth=2, dropout=0.0}"
+READERS = {
+    "RNN, last state": (LAST, "model.change.cell=rnn"),
+    "LSTM, last state": (LAST,),
+    "LSTM, attention": (),
+    "Transformer": (LAST, "model.source=transformer:laptop", TRANSFORMER),
+}
+QUICK = ("train.steps=20", "train.evaluate_every=20", "train.checkpoint_every=20")
+TEXTS, BETWEEN = 64, 12  # those the charts are drawn from: 38 words each
+UNTRAINED, TRAINED = "untrained", "trained"
+
+
+def classifier_form(seeds: int) -> str:
+    """What the numbers of the table are."""
+    figures = "one seed" if seeds == 1 else f"means of {seeds} seeds ± their standard deviation"
+    return (
+        "accuracy of choosing is or are after a prefix with three nouns between subject and verb, "
+        f"of which 0 to 3 have the other number; at most one had in training; {figures}. "
+        "Classifiers of prefixes, not language models."
+    )
+
+
+def spread(values: Sequence[float]) -> str:
+    """Mean and sample standard deviation, or the only value."""
+    if len(values) == 1:
+        return f"{values[0]:.1f}"
+    return f"{np.mean(values):.1f} ± {np.std(values, ddof=1):.1f}"
+
+
+def study_model(model: Model, texts: list[str]) -> GradientReach:
+    """Gradient norms of a model, and of the same architecture with random weights."""
+    ids = [one for one in model.encoder.text.words.encode_all(texts) if one]
+    if not ids:
+        raise BadInput("there is no text")
+    seed_everything(0)
+    fresh = model.facts.build().eval().to(next(model.module.parameters()).device)
+    found = [
+        GradientNorms(name, gradient_norms(module, ids))
+        for name, module in ((UNTRAINED, fresh), (TRAINED, model.module))
+    ]
+    return GradientReach(f"{model.paper.name}: gradient norm over distance", {"influence": found})
+
+
+def study_readers(
+    out: Path, device: torch.device, seeds: int, quick: bool
+) -> tuple[GradientReach, list[dict[str, Any]]]:
+    """Charts and table, and as JSON the accuracy of each seed on each test."""
+    write(make_agreement(*((400, 40, 40) if quick else ())), out / "corpus")
+    charts: dict[str, list[GradientNorms]] = {UNTRAINED: [], TRAINED: []}
+    rows, records = [], []
+    for name, settings in READERS.items():
+        scores: list[list[float]] = []
+        for seed in range(1, seeds + 1):
+            folder = out / f"{slug(name)}-{seed}"
+            options = (*settings, f"train.seed={seed}", *(QUICK if quick else ()))
+            untrained, model, scored = _trained(folder, out / "corpus", device, options)
+            scores.append(scored)
+            note(f"{name}, seed {seed}: {'  '.join(f'{one:.1f}' for one in scored)}")
+            if seed == 1:
+                charts[UNTRAINED].append(GradientNorms(name, untrained))
+                charts[TRAINED].append(GradientNorms(name, _influence(model)))
+        count = model.paper.parameters(model.facts)
+        tests = list(zip(*scores, strict=True))
+        rows.append([name, *map(spread, tests), f"{count:,}"])
+        records.append({"reader": name, "accuracy by attractors": tests, "parameters": count})
+    columns = ["reader", "0 attractors", "1", "2", "3", "parameters"]
+    drawn = "charts: seed 1, 64 prefixes of 38 words, mean Frobenius norm by distance"
+    notes = (classifier_form(seeds), drawn)
+    return GradientReach("How far back a reader hears", charts, columns, rows, notes), records
+
+
+def _trained(
+    folder: Path, corpus: Path, device: torch.device, settings: Sequence[str]
+) -> tuple[np.ndarray, Model, list[float]]:
+    """Gradient norms before training, the trained model, its accuracy on every test."""
+    recipe = read(find("agreement"), settings)
+    run = prepare(recipe, folder, World(0, 1, device), data=corpus)
+    before = gradient_norms(run.job.model.eval(), _ids(run.tokenizer.words))
+    run.finish(run_loop(run, quiet=True).progress)
+    model = load(run.model_folder, str(device))
+    tables = test_scores(model, recipe, corpus)
+    return before, model, [scores[0].value for scores in tables.values()]
+
+
+def _influence(model: Model) -> np.ndarray:
+    return gradient_norms(model.module, _ids(model.encoder.text.words))
+
+
+def _ids(words: Any) -> list[list[int]]:
+    return words.encode_all([one.text for one in long_prefixes(TEXTS, BETWEEN)])
+
+
+def print_distances(shown: GradientReach, as_json: bool) -> None:
+    """Gradient norms by distance, as a table of powers of two or in full as JSON."""
+    (found,) = shown.charts.values()
+    distances = range(len(found[0].norms))
+    for distance in distances if as_json else ():
+        print_json({"distance": distance, **{one.name: one.norms[distance] for one in found}})
+    if not as_json:
+        chosen = sorted({0, *(2**power for power in range(12)), len(distances) - 1})
+        rows = [
+            [str(distance), *(f"{one.norms[distance]:.3g}" for one in found)]
+            for distance in chosen
+            if distance in distances
+        ]
+        print_table(["tokens from the end", *(one.name for one in found)], rows)

@@ -1,0 +1,99 @@
+"""Scores of a model on the test sets of a recipe: measured, printed, compared with the expected."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from regard.api import Model
+from regard.cli.console import OUT, cost_line, print_json
+from regard.cli.table import print_table
+from regard.data.sources import DropCounts
+from regard.ground.errors import BadInput
+from regard.metrics.precision_recall import MEASURES, LabelScore
+from regard.metrics.translation import MetricScore
+from regard.tasks.task import TaskScores
+from regard.training.recipe import Recipe, task_of
+from regard.training.recipe_files import ExpectConfig
+
+MISTAKES = 3  # shown of each label
+
+
+def test_scores(
+    model: Model, recipe: Recipe, data: Path, dropped: DropCounts | None = None
+) -> dict[str, list[MetricScore]]:
+    """All metrics of a model on each test set of the recipe."""
+    return {name: one.scores for name, one in evaluate_tests(model, recipe, data, dropped).items()}
+
+
+def evaluate_tests(
+    model: Model,
+    recipe: Recipe,
+    data: Path,
+    dropped: DropCounts | None = None,
+    *,
+    with_interval: bool = False,
+) -> dict[str, TaskScores]:
+    """The same, with the scores of each label."""
+    if recipe.data.test is None:
+        raise BadInput("the recipe names no test set (data.test)")
+    task = task_of(recipe)
+    return {
+        name: task.test_scores(model, files, data, dropped, with_interval=with_interval)
+        for name, files in recipe.data.tests.items()
+    }
+
+
+def print_record(name: str, found: TaskScores, model: Model, labels: bool) -> None:
+    """The scores of one test set as JSON."""
+    scores = found.scores
+    record = {
+        "set": name,
+        **{score.name: score.value for score in scores},
+        "signatures": {score.name: score.signature for score in scores},
+        "intervals": {score.name: score.interval for score in scores if score.interval},
+        "cost": model.notes.get("cost"),
+    }
+    print_json(record | ({"labels": [asdict(one) for one in found.of_labels]} if labels else {}))
+
+
+def show_labels(found: Sequence[LabelScore], title: str) -> None:
+    """Precision, recall and F1 of each label, and the labels that were predicted instead."""
+    columns = [title, *MEASURES, "number", "taken for"]
+    print_table(
+        columns,
+        [
+            [
+                one.label,
+                *(f"{value:.2f}" for value in (one.precision, one.recall, one.f1)),
+                f"{one.count:,}",
+                ", ".join(f"{label} ({count:,})" for label, count in one.taken_for[:MISTAKES]),
+            ]
+            for one in found
+        ],
+        left=(0, len(columns) - 1),
+    )
+
+
+def show_scores(tables: Mapping[str, list[MetricScore]], model: Model) -> None:
+    """Scores with their signatures, set by set, and the cost of training."""
+    for name, scores in tables.items():
+        for score in scores:
+            OUT.print(f"{name}  {score}" if len(tables) > 1 else str(score), markup=False)
+    if "cost" in model.notes:
+        OUT.print(cost_line(model.notes["cost"]), markup=False)
+
+
+def check_expected(
+    expect: ExpectConfig, scores: Iterable[MetricScore], *, quiet: bool = False
+) -> bool:
+    """Whether the expected score is reached; prints the comparison unless ``quiet``."""
+    value = next(score.value for score in scores if score.name.startswith(expect.metric))
+    short = value - expect.score if expect.metric == "TER" else expect.score - value
+    reached = short <= expect.tolerance
+    if not quiet:
+        OUT.print(
+            f"expected: {expect.metric} {expect.score:g} ± {expect.tolerance:g} ({expect.source}); "
+            f"measured {value:.2f}: {'reached' if reached else 'NOT reached'}",
+            markup=False,
+        )
+    return reached

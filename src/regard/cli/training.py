@@ -1,0 +1,88 @@
+"""Training runs of the command line: started, shown, stopped by a signal, evaluated."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from regard.api import load
+from regard.cli.console import duration, note
+from regard.cli.progress import Progress
+from regard.cli.scores import check_expected, show_scores, test_scores
+from regard.data.sources import DropCounts
+from regard.training.distributed import World
+from regard.training.loop import train as train_loop
+from regard.training.loop.events import EndEvent, StartEvent
+from regard.training.metrics_log import MetricsLog
+from regard.training.recipe import Recipe
+from regard.training.run import Run, prepare
+
+
+def train_run(recipe: Recipe, folder: Path, *, world: World, resume: bool, **options: Any) -> Run:
+    """Train by a recipe and write the model; a signal saves a checkpoint and exits."""
+    signals: list[int] = []
+    options["asked_to_stop"] = lambda: bool(signals)
+    run = prepare(recipe, folder, world, resume=resume, **options)
+    warmup, steps = recipe.optimiser.warmup, recipe.train.steps
+    if warmup >= steps and world.is_leader:
+        peak = "the learning rate never reaches its peak"
+        note(f"optimiser.warmup: {warmup:,} steps of {steps:,}: {peak}")
+    with collect_signals(signals):
+        ended = run_loop(run, resume=resume)
+    if ended.reason == "asked":
+        raise typer.Exit(128 + (signals or [signal.SIGTERM])[0])  # or another rank was signalled
+    if world.is_leader:
+        weights = run.finish(ended.progress)
+        time = duration(ended.progress.seconds)
+        note(f"{run.model_folder}: {weights}, after {time} of training")
+    return run
+
+
+def run_loop(run: Run, *, resume: bool = False, quiet: bool = False) -> EndEvent:
+    """Run the training loop to its end; events are logged and printed."""
+    job = run.job
+    journal: MetricsLog | None = None
+    with Progress(job.recipe.train.steps, quiet=quiet or not job.world.is_leader) as progress:
+        for event in train_loop(job, resume=resume):
+            if isinstance(event, StartEvent) and job.world.is_leader:
+                if resume and not event.progress.step:
+                    note(f"{run.out}: nothing to resume yet; training starts from the beginning")
+                if run.lock is not None and not run.lock.held:
+                    note(f"{run.out}: this file system has no locks; start no second run there")
+                journal = MetricsLog(run.out, after_step=event.progress.step)
+            if journal is not None:
+                journal.write(event)
+            progress.show(event)
+    if run.dropped and job.world.is_leader:
+        note(f"dropped: {run.dropped}")
+    assert isinstance(event, EndEvent)
+    return event
+
+
+def evaluate_run(run: Run, recipe: Recipe, data: Path, check: bool, skip_bad: bool = False) -> bool:
+    """Print the scores on the test set; false if the expected score is to ``check`` and missed."""
+    if recipe.data.test is None:
+        return True
+    model = load(run.model_folder, str(run.job.world.device), precision="auto")
+    tables = test_scores(model, recipe, data, DropCounts() if skip_bad else None)
+    show_scores(tables, model)
+    return not check or recipe.expect is None or check_expected(recipe.expect, tables["test"])
+
+
+@contextmanager
+def collect_signals(signals: list[int]) -> Iterator[None]:
+    """Collect Ctrl-C and a scheduler's SIGTERM; a second Ctrl-C interrupts at once."""
+
+    def remember(number: int, frame: object) -> None:
+        signals.append(number)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    before = {number: signal.signal(number, remember) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
