@@ -30,8 +30,8 @@ from torch.nn.functional import cosine_similarity
 
 from regard.ground.batch import PackedTokens, TokenRow, pack_rows
 from regard.ground.machine import has
-from regard.models import folder as folders
 from regard.models.facts import EncoderFacts, Head, change
+from regard.models.formats import folder as folders
 from regard.models.papers import bert
 from regard.parts.linear.convert import convert
 from regard.training.loop.microbatch import EagerStep
@@ -62,7 +62,7 @@ def reference(facts: EncoderFacts, module: nn.Module) -> nn.Module:
 
     kind = AutoModel if facts.head is None else AutoModelForSequenceClassification
     with TemporaryDirectory() as folder:
-        stored = folders.Stored(bert.PAPER, facts, module)
+        stored = folders.LoadedModel(bert.PAPER, facts, module)
         folders.write(Path(folder), stored, "hf")
         return kind.from_pretrained(folder, local_files_only=True, attn_implementation="sdpa")
 
@@ -174,7 +174,7 @@ def ctranslate2_systems(
         absent("CTranslate2", error)
         return {}
     with TemporaryDirectory() as place:
-        folders.write(Path(place), folders.Stored(bert.PAPER, facts, module), "hf")
+        folders.write(Path(place), folders.LoadedModel(bert.PAPER, facts, module), "hf")
         words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
         words += [f"w{number}" for number in range(len(words), facts.embed.vocab)]
         (Path(place) / "vocab.txt").write_text("\n".join(words) + "\n")

@@ -107,9 +107,7 @@ def theirs(facts: EncoderFacts, device: torch.device, *, compiled: bool, ragged:
     """transformers: padded, masked, words everywhere."""
     from transformers import BertConfig, BertForMaskedLM
 
-    from regard.models.bert_folder import config_of
-
-    config = BertConfig(**config_of(facts), attn_implementation="sdpa")
+    config = BertConfig(**bert.HF.config_of(facts), attn_implementation="sdpa")
     model = BertForMaskedLM(config).to(device).train()
     adam = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
 

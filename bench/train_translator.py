@@ -144,7 +144,7 @@ class Marian:
 
     def begin_as(self, ours: Transformer, facts: EncoderDecoder) -> None:
         """Take over these weights."""
-        written = marian.names(facts).write(weights_of(ours), Extras())
+        written = marian.HF.weights.write(weights_of(ours), Extras())
         self.model.load_state_dict(written, strict=False)
         self.model.tie_weights()
 

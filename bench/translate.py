@@ -120,7 +120,7 @@ class Transformers:
 
         self.given, self.device = given, device
         config = MarianConfig(
-            **marian.config_of(given.facts),
+            **marian.HF.config_of(given.facts),
             max_position_embeddings=1_024,
             pad_token_id=given.marks.pad,
             eos_token_id=given.marks.eos,
@@ -128,7 +128,7 @@ class Transformers:
             forced_eos_token_id=None,
         )
         peer = MarianMTModel(config)
-        written = marian.names(given.facts).write(weights_of(given.model), Extras())
+        written = marian.HF.weights.write(weights_of(given.model), Extras())
         peer.load_state_dict(written, strict=False)
         peer.tie_weights()
         dtype = torch.bfloat16 if device == "cuda" else torch.float32

@@ -31,7 +31,7 @@ from torch import Tensor
 
 import regard
 from regard.ground.batch import IGNORED
-from regard.models import folder as folders
+from regard.models.formats import folder as folders
 from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.loop.events import EndEvent, ReportEvent, SaveEvent
@@ -159,7 +159,7 @@ def reference(run: Run, folder: Path, dropout: float | None = None) -> Any:
     import transformers
 
     read = run.tokenizer, run.labels
-    folders.write(folder, folders.Stored(run.paper, run.facts, run.job.model, *read), "hf")
+    folders.write(folder, folders.LoadedModel(run.paper, run.facts, run.job.model, *read), "hf")
     name = json.loads((folder / "config.json").read_text())["architectures"][0]
     changed = {
         "hidden_dropout_prob": dropout,

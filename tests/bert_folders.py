@@ -11,7 +11,7 @@ from torch import Tensor
 from regard.data.toy_language import corpus
 from regard.ground.batch import TokenRow, pack_rows
 from regard.ground.tape import Tape
-from regard.models.stored import Stored
+from regard.models.formats.loaded_model import LoadedModel
 from regard.text.encoder_tokenizer import EncoderTokenizer, train_wordpiece
 
 SMALL = {
@@ -158,7 +158,7 @@ def _padded(rows: list[Any]) -> Tensor:
     return torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True)
 
 
-def our_values(stored: Stored, rows: list[TokenRow]) -> dict[str, Tensor]:
+def our_values(stored: LoadedModel, rows: list[TokenRow]) -> dict[str, Tensor]:
     """The same of ours."""
     tape = Tape("trunk.embed.output", "trunk.blocks.?.output", "pool.output", "heads.*.logits")
     stored.module(pack_rows(rows), tape=tape)

@@ -14,8 +14,8 @@ from regard.models.facts import (
     TokenLabelHead,
     change,
 )
+from regard.models.formats.loaded_model import LoadedModel
 from regard.models.papers import bert
-from regard.models.stored import Stored
 from regard.text.encoder_tokenizer import EncoderTokenizer, train_wordpiece
 from regard.text.labels import MultiLabelSet, RegressionSet, SingleLabelSet
 
@@ -53,7 +53,7 @@ def vocabulary() -> EncoderTokenizer:
     return train_wordpiece(SENTENCES, 100, longest=LONGEST)
 
 
-def small_bert(kind: str = "states", seed: int = 0) -> Stored:
+def small_bert(kind: str = "states", seed: int = 0) -> LoadedModel:
     """``kind``: one of ``LABELS``, "answer", "choose", "words" or "states"."""
     heads = (HEADS[kind],) if kind in HEADS else ()
     facts = change(
@@ -67,7 +67,7 @@ def small_bert(kind: str = "states", seed: int = 0) -> Stored:
         output_heads=heads,
     )
     torch.manual_seed(seed)
-    return Stored(bert.PAPER, facts, facts.build().eval(), vocabulary(), LABELS.get(kind))
+    return LoadedModel(bert.PAPER, facts, facts.build().eval(), vocabulary(), LABELS.get(kind))
 
 
 def model(kind: str, seed: int = 0) -> Model:

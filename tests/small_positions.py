@@ -5,8 +5,8 @@ import torch
 from regard.api import Model
 from regard.models.facts import change
 from regard.models.facts.positions import Learned
+from regard.models.formats.loaded_model import LoadedModel
 from regard.models.papers.transformer import BASE, PAPER
-from regard.models.stored import Stored
 from regard.text.train_tokenizer import train
 from regard.text.translation_tokenizer import TranslationTokenizer
 from small import WORDS
@@ -24,4 +24,4 @@ def placed(at_source=PLACES, at_target=PLACES, device="cpu"):
     model = facts.build().eval().to(device)
     with torch.no_grad():
         model.head.bias[words.eos] = -100
-    return Model(Stored(PAPER, facts, model, TranslationTokenizer(words, words)))
+    return Model(LoadedModel(PAPER, facts, model, TranslationTokenizer(words, words)))

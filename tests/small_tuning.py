@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from regard.models import folder as folders
 from regard.models.facts import MLMHead, change
+from regard.models.formats import folder as folders
 from regard.models.papers import bert
 from regard.text.encoder_tokenizer import train_wordpiece
 from small import WORDS
@@ -137,7 +137,7 @@ def write_start(folder: Path) -> Path:
     sizes = {"vocab": len(text.words), "width": 16, "inner": 32, "longest": 48, "init_std": 0.2}
     facts = change(bert.TINY, pool=None, output_heads=(MLMHead(),), **sizes)
     torch.manual_seed(5)
-    folders.write(folder, folders.Stored(bert.PAPER, facts, facts.build(), text), "hf")
+    folders.write(folder, folders.LoadedModel(bert.PAPER, facts, facts.build(), text), "hf")
     return folder
 
 

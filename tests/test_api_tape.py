@@ -8,8 +8,8 @@ import regard
 from regard import BadInput, Tape, without_head
 from regard.ground.batch import BatchLimits
 from regard.models.facts import change
+from regard.models.formats.loaded_model import LoadedModel
 from regard.models.papers import LINEAGE, bert
-from regard.models.stored import Stored
 from regard.tasks import batch_runner, translate
 from small import WORDS
 from small_bert import model as small_encoder
@@ -114,7 +114,7 @@ def test_nothing_is_asked_of_no_inputs(models):
     assert models["tuned"].logits([], tape=Tape("no such name")) == []
 
 
-def small_of_every_paper() -> list[Stored]:
+def small_of_every_paper() -> list[LoadedModel]:
     small = {"width": 8, "heads": 2, "inner": 8, "depth": 2, "vocab": 20, "embedding": 8}
     found = []
     for paper in LINEAGE:
@@ -123,9 +123,9 @@ def small_of_every_paper() -> list[Stored]:
         for facts in paper.sizes.values():
             known = {key: value for key, value in small.items() if f"{key}=" in repr(facts)}
             facts = change(facts, **known)
-            found.append(Stored(paper, facts, paper.build(facts).eval()))
+            found.append(LoadedModel(paper, facts, paper.build(facts).eval()))
     facts = change(bert.TINY, width=8, inner=8, vocab=20, fills=True, follows=True)
-    return [*found, Stored(bert.PAPER, facts, facts.build().eval())]
+    return [*found, LoadedModel(bert.PAPER, facts, facts.build().eval())]
 
 
 @pytest.mark.parametrize("stored", small_of_every_paper(), ids=lambda one: one.paper.key)

@@ -23,8 +23,8 @@ from regard.inside.look import look
 from regard.inside.record_translator import align
 from regard.inside.view import View
 from regard.metrics.alignment import Links
-from regard.models import folder as folders
 from regard.models.facts import EncoderDecoder, ModelFacts, TrunkWithHeads
+from regard.models.formats import folder as folders
 from regard.models.paper import Paper
 from regard.models.sites import require_cross_attention
 from regard.search.step import Search
@@ -73,7 +73,7 @@ class Model:
 
     def __init__(
         self,
-        stored: folders.Stored,
+        stored: folders.LoadedModel,
         precision: str | None = None,
         folder: Path | None = None,
         batch_size: int | None = None,

@@ -9,7 +9,7 @@ import torch
 from marian_folders import reference_model, sentences, write_marian
 from regard.ground.errors import BadInput
 from regard.inside import hf_reference, parity
-from regard.models import hf
+from regard.models.formats import hf
 from regard.weights.files import read_folder, read_tensors, write_tensors
 from verb import run
 

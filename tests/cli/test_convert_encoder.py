@@ -9,7 +9,7 @@ import torch
 from bert_folders import HEADS, write_bert
 from regard.api import load
 from regard.inside import hf_reference
-from regard.models import hf
+from regard.models.formats import hf
 from regard.text.encoder_tokenizer import EncoderTokenizer
 from regard.weights.files import read_folder, write_tensors
 from verb import run
@@ -116,7 +116,7 @@ def test_a_head_that_is_lost_leaves_nothing(labels, tmp_path, monkeypatch):
         write_tensors(path, {n: one for n, one in tensors.items() if "classifier" not in n})
 
     monkeypatch.setattr(hf, "write_tensors", headless)
-    monkeypatch.setattr(hf, "check_text", lambda *_: None)  # which would notice before
+    monkeypatch.setattr(hf, "check_tokenizer", lambda *_: None)  # which would notice before
     done = run("convert", labels, tmp_path / "copy", "--to", "hf", "--check", code=1)
     assert table(done)["logits"][0] == "inf" and list(tmp_path.iterdir()) == []
 

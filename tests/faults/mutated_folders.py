@@ -40,7 +40,7 @@ def build(folder: Path) -> None:
     """One folder of each kind."""
     import torch
 
-    from regard.models import folder as folders
+    from regard.models.formats import folder as folders
     from regard.training.distributed import World
     from regard.training.loop import train
     from regard.training.recipe import read
@@ -73,7 +73,7 @@ def build(folder: Path) -> None:
 def _build_encoders(folder: Path) -> None:
     import torch
 
-    from regard.models import folder as folders
+    from regard.models.formats import folder as folders
     from regard.weights.files import read_tensors, write_tensors
     from small_bert import small_bert
 
@@ -117,9 +117,9 @@ def _build_marian(folder: Path) -> None:
     import torch
 
     from marian_folders import write_text
-    from regard.models import folder as folders
-    from regard.models import marian
     from regard.models.facts import change
+    from regard.models.formats import folder as folders
+    from regard.models.papers import marian
     from regard.text.marian import MarianTokenizer
 
     files = folder.with_name("spm")
@@ -127,9 +127,9 @@ def _build_marian(folder: Path) -> None:
     vocab, _ = write_text(files)
     facts = change(marian.BASE, vocab=vocab, width=16, inner=24, heads=2, depth=1)
     torch.manual_seed(0)
-    module = marian.PAPER.build(facts).eval()
+    module = facts.build().eval()
     text = MarianTokenizer.load(files, vocab - 1)
-    folders.write(folder, folders.Stored(marian.PAPER, facts, module, text), "hf")
+    folders.write(folder, folders.LoadedModel(marian.PAPER, facts, module, text), "hf")
     shutil.rmtree(files)
     settings = json.loads((folder / "generation_config.json").read_text())
     settings |= {"max_length": 12, "num_beams": 2}

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from regard.ground.errors import BadInput
-from regard.models import folder as folders
+from regard.models.formats import folder as folders
 from regard.weights.files import read_tensors, weights_of, write_tensors
 from small_bert import small_bert
 
@@ -53,7 +53,8 @@ def change_config(copy, **changes):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"regard": 99}, "not written by this version of regard; train it again"),
+        ({"regard": 1}, "written in format 1 of regard, .* reads 2: train the model again"),
+        ({"regard": 99}, "written in format 99 of regard"),
         ({"paper": "tranformer"}, "did you mean 'transformer'"),
         ({"facts": {"is": "Facts"}}, "config.json"),
         ({"facts": {"is": "os.system"}}, "unknown kind 'os.system'"),

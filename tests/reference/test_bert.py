@@ -8,17 +8,8 @@ from torch.nn import functional
 
 from bert_folders import HEADS, SMALL, agree, our_values, reference, save, their_values, write_bert
 from regard.ground.errors import BadInput
-from regard.models import bert_folder
-from regard.models import folder as folders
-from regard.models.facts import (
-    ChoiceHead,
-    LabelHead,
-    MLMHead,
-    SentencePairHead,
-    SpanHead,
-    TokenLabelHead,
-    change,
-)
+from regard.models.facts import change
+from regard.models.formats import folder as folders
 from regard.models.papers import bert
 from regard.text.templates import RowBuilder
 from regard.text.wordpiece import WordPiece
@@ -62,7 +53,7 @@ def models(request, tmp_path_factory):
 
 def rows_of(batch: str, config, seed: int = 0):
     """Random ids in BERT's template; 0 is the pad, whose vector the reference keeps as it is."""
-    template = RowBuilder(WordPiece.template, {"cls": 1, "sep": 2})
+    template = RowBuilder(WordPiece().template, {"cls": 1, "sep": 2})
     draw = torch.Generator().manual_seed(seed)
     rows = []
     for lengths in BATCHES[batch]:
@@ -84,9 +75,9 @@ def test_every_value_agrees(models, batch):
     found, wanted = our_values(ours, rows), their_values(theirs, rows)
     agree(found, wanted)
     assert f"trunk.blocks.{theirs.config.num_hidden_layers - 1}.output" in found
-    said = {name for name in wanted if name.startswith("heads.")}
-    assert said == {name for name in found if name.startswith("heads.")}
-    assert said or type(theirs) is transformers.BertModel
+    logits = {name for name in wanted if name.endswith(".logits")}
+    assert logits == {name for name in found if name.endswith(".logits")}
+    assert logits or type(theirs) is transformers.BertModel
     for name, value in wanted.items():
         if len(value) > 1:
             assert value.std(0).max() > 1_000 * 1e-5, name  # or agreeing would say little
@@ -96,17 +87,17 @@ def test_no_architecture_is_left_out():
     """What regard may write, and what ``transformers`` has, is what was compared above."""
     compared = {name for name, _ in HEADS.values()}
     written = set()
-    heads = [(), (LabelHead(2),), (TokenLabelHead(2),), (SpanHead(),), (ChoiceHead(),)]
-    assert {head.name for (head,) in heads[1:]} == bert.HEADS.keys()
-    pools, words, pairs = (bert.BASE.pool, None), ((), (MLMHead(),)), ((), (SentencePairHead(),))
-    for pool, *chosen in product(pools, words, pairs, heads):
+    tables = (bert.MLM, bert.SENTENCE_PAIR, bert.SPAN, bert.LABEL, bert.TOKEN_LABEL, bert.CHOICE)
+    choices = ((table.head, None) for table in tables)
+    for pool, *heads in product((bert.BASE.pool, None), *choices):
+        some = tuple(head for head in heads if head is not None)
         try:
-            facts = change(bert.BASE, pool=pool, output_heads=sum(chosen, ()))
-        except BadInput:  # pairs are judged by what was pooled
+            facts = change(bert.BASE, pool=pool, output_heads=some)
+        except BadInput:  # rows are judged by what was pooled
             continue
-        written.add(bert_folder.architecture(facts))
+        written.add(bert.HF.architecture(facts))
     known = {name for name in dir(transformers) if name.startswith("BertFor")}
-    assert compared == written == {*bert_folder.TASKS, "BertModel"} | known
+    assert compared == written == {*bert.ARCHITECTURES.heads} == {"BertModel"} | known
     outputs = {settings.get("num_labels") for _, settings in HEADS.values()}
     assert {1, 3} <= outputs and len(outputs) == len({3, 4, 1, 5, None})
 
@@ -124,14 +115,14 @@ def test_every_tensor_of_the_file_matters(tmp_path):
     """A tensor that was read to the wrong place, or nowhere, would go unnoticed otherwise."""
     stored = folders.read(write_bert(tmp_path / "hf", "words and pairs"))
     rows = rows_of("longest", transformers.BertConfig(**SMALL))
-    tensors, names = read_folder(tmp_path / "hf"), bert.names(stored.facts)
+    tensors, names = read_folder(tmp_path / "hf"), bert.HF.weights
     before, silent = our_values(stored, rows), []
     for name, tensor in tensors.items():
         changed = {**tensors, name: tensor + 0.1 * torch.randn_like(tensor)}
         load_weights(stored.module, names.read(changed, weights_of(stored.module), "")[0], "")
         after = our_values(stored, rows)
-        heads = ("heads.mlm.logits", "heads.sentence_pair.logits")
-        if all(torch.allclose(before[n], after[n], atol=1e-4) for n in heads):
+        logits = [name for name in before if name.endswith(".logits")]
+        if all(torch.allclose(before[n], after[n], atol=1e-4) for n in logits):
             silent.append(name)
     # softmax(q·(k + b)) does not depend on b
     assert silent == [f"bert.encoder.layer.{i}.attention.self.key.bias" for i in (0, 1)]
@@ -146,14 +137,14 @@ def test_gradients_agree(head, tmp_path):
     ours.module.train()
     rows = rows_of("ragged", theirs.config)
     for value in (their_values(theirs, rows), our_values(ours, rows)):
-        (logits,) = (one for name, one in value.items() if name.startswith("heads."))
+        (logits,) = (one for name, one in value.items() if name.endswith(".logits"))
         goals = torch.arange(len(logits)) % logits.shape[-1]
         (functional.cross_entropy(logits, goals) + logits.square().mean()).backward()
     found = {
         name: torch.zeros_like(one) if one.grad is None else one.grad
         for name, one in ours.module.named_parameters()
     }
-    found = bert.names(ours.facts).write(found, Extras())
+    found = bert.HF.weights.write(found, Extras())
     for name, one in theirs.named_parameters():
         wanted = torch.zeros_like(one) if one.grad is None else one.grad
         torch.testing.assert_close(found[name], wanted, rtol=1e-4, atol=1e-5, msg=name)

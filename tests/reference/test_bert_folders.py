@@ -23,7 +23,6 @@ from bert_folders import (
 )
 from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput
-from regard.models import folder as folders
 from regard.models.facts import (
     ChoiceHead,
     FirstToken,
@@ -36,8 +35,10 @@ from regard.models.facts import (
     TokenLabelHead,
     change,
 )
+from regard.models.facts.positions import Sinusoid
+from regard.models.formats import folder as folders
+from regard.models.formats.loaded_model import LoadedModel
 from regard.models.papers import bert
-from regard.models.stored import Stored
 from regard.text.encoder_tokenizer import EncoderTokenizer
 from regard.text.labels import LABEL_SETS, SingleLabelSet
 from regard.weights.files import read_folder, write_tensors
@@ -219,9 +220,8 @@ def test_untied_words_have_two_biases(tmp_path):
     tensors["cls.predictions.bias"] = tensors.pop("cls.predictions.decoder.bias")
     write_tensors(folder / WEIGHTS, tensors)
     alone = there_and_back(folder, tmp_path / "alone")
-    assert torch.equal(
-        our_values(alone, ROWS)["heads.mlm.logits"], our_values(stored, ROWS)["heads.mlm.logits"]
-    )
+    logits = "heads.mlm.logits"
+    assert torch.equal(our_values(alone, ROWS)[logits], our_values(stored, ROWS)[logits])
 
 
 def test_what_a_folder_says_of_its_labels(tmp_path):
@@ -274,20 +274,19 @@ FRESH = {
 }
 
 
-def fresh(*, labelled=True, kind=SingleLabelSet.kind, **changes) -> Stored:
+def fresh(*, labelled=True, kind=SingleLabelSet.kind, **changes) -> LoadedModel:
     """A model that never was a folder, wide awake."""
     vocab = len(vocabulary().words)
     small = {"width": 12, "depth": 2, "heads": 2, "inner": 20, "longest": 16, "vocab": vocab}
-    facts = change(bert.BASE, **small, **changes)
+    facts = change(change(bert.BASE, **small), **changes)
     module = facts.build().eval()
     with torch.no_grad():
         for one in module.parameters():
             one.normal_(0.5, std=0.4)
     labels = None
-    for head in (facts.head("label"), facts.head("token_label")):
-        if labelled and head is not None:
-            labels = LABEL_SETS[kind](tuple(f"label {i}" for i in range(head.outputs)))
-    return Stored(bert.PAPER, facts, module, vocabulary(), labels)
+    if labelled and (count := facts.sizes["labels"]):
+        labels = LABEL_SETS[kind](tuple(f"label {i}" for i in range(count)))
+    return LoadedModel(bert.PAPER, facts, module, vocabulary(), labels)
 
 
 def read_whole(kind: str, folder: Path):
@@ -332,16 +331,18 @@ def test_labels_of_a_fresh_model_reach_the_reference(kind, tmp_path):
     assert config.problem_type.startswith(problem)
 
 
-@pytest.mark.parametrize(("kind", "head"), [("Sequence", LabelHead), ("Token", TokenLabelHead)])
+@pytest.mark.parametrize(
+    ("judged", "head", "pool"),
+    [("Sequence", LabelHead, FirstToken()), ("Token", TokenLabelHead, None)],
+)
 @pytest.mark.parametrize("outputs", [1, 2, 7])
-def test_labels_without_names_are_counted(kind, head, outputs, tmp_path):
-    pool = bert.BASE.pool if kind == "Sequence" else None
+def test_labels_without_names_are_counted(judged, head, pool, outputs, tmp_path):
     stored = fresh(output_heads=(head(outputs),), pool=pool, labelled=False)
     for number, one in enumerate((stored, replace(stored, tokenizer=None))):
         folders.write(tmp_path / str(number), one, "hf")
         again = folders.read(tmp_path / str(number))
         assert again.facts == stored.facts
-        model = read_whole(f"AutoModelFor{kind}Classification", tmp_path / str(number))
+        model = read_whole(f"AutoModelFor{judged}Classification", tmp_path / str(number))
         assert model.config.num_labels == outputs
 
 
@@ -350,13 +351,20 @@ def test_labels_without_names_are_counted(kind, head, outputs, tmp_path):
     [
         ({"norm": "pre"}, "stack.norm is 'pre', not 'post'"),
         ({"scaled": True}, "embed.scaled is True, not False"),
-        ({"output_heads": (MLMHead(), LabelHead(2, dropout=0.1))}, None),
+        ({"activation": "tanh"}, "stack.activation is 'tanh', not 'gelu'"),
+        ({"position": Sinusoid()}, "embed.position.longest is None, not 512"),
         ({"offset": 2}, "embed.position.offset is 2, not 0"),
-        ({"pool": FirstToken(dense=False)}, "pool.dense is False, not True"),
+        ({"pool": FirstToken(dense=False)}, "pool.dense is False, not None"),
         ({"pool": MeanPool()}, "pool is MeanPool(), not None"),
-        ({"output_heads": (LabelHead(2, dense="tanh"),)}, "label.dense is 'tanh', not None"),
-        ({"output_heads": (NextTokenHead(),)}, "next_token.tied is True, not None"),
         ({"output_heads": (LabelHead(2), ChoiceHead())}, "output_heads.choice.dropout is 0.0"),
+        ({"output_heads": (NextTokenHead(),)}, "output_heads.next_token.tied is True, not None"),
+        ({"output_heads": (LabelHead(2, dense="tanh"),)}, "label.dense is 'tanh', not None"),
+        ({"output_heads": (MLMHead(), LabelHead(2))}, None),
+        ({"output_heads": (MLMHead(), SpanHead(), LabelHead(2))}, None),
+        (
+            {"output_heads": (LabelHead(2), TokenLabelHead(3))},
+            "output_heads.label.outputs is 2, not None",
+        ),
     ],
 )
 def test_what_bert_cannot_express_is_refused(changes, said, tmp_path):

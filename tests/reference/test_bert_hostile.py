@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from bert_folders import write_bert
 from regard.ground.errors import BadInput
-from regard.models import folder as folders
-from regard.models.stored import Stored
+from regard.models.formats import folder as folders
+from regard.models.formats.loaded_model import LoadedModel
 from regard.text.encoder_tokenizer import EncoderTokenizer
 from regard.weights.files import read_folder, write_tensors
 
@@ -36,7 +36,7 @@ def copy(sound, tmp_path) -> Path:
     return shutil.copytree(sound, tmp_path / "copy")
 
 
-def read(folder: Path) -> Stored | None:
+def read(folder: Path) -> LoadedModel | None:
     """What is in it, or nothing: another exception than ours is passed on."""
     try:
         return folders.read(folder)
@@ -123,18 +123,12 @@ def ours(sound, tmp_path) -> Path:
 
 
 FIELDS = (
-    *(
-        "facts",
-        "facts.trunk",
-        "facts.trunk.stack",
-        "facts.trunk.embed",
-        "facts.trunk.embed.position",
-    ),
-    *("facts.trunk.stack.depth", "facts.trunk.stack.activation", "facts.pool", "facts.pool.dense"),
+    *("facts", "facts.trunk", "facts.trunk.stack", "facts.trunk.embed", "facts.pool", "notes"),
+    *("facts.trunk.embed.position", "facts.trunk.stack.depth", "facts.trunk.stack.activation"),
     *("facts.output_heads", "facts.output_heads.0", "facts.output_heads.0.outputs"),
-    *("facts.output_heads.0.dropout", "facts.output_heads.0.dense", "facts.init_std", "notes"),
-    "facts.pool.dense",
-    *("origin", "origin.config", "origin.tied", "origin.bare", "origin.old", "paper", "regard"),
+    *("facts.output_heads.0.dropout", "facts.output_heads.0.dense", "facts.init_std"),
+    *("facts.pool.dense", "hf", "hf.config", "hf.tied", "hf.bare", "hf.old", "paper", "regard"),
+    "tokenizer",
 )
 
 
@@ -144,8 +138,9 @@ FIELDS = (
 @example("facts.trunk.stack.depth", 10**9)
 @example("facts.output_heads.0", [])
 @example("facts.output_heads", {})
-@example("origin.tied", 3)
-@example("origin.config", "no")
+@example("hf.tied", 3)
+@example("hf.config", "no")
+@example("paper", "lin")
 def test_settings_of_any_kind_in_our_own_form(ours, field, value):
     content = (ours / "config.json").read_bytes()
     config = part = json.loads(content)
@@ -284,7 +279,7 @@ def test_all_that_does_not_fit_is_in_one_line(copy):
         ({"pruned_heads": {"1": [0]}}, "pruned_heads is {'1': [0]}"),
         ({"quantization_config": {"bits": 8}}, "quantization_config"),
         ({"hidden_act": "mish"}, "hidden_act is 'mish', not gelu, relu"),
-        ({"hidden_size": "wide"}, "width of Stack is int"),
+        ({"hidden_size": "wide"}, "config.json: hidden_size: width of Stack is int"),
         ({"num_attention_heads": 5}, "cannot be shared by 5 heads"),
         ({"num_hidden_layers": 3}, "missing: bert.encoder.layer.2.attention.self.query.weight"),
         ({"num_hidden_layers": 1}, "unknown: bert.encoder.layer.1."),
@@ -293,8 +288,11 @@ def test_all_that_does_not_fit_is_in_one_line(copy):
         ({"vocab_size": 10**12}, "not [1000000000000, 12]"),
         ({"max_position_embeddings": 17}, "position_embeddings.weight is [16, 12], not [17, 12]"),
         ({"type_vocab_size": 0}, "unknown: bert.embeddings.token_type_embeddings.weight"),
-        ({"hidden_dropout_prob": 1.5}, "dropout is a share"),
-        ({"classifier_dropout": "often"}, "dropout of LabelHead is float, so it cannot be 'often'"),
+        ({"hidden_dropout_prob": 1.5}, "hidden_dropout_prob: dropout is a share"),
+        (
+            {"classifier_dropout": "often"},
+            "classifier_dropout: dropout of LabelHead is float, so it cannot be 'often'",
+        ),
         ({"id2label": {"0": "a", "2": "b"}}, "id2label numbers [0, 2], not 0, 1, 2"),
         ({"id2label": {"0": "a"}}, "classifier.bias is [3], not [1]"),
         ({"problem_type": "guess"}, "problem_type is 'guess', not single_label_classification"),

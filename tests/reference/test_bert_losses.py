@@ -9,8 +9,8 @@ import torch
 from bert_folders import quietly, read_by_reference, write_bert
 from regard.data.sampler import Cursor
 from regard.ground.batch import IGNORED, BatchLimits, TokenRow
-from regard.models import folder as folders
 from regard.models.build.trunk_with_heads import Outputs
+from regard.models.formats import folder as folders
 from regard.objectives.choices import MultipleChoice
 from regard.objectives.labels import Classification, MultiLabel, Regression
 from regard.objectives.masked_lm import MaskedLM
@@ -206,7 +206,7 @@ def test_ten_steps_are_those_of_a_plain_loop(tmp_path):
     batches = [[example for _, example in next(drawn)[1]] for _ in range(10)]
     folders.write(
         tmp_path / "begin",
-        folders.Stored(run.paper, run.facts, run.job.model, run.tokenizer, run.labels),
+        folders.LoadedModel(run.paper, run.facts, run.job.model, run.tokenizer, run.labels),
         "hf",
     )
     said = json.loads((tmp_path / "begin" / "config.json").read_text())

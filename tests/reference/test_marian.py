@@ -19,10 +19,11 @@ from marian_folders import (
 from regard.ground.batch import SourceTarget, pack
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
-from regard.models import folder as folders
 from regard.models.facts import change
-from regard.models.papers import marian, paper
+from regard.models.formats import folder as folders
+from regard.models.papers import marian, transformer
 from regard.models.papers.transformer import LAPTOP
+from regard.text.marian import MarianTokenizer
 from regard.weights.files import load_weights, read_folder, read_tensors, weights_of
 from verb import run
 
@@ -85,8 +86,7 @@ def values_of_reference(folder, ids):
 @torch.no_grad()
 def values_of_ours(module, ids):
     tape = Tape("*.embed.output", "*.blocks.?.output", "logits")
-    source, target = (pack([one]) for one in ids)
-    module(SourceTarget(source, target), tape=tape)
+    module(SourceTarget(*(pack([one]) for one in ids)), tape=tape)
     return tape.kept
 
 
@@ -141,7 +141,7 @@ def test_every_tensor_of_the_file_matters(tied):
     """A tensor that was read to the wrong place, or nowhere, would go unnoticed otherwise."""
     (ids, *_) = ids_of(tied)
     model = regard.load(tied, "cpu")
-    module, names = model.module, marian.names(model.facts)
+    module, names = model.module, marian.HF.weights
     before = values_of_ours(module, ids)["logits"]
     tensors = read_tensors(tied / "model.safetensors")
     silent = []
@@ -241,11 +241,11 @@ def test_a_model_that_never_was_a_folder(tmp_path):
     text_folder = tmp_path / "text"
     text_folder.mkdir()
     vocab, _ = write_text(text_folder)
-    text = marian.MarianTokenizer.load(text_folder)
+    text = MarianTokenizer.load(text_folder)
     facts = change(marian.BASE, width=16, depth=2, heads=2, inner=24, vocab=vocab)
     module = facts.build().eval()
     torch.nn.init.normal_(module.head.bias)
-    stored = folders.Stored(marian.PAPER, facts, module, text, notes={"cost": 1})
+    stored = folders.LoadedModel(marian.PAPER, facts, module, text, notes={"cost": 1})
     folders.write(tmp_path / "hf", stored, "hf")
     for ids in ids_of(tmp_path / "hf"):
         theirs = values_of_reference(tmp_path / "hf", ids)["logits"]
@@ -256,7 +256,7 @@ def test_a_model_that_never_was_a_folder(tmp_path):
     assert again.notes["generation"]["bad_words_ids"] == [[vocab - 1]]
     folders.write(tmp_path / "regard", stored)
     assert folders.read(tmp_path / "regard").tokenizer.target.bos == vocab - 1
-    plain = replace(stored, paper=paper("transformer"))
+    plain = replace(stored, paper=transformer.PAPER)
     folders.write(tmp_path / "plain", plain, "hf")
     assert_same_bits(tmp_path / "hf", tmp_path / "plain")
 
@@ -306,11 +306,14 @@ def changed_config(tied: Path, folder: Path, **changes) -> Path:
         ({"static_position_embeddings": False}, "static_position_embeddings is False"),
         ({"encoder_layerdrop": 0.1}, "encoder_layerdrop is 0.1"),
         ({"is_decoder": True}, "is_decoder is True"),
-        ({"activation_function": "gelu_new"}, "activation_function is 'gelu_new', not swish"),
+        ({"activation_function": "mish"}, "activation_function is 'mish', not gelu, relu, swish"),
         ({"activation_function": 3}, "activation_function is 3"),
         ({"tie_word_embeddings": "no"}, "are true or false"),
-        ({"decoder_vocab_size": 7}, "embeddings are shared, but for 297 and 7 words"),
-        ({"d_model": "wide"}, "width of Stack is int"),
+        (
+            {"decoder_vocab_size": 7},
+            "share_encoder_decoder_embeddings: embeddings of 297 and 7 tokens",
+        ),
+        ({"d_model": "wide"}, "config.json: d_model: width of Stack is int"),
         ({"encoder_layers": -1}, "depth must be at least 1"),
         ({"encoder_attention_heads": 3}, "cannot be shared by 3 heads"),
         ({"dropout": 2.0}, "dropout is a share"),
@@ -406,7 +409,7 @@ def test_nothing_half_written(tied, tmp_path, monkeypatch):
     """A write that fails leaves no config.json, and so no model."""
     model = regard.load(tied, "cpu")
     model.save(tmp_path / "hf", format="hf")
-    monkeypatch.setattr("regard.models.hf.write_tensors", fail)
+    monkeypatch.setattr("regard.models.formats.hf.write_tensors", fail)
     with pytest.raises(BadInput, match="disk is full"):
         model.save(tmp_path / "hf", format="hf")
     assert not (tmp_path / "hf" / "config.json").exists()

@@ -8,8 +8,8 @@ import torch
 import regard
 from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput
-from regard.models import folder as folders
-from regard.models.sentence_files import embedding_of, files_of
+from regard.models.formats import folder as folders
+from regard.models.formats.sentence_transformers import embedding_of, files_of
 from small_bert import SENTENCES, model, small_bert, vocabulary
 
 TEXTS = [*SENTENCES, "", "storm", " ".join(SENTENCES)]

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from regard.ground.errors import BadInput
-from regard.models.folder import read as read_folder
+from regard.models.formats.folder import read as read_folder
 from regard.tasks.translate import EMPTY, Translation
 from regard.training import translating
 from regard.training.distributed import World

@@ -13,7 +13,7 @@ from bert_folders import agree, our_values, read_by_reference, their_values
 from regard.api import load
 from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput
-from regard.models.folder import read as read_folder
+from regard.models.formats.folder import read as read_folder
 from regard.training import pretraining
 from regard.training.distributed import World
 from regard.training.loop import train

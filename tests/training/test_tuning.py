@@ -12,7 +12,7 @@ import torch
 from regard.api import load
 from regard.ground.batch import IGNORED
 from regard.ground.errors import BadInput
-from regard.models import folder as folders
+from regard.models.formats import folder as folders
 from regard.tasks.question_answering import Answerer
 from regard.training.distributed import World
 from regard.training.loop import train

@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from regard.ground.errors import BadInput
-from regard.weights.weight_map import Alias, Derived, Extras, Passthrough, Rule, WeightMap
+from regard.weights.lines import Alias, Derived, Passthrough, Rule
+from regard.weights.moves import Join, Reshape, Transpose
+from regard.weights.weight_map import Extras, WeightMap
 
 WIDTH, DEPTH = 4, 3
 
@@ -18,17 +20,19 @@ def ramp(shape: torch.Size) -> Tensor:
 
 MAP = WeightMap(
     (
-        Rule("net.shared.weight", "embed.token.weight"),
-        Rule("net.layers.{i}.{q,k,v}_proj.*", "blocks.{i}.qkv.*"),
-        Rule("net.layers.{i}.c_fc.*", "blocks.{i}.up.*", transposed=True),
-        Rule("net.layers.{i}.c_attn.*", "blocks.{i}.attention.*", transposed=True),
-        Rule("logits_bias", "head.bias", ones=1),
-        Alias("head.weight", "net.shared.weight"),
-        Alias("net.embed.weight", "net.shared.weight"),
-        Derived("net.positions.weight", ramp),
-        Passthrough("net.unused"),
+        Rule("shared.weight", "embed.token.weight"),
+        Rule("layers.{i}.{q,k,v}_proj.*", "blocks.{i}.qkv.*", (Join((1, 1, 1)),)),
+        Rule("layers.{i}.c_fc.*", "blocks.{i}.up.*", (Transpose(),)),
+        Rule("layers.{i}.c_attn.*", "blocks.{i}.attention.*", (Transpose(),)),
+        Alias("embed.weight", "embed.token.weight"),
+        Derived("positions.weight", ramp),
+        Passthrough("unused"),
     ),
     prefix="net.",
+    outside=(
+        Rule("logits_bias", "head.bias", (Reshape((1, -1), (-1,)),)),
+        Alias("head.weight", "embed.token.weight"),
+    ),
 )
 WANTED = {
     "embed.token.weight": torch.empty(7, WIDTH),
@@ -239,7 +243,7 @@ def test_a_tensor_of_ours_without_a_line_is_listed():
 
 
 OLDER = WeightMap(
-    (Rule("net.{i}.norm.*", "blocks.{i}.norm.*"), Rule("net.out.*", "head.*")),
+    (Rule("{i}.norm.*", "blocks.{i}.norm.*"), Rule("out.*", "head.*")),
     prefix="net.",
     old=(("norm.gamma", "norm.weight"), ("norm.beta", "norm.bias")),
 )
@@ -276,7 +280,7 @@ def test_a_file_is_spelled_one_way(extra):
 
 
 def test_a_loose_name_need_not_be_equal():
-    loose = WeightMap((Rule("out.bias", "head.bias"), Alias("bias", "out.bias", loose=True)))
+    loose = WeightMap((Rule("out.bias", "head.bias"), Alias("bias", "head.bias", loose=True)))
     wanted = {"head.bias": torch.empty(3)}
     used, spare = random_bits((3,), torch.float32), random_bits((3,), torch.float32)
     for file in (

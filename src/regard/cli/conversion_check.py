@@ -54,7 +54,8 @@ def _compare(model: Model, again: Model, theirs: Path | None, as_json: bool) -> 
     if theirs is not None and not hf_reference.is_installed():
         note("transformers is not installed: compared without it")
     elif theirs is not None:
-        said = hf_reference.layer_outputs(hf_reference.load_model(theirs, facts), facts, examples)
+        reference = hf_reference.load_model(theirs, model.paper.formats["hf"].architecture(facts))
+        said = hf_reference.layer_outputs(reference, facts, examples)
         columns["transformers"] = parity.largest_differences(ours, said)
         if text is not None:
             both = parity.tokenize_with(text), hf_reference.tokenize_with(theirs, facts)

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from regard.ground.batch import TokenRow
 from regard.inside.parity import Example, LayerOutputs, Tokenize
-from regard.models.bert_folder import architecture
 from regard.models.facts import EncoderDecoder, TrunkWithHeads
 
 HEADS = {"prediction_logits": "words", "seq_relationship_logits": "follows"}
@@ -22,13 +21,12 @@ def is_installed() -> bool:
     return find_spec("transformers") is not None
 
 
-def load_model(folder: Path, facts: EncoderDecoder | TrunkWithHeads) -> Any:
+def load_model(folder: Path, architecture: str) -> Any:
     """The model of a folder as ``transformers`` loads it, in float32."""
     import transformers
 
-    kind = architecture(facts) if isinstance(facts, TrunkWithHeads) else "AutoModelForSeq2SeqLM"
     with _quiet():
-        model = getattr(transformers, kind).from_pretrained(
+        model = getattr(transformers, architecture).from_pretrained(
             folder, dtype=torch.float32, local_files_only=True
         )
     return model.eval()

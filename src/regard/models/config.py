@@ -11,11 +11,11 @@ from torch import nn
 
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
-from regard.models import folder as folders
 from regard.models.facts import EncoderDecoder, TrunkWithHeads, change
+from regard.models.formats import folder as folders
+from regard.models.formats.loaded_model import LoadedModel
 from regard.models.paper import Paper
 from regard.models.papers import paper, sized
-from regard.models.stored import Stored
 from regard.weights.files import weights_of
 
 SCRATCH = ("", "scratch")  # TOML has no word for nothing
@@ -86,7 +86,7 @@ def _encoder_decoder(name: str) -> EncoderDecoder:
 
 def trunk_facts(
     config: ModelConfig,
-    start: Stored | None,
+    start: LoadedModel | None,
     with_heads: Callable[[TrunkWithHeads], TrunkWithHeads],
     decided: Mapping[str, str],
 ) -> tuple[Paper, TrunkWithHeads]:
@@ -111,7 +111,7 @@ def trunk_facts(
     return (paper(config.paper) if start is None else start.paper), facts
 
 
-def read_start(config: ModelConfig, data: Path) -> Stored | None:
+def read_start(config: ModelConfig, data: Path) -> LoadedModel | None:
     """The folder that a recipe starts from, here or under the data root."""
     if config.start is None:
         return None
@@ -125,7 +125,7 @@ def read_start(config: ModelConfig, data: Path) -> Stored | None:
 
 
 def copy_start(
-    start: Stored, model: nn.Module, head: str = "", outputs: Sequence[int] | None = None
+    start: LoadedModel, model: nn.Module, head: str = "", outputs: Sequence[int] | None = None
 ) -> None:
     """Copy what the start has into a model; what it does not have stays as it was drawn.
 
@@ -144,6 +144,6 @@ def copy_start(
 
 
 @lru_cache(maxsize=1)
-def _read(folder: Path) -> Stored:
+def _read(folder: Path) -> LoadedModel:
     """A folder, read once."""
     return folders.read(folder)

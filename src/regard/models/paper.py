@@ -1,4 +1,4 @@
-"""A paper: its name and place in the lineage, and the sizes it published."""
+"""A paper: its name and place in the lineage, the sizes it published, and its folders elsewhere."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,11 +7,16 @@ import torch
 from torch import nn
 
 from regard.models.facts import ModelFacts
+from regard.models.formats.hf_format import HFFormat
 
 
 @dataclass(frozen=True)
 class Paper:
-    """One step of the lineage; ``published`` are the parameter counts as the paper rounds them."""
+    """One step of the lineage.
+
+    ``published`` are the parameter counts as the paper rounds them; ``formats`` are those in which
+    others keep its models: "hf".
+    """
 
     name: str
     year: int
@@ -21,6 +26,7 @@ class Paper:
     sizes: Mapping[str, ModelFacts]
     published: Mapping[str, int] = field(default_factory=dict)
     tokenizer: str = "plain"  # which one is learned for a model of its own
+    formats: Mapping[str, HFFormat] = field(default_factory=dict)
 
     @property
     def key(self) -> str:

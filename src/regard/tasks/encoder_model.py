@@ -13,7 +13,7 @@ from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.build.trunk_with_heads import Outputs, TrunkWithHeadsModule
 from regard.models.facts import MLMHead, TrunkWithHeads
-from regard.models.hf import ASKED
+from regard.models.formats.hf import PREDICTION_KEYS
 from regard.parts.linear.convert import in_precision, products_in_use
 from regard.tasks.batch_runner import BatchRunner, Predictor, TextOrPair, rows_of
 from regard.tasks.classify import Classify
@@ -84,7 +84,7 @@ class EncoderModel(BatchRunner):
         return predictor.with_batch_size(self.batch_size)
 
     def _checked_notes(self) -> dict[str, Any]:
-        notes = {name: self.notes[name] for name in ASKED if name in self.notes}
+        notes = {name: self.notes[name] for name in PREDICTION_KEYS if name in self.notes}
         for name, value in notes.items():
             whole = isinstance(value, int) and value >= (name != "stride")
             fits = isinstance(value, int | float | None) if name == "threshold" else whole

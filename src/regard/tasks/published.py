@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from regard.ground.errors import BadInput, shown
-from regard.models.hf import NOTED
+from regard.models.formats.hf import GENERATION_KEYS
 from regard.search.beam import Beam
 from regard.search.beam_rules import Stop
 from regard.search.constraints import Constraints
@@ -32,7 +32,7 @@ NEUTRAL: dict[str, Any] = {
     "epsilon_cutoff": 0.0,
     "eta_cutoff": 0.0,
 }
-UNDERSTOOD = (*NOTED, "eos_token_id", "do_sample")
+UNDERSTOOD = (*GENERATION_KEYS, "eos_token_id", "do_sample")
 SAMPLING = ("temperature", "top_k", "top_p")
 # Settings that do not change what a beam finds.
 IDLE = (

@@ -14,9 +14,9 @@ from torch import nn
 from regard.ground.errors import BadInput
 from regard.models.config import copy_start, read_start, trunk_facts
 from regard.models.facts import TrunkWithHeads, change
+from regard.models.formats.loaded_model import LoadedModel
 from regard.models.paper import Paper
 from regard.models.papers import paper
-from regard.models.stored import Stored
 from regard.tasks.task import Prepared, RunFolder, Task
 from regard.text.config import EncoderTextConfig
 from regard.text.row_tokenizer import RowTokenizer
@@ -46,7 +46,7 @@ class TrunkTask(Task):
         family = paper(model.paper).tokenizer
         yield from (f"text.{key}" for key in unread_settings(family, text))
 
-    def start(self, data: Path) -> Stored | None:
+    def start(self, data: Path) -> LoadedModel | None:
         """The model in the folder ``model.start``, if the recipe names one."""
         return read_start(self.recipe.model, data)
 

@@ -10,8 +10,8 @@ from torch import nn
 from regard.ground.errors import BadInput
 from regard.models.config import copy_start, read_start, trunk_facts
 from regard.models.facts import TrunkWithHeads
+from regard.models.formats.loaded_model import LoadedModel
 from regard.models.paper import Paper
-from regard.models.stored import Stored
 from regard.text.encoder_tokenizer import EncoderTokenizer
 from regard.text.labels import LabelSet
 from regard.training.run_paths import RunPaths
@@ -34,7 +34,7 @@ class Encoding:
         """The same encoder with the layers of the task, and no others."""
         raise NotImplementedError
 
-    def start(self, data: Path) -> Stored | None:
+    def start(self, data: Path) -> LoadedModel | None:
         """The folder it begins with."""
         return read_start(self.recipe.model, data)
 
@@ -59,7 +59,7 @@ class Encoding:
         head = TASK_HEADS.get(self.recipe.task, "")
         copy_start(start, model, head, self._outputs(start, labels))
 
-    def _outputs(self, start: Stored, labels: LabelSet | None) -> list[int] | None:
+    def _outputs(self, start: LoadedModel, labels: LabelSet | None) -> list[int] | None:
         """Which of the start's outputs mean what ours do; None if it was tuned for another task."""
         heads = {head.name: head for head in cast(TrunkWithHeads, start.facts).output_heads}
         if (head := heads.get(TASK_HEADS.get(self.recipe.task, ""))) is None:

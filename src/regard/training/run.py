@@ -16,11 +16,11 @@ from regard.ground.config import Config
 from regard.ground.errors import BadInput
 from regard.ground.files import read_json, sweep_folder, write_json
 from regard.ground.lock import FolderLock, is_vacant, lock_folder
-from regard.models import folder as folders
 from regard.models.facts import ModelFacts, paths
 from regard.models.facts.positions import AnyPosition
+from regard.models.formats import folder as folders
+from regard.models.formats.loaded_model import CONFIG
 from regard.models.paper import Paper, count_parameters
-from regard.models.stored import CONFIG
 from regard.tasks.task import Prepared
 from regard.text.labels import LabelSet
 from regard.training.checkpoint import Checkpoints, RunProgress
@@ -73,7 +73,7 @@ class Run:
             "cost": cost(module, progress, self.job.world),
         }
         read = self.tokenizer, self.labels
-        stored = folders.Stored(self.paper, self.facts, module, *read, notes)
+        stored = folders.LoadedModel(self.paper, self.facts, module, *read, notes)
         folders.write(self.model_folder, stored)
         return said
 

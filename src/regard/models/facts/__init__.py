@@ -1,6 +1,6 @@
 """Facts: models as values. A paper is a value, and a change of it says how another differs."""
 
-from regard.models.facts.change import POSITIONS, change, difference, paths
+from regard.models.facts.change import POSITIONS, change, difference, paths, values_named
 from regard.models.facts.conv import ConvEncoderFacts
 from regard.models.facts.embedding import Tokens
 from regard.models.facts.heads import (
@@ -51,4 +51,5 @@ __all__ = [
     "from_json",
     "paths",
     "to_json",
+    "values_named",
 ]

@@ -69,6 +69,12 @@ def difference(one: Any, other: Any) -> dict[str, tuple[Any, Any]]:
     return {path: both for path, both in pairs.items() if both[0] != both[1]}
 
 
+def values_named(facts: Any, name: str) -> list[Any]:
+    """The values that a name means in ``change``; none where there is no such field."""
+    known = dict(paths(facts))
+    return [known[path] for path in _matches(known, name)]
+
+
 def _children(value: Any) -> list[tuple[str, Any]]:
     """The parts of a value by name: fields of a dataclass, named members of a tuple."""
     if isinstance(value, tuple):

@@ -1,11 +1,27 @@
-"""BERT (Devlin et al., 2018, arXiv:1810.04805): an encoder that sees both ways, pre-trained by
-filling blanks. The small sizes are those of Turc et al. (2019, arXiv:1908.08962).
+"""BERT (Devlin et al., 2018, arXiv:1810.04805): a bidirectional encoder, pre-trained with masked LM
+and next-sentence prediction. The small sizes are those of Turc et al. (2019, arXiv:1908.08962).
 """
 
-from regard.models.facts import FirstToken, Stack, Tokens, Trunk, TrunkWithHeads, change
+from regard.models.facts import (
+    ChoiceHead,
+    FirstToken,
+    LabelHead,
+    MLMHead,
+    SentencePairHead,
+    SpanHead,
+    Stack,
+    TokenLabelHead,
+    Tokens,
+    Trunk,
+    TrunkWithHeads,
+    change,
+)
 from regard.models.facts.positions import Learned
+from regard.models.formats import Architectures, Constant, HFFormat, HFHead, Key, LabelCount
+from regard.models.formats.config_map import ACTIVATIONS
 from regard.models.paper import Paper
-from regard.weights.weight_map import Alias, Line, Passthrough, Rule, WeightMap
+from regard.text.encoder_tokenizer import EncoderTokenizer
+from regard.weights import Alias, Join, Passthrough, Rule, WeightMap
 
 BASE = TrunkWithHeads(
     trunk=Trunk(
@@ -30,6 +46,86 @@ SMALL = change(MEDIUM, depth=4)
 MINI = change(SMALL, width=256, heads=4, inner=1_024)
 TINY = change(MINI, width=128, depth=2, heads=2, inner=512)
 
+CONFIG = (
+    Key("vocab_size", "vocab"),
+    Key("hidden_size", "width"),
+    Key("num_hidden_layers", "depth"),
+    Key("num_attention_heads", "heads"),
+    Key("intermediate_size", "inner"),
+    Key("hidden_act", "activation", ACTIVATIONS),
+    Key("hidden_dropout_prob", "stack.dropout"),
+    Key("attention_probs_dropout_prob", "attention_dropout"),
+    Key("max_position_embeddings", "longest"),
+    Key("type_vocab_size", "segments"),
+    Key("initializer_range", "init_std"),
+    Key("layer_norm_eps", "eps"),
+    Constant("is_encoder_decoder", False),
+    Constant("is_decoder", False),
+    Constant("add_cross_attention", False),
+    Constant("position_embedding_type", "absolute"),
+    Constant("pruned_heads", {}),
+    Constant("quantization_config", None),
+)
+DROPOUT = Key("classifier_dropout", "dropout", like="hidden_dropout_prob")
+LABELS = LabelCount("outputs")
+MLM = HFHead(MLMHead(), "cls.predictions.", (Key("tie_word_embeddings", "tied"),))
+SENTENCE_PAIR = HFHead(SentencePairHead(), "cls.seq_relationship.")
+SPAN = HFHead(SpanHead(), "qa_outputs.")
+LABEL = HFHead(LabelHead(2, dropout=0.1), "classifier.", (DROPOUT, LABELS))
+TOKEN_LABEL = HFHead(TokenLabelHead(2, dropout=0.1), "classifier.", (DROPOUT, LABELS))
+CHOICE = HFHead(ChoiceHead(dropout=0.1), "classifier.", (DROPOUT,))
+ARCHITECTURES = Architectures(
+    {
+        "BertModel": (),
+        "BertForMaskedLM": (MLM,),
+        "BertForNextSentencePrediction": (SENTENCE_PAIR,),
+        "BertForPreTraining": (MLM, SENTENCE_PAIR),
+        "BertForQuestionAnswering": (SPAN,),
+        "BertForSequenceClassification": (LABEL,),
+        "BertForTokenClassification": (TOKEN_LABEL,),
+        "BertForMultipleChoice": (CHOICE,),
+    }
+)
+LAYER, OURS = "encoder.layer.{i}.", "trunk.blocks.{i}."
+JOIN = (Join((1, 1, 1)),)
+TRUNK = (
+    Rule("embeddings.word_embeddings.weight", "trunk.embed.token.weight"),
+    Rule("embeddings.position_embeddings.weight", "trunk.embed.position.weight"),
+    Rule("embeddings.token_type_embeddings.weight", "trunk.embed.segment.weight"),
+    Rule("embeddings.LayerNorm.*", "trunk.embed.norm.*"),
+    Passthrough("embeddings.position_ids"),
+    Rule(LAYER + "attention.self.{query,key,value}.*", OURS + "attention.qkv.*", JOIN),
+    Rule(LAYER + "attention.output.dense.*", OURS + "attention.o.*"),
+    Rule(LAYER + "attention.output.LayerNorm.*", OURS + "attention_residual.norm.*"),
+    Rule(LAYER + "intermediate.dense.*", OURS + "mlp.up.*"),
+    Rule(LAYER + "output.dense.*", OURS + "mlp.down.*"),
+    Rule(LAYER + "output.LayerNorm.*", OURS + "mlp_residual.norm.*"),
+    Rule("pooler.dense.*", "pool.dense.*"),
+)
+HEADS = (
+    Rule("cls.predictions.transform.dense.*", "heads.mlm.dense.*"),
+    Rule("cls.predictions.transform.LayerNorm.*", "heads.mlm.norm.*"),
+    Rule("cls.predictions.decoder.{weight,bias}", "heads.mlm.out.{weight,bias}"),  # if not tied
+    Rule("cls.predictions.bias", "heads.mlm.out.bias"),
+    Alias("cls.predictions.decoder.weight", "trunk.embed.token.weight"),
+    Alias("cls.predictions.decoder.bias", "heads.mlm.out.bias"),
+    Alias("cls.predictions.bias", "heads.mlm.out.bias", loose=True),  # not read if not tied
+    Rule("cls.seq_relationship.*", "heads.sentence_pair.out.*"),
+    Rule("qa_outputs.*", "heads.span.out.*"),
+    Rule("classifier.*", "heads.label.out.*"),
+    Rule("classifier.*", "heads.token_label.out.*"),
+    Rule("classifier.*", "heads.choice.out.*"),
+)
+OLD = (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias"))
+HF = HFFormat(
+    name="BERT",
+    model_type="bert",
+    empty=BASE,
+    rows=(*CONFIG, ARCHITECTURES),
+    weights=WeightMap(TRUNK, prefix="bert.", outside=HEADS, old=OLD),
+    tokenizer=EncoderTokenizer,
+)
+
 PAPER = Paper(
     name="BERT",
     year=2018,
@@ -38,68 +134,12 @@ PAPER = Paper(
     after="Transformer",
     tokenizer="wordpiece",
     sizes={
-        "base": BASE,
-        "large": LARGE,
-        "medium": MEDIUM,
-        "small": SMALL,
-        "mini": MINI,
-        "tiny": TINY,
+        **{"base": BASE, "large": LARGE, "medium": MEDIUM},
+        **{"small": SMALL, "mini": MINI, "tiny": TINY},
     },
     published={
-        "base": 110_000_000,
-        "large": 340_000_000,
-        "medium": 41_700_000,
-        "small": 29_100_000,
-        "mini": 11_300_000,
-        "tiny": 4_400_000,
+        **{"base": 110_000_000, "large": 340_000_000, "medium": 41_700_000},
+        **{"small": 29_100_000, "mini": 11_300_000, "tiny": 4_400_000},
     },
+    formats={"hf": HF},
 )
-
-LAYER, OURS = "bert.encoder.layer.{i}.", "trunk.blocks.{i}."
-TRUNK = (
-    Rule("bert.embeddings.word_embeddings.weight", "trunk.embed.token.weight"),
-    Rule("bert.embeddings.position_embeddings.weight", "trunk.embed.position.weight"),
-    Rule("bert.embeddings.token_type_embeddings.weight", "trunk.embed.segment.weight"),
-    Rule("bert.embeddings.LayerNorm.*", "trunk.embed.norm.*"),
-    Passthrough("bert.embeddings.position_ids"),
-    Rule(LAYER + "attention.self.{query,key,value}.*", OURS + "attention.qkv.*"),
-    Rule(LAYER + "attention.output.dense.*", OURS + "attention.o.*"),
-    Rule(LAYER + "attention.output.LayerNorm.*", OURS + "attention_residual.norm.*"),
-    Rule(LAYER + "intermediate.dense.*", OURS + "mlp.up.*"),
-    Rule(LAYER + "output.dense.*", OURS + "mlp.down.*"),
-    Rule(LAYER + "output.LayerNorm.*", OURS + "mlp_residual.norm.*"),
-    Rule("bert.pooler.dense.*", "pool.dense.*"),
-)
-WORDS = (
-    Rule("cls.predictions.transform.dense.*", "heads.mlm.dense.*"),
-    Rule("cls.predictions.transform.LayerNorm.*", "heads.mlm.norm.*"),
-)
-TIED: tuple[Line, ...] = (
-    Alias("cls.predictions.decoder.weight", of="bert.embeddings.word_embeddings.weight"),
-    Rule("cls.predictions.bias", "heads.mlm.out.bias"),
-    Alias("cls.predictions.decoder.bias", of="cls.predictions.bias"),
-)
-APART: tuple[Line, ...] = (  # then nothing ties the two biases either, and nothing reads the first
-    Rule("cls.predictions.decoder.*", "heads.mlm.out.*"),
-    Alias("cls.predictions.bias", of="cls.predictions.decoder.bias", loose=True),
-)
-FOLLOWS = Rule("cls.seq_relationship.*", "heads.sentence_pair.out.*")
-HEADS = {
-    "label": "classifier",
-    "token_label": "classifier",
-    "span": "qa_outputs",
-    "choice": "classifier",
-}
-OLD = (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias"))
-
-
-def names(facts: TrunkWithHeads) -> WeightMap:
-    """The weight map of a model of these facts."""
-    mlm = facts.head("mlm")
-    lines: tuple[Line, ...] = (*TRUNK, *WORDS, *(TIED if mlm is None or mlm.tied else APART))
-    task_heads = [
-        Rule(f"{HEADS[head.name]}.*", f"heads.{head.name}.out.*")
-        for head in facts.output_heads
-        if head.name in HEADS
-    ]
-    return WeightMap((*lines, FOLLOWS, *task_heads), prefix="bert.", old=OLD)

@@ -5,6 +5,7 @@ An encoder that sees everyone, a decoder that sees what it has written and looks
 
 from regard.models.facts import EncoderDecoder, Stack, Tokens, Trunk, change
 from regard.models.facts.positions import Sinusoid
+from regard.models.formats.marian import HF
 from regard.models.paper import Paper
 from regard.parts.mask import causal
 
@@ -25,4 +26,5 @@ PAPER = Paper(
     after="Luong",
     sizes={"base": BASE, "big": BIG, "laptop": LAPTOP},
     published={"base": 65_000_000, "big": 213_000_000},
+    formats={"hf": HF},
 )

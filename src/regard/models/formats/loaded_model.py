@@ -1,4 +1,4 @@
-"""What a folder holds, whoever wrote it."""
+"""A model with all that its folder says of it, whoever wrote the folder."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +9,7 @@ from torch import nn
 
 from regard.ground.errors import BadInput, reason_of
 from regard.models.facts import ModelFacts, paths
-from regard.models.form import Origin
+from regard.models.formats.hf_format import HFExtras
 from regard.models.paper import Paper
 from regard.text.labels import LabelSet
 from regard.text.tokenizers import Tokenizer
@@ -18,8 +18,12 @@ CONFIG, WEIGHTS = "config.json", "model.safetensors"
 
 
 @dataclass(frozen=True, eq=False)
-class Stored:
-    """What a folder holds. ``notes`` is anything JSON that belongs to it: cost, chosen readings."""
+class LoadedModel:
+    """A model ready to run.
+
+    ``notes`` is anything JSON that belongs to it: training cost, decoding and alignment settings.
+    ``extras`` is what only the Hugging Face folder that it came from needs.
+    """
 
     paper: Paper
     facts: ModelFacts
@@ -27,10 +31,10 @@ class Stored:
     tokenizer: Tokenizer | None = None
     labels: LabelSet | None = None
     notes: dict[str, Any] = field(default_factory=dict)
-    origin: Origin | None = None
+    extras: HFExtras | None = None
 
 
-def built(facts: ModelFacts, device: torch.device | str, where: str) -> nn.Module:
+def build_facts(facts: ModelFacts, device: torch.device | str, where: str) -> nn.Module:
     """The model of facts that came from outside."""
     try:
         with torch.device(device):
@@ -39,7 +43,7 @@ def built(facts: ModelFacts, device: torch.device | str, where: str) -> nn.Modul
         raise BadInput(f"{where}: its facts give no model ({reason_of(error)})") from None
 
 
-def refuse_depth(facts: ModelFacts, tensors: int) -> None:
+def check_depth(facts: ModelFacts, tensors: int) -> None:
     """A stack of more layers than tensors is not even tried: it could be endless."""
     for path, value in paths(facts):
         if path.endswith(".depth") and value > tensors:

@@ -1,0 +1,17 @@
+"""Folders of models: regard's own, and those of Hugging Face by tables that hang on the papers."""
+
+from regard.models.formats.architectures import Architectures, HFHead
+from regard.models.formats.config_map import Constant, Key, LabelCount, Presence, UnreadKey
+from regard.models.formats.hf_format import HFExtras, HFFormat
+
+__all__ = [
+    "Architectures",
+    "Constant",
+    "HFExtras",
+    "HFFormat",
+    "HFHead",
+    "Key",
+    "LabelCount",
+    "Presence",
+    "UnreadKey",
+]

@@ -1,0 +1,63 @@
+"""Folders of models, in either format: read what is there, write what is asked for."""
+
+from pathlib import Path
+
+import torch
+
+from regard.ground.errors import BadInput
+from regard.ground.files import read_json
+from regard.models.formats import hf, regard
+from regard.models.formats.loaded_model import CONFIG, LoadedModel
+from regard.text.ids_only import ids_only
+from regard.text.train_tokenizer import BOS, EOS, PAD
+from regard.text.translation_tokenizer import TranslationTokenizer
+
+MODEL = "model"  # where a run folder keeps what it trained
+WRITERS = {"regard": regard.write, "hf": hf.write}
+FORMATS = tuple(WRITERS)
+
+
+def write(folder: Path, model: LoadedModel, format: str = "regard") -> None:
+    """Write a folder; config.json comes last, so that a folder that has it is whole."""
+    if format not in FORMATS:
+        raise BadInput(f"format is {' or '.join(FORMATS)}, not {format!r}")
+    if (folder / CONFIG).exists() and _format_of(folder) != format:
+        raise BadInput(f"{folder}: holds a model in another format; choose another folder")
+    WRITERS[format](folder, model)
+
+
+def read(
+    folder: Path, device: torch.device | str = "cpu", *, keep_unknown: bool = False
+) -> LoadedModel:
+    """The model in a folder, regard's or Hugging Face's, ready to run.
+
+    With ``keep_unknown``, tensors of a Hugging Face folder that belong to no layer known here are
+    kept beside the weights, and ``write`` gives them back; otherwise they are an error.
+    """
+    if not folder.is_dir():
+        raise BadInput(f"{folder}: no such folder")
+    if not (folder / CONFIG).exists():
+        inner = folder / MODEL
+        there = f"; its model is in {inner}" if (inner / CONFIG).is_file() else ""
+        raise BadInput(f"{folder}: no model folder: it has no {CONFIG}{there}")
+    config = read_json(folder / CONFIG)
+    if "regard" in config:
+        return regard.read(folder, config, device)
+    if "model_type" in config:
+        return hf.read(folder, config, device, keep_unknown)
+    raise BadInput(f"{folder / CONFIG}: neither regard's nor Hugging Face's (no model_type)")
+
+
+def vocabularies(model: LoadedModel) -> TranslationTokenizer:
+    """Those of a translator; where its folder has no tokenizer files, its ids alone."""
+    if isinstance(model.tokenizer, TranslationTokenizer):
+        return model.tokenizer
+    ids = {"pad": PAD, "bos": BOS, "eos": EOS}  # of every vocabulary that regard makes
+    if model.extras is not None:
+        ids = model.paper.formats["hf"].special_ids(model.extras.config)
+    sizes = model.facts.sizes
+    return ids_only(sizes["source tokens"], sizes["target tokens"], **ids)
+
+
+def _format_of(folder: Path) -> str:
+    return "regard" if "regard" in read_json(folder / CONFIG) else "hf"

@@ -1,0 +1,120 @@
+"""Hugging Face folders: config.json, safetensors or pickled tensors, generation settings, text."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from regard.ground.errors import BadInput
+from regard.ground.files import read_bytes, read_json, replacing, write_json
+from regard.models.formats import sentence_transformers
+from regard.models.formats.hf_format import HFExtras
+from regard.models.formats.loaded_model import (
+    CONFIG,
+    WEIGHTS,
+    LoadedModel,
+    build_facts,
+    check_depth,
+    check_tokenizer,
+)
+from regard.models.paper import Paper
+from regard.models.papers import LINEAGE
+from regard.weights.files import load_weights, read_folder, weights_of, write_tensors
+
+GENERATION = "generation_config.json"
+# How predictions are made, which configurations have no key for: under a key of ours.
+NOTES = "regard_notes"
+PREDICTION_KEYS = ("longest", "stride", "question", "longest_answer", "threshold")
+# How a folder searches; an old one says it in its config.json.
+GENERATION_KEYS = (
+    "num_beams",
+    "length_penalty",
+    "early_stopping",
+    "max_length",
+    "max_new_tokens",
+    "min_length",
+    "no_repeat_ngram_size",
+    "renormalize_logits",
+    "forced_eos_token_id",
+    "bad_words_ids",
+)
+
+
+def read(
+    folder: Path, config: dict[str, Any], device: torch.device | str, keep_unknown: bool = False
+) -> LoadedModel:
+    """The model in a folder that says ``config``; how it generates is noted as "generation",
+    how it gives one vector for a text as "embedding".
+    """
+    paper, where = _paper_of(folder, config), str(folder / CONFIG)
+    format = paper.formats["hf"]
+    file = read_folder(folder)
+    try:
+        facts = format.facts_of(config, file.keys())
+        check_depth(facts, len(file))
+    except BadInput as error:
+        raise BadInput(f"{where}: {error}") from None
+    shapes = weights_of(build_facts(facts, "meta", where))  # a misfit costs no memory
+    tensors, extras = format.weights.read(file, shapes, str(folder), keep_unknown)
+    module = build_facts(facts, device, where)
+    load_weights(module, tensors, str(folder))
+    tokenizer, labels = format.load_tokenizer(folder, config), format.labels_of(config, facts)
+    check_tokenizer(tokenizer, labels, facts, folder)
+    hf = HFExtras(config, files_of(folder), extras)
+    notes = _read_notes(folder, config)
+    return LoadedModel(paper, facts, module.eval(), tokenizer, labels, notes, hf)
+
+
+def write(folder: Path, model: LoadedModel) -> None:
+    """Write a folder that ``transformers`` reads; what it cannot express is refused beforehand."""
+    if (format := model.paper.formats.get("hf")) is None:
+        raise BadInput(f"{model.paper.name}: Hugging Face has no format for such models")
+    config = format.config_of(model.facts, model.labels)
+    extras = model.extras or format.new_extras(model.tokenizer)
+    tensors = format.weights.write(weights_of(model.module), extras.weights)
+    if model.extras is not None:
+        config = format.update(extras.config, tensors, model.facts, model.labels)
+    (folder / CONFIG).unlink(missing_ok=True)
+    if model.tokenizer is not None:
+        model.tokenizer.save(folder)
+    write_files(folder, extras)
+    write_tensors(folder / WEIGHTS, tensors)
+    notes = {name: model.notes[name] for name in PREDICTION_KEYS if name in model.notes}
+    write_json(folder / CONFIG, {**extras.config, **config, **({NOTES: notes} if notes else {})})
+
+
+def _read_notes(folder: Path, config: dict[str, Any]) -> dict[str, Any]:
+    """What a folder says of its use."""
+    generation = {name: config[name] for name in GENERATION_KEYS if config.get(name) is not None}
+    if (folder / GENERATION).exists():
+        settings = read_json(folder / GENERATION)
+        generation = {name: value for name, value in settings.items() if value is not None}
+    embedding = sentence_transformers.embedding_of(folder)
+    content = {"generation": generation, "embedding": embedding}
+    notes = {name: value for name, value in content.items() if value}
+    if isinstance(ours := config.get(NOTES), dict):
+        notes |= {name: ours[name] for name in PREDICTION_KEYS if name in ours}
+    return notes
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """The files of a folder that are only handed on."""
+    path = folder / GENERATION
+    generation = {path.name: read_bytes(path)} if path.exists() else {}
+    return generation | sentence_transformers.files_of(folder)
+
+
+def write_files(folder: Path, extras: HFExtras) -> None:
+    """Hand them on, byte for byte."""
+    for name, content in extras.files.items():
+        with replacing(folder / name) as temporary:
+            temporary.write_bytes(content)
+
+
+def _paper_of(folder: Path, config: dict[str, Any]) -> Paper:
+    """The paper whose models have this ``model_type``, the latest if there are several."""
+    known = {paper.formats["hf"].model_type: paper for paper in LINEAGE if "hf" in paper.formats}
+    if (name := str(config.get("model_type"))) not in known:
+        supported = f"model_type {name!r} is not supported, only {', '.join(known)}"
+        raise BadInput(f"{folder / CONFIG}: {supported}")
+    return known[name]

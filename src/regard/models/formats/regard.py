@@ -1,0 +1,116 @@
+"""regard's own folders: config.json (paper, facts, notes), model.safetensors, tokenizer, labels."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.ground.errors import BadInput
+from regard.ground.files import write_json
+from regard.models.facts import from_json, to_json
+from regard.models.formats import hf
+from regard.models.formats.hf_format import HFExtras
+from regard.models.formats.loaded_model import (
+    CONFIG,
+    WEIGHTS,
+    LoadedModel,
+    build_facts,
+    check_depth,
+    check_tokenizer,
+)
+from regard.models.paper import Paper
+from regard.models.papers import paper as paper_named
+from regard.text.labels import LABELS, load_labels
+from regard.text.tokenizers import TOKENIZERS, Tokenizer
+from regard.weights.files import load_weights, read_tensors, weights_of, write_tensors
+from regard.weights.weight_map import Extras
+
+FORMAT = 2
+KEPT = "kept.safetensors"  # tensors that only the folder a model came from needs
+
+
+def write(folder: Path, model: LoadedModel) -> None:
+    """Write a folder."""
+    (folder / CONFIG).unlink(missing_ok=True)
+    (folder / LABELS).unlink(missing_ok=True)
+    for value in (model.tokenizer, model.labels):
+        if value is not None:
+            value.save(folder)
+    config = {
+        "regard": FORMAT,
+        "paper": model.paper.key,
+        "facts": to_json(model.facts),
+        "tokenizer": None if model.tokenizer is None else model.tokenizer.name,
+        "notes": model.notes,
+    }
+    (folder / KEPT).unlink(missing_ok=True)
+    if model.extras is not None:
+        config["hf"] = _write_extras(folder, model.extras)
+    write_tensors(folder / WEIGHTS, _in_original_precision(model))
+    write_json(folder / CONFIG, config)
+
+
+def read(folder: Path, config: dict[str, Any], device: torch.device | str) -> LoadedModel:
+    """The model in a folder with that config.json."""
+    where, notes = str(folder / CONFIG), config.get("notes", {})
+    if (format := config.get("regard")) != FORMAT:
+        known = f"written in format {format!r} of regard, and this version reads {FORMAT}"
+        raise BadInput(f"{where}: {known}: train the model again")
+    paper = paper_named(str(config.get("paper")))
+    if not isinstance(notes, dict):
+        raise BadInput(f"{where}: notes is not a table of names and values")
+    facts, tensors = from_json(config.get("facts"), where), read_tensors(folder / WEIGHTS)
+    try:
+        check_depth(facts, len(tensors))
+    except BadInput as error:
+        raise BadInput(f"{where}: {error}") from None
+    load_weights(build_facts(facts, "meta", where), tensors, str(folder / WEIGHTS))  # does it fit?
+    module = build_facts(facts, device, where)
+    load_weights(module, tensors, str(folder / WEIGHTS))
+    if "hf" in config and "hf" not in paper.formats:
+        raise BadInput(f"{where}: {paper.name} has no Hugging Face format, so hf cannot be there")
+    extras = _read_extras(folder, config["hf"], tensors) if "hf" in config else None
+    tokenizer, labels = _read_tokenizer(folder, config, paper, extras), load_labels(folder)
+    check_tokenizer(tokenizer, labels, facts, folder)
+    return LoadedModel(paper, facts, module.eval(), tokenizer, labels, notes, extras)
+
+
+def _read_tokenizer(
+    folder: Path, config: dict[str, Any], paper: Paper, extras: HFExtras | None
+) -> Tokenizer | None:
+    if (name := config.get("tokenizer")) is None:
+        return None
+    if extras is not None:
+        return paper.formats["hf"].load_tokenizer(folder, extras.config)
+    if name not in TOKENIZERS:
+        raise BadInput(f"{folder / CONFIG}: tokenizer is {name!r}, not {', '.join(TOKENIZERS)}")
+    kind = TOKENIZERS[name]
+    there = any((folder / file).exists() for file in kind.FILES)
+    return kind.load(folder) if there else None
+
+
+def _in_original_precision(model: LoadedModel) -> dict[str, Tensor]:
+    """A model's tensors as precise as they were in the folder it came from."""
+    dtypes = model.extras.weights.dtypes if model.extras is not None else {}
+    weights = weights_of(model.module)
+    return {name: tensor.to(dtypes.get(name, tensor.dtype)) for name, tensor in weights.items()}
+
+
+def _write_extras(folder: Path, extras: HFExtras) -> dict[str, Any]:
+    hf.write_files(folder, extras)
+    weights = extras.weights
+    if weights.kept:
+        write_tensors(folder / KEPT, weights.kept)
+    return {"config": extras.config, "bare": weights.bare, "tied": weights.tied, "old": weights.old}
+
+
+def _read_extras(folder: Path, content: Any, tensors: dict[str, Tensor]) -> HFExtras:
+    try:
+        config, bare, tied = dict(content["config"]), content["bare"], tuple(content["tied"])
+    except (TypeError, KeyError, ValueError):
+        raise BadInput(f"{folder / CONFIG}: hf is not what a Hugging Face folder says") from None
+    kept = read_tensors(folder / KEPT) if (folder / KEPT).exists() else {}
+    dtypes = {name: tensor.dtype for name, tensor in tensors.items()}
+    weights = Extras(bool(bare), tied, bool(content.get("old", False)), kept, dtypes)
+    return HFExtras(config, hf.files_of(folder), weights)

@@ -1,0 +1,177 @@
+"""Lines of weight maps: what the tensors of a file are called, and which of ours they are."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+
+import torch
+from torch import Tensor
+
+from regard.weights.files import DTYPES
+from regard.weights.moves import Move
+
+CLOSE = 1e-4  # how near a table in a file is to its formula
+_PARTS = re.compile(r"\{([\w.]+(?:,[\w.]+)+)\}")
+
+
+@dataclass(frozen=True)
+class WeightLine:
+    """A line of a map, about the tensors of a file whose names fit ``file``.
+
+    ``{i}`` is any number and ``*`` any last name; ``{q,k,v}_proj`` are several tensors.
+    """
+
+    file: str
+
+    def fits(self, name: str) -> bool:
+        """Whether a tensor of a file may have this name by this line."""
+        return any(pattern.fullmatch(name) for pattern in _expressions(self.file))
+
+    def group(self, name: str) -> "TensorGroup | None":
+        """The tensors of a file and of ours that belong to one of ours, if this line says so."""
+        return None
+
+    @property
+    def other_name_of(self) -> str | None:
+        """The tensor of ours for which ``file`` is one more name."""
+        return None
+
+    @property
+    def passes_through(self) -> bool:
+        """Whether a tensor that belongs to no part of the model is kept."""
+        return False
+
+    def fault(self, tensor: Tensor) -> str | None:
+        """What is wrong with a tensor that is given back."""
+        return None
+
+
+@dataclass(frozen=True)
+class Rule(WeightLine):
+    """Tensors of a file, and those of ours with the same elements.
+
+    What ``{i}`` and ``*`` stand for is the same in both columns. ``moves`` are made in their order
+    when a file is read, and undone in reverse when one is written. A rule counts where the model
+    has all of its tensors; of several rules the first does.
+    """
+
+    ours: str
+    moves: tuple[Move, ...] = ()
+
+    def group(self, name: str) -> "TensorGroup | None":
+        matches = (pattern.fullmatch(name) for pattern in _expressions(self.ours))
+        if (match := next(filter(None, matches), None)) is None:
+            return None
+        files, ours = (_filled(column, match.groupdict()) for column in (self.file, self.ours))
+        return TensorGroup(files, ours, self.moves)
+
+
+@dataclass(frozen=True)
+class Alias(WeightLine):
+    """A name under which a file may hold a tensor of ours once more, or in its stead.
+
+    A rule places that tensor as it is. The alias counts where the model has the tensor, and no rule
+    or earlier alias has taken the name. ``loose``: where both are there they need not be equal, and
+    this one is only given back.
+    """
+
+    ours: str
+    loose: bool = False
+
+    @property
+    def other_name_of(self) -> str:
+        return self.ours
+
+    @property
+    def passes_through(self) -> bool:
+        return self.loose
+
+
+@dataclass(frozen=True)
+class Derived(WeightLine):
+    """A table that a file may hold though it follows from its shape; it must agree with that."""
+
+    formula: Callable[[torch.Size], Tensor]
+
+    @property
+    def passes_through(self) -> bool:
+        return True
+
+    def fault(self, tensor: Tensor) -> str | None:
+        follows = _follows(tensor, self.formula(tensor.shape))
+        return None if follows else "does not follow its formula"
+
+
+@dataclass(frozen=True)
+class Passthrough(WeightLine):
+    """A tensor that a file may hold and no computation needs; it is given back."""
+
+    @property
+    def passes_through(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class TensorGroup:
+    """Tensors of a file and of ours, by their names, and the moves between them."""
+
+    files: tuple[str, ...]
+    ours: tuple[str, ...]
+    moves: tuple[Move, ...]
+
+    def read(self, file: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Ours by name."""
+        tensors = [file[name] for name in self.files]
+        for move in self.moves:
+            tensors = move.read(tensors)
+        return dict(zip(self.ours, tensors, strict=True))
+
+    def write(self, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The file's by name."""
+        tensors = [ours[name] for name in self.ours]
+        for move in reversed(self.moves):
+            tensors = move.write(tensors)
+        return dict(zip(self.files, tensors, strict=True))
+
+    def write_over(
+        self, ours: Mapping[str, Tensor], kept: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """The file's by name; what is not ours in a tensor of ``kept`` stays as it is."""
+        written = self.write(ours)
+        if several := kept.keys() & written.keys():
+            whole = {name: torch.ones_like(ours[name], dtype=torch.bool) for name in self.ours}
+            inside = self.write(whole)
+            written |= {n: torch.where(inside[n], written[n], kept[n]) for n in several}
+        return written
+
+
+def _follows(table: Tensor, formula: Tensor) -> bool:
+    if table.shape != formula.shape or table.dtype not in DTYPES:
+        return False
+    near = max(CLOSE, 2 * torch.finfo(table.dtype).eps)
+    return torch.allclose(table.float(), formula, rtol=0, atol=near)
+
+
+def _spread(pattern: str) -> list[str]:
+    """The names that braces list: the first of every list, the second of every list, ..."""
+    if (braces := _PARTS.search(pattern)) is None:
+        return [pattern]
+    count = len(braces[1].split(","))
+    return [_PARTS.sub(partial(_listed, number), pattern) for number in range(count)]
+
+
+def _listed(number: int, braces: re.Match[str]) -> str:
+    return braces[1].split(",")[number]
+
+
+@cache
+def _expressions(pattern: str) -> list[re.Pattern[str]]:
+    escaped = (re.escape(one) for one in _spread(pattern))
+    named = (one.replace(r"\{i\}", r"(?P<i>\d+)") for one in escaped)
+    return [re.compile(one.replace(r"\*", r"(?P<rest>[^.]+)")) for one in named]
+
+
+def _filled(pattern: str, values: Mapping[str, str]) -> tuple[str, ...]:
+    i, rest = values.get("i", ""), values.get("rest", "")
+    return tuple(one.replace("{i}", i).replace("*", rest) for one in _spread(pattern))

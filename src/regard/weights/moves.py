@@ -1,0 +1,130 @@
+"""Moves: how the tensors of a file become ours, and back. A move only moves elements.
+
+``read`` takes a list of tensors of a file and gives a list of ours; ``write`` undoes it. Only a
+``Slice`` leaves elements out: the weight map keeps these, and writes them again.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+
+class Move(Protocol):
+    """A reversible step of a rule."""
+
+    def read(self, tensors: list[Tensor]) -> list[Tensor]:
+        """From the file to ours."""
+
+    def write(self, tensors: list[Tensor]) -> list[Tensor]:
+        """From ours to the file."""
+
+
+@dataclass(frozen=True)
+class Transpose:
+    """Axes in another order: ours are these axes of the file's; by default all in reverse.
+
+    In reverse a matrix changes rows and columns, and a bias stays as it is.
+    """
+
+    axes: tuple[int, ...] | None = None
+
+    def read(self, tensors: list[Tensor]) -> list[Tensor]:
+        return [tensor.permute(self.axes or _reverse(tensor)) for tensor in tensors]
+
+    def write(self, tensors: list[Tensor]) -> list[Tensor]:
+        return [tensor.permute(_inverse(self.axes or _reverse(tensor))) for tensor in tensors]
+
+
+@dataclass(frozen=True)
+class Reshape:
+    """The same elements in the same order, in the shape that each column has; -1 is the rest."""
+
+    file: tuple[int, ...]
+    ours: tuple[int, ...]
+
+    def read(self, tensors: list[Tensor]) -> list[Tensor]:
+        return [tensor.reshape(self.ours) for tensor in tensors]
+
+    def write(self, tensors: list[Tensor]) -> list[Tensor]:
+        return [tensor.reshape(self.file) for tensor in tensors]
+
+
+@dataclass(frozen=True)
+class Split:
+    """A tensor of the file becomes several, with these shares of an axis."""
+
+    shares: tuple[int, ...]
+    axis: int = 0
+
+    def read(self, tensors: list[Tensor]) -> list[Tensor]:
+        (tensor,) = tensors
+        unit, rest = divmod(tensor.shape[self.axis], sum(self.shares))
+        if rest:
+            raise ValueError(f"{list(tensor.shape)} is not split into shares {self.shares}")
+        return list(tensor.split([unit * share for share in self.shares], self.axis))
+
+    def write(self, tensors: list[Tensor]) -> list[Tensor]:
+        return [torch.cat(tensors, self.axis)]
+
+
+@dataclass(frozen=True)
+class Join:
+    """Several tensors of the file become one, each with its share of an axis."""
+
+    shares: tuple[int, ...]
+    axis: int = 0
+
+    def read(self, tensors: list[Tensor]) -> list[Tensor]:
+        return Split(self.shares, self.axis).write(tensors)
+
+    def write(self, tensors: list[Tensor]) -> list[Tensor]:
+        return Split(self.shares, self.axis).read(tensors)
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Ours is a part of the file's, whose axis is ``size`` long; what is not known is zero."""
+
+    start: int
+    stop: int
+    size: int
+    axis: int = 0
+
+    def read(self, tensors: list[Tensor]) -> list[Tensor]:
+        return [self._part(tensor) for tensor in tensors]
+
+    def write(self, tensors: list[Tensor]) -> list[Tensor]:
+        written = []
+        for tensor in tensors:
+            shape = list(tensor.shape)
+            shape[self.axis] = self.size
+            whole = tensor.new_zeros(shape)
+            self._part(whole).copy_(tensor)
+            written.append(whole)
+        return written
+
+    def _part(self, tensor: Tensor) -> Tensor:
+        return tensor.narrow(self.axis, self.start, self.stop - self.start)
+
+
+@dataclass(frozen=True)
+class Reorder:
+    """Several tensors in another order: ours are these of the file's."""
+
+    order: tuple[int, ...]
+
+    def read(self, tensors: list[Tensor]) -> list[Tensor]:
+        return [tensors[number] for number in self.order]
+
+    def write(self, tensors: list[Tensor]) -> list[Tensor]:
+        return [tensors[number] for number in _inverse(self.order)]
+
+
+def _reverse(tensor: Tensor) -> tuple[int, ...]:
+    return tuple(reversed(range(tensor.dim())))
+
+
+def _inverse(order: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(sorted(range(len(order)), key=order.__getitem__))
