@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import nn
 
-from regard.models.facts import ModelFacts
+from regard.models.facts import AnyPool, ModelFacts, TrunkWithHeads, change
 from regard.models.formats.hf_format import HFFormat
 
 
@@ -14,8 +15,9 @@ from regard.models.formats.hf_format import HFFormat
 class Paper:
     """One step of the lineage.
 
-    ``published`` are the parameter counts as the paper rounds them; ``formats`` are those in which
-    others keep its models: "hf".
+    ``published`` are the parameter counts as the paper rounds them; ``heads`` the facts of heads
+    that differ from plain ones ("label.dense"), and ``pools`` the pools under heads that do not read
+    the pool of its sizes. ``formats`` are those in which others keep its models: "hf".
     """
 
     name: str
@@ -26,12 +28,21 @@ class Paper:
     sizes: Mapping[str, ModelFacts]
     published: Mapping[str, int] = field(default_factory=dict)
     tokenizer: str = "plain"  # which one is learned for a model of its own
+    heads: Mapping[str, Any] = field(default_factory=dict)
+    pools: Mapping[str, AnyPool] = field(default_factory=dict)
     formats: Mapping[str, HFFormat] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
         """The name in recipes and configuration files."""
         return self.name.lower()
+
+    def fit_heads(self, facts: TrunkWithHeads) -> TrunkWithHeads:
+        """A model of the paper with its heads, and the pool under them, in the paper's form."""
+        names = [head.name for head in facts.output_heads]
+        changes = {key: value for key, value in self.heads.items() if key.split(".")[0] in names}
+        pools = [self.pools[name] for name in names if name in self.pools]
+        return change(facts, pool=pools[0] if pools else facts.pool, **changes)
 
     def parameters(self, facts: ModelFacts) -> int:
         """How many parameters a model of these facts has, tied ones counted once."""

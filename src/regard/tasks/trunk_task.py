@@ -52,7 +52,13 @@ class TrunkTask(Task):
 
     def facts(self, data: Path) -> tuple[Paper, TrunkWithHeads]:
         """That of ``model.start``, or one of a paper's sizes, with the heads of the task."""
-        return trunk_facts(self.recipe.model, self.start(data), self.with_heads, self.decided)
+        start = self.start(data)
+        of_paper = paper(self.recipe.model.paper) if start is None else start.paper
+
+        def with_heads(facts: TrunkWithHeads) -> TrunkWithHeads:
+            return of_paper.fit_heads(self.with_heads(facts))
+
+        return trunk_facts(self.recipe.model, start, with_heads, self.decided)
 
     def tokenizer(self, folder: RunFolder, texts: Callable[[], Iterable[str]]) -> RowTokenizer:
         """That of ``model.start``, that of an earlier run, or one learned from ``texts``."""

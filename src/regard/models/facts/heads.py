@@ -35,16 +35,19 @@ class AnyHead:
 class MLMHead(AnyHead):
     """The token at a position (Devlin et al., 2018): dense, activation, norm, token vectors.
 
-    ``tied``: these are the token vectors of the embedding.
+    ``tied``: these are the token vectors of the embedding. ``dense_activation`` is by default the
+    activation of the stack.
     """
 
     name: ClassVar[str] = "mlm"
     tied: bool = True
+    dense_activation: str | None = None
 
     def build(self, trunk: Trunk, tokens: nn.Embedding) -> MLMHeadModule:
-        """With activation and epsilon of the stack."""
+        """With the epsilon of the stack."""
         width, stack = trunk.width, trunk.stack
-        module = MLMHeadModule(width, ACTIVATIONS[stack.activation], stack.eps, trunk.embed.vocab)
+        activation = ACTIVATIONS[self.dense_activation or stack.activation]
+        module = MLMHeadModule(width, activation, stack.eps, trunk.embed.vocab)
         if self.tied:
             module.out.weight = tokens.weight
         return module
