@@ -89,7 +89,9 @@ def theirs(
 
     run = prepare(recipe, out / "rows", World.join(), data=data)
     model = reference(run, out / "start")
-    rows = [as_theirs(recipe, row, goal) for row, goal in run.job.sampler.read(0, _all(run))]
+    rows = [
+        as_theirs(recipe, row, goal) for row, goal in run.job.sampler.dataset.read(0, _all(run))
+    ]
     batches = Padded()
     trainer = Trainer(
         model=model,
@@ -229,7 +231,7 @@ def losses(recipe: Recipe, data: Path, out: Path, steps: int) -> tuple[list[floa
     run = prepare(recipe, out / "rows", World.join(), data=data)
     count, device = recipe.batches.rows, run.job.world.device
     peer = reference(run, out / "start", dropout=0.0)
-    drawn = run.job.sampler.read(0, _all(run))[: steps * count]
+    drawn = run.job.sampler.dataset.read(0, _all(run))[: steps * count]
     model = run.job.model.to(device).eval()  # without dropout
     objective, updates = run.job.objective, ModelOptimiser(model, recipe.optimiser)
     micro, mine = EagerStep(lambda batch: objective(model, batch), nullcontext), []

@@ -96,6 +96,14 @@ def regard(*arguments: object, **options) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command(*arguments), timeout=300, check=False, **options)
 
 
+def start(*words: object, **variables: str) -> subprocess.Popen[str]:
+    """Start a Python process."""
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(
+        [sys.executable, *map(str, words)], env={**environment(), **variables}, **pipes
+    )
+
+
 def tensors_of(run: Path, step: int) -> dict[str, bytes]:
     """The bytes of all tensors of a checkpoint."""
     place = run / "checkpoints" / f"step-{step:08d}"

@@ -7,9 +7,9 @@ from torch.testing import assert_close
 import regard
 from regard import BadInput, Tape, without_head
 from regard.ground.batch import BatchLimits
-from regard.models.facts import change
+from regard.models.facts import LabelHead, MLMHead, SentencePairHead, change, paths
 from regard.models.formats.loaded_model import LoadedModel
-from regard.models.papers import LINEAGE, bert
+from regard.models.papers import LINEAGE, bert, lin
 from regard.tasks import batch_runner, translate
 from small import WORDS
 from small_bert import model as small_encoder
@@ -18,9 +18,9 @@ FAMILIES = ("translator", "pooled", "tuned", "words")
 # A value of each kind: for each token, for each text, for each pair of tokens.
 KEPT = {
     "translator": ("source.blocks.1.output", "logits", "target.blocks.0.cross.weights"),
-    "pooled": ("reader.output", "logits", "pool.weights"),
-    "tuned": ("trunk.output", "logits", "trunk.blocks.0.attention.weights"),
-    "words": ("words", "trunk.embed.output", "trunk.blocks.1.attention.scores"),
+    "pooled": ("trunk.output", "heads.label.logits", "pool.weights"),
+    "tuned": ("trunk.output", "heads.label.logits", "trunk.blocks.0.attention.weights"),
+    "words": ("heads.mlm.logits", "trunk.embed.output", "trunk.blocks.1.attention.scores"),
 }
 
 
@@ -69,10 +69,10 @@ def test_a_tape_sees_all_inputs_in_their_order(models, family, monkeypatch):
 
 
 def test_300_inputs_have_300_rows(models):
-    tape = Tape("pooled", "logits")
+    tape = Tape("pool.output", "heads.label.logits")
     said = models["tuned"].logits(inputs("tuned", 300), tape=tape)
-    assert len(tape.kept["pooled"]) == 300
-    assert torch.equal(torch.stack(said), tape.kept["logits"])
+    assert len(tape.kept["pool.output"]) == 300
+    assert torch.equal(torch.stack(said), tape.kept["heads.label.logits"])
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -94,7 +94,7 @@ def test_an_edit_reaches_every_batch(models, family, monkeypatch):
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("known", [True, False])
 def test_a_name_that_does_not_exist_is_refused(models, family, known):
-    wrong = KEPT[family][0].replace("output", "outptu").replace("words", "wrods")
+    wrong = KEPT[family][0].replace("output", "outptu").replace("mlm", "mml")
     good = (KEPT[family][1],) if known else ()
     for tape in (Tape(*good, wrong), Tape(*good, edits={wrong: without_head(0)})):
         with pytest.raises(BadInput, match=r"model\.tape_names\(\) lists all") as error:
@@ -104,10 +104,10 @@ def test_a_name_that_does_not_exist_is_refused(models, family, known):
 
 
 def test_a_tape_can_be_used_again(models):
-    tape = Tape("logits")
+    tape = Tape("heads.label.logits")
     models["tuned"].logits(["dog", "cow owl"], tape=tape)
     (said,) = models["tuned"].logits(["pig"], tape=tape)
-    assert torch.equal(tape.kept["logits"], said[None])
+    assert torch.equal(tape.kept["heads.label.logits"], said[None])
 
 
 def test_nothing_is_asked_of_no_inputs(models):
@@ -121,10 +121,12 @@ def small_of_every_paper() -> list[LoadedModel]:
         if paper.key == bert.PAPER.key:
             continue
         for facts in paper.sizes.values():
-            known = {key: value for key, value in small.items() if f"{key}=" in repr(facts)}
-            facts = change(facts, **known)
-            found.append(LoadedModel(paper, facts, paper.build(facts).eval()))
-    facts = change(bert.TINY, width=8, inner=8, vocab=20, fills=True, follows=True)
+            known = {path.split(".")[-1] for path, _ in paths(facts)}
+            facts = change(facts, **{key: small[key] for key in small.keys() & known})
+            if paper.key == lin.PAPER.key:
+                facts = facts.with_heads(LabelHead(2))
+            found.append(LoadedModel(paper, facts, facts.build().eval()))
+    facts = change(bert.TINY, width=8, inner=8, vocab=20).with_heads(MLMHead(), SentencePairHead())
     return [*found, LoadedModel(bert.PAPER, facts, facts.build().eval())]
 
 
@@ -161,7 +163,7 @@ def test_memory_is_bounded(models, family, monkeypatch):
     sizes = []
     monkeypatch.setattr(batch_runner, "TOKENS", 64)
     monkeypatch.setattr(translate, "TOKENS", 64)
-    side = models[family].module.source if family == "translator" else models[family].module.reader
+    side = models[family].module.encoder
     hook = side.register_forward_pre_hook(lambda _, given: sizes.append(len(given[0])))
     texts = [one[0] if isinstance(one, tuple) else one for one in inputs(family, 60)]
     models[family].encode(texts)

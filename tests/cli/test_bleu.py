@@ -8,7 +8,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from regard.cli.bleu import bleu
+from regard.cli.verbs.bleu import bleu
 from regard.ground.errors import BadInput
 
 app = typer.Typer()

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from marian_folders import reference_model, sentences, write_marian
+from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput
 from regard.inside import hf_reference, parity
 from regard.models.formats import hf
@@ -19,7 +20,7 @@ pytest.importorskip("sentencepiece")
 LAYERS = [
     *("encoder embedding", "encoder block 1", "encoder block 2"),
     *("decoder embedding", "decoder block 1", "decoder block 2", "decoder block 3"),
-    *("logits", "ids of texts"),
+    *("next_token logits", "ids of texts"),
 ]
 
 
@@ -95,7 +96,7 @@ def test_a_wrong_tensor_leaves_nothing(marian, tmp_path, monkeypatch):
     done = run("convert", marian, tmp_path / "copy", "--to", "hf", "--check", code=1)
     found = {line[:20].strip(): line[20:].split() for line in done.stdout.splitlines()[1:]}
     assert float(found["decoder block 1"][0]) == 0
-    assert float(found["decoder block 2"][0]) > 1e-5 < float(found["logits"][1])
+    assert float(found["decoder block 2"][0]) > 1e-5 < float(found["next_token logits"][1])
     assert "not written: differs by" in done.stderr
     assert_nothing_left(tmp_path)
     run("convert", marian, tmp_path / "copy", "--to", "hf")  # nobody asked
@@ -110,12 +111,14 @@ def test_a_disagreement_with_transformers_leaves_nothing(marian, tmp_path, monke
     monkeypatch.setattr(hf_reference, "load_model", spoilt)
     done = run("convert", marian, tmp_path / "ours", "--to", "regard", "--check", code=1)
     *_, logits, _ = done.stdout.splitlines()
-    assert float(logits.split()[1]) == 0 and float(logits.split()[2]) > 1e-5
+    assert float(logits.split()[-2]) == 0 and float(logits.split()[-1]) > 1e-5
     assert_nothing_left(tmp_path)
 
 
 def test_other_ids_leave_nothing(marian, tmp_path, monkeypatch):
-    monkeypatch.setattr(hf_reference, "tokenize_with", lambda *_: lambda one, other: ([1], [1]))
+    row = TokenRow([1], [0])
+    others = [{"source": row, "target": row}] * 8
+    monkeypatch.setattr(hf_reference, "text_examples", lambda *_: others)
     done = run("convert", marian, tmp_path / "ours", "--to", "regard", "--check", code=1)
     assert done.stdout.splitlines()[-1].split() == ["ids", "of", "texts", "0", "16"]
     assert_nothing_left(tmp_path)
@@ -173,16 +176,13 @@ def test_bad_input_is_one_line(small_run, tmp_path):
 
 
 def test_other_ids_are_counted_on_either_side():
-    def letters(*texts):
-        return [[ord(letter) for letter in text] for text in texts]
+    def examples(*texts):
+        rows = [TokenRow([ord(letter) for letter in text], [0] * len(text)) for text in texts]
+        return [dict(zip(("source", "target"), rows[i : i + 2], strict=True)) for i in (0, 2)]
 
-    def capitals(one, other):
-        return letters(one.upper(), other)
-
-    def all_capitals(one, other):
-        return letters(one.upper(), other.upper())
-
-    texts = [("A", "b"), ("c", "D")]
-    assert parity.count_differing_ids(letters, letters, texts) == 0
-    assert parity.count_differing_ids(letters, capitals, texts) == 1
-    assert parity.count_differing_ids(letters, all_capitals, texts) == 2
+    ours = examples("A", "b", "c", "D")
+    assert parity.count_differing_rows(ours, examples("A", "b", "c", "D")) == 0
+    assert parity.count_differing_rows(ours, examples("A", "b", "C", "D")) == 1
+    assert parity.count_differing_rows(ours, examples("A", "B", "C", "D")) == 2
+    segments = [{side: row._replace(segments=[1]) for side, row in one.items()} for one in ours]
+    assert parity.count_differing_rows(ours, segments) == 4

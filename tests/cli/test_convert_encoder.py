@@ -19,15 +19,15 @@ pytest.importorskip("transformers")
 LAYERS = ["embedding", "block 1", "block 2"]
 SAID = {
     "states": ["pooled"],
-    "words": ["words"],
-    "words and pairs": ["pooled", "words", "follows"],
-    "pairs": ["pooled", "follows"],
-    "one label": ["pooled", "logits"],
-    "several labels": ["pooled", "logits"],
-    "a number": ["pooled", "logits"],
-    "tags": ["logits"],
-    "answers": ["logits"],
-    "choices": ["pooled", "logits"],
+    "words": ["mlm logits"],
+    "words and pairs": ["pooled", "mlm logits", "sentence_pair logits"],
+    "pairs": ["pooled", "sentence_pair logits"],
+    "one label": ["pooled", "label logits"],
+    "several labels": ["pooled", "label logits"],
+    "a number": ["pooled", "label logits"],
+    "tags": ["token_label logits"],
+    "answers": ["span logits"],
+    "choices": ["pooled", "choice logits"],
 }
 
 
@@ -106,7 +106,7 @@ def test_a_wrong_tensor_leaves_nothing(labels, tmp_path, monkeypatch):
     done = run("convert", labels, tmp_path / "copy", "--to", "hf", "--check", code=1)
     found = table(done)
     assert float(found["block 1"][0]) == 0 < 1e-5 < float(found["block 2"][0])
-    assert float(found["logits"][1]) > 1e-5
+    assert float(found["label logits"][1]) > 1e-5
     assert "not written: differs by" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
@@ -118,7 +118,7 @@ def test_a_head_that_is_lost_leaves_nothing(labels, tmp_path, monkeypatch):
     monkeypatch.setattr(hf, "write_tensors", headless)
     monkeypatch.setattr(hf, "check_tokenizer", lambda *_: None)  # which would notice before
     done = run("convert", labels, tmp_path / "copy", "--to", "hf", "--check", code=1)
-    assert table(done)["logits"][0] == "inf" and list(tmp_path.iterdir()) == []
+    assert table(done)["label logits"][0] == "inf" and list(tmp_path.iterdir()) == []
 
 
 def test_a_disagreement_with_transformers_leaves_nothing(labels, tmp_path, monkeypatch):
@@ -131,7 +131,7 @@ def test_a_disagreement_with_transformers_leaves_nothing(labels, tmp_path, monke
 
     monkeypatch.setattr(hf_reference, "load_model", spoilt)
     done = run("convert", labels, tmp_path / "ours", "--to", "regard", "--check", code=1)
-    assert float(table(done)["pooled"][1]) <= 1e-5 < float(table(done)["logits"][1])
+    assert float(table(done)["pooled"][1]) <= 1e-5 < float(table(done)["label logits"][1])
     assert list(tmp_path.iterdir()) == []
 
 
@@ -151,7 +151,7 @@ def test_other_ids_leave_nothing(labels, tmp_path, monkeypatch):
 def test_without_vocabulary_and_without_transformers(tmp_path, monkeypatch):
     bare = write_bert(tmp_path / "bert", "words")
     done = run("convert", bare, tmp_path / "ours", "--to", "regard", "--check")
-    assert list(table(done)) == [*LAYERS, "words"]
+    assert list(table(done)) == [*LAYERS, "mlm logits"]
     monkeypatch.setattr(hf_reference, "is_installed", lambda: False)
     done = run("convert", bare, tmp_path / "again", "--to", "hf", "--check")
     assert "transformers is not installed" in done.stderr
@@ -167,5 +167,5 @@ def test_what_transformers_does_not_have_is_shown(tmp_path):
     }
     write_tensors(source / "model.safetensors", read_folder(source) | pooler)
     done = run("convert", source, tmp_path / "ours", "--to", "regard", "--check")
-    assert list(table(done)) == [*LAYERS, "pooled", "words"]
+    assert list(table(done)) == [*LAYERS, "pooled", "mlm logits"]
     assert table(done)["pooled"] == ["0.0e+00", "–"]

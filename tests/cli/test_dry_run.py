@@ -144,16 +144,18 @@ def test_it_neither_resumes_nor_spends_more_than_its_budget(desk):
 
 
 def test_a_long_epoch_is_estimated():
-    sampler = Sampler(
-        lambda epoch, numbers: [int(one) for one in numbers],
-        lambda example: (4,),
-        1_000,
-        BatchLimits(16, 4, 8),
-        seed=1,
-        window=100,
-    )
+    class Thousand:
+        window = 100
+
+        def __len__(self):
+            return 1_000
+
+        def lengths(self, length, epoch, indices):
+            return np.array([length(index) for index in indices])
+
+    sampler = Sampler(Thousand(), lambda index: (4,), BatchLimits(16, 4, 8), seed=1)
     assert count_epoch(sampler) == EpochSize(250, 4_000)
     assert count_epoch(sampler, limit=-1.0) == EpochSize(250, 4_000, estimated=True)
-    short = replace(sampler, length=lambda example: (9 if example % 2 else 4,))
+    short = replace(sampler, objective=lambda index: (9 if index % 2 else 4,))
     assert np.isclose(count_epoch(short).tokens, 2_000)
     assert short.dropped["longer than 8 tokens"] == 500

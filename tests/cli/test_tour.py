@@ -6,7 +6,7 @@ import pytest
 import typer
 
 from regard.cli import tour_steps as tours
-from regard.cli.tour import tour
+from regard.cli.verbs.tour import tour
 from regard.ground.errors import BadInput
 from regard.ground.lock import FolderLock
 from regard.metrics.translation import MetricScore

@@ -58,15 +58,10 @@ def test_the_order_of_batches_depends_on_the_seed_and_the_epoch():
     """Lengths that all differ make the same batches in any draw: only their order is left."""
 
     def order(seed, epoch):
-        sampler = Sampler(
-            read=lambda epoch, indices: [int(index) + 1 for index in indices],
-            length=lambda example: (example,),
-            count=40,
-            limits=BatchLimits(4_000, 2, 40),
-            seed=seed,
-        )
+        corpus = Corpus([(length,) for length in range(1, 41)])
+        sampler = corpus.sampler(BatchLimits(4_000, 2, 40), window=65_536, seed=seed)
         batches = list(islice(sampler.batches(Cursor(epoch)), 20))
-        return tuple(tuple(sorted(example for _, example in batch)) for _, batch in batches)
+        return tuple(tuple(sorted(batch.indices.tolist())) for _, batch in batches)
 
     orders = [order(1, 0), order(2, 0), order(1, 1)]
     assert len(set(orders)) == 3
@@ -79,26 +74,45 @@ def test_positions_outside_are_refused():
 
 
 class Corpus:
-    """Pairs with known lengths; remembers what was read."""
+    """Pairs; remembers what was read. It may know their lengths without reading, or not."""
 
-    def __init__(self, lengths: list[tuple[int, ...]]):
-        self.lengths = lengths
+    def __init__(self, sizes: list[tuple[int, ...]], *, known: bool = False):
+        self.sizes, self.known, self.window = sizes, known, 0
         self.reads: list[tuple[int, int]] = []
+
+    def __len__(self) -> int:
+        return len(self.sizes)
 
     def read(self, epoch: int, indices: np.ndarray) -> list[tuple[np.ndarray, ...]]:
         self.reads.append((epoch, len(indices)))
-        return [tuple(np.full(n, i) for n in self.lengths[i]) for i in indices]
+        return [tuple(np.full(n, i) for n in self.sizes[i]) for i in indices]
+
+    def lengths(self, objective, epoch: int, indices: np.ndarray) -> np.ndarray | None:
+        return np.array([self.sizes[i] for i in indices]) if self.known else None
+
+    def weights(self, objective, epoch: int, indices: np.ndarray) -> np.ndarray | None:
+        return np.array([sum(self.sizes[i]) for i in indices]) if self.known else None
 
     def sampler(self, limits: BatchLimits, window: int, seed: int = 3) -> Sampler:
-        def length(example: tuple[np.ndarray, ...]) -> tuple[int, ...]:
-            return tuple(map(len, example))
+        self.window = window
+        return Sampler(self, Lengths, limits, seed)
 
-        return Sampler(self.read, length, len(self.lengths), limits, seed, window)
+
+class Lengths:
+    """As much of an objective as a sampler needs."""
+
+    @staticmethod
+    def length(example: tuple[np.ndarray, ...]) -> tuple[int, ...]:
+        return tuple(map(len, example))
 
 
 def flat(batches) -> list:
     return [
-        (cursor, [(i, [side.tolist() for side in example]) for i, example in batch])
+        (
+            cursor,
+            batch.lengths.tolist(),
+            [[side.tolist() for side in example] for example in batch.read()],
+        )
         for cursor, batch in batches
     ]
 
@@ -109,7 +123,7 @@ def epochs(sampler: Sampler, count: int) -> list[list[list[int]]]:
         epoch = cursor.epoch - (cursor == Cursor(cursor.epoch))
         if epoch == count:
             return found
-        found[epoch].append([i for i, _ in batch])
+        found[epoch].append(batch.indices.tolist())
     raise AssertionError("sampling is endless")
 
 
@@ -117,7 +131,8 @@ def epochs(sampler: Sampler, count: int) -> list[list[list[int]]]:
 def corpora(draw) -> Corpus:
     sides = draw(st.integers(1, 2))
     length = st.tuples(*[st.integers(1, 12)] * sides)
-    return Corpus(draw(st.lists(length, min_size=1, max_size=50)))
+    sizes = draw(st.lists(length, min_size=1, max_size=50))
+    return Corpus(sizes, known=draw(st.booleans()))
 
 
 BUDGETS = st.builds(BatchLimits, st.integers(12, 40), st.integers(1, 6), st.just(12))
@@ -127,9 +142,9 @@ BUDGETS = st.builds(BatchLimits, st.integers(12, 40), st.integers(1, 6), st.just
 @given(corpora(), BUDGETS, st.integers(1, 60))
 def test_every_example_once_in_every_epoch(corpus, limits, window):
     for batches in epochs(corpus.sampler(limits, window), 2):
-        assert sorted(i for batch in batches for i in batch) == list(range(len(corpus.lengths)))
+        assert sorted(i for batch in batches for i in batch) == list(range(len(corpus)))
         for batch in batches:
-            lengths = np.array([corpus.lengths[i] for i in batch])
+            lengths = np.array([corpus.sizes[i] for i in batch])
             assert len(batch) <= limits.rows
             assert (lengths.sum(axis=0) <= limits.tokens).all()
             assert (np.diff(lengths.max(axis=1)) <= 0).all()
@@ -157,6 +172,29 @@ def test_resuming_reads_one_window():
         assert corpus.reads == reads
 
 
+def test_where_lengths_are_known_only_the_rows_asked_for_are_read():
+    sizes = [(1 + i % 5, 2) for i in range(100)]
+    corpus = Corpus(sizes, known=True)
+    limits = BatchLimits(20, 9, 5)
+    batches = [batch for _, batch in islice(corpus.sampler(limits, 50).batches(), 30)]
+    assert corpus.reads == []
+    for batch in batches:
+        examples = batch.read(slice(1, None, 3))
+        assert corpus.reads.pop() == (batch.epoch, len(examples))
+        assert [example[0][0] for example in examples] == batch.indices[1::3].tolist()
+        assert batch.weights(None).tolist() == batch.lengths.sum(axis=1).tolist()
+    assert corpus.reads == []
+
+
+@settings(deadline=None)
+@given(corpora(), BUDGETS, st.integers(1, 60))
+def test_batches_are_the_same_whether_lengths_are_known_or_read(corpus, limits, window):
+    found = []
+    for corpus.known in (False, True):
+        found.append(flat(islice(corpus.sampler(limits, window).batches(), 20)))
+    assert found[0] == found[1]
+
+
 def test_the_cursor_after_a_full_window_is_the_next_window():
     sampler = Corpus([(5,)] * 8).sampler(BatchLimits(10, 9, 5), window=4)
     cursors = [cursor for cursor, _ in islice(sampler.batches(), 5)]
@@ -181,7 +219,7 @@ def test_epochs_and_windows_have_their_own_order_of_batches():
         (np.zeros(1 + i % 10),) for i in range(len(indices))
     ]
     batches = islice(corpus.sampler(BatchLimits(10, 1, 10), 10).batches(), 40)
-    orders = np.array([len(batch[0][1][0]) for _, batch in batches]).reshape(4, 10)
+    orders = np.array([batch.lengths[0, 0] for _, batch in batches]).reshape(4, 10)
     assert (np.sort(orders) == np.arange(1, 11)).all()
     assert len({tuple(order) for order in orders}) == 4
 
@@ -189,7 +227,7 @@ def test_epochs_and_windows_have_their_own_order_of_batches():
 def test_batches_of_a_window_are_shuffled():
     corpus = Corpus([(i,) for i in range(1, 41)])
     (batches,) = epochs(corpus.sampler(BatchLimits(40, 1, 40), 40), 1)
-    lengths = [corpus.lengths[i] for (i,) in batches]
+    lengths = [corpus.sizes[i] for (i,) in batches]
     assert lengths != sorted(lengths) and lengths != sorted(lengths, reverse=True)
 
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.data.datasets.documents import DocumentDataset
 from regard.data.documents import Documents
 from regard.data.sampler import Sampler
 from regard.data.sentence_pairs import IS_NEXT, NOT_NEXT, Passages, full_rows, sentence_pairs
@@ -311,21 +312,29 @@ def sampler(documents: Documents, longest: int = 24) -> Sampler:
     passages = Passages(
         documents, lambda epoch: sentence_pairs(documents, PAIR, longest, (3, epoch))
     )
-    limits = BatchLimits(200, 20, longest)
-    return Sampler(passages.read, lambda one: (len(one.row.tokens),), passages.count, limits, 3, 64)
+    dataset = DocumentDataset(passages, lambda rows, numbers, key: rows, 3)
+    object.__setattr__(dataset, "window", 64)
+    return Sampler(dataset, None, BatchLimits(200, 20, longest), 3)
+
+
+def content(batch):
+    """Rows with their numbers, as they are read."""
+    examples = batch.read()
+    assert [len(one.row.tokens) for one in examples] == batch.lengths[:, 0].tolist()
+    rows = ((one.row.tokens.tolist(), one.follows) for one in examples)
+    return list(zip(batch.indices.tolist(), rows, strict=True))
 
 
 def test_a_sampler_reads_them_and_resumes_anywhere():
     documents = numbered([[3, 5, 7] * 9] * 7)
     batches = []
     for cursor, batch in sampler(documents).batches():
-        batches.append((cursor, [(n, one.row.tokens.tolist(), one.follows) for n, one in batch]))
+        batches.append((cursor, content(batch)))
         if cursor.epoch == 2:
             break
     for at in (0, 5, len(batches) // 2, len(batches) - 2):
         cursor, batch = next(sampler(documents).batches(batches[at][0]))
-        again = [(n, one.row.tokens.tolist(), one.follows) for n, one in batch]
-        assert (cursor, again) == batches[at + 1]
+        assert (cursor, content(batch)) == batches[at + 1]
 
 
 def test_an_epoch_with_more_or_fewer_rows_is_spread_over_its_numbers():

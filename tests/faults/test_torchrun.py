@@ -2,26 +2,18 @@
 
 import json
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from small import environment, write_corpus
+from small import start, write_corpus
+from small_documents import RECIPE as ANIMALS
+from small_documents import write_animals
 from small_tuning import write_tuning
 
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 RECURRENT = ("model.paper=bahdanau", "model.change={width=16, embedding=16, maxout=16}")
 STILL = "model.change.dropout=0.0"
-
-
-def start(*words: object, **variables: str) -> subprocess.Popen[str]:
-    """A Python process."""
-    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(
-        [sys.executable, *map(str, words)], env={**environment(), **variables}, **pipes
-    )
 
 
 def losses(recipe: Path, *settings: str) -> tuple[list[float], list[float]]:
@@ -54,6 +46,16 @@ def test_two_ranks_give_the_same_losses(tmp_path, settings):
     assert together == pytest.approx(alone, abs=1e-5)
 
 
+def test_ranks_add_up_weights_that_only_reading_tells(tmp_path):
+    """Each reads rows of its own, and counts the tokens that are masked in them."""
+    write_animals(tmp_path)
+    (tmp_path / "animals.toml").write_text(ANIMALS)
+    still = "model.change.dropout=0.0"
+    alone, together = losses(tmp_path / "animals.toml", still, "train.steps=6")
+    assert len(alone) == 7
+    assert together == pytest.approx(alone, abs=1e-5)
+
+
 def test_a_batch_of_fewer_rows_than_ranks(tmp_path):
     """One rank has nothing to do and must still meet the other."""
     still = "model.change={width=16, heads=2, longest=48, dropout=0.0}"
@@ -68,7 +70,7 @@ import os
 from regard.cli import main
 from regard.objectives.seq2seq import Seq2Seq
 
-collate, calls = Translated.collate, []
+collate, calls = Seq2Seq.collate, []
 
 def failing(self, *words):
     calls.append(words)
@@ -76,7 +78,7 @@ def failing(self, *words):
         raise RuntimeError("no more paper")
     return collate(self, *words)
 
-Translated.collate = failing
+Seq2Seq.collate = failing
 main()
 """
 

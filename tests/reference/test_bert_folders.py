@@ -356,7 +356,10 @@ def test_labels_without_names_are_counted(judged, head, pool, outputs, tmp_path)
         ({"offset": 2}, "embed.position.offset is 2, not 0"),
         ({"pool": FirstToken(dense=False)}, "pool.dense is False, not None"),
         ({"pool": MeanPool()}, "pool is MeanPool(), not None"),
-        ({"output_heads": (LabelHead(2), ChoiceHead())}, "output_heads.choice.dropout is 0.0"),
+        (
+            {"output_heads": (LabelHead(2), ChoiceHead())},
+            "output_heads.label.outputs is 2, not None",
+        ),
         ({"output_heads": (NextTokenHead(),)}, "output_heads.next_token.tied is True, not None"),
         ({"output_heads": (LabelHead(2, dense="tanh"),)}, "label.dense is 'tanh', not None"),
         ({"output_heads": (MLMHead(), LabelHead(2))}, None),

@@ -203,7 +203,7 @@ def test_ten_steps_are_those_of_a_plain_loop(tmp_path):
     )
     run = prepare(read(tmp_path / "owls.toml", settings), tmp_path / "run", ALONE, data=tmp_path)
     drawn = run.job.sampler.batches(Cursor())
-    batches = [[example for _, example in next(drawn)[1]] for _ in range(10)]
+    batches = [next(drawn)[1].read() for _ in range(10)]
     folders.write(
         tmp_path / "begin",
         folders.LoadedModel(run.paper, run.facts, run.job.model, run.tokenizer, run.labels),

@@ -30,7 +30,7 @@ def test_predictions_do_not_depend_on_the_batch(model):
         for one, other in zip(together, apart, strict=True):
             assert one.label == other.label
             assert one.probabilities == pytest.approx(other.probabilities, abs=1e-6)
-    assert list(model.classifier.stream(iter(TEXTS))) == together
+    assert list(model.predictor.stream(iter(TEXTS))) == together
 
 
 def test_probabilities_are_a_distribution_over_all_labels(model):
@@ -43,14 +43,14 @@ def test_probabilities_are_a_distribution_over_all_labels(model):
 
 def test_a_broken_model_is_said(owl_run):
     broken = regard.load(owl_run / "run" / "model", "cpu")
-    broken.module.head.bias.data.fill_(float("nan"))
+    broken.module.heads.label.out.bias.data.fill_(float("nan"))
     with pytest.raises(BadInput, match="the model is broken"):
         broken.predict(["dog"])
 
 
 def test_what_each_model_can_do_is_said(model, small_run):
     translator = regard.load(small_run / "run" / "model", "cpu")
-    with pytest.raises(BadInput, match="Lin labels texts"):
+    with pytest.raises(BadInput, match="Lin has no decoder: it does not translate"):
         model.translate(["dog"])
     with pytest.raises(BadInput, match="Transformer translates"):
         translator.predict(["dog"])

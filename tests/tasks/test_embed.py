@@ -41,7 +41,7 @@ def test_ways_of_pooling():
         "mean": [each.mean(0) for each in states],
         "max": [each.amax(0) for each in states],
         "first": [each[0] for each in states],
-        "pooled": [torch.tanh(one.module.pool(each[0])) for each in states],
+        "pooled": [torch.tanh(one.module.pool.dense(each[0])) for each in states],
     }
     for pool, vectors in wanted.items():
         vectors = torch.stack(vectors)

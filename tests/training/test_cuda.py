@@ -6,8 +6,10 @@ import pytest
 import torch
 
 from regard.training.distributed import World
-from regard.training.loop import _Run, train
+from regard.training.loop import train
 from regard.training.loop.events import ReportEvent
+from regard.training.loop.trainable import TrainableModel
+from regard.training.loop.trainer import Trainer
 from regard.training.recipe import read
 from regard.training.run import prepare
 from small import regard, tensors_of, write_corpus
@@ -42,8 +44,8 @@ def prepared(corpus, out, *settings):
 
 
 def choose_way(monkeypatch, compiles, captures):
-    monkeypatch.setattr(_Run, "_compiles", lambda self: compiles)
-    monkeypatch.setattr(_Run, "_captures", captures)
+    monkeypatch.setattr(TrainableModel, "compiles", compiles)
+    monkeypatch.setattr(TrainableModel, "captures", captures)
 
 
 def losses(job):
@@ -52,18 +54,20 @@ def losses(job):
 
 def gradients(job, batches):
     """Of each of the first batches, with the weights a run begins with."""
-    run = _Run(job)
-    run.start(False)
-    run.model.train()
+    trainer = Trainer(job)
+    trainer.start(False)
+    model = trainer.trainable
+    model.model.train()
     found = []
-    for _, drawn in islice(run.stream, batches):
-        examples = [example for _, example in drawn]
-        weight = sum(map(job.objective.weight, examples))
-        run.micro(run._collate(examples).to(run.world.device), 1 / weight)
-        found.append({name: one.grad.clone() for name, one in run.model.named_parameters()})
-        for parameter in run.model.parameters():
+    for rows in islice(trainer.steps, batches):
+        (part,) = rows.slices
+        weight = sum(map(job.objective.weight, part.examples))
+        assert weight == rows.weight
+        model.run_slice(part.examples, 1 / weight, None, last=True)
+        found.append({name: one.grad.clone() for name, one in model.model.named_parameters()})
+        for parameter in model.model.parameters():
             parameter.grad.zero_()
-    return found, run
+    return found, model
 
 
 @EVERY_WAY
@@ -86,8 +90,8 @@ def test_gradients_are_those_of_eager_steps(corpus, tmp_path, monkeypatch, way):
 
 
 def test_the_loop_compiles_and_captures_on_its_own(corpus, tmp_path):
-    run = _Run(prepared(corpus, tmp_path / "run", *STILL).job)
-    assert run._compiles() and run._captures
+    model = TrainableModel(prepared(corpus, tmp_path / "run", *STILL).job)
+    assert model.compiles and model.captures
 
 
 def test_rungs_are_several_graphs_in_one_pool(corpus, tmp_path, monkeypatch):
@@ -97,9 +101,9 @@ def test_rungs_are_several_graphs_in_one_pool(corpus, tmp_path, monkeypatch):
         prepared(corpus, tmp_path / "whole", *STILL, "train.compile=false").job, 9
     )
     found, run = gradients(prepared(corpus, tmp_path / "found", *rungs).job, 9)
-    assert not run._compiles() and len(plain.micro.graphs) == 1 < len(run.micro.graphs)
+    assert not run.compiles and len(plain.run_batch.graphs) == 1 < len(run.run_batch.graphs)
     torch.testing.assert_close(found, one_shape, rtol=1e-3, atol=1e-5)
-    monkeypatch.setattr(_Run, "_captures", False)
+    monkeypatch.setattr(TrainableModel, "captures", False)
     eager = losses(prepared(corpus, tmp_path / "eager", *rungs).job)
     monkeypatch.undo()
     assert losses(prepared(corpus, tmp_path / "rungs", *rungs).job) == pytest.approx(

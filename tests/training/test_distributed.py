@@ -4,13 +4,18 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from time import sleep
 
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.data.sampler import Sampler
+from regard.data.stream_sampler import StreamSampler, TokenStreams
+from regard.ground.errors import BadInput
 from regard.training.distributed import World
+from regard.training.loop.steps import share
 from regard.training.recipe import read
 from regard.training.rendezvous import Rendezvous
 from regard.training.run import prepare
@@ -22,19 +27,36 @@ CPU = torch.device("cpu")
 @given(world=st.integers(1, 6), accumulate=st.integers(1, 6), rows=st.integers(1, 9))
 def test_every_row_is_someones_and_nobodys_twice(world, accumulate, rows):
     step = [[(batch, row) for row in range(rows)] for batch in range(accumulate)]
-    shares = [World(rank, world, CPU).share(step) for rank in range(world)]
-    rows_of = [row for share in shares for _, part in share for row in part]
+    splits = Sampler.splits(None, accumulate, world)
+    shares = [share(World(rank, world, CPU), accumulate, splits) for rank in range(world)]
+    rows_of = [row for own in shares for _, batch, part in own for row in step[batch][part]]
     assert sorted(rows_of) == sorted(row for batch in step for row in batch)
-    assert len({len(share) for share in shares}) == 1  # as many turns for each: none waits alone
+    assert len({len(own) for own in shares}) == 1  # as many turns for each: none waits alone
 
 
 @given(world=st.integers(1, 4), turns=st.integers(1, 3))
 def test_whole_batches_keep_their_numbers(world, turns):
     """So dropout, which is keyed by the number, falls as in one process."""
-    step = [[batch] for batch in range(world * turns)]
+    splits = Sampler.splits(None, world * turns, world)
     for rank in range(world):
-        for number, part in World(rank, world, CPU).share(step):
-            assert part == [number]
+        for number, batch, rows in share(World(rank, world, CPU), world * turns, splits):
+            assert (batch, range(9)[rows]) == (number, range(9))
+
+
+@given(world=st.integers(1, 4), turns=st.integers(1, 3), streams=st.integers(1, 4))
+def test_streams_stay_where_their_states_are(world, turns, streams):
+    dataset = TokenStreams(np.arange(99), streams * world, 1)
+    splits = StreamSampler(dataset).splits(turns, world)
+    for rank in range(world):
+        shares = share(World(rank, world, CPU), turns, splits)
+        assert [(batch, rows) for _, batch, rows in shares] == [
+            (batch, slice(rank, None, world)) for batch in range(turns)
+        ]
+
+
+def test_streams_that_cannot_be_shared_are_refused():
+    with pytest.raises(BadInput, match="3 streams cannot be shared by 2 processes"):
+        StreamSampler(TokenStreams(np.arange(99), 3, 4)).splits(1, 2)
 
 
 @pytest.fixture
@@ -87,7 +109,7 @@ def test_ranks_choose_by_the_same_score(tmp_path, monkeypatch):
     """What the development set says is what it says to the leader."""
     recipe = read(write_tuning(tmp_path, "one"))
     job = prepare(recipe, tmp_path / "run", World(0, 1, CPU), data=tmp_path).job
-    *given, world = job.judge.args
+    *given, world = job.evaluate.args
     monkeypatch.setattr(World, "from_leader", lambda self, compute: {"accuracy": 12.5})
-    verdict = job.judge.func(*given, replace(world, rank=0), job.model.eval())
+    verdict = job.evaluate.func(*given, replace(world, rank=0), job.model.eval())
     assert verdict.value == verdict.figures["accuracy"] == 12.5

@@ -66,8 +66,8 @@ def test_the_best_weights_are_chosen_by_the_measure_that_is_named(corpus, tmp_pa
     """As `regard evaluate` measures it, on the development set."""
     settings = (f"train.judge={judge}", "labels.positive=owl", "labels.weights={owl=8}")
     run = prepared(corpus, tmp_path / "run", *settings, "train.steps=8")
-    tokenizer, examples, _ = run.job.judge.args
-    verdict = run.job.judge(run.job.model.eval())
+    tokenizer, examples, _ = run.job.evaluate.args
+    verdict = run.job.evaluate(run.job.model.eval())
     golds, texts = zip(*((label, one) for one, label in examples.dev_texts(1_000)), strict=True)
     classifier = Classifier(run.job.model, tokenizer, run.labels)
     said = [one.label for one in classifier.predict(texts)]
@@ -85,8 +85,7 @@ def test_batches_may_be_mixed(corpus, tmp_path):
     for name, mixed in (("a", "true"), ("b", "false")):
         run = prepared(corpus, tmp_path / name, f"batches.mixed={mixed}", "batches.rows=8")
         batches = (batch for _, batch in islice(run.job.sampler.batches(), 6))
-        lengths = [[len(text) for _, (text, _) in batch] for batch in batches]
-        spreads.append(sum(max(one) - min(one) for one in lengths))
+        spreads.append(sum(np.ptp(batch.lengths) for batch in batches))
     assert spreads[0] > 2 * spreads[1]
 
 
@@ -134,7 +133,7 @@ def test_what_is_held_out_is_never_learned_from(corpus, tmp_path):
         for seed in (1, 2)
     ]
     for run in runs:
-        examples = run.job.judge.args[1]
+        examples = run.job.evaluate.args[1]
         held, kept = set(examples.held_N.tolist()), examples.kept_N.tolist()
         assert len(examples.dev) == len(held) == 40
         assert held | set(kept) == set(range(240)) and len(kept) == run.job.sampler.count == 200
@@ -146,14 +145,13 @@ def test_what_is_held_out_is_never_learned_from(corpus, tmp_path):
         assert [examples.sides[0].encode(text) for text, _ in texts] == [
             text.tolist() for text, _ in examples.dev
         ]
-    splits = [run.job.judge.args[1].held_N.tolist() for run in runs]
+    splits = [run.job.evaluate.args[1].held_N.tolist() for run in runs]
     assert splits[0] == splits[1]  # the same for every seed
 
 
 def test_a_step_costs_what_its_texts_cost(corpus, tmp_path):
     run = prepared(corpus, tmp_path / "run")
-    examples = [([5] * 7, [0]), ([6] * 3, [1])]
-    assert run.job.flops(examples) == run.facts.training_flops([(7,), (3,)])
+    assert run.job.flops([(7,), (3,)]) == run.facts.training_flops([(7,), (3,)])
 
 
 def test_a_transformer_can_be_the_reader(corpus, tmp_path):

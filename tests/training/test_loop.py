@@ -11,7 +11,7 @@ from regard.models.formats.folder import read as read_folder
 from regard.tasks.translate import EMPTY, Translation
 from regard.training import translating
 from regard.training.distributed import World
-from regard.training.loop import _Run, train
+from regard.training.loop import train
 from regard.training.loop.events import (
     DevEvent,
     DevResult,
@@ -21,6 +21,8 @@ from regard.training.loop.events import (
     StartEvent,
 )
 from regard.training.loop.totals import RunningTotals
+from regard.training.loop.trainable import TrainableModel
+from regard.training.loop.trainer import Trainer
 from regard.training.metrics_log import MetricsLog
 from regard.training.precision import Precision
 from regard.training.recipe import read
@@ -109,7 +111,7 @@ def test_patience(corpus, tmp_path):
         "train.patience=3",
         "optimiser.rate=1e-12",
     )
-    run.job.judge = _scripted([1.0, 2.0, 1.5, 1.4, 2.0, 9.0])
+    run.job.evaluate = _scripted([1.0, 2.0, 1.5, 1.4, 2.0, 9.0])
     events = list(train(run.job))
     assert events[-1].reason == "patience"
     assert events[-1].progress.step == 5
@@ -147,13 +149,13 @@ def test_the_moving_average_is_what_is_judged_and_kept(corpus, tmp_path):
     """A second run without it, of the same seed, has the weights that are averaged."""
     name, every = "source.embed.token.weight", "train.checkpoint_every=1"
     run = prepared(corpus, tmp_path / "run", "train.ema=0.5", "train.steps=6", every)
-    judge, judged = run.job.judge, []
+    judge, judged = run.job.evaluate, []
 
     def judging(model):
         judged.append(weights_of(model)[name].clone())
         return judge(model)
 
-    run.job.judge = judging
+    run.job.evaluate = judging
     weights, averages = {}, {}
     for event in train(run.job):
         if isinstance(event, SaveEvent):
@@ -219,14 +221,12 @@ def test_bleu_judges_in_the_precision_of_the_run(corpus, tmp_path, monkeypatch, 
         seen.append(torch.get_autocast_dtype(device) if half else torch.float32)
         return [[Translation(text, 0.0, EMPTY)] for text in texts]
 
-    monkeypatch.setattr(translating, "mean_likelihood", lambda *given: 1.0)
+    monkeypatch.setattr(translating, "mean_nll", lambda *given: 1.0)
     monkeypatch.setattr(translating.Translator, "translate", translate)
-    run = _Run(job)
-    run.precision, run.sums = (
-        Precision(precision, "as asked"),
-        RunningTotals.of_nothing(job.world.device),
-    )
-    run.judge()
+    trainer = Trainer(job)
+    trainer.trainable.precision = Precision(precision, "as asked")
+    trainer.totals = RunningTotals.of_nothing(job.world.device)
+    trainer.evaluate()
     assert seen == [{"fp32": torch.float32, "bf16": torch.bfloat16}[precision]]
 
 
@@ -385,13 +385,13 @@ def test_the_probe_counts_nothing(corpus, tmp_path):
 
 def test_a_probe_that_fails_leaves_the_run_as_it_is(corpus, tmp_path, monkeypatch):
     """Where bf16 fails, torch gives oneDNN up; a resumed run, which does not probe, would not."""
-    probe = _Run._probe
+    probe = TrainableModel.probe
 
-    def gives_up(run, precision):
-        probe(run, Precision("fp32", ""))
+    def gives_up(model, precision, *given):
+        probe(model, Precision("fp32", ""), *given)
         torch.backends.mkldnn.enabled = torch.backends.mkldnn.enabled and precision.kind == "fp32"
 
-    monkeypatch.setattr(_Run, "_probe", gives_up)
+    monkeypatch.setattr(TrainableModel, "probe", gives_up)
     monkeypatch.setattr("regard.training.precision.has_bf16", lambda device: True)
     enabled = torch.backends.mkldnn.enabled
     runs = {

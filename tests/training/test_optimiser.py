@@ -9,10 +9,9 @@ import torch
 from regard.ground.errors import BadInput
 from regard.models.facts import LabelHead, MLMHead, SentencePairHead, change
 from regard.models.papers import bert, sized
-from regard.training import loop
 from regard.training.checkpoint import optimiser_tensors
 from regard.training.distributed import World
-from regard.training.loop import train
+from regard.training.loop import train, trainable
 from regard.training.loop.events import ReportEvent
 from regard.training.optim.layer_groups import freeze, layer_groups
 from regard.training.optim.optimiser import GraphedOptimiser, ModelOptimiser
@@ -262,7 +261,7 @@ def test_sleeping_levels_may_have_gradients_or_not(corpus, tmp_path, monkeypatch
     lazy = prepared(corpus, tmp_path / "a", *settings)
     wanted = losses(lazy)
     busy = partial(ModelOptimiser, lazy=False)
-    monkeypatch.setattr(loop, "ModelOptimiser", lambda model, facts, lazy: busy(model, facts))
+    monkeypatch.setattr(trainable, "ModelOptimiser", lambda model, facts, lazy: busy(model, facts))
     other = prepared(corpus, tmp_path / "b", *settings)
     assert losses(other) == wanted
     one, two = weights_of(lazy.job.model), weights_of(other.job.model)

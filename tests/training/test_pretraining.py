@@ -11,6 +11,8 @@ import torch
 
 from bert_folders import agree, our_values, read_by_reference, their_values
 from regard.api import load
+from regard.data.datasets.dataset import held_out_indices
+from regard.data.sampler import START
 from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput
 from regard.models.formats.folder import read as read_folder
@@ -18,7 +20,8 @@ from regard.training import pretraining
 from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.loop.events import DevEvent, ReportEvent
-from regard.training.pretraining_data import held_out, sample
+from regard.training.loop.steps import read_steps
+from regard.training.pretraining import sample
 from regard.training.recipe import read
 from regard.training.recipe_files import find
 from regard.training.run import prepare
@@ -53,7 +56,7 @@ def epochs(run, count):
     for cursor, batch in run.job.sampler.batches():
         if before == count:
             return found
-        found[before] |= dict(batch)
+        found[before] |= dict(zip(batch.indices.tolist(), batch.read(), strict=True))
         before = cursor.epoch
     return found
 
@@ -129,7 +132,7 @@ def test_blanks_differ_between_epochs_and_between_seeds(corpus, tmp_path):
 
 
 def test_a_row_is_the_same_whatever_is_read_with_it(corpus, tmp_path):
-    reader = prepared(corpus, tmp_path / "run").job.sampler.read
+    reader = prepared(corpus, tmp_path / "run").job.sampler.dataset.read
     together = reader(3, np.arange(40))
     for number in (0, 7, 39):
         (alone,) = reader(3, np.array([number]))
@@ -237,7 +240,7 @@ def test_the_judge_asks_the_same_whatever_the_seed(corpus, tmp_path):
     )
     other.job.model.load_state_dict(one.job.model.state_dict())
     one.job.model.eval(), other.job.model.eval()
-    verdicts = [run.job.judge(one.job.model) for run in (one, other, one)]
+    verdicts = [run.job.evaluate(one.job.model) for run in (one, other, one)]
     assert verdicts[0] == verdicts[1] == verdicts[2]
     assert verdicts[0].figures.keys() == {"loss", "perplexity", "accuracy", "next_sentence"}
     assert verdicts[0].value == -verdicts[0].figures["loss"]
@@ -246,7 +249,7 @@ def test_the_judge_asks_the_same_whatever_the_seed(corpus, tmp_path):
 def test_what_is_held_out_is_not_learned_from(corpus, tmp_path):
     """Neither in rows nor in the vocabulary."""
     texts = (corpus / "animals.txt").read_text().split("\n\n")
-    away, kept = held_out(24, 4)
+    kept, away = held_out_indices(24, 4)
     assert sorted([*away, *kept]) == list(range(24)) and len(away) == 4
     folder = tmp_path / "marked"
     folder.mkdir()
@@ -284,18 +287,20 @@ def test_a_vocabulary_is_learned_from_a_sample(corpus, tmp_path, monkeypatch):
 def test_batches_are_nearly_full(corpus, tmp_path):
     run = prepared(corpus, tmp_path / "run", "batches.tokens=2048", "batches.rows=160")
     batches = islice(run.job.sampler.batches(), 5)
-    fills = [sum(len(one.row.tokens) for _, one in batch) / 2048 for _, batch in batches]
+    fills = [batch.lengths.sum() / 2048 for _, batch in batches]
     assert np.median(fills) > 0.97  # all but the last of a window
 
 
 def test_reading_ahead_says_what_is_wrong(corpus, tmp_path):
-    sampler = prepared(corpus, tmp_path / "run").job.sampler
+    job = prepared(corpus, tmp_path / "run").job
 
-    def broken(epoch, numbers):
+    def broken(passages, numbers, key):
         raise BadInput("animals.txt: gone")
 
+    dataset = replace(job.sampler.dataset, annotate=broken)
+    assert dataset.ahead > 0
     with pytest.raises(BadInput, match="gone"):
-        next(replace(sampler, read=broken).batches())
+        next(read_steps(replace(job, sampler=replace(job.sampler, dataset=dataset)), START))
 
 
 @pytest.mark.parametrize(

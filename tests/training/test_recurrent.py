@@ -11,8 +11,9 @@ from regard.search.exact import Exact
 from regard.search.greedy import Greedy
 from regard.search.sample import Sample
 from regard.training.distributed import World
-from regard.training.loop import _Run, train
+from regard.training.loop import train
 from regard.training.loop.events import ReportEvent
+from regard.training.loop.trainable import TrainableModel
 from regard.training.recipe import read
 from regard.training.run import prepare
 from regard.weights.files import weights_of
@@ -86,12 +87,12 @@ def test_eager_models_have_free_shapes_and_are_not_compiled(corpus, tmp_path):
     """Recurrence is an eager island; the Transformer's graph stays one graph."""
     for name, eager in (("bahdanau", True), ("sutskever", True)):
         run = prepared(corpus, tmp_path / name, name)
-        moving = _Run(run.job)
-        moving.world = World(0, 1, torch.device("cuda"))  # as the loop would see it there
-        assert run.job.model.eager == eager
-        assert not moving._compiles()
+        model = TrainableModel(run.job)
+        model.world = World(0, 1, torch.device("cuda"))  # as the loop would see it there
+        assert run.job.eager == eager
+        assert not model.compiles
         examples = [(list(range(5)), list(range(3)))]
-        assert moving._collate(examples).inputs.source.layout.lengths == (6,)
+        assert model._collate(examples).inputs.source.layout.lengths == (6,)
 
 
 @pytest.fixture(scope="module")

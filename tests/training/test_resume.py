@@ -96,13 +96,13 @@ def scripted(*values):
 def test_a_run_that_ran_out_of_patience_stays_ended(corpus, tmp_path):
     changes = ("train.steps=100", "train.evaluate_every=1")
     run = prepared(corpus, tmp_path / "run", *changes, "train.patience=2")
-    run.job.judge = scripted(3.0, 2.0, 1.0)
+    run.job.evaluate = scripted(3.0, 2.0, 1.0)
     assert list(train(run.job))[-1].reason == "patience"
     again = prepared(corpus, tmp_path / "run", *changes, "train.patience=2", resume=True)
     _, ended = train(again.job, resume=True)
     assert (ended.reason, ended.progress.step) == ("patience", 3)
     longer = prepared(corpus, tmp_path / "run", *changes, "train.patience=3", resume=True)
-    longer.job.judge = scripted(1.0)
+    longer.job.evaluate = scripted(1.0)
     *_, ended = train(longer.job, resume=True)
     assert (ended.reason, ended.progress.step) == ("patience", 4)
 
@@ -110,11 +110,11 @@ def test_a_run_that_ran_out_of_patience_stays_ended(corpus, tmp_path):
 def test_a_verdict_that_is_no_number_is_never_the_best(corpus, tmp_path):
     changes = ("train.steps=3", "train.evaluate_every=1")
     run = prepared(corpus, tmp_path / "run", *changes)
-    run.job.judge = scripted(float("nan"), 1.0, float("inf"))
+    run.job.evaluate = scripted(float("nan"), 1.0, float("inf"))
     *_, ended = train(run.job)
     assert (ended.progress.best, ended.progress.best_step) == (1.0, 2)
     none = prepared(corpus, tmp_path / "none", *changes)
-    none.job.judge = scripted(*[float("nan")] * 3)
+    none.job.evaluate = scripted(*[float("nan")] * 3)
     *_, ended = train(none.job)
     assert ended.progress.best is None
     assert none.finish(ended.progress) == "step 3"
@@ -215,7 +215,7 @@ def test_one_flipped_bit_of_a_checkpoint_is_found(corpus, tmp_path, name):
 def test_the_last_two_checkpoints_are_kept_and_the_best(corpus, tmp_path):
     changes = ("train.steps=5", "train.checkpoint_every=1", "train.evaluate_every=1")
     run = prepared(corpus, tmp_path / "run", *changes)
-    run.job.judge = scripted(1.0, 3.0, 2.0, 2.0, 2.0)
+    run.job.evaluate = scripted(1.0, 3.0, 2.0, 2.0, 2.0)
     seen = [run.job.checkpoints.steps() for event in train(run.job) if isinstance(event, SaveEvent)]
     assert seen == [[0], [0, 1], [1, 2], [2, 3], [2, 3, 4], [2, 4, 5]]
 
@@ -229,7 +229,7 @@ def test_every_slice_of_every_step_has_a_seed_of_its_own(corpus, tmp_path, monke
         seed_everything(*key)
 
     run = prepared(corpus, tmp_path / "run", "train.steps=2", "batches.accumulate=3")
-    monkeypatch.setattr("regard.training.loop.seed_everything", note)
+    monkeypatch.setattr("regard.training.loop.trainer.seed_everything", note)
     list(train(run.job))
     assert seeded == [(1, step, part) for step in (1, 2) for part in (0, 1, 2)]
     draws = [seed_everything(*key) or torch.rand(1).item() for key in [*seeded, (2, 1, 0)]]

@@ -221,7 +221,7 @@ def test_what_is_held_out_is_the_same_for_every_seed(corpora, tmp_path):
         )
         for seed in (1, 2)
     ]
-    examples = [run.job.judge.args[1] for run in runs]
+    examples = [run.job.evaluate.args[1] for run in runs]
     assert [len(one.train) for one in examples] == [66, 66]
     for one, other in zip(examples[0].dev, examples[1].dev, strict=True):
         assert one[0].tokens.tolist() == other[0].tokens.tolist()
@@ -232,7 +232,7 @@ def test_classes_can_weigh_unlike(corpora, tmp_path):
     settings = ("labels.weights={owl=3}", "train.steps=2")
     assert prepared(corpora("one"), tmp_path / "a", *settings).job.objective.weights == (1.0, 3.0)
     run = prepared(corpora("tags"), tmp_path / "b", "labels.weights=balanced", "train.steps=2")
-    coded = run.job.judge.args[1].train
+    coded = run.job.evaluate.args[1].train
     goals = np.concatenate([goals for _, goals in coded])
     counts = np.bincount(goals[goals != IGNORED])
     wanted = counts.sum() / len(counts) / counts
@@ -249,7 +249,7 @@ def test_tags_are_learned_in_the_scheme_asked_for(corpora, tmp_path):
 
 def test_long_sentences_and_contexts_are_read_in_windows(corpora, tmp_path):
     run = prepared(corpora("tags"), tmp_path / "a", "batches.longest=6")
-    coded = run.job.judge.args[1].train
+    coded = run.job.evaluate.args[1].train
     assert len(coded) > 96 and max(len(row.tokens) for row, _ in coded) <= 6
     words = sum((goals != IGNORED).sum() for _, goals in coded)
     assert words == sum(
@@ -258,7 +258,7 @@ def test_long_sentences_and_contexts_are_read_in_windows(corpora, tmp_path):
     )
     small = ("batches.longest=9", "answers.stride=1")
     answering = prepared(corpora("answer"), tmp_path / "b", *small)
-    asked, text = answering.job.judge.args[1], answering.tokenizer
+    asked, text = answering.job.evaluate.args[1], answering.tokenizer
     ends = [end for _, end in asked.train]
     assert len(ends) > 96 and (0, 0) in ends and any(end != (0, 0) for end in ends)
     for row, (first, last) in asked.train:
@@ -278,10 +278,10 @@ def test_an_answerer_is_asked_as_it_was_trained(corpora, tmp_path):
 
 def test_a_step_costs_what_its_rows_cost(corpora, tmp_path):
     run = prepared(corpora("choose"), tmp_path / "a")
-    (question,) = run.job.judge.args[1].train[:1]
+    (question,) = run.job.evaluate.args[1].train[:1]
     lengths = tuple(len(row.tokens) for row in question[0])
     assert len(lengths) == 4
-    assert run.job.flops([question]) == run.facts.training_flops([lengths])
+    assert run.job.flops([lengths]) == run.facts.training_flops([lengths])
 
 
 def test_judging_by_loss_asks_nothing_else(corpora, tmp_path):
@@ -407,8 +407,8 @@ def test_what_is_no_number_is_said(corpora, tmp_path):
 
 def test_questions_have_equally_many_choices(corpora, tmp_path):
     run = prepared(corpora("choose"), tmp_path / "a")
-    rows, label = run.job.judge.args[1].train[0]
-    task = run.job.judge.func.__self__
+    rows, label = run.job.evaluate.args[1].train[0]
+    task = run.job.evaluate.func.__self__
     with pytest.raises(BadInput, match="questions have 2, 4 choices"):
         task.kind.objective(None, [(rows, label), (rows[:2], 0)])
 
@@ -420,7 +420,7 @@ def test_bad_lines_can_be_left_out(corpora, tmp_path):
     with pytest.raises(BadInput, match=r"train\.tsv:98"):
         prepared(other, tmp_path / "run")
     run = prepared(other, tmp_path / "run", skip_bad=True)
-    assert sum(run.dropped.values()) == 1 and len(run.job.judge.args[1].train) == 96
+    assert sum(run.dropped.values()) == 1 and len(run.job.evaluate.args[1].train) == 96
 
 
 def test_bad_lines_of_a_test_set_can_be_left_out(corpora, tmp_path):
@@ -444,7 +444,7 @@ def test_what_is_positive_must_be_a_label(corpora, tmp_path):
 
 @pytest.mark.parametrize("kind", ["one", "tags", "numbers", "answer", "choose"])
 def test_every_example_counts_in_the_mark_of_data(corpora, tmp_path, kind):
-    examples = prepared(corpora(kind), tmp_path / "run").job.judge.args[1]
+    examples = prepared(corpora(kind), tmp_path / "run").job.evaluate.args[1]
     *others, (rows, goal) = examples.train
     (other_rows, other_goal) = next(one for one in others if repr(one[1]) != repr(goal))
     assert replace(examples, train=[*others, (other_rows, goal)]).mark != examples.mark

@@ -87,7 +87,11 @@ def random_bits(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
 
 def bits(file: dict[str, Tensor]) -> dict[str, tuple]:
     return {
-        name: (one.dtype, tuple(one.shape), one.contiguous().view(torch.uint8).numpy().tobytes())
+        name: (
+            one.dtype,
+            tuple(one.shape),
+            one.reshape(-1).contiguous().view(torch.uint8).numpy().tobytes(),
+        )
         for name, one in file.items()
     }
 
@@ -292,3 +296,54 @@ def test_a_loose_name_need_not_be_equal():
         ours, beside = loose.read(file, wanted, "a file")
         assert bits({"x": ours["head.bias"]}) == bits({"x": used})
         assert bits(loose.write(ours, beside)) == bits(file)
+
+
+TIED_OR_NOT = WeightMap(
+    (Rule("embed.weight", "embed.weight"),),
+    outside=(
+        Rule("decoder.{weight,bias}", "out.{weight,bias}"),
+        Rule("bias", "out.bias"),
+        Alias("decoder.weight", "embed.weight"),
+        Alias("decoder.bias", "out.bias"),
+    ),
+)
+
+
+def test_a_rule_counts_where_the_model_has_all_of_its_tensors():
+    """One map for models whose output is tied to the embedding, and for those where it is not."""
+    matrix, bias = random_bits((5, 3), torch.float32), random_bits((5,), torch.float32)
+    tied = {"embed.weight": torch.empty(5, 3), "out.bias": torch.empty(5)}
+    for file in (
+        {"embed.weight": matrix, "bias": bias},
+        {"embed.weight": matrix, "decoder.weight": matrix.clone(), "decoder.bias": bias},
+    ):
+        ours, beside = TIED_OR_NOT.read(file, tied, "a file")
+        assert ours.keys() == tied.keys()
+        assert bits(TIED_OR_NOT.write(ours, beside)) == bits(file)
+    other = random_bits((5, 3), torch.float32)
+    file = {"embed.weight": matrix, "decoder.weight": other, "decoder.bias": bias}
+    with pytest.raises(BadInput, match=r"decoder\.weight is not embed\.weight, to which"):
+        TIED_OR_NOT.read(file, tied, "a file")
+    ours, beside = TIED_OR_NOT.read(file, {**tied, "out.weight": torch.empty(5, 3)}, "a file")
+    assert bits({"x": ours["out.weight"]}) == bits({"x": other}) and not beside.tied
+    assert bits(TIED_OR_NOT.write(ours, beside)) == bits(file)
+
+
+def test_tensors_that_nothing_needs_may_be_in_every_layer():
+    """As GPT-2's masks: a table that follows from its shape, and a number."""
+    masked = WeightMap(
+        (
+            Rule("h.{i}.*", "blocks.{i}.*"),
+            Derived("h.{i}.attn.bias", lambda shape: torch.ones(shape).tril()),
+            Passthrough("h.{i}.attn.masked_bias"),
+        )
+    )
+    expected = {f"blocks.{i}.weight": torch.empty(3) for i in range(2)}
+    file = {f"h.{i}.weight": random_bits((3,), torch.float32) for i in range(2)}
+    file |= {f"h.{i}.attn.bias": torch.ones(4, 4).tril() for i in range(2)}
+    file |= {f"h.{i}.attn.masked_bias": torch.tensor(-1e4) for i in range(2)}
+    ours, beside = masked.read(file, expected, "a file")
+    assert bits(masked.write(ours, beside)) == bits(file)
+    file["h.1.attn.bias"] = torch.ones(4, 4)
+    with pytest.raises(BadInput, match=r"unequal: h\.1\.attn\.bias does not follow its formula$"):
+        masked.read(file, expected, "a file")

@@ -1,4 +1,4 @@
-"""Floor 6: the command line. A verb is the function of its name in the module of its name.
+"""Floor 6: the command line. A verb is the function of its name in its module in ``verbs``.
 
 A module is imported when its verb is called or asked for help, and what runs a model (torch and all
 that imports it) when the verb runs: ``regard --help`` needs the table below alone.
@@ -64,7 +64,7 @@ class LazyCommands(Mapping[str, Any]):
         if name not in VERBS:
             raise KeyError(name)
         app = typer.Typer(add_completion=False, **STYLE)
-        verb = getattr(import_module(f"regard.cli.{name}"), name)
+        verb = getattr(import_module(f"regard.cli.verbs.{name}"), name)
 
         @wraps(verb)
         def run(**options: Any) -> None:

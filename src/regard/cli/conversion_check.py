@@ -8,19 +8,11 @@ import torch
 from regard.api import Model, load
 from regard.cli.console import note, print_json, print_line
 from regard.data.toy_language import corpus
-from regard.ground.errors import BadInput
 from regard.ground.files import read_json
 from regard.inside import hf_reference, parity
-from regard.text.plain_tokenizer import PlainTokenizer
 
 SENTENCES = 8
 TEXTS = "ids of texts"
-
-
-def require_comparable(model: Model) -> None:
-    """Refuse a model that has no counterpart in transformers."""
-    if isinstance(model.tokenizer, PlainTokenizer):
-        raise BadInput("--check: only for translation models and encoders with special tokens")
 
 
 def check_conversion(
@@ -38,29 +30,27 @@ def _is_hugging_face(folder: Path) -> bool:
 
 def _compare(model: Model, again: Model, theirs: Path | None, as_json: bool) -> float:
     """Print the differences of all layers; the largest of them."""
-    facts, text = model.facts, model.tokenizer
-    assert not isinstance(text, PlainTokenizer)
+    facts, tokenizer = model.facts, model.tokenizer
     texts = [(pair.source, pair.target) for pair in corpus(0, SENTENCES, 0).dev]
-    examples = list(parity.random_examples(facts))
-    if text is not None:
-        examples += parity.examples_from_texts(text, facts, texts)
+    rows = [] if tokenizer is None else parity.text_examples(tokenizer, texts)
+    examples = [*parity.random_examples(facts), *(parity.truncate(one, facts) for one in rows)]
     ours = parity.layer_outputs(model.module, facts, examples)
-    said = parity.layer_outputs(again.module, facts, examples)
+    others = parity.layer_outputs(again.module, facts, examples)
     lost = dict.fromkeys(ours, math.inf)  # a layer that is missing does not agree
-    columns = {"read back": {**lost, **parity.largest_differences(ours, said)}}
-    if text is not None and isinstance(again.tokenizer, type(text)):
-        both = parity.tokenize_with(text), parity.tokenize_with(again.tokenizer)
-        columns["read back"][TEXTS] = parity.count_differing_ids(*both, texts)
+    columns = {"read back": {**lost, **parity.largest_differences(ours, others)}}
+    if rows and again.tokenizer is not None:
+        read_back = parity.text_examples(again.tokenizer, texts)
+        columns["read back"][TEXTS] = parity.count_differing_rows(rows, read_back)
     if theirs is not None and not hf_reference.is_installed():
         note("transformers is not installed: compared without it")
     elif theirs is not None:
         reference = hf_reference.load_model(theirs, model.paper.formats["hf"].architecture(facts))
-        said = hf_reference.layer_outputs(reference, facts, examples)
-        columns["transformers"] = parity.largest_differences(ours, said)
-        if text is not None:
-            both = parity.tokenize_with(text), hf_reference.tokenize_with(theirs, facts)
-            columns["transformers"][TEXTS] = parity.count_differing_ids(*both, texts)
-    _print([*ours, *[TEXTS] * (text is not None)], columns, as_json)
+        others = hf_reference.layer_outputs(reference, facts, examples)
+        columns["transformers"] = parity.largest_differences(ours, others)
+        if rows:
+            given = hf_reference.text_examples(theirs, facts, texts)
+            columns["transformers"][TEXTS] = parity.count_differing_rows(rows, given)
+    _print([*ours, *[TEXTS] * bool(rows)], columns, as_json)
     found = [value for column in columns.values() for value in column.values()]
     return float(torch.tensor(found).max())
 

@@ -1,13 +1,14 @@
-"""The order of training examples, a function of (seed, epoch): a run stores its place, no state.
+"""The order of training examples, a function of (seed, epoch): a run stores a cursor, no state.
 
 A Feistel network with cycle walking (Black & Rogaway, 2002) permutes range(n) point by point, so a
 run resumes anywhere at the cost of reading one window.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Generic, TypeVar
+from math import gcd
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -65,27 +66,79 @@ class Cursor:
 START = Cursor()
 
 
-@dataclass(frozen=True)
-class Sampler(Generic[Example]):
-    """Microbatches without end: windows of the shuffled epoch, each cut by length and shuffled.
+class Indexed(Protocol):
+    """What a sampler asks of a dataset: see `data.datasets.dataset`."""
 
-    `read(epoch, indices)` gives the examples (the epoch, so that draws can differ), `length` the
-    final length of each side of one. What exceeds the budget's `longest` is left out, and counted
-    in the first epoch. `mixed` is as in `packing.cut`.
+    @property
+    def window(self) -> int: ...
+    def __len__(self) -> int: ...
+    def read(self, epoch: int, indices: np.ndarray) -> Sequence[Any]: ...
+    def lengths(self, objective: Any, epoch: int, indices: np.ndarray) -> np.ndarray | None: ...
+    def weights(self, objective: Any, epoch: int, indices: np.ndarray) -> np.ndarray | None: ...
+
+
+@dataclass(frozen=True, eq=False)
+class SampledBatch(Generic[Example]):
+    """The rows of a batch, longest first: `lengths` of each side, special tokens included.
+
+    Examples are read on request, except where their lengths were known only after reading. A batch
+    that `begins` starts its streams anew.
     """
 
-    read: Callable[[int, np.ndarray], Sequence[Example]]
-    length: Callable[[Example], tuple[int, ...]]
-    count: int
+    dataset: Indexed
+    epoch: int
+    indices: np.ndarray
+    lengths: np.ndarray
+    examples: Sequence[Example] | None = None
+    begins: bool = False
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def read(self, rows: slice = slice(None)) -> list[Example]:
+        """The examples of some rows."""
+        if self.examples is not None:
+            return list(self.examples[rows])
+        return list(self.dataset.read(self.epoch, self.indices[rows]))
+
+    def weights(self, objective: Any) -> np.ndarray | None:
+        """The weight of every row, where it is known without reading."""
+        return self.dataset.weights(objective, self.epoch, self.indices)
+
+
+@dataclass(frozen=True, eq=False)
+class Sampler(Generic[Example]):
+    """Endless batches: windows of the shuffled epoch, each cut by length, in random order.
+
+    Examples longer than the limits allow are left out, and counted in the first epoch. `mixed` is
+    as in `packing.training_batches`.
+    """
+
+    dataset: Indexed
+    objective: Any
     limits: BatchLimits
     seed: int
-    window: int = 65_536
     mixed: bool = False
     dropped: DropCounts = field(default_factory=DropCounts)
 
-    def batches(self, start: Cursor = START) -> Iterator[tuple[Cursor, list[tuple[int, Example]]]]:
-        """Each batch from `start` on: the cursor after it, and its examples with their index."""
-        windows = -(-self.count // self.window)
+    streams: ClassVar[int] = 0
+
+    @property
+    def count(self) -> int:
+        """Examples of an epoch, those included that are too long."""
+        return len(self.dataset)
+
+    def splits(self, batches: int, processes: int) -> int:
+        """Into how many slices each batch of a step is cut, so that every process gets as many."""
+        return processes // gcd(batches, processes)
+
+    def uncounted(self) -> Self:
+        """The same batches; what is left out of them is counted elsewhere."""
+        return replace(self, dropped=DropCounts())
+
+    def batches(self, start: Cursor = START) -> Iterator[tuple[Cursor, SampledBatch[Example]]]:
+        """Each batch from `start` on, and the cursor after it."""
+        windows = -(-self.count // self.dataset.window)
         outside = not 0 <= start.window < max(windows, 1)
         if outside or min(start.epoch, start.batch) < 0:
             raise BadInput(f"{start} lies outside of {self.count:,} examples")
@@ -105,12 +158,11 @@ class Sampler(Generic[Example]):
             f"none of {self.count:,} examples is at most {self.limits.longest} tokens long"
         )
 
-    def _cut_window(self, cursor: Cursor) -> list[list[tuple[int, Example]]]:
-        first = cursor.window * self.window
-        positions = np.arange(first, min(first + self.window, self.count))
+    def _cut_window(self, cursor: Cursor) -> list[SampledBatch[Example]]:
+        first = cursor.window * self.dataset.window
+        positions = np.arange(first, min(first + self.dataset.window, self.count))
         indices = shuffled(positions, self.count, (self.seed, cursor.epoch))
-        examples = self.read(cursor.epoch, indices)
-        lengths = np.array([self.length(example) for example in examples])
+        lengths, examples = self._measure(cursor.epoch, indices)
         short = np.flatnonzero(lengths.max(axis=1) <= self.limits.longest)
         if cursor.epoch == 0 and len(short) < len(indices):  # the same are too long every time
             reason = f"longer than {self.limits.longest} tokens"
@@ -118,4 +170,23 @@ class Sampler(Generic[Example]):
         batches = training_batches(lengths[short], self.limits, mixed=self.mixed)
         key = (self.seed, cursor.epoch, cursor.window)
         order = shuffled(np.arange(len(batches)), len(batches), key)
-        return [[(int(indices[i]), examples[i]) for i in short[batches[b]]] for b in order]
+        return [
+            SampledBatch(
+                self.dataset,
+                cursor.epoch,
+                indices[rows],
+                lengths[rows],
+                None if examples is None else [examples[i] for i in rows],
+            )
+            for rows in (short[batches[b]] for b in order)
+        ]
+
+    def _measure(
+        self, epoch: int, indices: np.ndarray
+    ) -> tuple[np.ndarray, Sequence[Example] | None]:
+        """Lengths of these examples, and the examples if they had to be read for that."""
+        lengths = self.dataset.lengths(self.objective, epoch, indices)
+        if lengths is not None:
+            return lengths, None
+        examples = self.dataset.read(epoch, indices)
+        return np.array([self.objective.length(example) for example in examples]), examples

@@ -47,7 +47,7 @@ class Plan:
     def __len__(self) -> int:
         return len(self.first) - 1
 
-    @property
+    @cached_property
     def lengths(self) -> np.ndarray:
         """Tokens in every row, special ones included."""
         between = len(self.frame.between)
@@ -189,8 +189,15 @@ class Passages:
 
     def read(self, epoch: int, indices: np.ndarray) -> list[Passage]:
         """The rows of these numbers."""
-        plan = self.planned(epoch)
-        return self.passages(plan, np.asarray(indices, np.int64) * len(plan) // self.count)
+        return self.passages(self.planned(epoch), self._rows(epoch, indices))
+
+    def lengths(self, epoch: int, indices: np.ndarray) -> np.ndarray:
+        """How long they are."""
+        return self.planned(epoch).lengths[self._rows(epoch, indices)]
+
+    def _rows(self, epoch: int, indices: np.ndarray) -> np.ndarray:
+        """Where they stand in the plan of the epoch."""
+        return np.asarray(indices, np.int64) * len(self.planned(epoch)) // self.count
 
     def passages(self, plan: Plan, rows: np.ndarray) -> list[Passage]:
         """Rows of a plan, with their special tokens."""

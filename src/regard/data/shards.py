@@ -67,6 +67,10 @@ class Shard(Generic[RowT]):
     def lengths(self) -> np.ndarray:
         return np.diff(self._offsets)
 
+    def lengths_of(self, rows: np.ndarray) -> np.ndarray:
+        """Those of some rows."""
+        return self._offsets[rows + 1] - self._offsets[rows]
+
     @property
     def checksum(self) -> int:
         """Of all that is stored, taken when it was written."""
@@ -113,6 +117,10 @@ class ShardPair(Generic[RowT]):
     def checksum(self) -> int:
         """Of both sides."""
         return zlib.crc32(repr([self.source.checksum, self.target.checksum]).encode())
+
+    def lengths(self, rows: np.ndarray) -> np.ndarray:
+        """Those of both sides of some pairs, side by side."""
+        return np.stack([self.source.lengths_of(rows), self.target.lengths_of(rows)], axis=1)
 
     def __getitem__(self, i: int) -> tuple[RowT, RowT]:
         return self.source[i], self.target[i]

@@ -172,7 +172,8 @@ class Batch(TensorTree):
     """What one step of training sees: inputs, and by head the targets and what belongs to them.
 
     ``positions`` are the tokens that a head reads, where it does not read all. ``weight`` counts
-    the targets that are not ``IGNORED``, each as ``weights`` of its head say, default 1.
+    the targets that are not ``IGNORED``, each as ``weights`` of its head say, default 1. ``state``
+    is what an objective over streams carries on from the batch before: a tree of tensors.
     """
 
     inputs: Any  # Packed or SourceTarget
@@ -180,6 +181,7 @@ class Batch(TensorTree):
     weight: float
     positions: dict[str, Tensor] = field(default_factory=dict)
     weights: dict[str, Tensor] = field(default_factory=dict)
+    state: Any = None
 
     @property
     def tokens(self) -> int:

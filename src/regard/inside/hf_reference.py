@@ -1,19 +1,34 @@
 """The outputs of ``transformers`` for the same ids, if it is installed; see ``parity``."""
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from regard.ground.batch import TokenRow
-from regard.inside.parity import Example, LayerOutputs, Tokenize
-from regard.models.facts import EncoderDecoder, TrunkWithHeads
+from regard.inside.parity import Example, LayerOutputs, Texts
+from regard.models.facts import ModelFacts
 
-HEADS = {"prediction_logits": "words", "seq_relationship_logits": "follows"}
+
+class HFSide(NamedTuple):
+    """The names of ``transformers`` for the inputs and hidden states of one side of a model."""
+
+    ids: str
+    segments: str | None
+    states: str
+    prefix: str = ""
+
+
+SIDES = {
+    "trunk": HFSide("input_ids", "token_type_ids", "hidden_states"),
+    "source": HFSide("input_ids", None, "encoder_hidden_states", "encoder "),
+    "target": HFSide("decoder_input_ids", None, "decoder_hidden_states", "decoder "),
+}
+HEADS = {"prediction_logits": "mlm", "seq_relationship_logits": "sentence_pair"}
 
 
 def is_installed() -> bool:
@@ -33,72 +48,74 @@ def load_model(folder: Path, architecture: str) -> Any:
 
 
 @torch.no_grad()
-def layer_outputs(
-    model: Any, facts: EncoderDecoder | TrunkWithHeads, examples: Iterable[Example]
-) -> LayerOutputs:
+def layer_outputs(model: Any, facts: ModelFacts, examples: Iterable[Example]) -> LayerOutputs:
     """The output of every layer of its model for every example."""
     outputs: LayerOutputs = {}
     for example in examples:
-        if isinstance(example, TokenRow):
-            assert isinstance(facts, TrunkWithHeads)
-            layers = _row_layers(model, facts, example)
-        else:
-            layers = _pair_layers(model, *example)
-        for layer, value in layers.items():
+        for layer, value in _layers(model, facts, example).items():
             outputs.setdefault(layer, []).append(value.reshape(-1, value.shape[-1]))
     return outputs
 
 
-def _pair_layers(model: Any, source: list[int], target: list[int]) -> dict[str, Tensor]:
-    ids = {"input_ids": torch.tensor([source]), "decoder_input_ids": torch.tensor([target])}
-    output = model(**ids, output_hidden_states=True)
-    sides = {"encoder ": output.encoder_hidden_states, "decoder ": output.decoder_hidden_states}
-    layers = [_layers(states, side) for side, states in sides.items()]
-    return {**layers[0], **layers[1], "logits": output.logits}
-
-
-def _row_layers(model: Any, facts: TrunkWithHeads, row: TokenRow) -> dict[str, Tensor]:
-    ids = {"input_ids": torch.tensor([row.tokens]), "token_type_ids": torch.tensor([row.segments])}
-    if facts.head("choice") is not None:  # one choice per question
-        ids = {name: value[None] for name, value in ids.items()}
-    output = model(**ids, output_hidden_states=True)
-    layers = _layers(output.hidden_states)
-    if (pooler := getattr(model, "bert", model).pooler) is not None:
+def _layers(model: Any, facts: ModelFacts, example: Example) -> dict[str, Tensor]:
+    output = model(**_inputs(facts, example), output_hidden_states=True)
+    layers = {}
+    for side in (SIDES[side] for side in facts.sides):
+        first, *blocks = output[side.states]
+        layers[f"{side.prefix}embedding"] = first
+        layers |= {f"{side.prefix}block {number}": x for number, x in enumerate(blocks, 1)}
+    pooler = dict(model.base_model.named_children()).get("pooler")
+    if pooler is not None:
         layers["pooled"] = pooler(output.hidden_states[-1])
-    layers |= {ours: output[theirs] for theirs, ours in HEADS.items() if theirs in output}
+    heads = {head: output[name] for name, head in HEADS.items() if name in output}
     if "start_logits" in output:
-        layers["logits"] = torch.stack([output.start_logits, output.end_logits], -1)
+        heads["span"] = torch.stack([output.start_logits, output.end_logits], -1)
     elif "logits" in output:
-        names = {"mlm": "words", "sentence_pair": "follows"}
-        layers[names.get(facts.output_heads[0].name, "logits")] = output.logits
-    return layers
+        heads[facts.head_names[0]] = output.logits
+    return layers | {f"{head} logits": logits for head, logits in heads.items()}
 
 
-def _layers(states: Iterable[Tensor], side: str = "") -> dict[str, Tensor]:
-    return {
-        f"{side}block {number}" if number else f"{side}embedding": state
-        for number, state in enumerate(states)
-    }
+def _inputs(facts: ModelFacts, example: Example) -> dict[str, Tensor]:
+    inputs = {}
+    for name, row in example.items():
+        side = SIDES[name]
+        inputs[side.ids] = torch.tensor([[int(i) for i in row.tokens]])
+        if side.segments is not None:
+            inputs[side.segments] = torch.tensor([[int(i) for i in row.segments]])
+    if "choice" in facts.head_names:  # one choice per question
+        inputs = {name: ids[None] for name, ids in inputs.items()}
+    return inputs
 
 
-def tokenize_with(folder: Path, facts: EncoderDecoder | TrunkWithHeads) -> Tokenize:
-    """Two texts as ids of the tokenizer of ``transformers``; without EOS for a translator."""
-    from transformers import AutoTokenizer
+def text_examples(folder: Path, facts: ModelFacts, texts: Texts) -> list[Example]:
+    """Pairs of texts as the tokenizer of ``transformers`` gives them to a model."""
+    from transformers import AutoConfig, AutoTokenizer
 
     with _quiet():
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    if isinstance(facts, EncoderDecoder):
-        return lambda source, target: (
-            tokenizer(source).input_ids[:-1],
-            tokenizer(text_target=target).input_ids[:-1],
-        )
+        config = AutoConfig.from_pretrained(folder, local_files_only=True)
+    return [rows for pair in texts for rows in ROWS[facts.sides](tokenizer, config, *pair)]
 
-    def rows(first: str, second: str) -> list[TokenRow]:
-        inputs = ((first,), (first, second))
-        encodings = [tokenizer(*texts, return_token_type_ids=True) for texts in inputs]
-        return [TokenRow(encoding.input_ids, encoding.token_type_ids) for encoding in encodings]
 
-    return rows
+def _trunk_rows(tokenizer: Any, config: Any, first: str, second: str) -> list[Example]:
+    """The first text alone, and both."""
+    encodings = [
+        tokenizer(*texts, return_token_type_ids=True) for texts in ((first,), (first, second))
+    ]
+    return [{"trunk": TokenRow(one.input_ids, one.token_type_ids)} for one in encodings]
+
+
+def _pair_rows(tokenizer: Any, config: Any, first: str, second: str) -> list[Example]:
+    """A source, and a target from its first token to the last but one."""
+    source, target = tokenizer(first).input_ids, tokenizer(text_target=second).input_ids
+    rows = {"source": source, "target": [config.decoder_start_token_id, *target[:-1]]}
+    return [{side: TokenRow(ids, [0] * len(ids)) for side, ids in rows.items()}]
+
+
+ROWS: dict[tuple[str, ...], Callable[..., list[Example]]] = {
+    ("trunk",): _trunk_rows,
+    ("source", "target"): _pair_rows,
+}
 
 
 def _quiet() -> warnings.catch_warnings:

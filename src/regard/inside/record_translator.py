@@ -59,7 +59,8 @@ def record(
     translator.check_ids(examples, first)
     lengths = np.array([objective.length(example) for example in examples]).reshape(-1, 2)
     layers: dict[int, list[np.ndarray]] = {}
-    for chosen in inference_batches(lengths, BatchLimits(TOKENS, ROWS, TOKENS)):
+    limits = BatchLimits(TOKENS, min(ROWS, translator.batch_size), TOKENS)
+    for chosen in inference_batches(lengths, limits):
         batch = objective.collate([examples[i] for i in chosen]).to(translator.device)
         tape = Tape(*names)
         with torch.inference_mode():

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -40,6 +41,14 @@ class Seq2Seq(Objective):
     def weight(self, example: tuple[Ids, Ids]) -> int:
         """How many target tokens it has."""
         return len(example[1]) + 1
+
+    def lengths(self, sizes_NS: np.ndarray) -> np.ndarray:
+        """``length`` of many examples, whose sides have these sizes."""
+        return sizes_NS + 1
+
+    def weights(self, sizes_NS: np.ndarray) -> np.ndarray:
+        """``weight`` of many examples."""
+        return sizes_NS[:, 1] + 1
 
     def collate(
         self, examples: Sequence[tuple[Ids, Ids]], limits: BatchLimits | None = None

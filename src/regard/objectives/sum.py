@@ -1,6 +1,6 @@
 """Several objectives of pre-training at once: BERT is ``Sum(MaskedLM(), NextSentence())``."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,13 +8,15 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.documents import Documents
-from regard.data.sentence_pairs import Passages
+from regard.data.sentence_pairs import Passage, Passages
 from regard.ground.batch import Batch, BatchLimits
 from regard.ground.errors import BadInput
 from regard.ground.tape import NULL_TAPE, NullTape
-from regard.models.facts import TrunkWithHeads
+from regard.models.facts import SentencePairHead, TrunkWithHeads
 from regard.objectives.rows import AnnotatedRow, RowObjective, collate_rows
 from regard.text.templates import RowBuilder
+
+PAIR = SentencePairHead.name
 
 
 class Sum:
@@ -49,6 +51,24 @@ class Sum:
     def rows(self, documents: Documents, template: RowBuilder, longest: int, seed: int) -> Passages:
         """Documents as rows."""
         return self._row_maker.rows(documents, template, longest, seed)
+
+    def annotator(self, tokenizer: Any) -> Callable[..., list[AnnotatedRow]]:
+        """How passages of a key become rows with the targets of all members."""
+        found = [member.annotator(tokenizer) for member in self.members]
+        annotators = [annotate for annotate in found if annotate is not None]
+
+        def annotate_all(
+            passages: Sequence[Passage], numbers: np.ndarray, key: tuple[int, ...]
+        ) -> list[AnnotatedRow]:
+            rows = [
+                AnnotatedRow(row, {}, {} if follows is None else {PAIR: follows})
+                for row, follows in passages
+            ]
+            for annotate in annotators:
+                rows = annotate(rows, numbers, key)
+            return rows
+
+        return annotate_all
 
     def length(self, example: AnnotatedRow) -> tuple[int, ...]:
         """Tokens of the row."""

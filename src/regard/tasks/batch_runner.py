@@ -44,7 +44,7 @@ class BatchRunner:
     ) -> Iterator[tuple[list[int], PackedTokens]]:
         """Batches with the numbers of their rows; for a live ``tape`` in the order given."""
         self._check_segments(rows)
-        lengths = np.array([_length(row) for row in rows], dtype=np.int64)
+        lengths = np.array([row_length(row) for row in rows], dtype=np.int64)
         limits = RECORDED if tape.live else BatchLimits(TOKENS, self.batch_size, TOKENS)
         for numbers in inference_batches(lengths, limits, sort=not tape.live):
             yield numbers, pack_texts([rows[i] for i in numbers]).to(self.device)
@@ -184,5 +184,6 @@ def _texts(given: Any, number: int) -> tuple[str, ...]:
     return tuple(check_text(text, number) for text in texts)
 
 
-def _length(row: TokenRow | Ids) -> int:
+def row_length(row: TokenRow | Ids) -> int:
+    """How many tokens it has."""
     return len(row.tokens if isinstance(row, TokenRow) else row)

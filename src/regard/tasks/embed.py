@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput
 from regard.parts.attention import EncoderOutput
-from regard.tasks.batch_runner import BatchRunner, TextOrPair, rows_of
+from regard.tasks.batch_runner import BatchRunner, TextOrPair, row_length, rows_of
 from regard.text.ids_only import MISSING
 from regard.text.row_tokenizer import RowTokenizer
 
@@ -57,11 +57,13 @@ class Embedder(BatchRunner):
 
     @torch.no_grad()
     def vectors(self, rows: Sequence[TokenRow]) -> Tensor:
-        """(rows, width) in float32, where the model is."""
+        """(rows, width) in float32, where the model is; zeros for a row without tokens."""
         vectors_ND = torch.zeros(len(rows), self.width, device=self.device)
-        for chosen, read in self.batches(rows):
-            vectors_ND[chosen] = self._pooled(self.model.encode(read)).float()
-        if not vectors_ND.isfinite().all():
+        numbers = [number for number, row in enumerate(rows) if row_length(row)]
+        for chosen, read in self.batches([rows[number] for number in numbers]):
+            pooled_BD = self._pooled(self.model.encode(read))
+            vectors_ND[[numbers[i] for i in chosen]] = pooled_BD.float()
+        if numbers and not vectors_ND.isfinite().all():
             raise BadInput("the model is broken: its states are not numbers")
         return nn.functional.normalize(vectors_ND, dim=-1) if self.normalise else vectors_ND
 
@@ -78,4 +80,4 @@ class Embedder(BatchRunner):
                 padded_BLD = layout.pad(states_TD)
                 return padded_BLD.masked_fill(~layout.real_BL[:, :, None], -torch.inf).amax(1)
             case _:
-                return layout.pad(states_TD.float()).sum(1) / layout.lengths_B.clamp(min=1)[:, None]
+                return layout.pad(states_TD.float()).sum(1) / layout.lengths_B[:, None]

@@ -133,8 +133,11 @@ class EncoderModel(BatchRunner):
             _check_unicode(one, number)
         texts = [one for one in given if _is_text(one)]
         of_texts = iter(embedder.rows_of(texts) if texts else [])
-        others = iter(self.read([one for one in given if not _is_text(one)]))
-        return embedder.vectors([next(of_texts if _is_text(one) else others) for one in given])
+        rows = [
+            next(of_texts) if _is_text(one) else self._row(one, False, number)
+            for number, one in enumerate(given, start=1)
+        ]
+        return embedder.vectors(rows)
 
     def logits(self, rows: Sequence[TokenRow], tape: NullTape = NULL_TAPE) -> list[Tensor]:
         """(tokens, outputs) for each row, or (outputs,) of a head that reads whole rows."""

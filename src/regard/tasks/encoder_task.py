@@ -12,13 +12,14 @@ from typing import Any, ClassVar
 
 from torch import nn
 
+from regard.data.datasets.dataset import Batching, TrainingData, split_held_out
+from regard.data.datasets.memory import MemoryDataset
 from regard.data.readers import read
 from regard.data.sources import DropCounts
 from regard.ground.errors import BadInput
 from regard.models.facts import AnyHead, FirstToken, TrunkWithHeads
 from regard.objectives.objective import Objective
 from regard.tasks.batch_runner import Predictor
-from regard.tasks.datasets import MemoryDataset, split_held_out
 from regard.tasks.task import Prepared, Processes, RunFolder, TaskScores, mean_nll
 from regard.tasks.trunk_task import TrunkTask
 from regard.text.labels import LabelSet
@@ -114,7 +115,14 @@ class EncoderTask(TrunkTask):
         for files in self.recipe.data.tests.values():  # wrong targets are found before training
             self.encode(tokenizer, labels, self.read(files, folder.data, folder.dropping()))
         sizes = {"train": len(train), "dev": len(dev)}
-        dataset = MemoryDataset(self.recipe, encoded, dev_encoded, dev, dropped, sizes)
+        dataset = TrainingData(
+            batching=Batching.of(self.recipe),
+            train=MemoryDataset(encoded),
+            dev=dev_encoded,
+            sizes=sizes,
+            dropped=dropped,
+            dev_examples=dev,
+        )
         return Prepared(tokenizer, labels, dataset)
 
     def objective(self, prepared: Prepared) -> Objective:

@@ -133,6 +133,10 @@ class Tagger(Predictor):
     find_words: Spans = field(default=word_spans)
     prints_entities: bool = False
 
+    def __post_init__(self) -> None:
+        if self.labels.classes and not self.labels.names_one:
+            raise BadInput("a word has one tag: labels of which a text has several are no tags")
+
     @property
     def finds_entities(self) -> bool:
         """Whether its tags mark entities, as B-PER does and NOUN does not."""

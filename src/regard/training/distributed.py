@@ -1,14 +1,13 @@
 """One process or many: which part of a step is mine, and how gradients meet.
 
-Every rank cuts the same batches from the same keys, so each knows how many tokens the whole step
-has without asking; only gradients and losses travel.
+Every rank makes the same batches from the same keys, and reads its own rows. Gradients and losses
+are added up; so are the weights of rows, where only reading a row tells its weight.
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from math import gcd
 from typing import TypeVar
 
 import torch
@@ -73,20 +72,6 @@ class World:
         """Whether I am the one who writes and prints."""
         return self.rank == 0
 
-    def splits(self, batches: int) -> int:
-        """Into how many slices each batch of a step is cut, so that every rank gets as many."""
-        return self.size // gcd(batches, self.size)
-
-    def share(self, step: Sequence[Sequence[Item]]) -> list[tuple[int, Sequence[Item]]]:
-        """My slices of a step's batches, each with the number that seeds its draws.
-
-        Where the batches can be dealt out whole they are, and dropout falls as in one process.
-        Rows are sorted by length, so taking every n-th keeps the slices alike.
-        """
-        splits = self.splits(len(step))
-        slices = [batch[start::splits] for batch in step for start in range(splits)]
-        return [(number, slices[number]) for number in range(self.rank, len(slices), self.size)]
-
     def wrap(self, model: nn.Module) -> nn.Module:
         """The model whose gradients meet after each step."""
         if self.size == 1:
@@ -105,6 +90,14 @@ class World:
         if self.size > 1:
             dist.all_reduce(sums)
         return sums
+
+    def all_gather(self, tensor: Tensor) -> list[Tensor]:
+        """The tensors of all ranks, in order; they have one shape."""
+        if self.size == 1:
+            return [tensor]
+        found = [torch.empty_like(tensor) for _ in range(self.size)]
+        dist.all_gather(found, tensor.contiguous())
+        return found
 
     def barrier(self) -> None:
         """Until all are here, however long that takes."""

@@ -7,12 +7,12 @@ from statistics import median
 from time import monotonic
 from typing import Any, NamedTuple
 
-from regard.data.sampler import Sampler
 from regard.data.sources import DropCounts
 from regard.models.paper import count_parameters
 from regard.training.checkpoint import Checkpoints
 from regard.training.loop import Job, train
 from regard.training.loop.events import ReportEvent, StartEvent
+from regard.training.loop.job import BatchSampler
 from regard.training.precision import Precision
 from regard.training.run import Run
 
@@ -86,7 +86,7 @@ def estimate_run(run: Run) -> DryRun:
     )
 
 
-def count_epoch(sampler: Sampler[Any], limit: float = COUNTING) -> EpochSize:
+def count_epoch(sampler: BatchSampler, limit: float = COUNTING) -> EpochSize:
     """One pass over the data; what is left out is counted in the sampler's ``dropped``."""
     batches = tokens = seen = 0
     began = monotonic()
@@ -94,7 +94,7 @@ def count_epoch(sampler: Sampler[Any], limit: float = COUNTING) -> EpochSize:
         for cursor, batch in stream:
             batches += 1
             seen += len(batch)
-            tokens += sum(sum(sampler.length(example)) for _, example in batch)
+            tokens += int(batch.lengths.sum())
             if cursor.epoch:
                 return EpochSize(batches, tokens)
             if monotonic() - began > limit:
@@ -110,7 +110,7 @@ def time_steps(job: Job) -> tuple[Precision, list[float]]:
     tried = replace(
         job,
         recipe=job.recipe.model_copy(update={"train": settings}),
-        sampler=replace(job.sampler, dropped=DropCounts()),
+        sampler=job.sampler.uncounted(),
         checkpoints=NoCheckpoints(job.checkpoints.folder),
     )
     most, seconds = min(MOST, settings.steps), list[float]()

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from regard.data.datasets.dataset import Batching
+from regard.data.datasets.pairs import PairData, PairStore, load_pairs
 from regard.data.sources import STDIN, DropCounts, Source, read_lines, read_pairs
 from regard.ground.errors import BadInput
 from regard.ground.files import write_text
 from regard.text.labels import LabelSet, load_labels
-from regard.training.examples import Examples
 from regard.training.run_paths import RunPaths
 
 
@@ -48,7 +49,7 @@ class Paired:
                 raise BadInput(f"{', '.join(source.paths)}: no pairs to test on")
         return sizes
 
-    def prepared(self, place: RunPaths) -> tuple[Any, Examples]:
+    def prepared(self, place: RunPaths) -> tuple[Any, PairData]:
         """Vocabularies and examples; the leader writes them, all read them."""
         given, again = self.recipe.data, place.resume or not place.world.is_leader
         train = _kept_input(given.train.under(place.data), place.out, again=again)
@@ -56,8 +57,11 @@ class Paired:
         for files in (given.dev, given.test, *given.more_tests.values()):
             if files is not None and not files.held_out:
                 self.check(labels, self._pairs(files.under(place.data), place.skip_bad))
-        sides, folders = self.sides(tokenizer, labels), (place.data, place.store)
-        return tokenizer, Examples(self.recipe, sides, labels, train, *folders, place.skip_bad)
+        sides, longest = self.sides(tokenizer, labels), given.longest_characters
+        store = PairStore(sides, place.store, longest, place.skip_bad)
+        dev = given.dev.held_out or given.dev.under(place.data)
+        batching, dropout = Batching.of(self.recipe), self.recipe.text.dropout
+        return tokenizer, load_pairs(store, batching, train, dev, dropout)
 
     def begin(self, model: Any, data: Path, labels: LabelSet | None) -> None:
         """Weights are those that were drawn."""

@@ -5,9 +5,12 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import nn
 
+from regard.data.datasets.dataset import Batching, TrainingData, held_out_indices
+from regard.data.datasets.documents import DocumentDataset
 from regard.data.documents import Documents, DocumentSource, read_documents, tokenize_documents
 from regard.data.sources import DropCounts
 from regard.ground.errors import BadInput
@@ -21,9 +24,9 @@ from regard.text.labels import LabelSet
 from regard.training.distributed import World
 from regard.training.encoding import Encoding
 from regard.training.loop.events import DevResult
-from regard.training.pretraining_data import DEV, PretrainingData, held_out, make_rows, sample
 from regard.training.run_paths import RunPaths
 
+DEV_SEED = 0  # development sets are masked alike for every seed
 SAMPLE = 50_000_000  # characters that a vocabulary is learned from, at most
 
 
@@ -60,7 +63,7 @@ class Pretraining(Encoding):
                         raise BadInput(f"{path}: no such file or folder")
         return {}
 
-    def prepared(self, place: RunPaths) -> tuple[EncoderTokenizer, PretrainingData]:
+    def prepared(self, place: RunPaths) -> tuple[EncoderTokenizer, TrainingData]:
         """The vocabulary, and all documents as ids."""
         given, dropped = self.recipe.data, DropCounts()
         text = self.text(place, partial(self._learned, place))
@@ -70,13 +73,19 @@ class Pretraining(Encoding):
                 "dev", given.dev.collection(place.data), text, place, DropCounts()
             )
         else:
-            to_choose_by, to_learn = held_out(len(train), given.dev.held_out)
-            train, dev = train.chosen(to_learn), train.chosen(to_choose_by)
-        longest = self.recipe.batches.longest
-        to_read = make_rows(self.members, longest, text, train, self.recipe.train.seed)
-        dev_rows = make_rows(self.members, longest, text, dev, DEV).all()
-        sizes = {"train": len(train), "dev": len(dev)}
-        return text, PretrainingData(self.recipe, train, to_read, dev_rows, dropped, sizes)
+            train_N, dev_N = map(np.sort, held_out_indices(len(train), given.dev.held_out))
+            train, dev = train.chosen(train_N), train.chosen(dev_N)
+        return text, TrainingData(
+            batching=Batching.of(self.recipe),
+            train=self._dataset(train, text, self.recipe.train.seed),
+            dev=self._dataset(dev, text, DEV_SEED).read_all(),
+            sizes={"train": len(train), "dev": len(dev)},
+            dropped=dropped,
+        )
+
+    def _dataset(self, documents: Documents, text: EncoderTokenizer, seed: int) -> DocumentDataset:
+        passages = self.members.rows(documents, text.template, self.recipe.batches.longest, seed)
+        return DocumentDataset(passages, self.members.annotator(text), seed)
 
     def _documents(
         self,
@@ -112,7 +121,7 @@ class Pretraining(Encoding):
         sizes = [sum(map(len, texts)) for texts in documents()]
         to_learn = set(range(len(sizes)))
         if (wanted := self.recipe.data.dev.held_out) is not None:
-            to_learn -= set(held_out(len(sizes), wanted)[0].tolist())
+            to_learn -= set(held_out_indices(len(sizes), wanted)[1].tolist())
         share = min(1.0, SAMPLE / max(1, sum(sizes[number] for number in to_learn)))
         chosen = (texts for number, texts in enumerate(documents()) if number in to_learn)
         return list(sample((text for texts in chosen for text in texts), share))
@@ -123,7 +132,7 @@ class Pretraining(Encoding):
         """The facts with as many words as there are."""
         return facts if self.recipe.model.start else change(facts, vocab=len(text.words))
 
-    def objective(self, text: EncoderTokenizer, examples: PretrainingData) -> Sum:
+    def objective(self, text: EncoderTokenizer, examples: TrainingData) -> Sum:
         """What is learned."""
         return self.members
 
@@ -137,7 +146,7 @@ class Pretraining(Encoding):
         return {"longest": self.recipe.batches.longest}
 
     def judge(
-        self, text: EncoderTokenizer, examples: PretrainingData, world: World, model: nn.Module
+        self, text: EncoderTokenizer, examples: TrainingData, world: World, model: nn.Module
     ) -> DevResult:
         """Negative log-likelihood of what is held out, and the shares that are correct."""
         members = self.members.members
@@ -158,3 +167,13 @@ class Pretraining(Encoding):
             figures["loss"] += nll / count
             figures |= member.figures(nll / count, 100 * correct / count)
         return DevResult(-figures["loss"], figures)
+
+
+def sample(texts: Iterator[str], share: float) -> Iterator[str]:
+    """As many of the texts as have this share of all characters, evenly taken, and no more."""
+    seen = taken = 0
+    for text in texts:
+        seen += len(text)
+        if taken + len(text) <= seen * share:
+            taken += len(text)
+            yield text

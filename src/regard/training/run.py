@@ -119,11 +119,12 @@ def prepare(
         model=model,
         objective=objective,
         sampler=dataset.sampler(objective),
-        judge=partial(dev_result, task, prepared, world),
-        flops=lambda some: task.flops(facts, [objective.length(one) for one in some]),
+        evaluate=partial(dev_result, task, prepared, world),
+        flops=partial(task.flops, facts),
         checkpoints=checkpoints,
         world=world,
         data=dataset.mark,
+        eager=facts.eager,
         **limits,
     )
     world.barrier()  # steps have a time limit, and the leader may be far ahead

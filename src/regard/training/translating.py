@@ -8,17 +8,18 @@ from typing import Any
 import numpy as np
 from torch import nn
 
+from regard.data.datasets.pairs import PairData
 from regard.metrics.bleu import bleu
 from regard.models.config import encoder_decoder_facts
 from regard.models.facts import EncoderDecoder, change
 from regard.models.paper import Paper
 from regard.objectives.seq2seq import Seq2Seq
 from regard.search.greedy import Greedy
+from regard.tasks.task import mean_nll
 from regard.tasks.translate import Translator
 from regard.text.labels import LabelSet
 from regard.text.translation_tokenizer import TranslationTokenizer, train_translation_tokenizer
 from regard.training.distributed import World
-from regard.training.examples import Examples, mean_likelihood
 from regard.training.loop.events import DevResult
 from regard.training.paired import Paired
 
@@ -59,7 +60,7 @@ class Translating(Paired):
         sizes = {"source.vocab": len(text.source), "target.vocab": len(text.target)}
         return change(facts, **sizes)
 
-    def objective(self, text: TranslationTokenizer, examples: Examples) -> Seq2Seq:
+    def objective(self, text: TranslationTokenizer, examples: PairData) -> Seq2Seq:
         """What is learned."""
         return Seq2Seq(text.target.bos, text.target.eos, self.recipe.train.smoothing)
 
@@ -72,18 +73,18 @@ class Translating(Paired):
         return facts.training_flops(lengths)
 
     def judge(
-        self, text: TranslationTokenizer, examples: Examples, world: World, model: nn.Module
+        self, text: TranslationTokenizer, examples: PairData, world: World, model: nn.Module
     ) -> DevResult:
         """Negative log-likelihood of the development set, and BLEU where it judges."""
         objective = Seq2Seq(text.target.bos, text.target.eos, smoothing=0.0)
-        loss = mean_likelihood(objective, examples.dev_batches(objective, world), model, world)
+        loss = mean_nll(objective, examples.dev_batches(objective, world), model, world)
         figures = {"loss": loss, "perplexity": float(np.exp(min(loss, 700.0)))}
         if self.recipe.train.judge == "loss":
             return DevResult(-loss, figures)
         figures["bleu"] = world.from_leader(lambda: self._dev_bleu(text, examples, model))
         return DevResult(figures["bleu"], figures)
 
-    def _dev_bleu(self, text: TranslationTokenizer, examples: Examples, model: nn.Module) -> float:
+    def _dev_bleu(self, text: TranslationTokenizer, examples: PairData, model: nn.Module) -> float:
         texts = examples.dev_texts(self.recipe.measure.dev_sentences)
         translations = Translator(model, text).translate([s for s, _ in texts], Greedy())
         best, refs = [one[0].text for one in translations], [[t for _, t in texts]]

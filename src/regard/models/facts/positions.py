@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from torch import nn
 
+from regard.models.facts.checks import at_least
 from regard.parts.position import LearnedPositions, SinusoidPositions
 from regard.parts.score import DistanceDot
 
@@ -45,6 +46,10 @@ class Learned(AnyPosition):
 
     longest: int
     offset: int = 0
+
+    def __post_init__(self) -> None:
+        at_least(1, "longest", self.longest)
+        at_least(0, "offset", self.offset)
 
     @property
     def limit(self) -> int:

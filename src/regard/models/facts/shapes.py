@@ -14,7 +14,7 @@ from regard.models.build.encoder_decoder import EncoderDecoderModule
 from regard.models.build.trunk_with_heads import TrunkWithHeadsModule
 from regard.models.facts.checks import one_of
 from regard.models.facts.flops import FORWARD_AND_BACKWARD
-from regard.models.facts.heads import AnyHead
+from regard.models.facts.heads import AnyHead, NextTokenHead
 from regard.models.facts.pools import ANYWHERE, AnyPool, MeanPool, Summaries
 from regard.models.facts.trunk import Trunk
 from regard.models.sites import AttentionSite
@@ -86,6 +86,18 @@ class TrunkWithHeads:
         """It has no source to attend to."""
         return None
 
+    @property
+    def head_names(self) -> tuple[str, ...]:
+        """The names of its heads."""
+        return tuple(head.name for head in self.output_heads)
+
+    @property
+    def layer_paths(self) -> dict[str, str]:
+        """The tape path of every layer, pool and head."""
+        pool = {} if self.pool is None else {"pooled": "pool.output"}
+        heads = {f"{name} logits": f"heads.{name}.logits" for name in self.head_names}
+        return {**self.trunk.layer_paths("trunk"), **pool, **heads}
+
     def inputs(self, trunk: PackedTokens) -> PackedTokens:
         """What the module reads, from the tokens of its sides."""
         return trunk
@@ -141,6 +153,7 @@ class EncoderDecoder:
     """
 
     sides: ClassVar[tuple[str, ...]] = ("source", "target")
+    head_names: ClassVar[tuple[str, ...]] = (NextTokenHead.name,)
     encoder_path: ClassVar[str] = "source"
     source: Trunk
     target: Trunk
@@ -190,6 +203,13 @@ class EncoderDecoder:
     def cross_attention(self) -> AttentionSite | None:
         """The attention of the target to the source, if there is any."""
         return self.target.stack.cross_attention("target")
+
+    @property
+    def layer_paths(self) -> dict[str, str]:
+        """The tape path of every layer and of the logits."""
+        source = self.source.layer_paths("source", "encoder ")
+        target = self.target.layer_paths("target", "decoder ")
+        return {**source, **target, f"{self.head_names[0]} logits": "logits"}
 
     def inputs(self, source: PackedTokens, target: PackedTokens) -> SourceTarget:
         """What the module reads, from the tokens of its sides."""

@@ -28,6 +28,13 @@ class Trunk:
         """The size of the state of a token."""
         return self.stack.output_width
 
+    def layer_paths(self, path: str, prefix: str = "") -> dict[str, str]:
+        """The tape path of the output of each layer, for a trunk of that path."""
+        blocks = {
+            f"{prefix}block {i + 1}": f"{path}.blocks.{i}.output" for i in range(self.stack.depth)
+        }
+        return {f"{prefix}embedding": f"{path}.embed.output", **blocks}
+
     def build(self, source: "Trunk | None" = None) -> nn.Module:
         """The module of these facts; a decoder's depends on its source."""
         return self.stack.build(self.embed, None if source is None else source.stack)

@@ -1,4 +1,4 @@
-"""Forward and backward of one batch: plainly, or captured once on CUDA and replayed.
+"""Forward and backward of one batch: eagerly, or captured once on CUDA and replayed.
 
 A small step is bound by the time it takes to launch its kernels. With fixed shapes they can be
 captured as one graph; a replay copies the batch into the captured tensors and launches once.
@@ -6,7 +6,7 @@ captured as one graph; a replay copies the batch into the captured tensors and l
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -14,25 +14,31 @@ from torch import Tensor, nn
 
 from regard.data.config import BatchConfig
 from regard.ground.batch import Batch, BatchLimits
-from regard.ground.pytree import tensors_in, without_caches
+from regard.ground.pytree import map_tensors, tensors_in, without_caches
 
-Forward = Callable[[Batch], tuple[Tensor, Tensor]]
+Forward = Callable[[Batch], tuple[Tensor, ...]]
 Scale = float | np.ndarray
 
 
+class StepResult(NamedTuple):
+    """Sums over a batch, and the state that an objective over streams carries on."""
+
+    loss: Tensor
+    nll: Tensor
+    state: Any = None
+
+
 class EagerStep:
-    """Adds the gradient of ``scale`` times the loss; answers with (loss, likelihood)."""
+    """Adds the gradient of ``scale`` times the loss."""
 
     def __init__(self, forward: Forward, precision: Callable[[], AbstractContextManager]):
         self.forward, self.precision = forward, precision
 
-    def __call__(self, batch: Batch, scale: Tensor | Scale) -> tuple[Tensor, Tensor]:
+    def __call__(self, batch: Batch, scale: Tensor | Scale) -> StepResult:
         with self.precision():
-            loss, likelihood = self.forward(batch)
-        if not isinstance(scale, Tensor):
-            scale = as_tensor(scale, loss.device)
-        (loss * scale).sum().backward()
-        return loss.detach(), likelihood
+            result = StepResult(*self.forward(batch))
+        (result.loss * as_tensor(scale, result.loss.device)).sum().backward()
+        return result._replace(loss=result.loss.detach())
 
 
 class StepGraph(NamedTuple):
@@ -41,7 +47,7 @@ class StepGraph(NamedTuple):
     graph: torch.cuda.CUDAGraph
     batch: Batch
     scale: Tensor
-    results: tuple[Tensor, Tensor]
+    result: StepResult
 
 
 class GraphedStep:
@@ -50,46 +56,50 @@ class GraphedStep:
     Dropout still follows the seed: a replay reads it anew.
     """
 
-    def __init__(self, plain: EagerStep, model: nn.Module):
-        self.plain, self.model = plain, model
+    def __init__(self, eager: EagerStep, model: nn.Module):
+        self.eager, self.model = eager, model
         self.graphs: dict[tuple[torch.Size, ...], StepGraph] = {}
-        self.room = torch.cuda.graph_pool_handle()  # for all: no two run at once
+        self.pool = torch.cuda.graph_pool_handle()  # of all graphs: no two run at once
 
-    def __call__(self, batch: Batch, scale: Scale) -> tuple[Tensor, Tensor]:
+    def __call__(self, batch: Batch, scale: Tensor | Scale) -> StepResult:
         new = tensors_in(batch)
         shapes = tuple(one.shape for one in new)
         if shapes not in self.graphs:
             self.graphs[shapes] = self._capture(batch, as_tensor(scale, new[0].device))
-        held = self.graphs[shapes]
-        for old, one in zip(tensors_in(held.batch), new, strict=True):
+        captured = self.graphs[shapes]
+        for old, one in zip(tensors_in(captured.batch), new, strict=True):
             old.copy_(one, non_blocking=True)
-        if held.scale.ndim:
-            held.scale.copy_(as_tensor(scale), non_blocking=True)
+        if captured.scale.ndim:
+            captured.scale.copy_(as_tensor(scale), non_blocking=True)
         else:
-            held.scale.fill_(float(scale))
-        held.graph.replay()
-        return held.results
+            captured.scale.fill_(float(scale))
+        captured.graph.replay()
+        return captured.result
 
     def _capture(self, batch: Batch, scale: Tensor) -> StepGraph:
-        """Compile and warm up aside, then capture; gradients and draws go on as if nothing was."""
+        """Compile and warm up on another stream, then capture.
+
+        Gradients and random numbers are afterwards as they were before.
+        """
+        batch = map_tensors(Tensor.clone, batch)  # later batches are copied into it
         parameters = [one for one in self.model.parameters() if one.requires_grad]
         for parameter in parameters:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
         before = [parameter.grad.clone() for parameter in parameters]  # type: ignore[union-attr]
         draws = torch.cuda.get_rng_state(scale.device)
-        aside = torch.cuda.Stream()
-        aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(aside):
-            self.plain(without_caches(batch), scale)
-        torch.cuda.current_stream().wait_stream(aside)
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            self.eager(without_caches(batch), scale)
+        torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self.room):
-            results = self.plain(without_caches(batch), scale)
+        with torch.cuda.graph(graph, pool=self.pool):
+            result = self.eager(without_caches(batch), scale)
         for parameter, gradient in zip(parameters, before, strict=True):
             parameter.grad.copy_(gradient)  # type: ignore[union-attr]
         torch.cuda.set_rng_state(draws, scale.device)
-        return StepGraph(graph, batch, scale, results)
+        return StepGraph(graph, batch, scale, result)
 
 
 def fixed_shape(
@@ -107,6 +117,6 @@ def fixed_shape(
     return BatchLimits(tokens, -(-limits.rows // splits), limits.longest)
 
 
-def as_tensor(scale: Scale, device: torch.device | str = "cpu") -> Tensor:
+def as_tensor(scale: Tensor | Scale, device: torch.device | str = "cpu") -> Tensor:
     """What each part of a loss is multiplied by."""
     return torch.as_tensor(scale, dtype=torch.float32).to(device)

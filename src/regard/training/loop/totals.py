@@ -1,4 +1,4 @@
-"""What is added up between two reports; a checkpoint holds it, so that no report changes."""
+"""Sums between two reports; a checkpoint holds them, so that a resumed run reports the same."""
 
 from dataclasses import dataclass, field
 from time import monotonic
@@ -18,7 +18,7 @@ class RunningTotals:
 
     losses: Tensor  # losses and likelihoods, of each part of the objective
     values: Tensor  # gradient norm, first bad step
-    weight: np.ndarray
+    weight: Tensor
     tokens: int = 0
     steps: int = 0
     room: int = 0
@@ -28,7 +28,7 @@ class RunningTotals:
     def of_nothing(cls, device: torch.device) -> "RunningTotals":
         """Those of no step."""
         zeros = torch.zeros(2, 1, dtype=torch.float64, device=device)
-        return cls(zeros, zeros[:, 0].clone(), np.zeros(1))
+        return cls(zeros, zeros[:, 0].clone(), torch.zeros(1, dtype=torch.float64))
 
     @classmethod
     def stored(cls, kept: PendingTotals, world: World, where: str) -> "RunningTotals":
@@ -36,7 +36,7 @@ class RunningTotals:
         try:
             losses = torch.tensor(kept.losses, dtype=torch.float64)
             values = torch.tensor(kept.values, dtype=torch.float64, device=world.device)
-            weight = np.array(kept.weight, np.float64)
+            weight = torch.tensor(kept.weight, dtype=torch.float64)
             _, kinds, parts = losses.shape
             if (kinds, len(values)) != (2, 2) or len(weight) != parts:
                 raise ValueError
@@ -59,6 +59,20 @@ class RunningTotals:
         self.values[0] += norm
         first = wrong & (self.values[1] == 0)
         self.values[1] = torch.where(first, float(number), self.values[1])
+
+    def count(self, weight: np.ndarray | Tensor, tokens: int, room: int) -> None:
+        """Those of a step: its weight, its tokens, and as many as its batches could hold."""
+        added = torch.as_tensor(weight, dtype=torch.float64)
+        self.weight = self.weight.to(added.device) + added
+        self.tokens += tokens
+        self.room += room
+        self.steps += 1
+
+    def means(self, world: World) -> tuple[float, float]:
+        """Loss and negative log-likelihood of all processes, by weight, over all objectives."""
+        sums = world.all_reduce(self.losses.clone()).cpu()
+        loss, nll = (sums / self.weight.cpu()).sum(-1).tolist()
+        return loss, nll
 
     def to_store(self, world: World) -> PendingTotals | None:
         """All of it in numbers, of every rank; nothing if the last step was reported."""

@@ -57,7 +57,7 @@ def test_results_do_not_depend_on_the_batch(kind, monkeypatch):
     predictor, asked = model(kind).predictor, ASKED[kind]
     together = predictor.predict(asked)
     assert len(together) == len(asked)
-    assert close(list(replace(predictor, batch_runner=1).predict(asked)), together)
+    assert close(list(replace(predictor, batch_size=1).predict(asked)), together)
     assert close([predictor.predict([one])[0] for one in asked], together)
     monkeypatch.setattr(rows_module, "WINDOW", 2)
     assert close(list(predictor.stream(iter(asked))), together)
@@ -69,7 +69,8 @@ def test_results_do_not_depend_on_the_batch(kind, monkeypatch):
 @pytest.mark.parametrize("kind", ASKED)
 def test_a_broken_model_is_said(kind):
     broken = model(kind)
-    broken.module.head.bias.data.fill_(float("nan"))
+    (head,) = broken.module.heads.values()
+    head.out.bias.data.fill_(float("nan"))
     with pytest.raises(BadInput, match="the model is broken"):
         broken.predict(ASKED[kind][:1])
 
@@ -122,7 +123,7 @@ def test_tags_of_words_by_their_first_pieces():
 
 def test_words_are_found_as_asked():
     tagger = model("tags").predictor
-    (said,) = replace(tagger, spans=spaced_spans).predict(["in  London."])
+    (said,) = replace(tagger, find_words=spaced_spans).predict(["in  London."])
     assert [(word.text, word.start, word.end) for word in said.words] == [
         ("in", 0, 2),
         ("London.", 4, 11),
@@ -262,12 +263,12 @@ def test_pieces_are_joined_to_what_they_continue():
 def test_masks_that_are_not_read_are_said():
     with pytest.raises(BadInput, match=r"input 1: a \[MASK\] stands behind the 48 tokens read"):
         model("words").fill([LONG + " [MASK]"])
-    with pytest.raises(BadInput, match="names no words"):
+    with pytest.raises(BadInput, match="cannot fill masks: it has no masked-LM head"):
         model("states").fill(["[MASK]"])
     with pytest.raises(BadInput, match="top: "):
         MaskFiller(model("words").module, vocabulary(), top=0)
 
 
 def test_what_was_not_tuned_predicts_nothing():
-    with pytest.raises(BadInput, match="tuned for no task"):
+    with pytest.raises(BadInput, match="trained for no task: there is nothing to predict"):
         model("states").predict(["storm"])

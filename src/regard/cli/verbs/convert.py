@@ -38,13 +38,11 @@ def convert(
     Example: regard convert opus-mt-en-de runs/en-de --to regard --check
     """
     from regard.api import load
-    from regard.cli.conversion_check import check_conversion, require_comparable
+    from regard.cli.conversion_check import check_conversion
 
     if not is_empty(target):
         raise BadInput(f"{target}: exists already and is not overwritten")
     model = load(source, "cpu", keep_unknown=keep_unknown)
-    if check:
-        require_comparable(model)
     with replacing_folder(target) as written:
         model.save(written, to)
         if check:

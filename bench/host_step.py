@@ -1,0 +1,186 @@
+"""Milliseconds of the host in one training step, by the number of processes.
+
+    python bench/host_step.py [--batches 160] [--pairs 20000] [--tokens 4096]
+
+Each process takes one batch of a step, so a step of n processes has n batches. Timed is all that
+rank 0 does beside the model: batches are drawn, examples read, weights added up, rows collated. The
+model is one parameter. More than one process are simulated: rank 0 runs alone, and collectives
+return what they are given. Data: the built-in language, tokenised before; with BPE-dropout, which
+tokenises in every epoch; and its English as rows to pre-train on, with masks drawn in every epoch.
+The first step, which opens the data, is left out; the mean of the others counts, over as many
+batches for every number of processes (an epoch has about 70), but 8 steps at least.
+"""
+
+import argparse
+import tempfile
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.data.toy_language import corpus, write
+from regard.training.distributed import World
+from regard.training.dry_run import NoCheckpoints
+from regard.training.loop import Job, train
+from regard.training.loop.events import ReportEvent
+from regard.training.recipe import Recipe, read
+from regard.training.run import prepare
+
+TRANSLATE = """
+[data]
+train = {{ source = "train.en", target = "train.de" }}
+dev = {{ source = "dev.en", target = "dev.de" }}
+[text]
+vocab = 2000
+dropout = {dropout}
+[model]
+size = "laptop"
+[batches]
+tokens = {tokens}
+rows = 1024
+longest = 64
+[optimiser]
+rate = 0.001
+[train]
+steps = 1000000
+precision = "fp32"
+report_every = 1
+"""
+PRETRAIN = """
+task = "pretrain"
+[data]
+train = {{ documents = "train.en" }}
+dev = {{ documents = "dev.en" }}
+[text]
+kind = "wordpiece"
+vocab = 1000
+[pretrain]
+next_sentence = false
+[model]
+paper = "bert"
+size = "tiny"
+[batches]
+tokens = {tokens}
+rows = 256
+longest = 128
+mixed = true
+[optimiser]
+rate = 0.001
+[train]
+steps = 1000000
+smoothing = 0.0
+precision = "fp32"
+report_every = 1
+"""
+SIZES = (1, 2, 64)
+NEVER = 1 << 60
+
+
+@dataclass(frozen=True)
+class SimulatedWorld(World):
+    """Rank 0 of many processes that are not there."""
+
+    def wrap(self, model: nn.Module) -> nn.Module:
+        """Gradients stay here."""
+        return model
+
+    def gradient_sync(self, model: nn.Module, last: bool) -> AbstractContextManager:
+        """There is nobody to wait for."""
+        return nullcontext()
+
+    def all_reduce(self, sums: Tensor) -> Tensor:
+        """As though the others had nothing to add."""
+        return sums
+
+
+class OneParameter(nn.Module):
+    """A model that costs nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parameter = nn.Parameter(torch.zeros(1))
+
+
+class WithoutModel:
+    """An objective in all but its loss, which is 0."""
+
+    def __init__(self, objective: Any):
+        self.objective = objective
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.objective, name)
+
+    def __call__(self, model: OneParameter, batch: Any) -> tuple[Tensor, Tensor]:
+        loss = model.parameter.sum() * torch.zeros(self.parts(batch))
+        return loss, loss.detach()
+
+    def parts(self, batch: Any) -> Sequence[int]:
+        """The shape of the loss: a number for each member of a sum."""
+        members = len(getattr(self.objective, "members", ()))
+        return (members,) if members > 1 else ()
+
+
+def milliseconds(job: Job, size: int, steps: int) -> float:
+    """The mean over the steps after the first."""
+    recipe: Recipe = job.recipe
+    often = {"evaluate_every": NEVER, "checkpoint_every": NEVER, "steps": NEVER}
+    changed = recipe.model_copy(
+        update={
+            "train": recipe.train.model_copy(update=often),
+            "batches": recipe.batches.model_copy(update={"accumulate": size}),
+        }
+    )
+    simulated = replace(
+        job,
+        recipe=changed,
+        model=OneParameter(),
+        objective=WithoutModel(job.objective),  # type: ignore[arg-type]
+        world=SimulatedWorld(0, size, torch.device("cpu")),
+        checkpoints=NoCheckpoints(job.checkpoints.folder),
+        flops=lambda lengths: 0.0,
+    )
+    times, last = list[float](), perf_counter()
+    for event in train(simulated):
+        if isinstance(event, ReportEvent):
+            times.append(1_000 * (perf_counter() - last))
+            if len(times) > steps:
+                break
+        last = perf_counter()
+    return fmean(times[1:])
+
+
+def main() -> None:
+    """A row for each kind of data, a column for each number of processes."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--batches", type=int, default=160)
+    parser.add_argument("--pairs", type=int, default=20_000)
+    parser.add_argument("--tokens", type=int, default=4_096)
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    recipes = {
+        "translate": TRANSLATE.format(tokens=asked.tokens, dropout=0.0),
+        "translate, BPE-dropout": TRANSLATE.format(tokens=asked.tokens, dropout=0.1),
+        "pretrain": PRETRAIN.format(tokens=asked.tokens),
+    }
+    print(f"| host ms a step | {' | '.join(f'{size} ranks' for size in SIZES)} |")
+    print("|---" * (1 + len(SIZES)) + "|")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write(corpus(asked.pairs, 100, 100), folder)
+        for number, (kind, text) in enumerate(recipes.items()):
+            path = folder / f"{number}.toml"
+            path.write_text(text)
+            alone = World(0, 1, torch.device("cpu"))
+            job = prepare(read(path), folder / f"run-{number}", alone, data=folder).job
+            times = (milliseconds(job, size, max(8, asked.batches // size)) for size in SIZES)
+            print(f"| {kind} | {' | '.join(f'{one:.1f}' for one in times)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Training examples by index, and development examples beside them."""

@@ -1,0 +1,115 @@
+"""What a run learns from: a dataset of training examples, and development examples beside it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol, TypeVar
+
+import numpy as np
+import torch
+
+from regard.data.packing import inference_batches
+from regard.data.sampler import Sampler, shuffled
+from regard.data.sources import DropCounts
+from regard.ground.batch import Batch, BatchLimits
+from regard.ground.errors import BadInput
+
+Example = TypeVar("Example", covariant=True)
+Item = TypeVar("Item")
+
+SPLIT_KEY = (0, 0)  # what is held out is the same for every seed
+
+
+class Dataset(Protocol[Example]):
+    """Training examples by index, the same in every process; an epoch may draw them anew.
+
+    ``lengths`` and ``weights`` are those that an objective gives the examples, or None where they
+    are known only after reading: where they are known, a process reads no rows but its own. A batch
+    is made of examples of one ``window``, and ``ahead`` steps are read ahead by a thread.
+    """
+
+    window: ClassVar[int]
+    ahead: ClassVar[int]
+
+    def __len__(self) -> int: ...
+
+    @property
+    def mark(self) -> str:
+        """The content in short: a resumed run says whether it has changed."""
+
+    def read(self, epoch: int, indices: np.ndarray) -> Sequence[Example]: ...
+    def lengths(self, objective: Any, epoch: int, indices: np.ndarray) -> np.ndarray | None: ...
+    def weights(self, objective: Any, epoch: int, indices: np.ndarray) -> np.ndarray | None: ...
+
+
+class ProcessRank(Protocol):
+    """Which of several processes this one is."""
+
+    @property
+    def rank(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def device(self) -> torch.device: ...
+
+
+@dataclass(frozen=True)
+class Batching:
+    """How training examples are put into batches; ``mixed``: without sorting them by length."""
+
+    limits: BatchLimits
+    seed: int
+    mixed: bool = False
+
+    @classmethod
+    def of(cls, recipe: Any) -> "Batching":
+        """As the tables ``batches`` and ``train`` say."""
+        batches = recipe.batches
+        limits = BatchLimits(batches.tokens, batches.rows, batches.longest)
+        return cls(limits, recipe.train.seed, batches.mixed)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TrainingData:
+    """Training examples, and encoded development examples; ``sizes`` count them as they were read.
+
+    ``dev_examples`` are the latter as they were read, ``dropped`` counts what was left out.
+    """
+
+    batching: Batching
+    train: Dataset
+    dev: Sequence[Any]
+    sizes: dict[str, int]
+    dropped: DropCounts = field(default_factory=DropCounts)
+    dev_examples: Sequence[Any] = ()
+
+    @property
+    def mark(self) -> str:
+        """That of the training examples."""
+        return self.train.mark
+
+    def sampler(self, objective: Any) -> Sampler:
+        """Endless batches of training examples."""
+        how = self.batching
+        return Sampler(self.train, objective, how.limits, how.seed, how.mixed, self.dropped)
+
+    def dev_batches(self, objective: Any, processes: ProcessRank) -> Iterator[Batch]:
+        """The batches of this process; those of all processes hold every example once."""
+        lengths = np.array([objective.length(example) for example in self.dev])
+        tokens, rows = self.batching.limits.tokens, self.batching.limits.rows
+        batches = inference_batches(lengths, BatchLimits(tokens, rows, tokens))
+        for chosen in batches[processes.rank :: processes.size]:
+            yield objective.collate([self.dev[i] for i in chosen]).to(processes.device)
+
+
+def held_out_indices(count: int, held_out: int) -> tuple[np.ndarray, np.ndarray]:
+    """Which of ``count`` examples are trained on, and which are held out, in random order."""
+    if held_out >= count:
+        raise BadInput(f"data.dev.held_out: {held_out:,} of {count:,} leaves nothing to learn")
+    order_N = shuffled(np.arange(count), count, SPLIT_KEY)
+    return order_N[held_out:], order_N[:held_out]
+
+
+def split_held_out(examples: Sequence[Item], held_out: int) -> tuple[list[Item], list[Item]]:
+    """Examples to train on, and those held out."""
+    train_N, dev_N = held_out_indices(len(examples), held_out)
+    return [examples[i] for i in train_N], [examples[i] for i in dev_N]

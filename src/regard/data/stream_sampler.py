@@ -1,0 +1,99 @@
+"""Contiguous streams of text, for truncated backpropagation through time (Williams & Peng, 1990).
+
+All tokens, end to end, are cut into as many streams as a batch has rows. A batch holds the next
+chunk of every stream, so a model that carries its state from batch to batch reads each stream in
+order, and learns through one chunk at a time.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from regard.data.sampler import START, Cursor, SampledBatch
+from regard.data.sources import DropCounts
+from regard.ground.errors import BadInput
+
+
+@dataclass(frozen=True, eq=False)
+class TokenStreams:
+    """Row i is a chunk of stream i % `rows`, with one token more: the last one's target."""
+
+    window: ClassVar[int] = 0
+    ahead: ClassVar[int] = 0
+
+    tokens: np.ndarray
+    rows: int
+    chunk: int
+
+    def __post_init__(self) -> None:
+        if min(self.rows, self.chunk) < 1 or self.chunks < 1:
+            wanted = f"{self.rows} streams of one chunk of {self.chunk} tokens and one more"
+            raise BadInput(f"{len(self.tokens):,} tokens are too few for {wanted}")
+
+    @property
+    def chunks(self) -> int:
+        """Full chunks of every stream; tokens beyond them are not read."""
+        return (len(self.tokens) // self.rows - 1) // self.chunk
+
+    def __len__(self) -> int:
+        return self.rows * self.chunks
+
+    def read(self, epoch: int, indices: np.ndarray) -> list[np.ndarray]:
+        """The same in every epoch."""
+        length = len(self.tokens) // self.rows
+        starts = indices % self.rows * length + indices // self.rows * self.chunk
+        return [self.tokens[start : start + self.chunk + 1] for start in starts]
+
+    def lengths(self, objective: Any, epoch: int, indices: np.ndarray) -> np.ndarray:
+        """All chunks are full."""
+        return np.full((len(indices), 1), self.chunk)
+
+    def weights(self, objective: Any, epoch: int, indices: np.ndarray) -> np.ndarray:
+        """Every token is a target."""
+        return np.full(len(indices), self.chunk)
+
+
+@dataclass(frozen=True, eq=False)
+class StreamSampler:
+    """Endless batches of all streams, chunk by chunk; every epoch starts the streams anew."""
+
+    dataset: TokenStreams
+    dropped: DropCounts = field(default_factory=DropCounts)
+
+    @property
+    def streams(self) -> int:
+        """Rows of a batch."""
+        return self.dataset.rows
+
+    @property
+    def count(self) -> int:
+        """Chunks of all streams."""
+        return len(self.dataset)
+
+    def splits(self, batches: int, processes: int) -> int:
+        """Each process keeps streams of its own, and their states."""
+        if self.dataset.rows % processes:
+            raise BadInput(f"{self.dataset.rows} streams cannot be shared by {processes} processes")
+        return processes
+
+    def uncounted(self) -> Self:
+        """The same batches; what is left out of them is counted elsewhere."""
+        return replace(self, dropped=DropCounts())
+
+    def batches(self, start: Cursor = START) -> Iterator[tuple[Cursor, SampledBatch[np.ndarray]]]:
+        """Each batch from `start` on, and the cursor after it."""
+        if start.epoch < 0 or start.window or not 0 <= start.batch < self.dataset.chunks:
+            raise BadInput(f"{start} lies outside of {self.dataset.chunks:,} chunks")
+        while True:
+            rows = np.arange(self.dataset.rows)
+            for number in range(start.batch, self.dataset.chunks):
+                indices = number * self.dataset.rows + rows
+                lengths = self.dataset.lengths(None, start.epoch, indices)
+                batch = SampledBatch[np.ndarray](
+                    self.dataset, start.epoch, indices, lengths, begins=number == 0
+                )
+                last = number + 1 == self.dataset.chunks
+                yield Cursor(start.epoch + last, 0, 0 if last else number + 1), batch
+            start = Cursor(start.epoch + 1)

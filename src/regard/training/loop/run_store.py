@@ -1,0 +1,72 @@
+"""What a run writes into its checkpoints, and how it goes on from the last one."""
+
+from typing import Any
+
+import torch
+
+from regard.training import precision as precisions
+from regard.training.checkpoint import RunProgress
+from regard.training.loop.carried import CarriedState
+from regard.training.loop.job import Job
+from regard.training.loop.trainable import TrainableModel
+from regard.training.precision import Precision
+
+CARRIED = "carried"  # the file of carried states
+
+
+class RunStore:
+    """The checkpoints of a run; only the leader writes them."""
+
+    def __init__(self, job: Job, trainable: TrainableModel, carried: CarriedState):
+        self.job, self.world, self.checkpoints = job, job.world, job.checkpoints
+        self.trainable, self.carried = trainable, carried
+
+    def save(self, progress: RunProgress) -> None:
+        """Write a checkpoint and delete those that are no longer needed."""
+        carried = {CARRIED: self.carried.gather()} if self.carried.streams else {}
+        if self.world.is_leader:
+            self.checkpoints.save(progress, {**self.trainable.tensors(), **carried})
+            self.prune(progress)
+        self.world.barrier()
+
+    def prune(self, progress: RunProgress) -> None:
+        """Keep the last two checkpoints, those to be averaged and the best."""
+        if not self.world.is_leader:
+            return
+        train, steps = self.job.recipe.train, self.checkpoints.steps()
+        regular = train.regular(steps)[-train.average :]
+        self.checkpoints.prune([*steps[-2:], *regular, progress.best_step])
+        self.checkpoints.sweep()
+
+    def restore(self) -> tuple[RunProgress, Precision, tuple[str, ...]] | None:
+        """Load the last checkpoint, if there is one; and say which settings differ from then."""
+        steps = self.checkpoints.steps()
+        if not steps:
+            return None
+        groups = (*self.trainable.groups, *((CARRIED,) if self.carried.streams else ()))
+        progress, tensors = self.checkpoints.load(steps[-1], only=groups)
+        where = str(self.checkpoints.place(steps[-1]))
+        self.trainable.load(tensors, where)
+        if self.carried.streams:
+            self.carried.load(tensors[CARRIED], f"{where}/{CARRIED}.safetensors")
+        before, now = progress.settings, self.settings()
+        kind, advice = before["precision"], precisions.RESUME
+        precision = precisions.as_asked(kind, self.world.device, "as before", advice)
+        differences = tuple(
+            f"{name} was {before.get(name)}, is {now[name]}"
+            for name in now
+            if before.get(name) != now[name]
+        )
+        return progress, precision, differences
+
+    def settings(self) -> dict[str, Any]:
+        """What must stay the same for a resumed run to be the same, bit for bit."""
+        device = self.world.device
+        return {
+            "torch": torch.__version__,
+            "threads": torch.get_num_threads(),
+            "world": self.world.size,
+            "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+            "compile": self.trainable.compiles,
+            "data": self.job.data,
+        }

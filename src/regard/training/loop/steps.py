@@ -1,0 +1,103 @@
+"""The rows of each step that this process learns from, read ahead where that takes long.
+
+Every process makes the same batches from the same keys, and reads its own rows of them only.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from regard.data.sampler import Cursor, SampledBatch
+from regard.training.distributed import World
+from regard.training.loop.job import Job
+
+Item = TypeVar("Item")
+
+
+class BatchSlice(NamedTuple):
+    """Rows of one batch; its random numbers are drawn by ``number``."""
+
+    number: int
+    examples: Sequence[Any]
+    begins: bool  # its streams start anew
+
+
+@dataclass(frozen=True, eq=False)
+class StepRows:
+    """One step: the slices of this process, the lengths of all rows, and the cursor after it.
+
+    ``weight`` is that of all rows, or of this process's where weights are known only from reading:
+    it is then ``partial``.
+    """
+
+    cursor: Cursor
+    slices: list[BatchSlice]
+    lengths: list[tuple[int, ...]]
+    weight: np.ndarray
+    partial: bool
+
+
+def read_steps(job: Job, start: Cursor) -> Iterator[StepRows]:
+    """Endless steps from ``start`` on, some of them ahead of time."""
+    steps, ahead = _steps(job, start), job.sampler.dataset.ahead
+    return read_ahead(steps, ahead) if ahead else steps
+
+
+def _steps(job: Job, start: Cursor) -> Iterator[StepRows]:
+    batches = job.sampler.batches(start)
+    while True:
+        yield _step(job, list(islice(batches, job.recipe.batches.accumulate)))
+
+
+def _step(job: Job, drawn: list[tuple[Cursor, SampledBatch]]) -> StepRows:
+    batches = [batch for _, batch in drawn]
+    splits = job.sampler.splits(len(batches), job.world.size)
+    slices = [
+        BatchSlice(number, batches[which].read(rows), batches[which].begins)
+        for number, which, rows in share(job.world, len(batches), splits)
+    ]
+    weights = [batch.weights(job.objective) for batch in batches]
+    partial = any(weight is None for weight in weights)
+    if partial:
+        weight = _weight(job, [example for part in slices for example in part.examples], batches)
+    else:
+        weight = np.concatenate(weights).sum(axis=0)  # type: ignore[arg-type]
+    lengths = [tuple(row) for batch in batches for row in batch.lengths.tolist()]
+    return StepRows(drawn[-1][0], slices, lengths, weight, partial)
+
+
+def share(world: World, batches: int, splits: int) -> list[tuple[int, int, slice]]:
+    """The slices of this process: a number that seeds its random draws, its batch, and its rows.
+
+    Where the batches of a step can be dealt out whole they are, and dropout is that of one process.
+    Rows are sorted by length, so slices of every n-th row are alike.
+    """
+    return [
+        (number, number // splits, slice(number % splits, None, splits))
+        for number in range(world.rank, batches * splits, world.size)
+    ]
+
+
+def _weight(job: Job, examples: Sequence[Any], batches: Sequence[SampledBatch]) -> np.ndarray:
+    """The weight of examples; where there are none, zeros in the form of another's weight."""
+    if examples:
+        return np.array([job.objective.weight(example) for example in examples]).sum(axis=0)
+    return np.zeros_like(job.objective.weight(batches[0].read(slice(1))[0]), dtype=np.float64)
+
+
+def read_ahead(items: Iterator[Item], count: int) -> Iterator[Item]:
+    """The same items, up to ``count`` of them computed ahead of time by a thread."""
+    pool = ThreadPoolExecutor(1)
+    waiting: deque[Future[Item]] = deque()
+    try:
+        while True:
+            while len(waiting) < count:
+                waiting.append(pool.submit(next, items))
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)

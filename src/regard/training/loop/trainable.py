@@ -1,0 +1,155 @@
+"""A model with its optimiser: how a slice of a step is run, and how weights are updated."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.ground.batch import Batch
+from regard.training.checkpoint import load_optimiser, optimiser_tensors
+from regard.training.loop.job import Job
+from regard.training.loop.microbatch import EagerStep, GraphedStep, Scale, StepResult, fixed_shape
+from regard.training.optim.optimiser import GraphedOptimiser, ModelOptimiser, MovingAverage
+from regard.training.optim.schedule import schedule
+from regard.training.precision import Precision
+from regard.weights.files import load_weights, weights_of
+
+Tensors = dict[str, dict[str, Tensor]]  # by the file of a checkpoint
+
+
+class TrainableModel:
+    """The model of a job on its device. It runs slices once its precision is known: ``open``."""
+
+    def __init__(self, job: Job):
+        self.job, self.recipe, self.world = job, job.recipe, job.world
+        self.model = self.wrapped = job.model.to(job.world.device)
+        config = self.recipe.optimiser
+        lazy = self.world.size == 1 and not self.fixed  # others need the same graph at each step
+        self.optimiser = (
+            GraphedOptimiser(self.model, config)
+            if self.captures
+            else ModelOptimiser(self.model, config, lazy=lazy)
+        )
+        self.weights = weights_of(self.model)
+        ema = self.recipe.train.ema
+        self.average = MovingAverage(self.weights, ema) if ema else None
+        self.factor = schedule(config.schedule, config.warmup, self.recipe.train.steps)
+
+    @property
+    def fixed(self) -> bool:
+        """Whether all batches have one shape: on CUDA, unless the model is an eager one."""
+        return self.world.device.type == "cuda" and not self.job.eager
+
+    @property
+    def compiles(self) -> bool:
+        """Whether the forward pass is compiled: where there is one shape."""
+        return self.fixed and self.recipe.train.compile and not self.recipe.batches.rung
+
+    @property
+    def captures(self) -> bool:
+        """Whether steps are replayed: where shapes are fixed, unless something forbids it."""
+        return self.fixed and self.world.size == 1 and not self.recipe.train.deterministic
+
+    def open(self, precision: Precision) -> None:
+        """Get ready for steps in this precision."""
+        self.precision = precision
+        self.wrapped = self.world.wrap(self.model)
+        forward = torch.compile(self._forward) if self.compiles else self._forward
+        eager = EagerStep(forward, self.context)
+        self.run_batch = GraphedStep(eager, self.model) if self.captures else eager
+
+    def probe(self, precision: Precision, examples: Sequence[Any], state: Any) -> None:
+        """A step without an update, on examples of its own: new shapes cost what they cost."""
+        self.precision = precision
+        self.model.train()
+        batch = replace(self.job.objective.collate(examples), state=state)
+        EagerStep(self._forward, self.context)(batch, 1.0)
+        self.model.zero_grad()
+
+    def start_step(self, number: int) -> None:
+        """Let all layers learn whose time has come."""
+        if not self.model.training:  # asked for it, a model walks through all its parts
+            self.model.train()
+        self.optimiser.wake(number)
+
+    def run_slice(
+        self, examples: Sequence[Any], scale: Scale | Tensor, state: Any, *, last: bool
+    ) -> StepResult:
+        """Add the gradient of ``scale`` times the loss; processes share it after the ``last``."""
+        batch = replace(self._collate(examples).to(self.world.device), state=state)
+        with self.world.gradient_sync(self.wrapped, last=last):
+            return self.run_batch(batch, scale)
+
+    def update(self, number: int) -> Tensor:
+        """Change the weights at the end of a step; the norm of the gradient before clipping."""
+        norm = self.optimiser.apply(self.factor(number))
+        self.optimiser.forget()
+        if self.average is not None:
+            self.average.update(self.weights, number)
+        return norm
+
+    def rate(self, step: int) -> float:
+        """The learning rate of a step."""
+        return self.recipe.optimiser.rate * self.factor(step)
+
+    def context(self) -> AbstractContextManager:
+        """The precision of forward passes."""
+        return self.precision.context(self.world.device)
+
+    @contextmanager
+    def evaluated(self) -> Iterator[None]:
+        """For a while the model is in evaluation, with averaged weights where there are any."""
+        self.model.eval()
+        own = {}
+        if self.average is not None:
+            own = {name: tensor.clone() for name, tensor in self.weights.items()}
+            load_weights(self.model, self.average.weights, "average")
+        try:
+            with self.context():
+                yield
+        finally:
+            if own:
+                load_weights(self.model, own, "weights")
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The files of its tensors in a checkpoint."""
+        return ("model", "optimiser", *(() if self.average is None else ("average",)))
+
+    def tensors(self) -> Tensors:
+        """What a checkpoint holds of it."""
+        moments = optimiser_tensors(self.model, self.optimiser.optimiser)
+        average = {} if self.average is None else {"average": self.average.weights}
+        return {"model": self.weights, "optimiser": moments, **average}
+
+    def load(self, tensors: Tensors, where: str) -> None:
+        """Continue from the tensors of a checkpoint."""
+        load_weights(self.model, tensors["model"], where)
+        moments = f"{where}/optimiser.safetensors"
+        load_optimiser(self.model, self.optimiser.optimiser, tensors["optimiser"], moments)
+        if self.average is not None:
+            self.average.weights = {
+                name: tensor.to(self.world.device) for name, tensor in tensors["average"].items()
+            }
+
+    def _forward(self, batch: Batch) -> tuple[Tensor, ...]:
+        return self.job.objective(self.wrapped, batch)
+
+    def _collate(self, examples: Sequence[Any]) -> Batch:
+        """Free shapes on a CPU, one fixed shape on CUDA."""
+        if not self.fixed:
+            return self.job.objective.collate(examples)
+        limits = self.recipe.batches
+        splits = self.job.sampler.splits(limits.accumulate, self.world.size)
+        lengths = map(self.job.objective.length, examples)
+        return self.job.objective.collate(examples, fixed_shape(limits, lengths, splits))
+
+
+def seed_everything(*key: int) -> None:
+    """Seed torch's generators from a key alone."""
+    digest = hashlib.blake2b(repr(key).encode(), digest_size=8).digest()
+    torch.manual_seed(int.from_bytes(digest, "little") >> 1)

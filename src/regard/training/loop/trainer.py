@@ -1,0 +1,177 @@
+"""One training run as it proceeds: steps, reports, evaluations and checkpoints.
+
+Each step draws its random numbers from (seed, step, slice), so that it comes out the same whatever
+happened before it in this process: that is why resuming is exact.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import isfinite
+from time import monotonic
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.ground.errors import BadInput
+from regard.training import precision as precisions
+from regard.training.checkpoint import RunProgress
+from regard.training.loop.carried import CarriedState
+from regard.training.loop.events import DevEvent, ReportEvent, SaveEvent, StartEvent
+from regard.training.loop.job import Job
+from regard.training.loop.run_store import RunStore
+from regard.training.loop.steps import StepRows, read_steps
+from regard.training.loop.totals import RunningTotals
+from regard.training.loop.trainable import TrainableModel, seed_everything
+from regard.training.precision import Precision
+
+
+class Trainer:
+    """The moving parts of a job."""
+
+    def __init__(self, job: Job):
+        self.job, self.recipe, self.world = job, job.recipe, job.world
+        self.trainable, self.carried = TrainableModel(job), CarriedState(job)
+        self.store = RunStore(job, self.trainable, self.carried)
+        self.progress = RunProgress()
+        self.began = monotonic()
+
+    def start(self, resume: bool) -> StartEvent:
+        """Load the last checkpoint or begin anew; choose the precision; open the data."""
+        restored = self.store.restore() if resume else None
+        if restored is None:
+            restored = self.progress, self._choose_precision(), ()
+        self.progress, precision, differences = restored
+        self.trainable.open(precision)
+        settings = {**self.store.settings(), "precision": precision.kind}
+        self.progress = replace(self.progress, settings=settings)
+        self.earlier = self.progress.seconds
+        self.steps: Iterator[StepRows] = read_steps(self.job, self.progress.cursor)
+        if resume:
+            self.store.prune(self.progress)  # a kill may have come between a save and this
+        self.totals = self._resumed_totals()
+        self.progress = replace(self.progress, unreported=None)
+        return StartEvent(self.progress, precision, differences)
+
+    def step(self) -> None:
+        """One update of the weights."""
+        number, rows = self.progress.step + 1, next(self.steps)
+        weight = self._total_weight(rows)
+        self.trainable.start_step(number)
+        for part in rows.slices:
+            if part.begins:
+                self.carried.restart()
+            seed_everything(self.recipe.train.seed, number, part.number)
+            last = part is rows.slices[-1]
+            scale = self.world.size / weight
+            result = self.trainable.run_slice(part.examples, scale, self.carried.tree, last=last)
+            self.carried.update(result.state)
+            self.totals.add(result.loss, result.nll)
+        self.totals.take_note(number, self.trainable.update(number))
+        tokens = sum(map(sum, rows.lengths))
+        room = len(rows.lengths[0]) * self.recipe.batches.tokens * self.recipe.batches.accumulate
+        self.totals.count(weight, tokens, room)
+        self.progress = replace(
+            self.progress,
+            step=number,
+            cursor=rows.cursor,
+            tokens=self.progress.tokens + tokens,
+            flops=self.progress.flops + self.job.flops(rows.lengths),
+            seconds=self.earlier + monotonic() - self.began,
+        )
+
+    def _total_weight(self, rows: StepRows) -> np.ndarray | Tensor:
+        """That of all processes; where each knows only its own, they add them up."""
+        if not rows.partial or self.world.size == 1:
+            return rows.weight
+        own = torch.as_tensor(rows.weight, dtype=torch.float64, device=self.world.device)
+        return self.world.all_reduce(own)
+
+    def reason_to_end(self) -> str:
+        """Why this step is the last, if it is; all processes agree."""
+        if self.progress.step >= self.recipe.train.steps:
+            return "steps"
+        over = monotonic() - self.began > self.job.budget_seconds
+        asked = self.job.asked_to_stop()
+        if self.world.size > 1:
+            over, asked = self.world.any_rank(over), self.world.any_rank(asked)
+        return "asked" if asked else "time" if over else ""
+
+    def report(self) -> ReportEvent:
+        """The means since the last report; a loss that is no number ends the run here."""
+        totals, taken = self.totals, monotonic() - self.totals.began
+        loss, nll = totals.means(self.world)
+        norm, bad = totals.values.tolist()
+        if bad or not isfinite(loss):
+            raise BadInput(
+                f"the loss is not a number at step {int(bad) or self.progress.step}; the last good "
+                f"checkpoint is untouched. Try a lower optimiser.rate, a longer warmup, "
+                f"optimiser.clip=1, or train.precision=fp32"
+            )
+        done = self.progress.step
+        left = min(
+            taken / totals.steps * (self.recipe.train.steps - done),
+            max(0.0, self.job.budget_seconds - (monotonic() - self.began)),
+        )
+        event = ReportEvent(
+            self.progress,
+            loss=loss,
+            nll=nll,
+            rate=self.trainable.rate(done),
+            gradient=norm / totals.steps,
+            tokens_per_second=totals.tokens / taken,
+            seconds_left=left,
+            fill=totals.tokens / totals.room,
+        )
+        self.totals = RunningTotals.of_nothing(self.world.device)
+        return event
+
+    def evaluate(self) -> DevEvent:
+        """Score the development set, with averaged weights where there are any."""
+        self._check_finite()
+        with self.trainable.evaluated():
+            result = self.job.evaluate(self.trainable.model)
+        earlier, value = self.progress.best, result.value
+        best = isfinite(value) and (earlier is None or value > earlier)
+        if best:
+            step = self.progress.step
+            self.progress = replace(self.progress, best=value, best_step=step, stale=0)
+        else:
+            self.progress = replace(self.progress, stale=self.progress.stale + 1)
+        self.totals.began = monotonic() if not self.totals.steps else self.totals.began
+        return DevEvent(self.progress, result, best)
+
+    def out_of_patience(self) -> bool:
+        """Whether the development set has not improved for too long."""
+        patience = self.recipe.train.patience
+        return bool(patience) and self.progress.stale >= patience
+
+    def save(self) -> SaveEvent:
+        """Write a checkpoint and delete those that are no longer needed."""
+        self._check_finite()
+        unreported = self.totals.to_store(self.world)
+        self.store.save(replace(self.progress, unreported=unreported))
+        return SaveEvent(self.progress)
+
+    def _choose_precision(self) -> Precision:
+        """As the recipe says, or the faster one; that of the leader in all processes."""
+        job, asked = self.job, self.recipe.train.precision
+        batches = job.sampler.uncounted().batches()
+
+        def probe(precision: Precision) -> None:
+            examples = next(batches)[1].read(self.carried.own)
+            self.trainable.probe(precision, examples, self.carried.initial)
+
+        chosen = precisions.choose(asked, self.world.device, probe, job.budget_seconds)
+        half = self.world.any_rank(self.world.is_leader and chosen.kind == "bf16")
+        return Precision("bf16" if half else "fp32", chosen.why)
+
+    def _check_finite(self) -> None:
+        if self.totals.steps and self.world.any_rank(bool(self.totals.values[1])):
+            self.report()
+
+    def _resumed_totals(self) -> RunningTotals:
+        stored, step = self.progress.unreported, self.progress.step
+        if stored is None:
+            return RunningTotals.of_nothing(self.world.device)
+        return RunningTotals.stored(stored, self.world, str(self.job.checkpoints.place(step)))

@@ -1,0 +1,178 @@
+"""Options with the same meaning have the same name and help text, on every verb that can use them."""
+
+import re
+from typing import get_args
+
+import pytest
+
+from regard.cli import VERBS, LazyCommands, options
+from regard.data.packing import inference_batches
+from regard.parts.linear.convert import in_precision
+from small_bert import model as small_bert
+from verb import run
+
+LINES = "prints lines or records, which the shell can redirect"
+NO_MODEL = {
+    "bleu": "compares texts, without a model",
+    "papers": "lists facts, without weights",
+    "recipes": "lists files",
+    "sweep": "re-ranks stored hypotheses, without a model",
+}
+ONE_TEXT = {verb: "shows one text, given on the command line" for verb in ("look", "tree")}
+FIXED = {
+    "tour": "its expected scores are those of fp32 on a CPU",
+    "convert": "compares outputs in float32 on a CPU",
+}
+BY_RECIPE = "the recipe says it (train.precision, batches), and checkpoints remember it"
+ABSENT = {  # verbs without an option, and why
+    "--device": NO_MODEL | FIXED,
+    "--precision": NO_MODEL
+    | FIXED
+    | {"train": BY_RECIPE, "recency": "gradients are computed in float32"},
+    "--batch-size": NO_MODEL
+    | FIXED
+    | ONE_TEXT
+    | {"train": BY_RECIPE, "recency": "each text is read in copies; memory is bounded by tokens"},
+    "--max-length": NO_MODEL
+    | FIXED
+    | ONE_TEXT
+    | dict.fromkeys(("train", "evaluate"), "the recipe's files are read, not lines"),
+    "--json": {
+        "tour": "a text for people",
+        "train": "writes metrics.jsonl, seeds.json and ladder.json",
+    },
+    "--out": dict.fromkeys(
+        ("translate", "predict", "fill", "score", "align", "evaluate", "bleu", "papers", "recipes"),
+        LINES,
+    )
+    | dict.fromkeys(("look", "tree"), "--html and --svg name what they write")
+    | {"convert": "the folder is its argument"},
+}
+GRIDS = {("sweep", "--alpha"), ("sweep", "--coverage")}  # several values of the option
+
+
+def option_info(hint):
+    """What typer knows of an option; None of anything else."""
+    (info,) = [one for one in (hint, *get_args(hint)) if hasattr(one, "param_decls")] or [None]
+    name = getattr(info, "default", None)  # the first name, in an annotation
+    return (name, info.help) if str(name).startswith("--") else None
+
+
+SHARED = {found for found in map(option_info, vars(options).values()) if found}
+
+
+def options_of(verb: str) -> dict[str, str]:
+    """The help texts of a verb's options by name."""
+    params = LazyCommands()[verb].params
+    return {one.opts[0]: one.help for one in params if one.opts[0].startswith("--")}
+
+
+def test_the_shared_options_are_found():
+    assert set(ABSENT) <= {name for name, _ in SHARED}
+
+
+@pytest.mark.parametrize("option", ABSENT)
+def test_an_option_exists_wherever_it_makes_sense(option):
+    have = {verb for verb in VERBS if option in options_of(verb)}
+    assert have | set(ABSENT[option]) == set(VERBS)
+    assert have.isdisjoint(ABSENT[option])
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_shared_option_has_its_one_help_text(verb):
+    names = {name for name, _ in SHARED}
+    for name, text in options_of(verb).items():
+        if name in names and (verb, name) not in GRIDS:
+            assert (name, text) in SHARED
+
+
+def test_options_of_several_verbs_are_shared():
+    """What two verbs have stands in ``options``, unless it means something else there."""
+    several = {"--top", "--seeds"} | {option for _, option in GRIDS}  # of words, settings, runs
+    every = [option for verb in VERBS for option in options_of(verb)]
+    twice = {option for option in every if every.count(option) > 1} - {"--help"}
+    assert twice - several <= {name for name, _ in SHARED}
+
+
+def test_every_option_and_argument_has_a_help_text():
+    for verb in VERBS:
+        assert all(one.help for one in LazyCommands()[verb].params if one.name != "help"), verb
+
+
+@pytest.fixture(scope="module")
+def encoders(tmp_path_factory):
+    """Folders of small encoders, by what they were trained for."""
+    folder = tmp_path_factory.mktemp("encoders")
+    for kind in ("one", "words"):
+        small_bert(kind).save(folder / kind)
+    return folder
+
+
+@pytest.fixture
+def verbs_on_lines(small_run, encoders):
+    """Verbs that run a model over lines: their arguments and their input, two lines of it."""
+    translator = small_run / "run" / "model"
+    files = [small_run / "two.src", small_run / "two.tgt"]
+    for file in files:
+        file.write_text("dog cow owl\ncow dog\n")
+    recipe = (small_run / "small.toml", "--data", small_run)
+    return {
+        "translate": ((translator,), "dog cow owl\ncow dog\n"),
+        "score": ((translator,), "dog cow owl\tcow dog\ncow dog\towl\n"),
+        "align": ((translator, *files), ""),
+        "evaluate": ((translator, *recipe), ""),
+        "predict": ((encoders / "one",), "the cat sat\nthe storm came in\n"),
+        "fill": ((encoders / "words",), "the [MASK] sat\nthe storm [MASK] in\n"),
+        "embed": ((encoders / "words",), "the cat sat\nthe storm came in\n"),
+    }
+
+
+def test_every_such_verb_is_known(verbs_on_lines):
+    assert set(verbs_on_lines) == {verb for verb in VERBS if "--batch-size" in options_of(verb)}
+
+
+@pytest.mark.parametrize(
+    "verb", ["translate", "score", "align", "evaluate", "predict", "fill", "embed"]
+)
+def test_a_batch_has_at_most_the_size_given(verbs_on_lines, verb, monkeypatch):
+    sizes = []
+
+    def batches(*given, **options):
+        for chosen in inference_batches(*given, **options):
+            sizes.append(len(chosen))
+            yield chosen
+
+    for module in ("tasks.batch_runner", "tasks.translate", "inside.record_translator"):
+        monkeypatch.setattr(f"regard.{module}.inference_batches", batches)
+    arguments, stdin = verbs_on_lines[verb]
+    command = (verb, *arguments, "--device", "cpu")
+    together = run(*command, stdin=stdin)
+    assert max(sizes) > 1
+    sizes.clear()
+    alone = run(*command, "--batch-size", 1, stdin=stdin)
+    assert set(sizes) == {1}
+    assert alone.stdout.count("\n") == together.stdout.count("\n")
+    assert "--batch-size" in run(*command, "--batch-size", 0, stdin=stdin, code=2).stderr
+
+
+@pytest.mark.parametrize("verb", ["translate", "score", "align", "predict", "fill", "embed"])
+def test_a_text_beyond_the_maximum_length_is_an_error(verbs_on_lines, verb):
+    arguments, stdin = verbs_on_lines[verb]
+    refused = run(verb, *arguments, "--max-length", 2, stdin=stdin, code=2)
+    assert re.search(r":1: \d+ tokens, more than 2; split the line", refused.stderr)
+
+
+@pytest.mark.parametrize("verb", ["score", "align", "look", "tree"])
+def test_the_stored_precision_can_be_overridden(small_run, verbs_on_lines, verb, monkeypatch):
+    model = small_run / "run" / "model"
+    arguments, stdin = verbs_on_lines.get(verb, ((model, "dog cow"), ""))
+    used = []
+    monkeypatch.setattr(
+        "regard.tasks.translate.in_precision",
+        lambda module, kind, **options: used.append(kind) or in_precision(module, kind, **options),
+    )
+    command = (verb, *arguments, "--device", "cpu", "--json")
+    run(*command, stdin=stdin)
+    assert used == []
+    run(*command, "--precision", "int8", stdin=stdin)
+    assert used == ["int8"]

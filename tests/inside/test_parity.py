@@ -1,0 +1,62 @@
+"""Every layer of every paper can be compared, on examples that each model can read."""
+
+import numpy as np
+import pytest
+import torch
+
+from regard.ground.batch import TokenRow
+from regard.inside import parity
+from regard.models.facts import LabelHead, MLMHead, SentencePairHead, change, paths
+from regard.models.papers import LINEAGE, bert
+
+SMALL = {"width": 8, "heads": 2, "inner": 8, "depth": 2, "vocab": 20, "embedding": 8}
+
+
+def small(facts):
+    known = {path.split(".")[-1] for path, _ in paths(facts)}
+    return change(facts, **{name: size for name, size in SMALL.items() if name in known})
+
+
+FACTS = {paper.key: small(next(iter(paper.sizes.values()))) for paper in LINEAGE}
+FACTS["bert, heads"] = FACTS["bert"].with_heads(MLMHead(), SentencePairHead(), LabelHead(3))
+STEPWISE = {"decoder block 1", "decoder block 2"}  # an RNN decoder may run step by step
+
+
+@pytest.mark.parametrize("facts", FACTS.values(), ids=list(FACTS))
+def test_all_layers_have_outputs_for_all_examples(facts):
+    torch.manual_seed(0)
+    module, examples = facts.build().eval(), list(parity.random_examples(facts))
+    found = parity.layer_outputs(module, facts, examples)
+    assert facts.layer_paths.keys() - found.keys() <= STEPWISE
+    assert all(len(values) == len(parity.LENGTHS) for values in found.values())
+    assert parity.largest_differences(found, found) == dict.fromkeys(found, 0)
+    other = parity.layer_outputs(facts.build().eval(), facts, examples)
+    assert min(parity.largest_differences(found, other).values()) > 1e-5
+
+
+def test_layers_are_those_of_each_side_with_pool_and_heads():
+    assert [*FACTS["transformer"].layer_paths.items()][::3] == [
+        ("encoder embedding", "source.embed.output"),
+        ("decoder embedding", "target.embed.output"),
+        ("next_token logits", "logits"),
+    ]
+    assert [*FACTS["bert, heads"].layer_paths] == [
+        *("embedding", "block 1", "block 2", "pooled"),
+        *("mlm logits", "sentence_pair logits", "label logits"),
+    ]
+
+
+def test_random_examples_are_the_same_each_time_and_fit():
+    facts = change(bert.TINY, longest=8, vocab=20)
+    first, second = (list(parity.random_examples(facts)) for _ in range(2))
+    assert first == second
+    assert [len(one["trunk"].tokens) for one in first] == [1, 6, 8, 8]
+    assert {i for one in first for i in one["trunk"].segments} == {0, 1}
+
+
+def test_rows_are_truncated_to_what_a_model_reads():
+    row = TokenRow(np.arange(12), np.zeros(12))
+    example = parity.truncate({"trunk": row}, change(bert.TINY, longest=8))
+    assert len(example["trunk"].tokens) == len(example["trunk"].segments) == 8
+    whole = parity.truncate({"source": row, "target": row}, FACTS["transformer"])
+    assert len(whole["target"].tokens) == 12

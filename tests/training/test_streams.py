@@ -1,0 +1,143 @@
+"""State is carried from batch to batch of a stream, and over a resume, bit for bit."""
+
+import json
+import os
+import socket
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from regard.data.stream_sampler import StreamSampler, TokenStreams
+from regard.ground.errors import BadInput
+from regard.ground.pytree import tensors_in
+from regard.training.distributed import World
+from regard.training.loop import train
+from regard.training.loop.events import ReportEvent
+from regard.training.loop.trainable import TrainableModel
+from regard.training.loop.trainer import Trainer
+from regard.weights.files import weights_of
+from small import start, write_corpus
+from small_streams import NextToken, TinyLM, stream_job, text
+
+STEPS = 40  # more than two epochs of 16 chunks
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory):
+    return write_corpus(tmp_path_factory.mktemp("streams"))
+
+
+def losses(job, resume=False):
+    return [event.loss for event in train(job, resume=resume) if isinstance(event, ReportEvent)]
+
+
+def test_chunks_add_up_to_whole_streams(recipe, tmp_path):
+    """As long as weights stand still, carried states give the loss of streams read at once."""
+    job = stream_job(recipe, tmp_path, "optimiser.rate=1e-30", "train.steps=32")
+    found = torch.tensor(losses(job)).view(2, 16)
+    streams = torch.from_numpy(text().reshape(4, 100)[:, : 16 * 6 + 1])
+    model = TinyLM()
+    logits_BLV, _ = model(streams[:, :-1], NextToken().initial_state(model, 4))
+    nll_BL = F.cross_entropy(logits_BLV.transpose(1, 2), streams[:, 1:], reduction="none")
+    expected = nll_BL.view(4, 16, 6).mean((0, 2))
+    torch.testing.assert_close(found[0], expected, rtol=1e-5, atol=0)
+    torch.testing.assert_close(found[1], expected, rtol=1e-5, atol=0)  # the epoch begins anew
+
+
+def test_gradients_stay_within_a_chunk(recipe, tmp_path):
+    """The state of the chunk before comes without its graph: a second backward needs none."""
+    trainer = Trainer(stream_job(recipe, tmp_path, "train.steps=3"))
+    trainer.start(False)
+    trainer.step()
+    assert trainer.carried.tree is not trainer.carried.initial
+    assert not any(tensor.requires_grad for tensor in tensors_in(trainer.carried.tree))
+    trainer.step()
+
+
+@pytest.mark.parametrize("accumulate", [1, 3])
+@pytest.mark.parametrize("killed", [5, 20])
+def test_resume_is_exact(recipe, tmp_path, killed, accumulate):
+    """Also from the second epoch, and with several chunks a step."""
+    steps = STEPS // accumulate
+    settings = (f"batches.accumulate={accumulate}", f"train.steps={steps}")
+    settings += ("train.checkpoint_every=1",)
+    straight = stream_job(recipe, tmp_path / "a", *settings)
+    expected, seen = losses(straight), 0
+    assert len(expected) == steps and expected[-1] < expected[0]
+    for event in train(stream_job(recipe, tmp_path / "b", *settings)):
+        seen += isinstance(event, ReportEvent)
+        if seen == killed // accumulate + 2:
+            break
+    again = stream_job(recipe, tmp_path / "b", *settings)
+    last = again.checkpoints.steps()[-1]
+    assert 0 < last < steps
+    assert losses(again, resume=True) == expected[last:]
+    one, other = weights_of(straight.model), weights_of(again.model)
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    states = [job.checkpoints.load(steps, only=("carried",))[1] for job in (straight, again)]
+    assert all(map(torch.equal, *(state["carried"].values() for state in states)))
+
+
+def test_states_that_do_not_fit_are_refused(recipe, tmp_path):
+    job = stream_job(recipe, tmp_path, "train.steps=2")
+    list(train(job))
+    more = replace(job, sampler=StreamSampler(TokenStreams(text(), rows=5, chunk=6)))
+    with pytest.raises(BadInput, match=r"carried\.safetensors: the carried state does not fit"):
+        next(train(more, resume=True))
+
+
+RANKS = """
+import json, sys
+from pathlib import Path
+from regard.training.distributed import World
+from regard.training.loop import train
+from regard.training.loop.events import ReportEvent
+from small_streams import stream_job
+
+recipe, out, *settings = sys.argv[1:]
+world = World.join("cpu")
+with world.together():
+    job = stream_job(Path(recipe), Path(out), *settings, world=world)
+    losses = [event.loss for event in train(job) if isinstance(event, ReportEvent)]
+    if world.is_leader:
+        Path(out, "losses.json").write_text(json.dumps(losses))
+"""
+
+
+def test_two_processes_keep_streams_of_their_own(recipe, tmp_path):
+    """They agree with one, and one goes on where they ended."""
+    settings = ("batches.accumulate=2", "train.steps=10", "train.checkpoint_every=10")
+    alone = stream_job(recipe, tmp_path / "a", *settings)
+    expected, out = losses(alone), tmp_path / "b"
+    out.mkdir()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
+    place["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    processes = [
+        start("-c", RANKS, recipe, out, *settings, RANK=str(rank), **place) for rank in range(2)
+    ]
+    said = [one.communicate(timeout=120)[1] for one in processes]
+    assert [one.returncode for one in processes] == [0, 0], said
+    assert json.loads((out / "losses.json").read_text()) == pytest.approx(expected, abs=1e-5)
+    longer = ("batches.accumulate=2", "train.steps=14", "train.checkpoint_every=10")
+    going_on = losses(stream_job(recipe, tmp_path / "b", *longer), resume=True)
+    straight = losses(stream_job(recipe, tmp_path / "c", *longer))
+    assert going_on == pytest.approx(straight[10:], abs=1e-5)
+
+
+@pytest.mark.gpu
+def test_captured_steps_carry_states_too(recipe, tmp_path, monkeypatch):
+    cuda = World(0, 1, torch.device("cuda", 0))
+    settings = (f"train.steps={STEPS}", "train.compile=false")
+    captured = stream_job(recipe, tmp_path / "a", *settings, world=cuda)
+    assert TrainableModel(captured).captures
+    found = losses(captured)
+    monkeypatch.setattr(TrainableModel, "captures", False)
+    eager = losses(stream_job(recipe, tmp_path / "b", *settings, world=cuda))
+    assert found == pytest.approx(eager, rel=1e-4)
+    assert eager[-1] < eager[0]
