@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test asks the Hugging Face hub
+
+# isort: split
 from regard.ground.machine import has  # first: torch reads what is hidden when it is loaded
 
 # isort: split

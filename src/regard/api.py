@@ -25,6 +25,7 @@ from regard.inside.view import View
 from regard.metrics.alignment import Links
 from regard.models.facts import EncoderDecoder, ModelFacts, TrunkWithHeads
 from regard.models.formats import folder as folders
+from regard.models.hub import local_folder
 from regard.models.paper import Paper
 from regard.models.sites import require_cross_attention
 from regard.search.step import Search
@@ -50,16 +51,17 @@ def load(
     batch_size: int | None = None,
     keep_unknown: bool = False,
 ) -> "Model":
-    """The model in a folder; on the GPU if there is one, unless told otherwise.
+    """The model in a folder, or of the Hugging Face hub by its id; on the GPU if there is one.
 
+    A path that exists, or whose first folder exists, is a folder; "org/name" or "name" is an id.
     With a ``precision`` ("fp32", "bf16", "int8" or "auto") everything runs on a copy made for
     speed; weights changed afterwards do not reach it. At most ``batch_size`` inputs run at once (by
     default 64 for translation, else 256). With ``keep_unknown``, tensors of layers that are not
     known here are kept beside the weights for ``save``; otherwise they are an error.
     """
-    path = _path(folder)
-    stored = folders.read(path, device_named(device), keep_unknown=keep_unknown)
-    return Model(stored, precision, path, batch_size)
+    path, place = _path(folder), local_folder(folder)
+    stored = folders.read(place, device_named(device), keep_unknown=keep_unknown)
+    return Model(stored, precision, path if place == path else None, batch_size)
 
 
 def _path(folder: str | Path) -> Path:

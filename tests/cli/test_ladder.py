@@ -71,7 +71,7 @@ def test_settings_reach_every_rung(corpus):
     recipe = read(corpus / "ladder.toml", settings)
     for one in map(recipe.at, recipe.rung):
         assert (one.train.steps, one.optimiser.rate, one.batches.rows) == (3, 0.5, 7)
-    with pytest.raises(BadInput, match=r"--set model.size=big: every rung .* its own model"):
+    with pytest.raises(BadInput, match=r"setting model.size=big: every rung .* its own model"):
         read(corpus / "ladder.toml", ["model.size=big"])
 
 
@@ -104,8 +104,7 @@ def test_one_table_of_all_rungs(corpus, tmp_path):
     assert not (out / "ladder.json").exists() and "not all rungs" in apart.stderr
     again = run(*arguments, code=2)
     assert again.stderr == (
-        f"regard: {out / 'bahdanau'}: holds a run already; go on with --resume, "
-        "or choose another --out\n"
+        f"regard: {out / 'bahdanau'}: holds a run already; resume it, or choose another folder\n"
     )
     done = regard(*arguments, "--resume")
     assert done.returncode == 0, done.stderr

@@ -19,6 +19,7 @@ SUFFIX = re.compile(r"[a-z]\w*_([A-Z]+)")  # as in q_THK
 HOST = re.compile(r"https?://([^\s/\"'`<>)\]]*)")
 HOSTS = {"arxiv.org", "www.w3.org"}  # papers, and the name of SVG
 MACHINE = re.compile(r"(?<![\w.:~-])/(?:home|root|work|Users|tmp|mnt|opt|srv|var|usr|etc)/")
+OPTION = re.compile(r"(?:^|[\s(`])--[a-z]\w")
 PICKLES = {"pickle", "cPickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
 
 
@@ -78,6 +79,24 @@ def tied_to_a_machine(text: str) -> list[str]:
     return hosts + MACHINE.findall(text)
 
 
+def options_named(source: str) -> list[str]:
+    """Texts, docstrings apart, that name an option of the command line: people use the library."""
+    tree = ast.parse(source)
+    docstrings = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    return [
+        one.value
+        for one in texts
+        if id(one) not in docstrings and isinstance(one.value, str) and OPTION.search(one.value)
+    ]
+
+
 def test_axis_letters_are_those_of_the_legend():
     assert offenders(MODULES, strange_letters) == {}
 
@@ -103,6 +122,13 @@ def test_nothing_names_a_machine():
     assert offenders(FILES, tied_to_a_machine) == {}
 
 
+def test_messages_of_the_library_name_no_option():
+    others = [path for path in MODULES if name(path).split("/")[0] != "cli"]
+    compiler = {"parts/cpp/build.py": ["--version"]}
+    views = {one for one in others if name(one).startswith("inside/views/")}  # CSS has them too
+    assert offenders([one for one in others if one not in views], options_named) == compiler
+
+
 def test_offending_files_are_named(tmp_path, monkeypatch):
     monkeypatch.setattr(sys.modules[__name__], "PACKAGE", tmp_path)
     paths = [tmp_path / "good.py", tmp_path / "long.py"]
@@ -123,6 +149,8 @@ def test_the_rules_would_notice():
     ):
         assert unsafe(source)
     assert not unsafe("torch.load(path, weights_only=True); np.load(path, allow_pickle=False)")
+    assert options_named('"""Like --out."""\nraise BadInput(f"{x}: choose another --out")')
+    assert not options_named('"""Like --out."""\nwidth = "var(--w)"; dash = "a -- b"')
     for text in ("see https://example.com/x", "open('/home/someone/data')"):
         assert tied_to_a_machine(text)
     assert not tied_to_a_machine("https://arxiv.org/abs/1706.03762, 'a/home/b', ./tmp/x")

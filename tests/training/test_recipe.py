@@ -202,7 +202,7 @@ def test_what_another_recipe_is_about_is_not_inherited(tmp_path):
 
 
 def test_a_setting_that_is_wrong_is_named_and_not_the_file(recipe):
-    with pytest.raises(BadInput, match=r"^--set train.steps=0: train.steps: .*greater than"):
+    with pytest.raises(BadInput, match=r"^setting train.steps=0: train.steps: .*greater than"):
         read(recipe, ["train.seed=3", "train.steps=0"])
     recipe.write_text(re.sub(r"(?m)^steps = .*", "steps = 0", RECIPE))
     with pytest.raises(BadInput, match=r"\.toml: train.steps"):
@@ -226,8 +226,8 @@ def test_all_faults_of_a_recipe_are_told_at_once(recipe):
     for fault in (
         "text.vocab: Input should be greater than or equal to 1 (given 0)",
         "unknown key 'text.kynd'; did you mean 'kind'?",
-        "--set batches.rows=none: batches.rows: ",
-        "--set train.steps=0: train.steps: ",
+        "setting batches.rows=none: batches.rows: ",
+        "setting train.steps=0: train.steps: ",
     ):
         assert fault in said
     assert said.count("batches.rows:") == 1
@@ -237,7 +237,7 @@ def test_all_that_means_nothing_to_a_task_is_told_at_once(recipe):
     wrong = ["labels.weights=balanced", "train.judge=accuracy", "answers.stride=3"]
     with pytest.raises(BadInput, match="3 faults") as caught:
         read(recipe, wrong)
-    for fault in ("labels cannot", "answers cannot", "--set train.judge=accuracy: train.judge: "):
+    for fault in ("labels cannot", "answers cannot", "setting train.judge=accuracy: train.judge: "):
         assert fault in str(caught.value)
 
 

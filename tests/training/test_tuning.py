@@ -314,7 +314,7 @@ def test_judging_by_loss_asks_nothing_else(corpora, tmp_path):
         ("several", ["train.smoothing=0.1"], "smoothing cannot .* 'classify' of kind 'several'"),
         ("answer", ["train.smoothing=0.1"], "smoothing cannot be used with task 'answer'"),
         ("choose", ["train.smoothing=0.1"], "smoothing cannot be used with task 'choose'"),
-        ("one", ["optimiser.freeze=embed"], r"--set \S+: optimiser.freeze: write a list, as in"),
+        ("one", ["optimiser.freeze=embed"], r"setting \S+: optimiser.freeze: write a list, as in"),
         ("one", ["labels.weights=[1, 2]"], "labels.weights: write a table, as in"),
         ("one", ["task=tag"], "what stands above all tables is said in a file"),
         ("several", ["labels.weights=balanced"], "with task 'classify' of kind 'several'"),

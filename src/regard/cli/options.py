@@ -17,7 +17,9 @@ Symmetrisation = Literal[
 ]
 
 # What is read.
-MODEL = Annotated[str, typer.Argument(metavar="MODEL", help="A folder with a trained model.")]
+MODEL = Annotated[
+    str, typer.Argument(metavar="MODEL", help="A model folder, or an id of the Hugging Face hub.")
+]
 FILE = Annotated[
     str, typer.Argument(metavar="FILE", help="One input per line; - is standard input.")
 ]

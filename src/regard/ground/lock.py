@@ -84,7 +84,7 @@ def lock_vacant(folder: Path) -> FolderLock:
     """The lock on a folder that must be empty or not there."""
     lock = lock_folder(folder) if is_vacant(folder) else None
     if lock is None or not is_vacant(folder):  # somebody may have been faster
-        raise BadInput(f"{folder}: holds something already; choose another --out")
+        raise BadInput(f"{folder}: holds something already; choose another folder")
     return lock
 
 

@@ -43,7 +43,7 @@ class Workers:
         try:
             yield from self.pool.map(_do, jobs)
         except BrokenProcessPool:
-            raise BadInput("a worker died; is there memory for so many (--workers)?") from None
+            raise BadInput("a worker died; is there memory for so many workers?") from None
 
 
 def _begin(begin: Callable[[], Callable[..., Any]]) -> None:

@@ -17,7 +17,7 @@ PART = 0.1  # of the budget that the probe may take
 INFINITE = float("inf")
 MARGIN = 0.9  # less precise must be clearly faster
 CHOOSE = "use train.precision=fp32 or auto"
-RESUME = "resume on a machine with bf16, or start again in another --out"
+RESUME = "resume on a machine with bf16, or start again in another folder"
 
 
 @dataclass(frozen=True)

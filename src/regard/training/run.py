@@ -212,12 +212,12 @@ def _clear(out: Path, recipe: Recipe, resume: bool) -> None:
     whole = (out / "model" / CONFIG).exists()
     if whole and not steps:
         raise BadInput(
-            f"{out}: holds a finished model and no checkpoints to go on from; choose another --out"
+            f"{out}: holds a finished model and no checkpoints to go on from; choose another folder"
         )
     if resume and ours:
         _check_same(out, recipe)
     elif whole or (steps and steps[-1] > 0):
-        raise BadInput(f"{out}: holds a run already; go on with --resume, or choose another --out")
+        raise BadInput(f"{out}: holds a run already; resume it, or choose another folder")
     else:
         for name in OURS:
             shutil.rmtree(out / name, ignore_errors=True)

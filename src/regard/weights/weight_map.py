@@ -15,7 +15,7 @@ from torch import Tensor
 from regard.weights.files import DTYPES, refuse_misfits
 from regard.weights.lines import TensorGroup, WeightLine
 
-KEEP_ADVICE = "`regard convert --keep-unknown` keeps them beside the weights"
+KEEP_ADVICE = "they can be kept beside the weights (keep_unknown)"
 
 
 @dataclass(frozen=True, eq=False)

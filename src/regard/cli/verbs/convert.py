@@ -9,6 +9,7 @@ from regard.cli.console import complain, note
 from regard.cli.options import JSON, MODEL
 from regard.ground.errors import BadInput
 from regard.ground.files import is_empty, replacing_folder
+from regard.models.hub import local_folder
 
 LIMIT = 1e-5
 
@@ -42,11 +43,12 @@ def convert(
 
     if not is_empty(target):
         raise BadInput(f"{target}: exists already and is not overwritten")
-    model = load(source, "cpu", keep_unknown=keep_unknown)
+    folder = local_folder(source)
+    model = load(folder, "cpu", keep_unknown=keep_unknown)
     with replacing_folder(target) as written:
         model.save(written, to)
         if check:
-            worst = check_conversion(model, written, Path(source), keep_unknown, as_json)
+            worst = check_conversion(model, written, folder, keep_unknown, as_json)
             if not worst <= LIMIT:  # NaN fails too
                 complain(f"{target}: not written: differs by {worst:.1e} (limit {LIMIT})")
                 raise typer.Exit(1)

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from regard.ground.errors import BadInput, did_you_mean, shorten, shown
 
+SETTING = "setting "  # how a fault of one begins
 WORD = re.compile(r"[\w.-]*")
 KINDS = ("int", "str", "float", "bool")  # at the end of a place: which kind of value was tried
 
@@ -54,15 +55,15 @@ def faults_of(
 
 
 def refusal(where: str, faults: Sequence[Fault], settings: Sequence[str]) -> BadInput:
-    """All faults in one line; those of a setting of the command line name it."""
+    """All faults in one line; those of a setting name it."""
     told = []
     for name, fault in faults:
         asked = [one for one in settings if f"{name}.".startswith(f"{one.partition('=')[0]}.")]
-        told.append(f"--set {shorten(asked[-1])}: {fault}" if asked else fault)
+        told.append(f"{SETTING}{shorten(asked[-1])}: {fault}" if asked else fault)
     if len(told) > 1:
         numbered = (f"{number}. {fault}" for number, fault in enumerate(told, start=1))
         return BadInput(f"{where}: {len(told)} faults: {' '.join(numbered)}")
-    return BadInput(told[0] if told[0].startswith("--set ") else f"{where}: {told[0]}")
+    return BadInput(told[0] if told[0].startswith(SETTING) else f"{where}: {told[0]}")
 
 
 def without_unknown(content: dict[str, Any], error: ValidationError) -> dict[str, Any]:

@@ -16,7 +16,7 @@ def lay_over(content: dict[str, Any], setting: str) -> None:
     _put(content, setting)
     table, rungs = setting.strip().partition(".")[0], content.get("rung")
     if rungs and table in ("model", "expect"):
-        raise BadInput(f"--set {setting}: every rung of a ladder has its own {table}: edit those")
+        raise BadInput(f"setting {setting}: every rung of a ladder has its own {table}: edit those")
     for rung in rungs if isinstance(rungs, list) and table in OF_RUNGS else ():
         if isinstance(rung, dict):
             _put(rung, setting)
@@ -31,7 +31,7 @@ def _put(content: dict[str, Any], setting: str) -> None:
     if not equals or not tables:
         said = "write it as table.key=value, as in train.steps=100"
         file = "; what stands above all tables is said in a file of your own"
-        raise BadInput(f"--set {setting}: {said}{file if equals else ''}")
+        raise BadInput(f"setting {setting}: {said}{file if equals else ''}")
     place = content
     for number, table in enumerate(tables):
         if tables[:number] == ["model", "change"]:  # facts have dotted names of their own
@@ -39,7 +39,7 @@ def _put(content: dict[str, Any], setting: str) -> None:
             break
         place = place.setdefault(table, {})
         if not isinstance(place, dict):
-            raise BadInput(f"--set {setting}: {table} is a value, not a table")
+            raise BadInput(f"setting {setting}: {table} is a value, not a table")
     try:
         place[key] = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:

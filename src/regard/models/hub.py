@@ -1,0 +1,63 @@
+"""Models of the Hugging Face hub by their ids: fetched into its cache, and read from there.
+
+Only safetensors, JSON and tokenizer files are fetched, never pickled weights. Offline
+(``HF_HUB_OFFLINE``), or where the hub cannot be reached, its cache serves.
+"""
+
+import re
+from pathlib import Path
+
+from regard.ground.errors import BadInput, reason_of
+
+ID = re.compile(r"(\w[\w.-]*/)?\w[\w.-]*", re.ASCII)
+CONFIG = "config.json"
+FETCHED = ("*.json", "vocab.txt", "merges.txt", "*.model", "*.spm", "*.safetensors")
+
+
+def is_hub_id(name: str | Path) -> bool:
+    """Whether a name is an id such as "org/name" or "name": no path, nor one below a folder.
+
+    A path that exists, or whose first folder exists, is local.
+    """
+    path = Path(name)
+    local = isinstance(name, Path) or path.exists() or Path(*path.parts[:1]).exists()
+    return not local and ID.fullmatch(str(name)) is not None
+
+
+def local_folder(name: str | Path) -> Path:
+    """The folder of a model, fetched from the hub where the name is an id."""
+    return fetch(str(name)) if is_hub_id(name) else Path(name)
+
+
+def fetch(name: str) -> Path:
+    """The folder in the cache of the hub that holds the model with this id."""
+    from huggingface_hub import errors, snapshot_download  # here: slow to import, rarely needed
+
+    missing = f"{name}: no such folder, and"
+    try:
+        folder = Path(snapshot_download(name, allow_patterns=list(FETCHED)))
+    except errors.HFValidationError:
+        raise BadInput(f"{missing} no id of the Hugging Face hub") from None
+    except errors.GatedRepoError:
+        raise BadInput(f"{missing} the hub asks for permission to fetch this model") from None
+    except errors.RepositoryNotFoundError:
+        raise BadInput(f"{missing} no public model of the Hugging Face hub") from None
+    except errors.LocalEntryNotFoundError as error:
+        raise BadInput(f"{missing} not in the cache of the hub ({_cause(error)})") from None
+    except Exception as error:  # of the library, its client or the network
+        raise BadInput(f"{name}: cannot be fetched from the hub ({reason_of(error)})") from None
+    if not (folder / CONFIG).is_file():
+        raise BadInput(f"{name}: no model: its repository on the hub has no {CONFIG}")
+    if not any(folder.glob("*.safetensors")):
+        raise BadInput(
+            f"{name}: its repository on the hub has no safetensors, and others are not fetched"
+        )
+    return folder
+
+
+def _cause(error: BaseException) -> str:
+    """Why the hub was not asked, or what came of it."""
+    cause = error.__cause__ or error
+    if type(cause).__name__ == "OfflineModeIsEnabled":
+        return "HF_HUB_OFFLINE is set"
+    return f"the hub cannot be reached: {reason_of(cause)}"
