@@ -124,10 +124,12 @@ def pack_rows(
 
 def pack_texts(texts: Sequence[Any], limits: BatchLimits | None = None) -> PackedTokens:
     """Texts end to end, rows with segments or ids alone, which belong to the first."""
-    rows = [
-        text if isinstance(text, TokenRow) else TokenRow(text, [0] * len(text)) for text in texts
-    ]
-    return pack_rows(rows, limits)
+    return pack_rows([as_row(text) for text in texts], limits)
+
+
+def as_row(text: Any) -> TokenRow:
+    """A row with segments as it is; ids alone as a row of the first segment."""
+    return text if isinstance(text, TokenRow) else TokenRow(text, [0] * len(text))
 
 
 def tokens_of(

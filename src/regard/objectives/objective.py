@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 from torch import Tensor, nn
 
-from regard.ground.batch import Batch, BatchLimits, PackedTokens, TokenRow, pack_texts
+from regard.ground.batch import Batch, BatchLimits, PackedTokens, as_row, pack_texts
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.build.trunk_with_heads import Outputs
 
@@ -22,8 +22,7 @@ class Objective:
 
     def length(self, example: Any) -> tuple[int, ...]:
         """Tokens of each row of an example."""
-        tokens = example[0]
-        return (len(tokens.tokens if isinstance(tokens, TokenRow) else tokens),)
+        return (len(as_row(example[0]).tokens),)
 
     def weight(self, example: Any) -> float | np.ndarray:
         """How much its targets count."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.packing import inference_batches
-from regard.ground.batch import BatchLimits, Ids, PackedTokens, TokenRow, pack_texts
+from regard.ground.batch import BatchLimits, Ids, PackedTokens, TokenRow, as_row, pack_texts
 from regard.ground.errors import BadInput, BadItem, shown
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape, Tape
@@ -103,7 +103,7 @@ class BatchRunner:
         if model.encoder.embed.segments != 1:
             return
         for number, row in enumerate(rows, start=1):  # where one input makes several, all are pairs
-            if isinstance(row, TokenRow) and np.any(row.segments):
+            if np.any(as_row(row).segments):
                 raise BadItem(number, "the model reads one text at a time, not two")
 
 
@@ -186,4 +186,4 @@ def _texts(given: Any, number: int) -> tuple[str, ...]:
 
 def row_length(row: TokenRow | Ids) -> int:
     """How many tokens it has."""
-    return len(row.tokens if isinstance(row, TokenRow) else row)
+    return len(as_row(row).tokens)
