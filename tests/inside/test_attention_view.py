@@ -96,8 +96,8 @@ def test_a_map_layer_and_head_can_be_chosen_by_name():
     assert look.map("decoder") is look.maps[1]
     with pytest.raises(BadInput, match="only: cross, decoder"):
         look.map("encoder")
-    assert "decoder, layer 1, head 0" in look.text(name="decoder", layer=1, head=0)
-    assert "decoder, layer 1, mean of all heads" in look.svg(name="decoder", layer=1)
+    assert "decoder, layer 1, head 0" in look.choose("decoder", layer=1, head=0).text()
+    assert "decoder, layer 1, mean of all heads" in look.choose("decoder", layer=1).svg()
 
 
 def test_a_map_without_weight_or_words_still_prints_and_draws():

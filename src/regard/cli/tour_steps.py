@@ -147,7 +147,7 @@ def _look(model: Model, sentences: Corpus, out: Path) -> None:
     _step("5. One alignment")
     pair = min(sentences.test, key=lambda pair: abs(len(pair.target.split()) - 9))
     seen = model.look(pair.source)
-    OUT.print(seen.text(OUT.width, layer=model.alignment_method.layer), markup=False)
+    OUT.print(seen.choose(layer=model.alignment_method.layer))
     write_text(out / "look.html", seen.html())
     OUT.print(f"\nAll layers and heads, in one page: {out / 'look.html'}")
 

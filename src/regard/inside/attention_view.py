@@ -1,10 +1,11 @@
 """The attention of a model on one text: prints itself, and renders itself as SVG and as a page."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from html import escape
 from typing import Any
 
+import numpy as np
 from rich.text import Text
 
 from regard.ground.errors import BadInput
@@ -22,13 +23,16 @@ from regard.tasks.classify import TextPrediction
 class AttentionView(View):
     """The attention maps of one text, with a title, a second line and a classifier's prediction.
 
-    Where a map, layer or head can be chosen, the default is the first map and the mean over all.
+    ``name``, ``layer`` and ``head`` are shown; by default the first map and the mean over all.
     """
 
     title: str
     maps: tuple[AttentionMap, ...]
     summary: str = ""
     prediction: TextPrediction | None = None
+    name: str | None = None
+    layer: int | None = None
+    head: int | None = None
 
     @classmethod
     def of(
@@ -57,15 +61,18 @@ class AttentionView(View):
             raise BadInput(f"no map called {name!r} here, only: {names}")
         return named[0]
 
-    def svg(
-        self, *, name: str | None = None, layer: int | None = None, head: int | None = None
-    ) -> str:
+    def choose(
+        self, name: str | None = None, layer: int | None = None, head: int | None = None
+    ) -> "AttentionView":
+        """The same view of that map, layer and head, which must exist."""
+        self.map(name).select(layer, head)
+        return replace(self, name=name, layer=layer, head=head)
+
+    def svg(self) -> str:
         """A heat map as a standalone SVG file."""
-        shown = self.map(name)
-        caption = "; ".join(filter(None, (self.predicted, shown.describe(layer, head))))
-        return draw_attention(
-            self.title, caption, shown.queries, shown.keys, shown.select(layer, head)
-        )
+        shown, weights_LS = self._shown
+        caption = "; ".join(filter(None, (self.predicted, self._description)))
+        return draw_attention(self.title, caption, shown.queries, shown.keys, weights_LS)
 
     def html(self) -> str:
         """One offline page with every map, layer and head."""
@@ -79,28 +86,33 @@ class AttentionView(View):
             'sandbox="allow-scripts" style="width:100%;height:760px;border:0"></iframe>'
         )
 
-    def to_json(
-        self, *, name: str | None = None, layer: int | None = None, head: int | None = None
-    ) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """The weights of a map with their labels, and the prediction of a classifier."""
-        shown = self.map(name)
+        shown, weights_LS = self._shown
         return {
             **({} if self.prediction is None else asdict(self.prediction)),
             "map": shown.name,
             "rows": shown.queries,
             "columns": shown.keys,
-            "weights": shown.select(layer, head).round(6).tolist(),
+            "weights": weights_LS.round(6).tolist(),
         }
 
-    def draw_lines(
-        self, width: int, coloured: bool, name: str | None, layer: int | None, head: int | None
-    ) -> Iterator[Text]:
+    def lines(self, width: int, *, coloured: bool) -> Iterator[Text]:
         """A heat map under its title."""
-        shown = self.map(name)
-        lines = self.title, self.summary, self.predicted, shown.describe(layer, head)
+        shown, weights_LS = self._shown
+        lines = self.title, self.summary, self.predicted, self._description
         for line in map(escape_line, lines):
             if line:
                 yield Text(clip(line, width))
         yield Text()
-        paint, weights_LS = colour_cell if coloured else shade_cell, shown.select(layer, head)
+        paint = colour_cell if coloured else shade_cell
         yield from heat_map(shown.queries, shown.keys, weights_LS, width, paint)
+
+    @property
+    def _shown(self) -> tuple[AttentionMap, np.ndarray]:
+        shown = self.map(self.name)
+        return shown, shown.select(self.layer, self.head)
+
+    @property
+    def _description(self) -> str:
+        return self.map(self.name).describe(self.layer, self.head)

@@ -51,11 +51,16 @@ class WordWeights(View):
         """The prediction in one line."""
         return CAPTION if self.prediction is None else self.prediction.summary
 
-    def svg(
-        self, *, name: str | None = None, layer: int | None = None, head: int | None = None
-    ) -> str:
+    def choose(
+        self, name: str | None = None, layer: int | None = None, head: int | None = None
+    ) -> "WordWeights":
+        """There is nothing to choose."""
+        if any(value is not None for value in (name, layer, head)):
+            raise BadInput("attention pooling has one row of weights: no map, layer or head")
+        return self
+
+    def svg(self) -> str:
         """A heat map with one row, and a cell for each word."""
-        _refuse(name, layer, head)
         return draw_attention(self.title, CAPTION, ("pool",), self.words, self.weights[None])
 
     def html(self) -> str:
@@ -80,19 +85,13 @@ class WordWeights(View):
             peak=f"{self.weights.max(initial=0.0):.3f}",
         )
 
-    def to_json(
-        self, *, name: str | None = None, layer: int | None = None, head: int | None = None
-    ) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """The words, their weights and the prediction."""
-        _refuse(name, layer, head)
         prediction = {} if self.prediction is None else asdict(self.prediction)
         return {**prediction, "words": self.words, "weights": self.weights.round(6).tolist()}
 
-    def draw_lines(
-        self, width: int, coloured: bool, name: str | None, layer: int | None, head: int | None
-    ) -> Iterator[Text]:
+    def lines(self, width: int, *, coloured: bool) -> Iterator[Text]:
         """The text under its prediction, wrapped; each word has a shade or a colour."""
-        _refuse(name, layer, head)
         draw = _colour_word if coloured else _shade_word
         yield Text(escape_line(self.title))
         yield Text()
@@ -107,11 +106,6 @@ class WordWeights(View):
         yield Text()
         peak = float(self.weights.max(initial=0.0))
         yield Text("  ").join(draw(f"{level**2 * peak:.2g}", level) for level in LEVELS)
-
-
-def _refuse(*chosen: str | int | None) -> None:
-    if any(value is not None for value in chosen):
-        raise BadInput("attention pooling has one row of weights: no map, layer or head to choose")
 
 
 def _darkness(weights: np.ndarray) -> np.ndarray:

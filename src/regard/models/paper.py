@@ -16,8 +16,8 @@ class Paper:
     """One step of the lineage.
 
     ``published`` are the parameter counts as the paper rounds them; ``heads`` the facts of heads
-    that differ from plain ones ("label.dense"), and ``pools`` the pools under heads that do not read
-    the pool of its sizes. ``formats`` are those in which others keep its models: "hf".
+    that differ from plain ones ("label.dense"), and ``pools`` the pools under heads that do not
+    read the pool of its sizes. ``formats`` are those in which others keep its models: "hf".
     """
 
     name: str

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -58,21 +58,19 @@ def look(
     Example: regard look runs/tour/model "The old man reads a book." --html look.html
     """
     from regard.api import load
-    from regard.inside.view import has_colours
 
     if not text.strip():
         raise BadInput("there is no text")
     if any("\ud800" <= character <= "\udfff" for character in text + (target or "")):
         raise BadInput("the text is not UTF-8")
     view = load(model, device, precision=precision).look(text, target, subwords=subwords)
-    chosen: dict[str, Any] = {"name": kind, "layer": layer, "head": head}
+    view = view.choose(kind, layer, head)
     if as_json:
-        print_json(view.to_json(**chosen))
+        print_json(view.to_json())
     else:
-        for line in view.lines(OUT.width, coloured=has_colours(OUT), **chosen):
-            OUT.print(line)
+        OUT.print(view)
     _write(html, view.html)
-    _write(svg, lambda: view.svg(**chosen))
+    _write(svg, view.svg)
 
 
 def _write(path: Path | None, draw: Callable[[], str]) -> None:
