@@ -1,4 +1,4 @@
-"""Options with the same meaning have the same name and help text, on every verb that can use them."""
+"""Options of the same meaning have one name and one help text, on every verb that can use them."""
 
 import re
 from typing import get_args
@@ -18,7 +18,7 @@ NO_MODEL = {
     "recipes": "lists files",
     "sweep": "re-ranks stored hypotheses, without a model",
 }
-ONE_TEXT = {verb: "shows one text, given on the command line" for verb in ("look", "tree")}
+ONE_TEXT = dict.fromkeys(("look", "tree"), "shows one text, given on the command line")
 FIXED = {
     "tour": "its expected scores are those of fp32 on a CPU",
     "convert": "compares outputs in float32 on a CPU",

@@ -14,7 +14,7 @@ from regard.training.checkpoint import Checkpoints
 from regard.training.distributed import World
 from regard.training.loop import seed_everything, train
 from regard.training.loop.events import DevResult, EndEvent, ReportEvent, SaveEvent
-from regard.training.metrics_log import MetricsLog, as_figures
+from regard.training.metrics_log import MetricsLog
 from regard.training.recipe import read
 from regard.training.run import prepare
 from small import write_corpus
@@ -37,7 +37,7 @@ def prepared(corpus, out, *settings, resume=False, **limits):
 
 def figures_of(events):
     """What a journal says of events, but for the times."""
-    lines = filter(None, map(as_figures, events))
+    lines = filter(None, (event.figures for event in events))
     return [{name: one for name, one in line.items() if name not in TIMES} for line in lines]
 
 

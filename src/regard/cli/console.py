@@ -51,12 +51,3 @@ def cost_line(cost: Mapping[str, float]) -> str:
         f"cost: {cost['parameters']:,.0f} parameters, {cost['training_flops']:.3g} training FLOPs, "
         f"{cost['tokens']:,.0f} tokens, {cost['device_seconds']:,.0f} device-seconds"
     )
-
-
-def duration(seconds: float) -> str:
-    """1h02m, 3m20s or 45s."""
-    whole = round(seconds)
-    hours, minutes = whole // 3600, whole % 3600 // 60
-    if hours:
-        return f"{hours}h{minutes:02d}m"
-    return f"{minutes}m{whole % 60:02d}s" if minutes else f"{whole}s"

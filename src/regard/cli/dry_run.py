@@ -5,10 +5,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from regard.cli.console import OUT, duration
+from regard.cli.console import OUT
 from regard.ground.errors import BadInput
 from regard.training.distributed import World
 from regard.training.dry_run import DryRun, estimate_run
+from regard.training.loop.events import duration
 from regard.training.recipe import Recipe, task_of
 from regard.training.run import prepare
 

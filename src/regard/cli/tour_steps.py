@@ -7,7 +7,7 @@ from time import monotonic
 from rich.rule import Rule
 
 from regard.api import Model, load
-from regard.cli.console import OUT, duration
+from regard.cli.console import OUT
 from regard.cli.scores import check_expected
 from regard.cli.training import run_loop
 from regard.data.toy_language import Corpus, SentencePair, corpus, dictionary, word_by_word, write
@@ -21,6 +21,7 @@ from regard.metrics.translation import MetricScore
 from regard.tasks.interim import DecodeConfig
 from regard.text.config import TranslationTextConfig
 from regard.training.distributed import World
+from regard.training.loop.events import duration
 from regard.training.recipe import Recipe, read
 from regard.training.recipe_files import find
 from regard.training.run import OURS, RECIPE, claim, prepare

@@ -4,18 +4,18 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import typer
 
 from regard.api import load
-from regard.cli.console import duration, note
+from regard.cli.console import note
 from regard.cli.progress import Progress
 from regard.cli.scores import check_expected, show_scores, test_scores
 from regard.data.sources import DropCounts
 from regard.training.distributed import World
 from regard.training.loop import train as train_loop
-from regard.training.loop.events import EndEvent, StartEvent
+from regard.training.loop.events import EndEvent, duration
 from regard.training.metrics_log import MetricsLog
 from regard.training.recipe import Recipe
 from regard.training.run import Run, prepare
@@ -33,6 +33,8 @@ def train_run(recipe: Recipe, folder: Path, *, world: World, resume: bool, **opt
     with collect_signals(signals):
         ended = run_loop(run, resume=resume)
     if ended.reason == "asked":
+        if world.is_leader:
+            note("--resume continues")
         raise typer.Exit(128 + (signals or [signal.SIGTERM])[0])  # or another rank was signalled
     if world.is_leader:
         weights = run.finish(ended.progress)
@@ -43,23 +45,23 @@ def train_run(recipe: Recipe, folder: Path, *, world: World, resume: bool, **opt
 
 def run_loop(run: Run, *, resume: bool = False, quiet: bool = False) -> EndEvent:
     """Run the training loop to its end; events are logged and printed."""
-    job = run.job
-    journal: MetricsLog | None = None
-    with Progress(job.recipe.train.steps, quiet=quiet or not job.world.is_leader) as progress:
+    job, leads = run.job, run.job.world.is_leader
+    log: MetricsLog | None = None
+    with Progress(job.recipe.train.steps, quiet=quiet or not leads) as progress:
         for event in train_loop(job, resume=resume):
-            if isinstance(event, StartEvent) and job.world.is_leader:
-                if resume and not event.progress.step:
+            if log is None and leads:  # at the first event
+                step = event.progress.step
+                if resume and not step:
                     note(f"{run.out}: nothing to resume yet; training starts from the beginning")
                 if run.lock is not None and not run.lock.held:
                     note(f"{run.out}: this file system has no locks; start no second run there")
-                journal = MetricsLog(run.out, after_step=event.progress.step)
-            if journal is not None:
-                journal.write(event)
+                log = MetricsLog(run.out, after_step=step)
+            if log is not None:
+                log.write(event)
             progress.show(event)
-    if run.dropped and job.world.is_leader:
+    if run.dropped and leads:
         note(f"dropped: {run.dropped}")
-    assert isinstance(event, EndEvent)
-    return event
+    return cast(EndEvent, event)  # the last one is
 
 
 def evaluate_run(run: Run, recipe: Recipe, data: Path, check: bool, skip_bad: bool = False) -> bool:

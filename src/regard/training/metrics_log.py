@@ -6,7 +6,7 @@ from typing import Any
 
 from regard.ground.errors import BadInput
 from regard.ground.files import read_bytes, replacing, writing
-from regard.training.loop.events import DevEvent, Event, ReportEvent
+from regard.training.loop.events import Event
 
 
 class MetricsLog:
@@ -19,7 +19,7 @@ class MetricsLog:
 
     def write(self, event: Event) -> None:
         """Take note of an event that has figures."""
-        figures = as_figures(event)
+        figures = event.figures
         if not figures:
             return
         with writing(self.path), self.path.open("a", encoding="utf-8") as file:
@@ -55,33 +55,6 @@ def _step(line: bytes) -> int | None:
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return step if isinstance(step, int) and line.endswith(b"\n") else None
-
-
-def as_figures(event: Event) -> dict[str, Any]:
-    """The numbers of an event, under their names."""
-    match event:
-        case ReportEvent(progress):
-            return {
-                "event": "train",
-                "step": progress.step,
-                "loss": event.loss,
-                "nll": event.nll,
-                "rate": event.rate,
-                "gradient": event.gradient,
-                "tokens": progress.tokens,
-                "tokens_per_second": event.tokens_per_second,
-                "fill": event.fill,
-                "seconds": progress.seconds,
-                "flops": progress.flops,
-            }
-        case DevEvent(progress, verdict):
-            return {
-                "event": "dev",
-                "step": progress.step,
-                **verdict.figures,
-                "seconds": progress.seconds,
-            }
-    return {}
 
 
 def _tensorboard(folder: Path, after_step: int) -> Any:

@@ -59,6 +59,9 @@ def change_config(copy, **changes):
         ({"facts": {"is": "Facts"}}, "config.json"),
         ({"facts": {"is": "os.system"}}, "unknown kind 'os.system'"),
         ({"facts": 3}, "3 is not a set of facts"),
+        ({"tokenizer": ["translation"]}, r"tokenizer is \['translation'\], not translation, "),
+        ({"hf": {}}, "hf is not what a Hugging Face folder says"),
+        ({"hf": {}, "paper": "cho"}, "Cho has no Hugging Face format"),
     ],
 )
 def test_a_config_that_is_not_ours_is_refused(stored, changes, said):

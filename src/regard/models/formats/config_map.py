@@ -72,7 +72,9 @@ class Key(ConfigRow):
             if not isinstance(value, str) or value not in self.words:
                 raise BadInput(f"{key} is {value!r}, not {', '.join(self.words)}")
             value = self.words[value]
-        return {self.fact: value - self.more if type(value) is int else value}
+        if self.more and isinstance(value, int):
+            value -= self.more
+        return {self.fact: value}
 
     def write(self, facts: Any) -> dict[str, Any]:
         values = values_named(facts, self.fact)[:1]

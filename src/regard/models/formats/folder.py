@@ -1,6 +1,7 @@
 """Folders of models, in either format: read what is there, write what is asked for."""
 
 from pathlib import Path
+from typing import cast
 
 import torch
 
@@ -50,8 +51,8 @@ def read(
 
 def vocabularies(model: LoadedModel) -> TranslationTokenizer:
     """Those of a translator; where its folder has no tokenizer files, its ids alone."""
-    if isinstance(model.tokenizer, TranslationTokenizer):
-        return model.tokenizer
+    if model.tokenizer is not None:
+        return cast(TranslationTokenizer, model.tokenizer)
     ids = {"pad": PAD, "bos": BOS, "eos": EOS}  # of every vocabulary that regard makes
     if model.extras is not None:
         ids = model.paper.formats["hf"].special_ids(model.extras.config)

@@ -83,9 +83,8 @@ def _read_tokenizer(
         return None
     if extras is not None:
         return paper.formats["hf"].load_tokenizer(folder, extras.config)
-    if name not in TOKENIZERS:
+    if (kind := TOKENIZERS.get(str(name))) is None:
         raise BadInput(f"{folder / CONFIG}: tokenizer is {name!r}, not {', '.join(TOKENIZERS)}")
-    kind = TOKENIZERS[name]
     there = any((folder / file).exists() for file in kind.FILES)
     return kind.load(folder) if there else None
 

@@ -1,4 +1,4 @@
-"""The files with which sentence-transformers says how the states of a folder become one vector."""
+"""The files of sentence-transformers: how the states of a text become one vector."""
 
 import re
 from pathlib import Path
@@ -33,21 +33,21 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 
 def embedding_of(folder: Path) -> dict[str, Any] | None:
-    """What they say: ``pool``, ``normalise``, ``longest`` and ``lower``; or what ``hinders``."""
+    """``pool``, ``normalise``, ``longest`` and ``lower``; or what ``hinders`` such vectors."""
     if not (folder / MODULES).exists():
         return None
-    said: dict[str, Any] = {"pool": None, "normalise": False}
+    embedding: dict[str, Any] = {"pool": None, "normalise": False}
     for kind, place in _modules(folder):
         match kind:
             case "Transformer" if not place:
                 pass
             case "Pooling":
-                said["pool"] = _pool(read_json(folder / place / "config.json"))
+                embedding["pool"] = _pool(read_json(folder / place / "config.json"))
             case "Normalize":
-                said["normalise"] = True
+                embedding["normalise"] = True
             case _:
                 return {"hinders": f"{MODULES}: a module {kind} is not supported"}
-    if said["pool"] is None:
+    if embedding["pool"] is None:
         return {"hinders": f"{MODULES}: its way of pooling is not supported"}
     prompts = read_json(folder / PROMPTS) if (folder / PROMPTS).exists() else {}
     if prompts.get("default_prompt_name") is not None:
@@ -55,7 +55,7 @@ def embedding_of(folder: Path) -> dict[str, Any] | None:
     reading = read_json(folder / READING) if (folder / READING).exists() else {}
     longest = reading.get("max_seq_length")
     return {
-        **said,
+        **embedding,
         "longest": longest if type(longest) is int and longest > 2 else None,
         "lower": reading.get("do_lower_case") is True,
     }

@@ -1,9 +1,17 @@
-"""What happens in a training run, as the loop tells it."""
+"""The events of a training run: each has figures for the log and lines for people."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from regard.training.checkpoint import RunProgress
 from regard.training.precision import Precision
+
+REASONS = {
+    "steps": "all steps done",
+    "time": "the time budget is used up",
+    "patience": "the development set stopped improving",
+    "asked": "stopped on request; everything is saved",
+}
 
 
 @dataclass(frozen=True)
@@ -13,21 +21,48 @@ class DevResult:
     value: float
     figures: dict[str, float]
 
+    def __str__(self) -> str:
+        return "dev " + "  ".join(f"{name} {value:.4g}" for name, value in self.figures.items())
+
 
 @dataclass(frozen=True)
-class StartEvent:
-    """The first event: where the run begins, and what differs from how it ran before."""
+class Event:
+    """Something happened when the run was at ``progress``."""
 
     progress: RunProgress
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """What is logged: the type of event, the step, and numbers by name."""
+        return {}
+
+    def lines(self, steps: int) -> list[str]:
+        """What is printed; ``steps`` is the length of the run."""
+        return []
+
+
+@dataclass(frozen=True)
+class StartEvent(Event):
+    """The first event: where the run begins, and what differs from how it ran before."""
+
     precision: Precision
     differences: tuple[str, ...] = ()
 
+    def lines(self, steps: int) -> list[str]:
+        """The precision, and what a resumed run resumes."""
+        lines = [f"precision {self.precision.kind} ({self.precision.why})"]
+        if self.progress.step:
+            lines.append(f"resumed after step {self.progress.step:,}")
+        if self.differences:
+            differences = "; ".join(self.differences)
+            lines.append(f"not bit-exact with the interrupted run: {differences}")
+        return lines
+
 
 @dataclass(frozen=True)
-class ReportEvent:
+class ReportEvent(Event):
     """Means over the steps since the last report."""
 
-    progress: RunProgress
     loss: float
     nll: float
     rate: float
@@ -36,29 +71,70 @@ class ReportEvent:
     seconds_left: float
     fill: float
 
+    @property
+    def figures(self) -> dict[str, Any]:
+        """All but the time left."""
+        return {
+            "event": "train",
+            "step": self.progress.step,
+            "loss": self.loss,
+            "nll": self.nll,
+            "rate": self.rate,
+            "gradient": self.gradient,
+            "tokens": self.progress.tokens,
+            "tokens_per_second": self.tokens_per_second,
+            "fill": self.fill,
+            "seconds": self.progress.seconds,
+            "flops": self.progress.flops,
+        }
+
+    def lines(self, steps: int) -> list[str]:
+        """One line."""
+        return [
+            f"step {self.progress.step:>6,}/{steps:,}  loss {self.loss:.4f}  nll {self.nll:.4f}  "
+            f"rate {self.rate:.2e}  {self.tokens_per_second:,.0f} tok/s  fill {self.fill:.0%}  "
+            f"{duration(self.seconds_left)} left"
+        ]
+
 
 @dataclass(frozen=True)
-class DevEvent:
-    """The development set was asked."""
+class DevEvent(Event):
+    """The model was evaluated on the development set."""
 
-    progress: RunProgress
     verdict: DevResult
     best: bool
 
+    @property
+    def figures(self) -> dict[str, Any]:
+        """The figures of the development set."""
+        step, seconds = self.progress.step, self.progress.seconds
+        return {"event": "dev", "step": step, **self.verdict.figures, "seconds": seconds}
+
+    def lines(self, steps: int) -> list[str]:
+        """One line."""
+        return [f"step {self.progress.step:>6,}  {self.verdict}{'  (best)' if self.best else ''}"]
+
 
 @dataclass(frozen=True)
-class SaveEvent:
+class SaveEvent(Event):
     """A checkpoint was written."""
 
-    progress: RunProgress
-
 
 @dataclass(frozen=True)
-class EndEvent:
+class EndEvent(Event):
     """The last event."""
 
-    progress: RunProgress
     reason: str
 
+    def lines(self, steps: int) -> list[str]:
+        """Why it ended."""
+        return [f"ended after step {self.progress.step:,}: {REASONS[self.reason]}"]
 
-Event = StartEvent | ReportEvent | DevEvent | SaveEvent | EndEvent
+
+def duration(seconds: float) -> str:
+    """1h02m, 3m20s or 45s."""
+    whole = round(seconds)
+    hours, minutes = whole // 3600, whole % 3600 // 60
+    if hours:
+        return f"{hours}h{minutes:02d}m"
+    return f"{minutes}m{whole % 60:02d}s" if minutes else f"{whole}s"
