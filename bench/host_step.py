@@ -60,8 +60,7 @@ dev = {{ documents = "dev.en" }}
 [text]
 kind = "wordpiece"
 vocab = 1000
-[pretrain]
-next_sentence = false
+[objective.masked-lm]
 [model]
 paper = "bert"
 size = "tiny"

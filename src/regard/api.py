@@ -34,7 +34,7 @@ from regard.tasks.embed import Embedder
 from regard.tasks.encoder_model import EncoderInput, EncoderModel
 from regard.tasks.fill_mask import FilledText
 from regard.tasks.inputs import check_pairs, check_text, listed
-from regard.tasks.translate import Translation, Translator
+from regard.tasks.translator import Translation, Translator
 from regard.text.ids_only import MISSING
 from regard.text.labels import LabelSet
 from regard.text.tokenizers import Tokenizer

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from regard.models.facts import ConvEncoderFacts, RNNDecoderFacts
-from regard.training.recipe import read
-from regard.training.translating import Translating
+from regard.training.recipe import read, task_of
 from small import write_corpus
 from verb import run
 
@@ -47,7 +46,7 @@ def test_it_trains_and_translates(corpus, tmp_path, options):
 def test_a_transformer_writes_what_convolutions_read(corpus):
     asked = ["model.paper=gehring", "model.size=laptop", "model.target=transformer:laptop"]
     recipe = read(corpus / "small.toml", [*asked, "model.change={}"])
-    paper, facts = Translating(recipe).facts(corpus)
+    paper, facts = task_of(recipe).facts(corpus)
     assert isinstance(facts.source.stack, ConvEncoderFacts) and not isinstance(
         facts.target.stack, RNNDecoderFacts
     )

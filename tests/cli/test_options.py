@@ -168,7 +168,7 @@ def test_the_stored_precision_can_be_overridden(small_run, verbs_on_lines, verb,
     arguments, stdin = verbs_on_lines.get(verb, ((model, "dog cow"), ""))
     used = []
     monkeypatch.setattr(
-        "regard.tasks.translate.in_precision",
+        "regard.tasks.translator.in_precision",
         lambda module, kind, **options: used.append(kind) or in_precision(module, kind, **options),
     )
     command = (verb, *arguments, "--device", "cpu", "--json")

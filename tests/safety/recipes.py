@@ -273,11 +273,16 @@ RUNS: dict[str, Entry] = {
     ),
     "pretrain-next-sentence": Entry(PRETRAIN),
     "pretrain-masked": Entry(
-        PRETRAIN, ("pretrain.next_sentence=false", "pretrain.whole_words=true")
+        PRETRAIN, ("objective.next-sentence=false", "objective.masked-lm.whole_words=true")
     ),
     "pretrain-accumulate": Entry(PRETRAIN, ("batches.accumulate=2", "train.smoothing=0.1")),
     "pretrain-held-out": Entry(
-        PRETRAIN, ("data.dev={held_out = 5}", "pretrain.rate=0.3", "pretrain.short=0.5")
+        PRETRAIN,
+        (
+            "data.dev={held_out = 5}",
+            "objective.masked-lm.rate=0.3",
+            "objective.next-sentence.short=0.5",
+        ),
     ),
     "pretrain-start": Entry(
         PRETRAIN, ("model.start={start}", "model.change={}", "model.size=", "text=false")

@@ -13,7 +13,7 @@ from regard.ground.errors import BadInput
 from regard.models.facts import change
 from regard.models.papers import luong
 from regard.search import Beam, Exact, Greedy, Sample
-from regard.tasks.translate import Translator
+from regard.tasks.translator import Translator
 from regard.tasks.workers import Workers
 
 
@@ -42,7 +42,7 @@ def test_the_result_does_not_depend_on_the_batch(translator, texts, search):
 
 def test_windows_do_not_matter_either(translator, texts, monkeypatch):
     whole = translator.translate(texts, Sample(seed=3))
-    monkeypatch.setattr("regard.tasks.translate.WINDOW", 5)
+    monkeypatch.setattr("regard.tasks.translator.WINDOW", 5)
     streamed = list(translator.stream(texts, Sample(seed=3)))
     assert [one[0].text for one in streamed] == [one[0].text for one in whole]
 

@@ -8,8 +8,8 @@ import torch
 
 from regard.ground.errors import BadInput
 from regard.models.formats.folder import read as read_folder
-from regard.tasks.translate import EMPTY, Translation
-from regard.training import translating
+from regard.tasks.translator import EMPTY, Translation
+from regard.tasks import translate as translation
 from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.loop.events import (
@@ -221,8 +221,8 @@ def test_bleu_judges_in_the_precision_of_the_run(corpus, tmp_path, monkeypatch, 
         seen.append(torch.get_autocast_dtype(device) if half else torch.float32)
         return [[Translation(text, 0.0, EMPTY)] for text in texts]
 
-    monkeypatch.setattr(translating, "mean_nll", lambda *given: 1.0)
-    monkeypatch.setattr(translating.Translator, "translate", translate)
+    monkeypatch.setattr(translation, "mean_nll", lambda *given: 1.0)
+    monkeypatch.setattr(translation.Translator, "translate", translate)
     trainer = Trainer(job)
     trainer.trainable.precision = Precision(precision, "as asked")
     trainer.totals = RunningTotals.of_nothing(job.world.device)
@@ -280,10 +280,7 @@ def test_settings_that_differ_are_said(corpus, tmp_path):
         (["model.change.heads=0"], "heads must be at least 1"),
         (["model.change.activation=swush"], "no activation"),
         (["model.change.attention_dropout=1.5"], "attention_dropout is a share"),
-        (
-            ["model.change.cross=false"],
-            "cross: the target attends to a source",
-        ),
+        (["model.change.cross=false"], "cross: the target attends to a source"),
         (["batches.longest=300"], "does not fit into"),
         (["model.size=huge"], "no size 'huge'"),
         (["model.paper=xlm"], "no paper"),

@@ -132,6 +132,7 @@ def test_examples_may_be_held_out_of_training(recipe, tmp_path):
 TUNING = """
 task = "tag"
 data = { train = { reader = "CoNLL", file = "a" }, dev = { reader = "CoNLL", file = "b" } }
+model = { paper = "bert" }
 optimiser = { rate = 1e-3 }
 train = { steps = 1, smoothing = 0.0 }
 """
@@ -151,15 +152,9 @@ def test_what_belongs_to_another_task_is_refused(recipe):
         (classify, ["labels.weights={a=0}"], "labels.weights"),
         (
             classify,
-            ["model.size=", "model.start=folder"],
-            "model.start cannot be used with",
+            ["model.size=", "text=false", "model.target=a", "model.start=folder"],
+            "target cannot be used with start",
         ),
-        (
-            classify,
-            ["labels.kind=several"],
-            "labels.kind cannot be used with task 'classify'",
-        ),
-        (classify, ["labels.kind=number"], "labels.kind cannot be used with task 'classify'"),
         (TUNING, ["text.kind=unigram"], "text.kind cannot be used with task 'tag'"),
         (TUNING, ["text.normalise=nfkc"], "text.normalise cannot be used with task 'tag'"),
         (TUNING, ["text.dropout=0.1"], "text.dropout cannot be used with task 'tag'"),

@@ -14,7 +14,7 @@ from regard.search.greedy import Greedy
 from regard.search.hypothesis import Hypothesis
 from regard.search.mbr import MinimumRisk
 from regard.search.step import Search
-from regard.tasks.translate import EMPTY, Translation, Translator
+from regard.tasks.translator import EMPTY, Translation, Translator
 
 BEAM = {"size", "length", "alpha", "coverage", "no_repeat", "finished", "stop"}
 SAMPLING = {"temperature", "top_k", "top_p", "seed"}

@@ -21,12 +21,11 @@ from regard.inside.record_translator import record
 from regard.metrics.alignment import GoldLinks, alignment_error_rate
 from regard.metrics.bleu import bleu, bleu_metric
 from regard.metrics.by_length import by_length
-from regard.tasks.interim import DecodeConfig, MeasureConfig
+from regard.tasks.translate import DecodeConfig, MeasureConfig
 from regard.text.words import word_spans, words
 from regard.training.distributed import World
-from regard.training.recipe import Recipe
+from regard.training.recipe import Recipe, task_of
 from regard.training.run import Run, check_model, claim
-from regard.training.translating import Translating
 
 Train = Callable[[Recipe, Path], Run]
 
@@ -96,7 +95,7 @@ def _check(ladder: LadderRun) -> None:
         raise BadInput("a ladder needs a test set (data.test)")
     for rung, described in zip(recipe.rung, ladder.runs.values(), strict=True):
         _check_model(rung.name, described, data)
-    Translating(recipe).check_data(data, ladder.skip_bad)
+    task_of(recipe).check_data(data, ladder.skip_bad)
     for files in (recipe.data.train, recipe.data.dev):
         source = files.under(data)
         if STDIN in source.paths and len(recipe.rung) > 1:
@@ -121,7 +120,7 @@ def _claimed(ladder: LadderRun) -> Iterator[None]:
 
 def _check_model(name: str, recipe: Recipe, data: Path) -> None:
     try:
-        check_model(recipe, Translating(recipe).facts(data)[1])
+        check_model(recipe, task_of(recipe).facts(data)[1])
     except BadInput as error:
         raise BadInput(f"rung {name!r}: {error}") from None
 

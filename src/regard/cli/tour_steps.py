@@ -18,7 +18,7 @@ from regard.inside.record_translator import record
 from regard.metrics.alignment import AlignmentScore, GoldLinks, alignment_error_rate
 from regard.metrics.bleu import bleu
 from regard.metrics.translation import MetricScore
-from regard.tasks.interim import DecodeConfig
+from regard.tasks.translate import DecodeConfig
 from regard.text.config import TranslationTextConfig
 from regard.training.distributed import World
 from regard.training.loop.events import duration

@@ -72,13 +72,18 @@ class FilesConfig(Config):
         elif self.held_out:
             if any(file is not None for file in (*files, self.spaced)):
                 raise ValueError("held_out takes examples from train: name no file beside it")
-        elif two == one or (one and (self.source or self.target)) or (two and self.columns):
+        elif two == one or any(file is not None for file in (files[2:] if two else files[:2])):
             raise ValueError("give source and target, or columns and table, csv or jsonl")
         for language in self.spaced or ():
             if language not in LANGUAGES:
                 wrong = did_you_mean(language, list(LANGUAGES))
                 raise ValueError(f"words of {language!r} cannot be set apart{wrong}")
         return self
+
+    @property
+    def has_pairs(self) -> bool:
+        """Whether it names files of pairs."""
+        return not (self.held_out or self.file or self.documents)
 
     def read(self, root: Path) -> ReaderFile:
         """The file that a reader understands, looked up under the data root."""
@@ -144,8 +149,7 @@ class DataConfig(Config):
         if any(files.held_out for files in (self.train, *self.tests.values())):
             raise ValueError("only dev can be held out")
         for files in (self.dev, *self.tests.values()):
-            of_pairs = not (files.held_out or files.file or files.documents)
-            if of_pairs and STDIN in files.under(Path()).paths:
+            if files.has_pairs and STDIN in files.under(Path()).paths:
                 raise ValueError("only train can be standard input")
         return self
 

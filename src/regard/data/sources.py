@@ -20,6 +20,7 @@ from typing import Any, BinaryIO, cast
 
 from regard.data.arrivals import Arrivals
 from regard.ground.errors import BadInput
+from regard.ground.files import write_text
 from regard.text.hansards import LANGUAGES
 
 STDIN = "-"
@@ -207,6 +208,18 @@ def read_lines(path: str | Path, arrivals: Arrivals | None = None) -> Iterator[s
     """
     for number, raw in enumerate(_raw_lines(path, arrivals), start=1):
         yield _decoded(raw, f"{name_of(path)}:{number}")
+
+
+def copy_stdin(source: Source, copy: Path, *, again: bool) -> Source:
+    """Standard input can be read once, and training reads twice and may resume: read a copy.
+
+    With ``again``, a copy that is there is not written anew.
+    """
+    if STDIN not in source.paths:
+        return source
+    if not (again and copy.exists()):
+        write_text(copy, "".join(f"{line}\n" for line in read_lines(STDIN)))
+    return source.with_input(str(copy))
 
 
 def read_pairs(

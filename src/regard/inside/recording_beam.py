@@ -12,7 +12,7 @@ from regard.search.finished import FinishedHypotheses
 from regard.search.host_beam import HostBeam
 from regard.search.hypothesis import ActiveHypotheses, Hypothesis
 from regard.search.length_penalty import Length, formula, normalised, rescore
-from regard.tasks.translate import Translator
+from regard.tasks.translator import Translator
 
 BEGIN, BEGIN_TOKEN = "⟨begin⟩", -1
 # The length penalties under which the hypotheses are ranked again.

@@ -8,29 +8,40 @@ each epoch (Liu et al., 2019: dynamic masking), by the key (seed, epoch, number 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, exp
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from regard.data.mlm_masking import TokenMasker
 from regard.ground.batch import IGNORED, BatchLimits, tokens_of
+from regard.ground.config import Config
 from regard.models.facts import MLMHead
 from regard.objectives.rows import Annotate, AnnotatedRow, RowObjective
 
 
+class MaskedLMConfig(Config):
+    """``rate`` is the share of tokens that are chosen, by ``whole_words`` or each on its own."""
+
+    rate: float = Field(0.15, gt=0, le=0.5)
+    whole_words: bool = False
+
+
 @dataclass(frozen=True)
 class MaskedLM(RowObjective):
-    """Cross-entropy of the original tokens, the mean over the chosen positions of a step.
+    """Cross-entropy of the original tokens, the mean over the chosen positions of a step."""
 
-    ``rate`` is the share of tokens that are chosen, by ``whole_words`` or each on its own.
-    """
-
-    head: ClassVar[str] = MLMHead.name
+    name, config, head = "masked-lm", MaskedLMConfig, MLMHead.name
     rate: float = 0.15
     whole_words: bool = False
     smoothing: float = 0.0
+
+    @classmethod
+    def of(cls, config: MaskedLMConfig, smoothing: float) -> "MaskedLM":
+        """As a recipe says."""
+        return cls(config.rate, config.whole_words, smoothing)
 
     def head_facts(self) -> MLMHead:
         """Tied to the token vectors."""
@@ -70,6 +81,10 @@ class MaskedLM(RowObjective):
             {**example.positions, self.head: at},
             {**example.targets, self.head: originals},
         )
+
+    def positions(self, tokens: int) -> int:
+        """Those that are chosen."""
+        return round(self.rate * tokens)
 
     def weight(self, example: AnnotatedRow) -> float:
         """Its chosen positions."""

@@ -5,27 +5,37 @@ The model says which from the pooled state of the row.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+
+from pydantic import Field
 
 from regard.data.documents import Documents
 from regard.data.sentence_pairs import Passages, sentence_pairs
+from regard.ground.config import Config
 from regard.ground.errors import BadInput
 from regard.models.facts import SentencePairHead, TrunkWithHeads
 from regard.objectives.rows import RowObjective
 from regard.text.templates import RowBuilder
 
 
+class NextSentenceConfig(Config):
+    """A share ``short`` of all documents gives rows of any length, the others full ones."""
+
+    short: float = Field(0.1, ge=0, le=1)
+
+
 @dataclass(frozen=True)
 class NextSentence(RowObjective):
-    """Cross-entropy of whether the second passage follows, the mean over rows.
+    """Cross-entropy of whether the second passage follows, the mean over rows."""
 
-    A share ``short`` of all documents gives rows of any length, the others full ones.
-    """
-
-    head: ClassVar[str] = SentencePairHead.name
-    makes_rows: ClassVar[bool] = True
+    name, config, head = "next-sentence", NextSentenceConfig, SentencePairHead.name
+    makes_rows = True
     short: float = 0.1
     smoothing: float = 0.0
+
+    @classmethod
+    def of(cls, config: NextSentenceConfig, smoothing: float) -> "NextSentence":
+        """As a recipe says."""
+        return cls(config.short, smoothing)
 
     def head_facts(self) -> SentencePairHead:
         """Two classes: the second passage follows (0), or comes from elsewhere (1)."""

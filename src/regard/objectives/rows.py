@@ -13,6 +13,7 @@ from torch import Tensor
 from regard.data.documents import Documents
 from regard.data.sentence_pairs import Passages, full_rows
 from regard.ground.batch import IGNORED, Batch, BatchLimits, Ids, TokenRow, pack_rows
+from regard.ground.config import Config
 from regard.models.build.trunk_with_heads import Outputs
 from regard.models.facts import AnyHead, TrunkWithHeads
 from regard.objectives.objective import Objective
@@ -35,8 +36,15 @@ Annotate = Callable[[Sequence[AnnotatedRow], np.ndarray, tuple[int, ...]], list[
 class RowObjective(Objective):
     """An objective over rows of documents; ``smoothing`` is that of its targets."""
 
+    name: ClassVar[str]  # in recipes
+    config: ClassVar[type[Config]]  # its table in recipes
     makes_rows: ClassVar[bool] = False
     smoothing: float
+
+    @classmethod
+    def of(cls, config: Any, smoothing: float) -> "RowObjective":
+        """The objective that its table in a recipe describes."""
+        raise NotImplementedError
 
     def head_facts(self) -> AnyHead:
         """The head that it teaches."""
@@ -52,6 +60,10 @@ class RowObjective(Objective):
 
     def annotator(self, tokenizer: Any) -> Annotate | None:
         """How it draws targets for rows, if rows do not bring them."""
+        return None
+
+    def positions(self, tokens: int) -> int | None:
+        """How many of so many tokens its head reads; None if it reads all of them, or rows."""
         return None
 
     def length(self, example: AnnotatedRow) -> tuple[int, ...]:

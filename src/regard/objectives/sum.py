@@ -27,7 +27,7 @@ class Sum:
     """
 
     def __init__(self, *members: RowObjective):
-        makers = [member.head for member in members if member.makes_rows]
+        makers = [member.name for member in members if member.makes_rows]
         if len(makers) > 1:
             raise BadInput(f"objective: {' and '.join(makers)} both make the rows; choose one")
         if not members:
@@ -36,12 +36,10 @@ class Sum:
         self._row_maker = next((one for one in members if one.makes_rows), members[0])
 
     def fit(self, facts: TrunkWithHeads) -> TrunkWithHeads:
-        """The model with the heads of all members, and no others; an error if one does not fit."""
+        """The model with the heads of all members, and no others."""
         heads = tuple(member.head_facts() for member in self.members)
         pool = facts.pool if any(head.per_row for head in heads) else None
-        fitted = TrunkWithHeads(facts.trunk, pool, heads, facts.init_std)
-        self.check(fitted)
-        return fitted
+        return TrunkWithHeads(facts.trunk, pool, heads, facts.init_std)
 
     def check(self, facts: TrunkWithHeads) -> None:
         """Whether all members can be taught to that model; if not, an error says why."""
@@ -60,15 +58,21 @@ class Sum:
         def annotate_all(
             passages: Sequence[Passage], numbers: np.ndarray, key: tuple[int, ...]
         ) -> list[AnnotatedRow]:
+            head = self._row_maker.head
             rows = [
-                AnnotatedRow(row, {}, {} if follows is None else {PAIR: follows})
-                for row, follows in passages
+                AnnotatedRow(row, {}, {} if target is None else {head: target})
+                for row, target in passages
             ]
             for annotate in annotators:
                 rows = annotate(rows, numbers, key)
             return rows
 
         return annotate_all
+
+    def positions(self, tokens: int) -> dict[str, int]:
+        """How many of so many tokens each head reads, where that is not all of them."""
+        counts = {member.head: member.positions(tokens) for member in self.members}
+        return {head: count for head, count in counts.items() if count is not None}
 
     def length(self, example: AnnotatedRow) -> tuple[int, ...]:
         """Tokens of the row."""

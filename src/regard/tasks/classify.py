@@ -10,8 +10,10 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
+from regard.data.datasets.dataset import Dataset
+from regard.data.datasets.redrawn import RedrawnDataset
 from regard.data.readers import GLUE_TASKS, LabelledExample
-from regard.data.sources import DropCounts, read_pairs
+from regard.data.sources import DropCounts, Source, copy_stdin, read_pairs
 from regard.ground.config import EMPTY_IS_NONE, Config
 from regard.ground.errors import BadInput
 from regard.metrics.classification import class_table, classification_scores, several_scores
@@ -22,13 +24,16 @@ from regard.objectives.objective import Objective
 from regard.tasks.batch_runner import Predictor, TextOrPair, rows_of
 from regard.tasks.class_weights import class_weights
 from regard.tasks.encoder_task import Encoded, EncoderTask
-from regard.tasks.task import TaskScores
+from regard.tasks.task import RunFolder, TaskScores
 from regard.text.config import EncoderTextConfig
 from regard.text.labels import LABEL_SETS, LabelSet, MultiLabelSet, RegressionSet, SingleLabelSet
 from regard.text.row_tokenizer import RowTokenizer
 
 THRESHOLD = 0.5  # a label of several is predicted if it is more probable
 ClassWeights = dict[str, Annotated[float, Field(gt=0)]] | Literal["balanced"]
+
+
+UNREAD = {"one": (), "several": ("weights", "positive"), "number": ("names", "weights", "positive")}
 
 
 class LabelsConfig(Config):
@@ -45,8 +50,8 @@ class LabelsConfig(Config):
 
     @model_validator(mode="after")
     def _only_single_labels_have_these(self) -> "LabelsConfig":
-        for key in ("weights", "positive"):
-            if self.kind != "one" and getattr(self, key) is not None:
+        for key in UNREAD[self.kind]:
+            if getattr(self, key) is not None:
                 raise ValueError(f"{key} cannot be used with labels of kind {self.kind!r}")
         if self.kind == "number" and self.names is not None:
             raise ValueError("names cannot be used with labels of kind 'number'")
@@ -220,7 +225,7 @@ class Classify(EncoderTask):
     """The task "classify", for any trunk."""
 
     name = "classify"
-    head, labelled = LabelHead, True
+    head, labelled, draws_dropout = LabelHead, True, True
     tables: ClassVar = {"text": EncoderTextConfig, "labels": LabelsConfig}
     dev_metrics = ("accuracy", "macro-F1", "Matthews", "F1", "Pearson", "Spearman", "micro-F1")
     test_metrics = dev_metrics
@@ -248,9 +253,43 @@ class Classify(EncoderTask):
         """Files of a reader; or two columns, text and label, of a table, CSV or JSON lines."""
         if files.reader is not None:
             return super().read(files, data, dropped)
-        longest = self.recipe.data.longest_characters
-        pairs = read_pairs(files.under(data), longest, dropped)
+        return self._read_columns(files.under(data), dropped)
+
+    def read_train(self, folder: RunFolder, dropped: DropCounts | None) -> list[LabelledExample]:
+        """The same; standard input is copied, so that a run can be resumed."""
+        files = self.recipe.data.train
+        if files.reader is not None:
+            return super().read_train(folder, dropped)
+        copy = folder.out / "stdin.txt"
+        source = copy_stdin(files.under(folder.data), copy, again=not folder.fresh)
+        return self._read_columns(source, dropped)
+
+    def _read_columns(self, source: Source, dropped: DropCounts | None) -> list[LabelledExample]:
+        pairs = read_pairs(source, self.recipe.data.longest_characters, dropped)
         return [LabelledExample(where, (text,), (label,)) for where, text, label in pairs]
+
+    def training_set(
+        self,
+        tokenizer: RowTokenizer,
+        labels: LabelSet,
+        examples: Sequence[LabelledExample],
+        encoded: Sequence[Encoded],
+    ) -> Dataset:
+        """The same rows in every epoch, or others where BPE-dropout is drawn."""
+        rate, seed = self.recipe.table(EncoderTextConfig).dropout, self.recipe.train.seed
+
+        def draw(epoch: int, index: int) -> Encoded:
+            ids: Any = [
+                tokenizer.words.encode_dropped(text, rate, (seed, epoch, index, number))
+                for number, text in enumerate(examples[index].texts)
+            ]
+            return tokenizer.row(*ids), encoded[index][1]
+
+        return (
+            RedrawnDataset(encoded, draw)
+            if rate
+            else super().training_set(tokenizer, labels, examples, encoded)
+        )
 
     def texts(self, example: LabelledExample) -> tuple[str, ...]:
         """One or two."""

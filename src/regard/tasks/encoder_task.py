@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from torch import nn
 
-from regard.data.datasets.dataset import Batching, TrainingData, split_held_out
+from regard.data.datasets.dataset import Batching, Dataset, TrainingData, split_held_out
 from regard.data.datasets.memory import MemoryDataset
 from regard.data.readers import read
 from regard.data.sources import DropCounts
@@ -90,6 +90,20 @@ class EncoderTask(TrunkTask):
         given = files.read(data)
         return [*read(self.name, given.reader, given.path, dropped=dropped, **given.options)]
 
+    def read_train(self, folder: RunFolder, dropped: DropCounts | None) -> list[Any]:
+        """The training examples."""
+        return self.read(self.recipe.data.train, folder.data, dropped)
+
+    def training_set(
+        self,
+        tokenizer: RowTokenizer,
+        labels: Any,
+        examples: Sequence[Any],
+        encoded: Sequence[Encoded],
+    ) -> Dataset:
+        """The training examples as a dataset: the same rows in every epoch."""
+        return MemoryDataset(encoded)
+
     def check_data(self, data: Path, skip_bad: bool) -> dict[str, int]:
         """The size of each test set; a bad one is refused before anything is written."""
         sizes = {}
@@ -102,7 +116,7 @@ class EncoderTask(TrunkTask):
     def prepare(self, folder: RunFolder) -> Prepared:
         """Tokenizer, labels, and all examples as rows."""
         given, dropped = self.recipe.data, DropCounts()
-        train = self.read(given.train, folder.data, dropped if folder.skip_bad else None)
+        train = self.read_train(folder, dropped if folder.skip_bad else None)
         if given.dev.held_out:
             train, dev = split_held_out(train, given.dev.held_out)
         else:
@@ -117,7 +131,7 @@ class EncoderTask(TrunkTask):
         sizes = {"train": len(train), "dev": len(dev)}
         dataset = TrainingData(
             batching=Batching.of(self.recipe),
-            train=MemoryDataset(encoded),
+            train=self.training_set(tokenizer, labels, train, encoded),
             dev=dev_encoded,
             sizes=sizes,
             dropped=dropped,

@@ -128,6 +128,9 @@ class Task(ABC):
         train = self.recipe.train
         if "smoothing" in train.model_fields_set and train.smoothing and not self.smooths:
             yield "train.smoothing"
+        data = self.recipe.data
+        if "longest_characters" in data.model_fields_set and not data.train.has_pairs:
+            yield "data.longest_characters where files have a reader, or documents"
 
     @abstractmethod
     def facts(self, data: Path) -> tuple[Paper, ModelFacts]:

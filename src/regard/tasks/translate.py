@@ -1,355 +1,206 @@
-"""Translation: text in, text out, by any model that can be stepped."""
+"""Translation as a task: pairs of texts to learn from, an encoder-decoder, and its BLEU."""
 
-import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import islice
-from math import isnan
-from typing import Any, cast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-import torch
-from torch import Tensor, nn
+from pydantic import Field, model_validator
+from torch import nn
 
-from regard import decoding
-from regard.data.packing import inference_batches
-from regard.decoding import EAGER, Engine
-from regard.ground.batch import Batch, BatchLimits, Ids, pack
-from regard.ground.checks import check_whole
+from regard.data.datasets.dataset import Batching
+from regard.data.datasets.pairs import PairData, PairStore, load_pairs
+from regard.data.sources import DropCounts, Source, copy_stdin, read_pairs
+from regard.ground.config import Config
 from regard.ground.errors import BadInput
-from regard.ground.tape import NULL_TAPE, NullTape
+from regard.metrics.bleu import bleu
+from regard.metrics.translation import chrf, ter
+from regard.models.config import encoder_decoder_facts
+from regard.models.facts import EncoderDecoder, change
+from regard.models.paper import Paper
 from regard.objectives.seq2seq import Seq2Seq
-from regard.parts.linear.convert import in_precision, products_in_use
 from regard.search.beam import Beam
-from regard.search.constraints import Constraints
-from regard.search.ensemble import Ensemble
-from regard.search.hypothesis import Hypothesis
-from regard.search.sample import Sample
-from regard.search.step import Search, SearchState
-from regard.tasks.batch_runner import RECORDED, WINDOW
-from regard.tasks.inputs import (
-    InputLimits,
-    check_pairs,
-    check_search,
-    check_texts,
-    listed,
-    ran_out_of_memory,
-    read,
-)
-from regard.tasks.published import Published, as_trained, sampling_of
-from regard.tasks.workers import Job, Workers
-from regard.text.translation_tokenizer import TranslationTokenizer
+from regard.search.greedy import Greedy
+from regard.tasks.task import Prepared, Processes, RunFolder, Task, TaskScores, mean_nll
+from regard.tasks.translator import Translator
+from regard.text.config import TranslationTextConfig
+from regard.text.translation_tokenizer import TranslationTokenizer, train_translation_tokenizer
 
-TOKENS = 4_096  # source tokens translated at once
-GROWTH, MARGIN = 2, 10  # a translation has at most 2n + 10 tokens
+BLEU = "bleu"  # by which weights can be chosen
 
 
-@dataclass(frozen=True)
-class Translation:
-    """One hypothesis as text."""
+class DecodeConfig(Config):
+    """The beam search of test sets, and of the model later, unless another is asked for."""
 
-    text: str
-    score: float
-    hypothesis: Hypothesis
-
-
-@dataclass(frozen=True, eq=False)
-class Translator:
-    """A model with its vocabularies, and how many sentences it takes at once.
-
-    ``others`` decide with it on every token, as an ensemble. Each reads the source in its own
-    vocabulary, but all write the same one. ``generation`` are the settings it was published with:
-    how it searches unless told otherwise, and what it may write by transformers' rules; ``decode``
-    is the table of the recipe it was trained by. ``engine`` steps the decoder; ``workers``
-    share the searches out.
-    """
-
-    model: nn.Module
-    text: TranslationTokenizer
-    batch_size: int = 64
-    others: tuple["Translator", ...] = ()
-    generation: Mapping[str, Any] | None = None
-    decode: Any = None
-    engine: Engine = EAGER
-    workers: Workers | None = None
-
-    def __post_init__(self) -> None:
-        for number, other in enumerate(self.others, 2):
-            if other.text.target.fingerprint != self.text.target.fingerprint:
-                raise BadInput(
-                    f"model {number} of the ensemble writes another target vocabulary than model 1"
-                )
-
-    @property
-    def objective(self) -> Seq2Seq:
-        """How sentences are marked: the same at training and here."""
-        return Seq2Seq(self.text.target.bos, self.text.target.eos)
-
-    @property
-    def device(self) -> torch.device:
-        """Where the model is."""
-        return next(self.model.parameters()).device
-
-    @cached_property
-    def published(self) -> Published | None:
-        """The settings it was published with, understood."""
-        if self.generation is None:
-            return None
-        model: Any = self.model
-        return Published.of(self.generation, self.text.target.eos, model.head.out_features)
-
-    @cached_property
-    def followed(self) -> Published | None:
-        """The same where they can be followed: what they allow holds for any search."""
-        try:
-            return self.published
-        except BadInput:
-            return None
+    free_keys = ("beam", "length", "alpha")
+    beam: int = Field(5, ge=1)
+    length: Literal["none", "mean", "gnmt", "power"] = "gnmt"
+    alpha: float = Field(0.6, ge=0, allow_inf_nan=False)
 
     @property
     def search(self) -> Beam:
-        """How it searches unless told otherwise."""
-        if self.published is None:
-            return self.beam
-        if self.published.do_sample:
-            raise BadInput("generation settings: do_sample is not followed; choose a search")
-        return self.published.search
+        """The same as a search."""
+        return Beam(self.beam, length=self.length, alpha=self.alpha)
+
+    @model_validator(mode="after")
+    def _can_be_searched(self) -> "DecodeConfig":
+        assert self.search
+        return self
+
+
+class MeasureConfig(Config):
+    """Which BLEU: sacreBLEU's tokeniser ("none" for text that is tokenised already), and case.
+
+    Where weights are chosen by BLEU (``train.judge``), the first ``dev_sentences`` of the
+    development set are translated.
+    """
+
+    free_keys = ("tokenize", "lowercase")
+    tokenize: str = "13a"
+    lowercase: bool = False
+    dev_sentences: int = Field(1_000, ge=1)
+
+
+class Translate(Task):
+    """The task "translate"."""
+
+    name, unit, has_ladders = "translate", "pairs", True
+    tables: ClassVar = {
+        "text": TranslationTextConfig,
+        "decode": DecodeConfig,
+        "measure": MeasureConfig,
+    }
+    dev_metrics, test_metrics = (BLEU,), ("BLEU", "chrF", "TER")
 
     @property
-    def sampling(self) -> Sample:
-        """How it samples unless told otherwise."""
-        return sampling_of(self.generation or {})
-
-    @cached_property
-    def beam(self) -> Beam:
-        """Its beam search, by the rules of this library."""
-        return Beam() if self.decode is None else as_trained(self.decode)
-
-    def with_batch_size(self, batch_size: int) -> "Translator":
-        """The same, taking at most ``batch_size`` sentences at once."""
-        return replace(self, batch_size=check_whole("batch_size", batch_size, 1))
-
-    def with_others(self, *others: "Translator") -> "Translator":
-        """The same, deciding together with ``others``."""
-        return replace(self, others=others)
-
-    def with_workers(self, workers: Workers) -> "Translator":
-        """The same, leaving each batch to ``workers``, who must have ``found`` of its like."""
-        return replace(self, workers=workers)
-
-    def choice(self, precision: str = "auto", engine: str = "auto") -> tuple[str, str]:
-        """The precision and the engine that would run; BadInput if none can."""
-        models = [one.model for one in (self, *self.others)]
-        return decoding.choose_engine(models, precision, engine, self.batch_size)
-
-    def with_precision(self, kind: str, engine: str = "auto") -> "Translator":
-        """The same, for inference only, in "fp32", "bf16" or (on a CPU) "int8"; or "auto".
-
-        What "auto" means, and which ``engine`` steps the decoder, ``choice`` says.
-        """
-        steps: Engine = self.engine
-        packed: Collection[nn.Module] = ()
-        if products_in_use(self.model) is None:
-            kind, engine = self.choice(kind, engine)
-            steps = decoding.build_engine(engine, self.model, kind)
-            packed = steps.packed_layers if kind == "fp32" else packed
-        model = in_precision(self.model, kind, but_for=packed)
-        others = tuple(other.with_precision(kind, engine) for other in self.others)
-        return replace(self, model=model, others=others, engine=steps)
+    def text(self) -> TranslationTextConfig:
+        """The table ``text``."""
+        return self.recipe.table(TranslationTextConfig)
 
     @property
-    def description(self) -> str:
-        """What does the work, in words."""
-        dtype = str(next(self.model.parameters()).dtype).removeprefix("torch.")
-        return (
-            self.engine.description
-            or products_in_use(self.model)
-            or f"{dtype} on {self.device.type}"
+    def measure(self) -> MeasureConfig:
+        """The table ``measure``."""
+        return self.recipe.table(MeasureConfig)
+
+    @property
+    def search(self) -> Beam:
+        """The search of the table ``decode``."""
+        return self.recipe.table(DecodeConfig).search
+
+    @property
+    def chooses_by_bleu(self) -> bool:
+        """Whether the development set is translated."""
+        return bool(self.recipe.train.judge == BLEU)
+
+    def unread_keys(self) -> Iterator[str]:
+        """What only encoders have, and what only BLEU reads."""
+        yield from super().unread_keys()
+        if self.recipe.model.start is not None:
+            yield "model.start"
+        if "dev_sentences" in self.measure.model_fields_set and not self.chooses_by_bleu:
+            yield "measure.dev_sentences unless train.judge is 'bleu'"
+
+    def facts(self, data: Path) -> tuple[Paper, EncoderDecoder]:
+        """The encoder-decoder, but for the sizes of its vocabularies."""
+        return encoder_decoder_facts(self.recipe.model, joint=self.text.joint)
+
+    def pairs(
+        self, source: Source, dropped: DropCounts | None = None
+    ) -> Iterator[tuple[str, str, str]]:
+        """(where, source text, target text) of every pair."""
+        return read_pairs(source, self.recipe.data.longest_characters, dropped)
+
+    def check_data(self, data: Path, skip_bad: bool) -> dict[str, int]:
+        """The size of each test set; a bad one is refused before anything is written."""
+        sizes = {}
+        for name, files in self.recipe.data.tests.items():
+            source, dropped = files.under(data), DropCounts() if skip_bad else None
+            sizes[name] = sum(1 for _ in self.pairs(source, dropped))  # to the last line
+            if not sizes[name]:
+                raise BadInput(f"{', '.join(source.paths)}: no pairs to test on")
+        return sizes
+
+    def prepare(self, folder: RunFolder) -> Prepared:
+        """The vocabularies of both languages, and pairs of ids."""
+        given = self.recipe.data
+        copy = folder.out / "stdin.txt"
+        train = copy_stdin(given.train.under(folder.data), copy, again=not folder.fresh)
+        tokenizer = self._tokenizer(train, folder)
+        store = PairStore(tokenizer.sides, folder.store, given.longest_characters, folder.skip_bad)
+        dev = given.dev.held_out or given.dev.under(folder.data)
+        pairs = load_pairs(store, Batching.of(self.recipe), train, dev, self.text.dropout)
+        return Prepared(tokenizer, None, pairs)
+
+    def _tokenizer(self, train: Source, folder: RunFolder) -> TranslationTokenizer:
+        if not folder.fresh and any(folder.text.glob("*tokenizer.json")):
+            return TranslationTokenizer.load(folder.text)
+        config, pairs = self.text, [*self.pairs(train, folder.dropping())]
+        tokenizer = train_translation_tokenizer(
+            (source for _, source, _ in pairs),
+            (target for _, _, target in pairs),
+            config.kind,
+            config.vocab,
+            joint=config.joint,
+            normalise=config.normalise,
+            lower=config.lower,
         )
+        folder.keep_text(tokenizer)
+        return tokenizer
 
-    def stream(
-        self,
-        texts: Iterable[str],
-        search: Search | None = None,
-        prefixes: Iterable[str] | None = None,
-    ) -> Iterator[list[Translation]]:
-        """Translations as they come, window by window; an empty line stays an empty line."""
-        lines = iter(texts)
-        starts = None if prefixes is None else iter(prefixes)
-        first = 0
-        while window := list(islice(lines, WINDOW)):
-            begun = None if starts is None else list(islice(starts, len(window)))
-            yield from self.translate(window, search, begun, first=first)
-            first += len(window)
+    def fit(self, facts: EncoderDecoder, prepared: Prepared) -> EncoderDecoder:
+        """The facts with the sizes of their vocabularies."""
+        source, target = prepared.tokenizer.sides
+        return change(facts, **{"source.vocab": len(source), "target.vocab": len(target)})
 
-    def translate(
+    def objective(self, prepared: Prepared) -> Seq2Seq:
+        """The next token of the target."""
+        target = prepared.tokenizer.target
+        return Seq2Seq(target.bos, target.eos, self.recipe.train.smoothing)
+
+    def notes(self) -> dict[str, Any]:
+        """The table ``decode``."""
+        return {"decode": self.recipe.table(DecodeConfig).model_dump()}
+
+    def dev_figures(
+        self, prepared: Prepared, processes: Processes, model: nn.Module
+    ) -> dict[str, float]:
+        """Negative log-likelihood and perplexity of the development set, and BLEU if it decides."""
+        target, data = prepared.tokenizer.target, prepared.dataset
+        objective = Seq2Seq(target.bos, target.eos, smoothing=0.0)
+        loss = mean_nll(objective, data.dev_batches(objective, processes), model, processes)
+        figures = {"loss": loss, "perplexity": float(np.exp(min(loss, 700.0)))}
+        if self.chooses_by_bleu:
+            translator = Translator(model, prepared.tokenizer)
+            figures[BLEU] = processes.from_leader(lambda: self._dev_bleu(translator, data))
+        return figures
+
+    def _dev_bleu(self, translator: Translator, data: PairData) -> float:
+        pairs, measure = data.dev_texts(self.measure.dev_sentences), self.measure
+        found = translator.translate([source for source, _ in pairs], Greedy())
+        hypotheses, references = [one[0].text for one in found], [[target for _, target in pairs]]
+        tokenize, lowercase = measure.tokenize, measure.lowercase
+        return bleu(hypotheses, references, tokenize=tokenize, lowercase=lowercase).value
+
+    def test_scores(
         self,
-        texts: Iterable[str | Ids],
-        search: Search | None = None,
-        prefixes: Iterable[str] | None = None,
+        model: Any,
+        files: Any,
+        data: Path,
+        dropped: DropCounts | None = None,
         *,
-        first: int = 0,
-    ) -> list[list[Translation]]:
-        """The best translations of each text, best first; ``prefixes`` are how they must begin.
-
-        Sentences are put together by length; the result does not depend on how. Sampling draws by
-        a sentence's number, counted from ``first``. Token ids are read as given.
-        """
-        search = self.search if search is None else check_search(search)
-        texts = listed(texts)
-        starts = None if prefixes is None else check_texts(prefixes, first + 1)
-        if starts is not None and len(starts) != len(texts):
-            raise BadInput(f"{len(starts)} prefixes for {len(texts)} texts")
-        sources = [one.read_sources(texts, first + 1) for one in (self, *self.others)]
-        begun = None if starts is None else self.text.target.encode_all(starts)
-        results: list[list[Translation]] = [[Translation("", 0.0, EMPTY)] for _ in texts]
-        lengths = np.array([len(one) for one in sources[0]], dtype=np.int64)
-        there = [i for i, one in enumerate(texts) if not isinstance(one, str) or one.strip()]
-        batches = inference_batches(lengths[there], BatchLimits(TOKENS, self.batch_size, TOKENS))
-        chosen = [[there[i] for i in batch] for batch in batches]
-        jobs = [
-            (
-                [[ids[i] for i in numbers] for ids in sources],
-                search,
-                None if begun is None else [begun[i] for i in numbers],
-                [first + i for i in numbers],
-            )
-            for numbers in chosen
+        with_interval: bool = False,
+    ) -> TaskScores:
+        """BLEU, chrF and TER of the translations of a file."""
+        pairs = [*self.pairs(files.under(data), dropped)]
+        found = model.translate([source for _, source, _ in pairs], self.search)
+        hypotheses, references = [one[0].text for one in found], [[target for *_, target in pairs]]
+        case: dict[str, Any] = {
+            "lowercase": self.measure.lowercase,
+            "with_interval": with_interval,
+        }
+        scores = [
+            bleu(hypotheses, references, tokenize=self.measure.tokenize, **case),
+            chrf(hypotheses, references, **case),
+            ter(hypotheses, references, with_interval=with_interval),
         ]
-        for numbers, found in zip(chosen, self._each_found(jobs), strict=True):
-            for i, hypotheses in zip(numbers, found, strict=True):
-                results[i] = [self._as_text(hypothesis) for hypothesis in hypotheses]
-        return results
-
-    def read_sources(self, inputs: Sequence[str | Ids], first: int = 1) -> list[list[int]]:
-        """What the encoder reads: texts with their end, ids as given; counted from ``first``."""
-        if self.others and not all(isinstance(one, str) for one in inputs):
-            raise BadInput("an ensemble reads texts: token ids belong to one vocabulary")
-        model: Any = self.model
-        limits, end = InputLimits.of(model.source), self.text.target.eos
-        return read(inputs, self.text.source.encode_all, limits, end=end, first=first)
-
-    def read_pairs(self, pairs: Iterable[Any]) -> list[tuple[list[int], list[int]]]:
-        """Pairs (source, target) of texts or ids; a target has no marks."""
-        given = check_pairs(pairs, "(source, target)")
-        model: Any = self.model
-        limits, encode_all = InputLimits.of(model.target), self.text.target.encode_all
-        targets = read([target for _, target in given], encode_all, limits, marks=1)
-        return list(zip(self.read_sources([source for source, _ in given]), targets, strict=True))
-
-    def check_ids(self, examples: Sequence[tuple[Ids, Ids]], first: int = 1) -> None:
-        """Refuse pairs in ids, without marks, that the model cannot read or write."""
-        model: Any = self.model
-        limits = [InputLimits.of(side) for side in (model.source, model.target)]
-        for number, example in enumerate(examples, first):
-            for limit, ids in zip(limits, example, strict=True):
-                limit.check(ids, number, marks=1)
-
-    def _each_found(self, jobs: list[Job]) -> Iterator[list[list[Hypothesis]]]:
-        if self.workers is not None:
-            return self.workers.map(jobs)
-        return (self.found(*job) for job in jobs)
-
-    @torch.inference_mode()
-    def found(
-        self,
-        sources: list[list[list[int]]],  # the same sentences in the ids of each model
-        search: Search,
-        prefixes: list[list[int]] | None,
-        numbers: list[int],
-    ) -> list[list[Hypothesis]]:
-        """The hypotheses for each sentence of one batch, in ids."""
-        limits = self._limits(sources[0], prefixes)
-        capacity = int(limits.longest_of(len(sources[0])).max()) + 1
-        try:
-            states = [
-                one._open(ids, capacity, search.needs_attention)
-                for one, ids in zip((self, *self.others), sources, strict=True)
-            ]
-            state = Ensemble(states) if self.others else states[0]
-            return search(state, limits, prefixes, numbers)
-        except FloatingPointError as error:
-            raise BadInput(f"the model is broken: {error}") from None
-        except (MemoryError, RuntimeError) as error:
-            if not ran_out_of_memory(error):
-                raise
-            many = f"{len(sources[0])} sentences of up to {max(map(len, sources[0]))} tokens"
-            raise BadInput(
-                f"not enough memory to search {many} at once by {search}; "
-                "take fewer at once, or a smaller beam"
-            ) from error
-
-    def _limits(self, ids: list[list[int]], prefixes: list[list[int]] | None) -> Constraints:
-        """What may be written; where positions are learned, no more tokens than there are."""
-        target, model = self.text.target, cast(Any, self.model)
-        most = model.decoder.embed.position_limit or sys.maxsize
-        if self.followed is not None:
-            limits = self.followed.limits(target.bos, target.eos)
-            return replace(limits, longest=min(self.followed.longest, most))
-        begun = [0] * len(ids) if prefixes is None else [len(prefix) for prefix in prefixes]
-        longest = [
-            min(GROWTH * (len(one) - 1) + MARGIN + start, most)  # the end is not counted
-            for one, start in zip(ids, begun, strict=True)
-        ]
-        return Constraints(target.bos, target.eos, longest, forbidden=(target.pad, target.bos))
-
-    def _open(self, ids: list[list[int]], capacity: int, attention: bool) -> SearchState:
-        return decoding.open(
-            self.model,
-            pack(ids).to(self.device),
-            capacity=capacity,
-            engine=self.engine,
-            attention=attention,
-        )
-
-    def _as_text(self, hypothesis: Hypothesis) -> Translation:
-        return Translation(self.text.target.decode(hypothesis.tokens), hypothesis.score, hypothesis)
-
-    @torch.inference_mode()
-    def score(self, pairs: Iterable[tuple[str | Ids, str | Ids]]) -> list[list[float]]:
-        """Log-probabilities of given translations, one for each target token and the end."""
-        if self.others:
-            raise BadInput("an ensemble translates; given translations are scored by one model")
-        examples = self.read_pairs(pairs)
-        results: list[list[float]] = [[] for _ in examples]
-        for chosen, batch in self._batches(examples):
-            found = self.objective.score(self.model, batch)
-            for i, row in zip(chosen, found, strict=True):
-                results[i] = row.tolist()
-                if any(map(isnan, results[i])):
-                    raise BadInput("the model is broken: its probabilities are not numbers")
-        return results
-
-    @torch.no_grad()
-    def logits(
-        self, pairs: Iterable[tuple[str | Ids, str | Ids]], tape: NullTape = NULL_TAPE
-    ) -> list[Tensor]:
-        """(tokens, vocabulary) for each pair: row t predicts target token t, the last the end."""
-        examples = self.read_pairs(pairs)
-        results: list[Tensor] = [torch.empty(0)] * len(examples)
-        with tape.batches() as next_tape:
-            for chosen, batch in self._batches(examples, tape):
-                outputs = self.model(batch.inputs, tape=next_tape())
-                for i, one in zip(
-                    chosen,
-                    batch.inputs.target.layout.split(outputs.by_head["next_token"]),
-                    strict=True,
-                ):
-                    results[i] = one
-        return results
-
-    def _batches(
-        self, examples: Sequence[tuple[list[int], list[int]]], tape: NullTape = NULL_TAPE
-    ) -> Iterator[tuple[list[int], Batch]]:
-        """Pairs by their numbers, as many at once as fit; for a live tape in the order given."""
-        lengths = np.array([(len(source), len(target) + 1) for source, target in examples])
-        limits = RECORDED if tape.live else BatchLimits(TOKENS, self.batch_size, TOKENS)
-        for chosen in inference_batches(lengths.reshape(-1, 2), limits, sort=not tape.live):
-            batch = self.objective.collate([examples[i] for i in chosen])
-            sources = pack([examples[i][0] for i in chosen])  # as they are, their ends included
-            inputs = replace(batch.inputs, source=sources)
-            yield chosen, replace(batch, inputs=inputs).to(self.device)
-
-
-EMPTY = Hypothesis(tokens=(), logprob=0.0, score=0.0, logprobs=(), finished=True)
+        return TaskScores(scores)

@@ -26,6 +26,7 @@ from regard.text.tokenizers import learn_tokenizer, load_tokenizer, unread_setti
 class TrunkTask(Task):
     """A task of a trunk with heads. ``decided`` are facts that a recipe cannot change, and why."""
 
+    draws_dropout: ClassVar[bool] = False  # whether it draws BPE-dropout
     decided: ClassVar[Mapping[str, str]] = {
         "vocab": "text.vocab",
         "outputs": "the labels of the training data",
@@ -41,10 +42,14 @@ class TrunkTask(Task):
         yield from super().unread_keys()
         model, text = self.recipe.model, self.recipe.table(EncoderTextConfig)
         if model.start is not None:
-            yield from (f"text.{key} beside model.start" for key in sorted(text.model_fields_set))
+            if text.model_fields_set:
+                yield "text beside model.start, which has a tokenizer: text=false removes the table"
             return
         family = paper(model.paper).tokenizer
-        yield from (f"text.{key}" for key in unread_settings(family, text))
+        unread = {*unread_settings(family, text)}
+        if not self.draws_dropout and "dropout" in text.model_fields_set:
+            unread.add("dropout")
+        yield from (f"text.{key}" for key in sorted(unread))
 
     def start(self, data: Path) -> LoadedModel | None:
         """The model in the folder ``model.start``, if the recipe names one."""

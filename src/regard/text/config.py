@@ -38,7 +38,7 @@ class TextConfig(Config):
 class TranslationTextConfig(TextConfig):
     """The subwords of a translator, one ``joint`` vocabulary for both languages or two."""
 
-    kind: str | None = "bpe"
+    kind: str = "bpe"
     joint: bool = True
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from regard.text.config import EncoderTextConfig
 from regard.text.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
+from regard.text.families import FAMILIES
 from regard.text.marian import MarianTokenizer
 from regard.text.plain_tokenizer import PlainTokenizer
 from regard.text.row_tokenizer import RowTokenizer
@@ -42,5 +43,7 @@ def load_tokenizer(family: str, folder: Path) -> RowTokenizer | None:
 
 def unread_settings(family: str, config: EncoderTextConfig) -> Iterator[str]:
     """The keys of a recipe's table that tokenizers of that family do not have."""
+    if family != PLAIN and config.kind not in (None, *(one.name for one in FAMILIES)):
+        yield "kind"
     unread = () if family == PLAIN else ("normalise", "dropout")
-    return (key for key in unread if key in config.model_fields_set)
+    yield from (key for key in unread if key in config.model_fields_set)

@@ -29,10 +29,8 @@ from regard.training.loop import Job, seed_everything
 from regard.training.loop.events import DevResult
 from regard.training.optim.layer_groups import freeze
 from regard.training.precision import CHOOSE, RESUME, as_asked
-from regard.training.pretraining import Pretraining
 from regard.training.recipe import Recipe, task_of
 from regard.training.run_paths import RunPaths
-from regard.training.translating import Translating
 from regard.weights.files import load_weights
 
 RECIPE = "recipe.json"  # its presence says that a folder is a run
@@ -93,7 +91,7 @@ def prepare(
     What can be known to be wrong is said before anything is written.
     """
     place = RunPaths(data, out, world, resume, skip_bad)
-    task = running_task(recipe)
+    task = task_of(recipe)
     paper, facts = task.facts(data)
     check_model(recipe, facts)
     goes_on = resume and (out / RECIPE).is_file()
@@ -139,42 +137,6 @@ def dev_result(task: Any, prepared: Prepared, world: World, model: nn.Module) ->
     if chosen not in figures:
         raise BadInput(f"train.judge: {chosen!r} is not measured here: {', '.join(figures)}")
     return DevResult(-figures["loss"] if chosen == "loss" else figures[chosen], figures)
-
-
-def running_task(recipe: Recipe) -> Any:
-    """The task of a recipe, until all tasks stand in one file."""
-    legacy = {"translate": Translating, "pretrain": Pretraining}
-    return LegacyTask(legacy[recipe.task](recipe)) if recipe.task in legacy else task_of(recipe)
-
-
-class LegacyTask:
-    """Tasks of an older form under the contract of today's."""
-
-    def __init__(self, task: Any):
-        self.task, self.recipe = task, task.recipe
-        self.facts, self.check_data = task.facts, task.check_data
-        self.flops, self.notes = task.flops, task.notes
-
-    def prepare(self, folder: RunPaths) -> Prepared:
-        """Tokenizer and examples."""
-        tokenizer, dataset = self.task.prepared(folder)
-        return Prepared(tokenizer, None, dataset)
-
-    def fit(self, facts: Any, prepared: Prepared) -> Any:
-        """The facts with the sizes that the data decides."""
-        return self.task.fitted(facts, prepared.tokenizer, None)
-
-    def begin(self, model: nn.Module, data: Path, prepared: Prepared) -> None:
-        """Take over the weights of ``model.start``."""
-        self.task.begin(model, data, None)
-
-    def objective(self, prepared: Prepared) -> Any:
-        """What is learned."""
-        return self.task.objective(prepared.tokenizer, prepared.dataset)
-
-    def dev_figures(self, prepared: Prepared, world: World, model: nn.Module) -> dict[str, float]:
-        """The figures of the development set."""
-        return self.task.judge(prepared.tokenizer, prepared.dataset, world, model).figures
 
 
 def cost(module: nn.Module, progress: RunProgress, world: World) -> dict[str, float]:

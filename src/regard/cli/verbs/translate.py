@@ -34,7 +34,7 @@ from regard.ground.errors import BadInput
 from regard.text.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from regard.tasks.translate import Translation
+    from regard.tasks.translator import Translation
 
 LOSSY = ("wordpiece", "sentencepiece")  # vocabularies that cannot encode every word
 

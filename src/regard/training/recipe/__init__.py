@@ -4,6 +4,7 @@ A recipe has the tables that all runs need, and those of its task.
 """
 
 from collections.abc import Iterable, Sequence
+from copy import deepcopy
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -87,7 +88,8 @@ class Recipe(Config):
 def recipe_class(task: str) -> type[Recipe]:
     """The recipes of a task, with its tables."""
     tables: Any = {
-        name: (table, Field(default_factory=table)) for name, table in TASKS[task].tables.items()
+        name: (table, Field(default_factory=table.default))
+        for name, table in TASKS[task].tables.items()
     }
     return create_model(f"{task.capitalize()}Recipe", __base__=Recipe, **tables)
 
@@ -103,11 +105,14 @@ def read(path: Path, settings: Sequence[str] = ()) -> Recipe:
     ``like = "NAME"`` at its top begins with another recipe; the file says what differs.
     """
     content = read_tables(path)
-    for setting in settings:
-        lay_over(content, setting)
     task = content.get("task", "translate")
     if task not in TASKS:
         raise BadInput(f"{path}: no task is called {task!r}{did_you_mean(str(task), list(TASKS))}")
+    for name, table in TASKS[task].tables.items():
+        if table.default_keys:
+            content.setdefault(name, deepcopy(dict(table.default_keys)))
+    for setting in settings:
+        lay_over(content, setting)
     try:
         recipe = recipe_class(task).model_validate(content)
     except ValidationError as error:

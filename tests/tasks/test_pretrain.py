@@ -16,12 +16,12 @@ from regard.data.sampler import START
 from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput
 from regard.models.formats.folder import read as read_folder
-from regard.training import pretraining
+from regard.tasks import pretrain, trunk_task
 from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.loop.events import DevEvent, ReportEvent
 from regard.training.loop.steps import read_steps
-from regard.training.pretraining import sample
+from regard.tasks.pretrain import sample
 from regard.training.recipe import read
 from regard.training.recipe_files import find
 from regard.training.run import prepare
@@ -37,7 +37,7 @@ def corpus(tmp_path_factory):
     return write_animals(tmp_path_factory.mktemp("animals"))
 
 
-FULL = "pretrain.next_sentence=false"
+FULL = "objective.next-sentence=false"
 
 
 def prepared(corpus, out, *settings, resume=False):
@@ -71,7 +71,7 @@ def same_positions(one, other):
     return np.array_equal(one.positions["mlm"], other.positions["mlm"])
 
 
-@pytest.mark.parametrize("settings", [(), (FULL,), ("pretrain.whole_words=true",)])
+@pytest.mark.parametrize("settings", [(), (FULL,), ("objective.masked-lm.whole_words=true",)])
 def test_blanks_in_batches_are_those_of_the_paper(corpus, tmp_path, settings):
     run = prepared(corpus, tmp_path / "run", *settings)
     special, seen = run.tokenizer.special, {"mask": 0, "same": 0, "other": 0}
@@ -94,7 +94,9 @@ def test_blanks_in_batches_are_those_of_the_paper(corpus, tmp_path, settings):
 
 
 def test_whole_words_are_chosen_with_all_their_pieces(corpus, tmp_path):
-    run = prepared(corpus, tmp_path / "run", "pretrain.whole_words=true", "text.vocab=80")
+    run = prepared(
+        corpus, tmp_path / "run", "objective.masked-lm.whole_words=true", "text.vocab=80"
+    )
     goes_on, pieces = run.tokenizer.continues, 0
     for one in epochs(run, 1)[0].values():
         tokens, chosen = originals(one), set(one.positions["mlm"].tolist())
@@ -145,7 +147,7 @@ def test_a_row_is_the_same_whatever_is_read_with_it(corpus, tmp_path):
             assert np.array_equal(targets, together[number].targets[head])
 
 
-@pytest.mark.parametrize("settings", [(), (FULL, "pretrain.whole_words=true")])
+@pytest.mark.parametrize("settings", [(), (FULL, "objective.masked-lm.whole_words=true")])
 @pytest.mark.parametrize(("killed", "epoch"), [(6, 0), (14, 1)])
 def test_resume_is_exact(corpus, tmp_path, settings, killed, epoch):
     """From the middle of the first epoch over its end, and from the middle of the second."""
@@ -273,13 +275,14 @@ def test_a_vocabulary_is_learned_from_a_sample(corpus, tmp_path, monkeypatch):
     assert texts.index(some[-1]) > 900
     assert list(sample(iter(texts), 1.0)) == texts
     learned = []
-    keep = pretraining.train_wordpiece
-    monkeypatch.setattr(
-        pretraining,
-        "train_wordpiece",
-        lambda texts, *a, **k: learned.append(texts) or keep(texts, *a, **k),
-    )
-    monkeypatch.setattr(pretraining, "SAMPLE", 5_000)
+    keep = trunk_task.learn_tokenizer
+
+    def learn(family, texts, *settings):
+        learned.append([*texts])
+        return keep(family, learned[-1], *settings)
+
+    monkeypatch.setattr(trunk_task, "learn_tokenizer", learn)
+    monkeypatch.setattr(pretrain, "SAMPLE", 5_000)
     prepared(corpus, tmp_path / "run")
     assert 4_000 < sum(map(len, learned[0])) <= 5_000
 
@@ -323,8 +326,8 @@ def test_reading_ahead_says_what_is_wrong(corpus, tmp_path):
         ),
         (["model.target=cho:base"], "model.target: a model of this task has a source only"),
         (["train.judge=accuracy"], "no measure of task 'pretrain'"),
-        (["pretrain.rate=0"], "pretrain.rate"),
-        (["pretrain.rates=0.1"], "did you mean 'rate'"),
+        (["objective.masked-lm.rate=0"], "objective.masked-lm.rate"),
+        (["objective.masked-lm.rates=0.1"], "did you mean 'rate'"),
     ],
 )
 def test_slips_are_said_in_one_line(corpus, tmp_path, settings, said):
@@ -335,5 +338,5 @@ def test_slips_are_said_in_one_line(corpus, tmp_path, settings, said):
 
 def test_a_resumed_run_keeps_its_blanks(corpus, tmp_path):
     prepared(corpus, tmp_path / "run")
-    with pytest.raises(BadInput, match=r"differs in: pretrain\.rate"):
-        prepared(corpus, tmp_path / "run", "pretrain.rate=0.3", resume=True)
+    with pytest.raises(BadInput, match=r"differs in: objective\.masked-lm"):
+        prepared(corpus, tmp_path / "run", "objective.masked-lm.rate=0.3", resume=True)

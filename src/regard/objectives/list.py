@@ -1,0 +1,37 @@
+"""The objectives of pre-training by name, and the table of recipes that lists them."""
+
+from typing import Any, ClassVar
+
+from pydantic import PrivateAttr, create_model, model_validator
+
+from regard.ground.config import Config
+from regard.objectives.masked_lm import MaskedLM
+from regard.objectives.next_sentence import NextSentence
+from regard.objectives.rows import RowObjective
+from regard.objectives.sum import Sum
+
+OBJECTIVES: dict[str, type[RowObjective]] = {one.name: one for one in (MaskedLM, NextSentence)}
+
+
+class ObjectiveTables(Config):
+    """A table for each objective, in the order of the recipe; ``NAME = false`` removes one."""
+
+    default_keys: ClassVar = {MaskedLM.name: {}, NextSentence.name: {}}
+    _names: tuple[str, ...] = PrivateAttr(())
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _in_order(cls, content: Any, handler: Any) -> "ObjectiveTables":
+        if isinstance(content, dict):
+            content = {name: table for name, table in content.items() if table is not False}
+        tables = handler(content)
+        tables._names = tuple(content)
+        return tables
+
+    def sum(self, smoothing: float) -> Sum:
+        """The objectives that are listed."""
+        return Sum(*(OBJECTIVES[one].of(getattr(self, one), smoothing) for one in self._names))
+
+
+class_fields: Any = {name: (one.config | None, None) for name, one in OBJECTIVES.items()}
+ObjectivesConfig = create_model("ObjectivesConfig", __base__=ObjectiveTables, **class_fields)

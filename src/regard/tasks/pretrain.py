@@ -1,0 +1,180 @@
+"""Pre-training on documents (Devlin et al., 2018): a trunk learns the objectives of its recipe."""
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import nn
+
+from regard.data.datasets.dataset import Batching, TrainingData, held_out_indices
+from regard.data.datasets.documents import DocumentDataset
+from regard.data.documents import Documents, read_documents, tokenize_documents
+from regard.data.sources import DropCounts
+from regard.ground.errors import BadInput
+from regard.models.facts import TrunkWithHeads
+from regard.models.paper import Paper
+from regard.objectives.list import ObjectivesConfig
+from regard.objectives.sum import Sum
+from regard.tasks.task import Prepared, Processes, RunFolder, TaskScores
+from regard.tasks.trunk_task import TrunkTask
+from regard.text.config import EncoderTextConfig
+from regard.text.row_tokenizer import RowTokenizer
+
+DEV_SEED = 0  # the targets of development sets are the same for every seed
+SAMPLE = 50_000_000  # characters that a vocabulary is learned from, at most
+
+
+class Pretrain(TrunkTask):
+    """The task "pretrain"."""
+
+    name, unit = "pretrain", "documents"
+    tables: ClassVar = {"text": EncoderTextConfig, "objective": ObjectivesConfig}
+    decided: ClassVar = {
+        "vocab": "text.vocab",
+        "output_heads": "the objectives",
+        "pool": "the objectives",
+    }
+
+    @cached_property
+    def objectives(self) -> Sum:
+        """What the recipe lists."""
+        return self.recipe.table(ObjectivesConfig).sum(self.recipe.train.smoothing)
+
+    def facts(self, data: Path) -> tuple[Paper, TrunkWithHeads]:
+        """The model as the recipe changes it, if it can learn the objectives."""
+        paper, facts = super().facts(data)
+        self.objectives.check(facts)
+        return paper, facts
+
+    def with_heads(self, facts: TrunkWithHeads) -> TrunkWithHeads:
+        """A head for each objective."""
+        return self.objectives.fit(facts)
+
+    def unread_keys(self) -> Iterator[str]:
+        """There are no test sets."""
+        yield from super().unread_keys()
+        data = self.recipe.data
+        yield from (f"data.{key}" for key in ("test", "more_tests") if getattr(data, key))
+
+    def check_data(self, data: Path, skip_bad: bool) -> dict[str, int]:
+        """Whether the documents are there; there are no test sets."""
+        for files in (self.recipe.data.train, self.recipe.data.dev):
+            if files.held_out is None:
+                for path in files.collection(data).paths:
+                    if not Path(path).is_file():
+                        raise BadInput(f"{path}: no such file or folder")
+        return {}
+
+    def prepare(self, folder: RunFolder) -> Prepared:
+        """The tokenizer, and all documents as ids."""
+        given, dropped = self.recipe.data, DropCounts()
+        tokenizer = self.tokenizer(folder, lambda: self._sentences(folder))
+        train = _tokenize("train", given.train, tokenizer, folder, dropped)
+        if given.dev.held_out is None:
+            dev = _tokenize("dev", given.dev, tokenizer, folder, DropCounts())
+        else:
+            train_N, dev_N = map(np.sort, held_out_indices(len(train), given.dev.held_out))
+            train, dev = train.chosen(train_N), train.chosen(dev_N)
+        dataset = TrainingData(
+            batching=Batching.of(self.recipe),
+            train=self._rows(train, tokenizer, self.recipe.train.seed),
+            dev=self._rows(dev, tokenizer, DEV_SEED).read_all(),
+            sizes={"train": len(train), "dev": len(dev)},
+            dropped=dropped,
+        )
+        return Prepared(tokenizer, None, dataset)
+
+    def _rows(self, documents: Documents, tokenizer: RowTokenizer, seed: int) -> DocumentDataset:
+        longest = self.recipe.batches.longest
+        passages = self.objectives.rows(documents, tokenizer.template, longest, seed)
+        return DocumentDataset(passages, self.objectives.annotator(tokenizer), seed)
+
+    def _sentences(self, folder: RunFolder) -> Iterator[str]:
+        """The sentences to learn from, or evenly sampled ones if they are too many."""
+        given = self.recipe.data
+
+        def documents() -> Iterator[list[str]]:
+            read = read_documents(given.train.collection(folder.data), folder.dropping())
+            return (sentences for _, sentences in read if sentences)
+
+        sizes = [sum(map(len, sentences)) for sentences in documents()]
+        chosen = np.ones(len(sizes), dtype=bool)
+        if given.dev.held_out is not None:
+            chosen[held_out_indices(len(sizes), given.dev.held_out)[1]] = False
+        share = min(1.0, SAMPLE / max(1, sum(np.array(sizes)[chosen].tolist())))
+        to_learn = (one for one, wanted in zip(documents(), chosen, strict=True) if wanted)
+        return sample((sentence for sentences in to_learn for sentence in sentences), share)
+
+    def objective(self, prepared: Prepared) -> Sum:
+        """The sum of what the recipe lists."""
+        return self.objectives
+
+    def flops(self, facts: Any, lengths: Sequence[tuple[int, ...]]) -> float:
+        """Operations of one step; a head may read some of the tokens only."""
+        tokens = sum(length for (length,) in lengths)
+        return facts.training_flops(lengths, self.objectives.positions(tokens))
+
+    def notes(self) -> dict[str, Any]:
+        """The length of rows in training."""
+        return {"longest": self.recipe.batches.longest}
+
+    def dev_figures(
+        self, prepared: Prepared, processes: Processes, model: nn.Module
+    ) -> dict[str, float]:
+        """The negative log-likelihood of the development set, and the figures of each objective."""
+        members = self.objectives.members
+        sums = torch.zeros(len(members), 3, dtype=torch.float64, device=processes.device)
+        with torch.inference_mode():
+            for batch in prepared.dataset.dev_batches(self.objectives, processes):
+                outputs = model(batch.inputs, positions=batch.positions)
+                for number, member in enumerate(members):
+                    targets = batch.targets[member.head]
+                    correct = outputs.by_head[member.head].argmax(-1) == targets
+                    sums[number, 0] += member.loss(outputs, batch)[1]
+                    sums[number, 1] += correct.sum()
+                    sums[number, 2] += len(targets)
+        figures = {"loss": 0.0}
+        totals = processes.all_reduce(sums).tolist()
+        for member, (nll, correct, count) in zip(members, totals, strict=True):
+            figures["loss"] += nll / count
+            figures |= member.figures(nll / count, 100 * correct / count)
+        return figures
+
+    def test_scores(
+        self,
+        model: Any,
+        files: Any,
+        data: Path,
+        dropped: DropCounts | None = None,
+        *,
+        with_interval: bool = False,
+    ) -> TaskScores:
+        """None: what is learned is measured on the development set."""
+        raise BadInput("a pre-trained model has no test set; fine-tune it, and score that")
+
+
+def _tokenize(
+    name: str, files: Any, tokenizer: RowTokenizer, folder: RunFolder, dropped: DropCounts
+) -> Documents:
+    return tokenize_documents(
+        folder.store,
+        name,
+        files.collection(folder.data),
+        tokenizer.words.encode_all,
+        vocab=len(tokenizer.words),
+        fingerprint=tokenizer.words.fingerprint,
+        dropped=dropped if folder.skip_bad else None,
+    )
+
+
+def sample(texts: Iterator[str], share: float) -> Iterator[str]:
+    """As many of the texts as have this share of all characters, evenly taken, and no more."""
+    seen = taken = 0
+    for text in texts:
+        seen += len(text)
+        if taken + len(text) <= seen * share:
+            taken += len(text)
+            yield text

@@ -1,0 +1,94 @@
+"""Recipes of pre-training list their objectives, each with a table of its own."""
+
+import pytest
+
+from regard.ground.errors import BadInput
+from regard.objectives.list import OBJECTIVES, ObjectivesConfig
+from regard.objectives.masked_lm import MaskedLM
+from regard.objectives.next_sentence import NextSentence
+from regard.objectives.sum import Sum
+from regard.training.recipe import read
+from small_documents import RECIPE
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    path = tmp_path / "animals.toml"
+    path.write_text(RECIPE)
+    return path
+
+
+def members(path, *settings):
+    return read(path, settings).table(ObjectivesConfig).sum(0.0).members
+
+
+def test_a_recipe_that_lists_none_learns_those_of_bert(recipe):
+    assert members(recipe) == (MaskedLM(), NextSentence())
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (["objective.masked-lm.rate=0.2"], (MaskedLM(rate=0.2), NextSentence())),
+        (["objective.next-sentence.short=0.5"], (MaskedLM(), NextSentence(short=0.5))),
+        (["objective.next-sentence=false"], (MaskedLM(),)),
+        (["objective.masked-lm=false"], (NextSentence(),)),
+    ],
+)
+def test_settings_change_one_objective_and_leave_the_other(recipe, settings, expected):
+    assert members(recipe, *settings) == expected
+
+
+def test_objectives_stand_in_the_order_in_which_they_are_listed(recipe):
+    recipe.write_text(RECIPE + "\n[objective.next-sentence]\n[objective.masked-lm]\nrate = 0.3\n")
+    assert members(recipe) == (NextSentence(), MaskedLM(rate=0.3))
+    recipe.write_text(RECIPE + "\n[objective.masked-lm]\n")
+    assert members(recipe) == (MaskedLM(),)
+
+
+def test_false_removes_an_objective_that_a_recipe_is_like(recipe, tmp_path):
+    recipe.write_text(RECIPE + "\n[objective.masked-lm]\nrate = 0.3\n[objective.next-sentence]\n")
+    path = tmp_path / "mine.toml"
+    path.write_text('like = "animals"\n[objective]\nnext-sentence = false\n')
+    assert members(path) == (MaskedLM(rate=0.3),)
+    path.write_text('like = "animals"\nobjective = false\n')
+    assert members(path) == (MaskedLM(), NextSentence())
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("objective.maskd-lm.rate=0.2", "unknown key 'objective.maskd-lm'; did you mean 'masked-"),
+        ("objective.masked-lm.rats=0.2", "unknown key 'objective.masked-lm.rats'; did you mean"),
+        ("objective.masked-lm.rate=0", "objective.masked-lm.rate: Input should be greater than 0"),
+        ("objective.masked-lm=true", "objective.masked-lm: write a table"),
+        ("objective=3", "write it as table.key=value"),
+    ],
+)
+def test_what_is_wrong_is_said(recipe, setting, said):
+    with pytest.raises(BadInput) as caught:
+        read(recipe, [setting])
+    assert said in str(caught.value)
+
+
+def test_there_is_one_objective_at_least(recipe):
+    with pytest.raises(BadInput, match="objective: give at least one"):
+        members(recipe, "objective.masked-lm=false", "objective.next-sentence=false")
+
+
+def test_only_one_objective_makes_the_rows():
+    with pytest.raises(BadInput, match="next-sentence and next-sentence both make the rows"):
+        Sum(NextSentence(), MaskedLM(), NextSentence())
+
+
+def test_other_tasks_have_no_objectives(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text('like = "tour"\n[objective.masked-lm]\n')
+    with pytest.raises(BadInput, match="objective cannot be used with task 'translate'"):
+        read(path)
+
+
+def test_every_objective_is_made_of_its_table():
+    for name, objective in OBJECTIVES.items():
+        made = objective.of(objective.config(), 0.1)
+        assert made.name == name and made.smoothing == 0.1
