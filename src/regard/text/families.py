@@ -1,7 +1,8 @@
 """The families of tokenizers that encoders have."""
 
+from regard.text.byte_bpe import ByteBPE
 from regard.text.tokenizer_family import TokenizerFamily
 from regard.text.wordpiece import WordPiece
 
-FAMILIES: tuple[TokenizerFamily, ...] = (WordPiece(),)
+FAMILIES: tuple[TokenizerFamily, ...] = (WordPiece(), ByteBPE())
 """A folder whose files name no class has a tokenizer of the first."""

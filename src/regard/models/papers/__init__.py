@@ -12,6 +12,7 @@ from regard.models.papers import (
     lin,
     luong,
     marian,
+    roberta,
     sutskever,
     transformer,
 )
@@ -26,6 +27,7 @@ LINEAGE: tuple[Paper, ...] = (
     transformer.PAPER,
     marian.PAPER,
     bert.PAPER,
+    roberta.PAPER,
 )
 
 

@@ -1,0 +1,76 @@
+"""Byte-level BPE as RoBERTa has it: pieces of bytes, with the space before a word in its piece."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, ClassVar
+
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+
+from regard.ground.errors import BadInput
+from regard.ground.files import read_bytes, read_json
+from regard.text.templates import Template
+from regard.text.tokenizer_family import Model, TokenizerFamily, TokenizerSettings
+
+SPACE = "▁"  # how people read the space of a piece
+
+
+class ByteBPE(TokenizerFamily):
+    """The tokenizers of RoBERTa and of those that took them over."""
+
+    name, model, classes = "byte-bpe", "BPE", ("RobertaTokenizer",)
+    files: ClassVar = ("vocab.json", "merges.txt")
+    special_tokens: ClassVar = {
+        **{"cls_token": "<s>", "pad_token": "<pad>", "sep_token": "</s>"},
+        **{"unk_token": "<unk>", "mask_token": "<mask>"},
+    }
+    template, word_prefix = Template("cls A sep", "cls A sep sep B sep"), " "
+
+    def read_files(self, folder: Path) -> Model:
+        """Pieces with their ids, and merges in order, one in each line."""
+        lines = read_bytes(folder / "merges.txt").decode().splitlines()
+        merges = [line.split(" ") for line in lines if line and not line.startswith("#version")]
+        return {"vocab": read_json(folder / "vocab.json"), "merges": merges}
+
+    def write_files(self, model: Model) -> dict[str, str]:
+        """The same files."""
+        lines = ["#version: 0.2", *(f"{left} {right}" for left, right in model["merges"]), ""]
+        vocabulary = json.dumps(model["vocab"], ensure_ascii=False)
+        return {"vocab.json": vocabulary, "merges.txt": "\n".join(lines)}
+
+    def build(self, model: Model, unk: str, settings: TokenizerSettings) -> Tokenizer:
+        """Words with the space before them, as bytes, and the merges."""
+        tokenizer = Tokenizer(models.BPE(dict(model["vocab"]), [*map(tuple, model["merges"])]))
+        spaced = settings.flag("add_prefix_space", False)
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=spaced)
+        tokenizer.decoder = decoders.ByteLevel()
+        return tokenizer
+
+    def processor(self, names: Any, ids: Any, settings: TokenizerSettings) -> Any:
+        """The template; offsets leave out the space before a word."""
+        spaced, trims = (
+            settings.flag("add_prefix_space", False),
+            settings.flag("trim_offsets", True),
+        )
+        byte_level = processors.ByteLevel(add_prefix_space=spaced, trim_offsets=trims)
+        return processors.Sequence([byte_level, super().processor(names, ids, settings)])
+
+    def learn(self, texts: Iterable[str], vocab: int, lower: bool) -> tuple[Model, dict[str, Any]]:
+        """All bytes, then merges up to ``vocab`` pieces; case is kept."""
+        if lower:
+            raise BadInput("text.lower: byte-level BPE keeps the case of letters")
+        frame, bytes_ = Tokenizer(models.BPE()), pre_tokenizers.ByteLevel(add_prefix_space=False)
+        frame.pre_tokenizer = bytes_
+        settings: Any = {"initial_alphabet": bytes_.alphabet(), "show_progress": False}
+        special = list(self.special_tokens.values())
+        trainer = trainers.BpeTrainer(vocab_size=vocab, special_tokens=special, **settings)
+        frame.train_from_iterator(texts, trainer)
+        return json.loads(frame.to_str())["model"], {}
+
+    def continues_word(self, piece: str) -> bool:
+        """Whether there is no space before it."""
+        return not piece.startswith(SPACE)
+
+    def join(self, text: str, piece: str) -> str:
+        """A piece brings its own space."""
+        return text.rstrip() + piece.replace(SPACE, " ") if text.strip() else piece.lstrip(SPACE)
