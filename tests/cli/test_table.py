@@ -4,14 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.cli.console import OUT
-from regard.cli.table import lines, print_table
+from regard.cli.table import print_table, table_lines
 
 COLUMNS = ["model", "BLEU", "5–8 words", "9–10", "parameters", "tokens/s"]
 ROWS = [["no attention", "25.5", "26.2", "30.9", "15,548,416", "65,400"], ["R[&]D", *"12345"]]
 
 
 def said(width):
-    return [line.plain for line in lines(COLUMNS, ROWS, (0,), width)]
+    return [line.plain for line in table_lines(COLUMNS, ROWS, (0,), width)]
 
 
 def test_it_is_as_wide_as_it_needs_to_be():
@@ -36,7 +36,7 @@ def test_headings_give_way_and_numbers_do_not():
 
 
 def test_headings_keep_their_digits():
-    (head, _) = (line.plain for line in lines(["model", "11–12"], [["a", "1"]], (0,), 4))
+    (head, _) = (line.plain for line in table_lines(["model", "11–12"], [["a", "1"]], (0,), 4))
     assert head == "mo…  11–12"
 
 

@@ -15,7 +15,7 @@ from regard.ground.errors import BadInput
 from regard.inside.align import AlignmentMethod, PairAttention
 from regard.inside.bidirectional import choose_agreeing_methods, multiply_directions
 from regard.inside.record_translator import WINDOW, record
-from regard.inside.record_translator import align as links_of
+from regard.inside.record_translator import align as extract
 from regard.metrics.alignment import Links
 from regard.metrics.symmetrise import flipped, symmetrised
 from regard.text.words import Spans
@@ -25,63 +25,69 @@ Units = Callable[[str, str], tuple[list[str], ...]]  # from a pair to what is li
 
 @dataclass(frozen=True)
 class Aligner:
-    """One model, or two of opposite directions, and how their attention becomes links.
+    """One model, or two of opposite directions, whose cross-attention is read as links.
 
     ``spans`` finds the words of a text; without it subword tokens are linked.
     """
 
     models: list[Model]
-    methods: list[AlignmentMethod]
     spans: Spans | None
     symmetrisation: Symmetrisation = "grow-diag-final"
     multiply: bool = False
 
-    def links(self, pairs: Pairs) -> list[Links]:
+    def choose_methods(
+        self, pairs: Pairs, given: dict[str, Any], by_agreement: bool
+    ) -> list[AlignmentMethod]:
+        """The stored methods, or those that agree most, with the options ``given`` instead."""
+        methods = [model.alignment_method for model in self.models]
+        if by_agreement:
+            methods = self._agreeing_methods(pairs[:WINDOW])
+        ways = zip(self.models, methods, (pairs, _reversed(pairs)), strict=False)
+        return [_with_options(*one, given) for one in ways]
+
+    def links(self, pairs: Pairs, methods: list[AlignmentMethod]) -> list[Links]:
         """The links of each pair."""
         if len(self.models) == 1:
-            return list(links_of(self.models[0].translator, pairs, self.methods[0], self.spans))
-        both = _multiplied_links if self.multiply else _separate_links
-        directions = both(self.models, self.methods, pairs, self.spans)
-        return [symmetrised(*one, self.symmetrisation) for one in directions]
+            return list(extract(self.models[0].translator, pairs, methods[0], self.spans))
+        both = self._multiplied_links if self.multiply else self._separate_links
+        return [symmetrised(*one, self.symmetrisation) for one in both(pairs, methods)]
 
+    def _agreeing_methods(self, pairs: Pairs) -> list[AlignmentMethod]:
+        agreed = choose_agreeing_methods(*self._attention(pairs))
+        common = f"{agreed.share:.4f} of the links are common"
+        note(f"chosen by agreement on {len(pairs)} pairs: {common}")
+        return [agreed.forward, agreed.backward]
 
-def choose_methods(
-    models: list[Model],
-    pairs: Pairs,
-    spans: Spans | None,
-    given: dict[str, Any],
-    by_agreement: bool,
-) -> list[AlignmentMethod]:
-    """Those stored with the models, or on which they agree most, changed by options ``given``."""
-    methods = (
-        _agreeing_methods(models, pairs, spans)
-        if by_agreement
-        else [one.alignment_method for one in models]
-    )
-    ways = zip(models, methods, (pairs, _reversed(pairs)), strict=False)
-    return [_with_options(*one, given) for one in ways]
+    def _separate_links(
+        self, pairs: Pairs, methods: list[AlignmentMethod]
+    ) -> Iterator[tuple[Links, Links]]:
+        """The links of each direction, both as (source, target)."""
+        forward, backward = (
+            extract(model.translator, given, method, self.spans)
+            for model, given, method in zip(
+                self.models, (pairs, _reversed(pairs)), methods, strict=True
+            )
+        )
+        return zip(forward, map(flipped, backward), strict=True)
 
+    def _multiplied_links(
+        self, pairs: Pairs, methods: list[AlignmentMethod]
+    ) -> Iterator[tuple[Links, Links]]:
+        """The same, from the product of both attention matrices."""
+        for start in range(0, len(pairs), WINDOW):
+            both = zip(*self._attention(pairs[start : start + WINDOW]), strict=True)
+            for forward, backward in both:
+                yield multiply_directions(forward, backward, *methods)
 
-def check_lengths(pairs: Pairs, files: tuple[str, str], model: Model, most: int) -> None:
-    """Refuse a text of more than ``most`` tokens."""
-    sides = model.translator.text.sides
-    for number, pair in enumerate(pairs, start=1):
-        for text, vocabulary, file in zip(pair, sides, files, strict=True):
-            check_length(text, vocabulary, most, f"{name_of(file)}:{number}")
+    def _attention(self, pairs: Pairs) -> list[list[PairAttention]]:
+        return [
+            [one.attention(self.spans) for one in record(model.translator, given)]
+            for model, given in zip(self.models, (pairs, _reversed(pairs)), strict=True)
+        ]
 
 
 def _reversed(pairs: Pairs) -> Pairs:
     return [(target, source) for source, target in pairs]
-
-
-def _agreeing_methods(
-    models: list[Model], pairs: Pairs, spans: Spans | None
-) -> list[AlignmentMethod]:
-    first = pairs[:WINDOW]
-    forward, backward = _attention(models, first, spans)
-    agreed = choose_agreeing_methods(forward, backward)
-    note(f"chosen by agreement on {len(first)} pairs: {agreed.share:.4f} of the links are common")
-    return [agreed.forward, agreed.backward]
 
 
 def _with_options(
@@ -97,31 +103,12 @@ def _with_options(
     return method
 
 
-def _separate_links(
-    models: list[Model], methods: list[AlignmentMethod], pairs: Pairs, spans: Spans | None
-) -> Iterator[tuple[Links, Links]]:
-    """The links of each direction, both as (source, target)."""
-    forward = links_of(models[0].translator, pairs, methods[0], spans)
-    backward = links_of(models[1].translator, _reversed(pairs), methods[1], spans)
-    return zip(forward, map(flipped, backward), strict=True)
-
-
-def _multiplied_links(
-    models: list[Model], methods: list[AlignmentMethod], pairs: Pairs, spans: Spans | None
-) -> Iterator[tuple[Links, Links]]:
-    """The same, from the product of both attentions."""
-    for start in range(0, len(pairs), WINDOW):
-        some = pairs[start : start + WINDOW]
-        forward, backward = _attention(models, some, spans)
-        for ours, theirs in zip(forward, backward, strict=True):
-            yield multiply_directions(ours, theirs, *methods)
-
-
-def _attention(models: list[Model], pairs: Pairs, spans: Spans | None) -> list[list[PairAttention]]:
-    return [
-        [one.attention(spans) for one in record(model.translator, given)]
-        for model, given in zip(models, (pairs, _reversed(pairs)), strict=True)
-    ]
+def check_lengths(pairs: Pairs, files: tuple[str, str], model: Model, most: int) -> None:
+    """Refuse a text of more than ``most`` tokens."""
+    sides = model.translator.text.sides
+    for number, pair in enumerate(pairs, start=1):
+        for text, vocabulary, file in zip(pair, sides, files, strict=True):
+            check_length(text, vocabulary, most, f"{name_of(file)}:{number}")
 
 
 def linked_units(models: list[Model], spans: Spans | None) -> Units:

@@ -1,4 +1,4 @@
-"""Sentence pairs and the gold links between their words, as files hold them."""
+"""Files of sentence pairs and of gold links between their words."""
 
 from pathlib import Path
 
@@ -10,18 +10,18 @@ from regard.text.words import Spans
 Pairs = list[tuple[str, str]]
 
 
-def pairs_in(
+def read_text_pairs(
     source: Source, longest_characters: int | None = None, dropped: DropCounts | None = None
 ) -> Pairs:
-    """All pairs of files, without the places they stand at."""
+    """All pairs, without their places."""
     return [(one, other) for _, one, other in read_pairs(source, longest_characters, dropped)]
 
 
-def golds_in(path: str | Path, base: int, pairs: Pairs, spans: Spans) -> list[GoldLinks]:
-    """The links of every pair, counted from ``base``; words are what ``spans`` finds."""
+def read_gold_links(path: str | Path, base: int, pairs: Pairs, spans: Spans) -> list[GoldLinks]:
+    """The links of every pair, counted from ``base``; ``spans`` finds the words."""
     lines = list(read_lines(path))
     if len(lines) != len(pairs):
-        raise BadInput(f"{path} has {len(lines)} lines for {len(pairs)} pairs")
+        raise BadInput(f"{path}: {len(lines)} lines for {len(pairs)} pairs")
     return [
         parse_gold(line, base, f"{path}:{number}", (len(spans(one)), len(spans(other))))
         for number, (line, (one, other)) in enumerate(zip(lines, pairs, strict=True), 1)

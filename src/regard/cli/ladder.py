@@ -8,7 +8,7 @@ from typing import Any
 
 from regard.api import Model, load
 from regard.cli.console import OUT, note, slug
-from regard.cli.gold_links import Pairs, golds_in, pairs_in
+from regard.cli.gold_links import Pairs, read_gold_links, read_text_pairs
 from regard.cli.scores import check_expected
 from regard.cli.table import print_table
 from regard.data.config import FilesConfig
@@ -161,14 +161,14 @@ def _golds(recipe: Recipe, data: Path) -> list[tuple[Pairs, list[GoldLinks]]]:
     found = []
     for files, name in ((given.dev, given.links.dev), (given.test, given.links.test)):
         pairs = _pairs(files, recipe, data)
-        found.append((pairs, golds_in(data / name, 0, pairs, word_spans)))
+        found.append((pairs, read_gold_links(data / name, 0, pairs, word_spans)))
     return found
 
 
 def _pairs(
     files: FilesConfig, recipe: Recipe, data: Path, dropped: DropCounts | None = None
 ) -> Pairs:
-    return pairs_in(files.under(data), recipe.data.longest_characters, dropped)
+    return read_text_pairs(files.under(data), recipe.data.longest_characters, dropped)
 
 
 def _show(ladder: Ladder, folder: Path | None) -> None:

@@ -149,6 +149,14 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(part)
 
 
+def check_argument(text: str, second: str | None = None) -> None:
+    """Refuse a text of the command line that is empty or not UTF-8."""
+    if not text.strip():
+        raise BadInput("there is no text")
+    if any("\ud800" <= character <= "\udfff" for character in text + (second or "")):
+        raise BadInput("the text is not UTF-8")
+
+
 def plain_text(line: str, where: str) -> str:
     """The line is one text."""
     return line

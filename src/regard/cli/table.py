@@ -1,4 +1,4 @@
-"""Tables of figures: what the cells say is never cut."""
+"""Tables for the terminal, whose cells are never cut."""
 
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
@@ -9,26 +9,26 @@ from rich.text import Text
 from regard.cli.console import OUT
 from regard.inside.views.escape import clip
 
-GAP = 2  # columns of characters between those of the table
-LEAST = 3  # of a heading that gives way
+GAP = 2  # spaces between columns
+LEAST = 3  # characters of a shortened heading
 
 Row = Sequence[str]
 
 
 def print_table(columns: Row, rows: Sequence[Row], left: Sequence[int] = (0,)) -> None:
-    """As wide as it needs to be; in a terminal too narrow for that its headings give way.
+    """As wide as its cells; in a narrower terminal the headings are stacked, then shortened.
 
-    Headings with digits in them keep them. Columns are set to the right, but for those named.
+    Headings with digits are not shortened. Columns are aligned right, except those in ``left``.
     """
     width = OUT.width if OUT.is_terminal else None
-    for line in lines(columns, rows, left, width):
+    for line in table_lines(columns, rows, left, width):
         OUT.print(line)
 
 
-def lines(
+def table_lines(
     columns: Row, rows: Sequence[Row], left: Sequence[int], width: int | None
 ) -> Iterator[Text]:
-    """The lines of a table that should be no wider than ``width``."""
+    """The lines of a table that should be at most ``width`` characters wide."""
     cells = [max((cell_len(row[n]) for row in rows), default=0) for n in range(len(columns))]
     heads = [[column] for column in columns]
     if width is not None and _total(heads, cells) > width:  # words below each other

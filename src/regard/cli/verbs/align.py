@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from regard.cli.console import note, print_json, print_line
-from regard.cli.gold_links import golds_in, pairs_in
+from regard.cli.gold_links import read_gold_links, read_text_pairs
 from regard.cli.options import (
     BATCH_SIZE,
     DEVICE,
@@ -96,10 +96,10 @@ def align(
     _check_gold(gold, base, subwords, pretokenised)
     words = spaced_spans if pretokenised or target is None else word_spans
     spans = None if subwords else words
-    pairs = read_fast_align(source) if target is None else pairs_in(Lines((source, target)))
+    pairs = read_fast_align(source) if target is None else read_text_pairs(Lines((source, target)))
     if choose and not pairs:
         raise BadInput("--choose agreement: there are no pairs")
-    golds = None if gold is None else golds_in(gold, base or 0, pairs, words)
+    golds = None if gold is None else read_gold_links(gold, base or 0, pairs, words)
     models = [
         load(folder, device, precision=precision, batch_size=batch_size)
         for folder in (model, reverse_model)
@@ -108,11 +108,11 @@ def align(
     limit = max_length or MAX_TOKENS
     alignment.check_lengths(pairs, (source, target or source), models[0], limit)
     units = alignment.linked_units(models, spans)
-    methods = alignment.choose_methods(models, pairs, spans, given, bool(choose))
+    aligner = alignment.Aligner(models, spans, symmetrise or "grow-diag-final", multiply)
+    methods = aligner.choose_methods(pairs, given, bool(choose))
     for name, method in zip(("method", "reverse method"), methods, strict=False):
         note(f"{name}: {method}")
-    how = symmetrise or "grow-diag-final"
-    links = alignment.Aligner(models, methods, spans, how, multiply).links(pairs)
+    links = aligner.links(pairs, methods)
     for pair, found in zip(pairs, links, strict=True):
         if as_json:
             of_source, of_target = units(*pair)

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from regard.cli.console import OUT, note, print_json
+from regard.cli.line_io import check_argument
 from regard.cli.options import (
     DEVICE,
     HEAD,
@@ -18,7 +19,6 @@ from regard.cli.options import (
     SUBWORDS,
     SVG,
 )
-from regard.ground.errors import BadInput
 from regard.ground.files import write_text
 
 
@@ -59,10 +59,7 @@ def look(
     """
     from regard.api import load
 
-    if not text.strip():
-        raise BadInput("there is no text")
-    if any("\ud800" <= character <= "\udfff" for character in text + (target or "")):
-        raise BadInput("the text is not UTF-8")
+    check_argument(text, target)
     view = load(model, device, precision=precision).look(text, target, subwords=subwords)
     view = view.choose(kind, layer, head)
     if as_json:

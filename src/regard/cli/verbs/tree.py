@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.console import OUT, note, print_json
+from regard.cli.line_io import check_argument
 from regard.cli.options import (
     ALPHA,
     BEAM,
@@ -22,7 +23,6 @@ from regard.cli.options import (
     SVG,
     options_given,
 )
-from regard.ground.errors import BadInput
 from regard.ground.files import write_text
 
 if TYPE_CHECKING:
@@ -69,10 +69,7 @@ def tree(
     from regard.inside.views.beam_svg import draw_tree
     from regard.inside.views.beam_text import tree_lines
 
-    if not text.strip():
-        raise BadInput("there is no text")
-    if any("\ud800" <= character <= "\udfff" for character in text):
-        raise BadInput("the text is not UTF-8")
+    check_argument(text)
     translator = load(model, device).translator
     if precision is not None:
         translator = translator.with_precision(precision, "torch")  # recorded step by step
