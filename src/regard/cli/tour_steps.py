@@ -89,7 +89,7 @@ def _clear(out: Path, recipe: Recipe) -> FolderLock:
 
 
 def _is_tour(out: Path, recipe: Recipe) -> bool:
-    """Whether it holds a run of this recipe and its corpus, which ``regard train`` does not write."""
+    """Whether it holds a run of this recipe and a corpus, which ``regard train`` does not write."""
     marker, about = out / RECIPE, recipe.about.model_dump(mode="json")
     corpus_is_there = (out / "corpus").is_dir()
     return corpus_is_there and marker.is_file() and read_json(marker).get("about") == about
