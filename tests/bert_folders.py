@@ -162,7 +162,7 @@ def our_values(stored: LoadedModel, rows: list[TokenRow]) -> dict[str, Tensor]:
     """The same of ours."""
     tape = Tape("trunk.embed.output", "trunk.blocks.?.output", "pool.output", "heads.*.logits")
     stored.module(pack_rows(rows), tape=tape)
-    return tape.kept
+    return tape.records
 
 
 def agree(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> None:

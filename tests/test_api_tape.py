@@ -57,9 +57,9 @@ def test_a_tape_sees_all_inputs_in_their_order(models, family, monkeypatch):
     few_at_once(monkeypatch)
     tape = Tape(*KEPT[family])
     model.logits(given, tape=tape)
-    assert list(tape.kept) == list(single[0].kept) and set(tape.kept) == set(KEPT[family])
-    for name, found in tape.kept.items():
-        parts = [one.kept[name] for one in single]
+    assert list(tape.records) == list(single[0].records) and set(tape.records) == set(KEPT[family])
+    for name, found in tape.records.items():
+        parts = [one.records[name] for one in single]
         assert len(found) == sum(map(len, parts))
         start = 0
         for part in parts:
@@ -71,8 +71,8 @@ def test_a_tape_sees_all_inputs_in_their_order(models, family, monkeypatch):
 def test_300_inputs_have_300_rows(models):
     tape = Tape("pool.output", "heads.label.logits")
     said = models["tuned"].logits(inputs("tuned", 300), tape=tape)
-    assert len(tape.kept["pool.output"]) == 300
-    assert torch.equal(torch.stack(said), tape.kept["heads.label.logits"])
+    assert len(tape.records["pool.output"]) == 300
+    assert torch.equal(torch.stack(said), tape.records["heads.label.logits"])
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -107,7 +107,7 @@ def test_a_tape_can_be_used_again(models):
     tape = Tape("heads.label.logits")
     models["tuned"].logits(["dog", "cow owl"], tape=tape)
     (said,) = models["tuned"].logits(["pig"], tape=tape)
-    assert torch.equal(tape.kept["heads.label.logits"], said[None])
+    assert torch.equal(tape.records["heads.label.logits"], said[None])
 
 
 def test_nothing_is_asked_of_no_inputs(models):
@@ -139,10 +139,10 @@ def test_every_name_that_is_listed_can_be_recorded(stored):
     for one in names:
         tape = Tape(one)
         model.logits(given, tape=tape)
-        assert list(tape.kept) == [one]
+        assert list(tape.records) == [one]
     everything = Tape("*")
     model.logits(given, tape=everything)
-    assert set(everything.kept) == set(names)
+    assert set(everything.records) == set(names)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

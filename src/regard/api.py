@@ -190,7 +190,7 @@ class Model:
         inputs: Any = self.facts.inputs(*(one for _ in self.facts.sides))
         with torch.no_grad():
             self.module(inputs.to(next(self.module.parameters()).device), tape=tape)
-        return list(tape.seen)
+        return list(tape.names)
 
     def translate(
         self,

@@ -130,7 +130,7 @@ def test_recency_of_four_readers(tmp_path):
     for name in ("untrained.svg", "trained.svg", "lstm-attention-1/model/labels.json"):
         assert (tmp_path / "out" / name).exists()
     refused = run("recency", "--quick", "--out", tmp_path / "out", code=2)
-    assert "holds something already" in refused.stderr
+    assert "is not empty" in refused.stderr
 
 
 def test_look_draws_what_is_predicted(model, tmp_path):

@@ -175,10 +175,10 @@ def test_transformers_rules_by_name(model, stop):
     [
         (("--diversity", 1), "--diversity: needs --groups"),
         (("--groups", 0), "groups must be at least 1"),
-        (("--groups", 2, "--diversity", "nan"), "diversity at least 0"),
+        (("--groups", 2, "--diversity", "nan"), "diversity must be at least 0"),
         (("--search", "greedy", "--stop", "transformers"), "--stop: cannot be used"),
         (("--search", "exact", "--groups", 2), "--groups: cannot be used"),
-        (("--stop", "transformers", "--finished", 3), "finished and early mean nothing"),
+        (("--stop", "transformers", "--finished", 3), "finished and early cannot be used"),
         (("--stop", "transformers", "--best", 9), "best must be at most the size of the beam"),
     ],
 )

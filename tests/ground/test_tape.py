@@ -17,8 +17,8 @@ def test_what_matches_is_recorded_under_its_full_name():
     assert tape.under("blocks").under(3)("weights", value) is value
     tape.under("blocks").under(3)("scores", value)
     tape("output", value)
-    assert set(tape.kept) == {"blocks.3.weights", "output"}
-    assert tape.kept["blocks.3.weights"] is value
+    assert set(tape.records) == {"blocks.3.weights", "output"}
+    assert tape.records["blocks.3.weights"] is value
 
 
 def test_places_do_not_leak_between_branches():
@@ -26,8 +26,8 @@ def test_places_do_not_leak_between_branches():
     source, target = tape.under("source"), tape.under("target")
     source("x", torch.zeros(1))
     target.under(0)("x", torch.ones(1))
-    assert set(tape.kept) == {"source.x", "target.0.x"}
-    assert source.kept is tape.kept
+    assert set(tape.records) == {"source.x", "target.0.x"}
+    assert source.records is tape.records
 
 
 @pytest.mark.parametrize(
@@ -47,17 +47,17 @@ def test_patterns_are_those_of_the_shell(pattern, names):
         inner = tape.under(place).under(number)
         assert inner.wants("weights") == (f"{place}.{number}.weights" in names)
         inner("weights", torch.zeros(1))
-    assert set(tape.kept) == names
+    assert set(tape.records) == names
 
 
 def test_edits_come_in_order_and_before_the_recording():
     edits = {"x": lambda name, value: value + 1, "?": lambda name, value: value * 10}
     tape = Tape("x", edits=edits)
     assert tape("x", torch.tensor(2.0)) == 30
-    assert tape.kept["x"] == 30
+    assert tape.records["x"] == 30
     assert tape("y", torch.tensor(2.0)) == 20
     assert tape("long", torch.tensor(2.0)) == 2
-    assert set(tape.kept) == {"x"}
+    assert set(tape.records) == {"x"}
 
 
 def test_an_edit_is_told_the_full_name():
@@ -98,7 +98,7 @@ def test_a_row_is_forced_onto_one_key():
 @pytest.mark.parametrize("edit", [without_head(0), forced_row(0, 0, 0)])
 def test_heads_are_edited_in_attention_weights_only(name, edit):
     value = torch.rand(2, 3) if name == "weights" else torch.rand(1, 2, 3, 3)
-    with pytest.raises(BadInput, match="heads are edited in attention weights"):
+    with pytest.raises(BadInput, match="these are not attention weights"):
         Tape(edits={"*": edit})(name, value)
 
 
@@ -110,7 +110,7 @@ def test_a_head_that_is_not_there_is_refused(edit):
 
 @pytest.mark.parametrize("result", [None, 1.0, torch.rand(1)])
 def test_an_edit_gives_a_tensor_of_the_same_shape(result):
-    with pytest.raises(BadInput, match=r"the edit of states gives .*, not a tensor of \(2, 3\)"):
+    with pytest.raises(BadInput, match=r"the edit of states returned .*, not a tensor of \(2, 3\)"):
         Tape(edits={"states": lambda name, value: result})("states", torch.rand(2, 3))
 
 

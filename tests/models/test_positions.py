@@ -96,7 +96,7 @@ def test_a_model_reads_as_many_tokens_as_it_has_positions_behind_an_offset():
     plain.load_state_dict(weights)
     for packed in (pack([[1, 2, 3, 4], [5]]), pack([[1, 2, 3, 4]] * 2)):
         torch.testing.assert_close(states(model, packed), states(plain, packed))
-    with pytest.raises(ValueError, match="position 4 asked for; 4 were learned"):
+    with pytest.raises(ValueError, match="position 4 is out of range: 4 positions are learned"):
         states(model, pack([[1, 2, 3, 4, 5]]))
 
 

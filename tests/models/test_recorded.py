@@ -40,7 +40,7 @@ def test_everything_has_a_name(model):
     ends = {
         f"{side}.{what}" for side in ("source", "target") for what in ("embed.output", "output")
     }
-    assert set(tape.kept) == within | around | ends | {"logits"}
+    assert set(tape.records) == within | around | ends | {"logits"}
 
 
 @pytest.mark.parametrize("layer", [*LAYERS, "*"])
@@ -48,7 +48,7 @@ def test_everything_has_a_name(model):
 def test_the_recorded_path_is_the_fast_path(model, layer, what):
     fast, tape = logits(model), Tape(f"{layer}.{what}")
     recorded = logits(model, tape)
-    assert len(tape.kept) == (len(LAYERS) if layer == "*" else 1)
+    assert len(tape.records) == (len(LAYERS) if layer == "*" else 1)
     torch.testing.assert_close(recorded, fast, rtol=1e-5, atol=1e-5)
     towards = torch.randn_like(fast)
     parameters = list(model.parameters())
@@ -74,7 +74,7 @@ def test_only_the_layer_asked_for_leaves_its_kernel(model, layer, monkeypatch):
 def test_weights_are_of_real_keys_and_sum_to_one(model):
     tape = Tape("*.weights")
     logits(model, tape)
-    for name, weights_BHLS in tape.kept.items():
+    for name, weights_BHLS in tape.records.items():
         queries = SOURCE.layout if name.startswith("source") else TARGET.layout
         keys = TARGET.layout if name.startswith("target") and "cross" not in name else SOURCE.layout
         assert weights_BHLS.shape == (3, HEADS, queries.longest, keys.longest)
@@ -89,7 +89,7 @@ def test_weights_are_of_real_keys_and_sum_to_one(model):
 def test_a_head_off_is_a_model_without_its_columns_of_w_o(model, layer, head):
     tape = Tape(f"{layer}.weights", edits={f"{layer}.weights": without_head(head)})
     edited, whole = logits(model, tape), logits(model)
-    assert (tape.kept[f"{layer}.weights"][:, head] == 0).all()
+    assert (tape.records[f"{layer}.weights"][:, head] == 0).all()
     size = 8 // HEADS
     with torch.no_grad():
         o = model.get_submodule(layer).o.weight
@@ -103,10 +103,12 @@ def test_a_forced_row_and_an_edit_of_scores_are_heard(model):
     name = "target.blocks.1.cross"
     forced = Tape(f"{name}.weights", edits={f"{name}.weights": forced_row(0, 1, 3)})
     assert not torch.allclose(logits(model, forced)[1], whole[1])
-    assert forced.kept[f"{name}.weights"][0, 0, 1].tolist() == [0, 0, 0, 1]
+    assert forced.records[f"{name}.weights"][0, 0, 1].tolist() == [0, 0, 0, 1]
     flat = Tape(f"{name}.weights", edits={f"{name}.scores": lambda name, scores: scores * 0})
     logits(model, flat)
-    torch.testing.assert_close(flat.kept[f"{name}.weights"][0, :, 0], torch.full((HEADS, 4), 0.25))
+    torch.testing.assert_close(
+        flat.records[f"{name}.weights"][0, :, 0], torch.full((HEADS, 4), 0.25)
+    )
 
 
 def test_a_value_may_be_patched_from_another_run(model):
@@ -114,5 +116,5 @@ def test_a_value_may_be_patched_from_another_run(model):
     logits(model, donor)
     changed = pack([[9, 9, 9, 9], [8], [8, 8]])
     assert not torch.allclose(logits(model, source=changed), logits(model))
-    patch = Tape(edits={"source.output": lambda name, value: donor.kept[name]})
+    patch = Tape(edits={"source.output": lambda name, value: donor.records[name]})
     torch.testing.assert_close(logits(model, patch, changed), logits(model))

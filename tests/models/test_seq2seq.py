@@ -265,11 +265,11 @@ def test_the_recorded_path_is_the_fast_path(facts):
     fast, tape = run(model, SOURCES, TARGETS), Tape("target.*cross.*s")
     recorded = run(model, SOURCES, TARGETS, tape)
     torch.testing.assert_close(recorded, fast, rtol=1e-5, atol=1e-5)
-    found = {name for name in tape.kept if name.endswith("weights")}
+    found = {name for name in tape.records if name.endswith("weights")}
     site = facts.cross_attention
     assert found == set(() if site is None else site.weights)
     for name in found:
-        heads, weights_BHLS = site.heads[0], tape.kept[name]
+        heads, weights_BHLS = site.heads[0], tape.records[name]
         assert weights_BHLS.shape == (3, heads, 3, 4)
         for row, (source, target) in enumerate(zip(SOURCES, TARGETS, strict=True)):
             real = weights_BHLS[row, :, : len(target)]
@@ -289,14 +289,14 @@ def test_one_look_can_be_forced(facts):
     tape = Tape(name, edits={name: forced_row(0, 1, 3)})
     targets = [[1, 2, 3]] * 3
     whole, edited = run(model, SOURCES, targets), run(model, SOURCES, targets, tape)
-    assert tape.kept[name][0, 0, 1].tolist() == [0, 0, 0, 1]
+    assert tape.records[name][0, 0, 1].tolist() == [0, 0, 0, 1]
     torch.testing.assert_close(edited[0], whole[0])
     assert not torch.allclose(edited[1], whole[1])
     recurs = facts != change(LUONG, input_feeding=False)
     assert torch.allclose(edited[2], whole[2]) != recurs
     doubled = Tape(name, edits={name: lambda _, weights_BHLS: weights_BHLS * 2})
     run(model, SOURCES, targets, doubled)
-    torch.testing.assert_close(doubled.kept[name][0].sum(-1), torch.full((1, 3), 2.0))
+    torch.testing.assert_close(doubled.records[name][0].sum(-1), torch.full((1, 3), 2.0))
 
 
 @torch.inference_mode()

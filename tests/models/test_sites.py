@@ -41,7 +41,7 @@ def test_sites_are_all_attention_of_a_model_and_have_its_shapes(facts):
         queries = {"pool": 1}.get(site.kind, longest[site.side])
         for name, heads in zip(site.weights, site.heads, strict=True):
             listed[name] = (2, heads, queries, longest[site.key_side])
-    assert {name: tuple(value.shape) for name, value in tape.kept.items()} == listed
+    assert {name: tuple(value.shape) for name, value in tape.records.items()} == listed
 
 
 def names(facts):

@@ -102,7 +102,7 @@ def test_forbidden_keys_weigh_exactly_nothing_and_the_others_sum_to_one(score, m
     tape = Tape("weights")
     attend(score, 100 * q, k, v, queries=layout, keys=layout, mask=mask, tape=tape)
     allowed = (mask(layout, layout) & layout.real_BL[:, None])[:, None]
-    weights_BHLS = tape.kept["weights"]
+    weights_BHLS = tape.records["weights"]
     assert (weights_BHLS.masked_select(~allowed) == 0).all()
     seen = allowed.any(-1).expand(weights_BHLS.shape[:-1])
     torch.testing.assert_close(weights_BHLS.sum(-1), seen.float())
@@ -174,9 +174,9 @@ def test_scores_and_weights_can_be_read_and_edited():
     settings = {"queries": layout, "keys": layout, "mask": causal}
     tape = Tape("scores", "weights")
     out = attend(ScaledDot(), q, k, v, **settings, tape=tape)
-    assert tape.kept["scores"].shape == tape.kept["weights"].shape == (2, HEADS, 3, 3)
+    assert tape.records["scores"].shape == tape.records["weights"].shape == (2, HEADS, 3, 3)
     wanted = torch.einsum("lhk,shk->hls", q[:3], k[:3]) / SIZE**0.5
-    torch.testing.assert_close(tape.kept["scores"][0], wanted)
+    torch.testing.assert_close(tape.records["scores"][0], wanted)
 
     off = attend(ScaledDot(), q, k, v, **settings, tape=Tape(edits={"weights": without_head(1)}))
     assert (off[:, 1] == 0).all()

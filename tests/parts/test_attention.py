@@ -66,7 +66,7 @@ def test_heads_share_the_width_unless_they_are_given_sizes():
     assert Heads.of(10, 3, key=4) == Heads(3, 4, 4)
     assert Heads.of(10, 3, key=4, value=7) == Heads(3, 4, 7)
     assert Heads.of(12, 3, value=7) == Heads(3, 4, 7)
-    with pytest.raises(ValueError, match="cannot be shared by 3 heads"):
+    with pytest.raises(ValueError, match="is not divisible by 3 heads"):
         Heads.of(10, 3)
 
 

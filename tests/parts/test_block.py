@@ -103,9 +103,9 @@ def test_what_a_block_adds_can_be_read_by_name():
     out_TD = made(x_TD, LAYOUT, source=source, tape=tape)
     inside = {f"{part}.{what}" for part in ("attention", "cross") for what in ("scores", "weights")}
     added = ["attention.output", "cross.output", "mlp.output"]
-    assert set(tape.kept) == {*inside, *added, "output"}
-    assert torch.equal(tape.kept["output"], out_TD)
-    torch.testing.assert_close(x_TD + sum(tape.kept[name] for name in added), out_TD)
+    assert set(tape.records) == {*inside, *added, "output"}
+    assert torch.equal(tape.records["output"], out_TD)
+    torch.testing.assert_close(x_TD + sum(tape.records[name] for name in added), out_TD)
 
 
 def test_norm_is_post_or_pre():

@@ -1,9 +1,9 @@
-"""Dropout on a CPU: as often as asked, unbiased, drawn anew, the same for the same seed."""
+"""Dropout on a CPU: as often as asked, unbiased, draw_mask anew, the same for the same seed."""
 
 import pytest
 import torch
 
-from regard.parts.dropout import GRAINS, Dropout, drawn
+from regard.parts.dropout import GRAINS, Dropout, draw_mask
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.3, 0.5, 0.9])
@@ -18,7 +18,7 @@ def test_as_much_is_dropped_as_asked_and_the_mean_stays(rate):
 
 def test_neighbours_are_independent():
     torch.manual_seed(1)
-    kept = drawn(torch.empty(400_000), GRAINS // 2)
+    kept = draw_mask(torch.empty(400_000), GRAINS // 2)
     for distance in (1, 2, 3, 4, 8):  # the four of one draw, and those of the next
         together = (kept[:-distance] & kept[distance:]).float().mean()
         assert abs(float(together) - 0.25) < 0.005

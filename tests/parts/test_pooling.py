@@ -24,7 +24,7 @@ def pool(score="additive", query="learned"):
 def weights_of(one, given):
     tape = Tape("weights", "scores")
     pooled = one(given, tape=tape)
-    return pooled, tape.kept["weights"][:, 0, 0], tape.kept["scores"][:, 0, 0]
+    return pooled, tape.records["weights"][:, 0, 0], tape.records["scores"][:, 0, 0]
 
 
 @pytest.mark.parametrize("query", QUERIES)

@@ -65,8 +65,8 @@ def test_the_worked_example_of_scaling():
     assert Dot()(one.pad(q), two.pad(k), one, two).flatten().tolist() == [112, 96]
     tape = Tape("*")
     attend(ScaledDot(), q, k, k, queries=one, keys=two, tape=tape)
-    assert tape.kept["scores"].flatten().tolist() == [14, 12]
-    assert [round(x, 2) for x in tape.kept["weights"].flatten().tolist()] == [0.88, 0.12]
+    assert tape.records["scores"].flatten().tolist() == [14, 12]
+    assert [round(x, 2) for x in tape.records["weights"].flatten().tolist()] == [0.88, 0.12]
 
 
 def test_cosine():
@@ -117,7 +117,7 @@ def test_location_does_not_look_past_the_positions_it_knows():
     queries, keys = Layout.ragged(QUERIES), Layout.ragged(KEYS)
     tape = Tape("weights")
     attend(module, q, k, k, queries=queries, keys=keys, tape=tape)
-    assert (tape.kept["weights"][..., 4] == 0).all()
+    assert (tape.records["weights"][..., 4] == 0).all()
 
 
 @pytest.mark.parametrize(

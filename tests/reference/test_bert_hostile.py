@@ -280,7 +280,7 @@ def test_all_that_does_not_fit_is_in_one_line(copy):
         ({"quantization_config": {"bits": 8}}, "quantization_config"),
         ({"hidden_act": "mish"}, "hidden_act is 'mish', not gelu, relu"),
         ({"hidden_size": "wide"}, "config.json: hidden_size: width of Stack is int"),
-        ({"num_attention_heads": 5}, "cannot be shared by 5 heads"),
+        ({"num_attention_heads": 5}, "is not divisible by 5 heads"),
         ({"num_hidden_layers": 3}, "missing: bert.encoder.layer.2.attention.self.query.weight"),
         ({"num_hidden_layers": 1}, "unknown: bert.encoder.layer.1."),
         ({"num_hidden_layers": 10**9}, "1000000000 layers are said to be in 41 tensors"),

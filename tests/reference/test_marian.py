@@ -87,7 +87,7 @@ def values_of_reference(folder, ids):
 def values_of_ours(module, ids):
     tape = Tape("*.embed.output", "*.blocks.?.output", "logits")
     module(SourceTarget(*(pack([one]) for one in ids)), tape=tape)
-    return tape.kept
+    return tape.records
 
 
 def assert_same_bits(one: Path, other: Path):
@@ -315,7 +315,7 @@ def changed_config(tied: Path, folder: Path, **changes) -> Path:
         ),
         ({"d_model": "wide"}, "config.json: d_model: width of Stack is int"),
         ({"encoder_layers": -1}, "depth must be at least 1"),
-        ({"encoder_attention_heads": 3}, "cannot be shared by 3 heads"),
+        ({"encoder_attention_heads": 3}, "is not divisible by 3 heads"),
         ({"dropout": 2.0}, "dropout is a share"),
         ({"encoder_layers": 3}, r"missing: model\.encoder\.layers\.2\.self_attn\.q_proj\.weight"),
         ({"encoder_layers": 1}, r"unknown: model\.encoder\.layers\.1"),

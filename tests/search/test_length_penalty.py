@@ -94,7 +94,7 @@ def test_coverage_that_was_not_stored_cannot_rank():
     ((found,),) = Beam()(toy.open([0]), constraints)
     assert found.coverage is None
     assert rescore([found], "mean", 1)
-    with pytest.raises(BadInput, match="stored with their coverage"):
+    with pytest.raises(BadInput, match="with a coverage term"):
         rescore([found], "mean", 1, coverage=0.1)
 
 

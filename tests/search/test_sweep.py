@@ -122,7 +122,7 @@ def test_lists_stored_without_coverage(tmp_path):
     stored = read_nbest(write(tmp_path / "n", found))
     assert stored.coverage is None
     assert len(stored.ranked_first("mean", 1.0)) == len(found)
-    with pytest.raises(BadInput, match="stored with their coverage"):
+    with pytest.raises(BadInput, match="with a coverage term"):
         stored.ranked_first("mean", 1.0, coverage=0.1)
 
 

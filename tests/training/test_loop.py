@@ -284,7 +284,7 @@ def test_settings_that_differ_are_said(corpus, tmp_path):
         (["batches.longest=300"], "does not fit into"),
         (["model.size=huge"], "no size 'huge'"),
         (["model.paper=xlm"], "no paper"),
-        (["model.change.heads=3"], "cannot be shared by 3 heads"),
+        (["model.change.heads=3"], "is not divisible by 3 heads"),
         (["model.change.hedas=3"], "did you mean 'heads'"),
         (["batches.longest=1"], "at most 1 tokens"),
     ],

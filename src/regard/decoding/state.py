@@ -115,7 +115,7 @@ class DecodingState:
 
     def _recorded_weights(self, tape: Tape) -> Tensor:
         assert self.inputs is not None
-        (weights_RHLS,) = tape.kept.values()
+        (weights_RHLS,) = tape.records.values()
         _, _, keys = self.cache.layers[-1].source
         weights_RS = weights_RHLS.mean(1)[:, 0].masked_fill(~keys.real_BL, torch.nan)
         gone = self.inputs.layout.longest - keys.longest  # rows that left may have been longer

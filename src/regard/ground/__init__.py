@@ -1,1 +1,1 @@
-"""Floor 0: how a batch lies in memory, and what a run records. Knows only torch."""
+"""Floor 0: batches and their layout, the tape, files and errors. Imports only torch and numpy."""

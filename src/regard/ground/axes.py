@@ -11,10 +11,10 @@
 | D      | width of the model                                |
 | F      | inner width of a feed-forward layer               |
 | V      | vocabulary                                        |
-| N      | chosen positions (those with a target)            |
-| R      | rows alive in a search                            |
+| N      | selected positions (those with a target)          |
+| R      | active rows of a search                           |
 | W      | slots of a beam                                   |
-| P      | positions a table knows, or distances between two |
+| P      | positions of a table, or distances between two    |
 """
 
 LEGEND = frozenset("BTLSHKDFVNRWP")

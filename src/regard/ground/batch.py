@@ -12,12 +12,12 @@ from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
 from regard.ground.pytree import TensorTree
 
-IGNORED = -100  # a goal that no loss counts
+IGNORED = -100  # a target that no loss counts
 
 
 @dataclass(frozen=True, eq=False)
 class PackedTokens(TensorTree):
-    """Tokens of several rows, end to end, and how they lie; ``real`` counts those not fill."""
+    """Tokens of several rows, end to end, with their layout; ``real`` counts tokens, not fill."""
 
     tokens_T: Tensor
     layout: Layout
@@ -30,11 +30,10 @@ class PackedTokens(TensorTree):
 
 @dataclass(frozen=True)
 class BatchLimits:
-    """What one batch may hold on either side: tokens in all, rows, and tokens in one row.
+    """The most tokens, rows, and tokens per row of a batch, on either side.
 
-    On CUDA these are the batch's fixed shape, so that one compiled graph serves them all: what
-    real rows leave free is filled by rows of their own, no longer than ``longest``, that no loss
-    counts.
+    On CUDA these are the fixed shape of every batch, so that one compiled graph serves them all:
+    unused space is filled with rows of at most ``longest`` tokens, which no loss counts.
     """
 
     tokens: int
@@ -49,11 +48,11 @@ class BatchLimits:
 
     @property
     def all_rows(self) -> int:
-        """Rows in the layout: real ones, fill, and empty ones."""
+        """Rows in the layout: real rows, fill, and empty rows."""
         return self.rows + -(-self.tokens // self.longest)
 
     def lengths(self, real: Sequence[int]) -> list[int]:
-        """The lengths of real rows, then of the rows that fill the budget, then of empty ones."""
+        """The lengths of the real rows, then of rows of fill, then of empty rows."""
         if len(real) > self.rows or sum(real) > self.tokens or max(real, default=0) > self.longest:
             raise ValueError(f"rows of lengths {list(real)} do not fit {self}")
         full, rest = divmod(self.tokens - sum(real), self.longest)
@@ -65,7 +64,7 @@ Ids = Sequence[int] | np.ndarray
 
 
 class TokenRow(NamedTuple):
-    """What an encoder reads as one: tokens, and which of the texts in it each belongs to."""
+    """One input row of an encoder: tokens, and the segment (first or second text) of each."""
 
     tokens: Ids
     segments: Ids
@@ -73,14 +72,14 @@ class TokenRow(NamedTuple):
 
 @dataclass(frozen=True)
 class SpecialIds:
-    """Tokens put around every row: ``first`` before it, ``last`` after it."""
+    """Special tokens added to every row: ``first`` before it, ``last`` after it."""
 
     first: int | None = None
     last: int | None = None
 
     @property
     def count(self) -> int:
-        """How much longer they make a row."""
+        """How many there are."""
         return (self.first is not None) + (self.last is not None)
 
 
@@ -93,7 +92,7 @@ def pack(
     fill: int = 0,
     special_ids: SpecialIds = NO_SPECIAL_IDS,
 ) -> PackedTokens:
-    """Rows laid end to end; with a ``limits``, filled up to it."""
+    """Rows laid end to end; with ``limits``, filled up to their fixed shape."""
     tokens_T = tokens_of(rows, limits, fill, special_ids)
     lengths = [len(row) + special_ids.count for row in rows]
     if limits is None:
@@ -110,10 +109,10 @@ def pack_rows(
     *,
     even: bool = False,
 ) -> PackedTokens:
-    """``pack`` for rows whose tokens belong to segments; those of the fill to the first.
+    """``pack`` for rows with segments; tokens of the fill have segment 0.
 
-    Where ``even`` layouts are welcome, full rows that leave nothing to fill become a rectangle, for
-    which there are faster kernels: batches of one budget then have two shapes.
+    With ``even``, full rows that leave nothing to fill become a rectangle, for which there are
+    faster kernels; batches of one set of limits then have two shapes.
     """
     packed = pack([row.tokens for row in rows], limits, fill)
     segments_T, layout = tokens_of([row.segments for row in rows], limits), packed.layout
@@ -123,12 +122,12 @@ def pack_rows(
 
 
 def pack_texts(texts: Sequence[Any], limits: BatchLimits | None = None) -> PackedTokens:
-    """Texts end to end, rows with segments or ids alone, which belong to the first."""
+    """Rows end to end: rows with segments, or ids alone, which have segment 0."""
     return pack_rows([as_row(text) for text in texts], limits)
 
 
 def as_row(text: Any) -> TokenRow:
-    """A row with segments as it is; ids alone as a row of the first segment."""
+    """A row with segments as it is; ids alone get segment 0."""
     return text if isinstance(text, TokenRow) else TokenRow(text, [0] * len(text))
 
 
@@ -138,7 +137,7 @@ def tokens_of(
     fill: int = 0,
     special_ids: SpecialIds = NO_SPECIAL_IDS,
 ) -> Tensor:
-    """The tokens of ``pack`` without their layout."""
+    """The tokens of ``pack``, without a layout."""
     ends = np.cumsum(np.array([len(row) for row in rows], dtype=np.int64) + special_ids.count)
     size = int(ends[-1]) if len(ends) else 0
     if limits is not None and size > limits.tokens:
@@ -171,7 +170,7 @@ class SourceTarget(TensorTree):
 
 @dataclass(frozen=True, eq=False)
 class Batch(TensorTree):
-    """What one step of training sees: inputs, and by head the targets and what belongs to them.
+    """A training batch: inputs, and by head the targets, positions and weights.
 
     ``positions`` are the tokens that a head reads, where it does not read all. ``weight`` counts
     the targets that are not ``IGNORED``, each as ``weights`` of its head say, default 1. ``state``

@@ -1,4 +1,4 @@
-"""Where compiled code is kept between runs: a folder that no other user can write to."""
+"""The folder of compiled code that is reused between runs; no other user can write to it."""
 
 import atexit
 import os
@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def cache_folder() -> Path:
-    """The first usual place that is this user's own; else a folder that ends with the process."""
+    """The first of the usual folders that is private to this user, else a temporary folder."""
     for place in _places():
         try:
             place.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -24,9 +24,9 @@ def cache_folder() -> Path:
 
 
 def is_private(path: Path) -> bool:
-    """Whether a file or folder is this user's, and only this user can change it.
+    """Whether a file or folder belongs to this user, and no other user can write to it.
 
-    A link is not: whoever made it can let it lead elsewhere after this check.
+    A symbolic link does not count: its owner can change its target after this check.
     """
     try:
         info = path.lstat()
@@ -39,7 +39,7 @@ def is_private(path: Path) -> bool:
 
 def _places() -> Iterator[Path]:
     given = Path(os.environ.get("XDG_CACHE_HOME") or ".")
-    if given.is_absolute():  # others are to be ignored, by the standard
+    if given.is_absolute():  # the standard ignores relative paths
         yield given / "regard"
     with suppress(RuntimeError):  # this user may have no home
         yield Path.home() / ".cache" / "regard"

@@ -1,4 +1,4 @@
-"""Checks of single values that come from outside."""
+"""Checks of single input values."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from regard.ground.errors import BadInput, shown
 
 
 def check_whole(name: str, value: Any, least: int, most: int | None = None) -> int:
-    """A whole number within its limits, or ``BadInput``."""
+    """Return a whole number within limits; otherwise raise ``BadInput``."""
     if not isinstance(value, int | np.integer) or isinstance(value, bool):
         raise BadInput(f"{name} must be a whole number, not {shown(value)}")
     if value < least:
@@ -19,6 +19,6 @@ def check_whole(name: str, value: Any, least: int, most: int | None = None) -> i
 
 
 def check_number(name: str, value: Any) -> None:
-    """A number, whole or not, or ``BadInput``."""
+    """Raise ``BadInput`` unless the value is a number."""
     if not isinstance(value, int | float | np.integer | np.floating) or isinstance(value, bool):
         raise BadInput(f"{name} must be a number, not {shown(value)}")

@@ -1,4 +1,4 @@
-"""The device a name means, or a clear word that there is none."""
+"""Devices by name."""
 
 import torch
 
@@ -7,7 +7,7 @@ from regard.ground.machine import has
 
 
 def device_named(name: str | None, local: int = 0) -> torch.device:
-    """``cpu``, ``cuda`` (the ``local``-th) or ``cuda:1``; by default the GPU if there is one."""
+    """``cpu``, ``cuda`` (number ``local``) or ``cuda:1``; default: the GPU if there is one."""
     cuda = has("cuda")
     try:
         device = torch.device(name or ("cuda" if cuda else "cpu"))
@@ -16,8 +16,8 @@ def device_named(name: str | None, local: int = 0) -> torch.device:
     if device.type == "cpu":
         return device
     if device.type != "cuda" or not cuda:
-        raise BadInput(f"device {name}: there is no such device here")
+        raise BadInput(f"device {name}: this machine has no such device")
     number = local if device.index is None else device.index
     if number >= torch.cuda.device_count():
-        raise BadInput(f"device {name}: there are {torch.cuda.device_count()} GPUs here")
+        raise BadInput(f"device {name}: this machine has {torch.cuda.device_count()} GPUs")
     return torch.device("cuda", number)

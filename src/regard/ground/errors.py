@@ -1,4 +1,4 @@
-"""The one exception a user is meant to see, and the exit codes of the command line."""
+"""The exception for wrong input, its messages, and the exit codes of the command line."""
 
 import re
 from collections.abc import Collection
@@ -7,17 +7,17 @@ from typing import Any
 
 BAD_INPUT, INTERRUPTED = 2, 130  # exit codes
 LONGEST = 2_000  # characters of a message
-REASON = 500  # of what another library says in it
-VALUE = 80  # of a value in it that is longer than any sensible name
+REASON = 500  # characters of another library's message in it
+VALUE = 80  # characters of a long value in it
 _VALUE = re.compile(r"\S{257,}")
 
 
 class BadInput(ValueError):
-    """Something outside the program is wrong: a file, an option, a recipe.
+    """An input is wrong: a file, an option, a recipe, an argument.
 
-    The message is one line that says what is wrong and where. The command line prints it and
-    exits with code 2; nothing is half-written when it is raised. Of a message that repeats a very
-    long value the middle is left out.
+    The message is one line that says what is wrong and where. The command line prints it and exits
+    with code 2; nothing is half-written when it is raised. Very long values in a message are
+    shortened in the middle.
     """
 
     def __init__(self, message: str):
@@ -25,9 +25,9 @@ class BadInput(ValueError):
 
 
 class BadItem(BadInput):
-    """One of several inputs is wrong: input ``number``, and ``reason`` says why.
+    """One of several inputs is wrong: ``number`` says which, ``reason`` says why.
 
-    A caller that knows where the input came from replaces the number by the place.
+    A caller that knows where the input came from names that place in place of the number.
     """
 
     def __init__(self, number: int, reason: str):
@@ -39,42 +39,42 @@ class BadItem(BadInput):
 
 
 def one_line(message: str) -> str:
-    """A message that a terminal can show: printable, and of a very long value its two ends."""
+    """A message as one printable line; very long values are shortened in the middle."""
     return shorten(_VALUE.sub(lambda value: shorten(value[0]), _printable(message)), LONGEST)
 
 
 def shown(value: Any) -> str:
-    """A wrong value as Python writes it, on one line; of a long one its two ends."""
+    """A wrong value as its ``repr``, on one line, shortened in the middle if it is long."""
     shape = getattr(value, "shape", ())
     if isinstance(shape, tuple) and shape:  # of a tensor or an array
         return f"a {type(value).__name__} of shape {tuple(shape)}"
-    said = repr(shorten(value)) if isinstance(value, str) else " ".join(repr(value).split())
-    return shorten(_printable(said))
+    text = repr(shorten(value)) if isinstance(value, str) else " ".join(repr(value).split())
+    return shorten(_printable(text))
 
 
 def reason_of(error: BaseException) -> str:
-    """What an error of another library says, on one line."""
+    """The message of another library's error, on one line."""
     return shorten(" ".join(str(error).split()), REASON)
 
 
 def shorten(text: str, most: int = VALUE) -> str:
-    """A text of at most ``most`` characters: the middle of a longer one is left out."""
+    """A text of at most ``most`` characters, shortened in the middle if it is longer."""
     half = most // 2 - 2
     return text if len(text) <= most else f"{text[:half]} … {text[-half:]}"
 
 
 def _printable(message: str) -> str:
-    """Line breaks, control characters and halves of surrogates as Python writes them."""
+    """Line breaks, control characters and surrogates as Python escapes."""
     if message.isprintable():
         return message
     return "".join(
-        one if one.isprintable() else one.encode("unicode_escape").decode() for one in message
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in message
     )
 
 
 def did_you_mean(name: str, known: Collection[str]) -> str:
-    """The end of a sentence about a name that is not known; capitals do not matter."""
-    lower = {one.lower(): one for one in known}
+    """The end of a message about an unknown name: the nearest known one, else all of them."""
+    lower = {each.lower(): each for each in known}
     close = get_close_matches(name[:LONGEST].lower(), list(lower), n=1)
     if close:
         return f"; did you mean {lower[close[0]]!r}?"

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Atomic writing and checked reading of files."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ LARGEST = 256 << 20  # bytes of a file that is read into memory as a whole
 
 @contextmanager
 def reading(path: Path | str) -> Iterator[None]:
-    """Say of what the system refuses in this block that the path cannot be read."""
+    """Report an ``OSError`` in this block as a path that cannot be read."""
     try:
         yield
     except OSError as error:
@@ -28,7 +28,7 @@ def reading(path: Path | str) -> Iterator[None]:
 
 @contextmanager
 def writing(path: Path | str) -> Iterator[None]:
-    """Say of what the system refuses in this block that the path cannot be written."""
+    """Report an ``OSError`` in this block as a path that cannot be written."""
     try:
         yield
     except OSError as error:
@@ -37,10 +37,10 @@ def writing(path: Path | str) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary name to write to; the file takes its real name when the block ends well.
+    """A temporary path to write to, which replaces ``path`` if the block ends without an error.
 
-    A link keeps pointing where it points; what is no file (a device, a pipe) is written as it is.
-    The file gets the mode that the umask gives, whoever writes it.
+    A symbolic link keeps its target; a device or a pipe is written directly. The file gets the
+    mode of the umask.
     """
     path = path.resolve()
     if path.exists() and not path.is_file():
@@ -56,7 +56,7 @@ def replacing(path: Path) -> Iterator[Path]:
             temporary.touch()
             mode = temporary.stat().st_mode
             yield temporary
-            temporary.chmod(mode)  # libraries may write it anew, for their user alone
+            temporary.chmod(mode)  # a library may have replaced it by a private file
             synchronise(temporary)
             temporary.replace(path)
     finally:
@@ -66,7 +66,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def replacing_folder(folder: Path) -> Iterator[Path]:
-    """The same for a folder that is empty or not there: it has its name when all is in it."""
+    """The same for a folder that is empty or does not exist."""
     folder = folder.resolve()
     hidden = folder.with_name(f".{folder.name}")
     temporary = temporary_name(hidden)
@@ -82,12 +82,12 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
 
 
 def is_empty(folder: Path) -> bool:
-    """Whether a folder is not there, or holds nothing at all."""
+    """Whether a folder does not exist or has no entries."""
     return not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
 
 
 def temporary_name(path: Path) -> Path:
-    """What a file or folder is called while this process writes it."""
+    """The path of a file or folder while this process writes it."""
     return path.with_name(f"{path.name}.{_host()}-{os.getpid()}.tmp")
 
 
@@ -95,31 +95,31 @@ TEMPORARY = re.compile(r"(?P<name>.+)\.(?P<host>[0-9a-f]{12})-(?P<process>[1-9][
 
 
 def sweep(path: Path) -> None:
-    """Remove what killed processes of this host left under temporary names of this path.
+    """Remove temporary files of this path that killed processes of this host have left.
 
-    Of processes elsewhere nobody knows here whether they run; see ``sweep_folder``.
+    Whether processes of other hosts run is not known here; see ``sweep_folder``.
     """
     host = _host()
     with suppress(OSError):
         for leftover in path.parent.iterdir():
-            found = TEMPORARY.fullmatch(leftover.name)
-            ours = found and found["name"] == path.name and found["host"] == host
-            if found and ours and not _is_running(int(found["process"])):
+            match = TEMPORARY.fullmatch(leftover.name)
+            ours = match and match["name"] == path.name and match["host"] == host
+            if match and ours and not _is_running(int(match["process"])):
                 remove(leftover)
 
 
 def sweep_folder(folder: Path) -> None:
-    """The same for all that is in a folder, and for all hosts: its lock must be held."""
+    """The same for everything in a folder and for all hosts; the caller must hold its lock."""
     host = _host()
     with suppress(OSError):
         for leftover in list(folder.rglob("*.tmp")):
-            found = TEMPORARY.fullmatch(leftover.name)
-            if found and not (found["host"] == host and _is_running(int(found["process"]))):
+            match = TEMPORARY.fullmatch(leftover.name)
+            if match and not (match["host"] == host and _is_running(int(match["process"]))):
                 remove(leftover)
 
 
 def _host() -> str:
-    """A mark of this host and its process numbers: each container has numbers of its own."""
+    """A digest of the host name and the namespace of process ids (containers have their own)."""
     numbers = ""
     with suppress(OSError):
         numbers = str(Path("/proc/self/ns/pid").readlink())
@@ -131,13 +131,13 @@ def _is_running(process: int) -> bool:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except OSError:  # another user's
+    except OSError:  # a process of another user
         return True
-    return process != os.getpid()  # what bears this process's number is an earlier one's
+    return process != os.getpid()  # an earlier process had the same id
 
 
 def synchronise(path: Path) -> None:
-    """Wait until a file, or the list of names in a folder, is on the disk."""
+    """Flush a file, or the entries of a folder, to disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -146,7 +146,7 @@ def synchronise(path: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """A file or a folder, if it is there."""
+    """Remove a file or a folder if it exists."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -154,27 +154,27 @@ def remove(path: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file, whole or not at all."""
+    """Write a text file atomically."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write a JSON file, whole or not at all."""
+    """Write a JSON file atomically."""
     write_text(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
 
 def check_regular(path: Path) -> int:
-    """The size of a regular file, or of the one a link leads to.
+    """The size of a regular file, or of the target of a link.
 
-    A pipe or a device is refused before it is opened: reading it may never end.
+    A pipe or a device is refused without opening it, because reading it may never end.
     """
     with reading(path):
-        found = path.stat()
-        if not stat.S_ISREG(found.st_mode):
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
             raise BadInput(f"{path}: cannot be read (not a regular file)")
-        path.open("rb").close()  # libraries may say less of what forbids it
-    return found.st_size
+        path.open("rb").close()  # some libraries do not say what forbids it
+    return status.st_size
 
 
 def read_bytes(path: Path) -> bytes:

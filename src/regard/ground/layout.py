@@ -1,4 +1,4 @@
-"""How the rows of a batch lie in memory: tokens end to end, without padding.
+"""The layout of the rows of a batch in memory: tokens end to end, without padding.
 
 A batch is a tensor of T tokens plus a ``Layout``. *Ragged* rows have their own lengths; *even* rows
 are a rectangle (images, full blocks, one-token decoding), so that padding and packing are views.
@@ -19,14 +19,14 @@ from regard.ground.time_major import TimeMajor
 
 @dataclass(frozen=True, eq=False)
 class Layout(TensorTree):
-    """Offsets, lengths and per-token facts of a batch of rows.
+    """Offsets, lengths and per-token values of a batch of rows.
 
     ``longest`` is the padded length; ``lengths`` are the rows' lengths on the host where shapes are
     free (CPU) and ``None`` where four numbers are fixed (CUDA), so that one graph serves all
     batches. Positions count ``start``, ``start`` + 1, … in every row, or freely if it is ``None``.
-    Tensors that come with a ``padded`` layout are rectangles already (slices of a memory, perhaps);
-    its own facts, one number per token, are packed as ever. Where rows share a buffer, the token of
-    row b at place s lies in the buffer's row ``owners_BS[b, s]``.
+    Tensors that come with a ``padded`` layout are rectangles already, such as slices of a KV cache;
+    the layout's own values, one per token, are packed. Where rows share a buffer, the token of row
+    b at place s lies in row ``owners_BS[b, s]`` of the buffer.
     """
 
     rows: int
@@ -69,7 +69,7 @@ class Layout(TensorTree):
         lengths_B: Tensor | None = None,
         padded: bool = False,
     ) -> "Layout":
-        """``rows`` rows of ``length`` from position ``start``; past ``lengths_B`` they are dead."""
+        """``rows`` × ``length`` tokens from position ``start``, padded beyond ``lengths_B``."""
         full = lengths_B is None
         if lengths_B is None:
             lengths_B = torch.full((rows,), length, dtype=torch.int32, device=device)
@@ -87,12 +87,12 @@ class Layout(TensorTree):
 
     @property
     def tokens(self) -> int:
-        """How many tokens the packed tensors hold."""
+        """The number of tokens of packed tensors."""
         return self.positions_T.shape[0]
 
     @property
     def full(self) -> bool:
-        """Whether an even layout has no dead keys."""
+        """Whether it is a rectangle without padding."""
         return self.even and self.lengths is not None
 
     @cached_property
@@ -105,7 +105,7 @@ class Layout(TensorTree):
 
     @cached_property
     def slots_T(self) -> Tensor:
-        """Where each token lies in the padded rectangle, counted row by row."""
+        """The index of each token in the padded rectangle, flattened by rows."""
         within = torch.arange(self.tokens, device=self.rows_T.device) - self.offsets[self.rows_T]
         return self.rows_T * self.longest + within
 
@@ -117,18 +117,18 @@ class Layout(TensorTree):
 
     @cached_property
     def key_bias_BS(self) -> Tensor:
-        """What to add to scores of these keys: -inf where none is, 0 in a row that has none."""
+        """Bias on the scores of these keys: -inf at padding, but 0 in rows that have no keys."""
         bias_BS = torch.zeros(self.real_BL.shape, device=self.real_BL.device)
         return bias_BS.masked_fill_(~self.real_BL & ~self.empty_B[:, None], -torch.inf)
 
     @cached_property
     def empty_B(self) -> Tensor:
-        """Which rows hold no token at all."""
+        """Which rows have no tokens."""
         return self.lengths_B == 0
 
     @cached_property
     def time_major(self) -> TimeMajor:
-        """The tokens in the order of time, for recurrence: asks the device where lengths are."""
+        """Time-major order for recurrent layers; waits for the device where only it has lengths."""
         lengths = self.known_lengths
         steps = [self.longest] * self.rows if self.even else lengths
         starts = [0, *accumulate(steps)][: self.rows]
@@ -136,7 +136,7 @@ class Layout(TensorTree):
 
     @property
     def known_lengths(self) -> list[int]:
-        """The rows' lengths on the host; where only the device has them, it is asked."""
+        """The lengths on the host; copied from the device where only it has them."""
         return self.lengths_B.tolist() if self.lengths is None else list(self.lengths)
 
     def first(self, rows: int) -> "Layout":
@@ -151,14 +151,14 @@ class Layout(TensorTree):
         )
 
     def later(self, places: int) -> "Layout":
-        """The same rows, so many places further on."""
+        """The same rows, ``places`` positions later."""
         if not places:
             return self
         assert self.start is not None
         return replace(self, start=self.start + places, positions_T=self.positions_T + places)
 
     def pad(self, x: Tensor) -> Tensor:
-        """Packed (T, …) to padded (B, L, …); the gaps are zeros."""
+        """Packed (T, …) to padded (B, L, …); padding is zeros."""
         if self.owners_BS is not None and x.dim() > 1:
             return x[self.owners_BS.long(), torch.arange(self.longest, device=x.device)]
         if self.padded and x.dim() > 1:

@@ -1,4 +1,4 @@
-"""A lock on a folder: one process at a time writes into it."""
+"""A lock on a folder, so that one process at a time writes to it."""
 
 import fcntl
 import os
@@ -17,15 +17,15 @@ LOCK = "run.lock"
 class FolderLock:
     """Held to the end of the outermost ``with`` block, or without one as long as this object lives.
 
-    The system releases it when the process ends or is killed. The file stays: what counts is the
-    lock on it, not its presence. ``held`` is false where the file system has no locks.
+    The system releases it when the process ends or is killed. The lock file stays; its presence
+    means nothing. ``held`` is false where the file system has no locks.
     """
 
     def __init__(self, folder: Path):
         self.folder, self._blocks = folder, 0
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            no_link = os.O_NOFOLLOW  # what it leads to would be emptied
+            no_link = os.O_NOFOLLOW  # its target would be truncated
             handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | no_link, 0o666)
         self._close = finalize(self, os.close, handle)
         if not stat.S_ISREG(os.fstat(handle).st_mode):
@@ -47,7 +47,7 @@ class FolderLock:
         self.release()
 
     def release(self) -> None:
-        """Let others in, unless a block still keeps it."""
+        """Release the lock, unless a ``with`` block still holds it."""
         if not self._blocks:
             self._close()
 
@@ -72,7 +72,7 @@ _OWN: WeakValueDictionary[Path, FolderLock] = WeakValueDictionary()
 
 
 def lock_folder(folder: Path) -> FolderLock:
-    """The lock on a folder, created with it; within one process it may be asked for again."""
+    """Lock a folder, creating it if needed; the same process may lock it again."""
     place = folder.resolve()
     lock = _OWN.get(place)
     if lock is None or not lock.is_open:
@@ -81,15 +81,15 @@ def lock_folder(folder: Path) -> FolderLock:
 
 
 def lock_vacant(folder: Path) -> FolderLock:
-    """The lock on a folder that must be empty or not there."""
+    """Lock a folder that must be empty or not exist."""
     lock = lock_folder(folder) if is_vacant(folder) else None
-    if lock is None or not is_vacant(folder):  # somebody may have been faster
-        raise BadInput(f"{folder}: holds something already; choose another folder")
+    if lock is None or not is_vacant(folder):  # another process may have been faster
+        raise BadInput(f"{folder}: is not empty; choose another folder")
     return lock
 
 
 def is_vacant(folder: Path) -> bool:
-    """Whether a folder is not there, or holds nothing but a lock."""
+    """Whether a folder does not exist, or contains nothing but a lock file."""
     if not folder.exists():
         return True
     return folder.is_dir() and all(path.name == LOCK for path in folder.iterdir())

@@ -1,7 +1,7 @@
-"""What this machine can do. Nothing else in the package asks; ``REGARD_HIDE`` hides things.
+"""The capabilities of this machine; ``REGARD_HIDE`` hides them. Only this module detects them.
 
 ``REGARD_HIDE=bf16,avx512,avx2,compiler,cuda`` (any of them) makes regard, and torch where torch has
-a switch, behave as on a machine without them, so that what is done there can be tested anywhere.
+a switch, behave as on a machine without them, so that such machines can be tested for anywhere.
 """
 
 import os
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 HIDE = "REGARD_HIDE"
 COMPILER = "CXX"  # environment: the C++ compiler; by default c++
 
-# torch.compile keeps graphs for the instructions it found, and would take them for the wrong ones.
+# torch.compile caches graphs for the instructions it detected, which would be the wrong ones.
 _NO_COMPILED_GRAPHS = {"TORCHINDUCTOR_FX_GRAPH_CACHE": "0", "TORCHINDUCTOR_AUTOGRAD_CACHE": "0"}
-# What each hidden thing tells torch's libraries. They read it once, before their first product.
+# Environment variables of torch's libraries, which read them once, before their first product.
 _SWITCHES = {
     "bf16": {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_VNNI"},
     "avx512": {
@@ -42,7 +42,7 @@ _SWITCHES = {
 }
 HIDEABLE = tuple(_SWITCHES)
 
-# An instruction set is there if the processor has all these flags and nothing it needs is hidden.
+# A processor has an instruction set if it has all these flags and nothing it needs is hidden.
 _FLAGS: dict[str, tuple[str, ...]] = {
     "amx": ("amx_tile", "amx_int8", "amx_bf16"),
     "vnni": ("avx512_vnni", "avx512vl"),
@@ -84,7 +84,7 @@ _MACOS = {  # names of sysctl, and what Linux calls the same
 
 
 def has(thing: str) -> bool:
-    """Whether the machine has it and it is not hidden.
+    """Whether the machine has this capability and it is not hidden.
 
     ``cuda``; ``compiler`` (of C++); ``bf16`` (fast products on the CPU; ``has_bf16`` asks for any
     device); or an instruction set: ``amx``, ``vnni``, ``avx512``, ``avx2``, ``i8mm``, ``dotprod``,
@@ -101,7 +101,7 @@ def has(thing: str) -> bool:
     if thing == "bf16":
         x86 = unseen.intersection(("avx512", "avx2")) and "avx2" in cpu_flags()
         return thing not in unseen and not x86 and _cpu_has_bf16()
-    raise ValueError(f"a machine is not asked for {thing!r}")
+    raise ValueError(f"no capability is called {thing!r}")
 
 
 def has_bf16(device: "torch.device") -> bool:
@@ -119,14 +119,14 @@ def instruction_set() -> str:
 
 
 def compiler() -> str | None:
-    """Where the C++ compiler is, or None if there is none or it is hidden."""
+    """The path of the C++ compiler; None if there is none or it is hidden."""
     if "compiler" in hidden():
         return None
     return shutil.which(os.environ.get(COMPILER) or "c++")
 
 
 def hidden() -> frozenset[str]:
-    """What ``REGARD_HIDE`` names; BadInput if it names something else."""
+    """The capabilities that ``REGARD_HIDE`` names; BadInput if it names anything else."""
     names = frozenset(_named(os.environ))
     for name in sorted(names.difference(HIDEABLE)):
         raise BadInput(f"{HIDE}: {name!r} cannot be hidden{did_you_mean(name, HIDEABLE)}")
@@ -134,7 +134,7 @@ def hidden() -> frozenset[str]:
 
 
 def tell_torch(environment: MutableMapping[str, str]) -> None:
-    """Set torch's own switches for what is hidden; unknown names are left to ``hidden``.
+    """Set torch's own switches for what is hidden; ``hidden`` refuses unknown names.
 
     The package does this when it is imported, before it imports torch.
     """
@@ -151,14 +151,14 @@ def _named(environment: MutableMapping[str, str]) -> list[str]:
 
 @lru_cache
 def cpu_flags() -> frozenset[str]:
-    """What the processor can do, in Linux's words; empty where the system does not say."""
+    """The flags of the processor, as Linux names them; empty where they are not known."""
     try:
         if sys.platform == "darwin":
             import subprocess
 
             command = ["sysctl", "hw.optional"]
-            told = subprocess.run(command, capture_output=True)
-            return flags_of_macos(told.stdout.decode(errors="replace"))
+            output = subprocess.run(command, capture_output=True).stdout
+            return flags_of_macos(output.decode(errors="replace"))
         return flags_of_linux(Path("/proc/cpuinfo").read_text(errors="replace"))
     except (OSError, ValueError):
         return frozenset()
@@ -174,7 +174,7 @@ def flags_of_linux(text: str) -> frozenset[str]:
 
 
 def flags_of_macos(text: str) -> frozenset[str]:
-    """The same from what ``sysctl hw.optional`` prints."""
+    """The same, from the output of ``sysctl hw.optional``."""
     lines = (line.partition(":") for line in text.splitlines())
     there = {key.strip() for key, _, value in lines if value.strip() == "1"}
     return frozenset(flag for key, flag in _MACOS.items() if key in there)
@@ -187,7 +187,7 @@ def _has_cuda() -> bool:
 
 
 def _cpu_has_bf16() -> bool:
-    """Asked of oneDNN, whose products are the fast ones; trying would change torch's settings."""
+    """Asks oneDNN, which has the fast products; a trial product would change torch's settings."""
     import torch
 
     if not torch.backends.mkldnn.is_available():

@@ -1,8 +1,8 @@
-"""The tape: what a run records of, or changes in, the values it computes. Handed in, never stored.
+"""The tape records and edits values that a forward pass computes. It is an argument, not a hook.
 
-Every named value passes through the tape it was given (``tape("weights", w)``); the stack adds the
-path (``tape.under("blocks").under(3)``). A silent tape costs nothing and stays inside one compiled
-graph; a live one makes only the layers it asks for leave their fused kernels.
+Every named value passes through the tape (``tape("weights", w)``); modules add the path
+(``tape.under("blocks").under(3)``). A null tape costs nothing and can be compiled. With a live tape
+only the layers whose attention it asks for leave their fused kernels.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,86 +28,87 @@ class NullTape:
         return value
 
     def under(self, place: str | int) -> "NullTape":
-        """The tape as seen from a part of the model."""
+        """The tape for a part of the model: ``place`` is added to the path of its names."""
         return self
 
     def wants(self, *names: str) -> bool:
-        """Whether any of these values would be recorded or edited here."""
+        """Whether any of these values would be recorded or edited."""
         return False
 
     @contextmanager
     def batches(self) -> Iterator[Callable[[], "NullTape"]]:
-        """A run in several batches: what is given makes the tape of the next batch."""
+        """For a run of several batches: yields a function that returns the tape of the next one."""
         yield lambda: self
 
 
 class Tape(NullTape):
-    """Keeps values whose full name matches a pattern, and applies edits to those that match theirs.
+    """Records values whose full name matches a pattern, and edits those that match another.
 
     ``Tape("*.cross.weights")`` records; ``Tape(edits={"source.blocks.3.*.weights": edit})``
-    changes, where ``edit(name, value)`` is a pure function. Edits come first, so what is recorded
-    is what the model used. Patterns are those of the shell (``*``, ``?``, ``[…]``). ``seen`` are
-    the names of all values that could have been recorded.
+    edits, where ``edit(name, value)`` is a pure function. Edits come first, so that a record is
+    the value the model used. Patterns are those of the shell (``*``, ``?``, ``[…]``). ``records``
+    has the values by name, ``names`` the names of all values that could have been recorded.
 
-    In a run of several batches (``batches``) an edit is given the values of one batch: inputs that
-    follow each other, in the order of the caller.
+    In a run of several batches (``batches``) an edit gets the values of one batch at a time, with
+    its inputs in the order of the caller.
     """
 
     live = True
 
-    def __init__(self, *keep: str, edits: Mapping[str, Edit] | None = None):
-        self.keep = keep
+    def __init__(self, *patterns: str, edits: Mapping[str, Edit] | None = None):
+        self.patterns = patterns
         self.edits = dict(edits or {})
-        for pattern in (*keep, *self.edits):
+        for pattern in (*patterns, *self.edits):
             if not isinstance(pattern, str):
-                raise BadInput(f"a pattern of a tape is a text, not {shown(pattern)}")
+                raise BadInput(f"a pattern of a tape is a string, not {shown(pattern)}")
         for pattern, edit in self.edits.items():
             if not callable(edit):
-                raise BadInput(f"the edit of {pattern} is no function: {shown(edit)}")
-        self.kept: dict[str, Tensor] = {}
-        self.seen: dict[str, None] = {}  # a set that keeps its order
+                raise BadInput(f"the edit of {pattern} is not a function: {shown(edit)}")
+        self.records: dict[str, Tensor] = {}
+        self.names: dict[str, None] = {}  # an ordered set
         self.path = ""
 
     def __call__(self, name: str, value: Tensor) -> Tensor:
         full = self.path + name
-        self.seen[full] = None
+        self.names[full] = None
         for pattern, edit in self.edits.items():
             if fnmatchcase(full, pattern):
                 value = _edited(edit, full, value)
-        if any(fnmatchcase(full, pattern) for pattern in self.keep):
-            self.kept[full] = value
+        if any(fnmatchcase(full, pattern) for pattern in self.patterns):
+            self.records[full] = value
         return value
 
     def under(self, place: str | int) -> "Tape":
-        inner = Tape(*self.keep, edits=self.edits)
-        inner.kept, inner.seen, inner.path = self.kept, self.seen, f"{self.path}{place}."
+        inner = Tape(*self.patterns, edits=self.edits)
+        inner.records, inner.names, inner.path = self.records, self.names, f"{self.path}{place}."
         return inner
 
     def wants(self, *names: str) -> bool:
         full = [self.path + name for name in names]
-        self.seen.update(dict.fromkeys(full))
-        patterns = (*self.keep, *self.edits)
+        self.names.update(dict.fromkeys(full))
+        patterns = (*self.patterns, *self.edits)
         return any(fnmatchcase(name, pattern) for name in full for pattern in patterns)
 
     @contextmanager
     def batches(self) -> Iterator[Callable[[], "Tape"]]:
-        """At the end, ``kept`` has the values of all batches, joined in their order.
+        """At the end, ``records`` has the values of all batches, concatenated in their order.
 
-        A pattern that matched no value is ``BadInput``: a wrong name must not read as "no effect".
+        A pattern that matches no value raises ``BadInput``.
         """
         parts: list[Tape] = []
 
         def next_batch() -> "Tape":
-            parts.append(Tape(*self.keep, edits=self.edits))
+            parts.append(Tape(*self.patterns, edits=self.edits))
             return parts[-1]
 
         yield next_batch
-        seen = dict.fromkeys(name for part in parts for name in part.seen)
+        names = dict.fromkeys(name for part in parts for name in part.names)
         if parts:
-            _refuse_unmatched((*self.keep, *self.edits), list(seen))
-        self.seen.update(seen)
-        for name in dict.fromkeys(name for part in parts for name in part.kept):
-            self.kept[name] = _joined([part.kept[name] for part in parts if name in part.kept])
+            _refuse_unmatched((*self.patterns, *self.edits), list(names))
+        self.names.update(names)
+        for name in dict.fromkeys(name for part in parts for name in part.records):
+            values = [part.records[name] for part in parts if name in part.records]
+            self.records[name] = _joined(values)
 
 
 def _refuse_unmatched(patterns: Sequence[str], names: Sequence[str]) -> None:
@@ -115,14 +116,14 @@ def _refuse_unmatched(patterns: Sequence[str], names: Sequence[str]) -> None:
         if not any(fnmatchcase(name, pattern) for name in names):
             close = get_close_matches(pattern, names, n=4, cutoff=0.0)
             raise BadInput(
-                f"tape: nothing is called {pattern!r} in this run; the nearest names: "
+                f"tape: no value matches {pattern!r}; the nearest names: "
                 f"{', '.join(close) or 'none'} (model.tape_names() lists all)"
             )
 
 
 def _joined(values: Sequence[Tensor]) -> Tensor:
-    """Values of several batches along their first axis, rows or tokens; others are padded by 0."""
-    sizes = [max(lengths) for lengths in zip(*(one.shape[1:] for one in values), strict=True)]
+    """Values of several batches, concatenated along axis 0; other axes are padded with zeros."""
+    sizes = [max(lengths) for lengths in zip(*(value.shape[1:] for value in values), strict=True)]
 
     def padded(value: Tensor) -> Tensor:
         missing = [size - here for size, here in zip(sizes, value.shape[1:], strict=True)]
@@ -135,11 +136,11 @@ NULL_TAPE = NullTape()
 
 
 class UnrolledTape:
-    """A tape for a loop over time: what it sees of a value is the whole, (B, H, L, S).
+    """A tape for a loop over time, where its edits and records see all steps, (B, H, L, S).
 
-    ``at(t, rows_R)`` takes the value of one moment, (R, H, 1, S), of the rows still alive. An edit
-    is given all moments so far, the others as zeros, and heard for this one: so it means what it
-    means where all are computed at once.
+    ``at(t, rows_R)`` takes the value of one step, (R, H, 1, S), of the rows that have one. An edit
+    gets all steps so far, with zeros for later ones, and its result is used for this step: so the
+    same edit works where all steps are computed at once.
     """
 
     def __init__(self, tape: NullTape, rows: int, length: int):
@@ -147,11 +148,11 @@ class UnrolledTape:
         self.whole: dict[str, Tensor] = {}
 
     def at(self, time: int, rows_R: Tensor) -> NullTape:
-        """The tape at one moment."""
-        return _Moment(self, time, rows_R) if self.tape.wants("scores", "weights") else self.tape
+        """The tape of one step."""
+        return _StepTape(self, time, rows_R) if self.tape.wants("scores", "weights") else self.tape
 
 
-class _Moment(NullTape):
+class _StepTape(NullTape):
     def __init__(self, unrolled: UnrolledTape, time: int, rows_R: Tensor):
         self.unrolled, self.place = unrolled, (rows_R, slice(None), time)
 
@@ -171,25 +172,25 @@ class _Moment(NullTape):
 
 
 def _edited(edit: Edit, name: str, value: Tensor) -> Tensor:
-    """What an edit makes of a value: a tensor of the same shape."""
+    """Apply an edit, which must return a tensor of the same shape."""
     result: object = edit(name, value)
     if not isinstance(result, Tensor) or result.shape != value.shape:
-        made = tuple(result.shape) if isinstance(result, Tensor) else shown(result)
-        raise BadInput(f"the edit of {name} gives {made}, not a tensor of {tuple(value.shape)}")
+        kind = tuple(result.shape) if isinstance(result, Tensor) else shown(result)
+        raise BadInput(f"the edit of {name} returned {kind}, not a tensor of {tuple(value.shape)}")
     return result
 
 
 def _check_weights(name: str, value: Tensor, head: int, *places: int) -> None:
-    """Refuse what is no attention weights (B, H, L, S) with this head, this query and this key."""
+    """Raise BadInput unless these are attention weights (B, H, L, S) with that head and places."""
     if name.rpartition(".")[2] != "weights" or value.dim() != 4:
-        raise BadInput(f"{name}: heads are edited in attention weights, and this is none of them")
+        raise BadInput(f"{name}: these are not attention weights, so no head can be edited")
     kinds = ("head", "query", "key")
     for kind, index, size in zip(kinds, (head, *places), value.shape[1:], strict=False):
         check_whole(f"{name}: a {kind}", index, 0, size - 1)
 
 
 def without_head(head: int) -> Edit:
-    """Switch one head off: its weights become zero. Edits values of shape (B, H, L, S)."""
+    """Edit that sets the weights (B, H, L, S) of one head to zero."""
 
     def edit(name: str, weights_BHLS: Tensor) -> Tensor:
         _check_weights(name, weights_BHLS, head)
@@ -201,7 +202,7 @@ def without_head(head: int) -> Edit:
 
 
 def forced_row(head: int, query: int, key: int) -> Edit:
-    """Make one query of one head look at one key only. Edits values of shape (B, H, L, S)."""
+    """Edit of weights (B, H, L, S): one query of one head attends to one key only."""
 
     def edit(name: str, weights_BHLS: Tensor) -> Tensor:
         _check_weights(name, weights_BHLS, head, query, key)

@@ -1,7 +1,6 @@
-"""Packed tokens in the order of time: all first ones, then all second ones, as recurrence runs.
+"""Packed tokens in time-major order: all first tokens, then all second tokens, and so on.
 
-At every time the rows still alive are the first of one order, longest first, so that a loop over
-time only ever drops rows from the end.
+Rows are ordered by length, longest first, so that a loop over time only drops rows from the end.
 """
 
 from collections.abc import Sequence
@@ -16,10 +15,10 @@ from regard.ground.scatter_gather import gather_rows, scatter_rows
 
 @dataclass(frozen=True, eq=False)
 class TimeMajor:
-    """``alive[t]`` rows have a token at time t: the first of ``order_B``.
+    """``alive[t]`` rows have a token at time t: the first ones of ``order_B``.
 
-    Read forward, the n-th token in the order of time lies at ``forward_T[n]`` of the packed tokens;
-    read backward, from the end of every row, at ``backward_T[n]``.
+    Token n in time-major order is packed token ``forward_T[n]``, or ``backward_T[n]`` where rows
+    are read from their ends.
     """
 
     alive: tuple[int, ...]
@@ -32,7 +31,7 @@ class TimeMajor:
     def of(
         cls, lengths: Sequence[int], starts: Sequence[int], tokens: int, device: torch.device
     ) -> "TimeMajor":
-        """The order of rows of these lengths, the first token of each at ``starts``."""
+        """For rows of these lengths, whose first tokens are at ``starts`` of the packed tokens."""
         length_B, start_B = np.array(lengths, dtype=np.int64), np.array(starts, dtype=np.int64)
         order_B = np.argsort(-length_B, kind="stable")
         time_L1 = np.arange(length_B.max(initial=0))[:, None]
@@ -50,7 +49,7 @@ class TimeMajor:
 
     @property
     def rows(self) -> int:
-        """Rows that have a token at all."""
+        """The number of rows that have tokens."""
         return self.alive[0] if self.alive else 0
 
     @property
@@ -59,9 +58,9 @@ class TimeMajor:
         return self.order_B[: self.rows]
 
     def from_packed(self, x: Tensor, *, backward: bool = False) -> Tensor:
-        """Packed tokens in the order of time."""
+        """Packed tokens to time-major order."""
         return gather_rows(x, self.backward_T if backward else self.forward_T)
 
     def to_packed(self, x: Tensor, *, backward: bool = False) -> Tensor:
-        """Back to packed tokens; places that are no token's are zeros."""
+        """Time-major order to packed tokens; padding is zeros."""
         return scatter_rows(x, self.backward_T if backward else self.forward_T, self.tokens)

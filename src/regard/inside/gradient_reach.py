@@ -71,7 +71,7 @@ def _forward(model: nn.Module, texts: Sequence[Ids]) -> _Forward:
     batch = pack(texts).to(next(model.parameters()).device)
     tape = Tape(INPUT, FINAL, edits={INPUT: lambda _, x_TD: x_TD.detach().requires_grad_()})
     model(batch, tape=tape)
-    return _Forward(tape.kept[INPUT], tape.kept[FINAL], batch.layout)
+    return _Forward(tape.records[INPUT], tape.records[FINAL], batch.layout)
 
 
 def _squares(model: nn.Module, texts: Sequence[Ids], size: int) -> list[Tensor]:

@@ -31,8 +31,8 @@ def layer_outputs(
         packed = (pack_rows([example[side]]) for side in facts.sides)
         module(facts.inputs(*packed), tape=tape)
         for layer, path in facts.layer_paths.items():
-            if path in tape.kept:  # an RNN decoder that runs step by step records no layers
-                outputs[layer].append(tape.kept[path])
+            if path in tape.records:  # an RNN decoder that runs step by step records no layers
+                outputs[layer].append(tape.records[path])
     return {layer: values for layer, values in outputs.items() if values}
 
 

@@ -54,7 +54,7 @@ def record_input(
             site,
             queries[site.query_side],
             rows[site.key_side].keys,
-            tuple(tape.kept[name][0].float().cpu().numpy() for name in site.weights),
+            tuple(tape.records[name][0].float().cpu().numpy() for name in site.weights),
         )
         for site in sites
     ], outputs

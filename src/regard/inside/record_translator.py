@@ -67,7 +67,7 @@ def record(
             model(batch.inputs, tape=tape)
         for row, i in enumerate(chosen):
             keys, queries = lengths[i]
-            weights = (tape.kept[name][row, :, :queries, :keys] for name in names)
+            weights = (tape.records[name][row, :, :queries, :keys] for name in names)
             layers[i] = [weights_HLS.float().cpu().numpy() for weights_HLS in weights]
     for i, texts in enumerate(pairs):
         yield PairRecord(texts, *cut[i], layers.pop(i))

@@ -126,7 +126,7 @@ class RecordingBeam(HostBeam):
         if not self.nodes:
             raise ValueError("this beam has not searched yet")
         (results,) = self.results
-        ranked = sorted(results.found[0] + results.spare[0], key=self.beam.sort_key)
+        ranked = sorted(results.finished[0] + results.spare[0], key=self.beam.sort_key)
         ends = self._ends()
         hypotheses = tuple(
             TreeHypothesis(each, ends[each.tokens, each.finished], decode(each.tokens))

@@ -1,4 +1,4 @@
-"""What attention means. Fused kernels are faster ways to say the same, and must agree with it."""
+"""The definition of attention. Fused kernels compute the same faster, and must agree with it."""
 
 from collections.abc import Callable
 
@@ -13,10 +13,10 @@ from regard.parts.mask import Mask, full
 
 
 def masked_softmax(scores: Tensor, allowed: Tensor) -> Tensor:
-    """Softmax over the keys that are allowed; a forbidden key weighs exactly 0.
+    """Softmax over the keys that are allowed; masked keys have a weight of exactly 0.
 
-    A query that may see nothing gets all zeros, not NaN, forward and backward. A score of -inf
-    forbids as well.
+    A query without any allowed key gets zeros, not NaN, forward and backward. A score of -inf masks
+    a key as well.
     """
     allowed = allowed & (scores != float("-inf"))
     lowest = torch.finfo(scores.dtype).min
@@ -37,7 +37,7 @@ def attend(
     dropout: float = 0.0,
     tape: NullTape = NULL_TAPE,
 ) -> Tensor:
-    """Each query's mean of the values it may see, weighted by the softmax of its scores."""
+    """For each query the mean of its row's values, weighted by the softmax of the scores."""
     q, k, v = queries.pad(q_THK), keys.pad(k_THK), keys.pad(v_THK)
     allowed_BHLS = (mask(queries, keys) & keys.real_BL[:, None])[:, None]
     scores_BHLS = tape("scores", score(q, k, queries, keys))
@@ -58,7 +58,7 @@ def fast_attend(
     dropout: float = 0.0,
     tape: NullTape = NULL_TAPE,
 ) -> Tensor:
-    """``attend`` by the fastest kernel that fits, unless the tape asks for what lies inside."""
+    """``attend`` by the fastest kernel that fits, unless the tape needs scores or weights."""
     if not tape.wants("scores", "weights"):
         call = kernels.AttentionCall(score, queries, keys, mask, dropout)
         kernel = kernels.choose(call, q_THK, v_THK)

@@ -1,4 +1,4 @@
-"""Multi-head attention (Vaswani et al., 2017, section 3.2): H heads side by side, joined by W_O."""
+"""Multi-head attention (Vaswani et al., 2017, section 3.2): H heads in parallel, joined by W_O."""
 
 import math
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ from regard.parts.kv_cache import KeyValues, LayerKVCache
 from regard.parts.mask import Mask, full
 from regard.parts.score import ScaledDot
 
-# Flatter scores at the start: with 1.0, post-norm stacks often never learn to look at the source.
+# Flatter scores at first: with 1.0, post-norm stacks often never learn to attend to the source.
 INTO_HEADS = 1 / math.sqrt(2)
 
 
 class EncoderOutput(NamedTuple):
-    """What a decoder looks at: an encoder's states and how they lie.
+    """The states of an encoder, with their layout.
 
-    ``ends`` is where each layer of a recurrent encoder ended: its state, (B, width) each.
+    ``ends`` are the final states of the layers of a recurrent encoder, (B, width) each.
     """
 
     states_TD: Tensor
@@ -36,7 +36,7 @@ class EncoderOutput(NamedTuple):
 
 @dataclass(frozen=True)
 class Heads:
-    """How many heads there are, and the sizes of their keys and values."""
+    """The number of heads, and the sizes of their keys and values."""
 
     count: int
     key: int
@@ -46,9 +46,9 @@ class Heads:
     def of(
         cls, width: int, count: int, key: int | None = None, value: int | None = None
     ) -> "Heads":
-        """Sizes that share the width out evenly, unless they are given."""
+        """Sizes default to the width divided by the number of heads."""
         if key is None and width % count:
-            raise ValueError(f"a width of {width} cannot be shared by {count} heads")
+            raise ValueError(f"a width of {width} is not divisible by {count} heads")
         key = width // count if key is None else key
         return cls(count, key, key if value is None else value)
 
@@ -59,7 +59,7 @@ class Heads:
 
 
 class SelfAttention(nn.Module):
-    """Queries, keys and values from the same tokens, by one projection."""
+    """Queries, keys and values are projections of the same tokens."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class SelfAttention(nn.Module):
         keys = layout
         if cache is not None:
             k, v, keys = cache.extend(k, v, layout)
-        seen_THK = fast_attend(
+        attended_THK = fast_attend(
             self.score,
             q,
             k,
@@ -102,11 +102,11 @@ class SelfAttention(nn.Module):
             dropout=self.dropout if self.training else 0.0,
             tape=tape,
         )
-        return self.o(seen_THK.flatten(1))
+        return self.o(attended_THK.flatten(1))
 
 
 class CrossAttention(nn.Module):
-    """Queries from a decoder, keys and values from a source of another width perhaps."""
+    """Queries are projections of decoder states, keys and values of encoder states."""
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ class CrossAttention(nn.Module):
     ) -> Tensor:
         (q,) = self.heads.part(self.q(x_TD), self.heads.key)
         k, v, keys = self.source_key_values(source, cache)
-        seen_THK = fast_attend(
+        attended_THK = fast_attend(
             self.score,
             q,
             k,
@@ -148,12 +148,12 @@ class CrossAttention(nn.Module):
             dropout=self.dropout if self.training else 0.0,
             tape=tape,
         )
-        return self.o(seen_THK.flatten(1))
+        return self.o(attended_THK.flatten(1))
 
     def source_key_values(
         self, source: EncoderOutput | None, cache: LayerKVCache | None
     ) -> KeyValues:
-        """Keys and values of the source: computed, or as the memory keeps them."""
+        """Keys and values of the source: from the cache if it has them, else computed."""
         if cache is not None and cache.source is not None:
             return cache.source
         assert source is not None
@@ -162,7 +162,7 @@ class CrossAttention(nn.Module):
 
 
 def fused_linear(inputs: int, outputs: list[int], bias: bool, gain: float = 1.0) -> nn.Linear:
-    """Several projections as one matrix, each part initialised as if it stood alone (Glorot)."""
+    """Several projections as one matrix, each initialised on its own (Glorot)."""
     linear = nn.Linear(inputs, sum(outputs), bias=bias)
     for part in linear.weight.detach().split(outputs):
         nn.init.xavier_uniform_(part, gain)

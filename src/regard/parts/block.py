@@ -1,4 +1,4 @@
-"""A block: attention, perhaps attention to a source, feed-forward; each in a residual."""
+"""A Transformer block: self-attention, optional cross-attention, feed-forward; with residuals."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ from regard.parts.mlp import Mlp
 class Residual(nn.Module):
     """norm(x + f(x)), as in the paper ("post"), or x + f(norm(x)) ("pre").
 
-    What was normed goes on in the precision of f, which under autocast is the lower one.
+    The result of the norm is cast to the precision of f, which under autocast is the lower one.
     """
 
     def __init__(self, width: int, *, norm: str = "post", eps: float = 1e-5, dropout: float = 0.0):
@@ -28,8 +28,8 @@ class Residual(nn.Module):
 
     def forward(self, x_TD: Tensor, part: Callable[[Tensor], Tensor]) -> Tensor:
         if self.post:
-            said_TD = part(x_TD)
-            return self.norm(x_TD + self.dropout(said_TD)).to(said_TD.dtype)
+            update_TD = part(x_TD)
+            return self.norm(x_TD + self.dropout(update_TD)).to(update_TD.dtype)
         return x_TD + self.dropout(part(self.norm(x_TD)))
 
 
@@ -67,18 +67,18 @@ class Block(nn.Module):
         cache: LayerKVCache | None = None,
         tape: NullTape = NULL_TAPE,
     ) -> Tensor:
-        def look(x: Tensor) -> Tensor:
+        def attend_to_self(x: Tensor) -> Tensor:
             inner = tape.under("attention")
             return inner("output", self.attention(x, layout, cache=cache, tape=inner))
 
-        def look_at_source(x: Tensor) -> Tensor:
+        def attend_to_source(x: Tensor) -> Tensor:
             inner = tape.under("cross")
             return inner("output", self.cross(x, layout, source, cache=cache, tape=inner))
 
-        def think(x: Tensor) -> Tensor:
+        def feed_forward(x: Tensor) -> Tensor:
             return tape("mlp.output", self.mlp(x))
 
-        x_TD = self.attention_residual(x_TD, look)
+        x_TD = self.attention_residual(x_TD, attend_to_self)
         if self.decodes:
-            x_TD = self.cross_residual(x_TD, look_at_source)
-        return tape("output", self.mlp_residual(x_TD, think))
+            x_TD = self.cross_residual(x_TD, attend_to_source)
+        return tape("output", self.mlp_residual(x_TD, feed_forward))

@@ -1,4 +1,4 @@
-"""The bridge: how a recurrent decoder begins, given what an encoder has read."""
+"""The bridge: the initial states of a recurrent decoder, from the output of an encoder."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -11,13 +11,13 @@ from regard.parts.rnn import PARTS, State
 
 
 class Bridge(nn.Module):
-    """From a source to the first state of every layer.
+    """The initial state of every layer of the decoder.
 
-    "copy": each layer begins as the same layer of the encoder ended (Sutskever et al., 2014). The
-    others are tanh(W·summary) of the highest layer: where it ended ("last", both ends of one that
-    reads both ways), where its reading from the end ended ("backward", Bahdanau et al., 2014), the
-    "mean" of its states. With ``summarises`` decoders see c = tanh(V·summary), and begin from it
-    (Cho et al., 2014).
+    "copy": the final state of the same layer of the encoder (Sutskever et al., 2014). The others
+    are tanh(W·summary), where the summary is a final state of the top layer ("last", of both
+    directions if it has two; "backward", of the backward direction: Bahdanau et al., 2014) or the
+    "mean" of its states. With ``summarises`` every step gets c = tanh(V·summary), and the initial
+    states are computed from c (Cho et al., 2014).
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Bridge(nn.Module):
             self.begin = nn.Linear(given, depth * self.parts * width)
 
     def forward(self, source: EncoderOutput) -> tuple[list[State], Tensor | None]:
-        """The states to begin with, and c where there is one."""
+        """The initial states, and c if there is one."""
         context_BD = None
         if self.summary is not None:
             context_BD = torch.tanh(self.summary(self.kind.summarise(source)))
@@ -64,14 +64,14 @@ def mean_state(source: EncoderOutput) -> Tensor:
 
 
 def backward_state(source: EncoderOutput) -> Tensor:
-    """Where the backward direction of the highest layer ended in every row."""
+    """The final state of the backward direction of the top layer."""
     return last_state(source).chunk(2, dim=-1)[1]
 
 
 def last_state(source: EncoderOutput) -> Tensor:
-    """Where the highest layer ended in every row, or its last token's state; zeros where none is.
+    """The final state of the top layer, else the state of the last token; zeros for empty rows.
 
-    Of an encoder that reads both ways these are both ends.
+    Of a bidirectional encoder, the final states of both directions.
     """
     if source.ends:
         return source.ends[-1][0]
@@ -83,7 +83,7 @@ def last_state(source: EncoderOutput) -> Tensor:
 
 
 def _filled(state: State, parts: int) -> State:
-    """h alone where no cell is kept, and an empty cell where none was given."""
+    """Without the memory cell if the decoder has none; with a zero cell if only it has one."""
     return state[:parts] if len(state) >= parts else (*state, torch.zeros_like(state[0]))
 
 

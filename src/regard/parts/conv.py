@@ -11,9 +11,9 @@ from regard.parts.dropout import Dropout
 
 
 class Convolution(nn.Module):
-    """(x + GLU(W[x_{i-k}; …; x_{i+k}] + b)) · √½: each token with ``size`` // 2 to either side.
+    """(x + GLU(W[x_{i-k}; …; x_{i+k}] + b)) · √½, with k = ``size`` // 2 neighbours on either side.
 
-    Tokens lie end to end; a neighbour that belongs to another row counts as zeros.
+    Tokens are packed; neighbours that belong to another row count as zeros.
     """
 
     def __init__(self, width: int, size: int, *, dropout: float = 0.0):
@@ -29,16 +29,16 @@ class Convolution(nn.Module):
         return (x_TD + gated_TD) * math.sqrt(0.5)
 
     def _neighbours(self, x_TD: Tensor, layout: Layout) -> Tensor:
-        """Each token between those around it, (T, size · width)."""
+        """The window around each token, (T, size · width)."""
         tokens = len(x_TD)
         wide_TD = F.pad(x_TD, (0, 0, self.reach, self.reach))
         row_T = layout.rows_T
         place_T = torch.arange(tokens, device=x_TD.device) - layout.offsets[row_T]
         length_T = layout.lengths_B[row_T]
-        seen = []
+        window = []
         for shift in range(-self.reach, self.reach + 1):
             at_T = place_T + shift
             same_row_T = (at_T >= 0) & (at_T < length_T)
             shifted_TD = wide_TD[self.reach + shift : self.reach + shift + tokens]
-            seen.append(shifted_TD.masked_fill(~same_row_T[:, None], 0.0))
-        return torch.cat(seen, dim=-1)
+            window.append(shifted_TD.masked_fill(~same_row_T[:, None], 0.0))
+        return torch.cat(window, dim=-1)

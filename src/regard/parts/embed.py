@@ -1,4 +1,4 @@
-"""Tokens, positions and segments as one vector per token."""
+"""Embeddings: token, position and segment vectors, added up."""
 
 import math
 from typing import Any
@@ -11,7 +11,7 @@ from regard.parts.dropout import Dropout
 
 
 class Embedding(nn.Module):
-    """token (× √d) + position (+ segment), perhaps normalised, then dropout."""
+    """token (× √d) + position (+ segment), optional layer norm, dropout."""
 
     def __init__(
         self,
@@ -53,9 +53,9 @@ class Embedding(nn.Module):
 
 
 def _few(numbers_T: Tensor, vectors_ND: Tensor) -> Tensor:
-    """A lookup among few vectors, whose gradient is a sum over tokens for each of them.
+    """A lookup in a small table, whose gradient is one sum over tokens for each entry.
 
-    On CUDA that of an ordinary lookup is added token by token, and thousands wait for one place.
+    On CUDA an ordinary lookup adds gradients token by token, and thousands wait for one address.
     """
     parts = (
         (numbers_T == number)[:, None] * vector_D

@@ -1,4 +1,4 @@
-"""What a prediction costs: cross-entropy, perhaps against smoothed goals."""
+"""Losses: cross-entropy with label smoothing."""
 
 import torch
 from torch import Tensor
@@ -9,11 +9,11 @@ from regard.ground.batch import IGNORED
 def smoothed_cross_entropy(
     logits_TV: Tensor, goals_T: Tensor, smoothing: float = 0.0, weights_T: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Sums over the goals that count: (loss, negative log-likelihood).
+    """Sums over the targets that are not ``IGNORED``: (loss, negative log-likelihood).
 
-    With smoothing ε the goal is 1-ε on the right word plus ε spread evenly over all (Szegedy et
-    al., 2016); perplexity is always taken from the second. ``weights_T`` says how much each goal
-    counts.
+    With smoothing ε the target distribution is 1-ε on the target plus ε spread evenly over the
+    vocabulary (Szegedy et al., 2016); perplexity is computed from the second sum. ``weights_T``
+    weighs each target.
     """
     counts_T = goals_T != IGNORED
     if weights_T is not None:

@@ -1,7 +1,7 @@
-"""Sight: who may look at whom, by comparing positions or orders, never by looking at data.
+"""Attention masks as values: full, causal, window, permutation.
 
-A sight is a value. Called with both layouts it answers (B, L, S), true where the query may look;
-``attend`` adds that a key must exist. Rows only ever see their own row.
+A mask compares positions or orders, never data. Called with both layouts it returns (B, L, S), true
+where a query may attend to a key; ``attend`` masks padding. Queries attend to their own row only.
 """
 
 from dataclasses import dataclass
@@ -14,16 +14,16 @@ from regard.ground.layout import Layout
 
 @dataclass(frozen=True)
 class WindowMask:
-    """From ``left`` places before the query to ``right`` places after it; ``None`` is no limit."""
+    """Keys from ``left`` positions before the query to ``right`` after it; ``None``: no limit."""
 
     left: int | None = None
     right: int | None = None
 
     def __call__(self, queries: Layout, keys: Layout) -> Tensor:
-        """Which keys each query may see, by position."""
+        """Allowed keys by position."""
         if self.left is None and self.right is None:
-            seen = torch.ones((), dtype=torch.bool, device=keys.positions_T.device)
-            return seen.expand(keys.rows, queries.longest, keys.longest)
+            allowed = torch.ones((), dtype=torch.bool, device=keys.positions_T.device)
+            return allowed.expand(keys.rows, queries.longest, keys.longest)
         ahead = _gap(queries, keys, queries.positions_T, keys.positions_T)
         allowed = torch.ones_like(ahead, dtype=torch.bool)
         if self.left is not None:
@@ -35,17 +35,17 @@ class WindowMask:
 
 @dataclass(frozen=True)
 class PermutationMask:
-    """Only what comes earlier in the row's drawn order (XLNet, Yang et al., 2019, eq. 3).
+    """Keys that come earlier in the row's permutation (XLNet, Yang et al., 2019, eq. 3).
 
-    The content stream may see itself as well (``itself``); the query stream may not.
+    With ``itself`` also the query's own token, as in the content stream; not in the query stream.
     """
 
     itself: bool
 
     def __call__(self, queries: Layout, keys: Layout) -> Tensor:
-        """Which keys each query may see, by order."""
+        """Allowed keys by order."""
         if queries.orders_T is None or keys.orders_T is None:
-            raise ValueError("a permuted sight needs layouts that carry orders")
+            raise ValueError("a permutation mask needs layouts with orders")
         ahead = _gap(queries, keys, queries.orders_T, keys.orders_T)
         return ahead <= 0 if self.itself else ahead < 0
 

@@ -1,4 +1,4 @@
-"""The feed-forward layer of a block: act(xW1 + b1)W2 + b2, on each token alone."""
+"""The feed-forward layer of a block: act(xW1 + b1)W2 + b2, for each token."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,4 +1,4 @@
-"""A row of states as one vector: Σ_i α_i h_i, where one query decides what each state weighs."""
+"""Attention pooling: the states of a row as one vector, Σ_i α_i h_i, with one query per row."""
 
 import math
 
@@ -16,7 +16,7 @@ QUERIES = ("learned", "zeros", "mean")
 class AttentionPoolModule(nn.Module):
     """Keys and values are the states; the query is learned, zeros, or the mean of the states.
 
-    To a dot product with zeros all states are alike: that is the plain mean.
+    With a dot-product score, zeros give the plain mean.
     """
 
     def __init__(self, size: int, score: str, query: str, *, inner: int, positions: int):

@@ -1,4 +1,4 @@
-"""Where a token stands: sinusoids, learned vectors, or how far it is from others."""
+"""Position embeddings: sinusoids and learned vectors."""
 
 import math
 
@@ -14,7 +14,7 @@ def sinusoid(
     """sin(pos / n^(2i/d)) and cos(pos / n^(2i/d)) (Vaswani et al., 2017, section 3.5).
 
     The paper interleaves them (sin, cos, sin, …); ``halves`` lays all sines before all cosines. The
-    angles are double: a float32 frequency is 3e-5 off at position 500.
+    angles are float64: with float32 frequencies they are 3e-5 off at position 500.
     """
     even = torch.arange(0, width, 2, device=positions_P.device, dtype=torch.float64)
     angles = positions_P[:, None].double() * torch.exp(even * (-math.log(base) / width))
@@ -32,7 +32,7 @@ def wavelengths(width: int, base: float = 10_000.0) -> list[float]:
 
 
 class SinusoidPositions(nn.Module):
-    """Fixed sinusoids, for any length, with nothing to learn or to store."""
+    """Fixed sinusoids, for any length, without parameters."""
 
     limit = None
 
@@ -61,7 +61,7 @@ class LearnedPositions(nn.Embedding):
     def forward(self, layout: Layout) -> Tensor:  # type: ignore[override]
         if layout.start is not None and layout.start + layout.longest > self.limit:
             last = layout.start + layout.longest - 1
-            raise ValueError(f"position {last} asked for; {self.limit} were learned")
+            raise ValueError(f"position {last} is out of range: {self.limit} positions are learned")
         if layout.full and layout.start is not None:  # its gradient is a sum over rows
             first = layout.start + self.offset
             return self.weight[first:][: layout.longest].repeat(layout.rows, 1)

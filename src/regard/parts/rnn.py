@@ -1,9 +1,9 @@
 """Recurrent layers on packed tokens: RNN, GRU (Cho et al., 2014) and LSTM (Hochreiter, 1997).
 
-All tokens of a batch run in torch's fused kernels, in the order of time and without padding; one
-step at a time runs in torch's cells, with the same weights. Lengths must be known on the host, so
-these layers are an eager island: neither compiled nor captured. They keep the precision of their
-weights under autocast: torch would run them in fp16 there, and a state is added to many times.
+All tokens of a batch run in torch's fused kernels, in time-major order and without padding; single
+steps run in torch's cells, with the same weights. Lengths must be known on the host, so these
+layers are neither compiled nor captured. They run in the precision of their weights under autocast:
+torch would run them in fp16, and errors of a state accumulate over time.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,15 +32,12 @@ DIRECTIONS = ("forward", "backward", "both")
 
 
 def without_autocast(x: Tensor) -> torch.autocast:
-    """Where recurrence runs: without autocast."""
+    """A context without autocast, for recurrent layers."""
     return torch.autocast(x.device.type, enabled=False)
 
 
 class RNNLayer(nn.Module):
-    """One layer that reads from the first token, from the last, or from both ends.
-
-    What it says of a token when it reads from both ends is [forward; backward].
-    """
+    """One layer in one direction or "both", whose states are [forward; backward]."""
 
     def __init__(self, cell: str, inputs: int, width: int, *, reads: str = "forward"):
         super().__init__()
@@ -50,13 +47,12 @@ class RNNLayer(nn.Module):
         self.states = 2 * width if both else width
         if cell == "lstm":
             for _, _, bias, _ in self.kernel.all_weights:
-                nn.init.ones_(bias.detach()[width : 2 * width])  # gates that begin by remembering
+                nn.init.ones_(bias.detach()[width : 2 * width])  # open forget gates
 
     def forward(
         self, x_TD: Tensor, layout: Layout, begin: State | None = None
     ) -> tuple[Tensor, State]:
-        """A state for every token, and of every row the last one (of a row without tokens the
-        first, or zeros)."""
+        """States of all tokens, and final states (of empty rows the initial ones, or zeros)."""
         time_major = layout.time_major
         if begin is None:
             begin = (x_TD.new_zeros(layout.rows, self.states),) * PARTS[self.cell]
@@ -75,12 +71,12 @@ class RNNLayer(nn.Module):
         )
 
     def step(self, x_RD: Tensor, state: State) -> State:
-        """One token more in every row; only for layers that read forward."""
+        """One more token in every row; only for forward layers."""
         given = state if self.cell == "lstm" else state[0]
         return _as_tuple(STEPS[self.cell](x_RD, given, *self.kernel.all_weights[0]))
 
     def _to_kernel(self, begin: State, time_major: TimeMajor) -> Any:
-        """(directions, rows, width) each, rows in the order of time."""
+        """(directions, rows, width) each, rows in time-major order."""
         parts = [
             part[time_major.order_R].unflatten(1, (-1, self.width)).transpose(0, 1).contiguous()
             for part in begin
@@ -88,7 +84,7 @@ class RNNLayer(nn.Module):
         return tuple(parts) if self.cell == "lstm" else parts[0]
 
     def _nothing(self, x_TD: Tensor, begin: State) -> Tensor:
-        """Zeros where every place is empty, that gradients can be asked of."""
+        """Zeros for a batch without tokens, through which gradients flow."""
         ways = []
         for way, weights in enumerate(self.kernel.all_weights):
             state = tuple(part[:0, way * self.width :][:, : self.width] for part in begin)
@@ -98,10 +94,10 @@ class RNNLayer(nn.Module):
 
 
 class RNNStack(nn.Module):
-    """Layers one above the other; with ``residual``, from the second on each adds to its input.
+    """Stacked layers; with ``residual``, from the second on each adds to its input.
 
-    Dropout falls between layers here and not in torch's kernel, whose draws on CUDA do not follow
-    the seed of a step.
+    Dropout between layers is not that of torch's kernel, whose draws on CUDA do not follow the seed
+    of a step.
     """
 
     def __init__(
@@ -132,7 +128,7 @@ class RNNStack(nn.Module):
         *,
         tape: NullTape = NULL_TAPE,
     ) -> tuple[Tensor, list[State]]:
-        """The states of the highest layer, and where every layer ended."""
+        """The states of the top layer, and the final states of all layers."""
         ends, x_TD = [], x_TD.to(self.dtype)
         with without_autocast(x_TD):
             for number, layer in enumerate(self.layers):
@@ -149,7 +145,7 @@ class RNNStack(nn.Module):
         return next(self.parameters()).dtype
 
     def step(self, x_RD: Tensor, states: Sequence[State]) -> tuple[Tensor, list[State]]:
-        """The same for one token more in every row."""
+        """The same for one more token in every row."""
         after = []
         for number, state in enumerate(states):
             layer = cast(RNNLayer, self.layers[number])

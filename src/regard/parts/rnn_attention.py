@@ -1,4 +1,4 @@
-"""How a recurrent decoder looks at its source: one query a step, any score, by ``attend``."""
+"""Attention of a recurrent decoder to its source: one query per step, any score."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -24,11 +24,11 @@ from regard.parts.score import (
 
 
 def _alike(score: Callable[[int], Score]) -> Callable[..., Score]:
-    """A score that compares a query and a key number by number."""
+    """A score of queries and keys of the same size."""
 
     def build(query: int, key: int, inner: int, positions: int) -> Score:
         if query != key:
-            raise ValueError(f"this score compares sizes that agree, not {query} and {key}")
+            raise ValueError(f"this score needs one size of queries and keys, not {query}, {key}")
         return score(query)
 
     return build
@@ -57,7 +57,7 @@ SCORES: dict[str, Callable[..., Score]] = {
 
 
 class SourceKeyValues(NamedTuple):
-    """A source made ready to be looked at many times: keys, values, and how they lie."""
+    """Keys and values of a source, computed once for all steps, with their layout."""
 
     k: Tensor
     v: Tensor
@@ -79,21 +79,21 @@ class SourceKeyValues(NamedTuple):
 
 
 class RNNAttention(nn.Module):
-    """One head, without projections but the score's own: c = Σ_i α_i h_i."""
+    """One head, without projections except those of the score: c = Σ_i α_i h_i."""
 
     def __init__(self, query: int, source: int, score: str, *, inner: int, positions: int):
         super().__init__()
         self.score = SCORES[score](query, source, inner, positions)
 
     def keys(self, source: EncoderOutput) -> SourceKeyValues:
-        """What does not depend on the query, as it lies in the source."""
+        """What does not depend on the query, in the layout of the source."""
         v_THK = source.states_TD[:, None]
         return SourceKeyValues(self.score.keyed(v_THK), v_THK, source.layout)
 
     def source_key_values(
         self, source: EncoderOutput, cache: LayerKVCache | None
     ) -> SourceKeyValues:
-        """The same, padded, once for all steps."""
+        """The same, padded, from the cache if it has it."""
         keeper = LayerKVCache(source.layout.rows, 0) if cache is None else cache
         if keeper.source is None:
             keeper.store_source(*self.keys(source))
@@ -103,8 +103,8 @@ class RNNAttention(nn.Module):
     def forward(
         self, q_TD: Tensor, queries: Layout, keys: SourceKeyValues, *, tape: NullTape = NULL_TAPE
     ) -> Tensor:
-        """What each query sees of its row's source."""
+        """The context of each query."""
         k, v, layout = keys
         given = self.score if isinstance(self.score, Dot) else self.score.between
-        seen = fast_attend(given, q_TD[:, None], k, v, queries=queries, keys=layout, tape=tape)
-        return seen[:, 0]
+        attended = fast_attend(given, q_TD[:, None], k, v, queries=queries, keys=layout, tape=tape)
+        return attended[:, 0]

@@ -1,8 +1,7 @@
-"""Scores s(q, k): how well a query and a key fit. Every model of the line picks one.
+"""Scores s(q, k) of queries and keys. Every model chooses one.
 
 A score is called with padded queries (B, L, H, K), padded keys (B, S, H, K) and both layouts, and
-answers (B, H, L, S). What attention then does with it is ``attend``'s business. What a score makes
-of keys alone can be done once for many queries that come one after the other.
+returns (B, H, L, S). What depends on the keys alone can be computed once for many queries.
 """
 
 import math
@@ -16,10 +15,10 @@ from regard.parts.position import sinusoid
 
 
 class Score(nn.Module):
-    """``keyed`` is what becomes of the keys alone, ``between`` all that is left to do then."""
+    """``keyed`` is the part that depends on the keys alone, ``between`` the rest."""
 
     def keyed(self, k: Tensor) -> Tensor:
-        """Keys (…, H, K) as ``between`` wants them."""
+        """Keys (…, H, K) as ``between`` expects them."""
         return k
 
     def between(self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout) -> Tensor:
@@ -33,7 +32,7 @@ class Dot(Score):
     """q·k (Luong et al., 2015)."""
 
     def scale(self, size: int) -> float:
-        """The factor on q·k; fused kernels ask for it."""
+        """The factor on q·k, for fused kernels."""
         return 1.0
 
     def between(self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout) -> Tensor:
@@ -90,9 +89,9 @@ class Bilinear(Score):
 
 
 class Location(Score):
-    """W q: the query alone says at which positions to look (Luong et al., 2015, eq. 8).
+    """W q: scores of positions from the query alone (Luong et al., 2015, eq. 8).
 
-    Keys past the positions it knows are not looked at, as in the paper.
+    Keys beyond its positions are masked, as in the paper.
     """
 
     def __init__(self, query: int, positions: int, heads: int = 1):
@@ -138,7 +137,7 @@ class RelativeDot(Score):
 class DistanceDot(Score):
     """q·(k + a) / √K with a learned vector a for each distance (Shaw et al., 2018, eq. 4).
 
-    Distances go both ways, and past ``farthest`` they are all alike; heads share the vectors. The
+    Distances are signed and clipped to ``farthest``; heads share the vectors. The
     paper's other vectors, added to values, are left out: it finds no gain in them (table 3).
     """
 

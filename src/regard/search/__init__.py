@@ -1,4 +1,4 @@
-"""Floor 3: from next-token distributions to sequences."""
+"""Floor 3: search, from next-token distributions to hypotheses."""
 
 from regard.search.beam import Beam
 from regard.search.constraints import Constraints

@@ -1,4 +1,4 @@
-"""Beam search: at every step the k best hypotheses go on, and those that end are set aside."""
+"""Beam search: at every step the k best hypotheses stay active, and those that end are stored."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,29 +15,29 @@ from regard.search.step import Search, SearchState
 
 @dataclass(frozen=True)
 class Beam(BeamRules, Search):
-    """``size`` hypotheses go on per sentence; the ``best`` come back.
+    """Beam search with ``size`` active hypotheses per sentence, which returns the ``best``.
 
     At each step all continuations of a sentence are ranked by log p. Those among the first ``size``
-    that end are set aside; the first ``size`` that do not end go on. A sentence is over when
+    that end are stored as finished; the first ``size`` that do not end stay active. The search for
+    a sentence ends when
 
-    - ``finished`` hypotheses have been set aside (by default ``size``, or ``best`` if more);
-    - or nothing alive can still be among the best (``early``): no log p is above what is needed
-      ``logprob_to_beat`` the last of them, and the coverage term is at most 0;
-    - or its limit is reached. Then the hypotheses alive, unfinished, fill the places that finished
-      ones leave among the best. One that nothing can be added to is unfinished as well.
+    - ``finished`` hypotheses are finished (default: ``size``, or ``best`` if that is more);
+    - or no active hypothesis can still be among the best (``early``): no log p is above the
+      ``logprob_to_beat`` of the last of them, and the coverage term is at most 0;
+    - or its limit is reached. Then active hypotheses, which are unfinished, fill the places among
+      the best that finished ones leave. One that cannot be continued is unfinished as well.
 
-    With another ``stop`` it is over when ``generate`` of transformers 5 says so, given ``size`` as
-    num_beams (of 1: greedy search), ``best`` as num_return_sequences, ``length="power"``, ``alpha``
-    as length_penalty and ``no_repeat`` as no_repeat_ngram_size; ``formula`` says when. Then at the
-    limit the first ``size`` continuations count as found, whether they end or not. In
+    With another ``stop`` it ends when ``generate`` of transformers 5 does, with ``size`` as
+    num_beams (1: greedy search), ``best`` as num_return_sequences, ``length="power"``, ``alpha`` as
+    length_penalty and ``no_repeat`` as no_repeat_ngram_size; ``formula`` gives the condition. Then
+    the first ``size`` continuations at the limit count as finished, whether they end or not. In
     ``Constraints`` max_length is ``longest + 1`` (it counts BOS), max_new_tokens ``longest``,
     min_length ``shortest``, forced_eos_token_id ``must_end``, single tokens of bad_words_ids
-    ``forbidden``.
-    Where it would fill its list up with copies of score -1e9, fewer come back.
+    ``forbidden``. Where transformers fills its list with copies of score -1e9, fewer are returned.
 
-    Scores follow ``formula``, where n counts the tokens, EOS included and BOS not. The length rule
-    and the coverage penalty rank what was set aside; they do not steer the beam. With a
-    ``coverage``, be it 0, hypotheses keep their coverage term. With ``no_repeat`` no run of that
+    Scores follow ``formula``, where n counts the tokens with EOS and without BOS. The length
+    penalty and the coverage penalty rank finished hypotheses; active ones are ranked by log p. With
+    a ``coverage``, even 0, hypotheses have a coverage term. With ``no_repeat`` no n-gram of that
     many tokens occurs twice in a hypothesis.
     """
 

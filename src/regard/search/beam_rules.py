@@ -1,4 +1,4 @@
-"""The rules of a beam search, as a value: what goes on, when a sentence is over, the score."""
+"""The rules of a beam search as a value: which hypotheses stay active, when it ends, the score."""
 
 import math
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from regard.search.hypothesis import Hypothesis
 from regard.search.length_penalty import Length, check_length_penalty, formula
 
 Stop = Literal["default", "transformers", "transformers-early", "transformers-never"]
-# When a sentence is over by transformers' rules: early_stopping=False, True and "never".
+# When a search ends by transformers' rules: early_stopping=False, True and "never".
 STOPS: dict[Stop, str] = {
     "default": "",
     "transformers": "{k} are found and no {score} alive, at its n now, is above the last",
@@ -22,7 +22,7 @@ WIDEST = 10_000  # hypotheses of a sentence
 
 @dataclass(frozen=True)
 class BeamRules:
-    """The fields of ``Beam``, which explains them, and what follows from them."""
+    """The fields of ``Beam``, where they are explained, and what follows from them."""
 
     size: int = 5
     best: int = 1
@@ -43,7 +43,7 @@ class BeamRules:
         if self.finished is not None:
             check_whole("finished", self.finished, 1)
         if self.follows_transformers and (self.finished is not None or not self.early):
-            raise BadInput(f"finished and early mean nothing where the stop is {self.stop!r}")
+            raise BadInput(f"finished and early cannot be used with stop {self.stop!r}")
         if self.follows_transformers and self.best > self.size:
             raise BadInput(
                 f"best must be at most the size of the beam ({self.size}), as in transformers, "
@@ -65,19 +65,19 @@ class BeamRules:
 
     @property
     def enough(self) -> float:
-        """Hypotheses found at which a sentence is over, whatever is alive."""
+        """The number of finished hypotheses at which a search ends, whatever is still active."""
         if self.stop == "default":
             return max(self.size, self.best) if self.finished is None else self.finished
         return self.size if self.stop == "transformers-early" or self.size == 1 else math.inf
 
     @property
     def beaten(self) -> int:
-        """How many found ones must be beaten to be found later."""
+        """An active hypothesis must beat the last of so many finished ones."""
         return self.size if self.follows_transformers else self.best
 
     @property
     def bounds_at_current_length(self) -> bool:
-        """Whether what is alive is weighed at its length now, not at the longest it may reach."""
+        """Whether active hypotheses are scored at their current length, not at the longest."""
         return self.stop == "transformers" or self.alpha < 0
 
     @property
@@ -88,5 +88,5 @@ class BeamRules:
         return f"{plain}, over when {over}" if over else plain
 
     def sort_key(self, one: Hypothesis) -> tuple[bool, float]:
-        """What results are sorted by: the unfinished last, unless they count as found."""
+        """The order of results: unfinished ones last, unless they count as finished."""
         return not (one.finished or self.follows_transformers), -one.score

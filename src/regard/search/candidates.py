@@ -1,4 +1,4 @@
-"""What may come next of each sentence, the most probable first."""
+"""The continuations of each sentence, the most probable first."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -14,7 +14,7 @@ from regard.search.topk import topk
 
 @dataclass(frozen=True)
 class Candidates:
-    """Continuations of the hypotheses alive, by sentence and within it the most probable first."""
+    """Continuations of the active hypotheses, by sentence, the most probable first."""
 
     sentence: np.ndarray
     parent: np.ndarray  # the row continued
@@ -27,25 +27,25 @@ class Candidates:
         return place(self.sentence)
 
     def select(self, size: int, eos: int) -> tuple[np.ndarray, np.ndarray]:
-        """Which candidates end, and which go on."""
+        """Which candidates end, and which stay active."""
         ends = self.token == eos
         ended = np.flatnonzero(ends & (self.place < size))
         going = np.flatnonzero(~ends)
         return ended, going[place(self.sentence[going]) < size]
 
     def grow(self, alive: ActiveHypotheses, chosen: np.ndarray) -> ActiveHypotheses:
-        """The chosen candidates as hypotheses."""
+        """The selected candidates as hypotheses."""
         return alive.grow(self.parent[chosen], self.token[chosen], self.logprob[chosen])
 
     def stuck(self, rows: int) -> np.ndarray:
-        """The rows that have no continuation at all."""
+        """The rows without any continuation."""
         return np.flatnonzero(np.bincount(self.parent, minlength=rows) == 0)
 
 
 def rank(alive: ActiveHypotheses, logprobs_RV: Tensor, size: int) -> Candidates:
-    """All candidates ``select`` may need; of equals the earlier parent's, then the lower token.
+    """All candidates that ``select`` may need; ties by the earlier parent, then the lower token.
 
-    One row can give at most ``size`` that go on and one that ends.
+    A row has at most ``size`` continuations that stay active and one that ends.
     """
     top, index = topk(logprobs_RV, size + 1)
     values, tokens = to_host(top), index.cpu().numpy()

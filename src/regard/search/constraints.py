@@ -1,4 +1,4 @@
-"""What a search may write: markers, lengths, forbidden tokens, forced prefixes, no repeats."""
+"""Constraints on hypotheses: BOS and EOS, lengths, forbidden tokens, prefixes, repeated n-grams."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,14 +13,13 @@ from regard.search.hypothesis import ActiveHypotheses
 
 @dataclass(frozen=True)
 class Constraints:
-    """Lengths count every token written, EOS and prefix included, BOS not.
+    """Lengths count all tokens of a hypothesis with EOS and prefix, without BOS.
 
-    A hypothesis that has ``longest`` tokens and no EOS among them remains unfinished; with
-    ``must_end`` token number ``longest`` is EOS, and as nothing else may come, its log p is 0. EOS
-    may not come before it is token number ``shortest``. What may come has its own probability, or,
-    with ``renormalise``, such that they sum to one. ``bos`` and ``longest`` are one number for
-    all sentences or one for each; ``bos`` is whatever is fed first, so after a prompt that the
-    state has already read it is the prompt's last token.
+    A hypothesis of ``longest`` tokens without EOS is unfinished; with ``must_end`` token number
+    ``longest`` is always EOS, with log p 0. EOS is token number ``shortest`` at the earliest.
+    Allowed tokens keep their probabilities, or are renormalised to sum to one (``renormalise``).
+    ``bos`` and ``longest`` are one number for all sentences or one for each; ``bos`` is the first
+    token fed, which after a prompt is the last token of the prompt.
     """
 
     bos: int | Sequence[int]
@@ -50,11 +49,13 @@ class Constraints:
             raise ValueError(f"{len(prefixes)} prefixes for {sentences} sentences")
         for prefix, longest in zip(prefixes, self.longest_of(sentences), strict=True):
             if len(prefix) > longest:
-                raise BadInput(f"a prefix of {len(prefix)} tokens where {longest} are the most")
+                raise BadInput(
+                    f"a prefix of {len(prefix)} tokens is longer than the limit of {longest}"
+                )
             if self.must_end and len(prefix) == longest:
-                raise BadInput(f"a prefix of {len(prefix)} tokens leaves no room for the end")
+                raise BadInput(f"a prefix of {len(prefix)} tokens leaves no place for EOS")
             if self.eos in prefix:
-                raise BadInput("a prefix contains the end marker")
+                raise BadInput("a prefix contains EOS")
         return table(prefixes)
 
     def repeated(self, sentences: int, copies: int) -> "Constraints":
@@ -90,8 +91,8 @@ def restrict(
     forced_BL: np.ndarray,
     no_repeat: int = 0,
 ) -> None:
-    """Put -inf in place wherever a token may not come next; a forced token overrules the rest."""
-    n = alive.length + 1  # the number of the token to come
+    """Set forbidden next tokens to -inf, in place; a forced token overrules the rest."""
+    n = alive.length + 1  # the number of the next token
     forced = _forced_next(alive, forced_BL)
     forced_logprobs = logprobs_RV[forced] if forced else torch.empty(0)
     for token in constraints.forbidden:
@@ -115,7 +116,7 @@ def restrict(
 def _forced_next(
     alive: ActiveHypotheses, forced_BL: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """The rows whose next token is given, and those tokens; None once all prefixes are over."""
+    """The rows with a forced next token, and those tokens; None after all prefixes."""
     if alive.length >= forced_BL.shape[1]:
         return None
     next_R = forced_BL[alive.sentence_R, alive.length]
@@ -124,7 +125,7 @@ def _forced_next(
 
 
 def repeats(tokens_RL: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """(row, token) for every token that would complete a run of ``size`` tokens seen in its row."""
+    """(row, token) for every token that would repeat an n-gram of ``size`` tokens of its row."""
     length = tokens_RL.shape[1]
     if length < size:
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)

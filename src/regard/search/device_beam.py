@@ -1,8 +1,8 @@
-"""Beam search that stays on the device: the decisions of ``Beam``, with fixed shapes.
+"""Beam search on the device: the decisions of ``HostBeam``, with fixed shapes.
 
-Each sentence has ``size`` slots. What every step chose is written into tables on the device; when
-all sentences are over, the host reads them once and follows the best hypotheses back. A sentence
-that is over runs on, unread, until the others are.
+Each sentence has ``size`` slots. Every step writes its selections into tables on the device; when
+all sentences are done, the host copies them once and traces the best hypotheses back. Sentences
+that are done run on, ignored, until all are.
 """
 
 from collections import deque
@@ -22,8 +22,8 @@ from regard.search.length_penalty import LENGTHS
 from regard.search.step import SearchState
 from regard.search.topk import topk_of_logits
 
-AHEAD = 3  # turns the host asks for before it looks whether the first of them was the last
-TOKEN, SLOT, LOGPROB, TOTAL = range(4)  # of a continuation; ``slot`` is the one it continues
+AHEAD = 3  # steps that the host launches before it polls whether the first of them was the last
+TOKEN, SLOT, LOGPROB, TOTAL = range(4)  # of a continuation; SLOT is the slot that it continues
 
 
 def search_on_device(
@@ -69,17 +69,17 @@ class AsyncFlag:
             self.event.record()
 
     def read(self) -> bool:
-        """Wait until it is there."""
+        """Wait for the copy."""
         if self.event is not None:
             self.event.synchronize()
         return bool(self.copy)
 
 
 class DeviceBeam:
-    """The tables of a beam: ``sentences`` × ``size`` slots, ``capacity`` steps.
+    """A token selector with tables for ``sentences`` × ``size`` slots and ``capacity`` steps.
 
-    Continuations are four numbers each, in one tensor of doubles: (4, B, W) of a step, (L, 4, B, W)
-    of all. A total of -inf is none.
+    A continuation is four numbers in a tensor of float64: (4, B, W) for a step, (L, 4, B, W) for
+    all. A total of -inf marks an empty slot.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class DeviceBeam:
         self.grown, self.ended = double(capacity, 4, B, k), double(capacity, 4, B, k)
 
     def start(self, longest_B: np.ndarray) -> None:
-        """A new batch; places without a sentence are over from the start."""
+        """Start a batch; unused sentences are done from the start."""
         there = len(longest_B)
         self.longest_B[:there] = torch.from_numpy(longest_B).to(self.longest_B.device)
         self.over_at_B.fill_(-1)
@@ -122,7 +122,7 @@ class DeviceBeam:
             counter.zero_()
 
     def select(self, logits_RV: Tensor) -> tuple[Tensor, Tensor]:
-        """Rank all continuations; the first ``size`` that do not end go on."""
+        """Rank all continuations; the first ``size`` that do not end stay active."""
         size, ranked = self.rules.size, self._ranked(logits_RV)
         ends = ranked[TOKEN] == self.constraints.eos
         ended = ranked[:, :, :size].clone()
@@ -140,15 +140,15 @@ class DeviceBeam:
         return grown[TOKEN].long().flatten(), rows_BW.flatten()
 
     def _stopped(self, ends: Tensor) -> Tensor:
-        """What is found if it is among the first; by transformers' rules, at the limit, all."""
+        """Which ranked continuations count as finished; by transformers' rules all at the limit."""
         if not self.rules.follows_transformers:
             return ends
         return ends | (self.longest_B == self.n + 1)[:, None]
 
     def _ranked(self, logits_RV: Tensor) -> Tensor:
-        """What ``Beam`` ranks: each slot's ``size`` + 1 best continuations, all in order.
+        """The ``size`` + 1 best continuations of each slot, ranked by sentence.
 
-        Impossible ones are last, for their total is -inf.
+        Impossible ones come last, as their total is -inf.
         """
         if self.bias_V is None:
             self.bias_V = torch.zeros(logits_RV.shape[1], device=logits_RV.device)
@@ -161,8 +161,8 @@ class DeviceBeam:
             last_R = (self.longest_B == self.n + 1).repeat_interleave(k)[:, None]
             values_RN = torch.where(last_R, self.certain_N[: values_RN.shape[1]], values_RN)
             tokens_RN = tokens_RN.masked_fill(last_R, self.constraints.eos)
-        nowhere_B = ~(values_RN[::k, 0] > -torch.inf)  # NaN is nowhere too
-        self.broken |= (nowhere_B & (self.over_at_B == 0)).any()
+        impossible_B = ~(values_RN[::k, 0] > -torch.inf)  # also true of NaN
+        self.broken |= (impossible_B & (self.over_at_B == 0)).any()
         values_BWN, tokens_BWN = values_RN.view(B, k, -1), tokens_RN.view(B, k, -1)
         slot_BWN = self.slot_W[:, None].expand_as(values_BWN)
         total_BWN = self.total_BW[:, :, None] + values_BWN
@@ -171,7 +171,7 @@ class DeviceBeam:
         return facts.gather(2, order.expand(4, -1, -1))
 
     def _settle(self, ended_BW: Tensor) -> None:
-        """Which sentences are over: enough found, nothing alive can win, or no room is left."""
+        """Mark the sentences that are done: enough finished, none can win, or limit reached."""
         rules, alive_B = self.rules, self.over_at_B == 0
         divide, _ = LENGTHS[rules.length]
         scores = torch.cat([self.best_BN, ended_BW / divide(self.n.double(), rules.alpha)], dim=1)
@@ -187,7 +187,7 @@ class DeviceBeam:
         torch.any(self.over_at_B == 0, out=self.going)
 
     def results(self, longest_B: np.ndarray) -> list[list[Hypothesis]]:
-        """The best of each sentence; unfinished ones only in places that the others leave."""
+        """The best of each sentence; unfinished ones fill the places that finished ones leave."""
         if self.broken:
             raise FloatingPointError("the model's log-probabilities are not numbers")
         steps, there = int(self.n), len(longest_B)
@@ -207,7 +207,7 @@ class DeviceBeam:
 
 
 class DeviceHypotheses(NamedTuple):
-    """Hypotheses in the tables: where each stopped, its last continuation, what it is worth."""
+    """Hypotheses in the tables: the step at which each ended, its last continuation, its score."""
 
     sentence: np.ndarray
     step: np.ndarray
@@ -219,7 +219,7 @@ class DeviceHypotheses(NamedTuple):
     def of(
         cls, table: np.ndarray, there: np.ndarray, rules: BeamRules, eos: int
     ) -> "DeviceHypotheses":
-        """What a table holds where it counts."""
+        """The entries of a table that count."""
         total = table[:, TOTAL]
         step, sentence, place = np.nonzero((total > -np.inf) & there)
         divide, _ = LENGTHS[rules.length]
@@ -236,7 +236,7 @@ class DeviceHypotheses(NamedTuple):
 
 
 def trace_back(grown: np.ndarray, found: DeviceHypotheses) -> Iterator[Hypothesis]:
-    """Each hypothesis from its end back to its beginning, all of them at once."""
+    """The tokens of each hypothesis, traced back from its end, all of them at once."""
     slot = found.last[:, SLOT].astype(np.int64)
     tokens = np.zeros((len(slot), len(grown)), dtype=np.int64)
     logprobs = np.zeros(tokens.shape)

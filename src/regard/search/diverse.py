@@ -23,16 +23,16 @@ from regard.search.step import Search, SearchState, feed, select_rows, to_host
 
 @dataclass(frozen=True)
 class Diverse(Search):
-    """``groups`` beams search each sentence side by side, and ``beam.best`` come back.
+    """``groups`` beams per sentence, which together return ``beam.best`` hypotheses.
 
-    At each step the groups choose one after the other. A token costs a group ``strength`` for
-    every time that a group before it has just chosen the token at this step, to go on or to end
-    (Hamming diversity), and what a hypothesis has so paid it owes as long as it lives. That steers
-    the beams; scores are those of ``beam``. Each group is over by itself, as a beam is.
+    At each step the groups select one after the other. A token costs a group ``strength`` for every
+    time that an earlier group has selected it at this step (Hamming diversity), and these penalties
+    add up along a hypothesis. They steer the beams; scores are those of ``beam``. Each group ends
+    by itself, as a beam does.
 
-    The best of every group come back before the second best of any, no hypothesis twice; those
-    chosen so are given best first. One group is the beam itself, and so are many of strength 0.
-    The paper's B hypotheses are ``groups * beam.size``.
+    The best hypotheses of all groups are returned before the second best of any, none of them
+    twice, in the order of their scores. One group is the beam itself, and so are many with strength
+    0. The paper's B hypotheses are ``groups * beam.size``.
     """
 
     beam: Beam
@@ -45,11 +45,11 @@ class Diverse(Search):
         check_whole("groups", self.groups, 1, WIDEST)
         check_number("a diversity", self.strength)
         if not 0 <= self.strength < math.inf:
-            raise BadInput(f"groups need a diversity at least 0 and finite, not {self.strength}")
+            raise BadInput(f"a diversity must be at least 0 and finite, not {self.strength}")
 
     @property
     def needs_attention(self) -> bool:
-        """Whether it needs to know where the model looks."""
+        """For the coverage penalty."""
         return self.beam.needs_attention
 
     @property
@@ -72,15 +72,15 @@ class Diverse(Search):
         longest_B, forced_BL = constraints.longest_of(each), constraints.forced(begun, each)
         select_rows(state, np.repeat(np.arange(sentences), self.groups))
         results = host.new_finished(each)
-        alive, owed_R = ActiveHypotheses.begin(constraints.bos_of(each)), np.zeros(each)
+        alive, penalty_R = ActiveHypotheses.begin(constraints.bos_of(each)), np.zeros(each)
         while len(alive):
             logprobs_RV = feed(state, alive.last_R)
             looked = add_coverage(state, alive) if beam.needs_attention else alive
             restrict(logprobs_RV, alive, constraints, forced_BL, beam.no_repeat)
-            candidates, owed = self.rank(alive, owed_R, logprobs_RV, constraints.eos)
+            candidates, penalty = self.rank(alive, penalty_R, logprobs_RV, constraints.eos)
             host.store_stuck(alive, candidates, results)
             alive, going = host.advance(looked, candidates, constraints.eos, longest_B, results)
-            owed_R = owed[going]
+            penalty_R = penalty[going]
             if len(alive):
                 select_rows(state, candidates.parent[going])
         found = results.ranked(beam.best)
@@ -90,24 +90,24 @@ class Diverse(Search):
         ]
 
     def rank(
-        self, alive: ActiveHypotheses, owed_R: np.ndarray, logprobs_RV: Tensor, eos: int
+        self, alive: ActiveHypotheses, penalty_R: np.ndarray, logprobs_RV: Tensor, eos: int
     ) -> tuple[Candidates, np.ndarray]:
-        """The candidates of all groups, and what each of them owes."""
+        """The candidates of all groups, and the penalty of each."""
         sentence_R, group_R = np.divmod(alive.sentence_R, self.groups)
         chosen_BV = logprobs_RV.new_zeros(int(sentence_R[-1]) + 1, logprobs_RV.shape[1])
         parts = []
         for group in np.unique(group_R):
             rows = np.flatnonzero(group_R == group)
-            standing = replace(alive, total_R=alive.total_R - owed_R).take(rows)
+            penalised = replace(alive, total_R=alive.total_R - penalty_R).take(rows)
             costly_RV = logprobs_RV[rows] - self.strength * chosen_BV[sentence_R[rows]]
-            part = rank(standing, costly_RV, self.beam.size)
+            part = rank(penalised, costly_RV, self.beam.size)
             parts.append(replace(part, parent=rows[part.parent]))
             chosen = np.concatenate(part.select(self.beam.size, eos))
             _count(chosen_BV, part.sentence[chosen] // self.groups, part.token[chosen])
         ranked = concatenate(parts)
         logprob = to_host(logprobs_RV[ranked.parent, ranked.token]).astype(np.float64)
-        owed = owed_R[ranked.parent] + logprob - ranked.logprob
-        return replace(ranked, logprob=logprob), owed
+        penalty = penalty_R[ranked.parent] + logprob - ranked.logprob
+        return replace(ranked, logprob=logprob), penalty
 
 
 def _count(chosen_BV: Tensor, sentence: np.ndarray, token: np.ndarray) -> None:
@@ -116,12 +116,12 @@ def _count(chosen_BV: Tensor, sentence: np.ndarray, token: np.ndarray) -> None:
 
 
 def round_robin(
-    groups: Sequence[Sequence[Hypothesis]], best: int, standing: Callable[[Hypothesis], Any]
+    groups: Sequence[Sequence[Hypothesis]], best: int, sort_key: Callable[[Hypothesis], Any]
 ) -> list[Hypothesis]:
-    """Up to ``best`` of the groups' hypotheses: every group gives one before any gives another.
+    """Up to ``best`` hypotheses of the groups: one of every group before a second of any.
 
-    A group passes over what was given already. Where a round has too many, those of the best
-    ``standing`` are taken.
+    A group skips hypotheses that were selected already. If a round has too many, the first by
+    ``sort_key`` are taken.
     """
     left = [iter(group) for group in groups]
     given: list[Hypothesis] = []
@@ -132,5 +132,5 @@ def round_robin(
             offered += islice((one for one in group if (one.tokens, one.finished) not in known), 1)
         if not offered:
             break
-        given += sorted(offered, key=standing)[: best - len(given)]
-    return sorted(given, key=standing)
+        given += sorted(offered, key=sort_key)[: best - len(given)]
+    return sorted(given, key=sort_key)

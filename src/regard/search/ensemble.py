@@ -1,4 +1,4 @@
-"""Several models that decide together are a state too."""
+"""Ensembles: a state that averages the distributions of several models."""
 
 import math
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ MEANS = ("mean of probabilities", "mean of log-probabilities")
 class Ensemble(SearchState):
     """States of models with one vocabulary, opened on the same sentences.
 
-    The mean of log-probabilities is scaled to sum to one again: the geometric mean.
+    The mean of log-probabilities is normalised again: the geometric mean.
     """
 
     states: Sequence[SearchState]
@@ -28,13 +28,13 @@ class Ensemble(SearchState):
         if not self.states:
             raise BadInput("an ensemble needs at least one model")
         if self.how not in MEANS:
-            raise BadInput(f"an ensemble decides by {' or '.join(MEANS)}, not {self.how!r}")
+            raise BadInput(f"an ensemble averages by {' or '.join(MEANS)}, not {self.how!r}")
         if len({state.rows for state in self.states}) > 1:
             raise ValueError("the states of an ensemble have different numbers of rows")
 
     @property
     def rows(self) -> int:
-        """Rows alive, the same in every state."""
+        """R, the same in every state."""
         return self.states[0].rows
 
     @property
@@ -43,7 +43,7 @@ class Ensemble(SearchState):
         return self.states[0].device
 
     def step(self, tokens_R: Tensor) -> Tensor:
-        """Log-probabilities the models agree on."""
+        """The average of the models' distributions."""
         each = torch.stack([state.step(tokens_R) for state in self.states])
         if self.how == "mean of log-probabilities":
             return each.mean(0).log_softmax(-1)

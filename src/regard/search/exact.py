@@ -1,7 +1,7 @@
 """Exact search: the best hypothesis there is, by branch and bound (Stahlberg & Byrne, 2019).
 
-The paper (arXiv:1908.10090) walks depth first; here all rows of a state have one length, so the
-tree is cut level by level. Bound and answer are the same.
+The paper (arXiv:1908.10090) searches depth first; here hypotheses of one length are expanded
+together, level by level. Bound and result are the same.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,13 +29,13 @@ from regard.search.step import Search, SearchState, feed, select_rows, to_host
 class Exact(Search):
     """The one finished hypothesis with the highest score, or none.
 
-    At each step every prefix goes on that may still lead to a better score than the best found.
-    So an answer is proven, to the rounding of the model's numbers. A sentence gets an empty list
-    when more than ``widest`` prefixes would go on, which is giving up, or when nothing finishes.
+    At each step every prefix stays active that may still lead to a better score than the best so
+    far. So a result is proven, up to rounding. A sentence gets an empty list when more than
+    ``widest`` prefixes would stay active, where the search gives up, or when nothing finishes.
 
-    ``known`` holds, by sentence id, a hypothesis that another search found under the same limits:
-    the first to beat. It can only save work, and the tighter it is the more. Without a length rule
-    the bound is tight; with one, every prefix counts as if it could grow to the longest n allowed.
+    ``known`` has, by sentence id, a hypothesis of another search under the same constraints, as the
+    first bound. It only saves work, the more the better it is. Without a length penalty the bound
+    is tight; with one, every prefix is bounded as if it could grow to the longest n allowed.
     """
 
     length: Length = "none"
@@ -90,7 +90,7 @@ class Exact(Search):
         return [[] if one is None or given_up else [one] for one, given_up in pairs]
 
     def first(self, ids: Sequence[int]) -> list[Hypothesis | None]:
-        """What is known of each sentence, under the rule in use; the unfinished proves nothing."""
+        """The known hypothesis of each sentence, rescored; unfinished ones are no bound."""
         known = [self.known.get(one) for one in ids]
         return [
             rescore([one], self.length, self.alpha)[0] if one and one.finished else None
@@ -100,7 +100,7 @@ class Exact(Search):
     def end(
         self, alive: ActiveHypotheses, eos: int, logprobs_RV: Tensor, best: list[Hypothesis | None]
     ) -> None:
-        """Where a hypothesis that ends here is better than the best, put it there."""
+        """Update ``best`` with hypotheses that end here."""
         every_R = np.arange(len(alive))
         ended = alive.grow(every_R, np.full(len(alive), eos), to_host(logprobs_RV[:, eos]))
         score_R = normalised(ended.total_R, ended.length, self.length, self.alpha)
@@ -117,10 +117,10 @@ class Exact(Search):
         longest_B: np.ndarray,
         best: list[Hypothesis | None],
     ) -> Tensor:
-        """Which tokens may still lead to something better, if they do not end the hypothesis."""
+        """Which continuations may still lead to a better score."""
         longest_R, score_R = longest_B[alive.sentence_R], _scores(best)[alive.sentence_R]
         needed_R = logprob_to_beat(score_R, longest_R, self.length, self.alpha) - alive.total_R
-        needed_R[longest_R == alive.length + 1] = np.inf  # no room is left for EOS
+        needed_R[longest_R == alive.length + 1] = np.inf  # no place is left for EOS
         return logprobs_RV > torch.from_numpy(needed_R).to(logprobs_RV.device)[:, None]
 
 
@@ -135,13 +135,13 @@ class SearchErrors:
     proven: int
     missed: int
     empty: int  # optima without a single token
-    gap: float  # mean score missed by, over the finished among those that missed
+    gap: float  # mean difference of scores, over finished hypotheses that missed
 
 
 def search_errors(
     found: Sequence[Hypothesis], optima: Sequence[Sequence[Hypothesis]]
 ) -> SearchErrors:
-    """``found``: one hypothesis for each sentence; ``optima``: what ``Exact`` answered."""
+    """``found``: one hypothesis per sentence; ``optima``: the results of ``Exact``."""
     pairs = [(one, best[0]) for one, best in zip(found, optima, strict=True) if best]
     missed = [(one, best) for one, best in pairs if _is_missed(one, best)]
     gaps = [best.score - one.score for one, best in missed if one.finished]
@@ -154,5 +154,5 @@ def search_errors(
 
 
 def _is_missed(one: Hypothesis, best: Hypothesis) -> bool:
-    """The same tokens may come back with another rounding of their score: that is no error."""
+    """Equal tokens whose score is rounded differently are no error."""
     return not one.finished or (one.tokens != best.tokens and one.score < best.score)

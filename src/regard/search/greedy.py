@@ -20,7 +20,7 @@ from regard.search.topk import topk
 class Greedy(Search):
     """One hypothesis per sentence; among equally probable tokens the lower id.
 
-    With ``no_repeat`` no run of that many tokens occurs twice in it.
+    With ``no_repeat`` no n-gram of that many tokens occurs twice in it.
     """
 
     no_repeat: int = 0
@@ -45,5 +45,5 @@ class Greedy(Search):
         )
 
 
-def _most_probable(logprobs_RV: Tensor, walk_R: np.ndarray, n: int) -> Tensor:
+def _most_probable(logprobs_RV: Tensor, number_R: np.ndarray, n: int) -> Tensor:
     return topk(logprobs_RV, 1)[1][:, 0]

@@ -1,4 +1,4 @@
-"""Beam search on the host: every step's distributions are read and ranked here."""
+"""Beam search on the host: the distributions of every step are copied and ranked here."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,7 +16,7 @@ from regard.search.step import Search, SearchState, feed, select_rows
 
 
 class HostBeam(Search):
-    """Steps any state, and decides by ``rules``."""
+    """Beam search by ``rules``, on any state."""
 
     def __init__(self, rules: BeamRules):
         self.rules = rules
@@ -52,13 +52,13 @@ class HostBeam(Search):
         return results.ranked(rules.best)
 
     def new_finished(self, sentences: int) -> FinishedHypotheses:
-        """Where hypotheses are set aside."""
+        """An empty store of finished hypotheses."""
         return FinishedHypotheses(sentences, self.rules.beaten)
 
     def store_stuck(
         self, alive: ActiveHypotheses, candidates: Candidates, results: FinishedHypotheses
     ) -> None:
-        """Set aside what nothing can be added to."""
+        """Store hypotheses that cannot be continued."""
         self.store(alive.take(candidates.stuck(len(alive))), results, False, counts=False)
 
     def advance(
@@ -69,7 +69,7 @@ class HostBeam(Search):
         longest_B: np.ndarray,
         results: FinishedHypotheses,
     ) -> tuple[ActiveHypotheses, np.ndarray]:
-        """Set aside what ends here; the hypotheses that go on, and which candidates they are."""
+        """Store hypotheses that end; return those that stay active, and their candidates."""
         ended, going = candidates.select(self.rules.size, eos)
         finished, grown = candidates.grow(alive, ended), candidates.grow(alive, going)
         at_limit = longest_B[grown.sentence_R] == grown.length
@@ -83,7 +83,7 @@ class HostBeam(Search):
     def store(
         self, rows: ActiveHypotheses, results: FinishedHypotheses, finished: bool, counts: bool
     ) -> None:
-        """Score these rows by ``formula`` and put them on their shelf."""
+        """Score these rows and add them to the results."""
         if not len(rows):
             return
         scores_R = normalised(rows.total_R, rows.length, self.rules.length, self.rules.alpha)
@@ -118,7 +118,7 @@ def best_totals(rows: ActiveHypotheses, sentences: int) -> np.ndarray:
 
 
 def add_coverage(state: SearchState, alive: ActiveHypotheses) -> ActiveHypotheses:
-    """Add where the last step looked to what each hypothesis has covered."""
+    """Add the attention weights of the last step to the coverage of each hypothesis."""
     weights_RS = state.attention().float().cpu().numpy()
     if alive.coverage_RS is None:
         return replace(alive, coverage_RS=weights_RS)

@@ -1,4 +1,4 @@
-"""A sequence that a search found, and the table of those still growing."""
+"""Hypotheses: results of a search, and the table of active ones."""
 
 from dataclasses import dataclass, replace
 
@@ -9,7 +9,7 @@ import numpy as np
 class Hypothesis:
     """Tokens without BOS and EOS; ``logprobs`` has one entry more, for EOS, when finished.
 
-    ``coverage`` is Σ_i log min(Σ_j a_ij, 1) over the source, where the search looked.
+    ``coverage`` is Σ_i log min(Σ_j a_ij, 1) over the source, if the search computed it.
     """
 
     tokens: tuple[int, ...]
@@ -22,10 +22,9 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class ActiveHypotheses:
-    """The hypotheses alive, one for each row of the state; rows of a sentence lie together.
+    """The active hypotheses, one for each row of the state; rows of a sentence are adjacent.
 
-    They live on the host: the numbers are few and the operations many and small, so that a GPU
-    would only add a launch to each. The device holds the model and its distributions.
+    They are on the host: the operations are many and small, and on a GPU each would cost a launch.
     """
 
     sentence_R: np.ndarray
@@ -50,7 +49,7 @@ class ActiveHypotheses:
 
     @property
     def length(self) -> int:
-        """n, the tokens written so far; BOS does not count."""
+        """n, the tokens so far, without BOS."""
         return self.logprobs_RL.shape[1]
 
     @property
@@ -59,7 +58,7 @@ class ActiveHypotheses:
         return np.ascontiguousarray(self.tokens_RL[:, -1])
 
     def take(self, rows: np.ndarray) -> "ActiveHypotheses":
-        """Those rows alone, in that order."""
+        """Those rows, in that order."""
         covered = self.coverage_RS
         return ActiveHypotheses(
             sentence_R=self.sentence_R[rows],

@@ -1,4 +1,4 @@
-"""How a hypothesis is scored: length rules and the coverage penalty."""
+"""Scores of hypotheses: length penalties and the coverage penalty."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -13,11 +13,11 @@ from regard.search.hypothesis import Hypothesis
 
 Length = Literal["none", "mean", "gnmt", "power"]
 LEAST = float(np.finfo(np.float32).tiny)
-STEEPEST = 50  # exponents beyond give no numbers for long hypotheses
+STEEPEST = 50  # larger exponents overflow for long hypotheses
 
 
 def none(n: Any, alpha: float) -> Any:
-    """Long hypotheses are left at their disadvantage."""
+    """No penalty: log p alone, which favours short hypotheses."""
     return 1.0
 
 
@@ -36,7 +36,7 @@ def power(n: Any, alpha: float) -> Any:
     return n ** float(alpha)  # numpy refuses integers to a negative integer power
 
 
-# Each divides log p, and none falls as n grows if alpha >= 0: ``logprob_to_beat`` relies on it.
+# Each divides log p and does not fall as n grows if alpha >= 0, as ``logprob_to_beat`` needs.
 LENGTHS: dict[str, tuple[Callable[[Any, float], Any], str]] = {
     "none": (none, "log p"),
     "mean": (mean, "log p / n"),
@@ -46,7 +46,7 @@ LENGTHS: dict[str, tuple[Callable[[Any, float], Any], str]] = {
 
 
 def check_length_penalty(length: str, alpha: float, lowest: float = 0.0) -> None:
-    """A length rule there is, with an exponent it can have; or ``BadInput``."""
+    """Raise ``BadInput`` unless this length penalty exists and can have this exponent."""
     if length not in [*LENGTHS]:
         raise BadInput(f"length must be one of {', '.join(LENGTHS)}, not {shown(length)}")
     check_number("alpha", alpha)
@@ -58,21 +58,21 @@ def check_length_penalty(length: str, alpha: float, lowest: float = 0.0) -> None
 
 
 def formula(length: Length, alpha: float, coverage: float | None = None) -> str:
-    """The score as people write it; n is the number of tokens, EOS included."""
+    """The score as a formula; n is the number of tokens, with EOS."""
     plain = LENGTHS[length][1].format(alpha=alpha)
     return f"{plain} + {coverage:g} Σ_i log min(Σ_j a_ij, 1)" if coverage else plain
 
 
 def normalised(logprob: Any, n: int, length: Length, alpha: float) -> Any:
-    """The score of ``n`` tokens; 0 of them, where not even a first was allowed, count as 1."""
+    """The score of ``n`` tokens; 0 tokens count as 1."""
     return logprob / LENGTHS[length][0](max(n, 1), alpha)
 
 
 def logprob_to_beat(score: Any, n: Any, length: Length, alpha: float) -> Any:
     """The log p that ``n`` tokens need for this score.
 
-    At the longest n allowed it is a bound: nothing that grows from a prefix with this log p or less
-    will score above ``score``, for log p only falls, and no divisor to come is above that one.
+    At the longest n allowed it is a bound: no continuation of a prefix with this log p or less
+    scores above ``score``, because log p only falls and no later divisor is larger.
     """
     return score * LENGTHS[length][0](n, alpha)
 
@@ -80,9 +80,9 @@ def logprob_to_beat(score: Any, n: Any, length: Length, alpha: float) -> Any:
 def rescore(
     hypotheses: Iterable[Hypothesis], length: Length, alpha: float, coverage: float = 0.0
 ) -> list[Hypothesis]:
-    """Hypotheses as another rule ranks them: finished ones first, equals in the order given.
+    """Hypotheses ranked by another score: finished ones first, ties in the order given.
 
-    With a weight ``coverage`` they need to have been found by a search that looked at it.
+    With a weight ``coverage`` they must have a coverage term.
     """
     check_length_penalty(length, alpha, lowest=-math.inf)
     scored = [replace(one, score=_score(one, length, alpha, coverage)) for one in hypotheses]
@@ -94,15 +94,15 @@ def _score(one: Hypothesis, length: Length, alpha: float, coverage: float) -> fl
     if not coverage:
         return plain
     if one.coverage is None:
-        raise BadInput("a coverage penalty needs hypotheses that were stored with their coverage")
+        raise BadInput("a coverage penalty needs hypotheses with a coverage term")
     return plain + coverage * one.coverage
 
 
 def coverage_term(coverage_S: np.ndarray) -> float:
-    """Σ_i log min(Σ_j a_ij, 1), equation 14's penalty without its β; NaN marks no position.
+    """Σ_i log min(Σ_j a_ij, 1), the penalty of equation 14 without β; NaN marks padding.
 
-    A position never looked at counts as one that got the least number there is, so that the term
-    is finite: it can be stored, and weighed by 0.
+    A position without any attention counts as the smallest positive float32, so that the term is
+    finite.
     """
     there = coverage_S[~np.isnan(coverage_S)].astype(np.float64)
     return math.fsum(np.log(np.clip(there, LEAST, 1.0)))

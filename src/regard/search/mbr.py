@@ -1,7 +1,7 @@
 """Minimum-Bayes-risk decoding (Eikema & Aziz, 2020, arXiv:2005.10283).
 
-The most probable translation may be a strange one. Here samples say what the model believes, and
-the candidate is chosen that resembles them most on average: u(h) = 1/n Σ_i utility(h, sample_i).
+The most probable hypothesis may be atypical. Here samples represent the model's distribution, and
+the candidate with the highest mean utility is selected: u(h) = 1/n Σ_i utility(h, sample_i).
 """
 
 from collections import Counter
@@ -25,10 +25,10 @@ DRAWS = Sample(count=32)
 class MinimumRisk(Search):
     """The ``best`` candidates by their mean utility over the draws of ``sample``: their score.
 
-    Utility is of text, which ``decode`` makes of tokens. Candidates are the samples themselves, or,
-    for a sentence whose id is in ``candidates``, what another search found (an n-best list). A text
-    that several candidates have is given once, as the first of them. Draws, and so the choice, do
-    not depend on the batch.
+    Utilities compare texts, which ``decode`` makes of tokens. Candidates are the samples, or, for a
+    sentence whose id is in ``candidates``, the n-best list of another search. A text that several
+    candidates share is returned once, as the first of them. Samples, and so the result, do not
+    depend on the batch.
     """
 
     decode: Callable[[Sequence[int]], str] = field(repr=False)
@@ -68,7 +68,7 @@ class MinimumRisk(Search):
     def ranked(
         self, candidates: Sequence[Hypothesis], samples: Sequence[Hypothesis]
     ) -> list[Hypothesis]:
-        """The ``best`` candidates, highest mean utility first; of equals the one given first."""
+        """The ``best`` candidates, highest mean utility first; ties in the order given."""
         drawn = Counter(self.decode(one.tokens) for one in samples)
         distinct: dict[str, Hypothesis] = {}
         for one in candidates:

@@ -1,4 +1,4 @@
-"""n-best lists as ``regard translate --best n --json`` stores them, to be ranked again."""
+"""n-best lists, as ``regard translate --best n --json`` writes them, for reranking."""
 
 import json
 import math
@@ -41,7 +41,7 @@ FITS: dict[str, Callable[[Any], bool]] = {
 
 @dataclass(frozen=True, eq=False)
 class NBestLists:
-    """One entry for each hypothesis; those of a sentence lie together, in the order stored."""
+    """One entry for each hypothesis; those of a sentence are adjacent, in the order of the file."""
 
     texts: list[str]
     sentence: np.ndarray
@@ -62,29 +62,29 @@ class NBestLists:
 
     @cached_property
     def eligible(self) -> np.ndarray:
-        """The finished; and the unfinished where nothing else is there."""
+        """Finished hypotheses, and unfinished ones of sentences that have no finished one."""
         any_finished = np.bincount(self.sentence, self.finished) > 0
         return self.finished | ~any_finished[self.sentence]
 
     def ranked_first(self, length: Length, alpha: float, coverage: float = 0.0) -> np.ndarray:
-        """What ``rescored`` would put first in each sentence, as an index."""
+        """The index of the hypothesis that ``rescore`` ranks first in each sentence."""
         check_length_penalty(length, alpha, lowest=-math.inf)
         score = self.logprob / LENGTHS[length][0](np.maximum(self.n, 1), alpha)
         if coverage:
             if self.coverage is None:
-                raise BadInput("a coverage penalty needs hypotheses stored with their coverage")
+                raise BadInput("a coverage penalty needs hypotheses with a coverage term")
             score = score + coverage * self.coverage
         return self.highest(np.where(self.eligible, score, -np.inf))
 
     def highest(self, value: np.ndarray) -> np.ndarray:
-        """The hypothesis of the highest value in each sentence; of equals the first stored."""
+        """The index of the highest value in each sentence; ties by the order of the file."""
         table = np.full((len(self.first), self.place.max() + 1), -np.inf)
         table[self.sentence, self.place] = value
         return self.first + table.argmax(axis=1)
 
 
 def read_nbest(path: str | Path) -> NBestLists:
-    """The lists in a file of JSON lines; what cannot be ranked again is an error with its line."""
+    """The lists of a file of JSON lines; an error names the line that cannot be used."""
     records = list(_records(path))
     if not records:
         raise BadInput(f"{name_of(path)}: no hypotheses")
@@ -103,7 +103,7 @@ def read_nbest(path: str | Path) -> NBestLists:
 
 
 def _records(path: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(where, record) of each hypothesis, its values those that belong there."""
+    """(where, record) of each hypothesis, with checked values."""
     before = 0
     for number, line in enumerate(read_lines(path), start=1):
         where = f"{name_of(path)}:{number}"
@@ -129,7 +129,7 @@ def _check(record: Any, where: str) -> None:
 
 
 def _coverage(records: list[tuple[str, dict[str, Any]]]) -> np.ndarray | None:
-    """The coverage terms, if there are any; an empty translation of an empty line needs none."""
+    """The coverage terms, if there are any; empty translations need none."""
     if not any("coverage" in one for _, one in records):
         return None
     for where, one in records:

@@ -1,4 +1,4 @@
-"""Sampling: temperature, top-k, and the nucleus of Holtzman et al., 2019 (arXiv:1904.09751)."""
+"""Sampling: temperature, top-k, and nucleus sampling (Holtzman et al., 2019, arXiv:1904.09751)."""
 
 import math
 from collections.abc import Sequence
@@ -21,13 +21,13 @@ MOST = 100_000  # draws for a sentence
 
 @dataclass(frozen=True)
 class Sample(Search):
-    """``count`` draws per sentence, the most probable first.
+    """``count`` samples per sentence, the most probable first.
 
-    First the temperature divides log-probabilities, then the ``top_k`` most probable tokens stay
-    (0: all), then the fewest whose share of what stayed reaches ``top_p``. The scores reported are
-    the model's own log-probabilities. A draw depends on the seed, the sentence's id, the number of
-    the draw and the step, so it is the same in any batch. With ``no_repeat`` no run of that many
-    tokens occurs twice in a draw.
+    Log-probabilities are divided by the temperature, then limited to the ``top_k`` most probable
+    tokens (0: all), then to the fewest whose total probability reaches ``top_p``. Scores are the
+    model's own log-probabilities. A draw depends on the seed, the sentence's id, the number of the
+    sample and the step, so it is the same in any batch. With ``no_repeat`` no n-gram of that many
+    tokens occurs twice in a sample.
     """
 
     temperature: float = 1.0
@@ -64,18 +64,18 @@ class Sample(Search):
         draws = [self.uniforms(one, number, steps) for one in ids for number in range(self.count)]
         uniform = np.array(draws).reshape(len(draws), steps)
 
-        def choose(logprobs_RV: Tensor, walk_R: np.ndarray, n: int) -> Tensor:
-            return self.draw(logprobs_RV, uniform[walk_R, n - 1])
+        def choose(logprobs_RV: Tensor, number_R: np.ndarray, n: int) -> Tensor:
+            return self.draw(logprobs_RV, uniform[number_R, n - 1])
 
         return run_token_loop(state, constraints, prefixes, choose, self.count, self.no_repeat)
 
     def uniforms(self, sentence: int, number: int, steps: int) -> np.ndarray:
-        """One number in [0, 1) for each step, from a generator keyed rather than advanced."""
+        """One number in [0, 1) for each step, from a counter-based generator."""
         bits = np.random.Philox(key=[self.seed, sentence], counter=[0, 0, 0, number])
         return np.random.Generator(bits).random(steps)
 
     def draw(self, logprobs_RV: Tensor, uniform_R: np.ndarray) -> Tensor:
-        """The token at which the cumulated probability passes ``uniform_R``."""
+        """The token at which the cumulative probability passes ``uniform_R``."""
         values, index = self.shortlist(logprobs_RV)
         chances = torch.softmax(values.double() / self.temperature, dim=1)
         if self.top_p < 1:
@@ -83,11 +83,11 @@ class Sample(Search):
         passed = chances.cumsum(1)
         goal_R = torch.from_numpy(uniform_R).to(passed) * passed[:, -1]
         place = torch.searchsorted(passed, goal_R[:, None], right=True)
-        # Where nothing is allowed there is no goal, and any token will do: its chance is 0.
+        # Where no token is allowed, any will do: its log-probability is -inf.
         return index.gather(1, place.clamp(max=index.shape[1] - 1))[:, 0]
 
     def shortlist(self, logprobs_RV: Tensor) -> tuple[Tensor, Tensor]:
-        """Log-probabilities and ids to draw from, highest first where the order matters."""
+        """Log-probabilities and ids to draw from, sorted where the order matters."""
         if self.top_k:
             return topk(logprobs_RV, self.top_k)
         if self.top_p < 1:

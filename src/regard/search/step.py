@@ -23,7 +23,7 @@ class SearchState(Protocol):
 
     @property
     def rows(self) -> int:
-        """R, the rows alive."""
+        """R, the active rows."""
 
     @property
     def device(self) -> torch.device:
@@ -70,14 +70,13 @@ class Search(ABC):
     ) -> list[list[Hypothesis]]:
         """For each sentence its hypotheses, best first.
 
-        ``prefixes`` are the tokens each sentence's hypotheses must begin with. ``ids`` name the
-        sentences, so that chance treats one alike in any batch; where nothing is drawn, they
-        are not read.
+        ``prefixes`` are the tokens that each sentence's hypotheses must begin with. ``ids`` number
+        the sentences, so that samples do not depend on the batch; other searches ignore them.
         """
 
 
 def feed(state: SearchState, tokens_R: np.ndarray) -> Tensor:
-    """Step with tokens that lie on the host."""
+    """Step with tokens on the host."""
     return state.step(torch.from_numpy(tokens_R).to(state.device))
 
 
@@ -88,7 +87,7 @@ def select_rows(state: SearchState, index_R: np.ndarray) -> None:
 
 
 def to_host(logprobs: Tensor) -> np.ndarray:
-    """Log-probabilities on the host; -inf is a token that cannot come, NaN a model that broke."""
+    """Log-probabilities on the host; -inf is a forbidden token, NaN raises an error."""
     values = logprobs.cpu().numpy()
     if np.isnan(values).any():
         raise FloatingPointError("the model's log-probabilities are not numbers")

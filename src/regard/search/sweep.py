@@ -1,4 +1,4 @@
-"""Which score would have chosen best: every rule, tried on stored n-best lists in one pass."""
+"""Which score ranks n-best lists best: all length and coverage penalties, by BLEU."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from regard.search.nbest import NBestLists
 
 @dataclass(frozen=True)
 class Setting:
-    """A length rule, its exponent, and the weight of the coverage penalty."""
+    """A length penalty, its exponent, and the weight of the coverage penalty."""
 
     length: Length
     alpha: float
@@ -27,7 +27,7 @@ class Setting:
 
 
 def settings(alphas: Sequence[float], coverages: Iterable[float]) -> list[Setting]:
-    """All there are, the plainer first; ``none`` and ``mean`` have no exponent."""
+    """All combinations, simple ones first; ``none`` and ``mean`` have no exponent."""
     rules: list[tuple[Length, float]] = [("none", 0.0), ("mean", 1.0)]
     rules += [("gnmt", alpha) for alpha in alphas] + [("power", alpha) for alpha in alphas]
     return [Setting(*rule, coverage) for coverage in coverages for rule in rules]
@@ -35,7 +35,7 @@ def settings(alphas: Sequence[float], coverages: Iterable[float]) -> list[Settin
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What a way of choosing comes to: one hypothesis of each sentence, as indices."""
+    """The result of a ranking: the index of one hypothesis per sentence, and its scores."""
 
     name: str
     chosen: np.ndarray
@@ -47,7 +47,7 @@ class Outcome:
 
 @dataclass(frozen=True, eq=False)
 class Sweep:
-    """Stored lists with the BLEU statistics of every hypothesis, which are then only summed."""
+    """n-best lists with the BLEU statistics of every hypothesis, which only have to be summed."""
 
     stored: NBestLists
     statistics: FloatArray
@@ -60,7 +60,7 @@ class Sweep:
         return cls(stored, segment_statistics(metric, stored.texts, repeated), metric)
 
     def tried(self, wanted: Iterable[Setting]) -> list[Outcome]:
-        """The outcome of each setting, the best first; of equals the one asked for first."""
+        """The outcome of each setting, the best first; ties in the order given."""
         outcomes = [
             self.outcome(one.formula, self.stored.ranked_first(**vars(one)), setting=one)
             for one in wanted
@@ -72,9 +72,9 @@ class Sweep:
         return self.outcome("the first of each list, as stored", self.stored.first)
 
     def oracle(self) -> Outcome:
-        """The hypothesis of each list with the highest BLEU by itself: what ranking could reach.
+        """The hypothesis of each list with the highest sentence BLEU: an upper bound of ranking.
 
-        A sentence's BLEU is smoothed and stops at the longest n-grams it has, as sacreBLEU's.
+        Sentence BLEU is smoothed and uses the effective order, as sacreBLEU's.
         """
         alone = np.array([_sentence_bleu(row) for row in self.statistics])
         return self.outcome("oracle: the highest sentence BLEU", self.stored.highest(alone))
@@ -86,7 +86,7 @@ class Sweep:
         with_interval: bool = False,
         setting: Setting | None = None,
     ) -> Outcome:
-        """The corpus BLEU of what was chosen."""
+        """The corpus BLEU of these hypotheses."""
         statistics = self.statistics[chosen]
         score = scored(self.metric, statistics, with_interval)
         mean_n = float(self.stored.n[chosen].mean())

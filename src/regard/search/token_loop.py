@@ -1,4 +1,4 @@
-"""Search without branching: every row chooses its own next token until it ends."""
+"""Search without branching: every row selects its next token until it ends."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,7 +11,7 @@ from regard.search.hypothesis import ActiveHypotheses, Hypothesis
 from regard.search.step import SearchState, feed, select_rows, to_host
 
 Choose = Callable[[Tensor, np.ndarray, int], Tensor]
-"""(logprobs_RV, number of the walk each row belongs to, n) -> the n-th token of each row."""
+"""(logprobs_RV, number of the hypothesis of each row, n) -> the n-th token of each row."""
 
 
 @torch.inference_mode()
@@ -23,23 +23,23 @@ def run_token_loop(
     copies: int = 1,
     no_repeat: int = 0,
 ) -> list[list[Hypothesis]]:
-    """``copies`` walks for each sentence, the most probable first.
+    """``copies`` hypotheses for each sentence, the most probable first.
 
-    Walks are numbered, those of one sentence together. A walk with nowhere to go stays unfinished.
+    They are numbered by sentence. One that cannot be continued is unfinished.
     """
     sentences = state.rows
     longest_B, forced_BL = (
         constraints.longest_of(sentences),
         constraints.forced(prefixes, sentences),
     )
-    walk_R = np.arange(sentences * copies)
-    select_rows(state, walk_R // copies)
-    alive = ActiveHypotheses.begin(constraints.bos_of(sentences)).take(walk_R // copies)
+    number_R = np.arange(sentences * copies)
+    select_rows(state, number_R // copies)
+    alive = ActiveHypotheses.begin(constraints.bos_of(sentences)).take(number_R // copies)
     results: dict[int, Hypothesis] = {}
     while len(alive):
         logprobs_RV = feed(state, alive.last_R)
         restrict(logprobs_RV, alive, constraints, forced_BL, no_repeat)
-        token_R = choose(logprobs_RV, walk_R, alive.length + 1)
+        token_R = choose(logprobs_RV, number_R, alive.length + 1)
         logprob_R = to_host(logprobs_RV.gather(1, token_R[:, None])[:, 0])
         grown = alive.grow(np.arange(len(alive)), token_R.cpu().numpy(), logprob_R)
         stuck = ~np.isfinite(logprob_R)
@@ -47,9 +47,9 @@ def run_token_loop(
         over = stuck | ended | (longest_B[grown.sentence_R] == grown.length)
         for row in np.flatnonzero(over).tolist():
             last = alive if stuck[row] else grown
-            results[int(walk_R[row])] = last.hypothesis(row, finished=bool(ended[row]))
+            results[int(number_R[row])] = last.hypothesis(row, finished=bool(ended[row]))
         going = np.flatnonzero(~over)
-        alive, walk_R = grown.take(going), walk_R[going]
+        alive, number_R = grown.take(going), number_R[going]
         if len(alive):
             select_rows(state, going)
     in_order = [results[number] for number in range(sentences * copies)]

@@ -1,4 +1,4 @@
-"""The highest entries of long rows, with ties settled: ``torch.topk`` leaves them open."""
+"""Top-k of long rows with defined ties, which ``torch.topk`` does not have."""
 
 from functools import cache
 from typing import Any
@@ -13,15 +13,15 @@ except ImportError:  # torch's CPU builds come without it
     triton = None
 
 BLOCK = 64
-WIDEST, MOST = 65_536, 16  # what one program of the kernel can hold of a row, and find in it
+WIDEST, MOST = 65_536, 16  # the largest row and count of the kernel
 
 
 def topk(logprobs_RV: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Values and indices of the ``count`` highest float32 entries <= 0 of each row, highest first.
 
-    Among equals the lower index comes first, on every device and in every batch. In a long row
-    the entries looked for lie in the ``count`` blocks with the highest maxima (or in what remains
-    after the last whole block), and maxima come at the speed of memory.
+    Ties are broken by the lower index, on every device and in every batch. In a long row the
+    entries lie in the ``count`` blocks with the highest maxima (or after the last whole block), and
+    computing maxima is limited by memory bandwidth only.
     """
     R, V = logprobs_RV.shape
     lean_V, index_V = _lean(V, logprobs_RV.device)
@@ -40,7 +40,7 @@ def topk(logprobs_RV: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def topk_of_logits(logits_RV: Tensor, bias_V: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """``topk`` of log softmax plus ``bias_V`` (0, or -inf where a token may not come)."""
+    """``topk`` of log softmax plus ``bias_V`` (0, or -inf for forbidden tokens)."""
     R, V = logits_RV.shape
     count = min(count, V)
     if triton is None or not logits_RV.is_cuda or V > WIDEST or count > MOST:
@@ -65,7 +65,7 @@ def _kernel(
     count: "tl.constexpr",
     wide: "tl.constexpr",
 ):
-    """One program per row, which it holds from the first maximum to the last."""
+    """One program per row, which stays in registers."""
     row, at = tl.program_id(0), tl.arange(0, wide)
     there = at < vocab
     x = tl.load(logits + row.to(tl.int64) * stride + at, mask=there, other=float("-inf"))
@@ -84,11 +84,11 @@ def _kernel(
 _highest: Any = None if triton is None else triton.jit(_kernel)
 
 
-@cache  # for ever: captured graphs read these tensors
+@cache  # never evicted: captured graphs read these tensors
 def _lean(V: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Factors that turn log-probabilities into keys of which no two are equal; and all indices.
+    """Factors that turn log-probabilities into distinct sort keys; and all indices.
 
-    A float32 leaves 29 bits of a double free; the index goes there.
+    A float64 has 29 bits more than a float32: they hold the index.
     """
     index_V = torch.arange(V, device=device)
     return 1 + index_V.double() * 2.0**-50, index_V

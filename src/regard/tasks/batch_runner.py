@@ -57,7 +57,7 @@ class BatchRunner:
         for numbers, batch in self.batches(rows):
             tape = Tape(name)
             model.encode(batch, tape=tape)
-            for i, value in zip(numbers, batch.layout.split(tape.kept[name]), strict=True):
+            for i, value in zip(numbers, batch.layout.split(tape.records[name]), strict=True):
                 states[i] = value
         return states
 

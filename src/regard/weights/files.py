@@ -1,4 +1,4 @@
-"""Tensors in files: written as safetensors, whole or not at all; read without running code."""
+"""Tensors in files: written atomically as safetensors, read without running code."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from regard.ground.errors import BadInput
 from regard.ground.files import check_regular, read_json, replacing
 
-DTYPES = (torch.float32, torch.float16, torch.bfloat16)  # those that float32 holds without loss
-LISTED = 8  # names shown of those that do not fit
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)  # those that float32 represents exactly
+LISTED = 8  # names listed in an error
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write named tensors; each must have its own memory."""
+    """Write named tensors, which must not share storage."""
     contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     try:
         with replacing(path) as temporary:
@@ -36,9 +36,9 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def read_pickled(path: Path) -> dict[str, Tensor]:
-    """The named tensors of a pytorch_model.bin, by the reader that builds tensors and runs nothing.
+    """The named tensors of a pytorch_model.bin, by torch's restricted unpickler.
 
-    The library raises whatever its unpickler meets in a damaged file.
+    On a damaged file it raises exceptions of any type.
     """
     check_regular(path)
     try:
@@ -79,11 +79,11 @@ def _read_parts(index: Path, reader: Callable[[Path], dict[str, Tensor]]) -> dic
     tensors: dict[str, Tensor] = {}
     for file in dict.fromkeys(places.values()):
         part = reader(index.parent / file)
-        wanted = [name for name, place in places.items() if place == file]
+        expected = [name for name, place in places.items() if place == file]
         refuse_misfits(
             f"{index.parent / file}",
-            missing=[name for name in wanted if name not in part],
-            unknown=[name for name in part if name not in wanted],
+            missing=[name for name in expected if name not in part],
+            unknown=[name for name in part if name not in expected],
         )
         tensors |= part
     return tensors
@@ -101,33 +101,33 @@ def weights_of(model: nn.Module) -> dict[str, Tensor]:
 
 
 def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:
-    """Put tensors into a model. All must fit and none may be missing: what does not is listed."""
-    wanted = weights_of(model)
-    known = {name: tensors[name] for name in wanted if name in tensors}
+    """Copy tensors into a model; those that do not fit or are missing are listed in an error."""
+    expected = weights_of(model)
+    known = {name: tensors[name] for name in expected if name in tensors}
     refuse_misfits(
         where,
-        missing=[name for name in wanted if name not in tensors],
-        unknown=[name for name in tensors if name not in wanted],
+        missing=[name for name in expected if name not in tensors],
+        unknown=[name for name in tensors if name not in expected],
         misshapen=[
-            f"{name} is {list(one.shape)}, not {list(wanted[name].shape)}"
-            for name, one in known.items()
-            if one.shape != wanted[name].shape
+            f"{name} is {list(tensor.shape)}, not {list(expected[name].shape)}"
+            for name, tensor in known.items()
+            if tensor.shape != expected[name].shape
         ],
         mistyped=[
-            f"{name} is {one.dtype}, not {wanted[name].dtype}".replace("torch.", "")
-            for name, one in known.items()
-            if one.dtype not in (*DTYPES, wanted[name].dtype)
+            f"{name} is {tensor.dtype}, not {expected[name].dtype}".replace("torch.", "")
+            for name, tensor in known.items()
+            if tensor.dtype not in (*DTYPES, expected[name].dtype)
         ],
     )
-    for name, tensor in wanted.items():
+    for name, tensor in expected.items():
         tensor.copy_(tensors[name])
 
 
 def refuse_misfits(where: str, advice: str = "", **faults: list[str]) -> None:
-    """An error that lists the tensors that do not fit, by what is wrong with them, if any."""
-    said = [f"{fault}: {_listed(names)}" for fault, names in faults.items() if names]
-    if said:
-        parts = "; ".join([*said, *[advice] * bool(advice)])
+    """Raise an error that lists the tensors that do not fit, by what is wrong, if there are any."""
+    listed = [f"{fault}: {_listed(names)}" for fault, names in faults.items() if names]
+    if listed:
+        parts = "; ".join([*listed, *[advice] * bool(advice)])
         raise BadInput(f"{where}: tensors do not fit the model; {parts}")
 
 

@@ -181,7 +181,7 @@ def test_a_head_judges_rows_or_tokens(head, shape):
     tape = Tape("heads.*")
     outputs = SMALL.with_heads(head).build().eval()(pack_rows(ROWS), tape=tape)
     assert outputs.by_head[head.name].shape == shape
-    assert tape.kept == {f"heads.{head.name}.logits": outputs.by_head[head.name]}
+    assert tape.records == {f"heads.{head.name}.logits": outputs.by_head[head.name]}
 
 
 def test_dropout_falls_on_what_a_head_reads():

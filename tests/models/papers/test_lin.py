@@ -66,8 +66,10 @@ def test_without_pooling_the_last_state_judges():
     model = change(SMALL, pool=LastToken(), direction="forward").build().eval()
     tape = Tape("pool.output", "trunk.output")
     run(model, ROWS, tape)
-    states = pack(ROWS).layout.split(tape.kept["trunk.output"])
-    torch.testing.assert_close(tape.kept["pool.output"], torch.stack([one[-1] for one in states]))
+    states = pack(ROWS).layout.split(tape.records["trunk.output"])
+    torch.testing.assert_close(
+        tape.records["pool.output"], torch.stack([one[-1] for one in states])
+    )
 
 
 def test_recording_and_editing_what_it_looks_at():
@@ -75,15 +77,17 @@ def test_recording_and_editing_what_it_looks_at():
     tape = Tape("pool.weights", "heads.label.logits")
     logits = run(model, ROWS, tape)
     torch.testing.assert_close(logits, run(model, ROWS))
-    assert tape.kept["pool.weights"].shape == (3, 1, 1, 7)
+    assert tape.records["pool.weights"].shape == (3, 1, 1, 7)
 
     def only_first(name, weights):
         return torch.zeros_like(weights).index_fill(-1, torch.tensor([0]), 1.0)
 
     edited = Tape("pool.output", "trunk.output", edits={"pool.weights": only_first})
     run(model, ROWS, edited)
-    states = pack(ROWS).layout.split(edited.kept["trunk.output"])
-    torch.testing.assert_close(edited.kept["pool.output"], torch.stack([one[0] for one in states]))
+    states = pack(ROWS).layout.split(edited.records["trunk.output"])
+    torch.testing.assert_close(
+        edited.records["pool.output"], torch.stack([one[0] for one in states])
+    )
 
 
 @each_kind

@@ -1,1 +1,1 @@
-"""Code for one machine: compiled when it is first needed, where there is a compiler."""
+"""C++ code, compiled for the machine at first use, where there is a compiler."""

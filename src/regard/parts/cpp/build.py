@@ -1,4 +1,4 @@
-"""Compile the decoder for the machine at hand, once; what was compiled is kept in a cache."""
+"""Compile the C++ decoder for this machine, once; the library is cached."""
 
 import ctypes
 import hashlib
@@ -15,19 +15,19 @@ FOLDER = Path(__file__).parent
 SOURCE = FOLDER / "decoder.cpp"
 # gcc's early scheduling, on for ARM, moves loads so far ahead that sums lose their registers.
 FLAGS = ("-O3", "-std=c++17", "-fopenmp", "-fno-schedule-insns", "-fPIC", "-shared")
-# Where something is hidden, code is made for the instruction set that is left.
+# Where instructions are hidden, the code is compiled for those that are left.
 HIDDEN = {"avx2": "-march=x86-64-v3", machine.GENERIC: "-march=x86-64-v2"}
-SECONDS = 120  # after which a compiler is given up
+SECONDS = 120  # timeout of the compiler
 
 
 def library() -> ctypes.CDLL | None:
-    """The compiled decoder, or None where it cannot be had."""
+    """The compiled decoder; None if it cannot be compiled."""
     result = _result()
     return None if isinstance(result, str) else result
 
 
 def failure() -> str | None:
-    """Why the decoder cannot be had, in the compiler's first words; None if it can."""
+    """Why the decoder cannot be compiled (the compiler's first error); None if it can."""
     result = _result()
     return result if isinstance(result, str) else None
 
@@ -49,10 +49,10 @@ def _result() -> ctypes.CDLL | str:
 
 def _compiled(compiler: str) -> Path:
     cache, name = cache_folder(), f"decoder-{_key(compiler)}"
-    for kept in cache.glob(f"{name}-*.so"):
-        whole = f"{name}-{_digest(kept.read_bytes())}"  # as it was written
-        if kept.stem == whole and is_private(kept):
-            return kept
+    for library in cache.glob(f"{name}-*.so"):
+        intact = library.stem == f"{name}-{_digest(library.read_bytes())}"
+        if intact and is_private(library):
+            return library
     with tempfile.TemporaryDirectory(dir=cache) as folder:
         fresh = Path(folder) / "decoder.so"
         command = [compiler, *compiler_flags(), str(SOURCE), "-o", str(fresh)]
@@ -62,10 +62,10 @@ def _compiled(compiler: str) -> Path:
 
 
 def _key(compiler: str) -> str:
-    """Names the source, the compiler and the machine: another of them is compiled anew."""
+    """A digest of source, compiler and machine: if one of them changes, it is compiled again."""
     version = subprocess.run([compiler, "--version"], capture_output=True, timeout=SECONDS).stdout
     abilities = " ".join(sorted(machine.cpu_flags())) or platform.processor()
-    sources = (one.read_bytes() for one in sorted(FOLDER.glob("*.[ch]*")))
+    sources = (path.read_bytes() for path in sorted(FOLDER.glob("*.[ch]*")))
     parts = (" ".join(compiler_flags()).encode(), version, abilities.encode(), *sources)
     return _digest(b"\0".join(parts))
 

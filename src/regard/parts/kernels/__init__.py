@@ -1,7 +1,6 @@
-"""Fast ways to compute ``attend``, one file each, behind one interface: ``fits`` and ``run``.
+"""Kernels that compute ``attend`` faster, one file each, with one interface: ``fits`` and ``run``.
 
-A kernel takes only what it can do exactly: dot-product scores, sights that are windows. What no
-kernel takes, the definition computes.
+They take dot-product scores under window masks only; ``attend`` computes the rest.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
-"""Ragged rows where shapes are free (CPU): groups of like length, never padded to the longest row.
+"""Ragged rows with free shapes (CPU): buckets of neighbouring rows, padded within each bucket.
 
-Neighbouring rows share a group while the padding they cost stays below the price of another call,
-so rows sorted by length run almost without padding.
+Neighbouring rows share a bucket as long as their padding costs less than another call, so that rows
+sorted by length need almost no padding.
 """
 
 from functools import lru_cache
@@ -24,23 +24,25 @@ def fits(call: AttentionCall, q_THK: Tensor, v_THK: Tensor) -> bool:
 
 
 def run(call: AttentionCall, q_THK: Tensor, k_THK: Tensor, v_THK: Tensor) -> Tensor:
-    """Attention group by group, each on rows that lie side by side."""
+    """Attention bucket by bucket."""
     queries, keys = call.queries, call.keys
     assert queries.lengths is not None and keys.lengths is not None
-    groups = cut_into_buckets(queries.lengths, keys.lengths, str(q_THK.device))
-    q_groups = q_THK.split([g.queries.tokens for g in groups])
-    sizes = [g.keys.tokens for g in groups]
-    seen = [
+    buckets = cut_into_buckets(queries.lengths, keys.lengths, str(q_THK.device))
+    q_buckets = q_THK.split([g.queries.tokens for g in buckets])
+    sizes = [g.keys.tokens for g in buckets]
+    attended = [
         fused_rows(call, g.queries, g.keys, q, k, v)
-        for g, q, k, v in zip(groups, q_groups, k_THK.split(sizes), v_THK.split(sizes), strict=True)
+        for g, q, k, v in zip(
+            buckets, q_buckets, k_THK.split(sizes), v_THK.split(sizes), strict=True
+        )
     ]
-    if not seen:  # no rows at all: nothing, but nothing that gradients can be asked of
+    if not attended:  # no rows: an empty tensor through which gradients flow
         return torch.einsum("thk,shk,shv->thv", q_THK, k_THK, v_THK)
-    return torch.cat(seen)
+    return torch.cat(attended)
 
 
 class RowBucket(NamedTuple):
-    """Rows side by side, as layouts of their own; even where their lengths agree."""
+    """Neighbouring rows with layouts of their own, which are even if their lengths agree."""
 
     queries: Layout
     keys: Layout
@@ -50,27 +52,29 @@ class RowBucket(NamedTuple):
 def cut_into_buckets(
     query_lengths: tuple[int, ...], key_lengths: tuple[int, ...], device: str = "cpu"
 ) -> tuple[RowBucket, ...]:
-    """Cut the rows, in order, into groups whose padding is worth a call saved."""
-    groups: list[RowBucket] = []
+    """Cut the rows, in order, into buckets whose padding costs less than another call."""
+    buckets: list[RowBucket] = []
     rows: list[tuple[int, int]] = []
     longest_q = longest_k = real = 0
     for q, k in zip(query_lengths, key_lengths, strict=True):
         padded = (len(rows) + 1) * max(longest_q, q) * max(longest_k, k)
-        blind_alike = not rows or (k == 0) == (rows[0][1] == 0)  # rows without keys stay apart
-        if not blind_alike or padded - (real + q * k) > CALL:
-            groups.append(_as_group(rows, device))
+        alike = not rows or (k == 0) == (
+            rows[0][1] == 0
+        )  # rows without keys have buckets of their own
+        if not alike or padded - (real + q * k) > CALL:
+            buckets.append(_as_bucket(rows, device))
             rows, longest_q, longest_k, real = [], 0, 0, 0
         rows.append((q, k))
         longest_q, longest_k, real = max(longest_q, q), max(longest_k, k), real + q * k
-    return (*groups, _as_group(rows, device)) if rows else tuple(groups)
+    return (*buckets, _as_bucket(rows, device)) if rows else tuple(buckets)
 
 
-def _as_group(rows: list[tuple[int, int]], device: str) -> RowBucket:
+def _as_bucket(rows: list[tuple[int, int]], device: str) -> RowBucket:
     return RowBucket(*(_as_layout(lengths, device) for lengths in zip(*rows, strict=True)))
 
 
 def _as_layout(lengths: tuple[int, ...], device: str) -> Layout:
-    """A layout that training and inference can share: ordinary tensors, made now."""
+    """A layout for training and inference: its tensors are no inference tensors."""
     with torch.inference_mode(False):
         if len(set(lengths)) == 1:
             return Layout.rectangle(len(lengths), lengths[0], device)

@@ -1,4 +1,4 @@
-"""What is asked of a kernel, and the one call to torch's fused attention."""
+"""The arguments of an attention kernel, and the one call of torch's fused attention."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ ON_CUDA = [
 
 @dataclass(frozen=True, eq=False)
 class AttentionCall:
-    """Everything about one attention except the tensors."""
+    """All arguments of one attention except the tensors."""
 
     score: Callable[..., Tensor]
     queries: Layout
@@ -34,18 +34,18 @@ class AttentionCall:
 
     @property
     def plain(self) -> bool:
-        """A dot product under a window: what fused kernels know."""
+        """Whether it is a dot product under a window mask, as fused kernels need."""
         return isinstance(self.score, Dot) and isinstance(self.mask, WindowMask)
 
     @property
     def aligned(self) -> bool:
-        """Whether the sight means the same by index as by position."""
+        """Whether the mask is the same by index as by position."""
         same = self.queries is self.keys and self.queries.start is not None
         return self.unlimited or same
 
     @property
     def unlimited(self) -> bool:
-        """Whether every query sees every key of its row."""
+        """Whether every query may attend to every key of its row."""
         if self.mask == full:
             return True
         q, k = self.queries, self.keys
@@ -61,54 +61,54 @@ class AttentionCall:
 def fused(call: AttentionCall, q_BLHK: Tensor, k_BSHK: Tensor, v_BSHK: Tensor, **mask) -> Tensor:
     """torch's attention on padded rows, (B, L, H, K) in and out.
 
-    On a CPU it runs in fp32: bf16 loses there, several times over in the backward pass, even where
-    bf16 matrix products win.
+    On a CPU it runs in fp32: bf16 is slower there, several times in the backward pass, even where
+    matrix products in bf16 are faster.
     """
     if k_BSHK.shape[1] == 0:
-        # A sum of nothing: zeros that gradients can be asked of.
+        # An empty sum: zeros through which gradients flow.
         return torch.einsum("blhk,bshk,bshv->blhv", q_BLHK, k_BSHK, v_BSHK)
-    given, q, k, v = q_BLHK.dtype, q_BLHK, k_BSHK, v_BSHK
+    dtype, q, k, v = q_BLHK.dtype, q_BLHK, k_BSHK, v_BSHK
     on_cpu = q.device.type == "cpu"
-    if on_cpu and given in (torch.bfloat16, torch.float16):
+    if on_cpu and dtype in (torch.bfloat16, torch.float16):
         q, k, v = q.float(), k.float(), v.float()
     settings: dict[str, Any] = {"scale": call.scale(q.shape[-1]), "dropout_p": call.dropout}
     settings |= {name: m.to(q.dtype) if is_bias(m) else m for name, m in mask.items()}
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
     if on_cpu:
         with torch.autocast("cpu", enabled=False):
-            seen = F.scaled_dot_product_attention(q, k, v, **settings)
+            attended = F.scaled_dot_product_attention(q, k, v, **settings)
     else:
         with sdpa_kernel(ON_CUDA, set_priority=True):
-            seen = F.scaled_dot_product_attention(q, k, v, **settings)
-    return seen.transpose(1, 2).to(given)
+            attended = F.scaled_dot_product_attention(q, k, v, **settings)
+    return attended.transpose(1, 2).to(dtype)
 
 
 def is_bias(mask: Any) -> bool:
-    """Whether a mask is added to scores, not a table of what is allowed."""
+    """Whether a mask is a bias on scores, not a boolean table."""
     return isinstance(mask, Tensor) and mask.is_floating_point()
 
 
 def fused_masked(
     call: AttentionCall, q_BLHK: Tensor, k_BSHK: Tensor, v_BSHK: Tensor, allowed_BLS: Tensor
 ) -> Tensor:
-    """``fused`` under a mask; a query that may see nothing gets zeros."""
-    blind_BL = ~allowed_BLS.any(-1)
-    mask = (allowed_BLS | blind_BL[:, :, None])[:, None]
-    seen = fused(call, q_BLHK, k_BSHK, v_BSHK, attn_mask=mask)
-    return seen.masked_fill(blind_BL[:, :, None, None], 0.0)
+    """``fused`` under a boolean mask; a query without any allowed key gets zeros."""
+    empty_BL = ~allowed_BLS.any(-1)
+    mask = (allowed_BLS | empty_BL[:, :, None])[:, None]
+    attended = fused(call, q_BLHK, k_BSHK, v_BSHK, attn_mask=mask)
+    return attended.masked_fill(empty_BL[:, :, None, None], 0.0)
 
 
 def fused_rows(call: AttentionCall, queries: Layout, keys: Layout, *qkv_THK: Tensor) -> Tensor:
-    """``fused`` on packed rows that are padded for it, under a mask only where one is needed."""
+    """``fused`` on packed rows, padded, with a mask only where one is needed."""
     q, k, v = (layout.pad(x) for layout, x in zip((queries, keys, keys), qkv_THK, strict=True))
     if call.unlimited and keys.full:
         return queries.pack(fused(call, q, k, v))
-    # Where rows are ragged, padding lies behind the real keys: a causal query never reaches it.
+    # In ragged rows padding comes after the keys: the causal mask excludes it.
     by_index = call.mask == causal and call.aligned and not call.unlimited
     if by_index and (keys.full or not keys.even):
         return queries.pack(fused(call, q, k, v, is_causal=True))
     if call.unlimited:
-        seen = fused(call, q, k, v, attn_mask=keys.key_bias_BS[:, None, None])
-        return queries.pack(seen.masked_fill(keys.empty_B[:, None, None, None], 0.0))
+        attended = fused(call, q, k, v, attn_mask=keys.key_bias_BS[:, None, None])
+        return queries.pack(attended.masked_fill(keys.empty_B[:, None, None, None], 0.0))
     allowed_BLS = keys.real_BL[:, None] & call.mask(queries, keys)
     return queries.pack(fused_masked(call, q, k, v, allowed_BLS))

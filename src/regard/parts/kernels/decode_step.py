@@ -1,7 +1,7 @@
 """One query per row against keys in a fixed buffer: a step of decoding on CUDA.
 
-Row r's key at place s lies in the buffer's row ``owners_RS[r, s]``: a beam that reorders rewrites
-this small table, and no key is ever moved. Rows of one sentence read one copy of its source.
+Row r's key at place s lies in row ``owners_RS[r, s]`` of the buffer: a beam that reorders rows
+rewrites this small table and moves no keys. Rows of one sentence share one copy of its source.
 """
 
 from typing import Any
@@ -22,13 +22,13 @@ BLOCK = 32
 
 
 def fits(call: AttentionCall, q_THK: Tensor, v_THK: Tensor) -> bool:
-    """Rows that share a buffer; it holds nothing but the past, so causal is no limit."""
+    """One query per row, keys in a shared buffer of earlier tokens, so that causal is full."""
     one_each = call.queries.even and call.queries.longest == 1
     return call.keys.owners_BS is not None and one_each and call.mask in (full, causal)
 
 
 def run(call: AttentionCall, q_RHK: Tensor, k_BSHK: Tensor, v_BSHK: Tensor) -> Tensor:
-    """A row reads no more of the buffer than is its own."""
+    """Each row reads only its own places of the buffer."""
     keys = call.keys
     assert keys.owners_BS is not None
     scale = call.scale(q_RHK.shape[-1])
@@ -43,18 +43,18 @@ def one_query(
     lengths_R: Tensor,
     scale: float,
 ) -> Tensor:
-    """Each row's mean of the first ``lengths_R`` values that are its own, (R, H, K)."""
+    """Attention of each row to its first ``lengths_R`` keys, (R, H, K)."""
     if triton is None or not q_RHK.is_cuda:
         return plain(q_RHK, k_BSHK, v_BSHK, owners_RS, lengths_R, scale)
     R, H, K = q_RHK.shape
-    seen_RHK = torch.empty((R, H, v_BSHK.shape[-1]), dtype=q_RHK.dtype, device=q_RHK.device)
+    attended_RHK = torch.empty((R, H, v_BSHK.shape[-1]), dtype=q_RHK.dtype, device=q_RHK.device)
     _one_query[(R, H)](
         q_RHK,
         k_BSHK,
         v_BSHK,
         owners_RS,
         lengths_R,
-        seen_RHK,
+        attended_RHK,
         scale,
         q_RHK.stride(0),
         q_RHK.stride(1),
@@ -69,7 +69,7 @@ def one_query(
         BLOCK,
         num_warps=2,
     )
-    return seen_RHK
+    return attended_RHK
 
 
 def plain(
@@ -80,7 +80,7 @@ def plain(
     lengths_R: Tensor,
     scale: float,
 ) -> Tensor:
-    """The same in so many words."""
+    """The same without Triton."""
     places_S = torch.arange(k_BSHK.shape[1], device=q_RHK.device)
     k, v = k_BSHK[owners_RS.long(), places_S], v_BSHK[owners_RS.long(), places_S]
     scores_RHS = torch.einsum("rhk,rshk->rhs", q_RHK.float() * scale, k.float())
@@ -90,7 +90,7 @@ def plain(
 
 
 def write(k_RSHK: Tensor, v_RSHK: Tensor, k_RHK: Tensor, v_RHK: Tensor, at_R: Tensor) -> None:
-    """Each row's new key and value at place ``at_R`` of its own row, in one launch."""
+    """Write each row's new key and value at place ``at_R`` of its own row, in one launch."""
     if triton is None or not k_RHK.is_cuda or k_RHK.shape != v_RHK.shape:
         for buffer_RSHK, new_RHK in ((k_RSHK, k_RHK), (v_RSHK, v_RHK)):
             index = at_R[:, None, None, None].expand_as(new_RHK[:, None])

@@ -1,4 +1,4 @@
-"""Rows of one length on either side: images, full blocks, decoding against a memory."""
+"""Rectangles on either side: images, full blocks, one-token decoding with a KV cache."""
 
 from torch import Tensor
 
@@ -11,5 +11,5 @@ def fits(call: AttentionCall, q_THK: Tensor, v_THK: Tensor) -> bool:
 
 
 def run(call: AttentionCall, q_THK: Tensor, k_THK: Tensor, v_THK: Tensor) -> Tensor:
-    """Padding and packing are views; a mask only where keys are dead or the sight asks for one."""
+    """Padding and packing are views; masked only if there is padding or the mask is not full."""
     return fused_rows(call, call.queries, call.keys, q_THK, k_THK, v_THK)

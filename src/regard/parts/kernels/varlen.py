@@ -1,4 +1,4 @@
-"""Ragged rows on CUDA in half precision: flash attention straight over the packed tokens."""
+"""Ragged rows on CUDA in half precision: flash attention on packed tokens."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ LARGEST_HEAD = 256
 
 
 def _flash() -> Callable[..., Tensor] | None:
-    """torch's kernel, if it has one; without a GPU its import would cost a second for nothing."""
+    """torch's kernel, if it has one; not imported without a GPU, as that takes a second."""
     if not has("cuda"):
         return None
     try:
@@ -27,7 +27,7 @@ FLASH = _flash()
 
 
 def fits(call: AttentionCall, q_THK: Tensor, v_THK: Tensor) -> bool:
-    """Flash knows half precision, one size of head, no dropout on weights, limits from 0 up."""
+    """Half precision, keys and values of one size, no attention dropout, window limits >= 0."""
     return (
         FLASH is not None
         and q_THK.is_cuda
@@ -44,7 +44,7 @@ def fits(call: AttentionCall, q_THK: Tensor, v_THK: Tensor) -> bool:
 
 
 def run(call: AttentionCall, q_THK: Tensor, k_THK: Tensor, v_THK: Tensor) -> Tensor:
-    """No padding anywhere; empty rows cost nothing."""
+    """No padding; empty rows are skipped."""
     left, right = _limits(call)
     assert FLASH is not None
     return FLASH(
@@ -61,7 +61,7 @@ def run(call: AttentionCall, q_THK: Tensor, k_THK: Tensor, v_THK: Tensor) -> Ten
 
 
 def _limits(call: AttentionCall) -> tuple[int | None, int | None]:
-    """How far each query sees; flash counts from the last key, right where rows are as long."""
+    """The limits of the window, which flash counts from the last key of a row."""
     mask = full if call.unlimited else call.mask
     assert isinstance(mask, WindowMask)
     return mask.left, mask.right

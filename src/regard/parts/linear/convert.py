@@ -1,4 +1,4 @@
-"""A model for inference on a CPU: linear layers in the precision asked for, products by rows."""
+"""Convert a model for inference in another precision; on a CPU by converting linear layers."""
 
 import copy
 from collections.abc import Callable, Collection
@@ -28,22 +28,22 @@ def convert(module: nn.Module, kind: str, *, but_for: Collection[nn.Module] = ()
     the matrix products in use.
     """
     describe_products(kind)
-    for one in module.parameters():
-        if one.device.type != "cpu":
-            raise BadInput(f"{kind}: this engine runs on a CPU, and the model is on {one.device}")
-    stays = (*module.parameters(), *module.buffers(), *but_for)
-    shared: dict[int, Any] = {id(one): one for one in stays}
+    for parameter in module.parameters():
+        if parameter.device.type != "cpu":
+            raise BadInput(f"{kind}: runs on a CPU, and the model is on {parameter.device}")
+    same = (*module.parameters(), *module.buffers(), *but_for)
+    shared: dict[int, Any] = {id(value): value for value in same}
     copied = copy.deepcopy(module, shared)
-    made: dict[nn.Module | None, nn.Module] = {
-        one: LAYERS[kind](one)
-        for one in copied.modules()
-        if type(one) is nn.Linear and one not in but_for
+    converted: dict[nn.Module | None, nn.Module] = {
+        layer: LAYERS[kind](layer)
+        for layer in copied.modules()
+        if type(layer) is nn.Linear and layer not in but_for
     }
     for parent in list(copied.modules()):
         for name, child in parent._modules.items():
-            if child in made:
-                setattr(parent, name, made[child])
-    return made.get(copied, copied).eval()
+            if child in converted:
+                setattr(parent, name, converted[child])
+    return converted.get(copied, copied).eval()
 
 
 def in_precision(module: nn.Module, kind: str, *, but_for: Collection[nn.Module] = ()) -> nn.Module:
@@ -52,7 +52,7 @@ def in_precision(module: nn.Module, kind: str, *, but_for: Collection[nn.Module]
     That is bf16 on a GPU that has it, else fp32.
     """
     if products_in_use(module) is not None:
-        raise BadInput(f"precision {kind}: this model was made for one already")
+        raise BadInput(f"precision {kind}: the model has been converted already")
     device = next(module.parameters()).device
     on_cpu = device.type == "cpu"
     chosen = {"auto": "bf16" if not on_cpu and has_bf16(device) else "fp32"}.get(kind, kind)
@@ -64,13 +64,13 @@ def in_precision(module: nn.Module, kind: str, *, but_for: Collection[nn.Module]
 
 
 def products_in_use(module: nn.Module) -> str | None:
-    """Which products a model made by ``convert`` uses, in words; None of another model."""
-    types = {type(one) for one in module.modules()}
+    """Which products a model converted by ``convert`` uses, in words; else None."""
+    types = {type(layer) for layer in module.modules()}
     return next((describe_products(kind) for kind, layer in LAYERS.items() if layer in types), None)
 
 
 def describe_products(kind: str) -> str:
-    """Which products do the work on this machine, in words; BadInput where there are none."""
+    """Which products this machine uses for a precision, in words; BadInput if it has none."""
     described = PRODUCTS.get(kind)
     if described is None:
         raise BadInput(f"a precision is {', '.join(LAYERS)} or auto, not {kind!r}")
@@ -78,14 +78,14 @@ def describe_products(kind: str) -> str:
 
 
 def _int8_products() -> str:
-    few, many = (one.name for one in int8.products())
+    few, many = (product.name for product in int8.products())
     slow = "" if int8.is_fast() else f"; fp32 is faster with {instruction_set()}"
     return f"int8: {few} up to {int8.FEW} rows, {many} beyond{slow}"
 
 
 def _fp32_products() -> str:
     many = "oneDNN, packed" if packed.can_pack(torch.float32) else "torch"
-    rows = f"{packed.FEW} rows ({packed.FEW_WIDE} for the map to words)"
+    rows = f"{packed.FEW} rows ({packed.FEW_WIDE} for the output layer)"
     return f"fp32: torch up to {rows}, {many} beyond"
 
 

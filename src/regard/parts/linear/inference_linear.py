@@ -1,4 +1,4 @@
-"""A linear layer made from another for inference, with its weights as one product wants them."""
+"""Linear layers for inference, with weights packed for one kind of product."""
 
 from typing import NoReturn
 
@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 
 class InferenceLinear(nn.Module):
-    """What all of them share; ``nn.Linear`` stays the form that is trained and saved."""
+    """Base class; an ``nn.Linear`` is what is trained and saved."""
 
     def __init__(self, linear: nn.Linear):
         super().__init__()
@@ -17,7 +17,7 @@ class InferenceLinear(nn.Module):
         return f"{self.in_features}, {self.out_features}, bias={self.bias_F is not None}"
 
     def _save_to_state_dict(self, *_) -> NoReturn:
-        raise TypeError(f"{type(self).__name__} is not saved: save the model it was made from")
+        raise TypeError(f"{type(self).__name__} cannot be saved; save the original model")
 
     def __reduce_ex__(self, _) -> NoReturn:
-        raise TypeError(f"{type(self).__name__} is not copied: copy the model it was made from")
+        raise TypeError(f"{type(self).__name__} cannot be copied; copy the original model")

@@ -1,7 +1,7 @@
 """Linear layers in 8 bits: y = 2^e c (q · w) + b, with the same bits for a row in any batch.
 
-Each column of weights has a scale c of its own. Each row of activations has a power of two: to
-multiply by it is exact, so that it may be done early or late, and sums of integers are exact too.
+Each column of weights has a scale c. Each row of activations has a power of two: multiplying by it
+is exact, before or after the product, and so are sums of integers.
 """
 
 import warnings
@@ -20,11 +20,11 @@ from regard.ground.machine import has, instruction_set
 from regard.parts.linear.inference_linear import InferenceLinear
 from regard.parts.linear.packed import ABSENT
 
-ZERO = 128  # what the integer 0 is as a byte
+ZERO = 128  # the byte of the integer 0
 STEPS = 128  # of a row from 0 to its power of two
 FEW = 16  # rows up to which fbgemm is faster than oneDNN, in most shapes of a Transformer
 EXACT = 1_024  # columns whose products, at most 128 · 127 each, add up to less than 2^24
-# In these bounds no float on the way leaves its normal range. Rows outside take the long way.
+# In these bounds no float on the way leaves its normal range. Other rows take the general path.
 LEAST, MOST = 2.0**-64, 2.0**64
 LEAST_COLUMN = 2.0**-50
 # Where these products, which encoders use too, are faster than torch's own in fp32. Measured with
@@ -34,13 +34,13 @@ FAST = ("amx", "avx512-vnni")
 
 
 def powers(x_TD: Tensor) -> Tensor:
-    """For each row the power of two above its entries; NaN where one of them is not finite."""
+    """For each row the power of two above its entries; NaN if one of them is not finite."""
     largest_T1 = x_TD.abs().amax(-1, keepdim=True).clamp_min_(LEAST)
     return largest_T1 / torch.frexp(largest_T1).mantissa
 
 
 def integers(x_TD: Tensor, powers_T1: Tensor) -> Tensor:
-    """The rows in steps, rounded as bytes are: 128 is added, and half goes to the even number."""
+    """The rows as int8, rounded half to even after adding 128, as unsigned bytes are."""
     steps_T1 = powers_T1.reciprocal().mul_(STEPS)
     bytes_TD = torch.addcmul(_zeros(x_TD.shape[1]), x_TD, steps_T1).round_()
     return bytes_TD.sub_(ZERO).clamp_max_(127).char()
@@ -52,10 +52,10 @@ def _zeros(width: int) -> Tensor:
 
 
 class Product(ABC):
-    """Packed weights, and rows multiplied with them: exactly, or ``is_exact`` rejects it."""
+    """A matrix product with packed weights, exact for integers (checked by ``is_exact``)."""
 
     name: str
-    needs: str | None = None  # instructions without which it is not exact, or of no use
+    needs: str | None = None  # instructions without which it is not exact, or slow
 
     @abstractmethod
     def __init__(self, weight_FD: Tensor, scale_F: Tensor):
@@ -63,11 +63,11 @@ class Product(ABC):
 
     @abstractmethod
     def __call__(self, x_TD: Tensor, powers_T1: Tensor) -> Tensor:
-        """Sums of integers times scale_F / STEPS, in float32; the rows' powers are left to do."""
+        """Sums of integers times scale_F / STEPS, in float32, not yet times the rows' powers."""
 
 
 class Fbgemm(Product):
-    """Least work around the product: it makes the bytes on its own. Exact with VNNI."""
+    """Least overhead: it quantises activations itself. Exact with VNNI."""
 
     name = "fbgemm"
     needs = "vnni"
@@ -83,19 +83,19 @@ class Fbgemm(Product):
     def __call__(self, x_TD: Tensor, powers_T1: Tensor) -> Tensor:
         return self.multiply(x_TD / powers_T1, 1 / STEPS, ZERO, self.packed)
 
-    def one(self, x_1D: Tensor, exponent: int) -> Tensor:
+    def one_row(self, x_1D: Tensor, exponent: int) -> Tensor:
         """The same for a single row, its power applied."""
         return self.multiply(x_1D, ldexp(1 / STEPS, exponent), ZERO, self.packed)
 
 
 class OneDnn(Product):
-    """Fastest with many rows, by AMX. Without AMX it is a plain loop, a thousand times slower."""
+    """Fastest with many rows, by AMX; without AMX a plain loop, a thousand times slower."""
 
     name = "oneDNN"
     needs = "amx"
 
     def __init__(self, weight_FD: Tensor, scale_F: Tensor):
-        rows = 2 * FEW  # like those to come; the weights lie well for other numbers too
+        rows = 2 * FEW  # the packing suits other numbers of rows too
         self.packed = torch.ops.onednn.qlinear_prepack(weight_FD, [rows, weight_FD.shape[1]])
         self.scale_F, self.zeros_F = scale_F, torch.zeros(len(scale_F), dtype=torch.int32)
         self.multiply = torch.ops.onednn.qlinear_pointwise.default
@@ -125,7 +125,7 @@ class Floats(Product):
 
 
 class Int8Linear(InferenceLinear):
-    """What an ``nn.Linear`` computes, from 8-bit weights and activations; for inference only."""
+    """``nn.Linear`` with 8-bit weights and activations; for inference only."""
 
     def __init__(self, linear: nn.Linear):
         super().__init__(linear)
@@ -141,7 +141,7 @@ class Int8Linear(InferenceLinear):
             largest = x.abs().max().item()
             if LEAST <= largest <= MOST:
                 _, exponent = frexp(largest)
-                y = self.few.one(x, exponent)
+                y = self.few.one_row(x, exponent)
                 return y if self.bias_F is None else y.add_(self.bias_F)
         powers_T1 = powers(x)
         y = (self.few if len(x) <= FEW else self.many)(x, powers_T1)
@@ -164,14 +164,14 @@ def quantised(weight_FD: Tensor) -> tuple[Tensor, Tensor]:
 @lru_cache
 def products() -> tuple[type[Product], type[Product]]:
     """The products for few rows and for many, among those that are exact on this machine."""
-    exact = [one for one in (Fbgemm, OneDnn, Floats) if is_exact(one)]
+    exact = [product for product in (Fbgemm, OneDnn, Floats) if is_exact(product)]
     if not exact:
-        raise BadInput("int8: this torch on this machine multiplies no 8-bit integers exactly")
+        raise BadInput("int8: this torch on this machine has no exact product of 8-bit integers")
     return exact[0], OneDnn if OneDnn in exact else exact[0]
 
 
 def is_exact(product: type[Product]) -> bool:
-    """Whether a product is of use here, and equal to sums of integers where those are hardest.
+    """Whether a product can be used here and equals sums of integers in the hardest cases.
 
     Without VNNI, instructions add pairs of products in 16 bits, which 255 · 127 overflows.
     """
@@ -189,18 +189,20 @@ def is_exact(product: type[Product]) -> bool:
     x_TD[3, : len(halves)] = halves.nextafter(torch.tensor(1.0))
     powers_T1 = torch.ones(len(x_TD), 1)
     sums_TF = integers(x_TD, powers_T1).long() @ weight_FD.T.long()
-    wanted_TF = sums_TF.float() * (scale_F / STEPS)
+    expected_TF = sums_TF.float() * (scale_F / STEPS)
     try:
-        made = product(weight_FD, scale_F)
-        alone_TF = torch.cat([made(x_TD[i : i + 1], powers_T1[:1]) for i in range(len(x_TD))])
-        return torch.equal(made(x_TD, powers_T1), wanted_TF) and torch.equal(alone_TF, wanted_TF)
+        multiply = product(weight_FD, scale_F)
+        alone_TF = torch.cat([multiply(x_TD[i : i + 1], powers_T1[:1]) for i in range(len(x_TD))])
+        return torch.equal(multiply(x_TD, powers_T1), expected_TF) and torch.equal(
+            alone_TF, expected_TF
+        )
     except ABSENT:
         return False
 
 
 @contextmanager
 def _fbgemm_packs() -> Iterator[None]:
-    """Weights are packed for fbgemm; torch's farewell to its quantised tensors is not repeated."""
+    """Pack weights for fbgemm, without torch's deprecation warnings of quantised tensors."""
     before = torch.backends.quantized.engine
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from regard.ground.machine import has
 from regard.parts.linear.inference_linear import InferenceLinear
 
-WIDE = 8  # outputs for each input, as in the map to words
+WIDE = 8  # outputs per input, as in the output layer
 FEW, FEW_WIDE = 8, 1  # rows up to which torch's own product is the faster one
 # A torch without the operator, or on a machine it was not written for, raises one of these.
 ABSENT = (AttributeError, NotImplementedError, RuntimeError)
@@ -48,7 +48,7 @@ class HalfLinear(InferenceLinear):
 
 
 def packed(weight_FD: Tensor) -> Tensor:
-    """Weights as only ``multiplied`` understands them."""
+    """Weights reordered for ``multiplied``."""
     return torch.ops.mkldnn._reorder_linear_weight(weight_FD)
 
 
@@ -64,7 +64,7 @@ def can_pack(dtype: torch.dtype) -> bool:
 
 @lru_cache
 def _packs(dtype: torch.dtype) -> bool:
-    """Tried, and compared."""
+    """By a trial product."""
     x = torch.eye(16, dtype=dtype)
     try:
         return torch.equal(multiplied(x, packed(x), None), x)
