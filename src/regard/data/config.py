@@ -38,18 +38,31 @@ class FilesConfig(Config):
     """
 
     source: str | None = None
+    """A file with a text on each line."""
     target: str | None = None
+    """A file with the translation, or the label, on each line."""
     table: str | None = None
+    """A tab-separated file."""
     csv: str | None = None
+    """A comma-separated file."""
     jsonl: str | None = None
+    """A file with a JSON object on each line."""
     file: str | None = None
+    """A file, or folder, that the `reader` understands."""
     reader: str | None = None
+    """A reader of the task: see [understanding.md](understanding.md)."""
     options: dict[str, Any] = Field(default_factory=dict)
+    """Options of the reader."""
     documents: str | None = None
+    """Documents to pre-train on."""
     key: str | None = None
+    """The key of the text in JSON lines of documents."""
     held_out: int | None = Field(None, ge=1)
+    """For dev: so many examples are taken out of train."""
     columns: tuple[int | str, int | str] | None = None
+    """The two columns of a table, by number (from 0) or by name in its first line."""
     spaced: tuple[str, str] | None = None
+    """The two languages by whose rules words are separated before alignment."""
 
     @model_validator(mode="after")
     def _one_kind(self) -> "FilesConfig":
@@ -123,7 +136,9 @@ class LinksConfig(Config):
     """Files of gold word links, one line for each pair: source-target, counted from 0."""
 
     dev: str
+    """Links of the development set."""
     test: str
+    """Links of the test set."""
 
 
 class DataConfig(Config):
@@ -133,11 +148,17 @@ class DataConfig(Config):
     """
 
     train: FilesConfig
+    """The examples to train on."""
     dev: FilesConfig
+    """The examples to choose weights by."""
     test: FilesConfig | None = None
+    """The examples to score the trained model on."""
     more_tests: dict[str, FilesConfig] = Field(default_factory=dict)
+    """Further test sets, by name."""
     links: LinksConfig | None = None
+    """Gold word links, for the alignment error rate of a ladder."""
     longest_characters: int = Field(5_000, ge=1)
+    """Longer texts are left out."""
 
     @property
     def tests(self) -> dict[str, FilesConfig]:
@@ -162,8 +183,14 @@ class BatchConfig(Config):
     """
 
     tokens: int = Field(4_096, ge=1)
+    """The most tokens in a batch."""
     rows: int = Field(512, ge=1)
+    """The most rows in a batch."""
     longest: int = Field(128, ge=1)
+    """The most tokens in a row; longer examples are left out or cut, by task."""
     accumulate: int = Field(1, ge=1)
+    """Batches per step (gradient accumulation)."""
     mixed: bool = False
+    """Rows of all lengths in a batch, not rows of similar length."""
     rung: int = Field(0, ge=0)
+    """On CUDA, batches are filled up to a multiple of so many tokens; 0: to `tokens`."""

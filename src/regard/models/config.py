@@ -32,13 +32,19 @@ class ModelConfig(Config):
     """
 
     paper: str = "transformer"
+    """A paper of `regard papers`."""
     size: Optional = None
+    """One of its sizes; "base" if there is none."""
     start: Annotated[str | None, AfterValidator(lambda name: None if name in SCRATCH else name)] = (
         None
     )
+    """A model folder whose facts, vocabulary and weights the run starts with."""
     source: Optional = None
+    """Take the encoder from another model, "PAPER:SIZE"."""
     target: Optional = None
+    """Take the decoder from another model, "PAPER:SIZE"."""
     change: dict[str, Any] = Field(default_factory=dict)
+    """Facts that differ from the size: `depth = 3`, `"source.depth" = 6`."""
 
     @model_validator(mode="after")
     def _starts_once(self) -> "ModelConfig":

@@ -26,7 +26,9 @@ class MaskedLMConfig(Config):
     """``rate`` is the share of tokens that are chosen, by ``whole_words`` or each on its own."""
 
     rate: float = Field(0.15, gt=0, le=0.5)
+    """The share of tokens that are predicted."""
     whole_words: bool = False
+    """Choose whole words, not single tokens."""
 
 
 @dataclass(frozen=True)

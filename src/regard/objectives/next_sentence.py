@@ -21,6 +21,7 @@ class NextSentenceConfig(Config):
     """A share ``short`` of all documents gives rows of any length, the others full ones."""
 
     short: float = Field(0.1, ge=0, le=1)
+    """The share of documents that give rows of any length, not full ones."""
 
 
 @dataclass(frozen=True)

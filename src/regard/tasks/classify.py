@@ -44,9 +44,13 @@ class LabelsConfig(Config):
     """
 
     kind: Literal["one", "several", "number"] = "one"
+    """A text has one label, several, or a number."""
     names: dict[str, str] | None = None
+    """Names of labels, by what files write."""
     weights: ClassWeights | None = None
+    """The weight of each label in the loss, or "balanced"."""
     positive: Annotated[str | None, EMPTY_IS_NONE] = None
+    """The label of which F1 is measured."""
 
     @model_validator(mode="after")
     def _only_single_labels_have_these(self) -> "LabelsConfig":

@@ -40,9 +40,13 @@ class AnswersConfig(Config):
     """
 
     stride: int = Field(OVERLAP, ge=0)
+    """Tokens that two windows over a long context share."""
     question: int = Field(QUESTION, ge=1)
+    """The most tokens of a question; longer ones are cut."""
     longest: int = Field(LONGEST, ge=1)
+    """The most tokens of an answer."""
     threshold: float | None = None
+    """How much better "no answer" must score than the best answer."""
 
     @property
     def notes(self) -> dict[str, Any]:

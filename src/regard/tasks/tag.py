@@ -42,12 +42,16 @@ class TagsConfig(Config):
     """
 
     kind: Literal["one", "number"] = "one"
+    """A word has one tag, or a number."""
     names: dict[str, str] | None = None
+    """Names of tags, by what files write."""
     weights: ClassWeights | None = None
+    """The weight of each tag in the loss, or "balanced"."""
     scheme: Annotated[
         Literal["IOB1", "IOB2", "BIOES", "BILOU", ""] | None,
         EMPTY_IS_NONE,
     ] = None
+    """The scheme that tags of entities are converted to."""
 
     @model_validator(mode="after")
     def _only_tags_have_these(self) -> "TagsConfig":

@@ -34,8 +34,11 @@ class DecodeConfig(Config):
 
     free_keys = ("beam", "length", "alpha")
     beam: int = Field(5, ge=1)
+    """The size of the beam."""
     length: Literal["none", "mean", "gnmt", "power"] = "gnmt"
+    """The length penalty: log-probabilities are divided by a function of the length."""
     alpha: float = Field(0.6, ge=0, allow_inf_nan=False)
+    """The exponent of the length penalty."""
 
     @property
     def search(self) -> Beam:
@@ -57,8 +60,11 @@ class MeasureConfig(Config):
 
     free_keys = ("tokenize", "lowercase")
     tokenize: str = "13a"
+    """sacreBLEU's tokeniser."""
     lowercase: bool = False
+    """Ignore case."""
     dev_sentences: int = Field(1_000, ge=1)
+    """How many sentences of the development set are translated for `train.judge`."""
 
 
 class Translate(Task):

@@ -16,10 +16,15 @@ class TextConfig(Config):
     """
 
     kind: str | None = None
+    """ "bpe", "byte-bpe", "unigram" or "wordpiece"; the default depends on the paper."""
     vocab: int = Field(8_000, ge=1)
+    """The size of the vocabulary."""
     normalise: Literal["none", "nfc", "nfkc"] = "nfc"
+    """Unicode normal form."""
     lower: bool = False
+    """Lower-case all text."""
     dropout: float = Field(0.0, ge=0, lt=1)
+    """The rate of BPE-dropout (arXiv:1910.13267) in training."""
 
     @field_validator("kind")
     @classmethod
@@ -39,7 +44,9 @@ class TranslationTextConfig(TextConfig):
     """The subwords of a translator, one ``joint`` vocabulary for both languages or two."""
 
     kind: str = "bpe"
+    """ "bpe" (with byte fallback), "byte-bpe", "unigram" or "wordpiece"."""
     joint: bool = True
+    """One vocabulary for both languages."""
 
 
 class EncoderTextConfig(TextConfig):

@@ -21,9 +21,13 @@ class AboutConfig(Config):
 
     free_keys = ("title", "command", "hardware", "minutes")
     title: str = ""
+    """One line for `regard recipes`."""
     command: str = ""
+    """The command that trains it."""
     hardware: str = ""
+    """The machine that the minutes and the score were measured on."""
     minutes: float | None = None
+    """How long it took there."""
 
 
 class ExpectConfig(Config):
@@ -31,9 +35,13 @@ class ExpectConfig(Config):
 
     free_keys = ("metric", "score", "tolerance", "source")
     metric: str = "BLEU"
+    """A metric of the task."""
     score: float
+    """Its expected value."""
     tolerance: float = Field(ge=0)
+    """How much worse it may be."""
     source: str
+    """Where the expected value comes from: a publication, or runs of this recipe."""
 
 
 def find(name: str) -> Path:

@@ -29,6 +29,7 @@ LINEAGE: tuple[Paper, ...] = (
     bert.PAPER,
     roberta.PAPER,
 )
+"""All papers, from the first to the last."""
 
 
 def paper(name: str) -> Paper:

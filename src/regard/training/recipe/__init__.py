@@ -32,14 +32,23 @@ class Recipe(Config):
     """
 
     task: str = "translate"
+    """What is trained; decides which other tables there are."""
     about: AboutConfig = AboutConfig()
+    """What the recipe is, for people."""
     data: DataConfig
+    """Files to train on, to choose weights by and to test on."""
     model: ModelConfig = ModelConfig()
+    """The architecture, or the folder to fine-tune."""
     batches: BatchConfig = BatchConfig()
+    """How many tokens and rows a step reads."""
     optimiser: OptimiserConfig
+    """Learning rate, schedule, weight decay, frozen layers."""
     train: TrainConfig
+    """Steps, seed, precision, evaluation and checkpoints."""
     expect: ExpectConfig | None = None
+    """The score that the test set must reach."""
     rung: tuple[RungConfig, ...] = ()
+    """The models of a ladder, each a table `[[rung]]`."""
 
     def table(self, kind: type[Table]) -> Table:
         """The table of the task that has this type."""

@@ -22,16 +22,27 @@ class OptimiserConfig(Config):
     """
 
     kind: Literal["adam", "adamw"] = "adam"
+    """Adam, or Adam with decoupled weight decay (arXiv:1711.05101)."""
     rate: float = Field(gt=0)
+    """The peak learning rate."""
     schedule: Literal["inverse-sqrt", "linear", "cosine", "slanted", "constant"] = "inverse-sqrt"
+    """The learning rate after the warmup."""
     warmup: int = Field(4_000, ge=0)
+    """Steps over which the learning rate grows linearly to its peak."""
     betas: tuple[Share, Share] = (0.9, 0.98)
+    """Decay rates of Adam's two moments."""
     eps: float = Field(1e-9, gt=0)
+    """Adam's epsilon."""
     decay: float = Field(0.0, ge=0)
+    """Weight decay."""
     clip: float = Field(0.0, ge=0)
+    """The largest norm of the gradient; 0: it is not clipped."""
     layer_decay: float = Field(1.0, gt=0, le=1)
+    """Each level learns at this times the rate of the level above it."""
     freeze: tuple[str, ...] = ()
+    """Parts that do not learn, by name: "embed", "blocks.0", "trunk"."""
     unfreeze_every: int = Field(0, ge=0)
+    """The highest level learns first, and one more after every so many steps."""
 
 
 class TrainConfig(Config):
@@ -39,18 +50,31 @@ class TrainConfig(Config):
 
     free_keys = ("steps", "report_every", "patience")
     steps: int = Field(ge=1)
+    """Updates of the weights."""
     seed: int = 1
+    """Decides initial weights, dropout, and the order of examples."""
     smoothing: float = Field(0.1, ge=0, lt=1)
+    """Label smoothing."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """ "auto" tries bf16 where the machine has it, and takes the faster."""
     report_every: int = Field(50, ge=1)
+    """Steps between two reports of the loss."""
     evaluate_every: int = Field(1_000, ge=1)
+    """Steps between two evaluations on the development set."""
     checkpoint_every: int = Field(1_000, ge=1)
+    """Steps between two checkpoints."""
     judge: str = "loss"
+    """What chooses the weights to keep: "loss", or a metric of the task."""
     patience: int = Field(0, ge=0)
+    """Training ends after so many evaluations without a new best; 0: it does not."""
     ema: float = Field(0.0, ge=0, lt=1)
+    """Keep an exponential moving average of the weights, with this decay; 0: none."""
     average: int = Field(1, ge=1)
+    """Keep the average of the weights of so many last checkpoints."""
     deterministic: bool = False
+    """Only deterministic kernels, so that resuming is bit-exact on CUDA as well."""
     compile: bool = True
+    """Compile the forward pass where shapes are fixed (CUDA)."""
 
     def regular(self, steps: Iterable[int]) -> list[int]:
         """Of these checkpoints those due by the clock: not of a stop, nor of a new best."""
@@ -67,8 +91,14 @@ class RungConfig(Config):
     """One model of a ladder: what differs from the recipe it stands in."""
 
     name: str = Field(min_length=1)
+    """The name of the model in the table."""
     model: ModelConfig
+    """Its architecture."""
     batches: dict[str, Any] = Field(default_factory=dict)
+    """Keys that differ from the recipe's `[batches]`."""
     optimiser: dict[str, Any] = Field(default_factory=dict)
+    """Keys that differ from the recipe's `[optimiser]`."""
     train: dict[str, Any] = Field(default_factory=dict)
+    """Keys that differ from the recipe's `[train]`."""
     expect: ExpectConfig | None = None
+    """The score to expect of it."""
