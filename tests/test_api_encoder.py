@@ -90,13 +90,13 @@ def test_one_text_is_not_a_list_of_letters(states):
 
 
 def test_what_an_encoder_does_not_do(states):
-    with pytest.raises(BadInput, match="BERT has no decoder: it does not translate"):
+    with pytest.raises(BadInput, match="BERT has no decoder: it cannot translate"):
         states.translate(["cat"])
 
 
 def test_others_are_no_encoders(small_run):
     translator = load(small_run / "run" / "model", "cpu")
-    with pytest.raises(BadInput, match="Transformer translates: it is no encoder with heads"):
+    with pytest.raises(BadInput, match="Transformer translates: it has no head to predict with"):
         translator.fill(["[MASK]"])
     unit = translator.embed(["dog cow"], normalise=True)
     assert unit.norm().item() == pytest.approx(1, abs=1e-5)

@@ -9,8 +9,8 @@ from regard import BadInput, Tape, without_head
 from regard.ground.batch import BatchLimits
 from regard.models.facts import LabelHead, MLMHead, SentencePairHead, change, paths
 from regard.models.formats.loaded_model import LoadedModel
-from regard.models.papers import LINEAGE, bert, lin
-from regard.tasks import batch_runner, translate
+from regard.models.papers import LINEAGE, bert, lin, roberta
+from regard.tasks import batch_runner, translator
 from small import WORDS
 from small_bert import model as small_encoder
 
@@ -42,8 +42,8 @@ def inputs(family: str, count: int) -> list:
 
 def few_at_once(monkeypatch) -> None:
     monkeypatch.setattr(batch_runner, "TOKENS", 40)
-    monkeypatch.setattr(translate, "TOKENS", 40)
-    for module in (batch_runner, translate):
+    monkeypatch.setattr(translator, "TOKENS", 40)
+    for module in (batch_runner, translator):
         monkeypatch.setattr(module, "RECORDED", BatchLimits(40, 3, 40))
 
 
@@ -125,6 +125,8 @@ def small_of_every_paper() -> list[LoadedModel]:
             facts = change(facts, **{key: small[key] for key in small.keys() & known})
             if paper.key == lin.PAPER.key:
                 facts = facts.with_heads(LabelHead(2))
+            if paper.key == roberta.PAPER.key:
+                facts = facts.with_heads(MLMHead())
             found.append(LoadedModel(paper, facts, facts.build().eval()))
     facts = change(bert.TINY, width=8, inner=8, vocab=20).with_heads(MLMHead(), SentencePairHead())
     return [*found, LoadedModel(bert.PAPER, facts, facts.build().eval())]
@@ -162,7 +164,7 @@ def test_memory_is_bounded(models, family, monkeypatch):
     """No batch is larger than the budget, whatever is asked for."""
     sizes = []
     monkeypatch.setattr(batch_runner, "TOKENS", 64)
-    monkeypatch.setattr(translate, "TOKENS", 64)
+    monkeypatch.setattr(translator, "TOKENS", 64)
     side = models[family].module.encoder
     hook = side.register_forward_pre_hook(lambda _, given: sizes.append(len(given[0])))
     texts = [one[0] if isinstance(one, tuple) else one for one in inputs(family, 60)]
@@ -179,7 +181,7 @@ def test_every_method_honours_the_precision(models, folders, family):
     if family in folders:
         fast = regard.load(folders[family], "cpu", precision="int8")
     else:
-        fast = regard.Model(plain._stored, "int8")
+        fast = regard.Model(plain._loaded, "int8")
     given = inputs(family, 4)
     texts = [one[0] if isinstance(one, tuple) else one for one in given]
     does = {

@@ -41,11 +41,12 @@ pytestmark = pytest.mark.native("compiler")
 
 ATTEND = """
 #include "attention.h"
-extern "C" void attend(const float *q, const float *k, const float *v, int64_t length, int64_t key,
-                       int64_t value, int64_t heads, float scale, float *weights, float *out) {
+extern "C" void attend_all(const float *q, const float *k, const float *v, int64_t length,
+                           int64_t key, int64_t value, int64_t heads, float scale,
+                           float *weights, float *out) {
     for (int64_t h = 0; h < heads; h++) {
         auto of = [=](int64_t size) { return [=](int64_t s) { return s * heads * size; }; };
-        look(q + h * key, k + h * key, v + h * value, length, key, value, scale, weights,
+        attend(q + h * key, k + h * key, v + h * value, length, key, value, scale, weights,
              out + h * value, of(key), of(value));
     }
 }
@@ -60,7 +61,7 @@ def compiled_attend(tmp_path_factory):
     made = source.with_suffix(".so")
     command = [str(machine.compiler()), *build.compiler_flags(), f"-I{build.FOLDER}", str(source)]
     subprocess.run([*command, "-o", str(made)], check=True, timeout=build.SECONDS)
-    return ctypes.CDLL(str(made)).attend
+    return ctypes.CDLL(str(made)).attend_all
 
 
 @settings(max_examples=50, deadline=None)

@@ -45,8 +45,8 @@ static void check_bytes(int64_t rows, int64_t width, int64_t out) {
         for (int64_t i = 0; i < width; i++)
             x[r * stride + i] = r % 8 == 0 ? (r % 16 ? -4.0f : 3.9999f) : normal();
     const Linear linear = {weight, scale.data(), totals.data(), bias.data(), in, out};
-    std::vector<char> room(room_for(rows, width));
-    multiply(linear, x.data(), width, stride, y.data(), out, rows, room.data());
+    std::vector<char> scratch(bytes_for(rows, width));
+    multiply(linear, x.data(), width, stride, y.data(), out, rows, scratch.data());
     for (int64_t r = 0; r < rows; r++) {
         float largest = 0;
         for (int64_t i = 0; i < width; i++)
@@ -98,7 +98,7 @@ static void check_attention(int64_t length, int64_t key, int64_t value) {
     for (auto *part : {&q, &k, &v})
         for (float &one : *part) one = normal();
     auto of = [](int64_t size) { return [=](int64_t place) { return place * size; }; };
-    look(q.data(), k.data(), v.data(), length, key, value, 0.3f, weights.data(), out.data(),
+    attend(q.data(), k.data(), v.data(), length, key, value, 0.3f, weights.data(), out.data(),
          of(key), of(value));
     std::vector<double> want(value, 0);
     double total = 0, top = -1e300;

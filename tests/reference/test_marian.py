@@ -526,4 +526,4 @@ def test_settings_that_cannot_be_followed_are_named_where_a_search_is(tied, tmp_
     refused = run("translate", folder, stdin="A book.\n", code=2)
     assert "repetition_penalty 1.5 is not supported" in refused.stderr
     done = run("translate", folder, "--search", "greedy", stdin="A book.\n")
-    assert "not followed: generation settings: repetition_penalty 1.5" in done.stderr
+    assert "not used: generation settings: repetition_penalty 1.5" in done.stderr

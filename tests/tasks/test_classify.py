@@ -50,7 +50,7 @@ def test_a_broken_model_is_said(owl_run):
 
 def test_what_each_model_can_do_is_said(model, small_run):
     translator = regard.load(small_run / "run" / "model", "cpu")
-    with pytest.raises(BadInput, match="Lin has no decoder: it does not translate"):
+    with pytest.raises(BadInput, match="Lin has no decoder: it cannot translate"):
         model.translate(["dog"])
     with pytest.raises(BadInput, match="Transformer translates"):
         translator.predict(["dog"])

@@ -16,7 +16,7 @@ from small_positions import PLACES, placed
 @pytest.mark.parametrize("precision", [None, "fp32"])
 def test_writing_ends_where_the_learned_positions_end(search, precision, device):
     model = placed(at_target=5, device=device)
-    model = Model(model._stored, precision)
+    model = Model(model._loaded, precision)
     for found in model.translate([[5] * PLACES, [6, 7]] * 3, search):
         assert {len(one.hypothesis.tokens) for one in found} == {5}
         assert not any(one.hypothesis.finished for one in found)

@@ -17,11 +17,11 @@ from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput
 from regard.models.formats.folder import read as read_folder
 from regard.tasks import pretrain, trunk_task
+from regard.tasks.pretrain import sample
 from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.loop.events import DevEvent, ReportEvent
 from regard.training.loop.steps import read_steps
-from regard.tasks.pretrain import sample
 from regard.training.recipe import read
 from regard.training.recipe_files import find
 from regard.training.run import prepare

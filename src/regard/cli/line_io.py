@@ -162,14 +162,6 @@ def plain_text(line: str, where: str) -> str:
     return line
 
 
-def text_or_pair(line: str, where: str) -> str | tuple[str, str]:
-    """One text, or two separated by a tab."""
-    first, *others = line.split("\t")
-    if len(others) > 1:
-        raise BadInput(f"{where}: {len(others) + 1} texts between tabs, expected one or two")
-    return (first, others[0]) if others else first
-
-
 def json_object(line: str, where: str) -> dict[str, Any]:
     """The JSON object in a line."""
     try:

@@ -57,11 +57,11 @@ STORED_PRECISION = Annotated[  # of verbs that show or measure what is inside
     typer.Option("--precision", help=_PRECISION, show_default="as stored"),
 ]
 ENGINE = Annotated[
-    Literal["auto", "cpp", "torch"],
+    Literal["auto", "cpp", "cuda-graph", "torch"],
     typer.Option(
         "--engine",
-        help="Implementation of decoder steps on a CPU: C++ or torch; auto consults a table of "
-        "measurements for this type of machine.",
+        help="Implementation of decoder steps: C++ (on a CPU), CUDA graphs (on a GPU) or torch; "
+        "auto is CUDA graphs on a GPU, and on a CPU consults a table of measurements.",
     ),
 ]
 BATCH_SIZE = Annotated[

@@ -1,7 +1,7 @@
 """Rows through a model in batches: rows of similar length together, outputs in the order given."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, islice
 from typing import Any, ClassVar, Self, cast
 
@@ -145,14 +145,6 @@ class Predictor(BatchRunner):
             except BadItem as bad:
                 raise BadItem(before + bad.number, bad.reason) from None
             before += len(window)
-
-
-@dataclass(frozen=True, eq=False)
-class RowRunner(BatchRunner):
-    """Any model that reads rows of ids."""
-
-    model: nn.Module
-    batch_size: int = 256
 
 
 def finite(logits: Tensor) -> Tensor:

@@ -24,6 +24,7 @@ from regard.objectives.objective import Objective
 from regard.tasks.batch_runner import Predictor, TextOrPair, rows_of
 from regard.tasks.class_weights import class_weights
 from regard.tasks.encoder_task import Encoded, EncoderTask
+from regard.tasks.inputs import text_or_pair
 from regard.tasks.task import RunFolder, TaskScores
 from regard.text.config import EncoderTextConfig
 from regard.text.labels import LABEL_SETS, LabelSet, MultiLabelSet, RegressionSet, SingleLabelSet
@@ -219,10 +220,7 @@ class Classifier(Predictor):
 
     def parse(self, line: str, where: str) -> TextOrPair:
         """A text, or two with a tab between them."""
-        first, *others = line.split("\t")
-        if len(others) > 1:
-            raise BadInput(f"{where}: {len(others) + 1} texts between tabs; give one or two")
-        return (first, others[0]) if others else first
+        return text_or_pair(line, where)
 
 
 class Classify(EncoderTask):

@@ -56,7 +56,7 @@ class Embedder(BatchRunner):
         return rows_of(self.tokenizer, asked, self.max_length)
 
     @torch.no_grad()
-    def vectors(self, rows: Sequence[TokenRow]) -> Tensor:
+    def vectors(self, rows: Sequence[Any]) -> Tensor:
         """(rows, width) in float32, where the model is; zeros for a row without tokens."""
         vectors_ND = torch.zeros(len(rows), self.width, device=self.device)
         numbers = [number for number, row in enumerate(rows) if row_length(row)]

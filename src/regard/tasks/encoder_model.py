@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeGuard, cast
+from typing import Any, Self, TypeGuard, cast
 
 import numpy as np
 from torch import Tensor
@@ -14,13 +14,15 @@ from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.build.trunk_with_heads import Outputs, TrunkWithHeadsModule
 from regard.models.facts import MLMHead, TrunkWithHeads
 from regard.models.formats.hf import PREDICTION_KEYS
+from regard.models.formats.loaded_model import LoadedModel
 from regard.parts.linear.convert import in_precision, products_in_use
-from regard.tasks.batch_runner import BatchRunner, Predictor, TextOrPair, rows_of
+from regard.tasks.batch_runner import Predictor, TextOrPair, rows_of
 from regard.tasks.classify import Classify
 from regard.tasks.embed import Embedder
 from regard.tasks.encoder_task import EncoderTask
 from regard.tasks.fill_mask import MaskFiller
-from regard.tasks.inputs import InputLimits, check_text, listed, token_ids
+from regard.tasks.inputs import InputLimits, check_text, listed, text_or_pair, token_ids
+from regard.tasks.model_runner import ModelRunner
 from regard.tasks.multiple_choice import Choose
 from regard.tasks.question_answering import QuestionAnswering
 from regard.tasks.tag import Tag
@@ -38,7 +40,7 @@ READABLE = "neither a text, a pair of texts nor token ids"
 
 
 @dataclass(frozen=True, eq=False)
-class EncoderModel(BatchRunner):
+class EncoderModel(ModelRunner):
     """A trunk with heads. Without a tokenizer it reads ids alone."""
 
     model: TrunkWithHeadsModule
@@ -47,6 +49,22 @@ class EncoderModel(BatchRunner):
     labels: LabelSet | None = None
     notes: dict[str, Any] = field(default_factory=dict)
     batch_size: int = 256
+    max_length: int | None = None
+    name: str = "this model"
+
+    @classmethod
+    def of(cls, loaded: LoadedModel) -> Self:
+        """The model of a folder."""
+        module, facts, tokenizer = (
+            cast(Any, one) for one in (loaded.module, loaded.facts, loaded.tokenizer)
+        )
+        name = loaded.paper.name
+        return cls(module, facts, tokenizer, loaded.labels, loaded.notes, name=name)
+
+    @property
+    def encoder(self) -> Self:
+        """Itself."""
+        return self
 
     @property
     def text(self) -> RowTokenizer:
@@ -56,11 +74,11 @@ class EncoderModel(BatchRunner):
         return self.tokenizer
 
     @property
-    def max_length(self) -> int | None:
-        """The most tokens of a row, if tokenizer or positions limit them."""
-        return _smallest(self.text.longest, self.facts.trunk.embed.limit)
+    def truncation(self) -> int | None:
+        """The most tokens of a row, if the caller, the tokenizer or positions limit them."""
+        return _smallest(self.max_length, self.text.longest, self.facts.trunk.embed.limit)
 
-    def with_precision(self, kind: str) -> "EncoderModel":
+    def with_precision(self, kind: str) -> Self:
         """The same, for inference only, in "fp32", "bf16", "int8" (on a CPU) or "auto"."""
         return replace(self, model=cast(TrunkWithHeadsModule, in_precision(self.model, kind)))
 
@@ -79,9 +97,10 @@ class EncoderModel(BatchRunner):
         task, notes = ENCODER_TASKS[heads[0]], self._checked_notes()
         if task.labelled and self.labels is None:
             raise BadInput("this folder has no labels: predictions have no names")
-        max_length = _smallest(self.max_length, notes.get("longest", task.usual_length))
+        max_length = _smallest(self.truncation, notes.get("longest", task.usual_length))
         predictor = task.predictor(self.model, self.text, self.labels, max_length, notes)
-        return predictor.with_batch_size(self.batch_size)
+        own = {} if self.max_length is None else {"max_length": max_length}
+        return replace(cast(Any, predictor), batch_size=self.batch_size, **own)
 
     def _checked_notes(self) -> dict[str, Any]:
         notes = {name: self.notes[name] for name in PREDICTION_KEYS if name in self.notes}
@@ -95,7 +114,7 @@ class EncoderModel(BatchRunner):
     def filler(self, top: int = 5) -> MaskFiller:
         """Fills masks."""
         text, size = cast(Any, self.text), self.batch_size
-        return MaskFiller(self.model, text, size, max_length=self.max_length, top=top)
+        return MaskFiller(self.model, text, size, max_length=self.truncation, top=top)
 
     def embedder(self, pool: str | None = None, normalise: bool | None = None) -> Embedder:
         """Gives vectors: as its folder says, else the mean of its states."""
@@ -104,7 +123,7 @@ class EncoderModel(BatchRunner):
             raise BadInput(f"config.json: notes.embedding says no way to embed ({notes})")
         if pool is None and "hinders" in notes:
             raise BadInput(f"{notes['hinders']}; choose how to pool")
-        limit = None if self.tokenizer is None else self.max_length
+        limit = None if self.tokenizer is None else self.truncation
         return Embedder(
             self.model,
             self.tokenizer,
@@ -115,6 +134,10 @@ class EncoderModel(BatchRunner):
             normalise=notes.get("normalise", False) if normalise is None else normalise,
             lower=notes.get("lower", False),
         )
+
+    def parse(self, line: str, where: str) -> TextOrPair:
+        """A text, or two with a tab between them."""
+        return text_or_pair(line, where)
 
     def read(self, inputs: Iterable[EncoderInput], *, masks: bool = False) -> list[TokenRow]:
         """Texts as rows, truncated to what it can read; ids as they are.
@@ -139,8 +162,9 @@ class EncoderModel(BatchRunner):
         ]
         return embedder.vectors(rows)
 
-    def logits(self, rows: Sequence[TokenRow], tape: NullTape = NULL_TAPE) -> list[Tensor]:
-        """(tokens, outputs) for each row, or (outputs,) of a head that reads whole rows."""
+    def logits(self, inputs: Iterable[EncoderInput], tape: NullTape = NULL_TAPE) -> list[Tensor]:
+        """(tokens, outputs) for each input, or (outputs,) of a head that reads whole rows."""
+        rows = self.read(inputs, masks=self.facts.head(MLMHead.name) is not None)
         known = (*ENCODER_TASKS, MLMHead.name)
         heads = [head for head in self.facts.output_heads if head.name in known]
         if not heads:
@@ -158,9 +182,9 @@ class EncoderModel(BatchRunner):
             return self._checked(given, number)
         _check_unicode(given, number)
         if isinstance(given, str) and masks:
-            return self.text.row(self.text.masked(given), longest=self.max_length)
+            return self.text.row(self.text.masked(given), longest=self.truncation)
         if _is_text(given):
-            return rows_of(self.text, [given], self.max_length)[0]
+            return rows_of(self.text, [given], self.truncation)[0]
         ids = token_ids(given, number, READABLE)
         return self._checked(TokenRow(ids, [0] * len(ids)), number)
 

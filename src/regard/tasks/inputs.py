@@ -21,18 +21,20 @@ TEXT_OR_IDS = "neither a text nor token ids"
 class InputLimits:
     """What one side of a model can read: token ids below ``vocab``, ``longest`` of them or any.
 
-    Rows have at most ``segments`` texts, if it tells segments apart.
+    Rows have at most ``segments`` texts, if it tells segments apart. ``max_length`` is a limit that
+    the caller sets.
     """
 
     vocab: int
     longest: int | None = None
     segments: int = 0
+    max_length: int | None = None
 
     @classmethod
-    def of(cls, side: Any) -> "InputLimits":
+    def of(cls, side: Any, max_length: int | None = None) -> "InputLimits":
         """The limits of a side that embeds tokens."""
         embed = side.embed
-        return cls(embed.token.num_embeddings, embed.position_limit, embed.segments)
+        return cls(embed.token.num_embeddings, embed.position_limit, embed.segments, max_length)
 
     def check_row(self, row: TokenRow, number: int) -> None:
         """Refuse a row that the model cannot read."""
@@ -43,6 +45,8 @@ class InputLimits:
     def check(self, ids: Sequence[int] | np.ndarray, number: int, marks: int = 0) -> None:
         """Refuse ids that the model has no vector for; it adds ``marks`` tokens to them."""
         length = len(ids) + marks
+        if self.max_length is not None and length > self.max_length:
+            raise BadItem(number, f"{length:,} tokens, more than {self.max_length:,} (max_length)")
         if self.longest is not None and length > self.longest:
             reason = f"{length} tokens, and the model knows {self.longest} positions"
             raise BadItem(number, reason)
@@ -78,6 +82,14 @@ def check_text(one: Any, number: int, wanted: str = "not a text") -> str:
 def check_texts(inputs: Any, first: int = 1) -> list[str]:
     """A list of texts; inputs are counted from ``first``."""
     return [check_text(one, number) for number, one in enumerate(listed(inputs), first)]
+
+
+def text_or_pair(line: str, where: str) -> str | tuple[str, str]:
+    """The text in a line, or the two texts with a tab between them."""
+    first, *others = line.split("\t")
+    if len(others) > 1:
+        raise BadInput(f"{where}: {len(others) + 1} texts between tabs; give one or two")
+    return (first, others[0]) if others else first
 
 
 def check_pairs(inputs: Any, of: str, *, texts: bool = False) -> list[tuple[Any, Any]]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from math import isnan
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
@@ -19,6 +19,8 @@ from regard.ground.batch import Batch, BatchLimits, Ids, pack
 from regard.ground.checks import check_whole
 from regard.ground.errors import BadInput
 from regard.ground.tape import NULL_TAPE, NullTape
+from regard.models.formats.folder import vocabularies
+from regard.models.formats.loaded_model import LoadedModel
 from regard.objectives.seq2seq import Seq2Seq
 from regard.parts.linear.convert import in_precision, products_in_use
 from regard.search.beam import Beam
@@ -28,6 +30,7 @@ from regard.search.hypothesis import Hypothesis
 from regard.search.sample import Sample
 from regard.search.step import Search, SearchState
 from regard.tasks.batch_runner import RECORDED, WINDOW
+from regard.tasks.embed import Embedder
 from regard.tasks.inputs import (
     InputLimits,
     check_pairs,
@@ -37,6 +40,7 @@ from regard.tasks.inputs import (
     ran_out_of_memory,
     read,
 )
+from regard.tasks.model_runner import ModelRunner
 from regard.tasks.published import Published, as_trained, sampling_of
 from regard.tasks.workers import Job, Workers
 from regard.text.translation_tokenizer import TranslationTokenizer
@@ -55,7 +59,7 @@ class Translation:
 
 
 @dataclass(frozen=True, eq=False)
-class Translator:
+class Translator(ModelRunner):
     """A model with its vocabularies, and how many sentences it takes at once.
 
     ``others`` decide with it on every token, as an ensemble. Each reads the source in its own
@@ -73,6 +77,17 @@ class Translator:
     decode: Any = None
     engine: Engine = EAGER
     workers: Workers | None = None
+    max_length: int | None = None
+    name: str = "this model"
+    width: int = 0  # of the states of its encoder, where vectors are asked for
+
+    @classmethod
+    def of(cls, loaded: LoadedModel) -> Self:
+        """The model of a folder, with its settings."""
+        settings: dict[str, Any] = {n: loaded.notes.get(n) for n in ("generation", "decode")}
+        settings |= {"name": loaded.paper.name, "width": loaded.facts.encoder.width}
+        engine = decoding.default_engine(loaded.module)
+        return cls(loaded.module, vocabularies(loaded), engine=engine, **settings)
 
     def __post_init__(self) -> None:
         for number, other in enumerate(self.others, 2):
@@ -87,9 +102,13 @@ class Translator:
         return Seq2Seq(self.text.target.bos, self.text.target.eos)
 
     @property
-    def device(self) -> torch.device:
-        """Where the model is."""
-        return next(self.model.parameters()).device
+    def translator(self) -> Self:
+        """Itself."""
+        return self
+
+    @property
+    def truncation(self) -> None:
+        """None: long texts are refused."""
 
     @cached_property
     def published(self) -> Published | None:
@@ -143,7 +162,7 @@ class Translator:
         models = [one.model for one in (self, *self.others)]
         return decoding.choose_engine(models, precision, engine, self.batch_size)
 
-    def with_precision(self, kind: str, engine: str = "auto") -> "Translator":
+    def with_precision(self, kind: str, engine: str = "auto") -> Self:
         """The same, for inference only, in "fp32", "bf16" or (on a CPU) "int8"; or "auto".
 
         What "auto" means, and which ``engine`` steps the decoder, ``choice`` says.
@@ -222,19 +241,39 @@ class Translator:
                 results[i] = [self._as_text(hypothesis) for hypothesis in hypotheses]
         return results
 
+    def parse(self, line: str, where: str) -> str:
+        """The line is the text."""
+        return line
+
+    def default_target(self, text: str) -> str:
+        """Its best translation."""
+        return self.translate([text])[0][0].text
+
+    def vectors(
+        self, inputs: Iterable[str | Ids], pool: str | None, normalise: bool | None = None
+    ) -> Tensor:
+        """(inputs, width): the states of its encoder, pooled; by default their mean."""
+        embedder = Embedder(self.model, None, self.width, self.batch_size, pool=pool or "mean")
+        return replace(embedder, normalise=bool(normalise)).vectors(self.read(inputs))
+
+    def read(self, inputs: Iterable[str | Ids]) -> list[list[int]]:
+        """What its encoder reads: texts with their end, ids as given."""
+        return self.read_sources(listed(inputs))
+
     def read_sources(self, inputs: Sequence[str | Ids], first: int = 1) -> list[list[int]]:
         """What the encoder reads: texts with their end, ids as given; counted from ``first``."""
         if self.others and not all(isinstance(one, str) for one in inputs):
             raise BadInput("an ensemble reads texts: token ids belong to one vocabulary")
         model: Any = self.model
-        limits, end = InputLimits.of(model.source), self.text.target.eos
+        limits, end = InputLimits.of(model.source, self.max_length), self.text.target.eos
         return read(inputs, self.text.source.encode_all, limits, end=end, first=first)
 
     def read_pairs(self, pairs: Iterable[Any]) -> list[tuple[list[int], list[int]]]:
         """Pairs (source, target) of texts or ids; a target has no marks."""
         given = check_pairs(pairs, "(source, target)")
         model: Any = self.model
-        limits, encode_all = InputLimits.of(model.target), self.text.target.encode_all
+        limits = InputLimits.of(model.target, self.max_length)
+        encode_all = self.text.target.encode_all
         targets = read([target for _, target in given], encode_all, limits, marks=1)
         return list(zip(self.read_sources([source for source, _ in given]), targets, strict=True))
 

@@ -9,7 +9,7 @@ import numpy as np
 import typer
 
 from regard.cli.console import note, print_json, print_line
-from regard.cli.line_io import Parse, plain_text, predict_lines, text_or_pair, with_max_length
+from regard.cli.line_io import Parse, predict_lines, with_max_length
 from regard.cli.options import (
     BATCH_SIZE,
     DEVICE,
@@ -86,15 +86,13 @@ def embed(
 
 
 def _parser(model: "Model", max_length: int | None) -> Parse:
-    """An encoder reads one text or two, truncated; others refuse long texts."""
+    """An encoder reads one text or two, truncated; a translator refuses long texts."""
     from regard.text.ids_only import MISSING
 
     if model.tokenizer is None:
         raise BadInput(MISSING)
-    vocabulary = model.tokenizer.vocabularies[0]
-    if model._is_encoder:
-        return with_max_length(text_or_pair, vocabulary, max_length, model.encoder.max_length)
-    return with_max_length(plain_text, vocabulary, max_length)
+    vocabulary, runner = model.tokenizer.vocabularies[0], model.runner
+    return with_max_length(runner.parse, vocabulary, max_length, runner.truncation)
 
 
 def _record(number: int, vector: Vector) -> dict[str, Any]:

@@ -10,7 +10,7 @@ namespace {
 
 // One query of one head against `length` keys; key s lies at keys + place(s).
 template <typename Place>
-void look(const float *q, const float *keys, const float *values, int64_t length, int64_t key,
+void attend(const float *q, const float *keys, const float *values, int64_t length, int64_t key,
           int64_t value, float scale, float *weights, float *out, Place place, Place place_v) {
     float top = -INFINITY, total = 0;
     for (int64_t s = 0; s < length; s++) {

@@ -67,7 +67,7 @@ float active(float x, int32_t kind) {
 
 // The floats of scratch: a part for each intermediate result, all of them rows long.
 struct Scratch {
-    float *normed, *projected, *seen, *added, *inner, *weights;
+    float *normed, *projected, *attended, *added, *inner, *weights;
     void *integers;
     int64_t wide, longest;
 
@@ -75,7 +75,7 @@ struct Scratch {
         wide = widest(d);
         longest = std::max(s.capacity, s.places);
         float *next = s.scratch;
-        for (float **part : {&normed, &projected, &seen, &added, &inner}) {
+        for (float **part : {&normed, &projected, &attended, &added, &inner}) {
             *part = next;
             next += s.rows * wide;
         }
@@ -89,17 +89,17 @@ struct Scratch {
     }
 
     static int64_t floats(const Decoder &d, int64_t rows, int64_t capacity, int64_t places) {
-        const int64_t integers = room_for(rows, widest(d)) / int64_t(sizeof(float));
+        const int64_t integers = bytes_for(rows, widest(d)) / int64_t(sizeof(float));
         return rows * (5 * widest(d) + d.heads * std::max(capacity, places)) + integers;
     }
 };
 
 // x + f(norm(x)) or norm(x + f(x)): what goes into f, and what comes after it.
-const float *before(const Decoder &d, const Norm &norm, const float *x, int64_t rows, float *room) {
+const float *before(const Decoder &d, const Norm &norm, const float *x, int64_t rows, float *out) {
     if (!d.pre_norm) return x;
 #pragma omp parallel for if (rows > 4)
-    for (int64_t r = 0; r < rows; r++) normalise(norm, x + r * d.width, room + r * d.width, d.width);
-    return room;
+    for (int64_t r = 0; r < rows; r++) normalise(norm, x + r * d.width, out + r * d.width, d.width);
+    return out;
 }
 
 void after(const Decoder &d, const Norm &norm, float *x, const float *add, int64_t wide,
@@ -112,13 +112,13 @@ void after(const Decoder &d, const Norm &norm, float *x, const float *add, int64
     }
 }
 
-void look_back(const Decoder &d, const Layer &layer, const Step &s, Scratch &room) {
+void self_attention(const Decoder &d, const Layer &layer, const Step &s, Scratch &tmp) {
     const int64_t keys = d.heads * d.key, values = d.heads * d.value;
-    const float *in = before(d, layer.attention_norm, s.x, s.rows, room.normed);
-    multiply(layer.qkv, in, d.width, d.width, room.projected, room.wide, s.rows, room.integers);
+    const float *in = before(d, layer.attention_norm, s.x, s.rows, tmp.normed);
+    multiply(layer.qkv, in, d.width, d.width, tmp.projected, tmp.wide, s.rows, tmp.integers);
 #pragma omp parallel for if (s.rows > 4)
     for (int64_t r = 0; r < s.rows; r++) {
-        const float *qkv = room.projected + r * room.wide;
+        const float *qkv = tmp.projected + r * tmp.wide;
         const int64_t place = r * s.capacity + s.at;
         std::copy_n(qkv + keys, keys, layer.keys + place * keys);
         std::copy_n(qkv + 2 * keys, values, layer.values + place * values);
@@ -135,45 +135,45 @@ void look_back(const Decoder &d, const Layer &layer, const Step &s, Scratch &roo
                 return (owners[place] * s.capacity + place) * size;
             };
         };
-        look(room.projected + r * room.wide + h * d.key, layer.keys + h * d.key,
-             layer.values + h * d.value, s.at + 1 - first, d.key, d.value, d.scale,
-             room.weights + rh * room.longest, room.seen + r * room.wide + h * d.value, at(keys),
-             at(values));
+        attend(tmp.projected + r * tmp.wide + h * d.key, layer.keys + h * d.key,
+               layer.values + h * d.value, s.at + 1 - first, d.key, d.value, d.scale,
+               tmp.weights + rh * tmp.longest, tmp.attended + r * tmp.wide + h * d.value, at(keys),
+               at(values));
     }
-    multiply(layer.o, room.seen, values, room.wide, room.added, room.wide, s.rows, room.integers);
-    after(d, layer.attention_norm, s.x, room.added, room.wide, s.rows);
+    multiply(layer.o, tmp.attended, values, tmp.wide, tmp.added, tmp.wide, s.rows, tmp.integers);
+    after(d, layer.attention_norm, s.x, tmp.added, tmp.wide, s.rows);
 }
 
-void look_at_source(const Decoder &d, const Layer &layer, const Step &s, Scratch &room) {
+void cross_attention(const Decoder &d, const Layer &layer, const Step &s, Scratch &tmp) {
     const int64_t keys = d.heads * d.key, values = d.heads * d.value;
-    const float *in = before(d, layer.cross_norm, s.x, s.rows, room.normed);
-    multiply(layer.cross_q, in, d.width, d.width, room.projected, room.wide, s.rows, room.integers);
+    const float *in = before(d, layer.cross_norm, s.x, s.rows, tmp.normed);
+    multiply(layer.cross_q, in, d.width, d.width, tmp.projected, tmp.wide, s.rows, tmp.integers);
 #pragma omp parallel for
     for (int64_t rh = 0; rh < s.rows * d.heads; rh++) {
         const int64_t r = rh / d.heads, h = rh % d.heads, sentence = s.sentence[r];
         auto at = [&](int64_t size) { return [=](int64_t place) { return place * size; }; };
-        look(room.projected + r * room.wide + h * d.key,
-             layer.source_keys + sentence * s.places * keys + h * d.key,
-             layer.source_values + sentence * s.places * values + h * d.value,
-             s.source_lengths[sentence], d.key, d.value, d.scale,
-             room.weights + rh * room.longest, room.seen + r * room.wide + h * d.value, at(keys),
-             at(values));
+        attend(tmp.projected + r * tmp.wide + h * d.key,
+               layer.source_keys + sentence * s.places * keys + h * d.key,
+               layer.source_values + sentence * s.places * values + h * d.value,
+               s.source_lengths[sentence], d.key, d.value, d.scale,
+               tmp.weights + rh * tmp.longest, tmp.attended + r * tmp.wide + h * d.value, at(keys),
+               at(values));
     }
-    multiply(layer.cross_o, room.seen, values, room.wide, room.added, room.wide, s.rows, room.integers);
-    after(d, layer.cross_norm, s.x, room.added, room.wide, s.rows);
+    multiply(layer.cross_o, tmp.attended, values, tmp.wide, tmp.added, tmp.wide, s.rows, tmp.integers);
+    after(d, layer.cross_norm, s.x, tmp.added, tmp.wide, s.rows);
 }
 
-void think(const Decoder &d, const Layer &layer, const Step &s, Scratch &room) {
-    const float *in = before(d, layer.mlp_norm, s.x, s.rows, room.normed);
-    multiply(layer.up, in, d.width, d.width, room.inner, room.wide, s.rows, room.integers);
+void feed_forward(const Decoder &d, const Layer &layer, const Step &s, Scratch &tmp) {
+    const float *in = before(d, layer.mlp_norm, s.x, s.rows, tmp.normed);
+    multiply(layer.up, in, d.width, d.width, tmp.inner, tmp.wide, s.rows, tmp.integers);
 #pragma omp parallel for if (s.rows > 1)
     for (int64_t r = 0; r < s.rows; r++)
         for (int64_t i = 0; i < d.inner; i++) {
-            float &x = room.inner[r * room.wide + i];
+            float &x = tmp.inner[r * tmp.wide + i];
             x = active(x, d.activation);
         }
-    multiply(layer.down, room.inner, d.inner, room.wide, room.added, room.wide, s.rows, room.integers);
-    after(d, layer.mlp_norm, s.x, room.added, room.wide, s.rows);
+    multiply(layer.down, tmp.inner, d.inner, tmp.wide, tmp.added, tmp.wide, s.rows, tmp.integers);
+    after(d, layer.mlp_norm, s.x, tmp.added, tmp.wide, s.rows);
 }
 
 }  // namespace
@@ -185,19 +185,19 @@ int64_t regard_scratch_floats(const Decoder *d, int64_t rows, int64_t capacity, 
 }
 
 void regard_step(const Decoder *d, const Step *s) {
-    Scratch room(*d, *s);
+    Scratch tmp(*d, *s);
     for (int64_t layer = 0; layer < d->depth; layer++) {
-        look_back(*d, d->layers[layer], *s, room);
-        if (d->layers[layer].cross_q.weight) look_at_source(*d, d->layers[layer], *s, room);
-        think(*d, d->layers[layer], *s, room);
+        self_attention(*d, d->layers[layer], *s, tmp);
+        if (d->layers[layer].cross_q.weight) cross_attention(*d, d->layers[layer], *s, tmp);
+        feed_forward(*d, d->layers[layer], *s, tmp);
     }
     const float *states = s->x;
     if (d->norm.weight) {
         for (int64_t r = 0; r < s->rows; r++)
-            normalise(d->norm, s->x + r * d->width, room.normed + r * d->width, d->width);
-        states = room.normed;
+            normalise(d->norm, s->x + r * d->width, tmp.normed + r * d->width, d->width);
+        states = tmp.normed;
     }
-    multiply(d->head, states, d->width, d->width, s->logits, d->head.out, s->rows, room.integers);
+    multiply(d->head, states, d->width, d->width, s->logits, d->head.out, s->rows, tmp.integers);
 }
 
 }

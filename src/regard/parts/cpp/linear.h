@@ -208,15 +208,15 @@ void run_bytes(const Linear &linear, int64_t block, int64_t end, const Rows &row
 constexpr int64_t MOST = 512;  // rows whose integers are held at once
 constexpr int64_t SHARE = 4;   // blocks that a thread takes at once
 
-// The room for integers that `multiply` wants, in bytes.
-constexpr int64_t room_for(int64_t rows, int64_t in) {
+// Bytes of scratch memory that `multiply` needs for integers.
+constexpr int64_t bytes_for(int64_t rows, int64_t in) {
     return std::min(rows, MOST) * ((in + DEPTH - 1) / DEPTH * DEPTH) * sizeof(Bytes::Entry);
 }
 
 // y = Wx + b for `count` rows of x, each `width` floats long.
 void multiply(const Linear &linear, const float *x, int64_t width, int64_t x_stride, float *y,
-              int64_t y_stride, int64_t count, void *room) {
-    Bytes::Entry *entries = static_cast<Bytes::Entry *>(room);
+              int64_t y_stride, int64_t count, void *scratch) {
+    Bytes::Entry *entries = static_cast<Bytes::Entry *>(scratch);
     float scales[MOST];
     const int64_t blocks = linear.out / BLOCK;
     for (int64_t first = 0; first < count; first += MOST) {

@@ -1,0 +1,76 @@
+"""A model as people use it: what a trunk with heads and an encoder with a decoder both do.
+
+What only one of them does is asked of ``encoder`` or ``translator``, and refused by the other.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from torch import Tensor
+
+from regard.ground.checks import check_whole
+from regard.ground.errors import BadInput
+from regard.ground.tape import NULL_TAPE, NullTape
+from regard.tasks.batch_runner import BatchRunner
+
+if TYPE_CHECKING:
+    from regard.tasks.encoder_model import EncoderModel
+    from regard.tasks.translator import Translator
+
+
+class ModelRunner(BatchRunner, ABC):
+    """A model with its tokenizer, and how much it reads at once.
+
+    ``name`` is that of its paper, for messages. Texts have at most ``max_length`` tokens: of a
+    longer one an encoder reads the beginning, and a translator refuses it.
+    """
+
+    name: str
+    max_length: int | None
+
+    @property
+    def encoder(self) -> "EncoderModel":
+        """It, if it is a trunk with heads."""
+        raise BadInput(f"{self.name} translates: it has no head to predict with")
+
+    @property
+    def translator(self) -> "Translator":
+        """It, if it is an encoder with a decoder."""
+        raise BadInput(f"{self.name} has no decoder: it cannot translate")
+
+    @property
+    @abstractmethod
+    def truncation(self) -> int | None:
+        """The number of tokens to which texts are truncated; None: texts are read whole."""
+
+    @abstractmethod
+    def with_precision(self, kind: str) -> Self:
+        """The same, for inference only, in "fp32", "bf16", "int8" (on a CPU) or "auto"."""
+
+    def with_limits(self, batch_size: int | None, max_length: int | None = None) -> Self:
+        """The same with other limits, where they are given."""
+        given = {"batch_size": batch_size, "max_length": max_length}
+        limits = {name: check_whole(name, n, 1) for name, n in given.items() if n is not None}
+        return replace(cast(Any, self), **limits) if limits else self
+
+    @abstractmethod
+    def parse(self, line: str, where: str) -> Any:
+        """The text, or the texts, in a line of a file."""
+
+    @abstractmethod
+    def read(self, inputs: Iterable[Any]) -> list[Any]:
+        """What its encoder reads: texts as ids with their special tokens, ids as they are."""
+
+    @abstractmethod
+    def vectors(self, inputs: Iterable[Any], pool: str | None, normalise: bool | None) -> Tensor:
+        """(inputs, width): one vector for each, in float32."""
+
+    @abstractmethod
+    def logits(self, inputs: Iterable[Any], tape: NullTape = NULL_TAPE) -> list[Tensor]:
+        """The logits of each input, under the eyes of a tape."""
+
+    def default_target(self, text: str) -> str | None:
+        """The second text to look at where none is given."""
+        return None
