@@ -24,15 +24,15 @@ from typing import Any
 import numpy as np
 import torch
 from measure import half, interval, ratio, rounded, seconds_of, setting, take_turns
-from regard.objectives.labelled import Labelled
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity
 
 from regard.ground.batch import PackedTokens, TokenRow, pack_rows
 from regard.ground.machine import has
-from regard.models.facts import EncoderFacts, Head, change
+from regard.models.facts import LabelHead, TrunkWithHeads, change
 from regard.models.formats import folder as folders
 from regard.models.papers import bert
+from regard.objectives.labels import Classification
 from regard.parts.linear.convert import convert
 from regard.training.loop.microbatch import EagerStep
 
@@ -56,11 +56,11 @@ def padded(rows: list[TokenRow]) -> dict[str, Tensor]:
     return {"input_ids": ids, "attention_mask": mask}
 
 
-def reference(facts: EncoderFacts, module: nn.Module) -> nn.Module:
+def reference(facts: TrunkWithHeads, module: nn.Module) -> nn.Module:
     """transformers' model with the same weights."""
     from transformers import AutoModel, AutoModelForSequenceClassification
 
-    kind = AutoModel if facts.head is None else AutoModelForSequenceClassification
+    kind = AutoModelForSequenceClassification if facts.output_heads else AutoModel
     with TemporaryDirectory() as folder:
         stored = folders.LoadedModel(bert.PAPER, facts, module)
         folders.write(Path(folder), stored, "hf")
@@ -82,9 +82,9 @@ def best_chunks(model: nn.Module, rows: Sequence[TokenRow]) -> list[list[TokenRo
     return chunks(rows, min(tried)[1])
 
 
-def reading(facts: EncoderFacts, rows: list[TokenRow]) -> dict[str, Step]:
+def reading(facts: TrunkWithHeads, rows: list[TokenRow]) -> dict[str, Step]:
     """Each system's way to the pooled states of the rows."""
-    module = bert.PAPER.build(facts).eval()
+    module = facts.build().eval()
     theirs, packed = reference(facts, module).eval(), pack_rows(rows)
     chosen = best_chunks(theirs, rows)
     inputs = [padded(chunk) for chunk in chosen]
@@ -108,7 +108,7 @@ def reading(facts: EncoderFacts, rows: list[TokenRow]) -> dict[str, Step]:
 
 
 def _pooled(module: nn.Module, read: PackedTokens) -> Tensor:
-    return module(read.tokens_T, read.layout).pooled_BD
+    return module(read).pooled_BD
 
 
 def absent(system: str, why: object) -> None:
@@ -165,7 +165,7 @@ class _Pooled(nn.Module):
 
 
 def ctranslate2_systems(
-    facts: EncoderFacts, module: nn.Module, chosen: Sequence[Sequence[TokenRow]]
+    facts: TrunkWithHeads, module: nn.Module, chosen: Sequence[Sequence[TokenRow]]
 ) -> dict[str, Step]:
     """CTranslate2 in float32 and int8, if it is installed."""
     try:
@@ -176,7 +176,7 @@ def ctranslate2_systems(
     with TemporaryDirectory() as place:
         folders.write(Path(place), folders.LoadedModel(bert.PAPER, facts, module), "hf")
         words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-        words += [f"w{number}" for number in range(len(words), facts.embed.vocab)]
+        words += [f"w{number}" for number in range(len(words), facts.trunk.embed.vocab)]
         (Path(place) / "vocab.txt").write_text("\n".join(words) + "\n")
         config = Path(place) / "config.json"  # its converter asks for a key that is no longer there
         told = {**json.loads(config.read_text()), "position_embedding_type": "absolute"}
@@ -199,11 +199,11 @@ def _array(view: Any) -> Tensor:
     return torch.from_numpy(np.array(view))
 
 
-def tuning(facts: EncoderFacts, rows: list[TokenRow], count: int) -> dict[str, Step]:
+def tuning(facts: TrunkWithHeads, rows: list[TokenRow], count: int) -> dict[str, Step]:
     """Each system's steps over all rows, ``count`` at a time."""
-    facts = change(facts, head=Head("classify", 2), attention_dropout=0.0)
-    module = bert.PAPER.build(facts)
-    theirs, objective = reference(facts, module).train(), Labelled()
+    facts = change(facts, attention_dropout=0.0).with_heads(LabelHead(2, dropout=0.1))
+    module = facts.build()
+    theirs, objective = reference(facts, module).train(), Classification()
     order = np.random.default_rng(2).permutation(len(rows))
     mixed = [[rows[at] for at in sorted(order[i : i + count])] for i in range(0, len(rows), count)]
     ours = [objective.collate([(row, [at % 2]) for at, row in enumerate(some)]) for some in mixed]
@@ -214,7 +214,7 @@ def tuning(facts: EncoderFacts, rows: list[TokenRow], count: int) -> dict[str, S
 
     def our_steps() -> Tensor:
         for batch in ours:
-            loss, _ = micro(batch, 1 / batch.weight)
+            loss = micro(batch, 1 / batch.weight).loss
             optimisers[0].step()
             optimisers[0].zero_grad()
         return loss / batch.weight
@@ -251,7 +251,7 @@ def main() -> None:
     facts = bert.PAPER.sizes[asked.size]
     count = asked.sentences or (16 if asked.tune else 32)
     rows = sentences(
-        4 * count if asked.tune else count, facts.embed.vocab, np.random.default_rng(1)
+        4 * count if asked.tune else count, facts.trunk.embed.vocab, np.random.default_rng(1)
     )
     with torch.inference_mode(not asked.tune):
         systems = tuning(facts, rows, count) if asked.tune else reading(facts, rows)

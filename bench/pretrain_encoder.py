@@ -1,16 +1,16 @@
-"""Pre-training BERT by filling blanks: tokens a second, regard against transformers in one run.
+"""Pre-training BERT by masked LM: tokens a second, regard against transformers in one run.
 
     python bench/pretrain_encoder.py [--size base] [--rows 64] [--length 512] [--rounds 5]
     python bench/pretrain_encoder.py --ragged
     python bench/pretrain_encoder.py --tiny [--ragged]      (does it run?)
 
-Random tokens, 15% of them blanks, dropout as in the paper, bf16 autocast, fused AdamW; systems take
+Random tokens, 15% of them masked, dropout as in the paper, bf16 autocast, fused AdamW; systems take
 turns, the median of the rounds counts. transformers' BertForMaskedLM runs as it comes (sdpa) and
 compiled, and is given an attention mask, as every collator makes one. With --ragged rows have a
 quarter to all of the length; regard packs them; the peer sorts them by length over the whole corpus
 and pads batches of --rows to a multiple of 64, compiled layer by layer for any length; nobody drops
 attention weights, which packed attention cannot. MFU counts what must be computed for real tokens
-(words only at blanks), of 784 TFLOP/s measured and of 989 on the sheet.
+(logits only at masked positions), of 784 TFLOP/s measured and of 989 on the sheet.
 """
 
 import argparse
@@ -30,40 +30,42 @@ from measure import (
     setting,
     take_turns,
 )
-from regard.models.cost import encoder_flops
-from regard.objectives.masked import Blanked, Masked
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from regard.ground.batch import IGNORED, BatchLimits, TokenRow
-from regard.models.facts import EncoderFacts, change
+from regard.models.facts import TrunkWithHeads, change
 from regard.models.papers import bert
+from regard.objectives.masked_lm import MaskedLM
+from regard.objectives.rows import AnnotatedRow
+from regard.objectives.sum import Sum
 from regard.training.loop.microbatch import EagerStep, GraphedStep
 
 RATE, MULTIPLE = 0.15, 64
-Step = Callable[[list[Blanked]], Tensor]
+Step = Callable[[list[AnnotatedRow]], Tensor]
 
 
 def rows_of(
     count: int, length: int, vocab: int, ragged: bool, draw: np.random.Generator
-) -> list[Blanked]:
-    """Rows with blanks, longest first."""
+) -> list[AnnotatedRow]:
+    """Masked rows, longest first."""
     lengths = draw.integers(length // 4, length + 1, count) if ragged else [length] * count
     found = []
     for size in sorted(map(int, lengths), reverse=True):
         tokens = draw.integers(1_000, vocab, size).astype(np.int32)
-        places = np.sort(draw.choice(size, max(1, int(RATE * size)), replace=False))
-        words = tokens[places].copy()
-        tokens[places] = 103
-        found.append(Blanked(TokenRow(tokens, np.zeros(size, dtype=np.int32)), places, words))
+        positions = np.sort(draw.choice(size, max(1, int(RATE * size)), replace=False))
+        originals = tokens[positions].copy()
+        tokens[positions] = 103
+        row = TokenRow(tokens, np.zeros(size, dtype=np.int32))
+        found.append(AnnotatedRow(row, {"mlm": positions}, {"mlm": originals}))
     return found
 
 
 def packed(
-    rows: Sequence[Blanked], limits: BatchLimits, draw: np.random.Generator
-) -> list[list[Blanked]]:
+    rows: Sequence[AnnotatedRow], limits: BatchLimits, draw: np.random.Generator
+) -> list[list[AnnotatedRow]]:
     """Rows in random order, as many as fit a budget together, longest first."""
-    batches: list[list[Blanked]] = [[]]
+    batches: list[list[AnnotatedRow]] = [[]]
     for at in draw.permutation(len(rows)):
         together = [*batches[-1], rows[at]]
         if len(together) > limits.rows or sum(map(length, together)) > limits.tokens:
@@ -72,30 +74,32 @@ def packed(
     return [sorted(batch, key=length, reverse=True) for batch in batches]
 
 
-def bucketed(rows: Sequence[Blanked], count: int, draw: np.random.Generator) -> list[list[Blanked]]:
+def bucketed(
+    rows: Sequence[AnnotatedRow], count: int, draw: np.random.Generator
+) -> list[list[AnnotatedRow]]:
     """Batches of ``count`` rows of like length, in random order."""
     ordered = sorted(rows, key=length)
     starts = draw.permutation(range(0, len(rows), count))
     return [ordered[start : start + count] for start in starts]
 
 
-def length(row: Blanked) -> int:
+def length(row: AnnotatedRow) -> int:
     """Its tokens."""
     return len(row.row.tokens)
 
 
-def ours(facts: EncoderFacts, limits: BatchLimits, device: torch.device) -> Step:
-    """regard: packed, compiled and captured, words only at blanks."""
-    model, objective = bert.PAPER.build(facts).to(device).train(), Masked()
+def ours(facts: TrunkWithHeads, limits: BatchLimits, device: torch.device) -> Step:
+    """regard: packed, compiled and captured, logits only at masked positions."""
+    model, objective = facts.build().to(device).train(), MaskedLM()
     adam = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     forward = lambda batch: objective(model, batch)  # noqa: E731
     cuda = device.type == "cuda"
     plain = EagerStep(torch.compile(forward) if cuda else forward, lambda: half(device))
     micro = GraphedStep(plain, model) if cuda else plain
 
-    def step(rows: list[Blanked]) -> Tensor:
+    def step(rows: list[AnnotatedRow]) -> Tensor:
         batch = objective.collate(rows, limits if cuda else None).to(device)
-        loss, _ = micro(batch, 1 / batch.weight)
+        loss = micro(batch, 1 / batch.weight).loss
         adam.step()
         adam.zero_grad(set_to_none=isinstance(micro, EagerStep))
         return loss / batch.weight
@@ -103,8 +107,8 @@ def ours(facts: EncoderFacts, limits: BatchLimits, device: torch.device) -> Step
     return step
 
 
-def theirs(facts: EncoderFacts, device: torch.device, *, compiled: bool, ragged: bool) -> Step:
-    """transformers: padded, masked, words everywhere."""
+def theirs(facts: TrunkWithHeads, device: torch.device, *, compiled: bool, ragged: bool) -> Step:
+    """transformers: padded, with a mask, logits everywhere."""
     from transformers import BertConfig, BertForMaskedLM
 
     config = BertConfig(**bert.HF.config_of(facts), attn_implementation="sdpa")
@@ -123,7 +127,7 @@ def theirs(facts: EncoderFacts, device: torch.device, *, compiled: bool, ragged:
     elif compiled:
         forward = torch.compile(forward)
 
-    def step(rows: list[Blanked]) -> Tensor:
+    def step(rows: list[AnnotatedRow]) -> Tensor:
         longest = max(map(length, rows))
         longest = -(-longest // MULTIPLE) * MULTIPLE if ragged else longest
         ids = np.zeros((len(rows), longest), dtype=np.int64)
@@ -132,7 +136,7 @@ def theirs(facts: EncoderFacts, device: torch.device, *, compiled: bool, ragged:
         for number, one in enumerate(rows):
             size = length(one)
             ids[number, :size], mask[number, :size] = one.row.tokens, 1
-            goals[number, one.places] = one.words
+            goals[number, one.positions["mlm"]] = one.targets["mlm"]
         given = {"input_ids": ids, "goals": goals, "attention_mask": mask}
         batch = {name: sent(torch.from_numpy(one), device) for name, one in given.items()}
         with half(device):
@@ -165,18 +169,18 @@ def main() -> None:
     if asked.tiny:
         asked.size, asked.rows, asked.length, asked.rounds, asked.steps = "tiny", 4, 64, 2, 2
     torch.manual_seed(1)
-    facts = change(bert.PAPER.sizes[asked.size], fills=True, pooled=False)
+    facts = Sum(MaskedLM()).fit(bert.PAPER.sizes[asked.size])
     compare(change(facts, attention_dropout=0.0) if asked.ragged else facts, asked)
 
 
-def compare(facts: EncoderFacts, asked: argparse.Namespace) -> None:
+def compare(facts: TrunkWithHeads, asked: argparse.Namespace) -> None:
     """Let the systems take turns over one corpus."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     draw, ragged = np.random.default_rng(1), asked.ragged
-    corpus = rows_of(asked.rows * asked.steps, asked.length, facts.embed.vocab, ragged, draw)
+    corpus = rows_of(asked.rows * asked.steps, asked.length, facts.trunk.embed.vocab, ragged, draw)
     limits = BatchLimits(asked.rows * asked.length, asked.rows * (4 if ragged else 1), asked.length)
     own, others = packed(corpus, limits, draw), bucketed(corpus, asked.rows, draw)
-    built: dict[str, tuple[Callable[[], Step], list[list[Blanked]]]] = {
+    built: dict[str, tuple[Callable[[], Step], list[list[AnnotatedRow]]]] = {
         "regard": (lambda: ours(facts, limits, device), own),
         "transformers": (lambda: theirs(facts, device, compiled=False, ragged=ragged), others),
         "transformers, compiled": (
@@ -195,7 +199,8 @@ def compare(facts: EncoderFacts, asked: argparse.Namespace) -> None:
     taken = take_turns(working, asked.rounds, limit=asked.seconds)
     lengths = list(map(length, corpus))
     real = sum(lengths)
-    needed = encoder_flops(facts, lengths, sum(len(row.places) for row in corpus))
+    masked = sum(len(row.positions["mlm"]) for row in corpus)
+    needed = facts.training_flops([(one,) for one in lengths], {"mlm": masked})
     for name, seconds in taken.items():
         speed = interval([real / one for one in seconds])
         line = {"system": name, "tokens_per_second": rounded(speed, 0), "rounds": len(seconds)}
@@ -207,7 +212,7 @@ def compare(facts: EncoderFacts, asked: argparse.Namespace) -> None:
     print(json.dumps({"ragged": ragged, "padding": round(padding(others, ragged), 3), **setting()}))
 
 
-def padding(batches: Sequence[Sequence[Blanked]], ragged: bool) -> float:
+def padding(batches: Sequence[Sequence[AnnotatedRow]], ragged: bool) -> float:
     """The share of the peer's batches that is no token."""
     multiple = MULTIPLE if ragged else 1
     lengths = [list(map(length, batch)) for batch in batches]

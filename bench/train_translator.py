@@ -32,13 +32,13 @@ from measure import (
     setting,
     take_turns,
 )
-from regard.models.cost import training_flops
 from torch import Tensor
 
 from regard.ground.batch import BatchLimits
-from regard.models.facts import EncoderDecoder, change
+from regard.models.build.encoder_decoder import EncoderDecoderModule
+from regard.models.facts import change
 from regard.models.papers import marian
-from regard.models.papers.transformer import BASE, Transformer
+from regard.models.papers.transformer import BASE
 from regard.objectives.seq2seq import Seq2Seq
 from regard.training.loop.microbatch import EagerStep, GraphedStep
 from regard.weights.files import weights_of
@@ -88,7 +88,7 @@ class Ours:
 
     def __init__(self, device: torch.device, limits: BatchLimits, facts: dict):
         self.device, self.limits = device, limits if device.type == "cuda" else None
-        self.model = Transformer(change(BASE, vocab=VOCAB, **facts)).to(device)
+        self.model = change(BASE, vocab=VOCAB, **facts).build().to(device)
         self.objective = Seq2Seq(bos=1, eos=2)
         self.optimiser = torch.optim.Adam(self.model.parameters(), lr=1e-4, fused=True)
         forward = lambda batch: self.objective(self.model, batch)  # noqa: E731
@@ -99,7 +99,7 @@ class Ours:
     def step(self, pairs: Sequence[Pair]) -> Tensor:
         """One update."""
         batch = self.objective.collate(pairs, self.limits).to(self.device)
-        loss, _ = self.micro(batch, 1 / batch.weight)
+        loss = self.micro(batch, 1 / batch.weight).loss
         loss = loss / batch.weight  # a new tensor: the next replay overwrites the old one
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=isinstance(self.micro, EagerStep))
@@ -142,7 +142,7 @@ class Marian:
             compile_layers(self.model.model.encoder.layers, self.model.model.decoder.layers)
             self._loss = torch.compile(self._loss, dynamic=True)
 
-    def begin_as(self, ours: Transformer, facts: EncoderDecoder) -> None:
+    def begin_as(self, ours: EncoderDecoderModule) -> None:
         """Take over these weights."""
         written = marian.HF.weights.write(weights_of(ours), Extras())
         self.model.load_state_dict(written, strict=False)
@@ -193,7 +193,7 @@ def curves(device: torch.device, limits: BatchLimits, facts: dict, steps: int) -
     torch.manual_seed(1)
     facts = {**facts, "halves": True, "dropout": 0.0}
     ours, theirs = Ours(device, limits, facts), Marian(device, facts)
-    theirs.begin_as(ours.model, change(BASE, vocab=VOCAB, **facts))
+    theirs.begin_as(ours.model)
     draw = np.random.default_rng(1)
     some = [
         pairs_within(limits, draw) for _ in range(8)
@@ -255,7 +255,7 @@ def compare(
     taken = take_turns(working, asked.rounds, limit=asked.seconds)
     real, needed = (
         sum(map(sum, lengths)),
-        training_flops(change(BASE, vocab=VOCAB, **facts), lengths),
+        change(BASE, vocab=VOCAB, **facts).training_flops(lengths),
     )
     for name, seconds in taken.items():
         speed = interval([real / one for one in seconds])

@@ -26,7 +26,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from measure import setting, settle
-from regard.training.tuning import Tuning
 from torch import Tensor
 
 import regard
@@ -37,7 +36,7 @@ from regard.training.loop import train
 from regard.training.loop.events import EndEvent, ReportEvent, SaveEvent
 from regard.training.loop.microbatch import EagerStep
 from regard.training.optim.optimiser import ModelOptimiser
-from regard.training.recipe import Recipe, read
+from regard.training.recipe import Recipe, read, task_of
 from regard.training.recipe_files import find
 from regard.training.run import Run, prepare
 
@@ -152,7 +151,7 @@ def scores(recipe: Recipe, folder: Path, data: Path) -> dict[str, float]:
     """What the test set says of a model folder."""
     assert recipe.data.test is not None
     model = regard.load(folder)
-    found = Tuning(recipe).judged(model, recipe.data.test, data).scores
+    found = task_of(recipe).test_scores(model, recipe.data.test, data).scores
     return {score.name: round(score.value, 2) for score in found}
 
 
@@ -237,7 +236,7 @@ def losses(recipe: Recipe, data: Path, out: Path, steps: int) -> tuple[list[floa
     micro, mine = EagerStep(lambda batch: objective(model, batch), nullcontext), []
     for step in range(steps):
         batch = objective.collate(drawn[step * count : (step + 1) * count]).to(device)
-        loss, _ = micro(batch, 1 / batch.weight)
+        loss = micro(batch, 1 / batch.weight).loss
         updates.apply(1.0)
         model.zero_grad()
         mine.append(float(loss) / batch.weight)

@@ -11,52 +11,109 @@ import regard.ground.machine  # noqa: F401 first: torch reads what is hidden whe
 
 if TYPE_CHECKING:
     from regard.api import Model, load
+    from regard.ground.batch import TokenRow
     from regard.ground.errors import BadInput
     from regard.ground.layout import Layout
     from regard.ground.tape import Tape, forced_row, without_head
+    from regard.inside.align import AlignmentMethod
+    from regard.inside.attention_map import AttentionMap
+    from regard.inside.attention_view import AttentionView
+    from regard.inside.word_weights import WordWeights
     from regard.metrics.bleu import bleu
-    from regard.models.facts import change
+    from regard.metrics.translation import MetricScore
+    from regard.models.facts import EncoderDecoder, TrunkWithHeads, change, difference
+    from regard.models.paper import Paper
     from regard.models.papers import LINEAGE
     from regard.parts.attend import attend
     from regard.search.beam import Beam
+    from regard.search.diverse import Diverse
+    from regard.search.exact import Exact
     from regard.search.greedy import Greedy
+    from regard.search.hypothesis import Hypothesis
     from regard.search.sample import Sample
+    from regard.tasks.classify import LabelPrediction, MultiLabelPrediction, NumberPrediction
+    from regard.tasks.fill_mask import FilledText, TokenFill
+    from regard.tasks.multiple_choice import ChoicePrediction
+    from regard.tasks.question_answering import AnswerPrediction, AnswerSpan
+    from regard.tasks.tag import Entity, TaggedText, TaggedWord
+    from regard.tasks.translator import Translation
 
 __version__ = "0.1.0"
 
 __all__ = [
     "LINEAGE",
+    "AlignmentMethod",
+    "AnswerPrediction",
+    "AnswerSpan",
+    "AttentionMap",
+    "AttentionView",
     "BadInput",
     "Beam",
+    "ChoicePrediction",
+    "Diverse",
+    "EncoderDecoder",
+    "Entity",
+    "Exact",
+    "FilledText",
     "Greedy",
+    "Hypothesis",
+    "LabelPrediction",
     "Layout",
+    "MetricScore",
     "Model",
+    "MultiLabelPrediction",
+    "NumberPrediction",
+    "Paper",
     "Sample",
+    "TaggedText",
+    "TaggedWord",
     "Tape",
+    "TokenFill",
+    "TokenRow",
+    "Translation",
+    "TrunkWithHeads",
+    "WordWeights",
     "attend",
     "bleu",
     "change",
+    "difference",
     "forced_row",
     "load",
     "without_head",
 ]
 
-_MODULES = {
-    "Model": "regard.api",
-    "load": "regard.api",
-    "BadInput": "regard.ground.errors",
-    "Layout": "regard.ground.layout",
-    "Tape": "regard.ground.tape",
-    "forced_row": "regard.ground.tape",
-    "without_head": "regard.ground.tape",
-    "bleu": "regard.metrics.bleu",
-    "LINEAGE": "regard.models.papers",
-    "change": "regard.models.facts",
-    "attend": "regard.parts.attend",
-    "Beam": "regard.search.beam",
-    "Greedy": "regard.search.greedy",
-    "Sample": "regard.search.sample",
+_NAMES = {
+    "regard.api": ("Model", "load"),
+    "regard.ground.batch": ("TokenRow",),
+    "regard.ground.errors": ("BadInput",),
+    "regard.ground.layout": ("Layout",),
+    "regard.ground.tape": ("Tape", "forced_row", "without_head"),
+    "regard.inside.align": ("AlignmentMethod",),
+    "regard.inside.attention_map": ("AttentionMap",),
+    "regard.inside.attention_view": ("AttentionView",),
+    "regard.inside.word_weights": ("WordWeights",),
+    "regard.metrics.bleu": ("bleu",),
+    "regard.metrics.translation": ("MetricScore",),
+    "regard.models.facts": ("EncoderDecoder", "TrunkWithHeads", "change", "difference"),
+    "regard.models.paper": ("Paper",),
+    "regard.models.papers": ("LINEAGE",),
+    "regard.parts.attend": ("attend",),
+    "regard.search.beam": ("Beam",),
+    "regard.search.diverse": ("Diverse",),
+    "regard.search.exact": ("Exact",),
+    "regard.search.greedy": ("Greedy",),
+    "regard.search.hypothesis": ("Hypothesis",),
+    "regard.search.sample": ("Sample",),
+    "regard.tasks.classify": ("LabelPrediction", "MultiLabelPrediction", "NumberPrediction"),
+    "regard.tasks.fill_mask": ("FilledText", "TokenFill"),
+    "regard.tasks.multiple_choice": ("ChoicePrediction",),
+    "regard.tasks.question_answering": ("AnswerPrediction", "AnswerSpan"),
+    "regard.tasks.tag": ("Entity", "TaggedText", "TaggedWord"),
+    "regard.tasks.translator": ("Translation",),
 }
+"""The exported names of each module."""
+
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:

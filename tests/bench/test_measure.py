@@ -1,6 +1,7 @@
 """The clock of the bench scripts, and how their peers are fed."""
 
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,11 @@ def bench_on_path(monkeypatch):
     yield
     for script in BENCH.glob("*.py"):
         sys.modules.pop(script.stem, None)
+
+
+@pytest.mark.parametrize("script", sorted(path.stem for path in BENCH.glob("*.py")))
+def test_every_script_finds_what_it_imports(script):
+    import_module(script)
 
 
 def test_an_interval_holds_the_median_and_narrows_with_rounds():

@@ -38,7 +38,7 @@ def test_it_trains_and_translates(corpus, tmp_path, options):
     arguments = (corpus / "small.toml", "--data", corpus, "--out", out, "--device", "cpu")
     run("train", *arguments, *settings(*options))
     facts = json.loads((out / "model" / "config.json").read_text())["facts"]
-    assert facts["source"]["stack"]["is"] == "Convolved"
+    assert facts["source"]["stack"]["is"] == "ConvEncoderFacts"
     done = run("translate", out / "model", "--device", "cpu", stdin="dog cow\n")
     assert len(done.stdout.splitlines()) == 1
 
@@ -53,11 +53,15 @@ def test_a_transformer_writes_what_convolutions_read(corpus):
     assert paper.parameters(facts) > 0
 
 
-def test_what_a_transformer_cannot_read_by_is_said_with_a_way_out(corpus, tmp_path):
+def test_a_transformer_writes_what_a_recurrent_encoder_reads(corpus, tmp_path):
     arguments = (corpus / "small.toml", "--data", corpus, "--out", tmp_path / "run")
-    wrong = ("--set", "model.source=bahdanau:laptop", "--set", "model.change={}")
-    (line,) = run("train", *arguments, *wrong, code=2).stderr.splitlines()
-    assert "model.target" in line and "class" not in line
+    recurrent = ("--set", "model.source=bahdanau:laptop", "--set", "train.steps=1")
+    wrong = ("--set", "model.change.source.embedding=8")
+    (line,) = run("train", *arguments, *recurrent, *wrong, code=2).stderr.splitlines()
+    assert "share embeddings only if their shapes agree" in line and "class" not in line
+    run("train", *arguments, *recurrent, *wrong, "--set", "model.change.tie=target")
+    done = run("translate", tmp_path / "run" / "model", "--device", "cpu", stdin="dog cow\n")
+    assert len(done.stdout.splitlines()) == 1
 
 
 def test_it_stands_in_the_lineage():

@@ -3,12 +3,16 @@
 import json
 import re
 import shutil
+from dataclasses import replace
 
 import pytest
 
 from regard.api import load
+from regard.cli.decode import choose_method
 from regard.ground.errors import BadInput
 from regard.search.beam import Beam
+from regard.search.greedy import Greedy
+from regard.search.sample import Sample
 from regard.tasks import published
 from small import write_corpus
 from verb import run
@@ -142,3 +146,19 @@ def test_what_cannot_be_decoded_by_is_said(trained, tmp_path, wrong):
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(BadInput, match=r"config.json: notes.decode"):
         load(folder, "cpu").translate(["dog"])
+
+
+def test_sampling_takes_the_settings_of_the_folder_and_options_override_one(trained):
+    translator = replace(
+        load(trained[0] / "run" / "model", "cpu").translator,
+        generation={"temperature": 0.5, "top_k": 7, "do_sample": True, "no_repeat_ngram_size": 2},
+    )
+    options = {"temperature": None, "top_k": 3, "top_p": None, "best": 4, "seed": 0}
+    options |= {"samples": 8, "utility": "chrf", "candidates": "samples", "groups": 1}
+    method = choose_method(translator, "sample", options, {"top_k", "best"})
+    assert method.search == Sample(0.5, 3, 1.0, 4, 0, no_repeat=2)
+    method = choose_method(translator, "mbr", options, {"top_k"})
+    assert method.search.sample == Sample(0.5, 3, 1.0, 8, 0, no_repeat=2)
+    assert choose_method(translator, "greedy", options, set()).search == Greedy(2)
+    with pytest.raises(BadInput, match="do_sample"):
+        choose_method(translator, None, options, set())

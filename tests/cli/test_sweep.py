@@ -165,7 +165,7 @@ def test_transformers_rules_by_name(model, stop):
     options = ("--beam", 5, "--stop", stop, "--length", "power", "--alpha", 1, "--best", 2)
     text = "dog cow\n\nowl\n"
     done = run("translate", model, *options, stdin=text)
-    assert "score = log p / n^1, over when 5 are found" in done.stderr
+    assert "score = log p / n^1, ends when 5 are finished" in done.stderr
     assert len(done.stdout.splitlines()) == 6
     assert done.stdout == run("translate", model, *options, "--batch-size", 1, stdin=text).stdout
 

@@ -54,7 +54,7 @@ def desk(tmp_path_factory):
 def test_the_tour_shows_everything(desk):
     said = desk.tour.stdout
     for part in (
-        "word by word, for scale BLEU",
+        "word-by-word baseline   BLEU",
         "nrefs:1|case:mixed|eff:no|tok:13a",
         "alignment error rate 0.",
         "as chosen on the development set",

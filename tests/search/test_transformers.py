@@ -182,17 +182,20 @@ def test_the_batch_size_changes_nothing():
 @pytest.mark.parametrize(
     ("stop", "over"),
     [
-        ("transformers", "4 are found and no log p / n^1 alive, at its n now, is above the last"),
-        ("transformers-early", "4 are found"),
+        (
+            "transformers",
+            "4 are finished and no active log p / n^1 (at its current n) beats the last",
+        ),
+        ("transformers-early", "4 are finished"),
         (
             "transformers-never",
-            "4 are found and no log p / n^1 alive, at the longest n, is above the last",
+            "4 are finished and no active log p / n^1 (at longest n) beats the last",
         ),
     ],
 )
 def test_the_formula_says_when_a_sentence_is_over(stop, over):
     beam = Beam(4, length="power", alpha=1, stop=stop)
-    assert beam.formula == f"log p / n^1, over when {over}"
+    assert beam.formula == f"log p / n^1, ends when {over}"
 
 
 @pytest.mark.parametrize(

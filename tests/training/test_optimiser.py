@@ -275,7 +275,7 @@ def test_sleeping_levels_may_have_gradients_or_not(corpus, tmp_path, monkeypatch
 def test_captured_runs_resume_too(corpus, tmp_path, unfreeze_every):
     """But for the order in which a GPU adds."""
     settings = (f"optimiser.unfreeze_every={unfreeze_every}", "train.precision=fp32")
-    named = {"ranks": World(0, 1, torch.device("cuda"))}
+    named = {"world": World(0, 1, torch.device("cuda"))}
     wanted = losses(prepared(corpus, tmp_path / "a", *settings, **named))
     seen, second = broken_off(corpus, tmp_path / "b", *settings, **named)
     assert seen + losses(second, resume=True) == pytest.approx(wanted, rel=1e-4)
@@ -334,7 +334,7 @@ def test_captured_steps_leave_alone_what_does_not_learn(corpus, tmp_path, compil
     for step in (4, 8, 12):
         kept = run.job.checkpoints.load(step)[1]
         for name, tensor in kept["model"].items():
-            awake = name.startswith(("pool.", "head.", "trunk.blocks.1.")[: 2 + (step > 4)])
+            awake = name.startswith(("pool.", "heads.", "trunk.blocks.1.")[: 2 + (step > 4)])
             awake |= step > 8 and name.startswith("trunk.blocks.0.")
             assert torch.equal(tensor, before[name]) != awake, (step, name)
             assert (f"{name}/exp_avg" in kept["optimiser"]) == awake

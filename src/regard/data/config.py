@@ -7,9 +7,10 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from regard.data.documents import DocumentSource, document_source
-from regard.data.sources import STDIN, Csv, JsonLines, Lines, Source, Table
+from regard.data.sources import STDIN, Csv, JsonLines, Lines, Source, Table, read_lines
 from regard.ground.config import Config
 from regard.ground.errors import BadInput, did_you_mean
+from regard.ground.files import write_text
 from regard.text.hansards import LANGUAGES
 
 
@@ -97,6 +98,17 @@ class FilesConfig(Config):
     def has_pairs(self) -> bool:
         """Whether it names files of pairs."""
         return not (self.held_out or self.file or self.documents)
+
+    def without_stdin(self, copy: Path, *, again: bool) -> "FilesConfig":
+        """The same with a copy of standard input, which can be read once only.
+
+        Where it is read ``again``, a copy that is there is not written anew.
+        """
+        pairs = ("source", "target", "table", "csv", "jsonl")
+        keys = [key for key in pairs if getattr(self, key) == STDIN]
+        if keys and not (again and copy.exists()):
+            write_text(copy, "".join(f"{line}\n" for line in read_lines(STDIN)))
+        return self.model_copy(update=dict.fromkeys(keys, str(copy.absolute())))
 
     def read(self, root: Path) -> ReaderFile:
         """The file that a reader understands, looked up under the data root."""

@@ -20,7 +20,6 @@ from typing import Any, BinaryIO, cast
 
 from regard.data.arrivals import Arrivals
 from regard.ground.errors import BadInput
-from regard.ground.files import write_text
 from regard.text.hansards import LANGUAGES
 
 STDIN = "-"
@@ -43,10 +42,6 @@ class Lines:
         """How many texts an example has."""
         return len(self.paths)
 
-    def with_input(self, copy: str) -> "Lines":
-        """The same with a file in place of standard input."""
-        return replace(self, paths=tuple(copy if path == STDIN else path for path in self.paths))
-
     def begin(self, lines: _Numbered) -> "tuple[Lines, _Numbered]":
         """The source and its lines, without a header."""
         return self, lines
@@ -65,10 +60,6 @@ class OneFile:
     @property
     def paths(self) -> tuple[str, ...]:
         return (self.path,)
-
-    def with_input(self, copy: str) -> Any:
-        """The same with a file in place of standard input."""
-        return replace(self, path=copy)
 
     def begin(self, lines: _Numbered) -> "tuple[Any, _Numbered]":
         """The source and its lines, without a header."""
@@ -208,18 +199,6 @@ def read_lines(path: str | Path, arrivals: Arrivals | None = None) -> Iterator[s
     """
     for number, raw in enumerate(_raw_lines(path, arrivals), start=1):
         yield _decoded(raw, f"{name_of(path)}:{number}")
-
-
-def copy_stdin(source: Source, copy: Path, *, again: bool) -> Source:
-    """Standard input can be read once, and training reads twice and may resume: read a copy.
-
-    With ``again``, a copy that is there is not written anew.
-    """
-    if STDIN not in source.paths:
-        return source
-    if not (again and copy.exists()):
-        write_text(copy, "".join(f"{line}\n" for line in read_lines(STDIN)))
-    return source.with_input(str(copy))
 
 
 def read_pairs(

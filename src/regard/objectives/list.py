@@ -25,7 +25,8 @@ class ObjectiveTables(Config):
         if isinstance(content, dict):
             content = {name: table for name, table in content.items() if table is not False}
         tables = handler(content)
-        tables._names = tuple(content)
+        if isinstance(content, dict):
+            tables._names = tuple(content)
         return tables
 
     def sum(self, smoothing: float) -> Sum:
@@ -33,5 +34,5 @@ class ObjectiveTables(Config):
         return Sum(*(OBJECTIVES[one].of(getattr(self, one), smoothing) for one in self._names))
 
 
-class_fields: Any = {name: (one.config | None, None) for name, one in OBJECTIVES.items()}
-ObjectivesConfig = create_model("ObjectivesConfig", __base__=ObjectiveTables, **class_fields)
+_tables: Any = {name: (one.config | None, None) for name, one in OBJECTIVES.items()}
+ObjectivesConfig = create_model("ObjectivesConfig", __base__=ObjectiveTables, **_tables)

@@ -7,7 +7,7 @@ from regard.ground.batch import IGNORED
 
 
 def smoothed_cross_entropy(
-    logits_TV: Tensor, goals_T: Tensor, smoothing: float = 0.0, weights_T: Tensor | None = None
+    logits_TV: Tensor, targets_T: Tensor, smoothing: float = 0.0, weights_T: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """Sums over the targets that are not ``IGNORED``: (loss, negative log-likelihood).
 
@@ -15,12 +15,12 @@ def smoothed_cross_entropy(
     vocabulary (Szegedy et al., 2016); perplexity is computed from the second sum. ``weights_T``
     weighs each target.
     """
-    counts_T = goals_T != IGNORED
+    counts_T = targets_T != IGNORED
     if weights_T is not None:
         counts_T = counts_T * weights_T
     logp_TV = torch.log_softmax(logits_TV.float(), dim=-1)
-    picked_T = logp_TV.gather(1, goals_T.clamp(min=0)[:, None])[:, 0]
-    likelihood = -(picked_T * counts_T).sum()
+    target_logp_T = logp_TV.gather(1, targets_T.clamp(min=0)[:, None])[:, 0]
+    likelihood = -(target_logp_T * counts_T).sum()
     if not smoothing:
         return likelihood, likelihood.detach()
     spread = -(logp_TV.mean(-1) * counts_T).sum()

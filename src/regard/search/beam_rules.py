@@ -13,9 +13,9 @@ Stop = Literal["default", "transformers", "transformers-early", "transformers-ne
 # When a search ends by transformers' rules: early_stopping=False, True and "never".
 STOPS: dict[Stop, str] = {
     "default": "",
-    "transformers": "{k} are found and no {score} alive, at its n now, is above the last",
-    "transformers-early": "{k} are found",
-    "transformers-never": "{k} are found and no {score} alive, at the longest n, is above the last",
+    "transformers": "{k} are finished and no active {score} (at its current n) beats the last",
+    "transformers-early": "{k} are finished",
+    "transformers-never": "{k} are finished and no active {score} (at longest n) beats the last",
 }
 WIDEST = 10_000  # hypotheses of a sentence
 
@@ -85,7 +85,7 @@ class BeamRules:
         """The score in use; n is the number of tokens, EOS included and BOS not."""
         plain = formula(self.length, self.alpha, self.coverage)
         over = STOPS[self.stop].format(k=self.size, score=formula(self.length, self.alpha))
-        return f"{plain}, over when {over}" if over else plain
+        return f"{plain}, ends when {over}" if over else plain
 
     def sort_key(self, one: Hypothesis) -> tuple[bool, float]:
         """The order of results: unfinished ones last, unless they count as finished."""

@@ -10,13 +10,18 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
+from regard.data.datasets.bpe_dropout import BPEDropoutRows
 from regard.data.datasets.dataset import Dataset
-from regard.data.datasets.redrawn import RedrawnDataset
 from regard.data.readers import GLUE_TASKS, LabelledExample
-from regard.data.sources import DropCounts, Source, copy_stdin, read_pairs
+from regard.data.sources import DropCounts, read_pairs
 from regard.ground.config import EMPTY_IS_NONE, Config
 from regard.ground.errors import BadInput
-from regard.metrics.classification import class_table, classification_scores, several_scores
+from regard.metrics.classification import (
+    MEASURES,
+    class_table,
+    classification_scores,
+    several_scores,
+)
 from regard.metrics.regression import regression_scores
 from regard.models.facts import LabelHead
 from regard.objectives.labels import OBJECTIVES
@@ -25,7 +30,7 @@ from regard.tasks.batch_runner import Predictor, TextOrPair, rows_of
 from regard.tasks.class_weights import class_weights
 from regard.tasks.encoder_task import Encoded, EncoderTask
 from regard.tasks.inputs import text_or_pair
-from regard.tasks.task import RunFolder, TaskScores
+from regard.tasks.task import TaskScores
 from regard.text.config import EncoderTextConfig
 from regard.text.labels import LABEL_SETS, LabelSet, MultiLabelSet, RegressionSet, SingleLabelSet
 from regard.text.row_tokenizer import RowTokenizer
@@ -34,6 +39,11 @@ THRESHOLD = 0.5  # a label of several is predicted if it is more probable
 ClassWeights = dict[str, Annotated[float, Field(gt=0)]] | Literal["balanced"]
 
 
+METRICS = {
+    "one": tuple(MEASURES),
+    "several": ("micro-F1", "accuracy"),
+    "number": ("Pearson", "Spearman"),
+}
 UNREAD = {"one": (), "several": ("weights", "positive"), "number": ("names", "weights", "positive")}
 
 
@@ -242,6 +252,12 @@ class Classify(EncoderTask):
         return bool(LABEL_SETS[self.labels_config.kind].names_one)
 
     @property
+    def metrics(self) -> tuple[str, ...]:
+        """Those of its kind of labels; F1 is that of a label."""
+        metrics = METRICS[self.labels_config.kind]
+        return metrics if self.labels_config.positive is None else (*metrics, "F1")
+
+    @property
     def smooths(self) -> bool:
         return self.names_labels
 
@@ -255,19 +271,7 @@ class Classify(EncoderTask):
         """Files of a reader; or two columns, text and label, of a table, CSV or JSON lines."""
         if files.reader is not None:
             return super().read(files, data, dropped)
-        return self._read_columns(files.under(data), dropped)
-
-    def read_train(self, folder: RunFolder, dropped: DropCounts | None) -> list[LabelledExample]:
-        """The same; standard input is copied, so that a run can be resumed."""
-        files = self.recipe.data.train
-        if files.reader is not None:
-            return super().read_train(folder, dropped)
-        copy = folder.out / "stdin.txt"
-        source = copy_stdin(files.under(folder.data), copy, again=not folder.fresh)
-        return self._read_columns(source, dropped)
-
-    def _read_columns(self, source: Source, dropped: DropCounts | None) -> list[LabelledExample]:
-        pairs = read_pairs(source, self.recipe.data.longest_characters, dropped)
+        pairs = read_pairs(files.under(data), self.recipe.data.longest_characters, dropped)
         return [LabelledExample(where, (text,), (label,)) for where, text, label in pairs]
 
     def training_set(
@@ -278,20 +282,10 @@ class Classify(EncoderTask):
         encoded: Sequence[Encoded],
     ) -> Dataset:
         """The same rows in every epoch, or others where BPE-dropout is drawn."""
-        rate, seed = self.recipe.table(EncoderTextConfig).dropout, self.recipe.train.seed
-
-        def draw(epoch: int, index: int) -> Encoded:
-            ids: Any = [
-                tokenizer.words.encode_dropped(text, rate, (seed, epoch, index, number))
-                for number, text in enumerate(examples[index].texts)
-            ]
-            return tokenizer.row(*ids), encoded[index][1]
-
-        return (
-            RedrawnDataset(encoded, draw)
-            if rate
-            else super().training_set(tokenizer, labels, examples, encoded)
-        )
+        if not (rate := self.recipe.table(EncoderTextConfig).dropout):
+            return super().training_set(tokenizer, labels, examples, encoded)
+        texts = [example.texts for example in examples]
+        return BPEDropoutRows(encoded, texts, tokenizer, rate, self.recipe.train.seed)
 
     def texts(self, example: LabelledExample) -> tuple[str, ...]:
         """One or two."""

@@ -90,10 +90,6 @@ class EncoderTask(TrunkTask):
         given = files.read(data)
         return [*read(self.name, given.reader, given.path, dropped=dropped, **given.options)]
 
-    def read_train(self, folder: RunFolder, dropped: DropCounts | None) -> list[Any]:
-        """The training examples."""
-        return self.read(self.recipe.data.train, folder.data, dropped)
-
     def training_set(
         self,
         tokenizer: RowTokenizer,
@@ -116,7 +112,8 @@ class EncoderTask(TrunkTask):
     def prepare(self, folder: RunFolder) -> Prepared:
         """Tokenizer, labels, and all examples as rows."""
         given, dropped = self.recipe.data, DropCounts()
-        train = self.read_train(folder, dropped if folder.skip_bad else None)
+        may_drop = dropped if folder.skip_bad else None
+        train = self.read(self.train_files(folder), folder.data, may_drop)
         if given.dev.held_out:
             train, dev = split_held_out(train, given.dev.held_out)
         else:

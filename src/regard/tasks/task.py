@@ -6,7 +6,7 @@ of them.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
@@ -120,6 +120,11 @@ class Task(ABC):
         """Whether it predicts one label of several, so that each label has scores of its own."""
         return False
 
+    @property
+    def metrics(self) -> Collection[str]:
+        """Those of its metrics that are measured with the other keys of the recipe."""
+        return {*self.dev_metrics, *self.test_metrics}
+
     def unread_keys(self) -> Iterator[str]:
         """The keys that the recipe sets though nothing reads them, beside its other keys.
 
@@ -143,6 +148,11 @@ class Task(ABC):
     @abstractmethod
     def prepare(self, folder: RunFolder) -> Prepared:
         """Tokenizer, labels and examples; the leader writes them, all processes read them."""
+
+    def train_files(self, folder: RunFolder) -> Any:
+        """The files of ``data.train``; standard input is copied: training reads it again."""
+        copy = folder.out / "stdin.txt"
+        return self.recipe.data.train.without_stdin(copy, again=not folder.fresh)
 
     @abstractmethod
     def fit(self, facts: Any, prepared: Prepared) -> ModelFacts:

@@ -10,7 +10,7 @@ from torch import nn
 
 from regard.data.datasets.dataset import Batching
 from regard.data.datasets.pairs import PairData, PairStore, load_pairs
-from regard.data.sources import DropCounts, Source, copy_stdin, read_pairs
+from regard.data.sources import DropCounts, Source, read_pairs
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
 from regard.metrics.bleu import bleu
@@ -129,8 +129,7 @@ class Translate(Task):
     def prepare(self, folder: RunFolder) -> Prepared:
         """The vocabularies of both languages, and pairs of ids."""
         given = self.recipe.data
-        copy = folder.out / "stdin.txt"
-        train = copy_stdin(given.train.under(folder.data), copy, again=not folder.fresh)
+        train = self.train_files(folder).under(folder.data)
         tokenizer = self._tokenizer(train, folder)
         store = PairStore(tokenizer.sides, folder.store, given.longest_characters, folder.skip_bad)
         dev = given.dev.held_out or given.dev.under(folder.data)

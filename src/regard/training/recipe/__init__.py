@@ -64,9 +64,10 @@ class Recipe(Config):
             faults.append(_unusable("rung", self.task))
         if self.data.links is not None and not self.rung:
             faults.append("data.links cannot be used outside a ladder (rung)")
-        faults += _unless("train.judge", self.train.judge, ("loss", *task.dev_metrics), self.task)
+        faults += _unmeasured("train.judge", self.train.judge, task, ("loss", *task.dev_metrics))
         if self.expect is not None:
-            faults += _unless("expect.metric", self.expect.metric, task.test_metrics, self.task)
+            metric = self.expect.metric
+            faults += _unmeasured("expect.metric", metric, task, task.test_metrics)
         if faults:
             raise ValueError("\n".join(faults))
         return self
@@ -158,8 +159,12 @@ def _unusable(key: str, task: str) -> str:
     return f"{key} cannot be used with task {task!r} {why}".rstrip()
 
 
-def _unless(key: str, value: str, known: tuple[str, ...], task: str) -> list[str]:
-    """What is wrong with a metric, if it is none of those that are known."""
-    if value in known:
-        return []
-    return [f"{key}: {value!r} is no measure of task {task!r}{did_you_mean(value, list(known))}"]
+def _unmeasured(key: str, value: str, task: Task, known: tuple[str, ...]) -> list[str]:
+    """What is wrong with a metric, if it is none of those that are known, or not measured."""
+    if value not in known:
+        correct = did_you_mean(value, list(known))
+        return [f"{key}: {value!r} is no measure of task {task.name!r}{correct}"]
+    measured = [name for name in known if name in ("loss", *task.metrics)]
+    if value not in measured:
+        return [f"{key}: {value!r} is not measured here: {', '.join(measured)}"]
+    return []

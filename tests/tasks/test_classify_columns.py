@@ -1,6 +1,8 @@
 """Classification through the same loop: it learns, goes on exactly, counts as the recipe says."""
 
 import json
+from collections import Counter
+from io import BytesIO, TextIOWrapper
 from itertools import islice
 
 import numpy as np
@@ -66,12 +68,11 @@ def test_the_best_weights_are_chosen_by_the_measure_that_is_named(corpus, tmp_pa
     """As `regard evaluate` measures it, on the development set."""
     settings = (f"train.judge={judge}", "labels.positive=owl", "labels.weights={owl=8}")
     run = prepared(corpus, tmp_path / "run", *settings, "train.steps=8")
-    tokenizer, examples, _ = run.job.evaluate.args
+    examples = run.job.evaluate.args[1].dataset.dev_examples
     verdict = run.job.evaluate(run.job.model.eval())
-    golds, texts = zip(*((label, one) for one, label in examples.dev_texts(1_000)), strict=True)
-    classifier = Classifier(run.job.model, tokenizer, run.labels)
-    said = [one.label for one in classifier.predict(texts)]
-    names = [run.labels.name(gold) for gold in golds]
+    classifier = Classifier(run.job.model, run.tokenizer, run.labels)
+    said = [one.label for one in classifier.predict([one.texts[0] for one in examples])]
+    names = [run.labels.name(one.labels[0]) for one in examples]
     scores = classification_scores(names, said, positive="owl")
     expected = {score.name: pytest.approx(score.value) for score in scores}
     assert {"loss": verdict.figures["loss"], **expected} == verdict.figures
@@ -132,21 +133,35 @@ def test_what_is_held_out_is_never_learned_from(corpus, tmp_path):
         prepared(corpus, tmp_path / str(seed), "data.dev={held_out=40}", f"train.seed={seed}")
         for seed in (1, 2)
     ]
+    texts = [line.split("\t") for line in (corpus / "train.tsv").read_text().splitlines()[1:]]
     for run in runs:
-        examples = run.job.evaluate.args[1]
-        held, kept = set(examples.held_N.tolist()), examples.kept_N.tolist()
-        assert len(examples.dev) == len(held) == 40
-        assert held | set(kept) == set(range(240)) and len(kept) == run.job.sampler.count == 200
-        drawn = run.job.sampler.read(0, np.arange(200))
-        for (text, label), i in zip(drawn, kept, strict=True):
-            assert text.tolist() == examples.rows[i][0].tolist()
-            assert label.tolist() == examples.rows[i][1].tolist()
-        texts = examples.dev_texts(40)
-        assert [examples.sides[0].encode(text) for text, _ in texts] == [
-            text.tolist() for text, _ in examples.dev
-        ]
-    splits = [run.job.evaluate.args[1].held_N.tolist() for run in runs]
+        data, encode = run.job.evaluate.args[1].dataset, run.tokenizer.words.encode
+        assert len(data.dev) == len({one.where for one in data.dev_examples}) == 40
+        drawn = run.job.sampler.dataset.read(0, np.arange(200))
+        assert len(run.job.sampler.dataset) == 200
+        rows = Counter((*row.tokens, *target) for row, target in (*drawn, *data.dev))
+        assert rows == Counter((*encode(text), int(label)) for text, label in texts)
+    splits = [[one.where for one in run.job.evaluate.args[1].dataset.dev_examples] for run in runs]
     assert splits[0] == splits[1]  # the same for every seed
+
+
+def test_texts_are_cut_anew_in_each_epoch_where_merges_are_dropped(corpus, tmp_path):
+    run = prepared(corpus, tmp_path / "run", "text.dropout=0.3")
+    dataset, every = run.job.sampler.dataset, np.arange(240)
+    rows = [[[*row.tokens] for row, _ in dataset.read(epoch, every)] for epoch in (0, 0, 1)]
+    assert rows[0] == rows[1] != rows[2]
+    decode = run.tokenizer.decode
+    assert [decode(ids) for ids in rows[0]] == [decode(ids) for ids in rows[2]]
+    assert [one for _, one in dataset.read(0, every)] == [one for _, one in dataset.examples]
+
+
+def test_standard_input_is_copied_so_that_a_run_can_be_resumed(corpus, tmp_path, monkeypatch):
+    lines = (corpus / "train.tsv").read_bytes()
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(lines)))
+    first = prepared(corpus, tmp_path / "run", "data.train.table=-")
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(b"")))
+    second = prepared(corpus, tmp_path / "run", "data.train.table=-", resume=True)
+    assert first.job.data == second.job.data and len(second.job.sampler.dataset) == 240
 
 
 def test_a_step_costs_what_its_texts_cost(corpus, tmp_path):
@@ -168,12 +183,11 @@ def test_a_transformer_can_be_the_reader(corpus, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (["model.paper=transformer"], "transformer is no classifier"),
+        (["model.paper=transformer"], "model: transformer is no encoder"),
         (["model.paper=lin", "model.size=huge"], "no size 'huge'"),
         (["model.change.outputs=4"], "follows from the labels"),
         (["model.change.trunk.vocab=4"], "follows from text.vocab"),
-        (["model.target=transformer:base"], "a classifier writes nothing"),
-        (["model.source=lin:base"], "reads no source and writes no target"),
+        (["model.target=transformer:base"], "model.target: a model of this task has a source only"),
         (["model.change.score=dott"], "did you mean 'dot'"),
         (["data.test.columns=[0, 'lable']"], "no column 'lable'"),
     ],
@@ -219,7 +233,7 @@ def test_a_translation_recipe_needs_a_translator(corpus, tmp_path):
     text = (corpus / "owls.toml").read_text().replace('task = "classify"', "")
     text = text.split("[labels]")[0] + "[model]" + text.split("[model]")[1]
     (tmp_path / "wrong.toml").write_text(text.replace('judge = "accuracy"', ""))
-    with pytest.raises(BadInput, match="lin:laptop reads no source and writes no target"):
+    with pytest.raises(BadInput, match="model: lin:laptop is no encoder-decoder"):
         prepare(read(tmp_path / "wrong.toml"), tmp_path / "run", ALONE, data=corpus)
 
 
