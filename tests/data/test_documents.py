@@ -171,7 +171,7 @@ def test_a_crash_between_tokens_and_sentences_is_mended(file, monkeypatch):
 def test_sides_that_do_not_agree_are_named(file):
     prepare(file)
     shards.write_rows(file.parent / "cache" / "x.sentences", [[1, 1], [1]], 1 << 32)
-    with pytest.raises(BadInput, match="do not agree"):
+    with pytest.raises(BadInput, match="do not match"):
         prepare(file)
 
 

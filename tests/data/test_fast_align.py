@@ -18,5 +18,5 @@ def test_words_have_single_spaces(tmp_path):
 def test_other_lines_are_named(tmp_path, line):
     path = tmp_path / "pairs.txt"
     path.write_text(f"a ||| b\n{line}\n")
-    with pytest.raises(BadInput, match=r"pairs\.txt:2: not of the form 'source \|\|\| target'"):
+    with pytest.raises(BadInput, match=r"pairs\.txt:2: expected 'source \|\|\| target'"):
         read_fast_align(path)

@@ -50,8 +50,8 @@ def test_ranks_add_up_weights_that_only_reading_tells(tmp_path):
     """Each reads rows of its own, and counts the tokens that are masked in them."""
     write_animals(tmp_path)
     (tmp_path / "animals.toml").write_text(ANIMALS)
-    still = "model.change.dropout=0.0"
-    alone, together = losses(tmp_path / "animals.toml", still, "train.steps=6")
+    still = [f"model.change.{kind}=0.0" for kind in ("dropout", "attention_dropout")]
+    alone, together = losses(tmp_path / "animals.toml", *still, "train.steps=6")
     assert len(alone) == 7
     assert together == pytest.approx(alone, abs=1e-5)
 

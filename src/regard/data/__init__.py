@@ -1,1 +1,1 @@
-"""Floor 2: text in files to batches of ids, the same every time."""
+"""Floor 2: from files of text to batches of ids, reproducibly."""

@@ -1,8 +1,8 @@
-"""Subject–verb agreement from written templates (the question of Linzen et al., 2016).
+"""Subject–verb agreement data from templates (after Linzen et al., 2016).
 
-"The key to the cabinets near the door" goes on with "is": the verb follows the first noun, however
-many of the other number, attractors, stand between them. Grammatical by construction: every prefix
-is "The" + noun and some "preposition + the + noun", no noun twice.
+"The key to the cabinets near the door" continues with "is": the verb agrees with the first noun,
+not with the nouns of the other number (attractors) between them. Every prefix is "The" + noun,
+followed by any number of "preposition + the + noun"; no noun occurs twice.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from random import Random
 
 from regard.ground.files import write_text
 
-VERBS = ("is", "are")  # by number: one, many
+VERBS = ("is", "are")  # by number: singular, plural
 PREPOSITIONS = ("to", "near", "behind", "beside", "above", "below", "by", "with")
 NOUNS = (
     ("key", "keys"),
@@ -41,7 +41,7 @@ MOST = 3  # attractors in a test
 
 @dataclass(frozen=True)
 class AgreementPrefix:
-    """A sentence up to its verb, the verb it wants, and what stands between the two."""
+    """A sentence up to its verb, the right verb, and the nouns between subject and verb."""
 
     text: str
     verb: str
@@ -51,7 +51,7 @@ class AgreementPrefix:
 
 @dataclass(frozen=True)
 class AgreementData:
-    """Prefixes to learn from and to choose by, and one test for each number of attractors."""
+    """Prefixes of the training and dev set, and one test set for each number of attractors."""
 
     train: Sequence[AgreementPrefix]
     dev: Sequence[AgreementPrefix]
@@ -61,10 +61,10 @@ class AgreementData:
 def make_agreement(
     train: int = 3_000, dev: int = 300, test: int = 300, seed: int = 1
 ) -> AgreementData:
-    """Sets that share no prefix.
+    """Make sets that share no prefix.
 
-    What is learned from has no noun in between, or one, which may be an attractor. All tests have
-    three in between, so that they differ in nothing else: 0, 1, 2 or 3 are attractors.
+    Training prefixes have no noun or one noun between subject and verb; it may be an attractor.
+    Test prefixes have three, of which 0, 1, 2 or 3 are attractors.
     """
     draw, seen, few = Random(seed), set[str](), (0, 1)
     tests = [_some(test, draw, seen, (MOST,), (number,)) for number in range(MOST + 1)]
@@ -74,36 +74,36 @@ def make_agreement(
 
 
 def long_prefixes(count: int, between: int, seed: int = 1) -> list[AgreementPrefix]:
-    """Prefixes with so many nouns in between, of any number."""
+    """Prefixes with ``between`` nouns of either number between subject and verb."""
     return _some(count, Random(seed), set(), (between,), range(between + 1))
 
 
 def write(sets: AgreementData, folder: Path) -> None:
-    """train.tsv, dev.tsv, attractors-0.tsv …: a prefix, a tab, its verb."""
+    """Write train.tsv, dev.tsv, attractors-0.tsv …: a prefix, a tab, its verb."""
     named = {"train": sets.train, "dev": sets.dev}
     named |= {f"attractors-{number}": test for number, test in enumerate(sets.tests)}
     for name, prefixes in named.items():
-        lines = (f"{one.text}\t{one.verb}\n" for one in prefixes)
+        lines = (f"{prefix.text}\t{prefix.verb}\n" for prefix in prefixes)
         write_text(folder / f"{name}.tsv", "".join(lines))
 
 
 def _some(
     count: int, draw: Random, seen: set[str], between: Sequence[int], attractors: Sequence[int]
 ) -> list[AgreementPrefix]:
-    """New prefixes, as many that want "is" as want "are"."""
-    found: list[AgreementPrefix] = []
-    while len(found) < count:
+    """New prefixes, half of them with "is", half with "are"."""
+    prefixes: list[AgreementPrefix] = []
+    while len(prefixes) < count:
         nouns = draw.choice(between)
         other = draw.choice([number for number in attractors if number <= nouns])
-        prefix = _prefix(draw, len(found) % 2, nouns, other)
+        prefix = _prefix(draw, len(prefixes) % 2, nouns, other)
         if prefix.text not in seen:
             seen.add(prefix.text)
-            found.append(prefix)
-    return found
+            prefixes.append(prefix)
+    return prefixes
 
 
 def _prefix(draw: Random, number: int, between: int, attractors: int) -> AgreementPrefix:
-    """``number`` is that of the subject: 0 is one, 1 is many."""
+    """``number`` is that of the subject: 0 singular, 1 plural."""
     numbers = [1 - number] * attractors + [number] * (between - attractors)
     draw.shuffle(numbers)
     subject, *others = draw.sample(NOUNS, between + 1)

@@ -1,4 +1,4 @@
-"""Lines as they arrive: of a pipe or a terminal one can ask whether the next one is there."""
+"""Lines of a pipe or a terminal, with a test whether the next line has arrived."""
 
 import os
 import select
@@ -7,13 +7,13 @@ from collections import deque
 from collections.abc import Iterator
 from typing import BinaryIO
 
-CHUNK = 1 << 16  # bytes read at once: what a pipe holds
+CHUNK = 1 << 16  # bytes read at once: the capacity of a pipe
 
 
 class Arrivals:
-    """The lines of one stream; ``ready`` says whether the next can be had without waiting.
+    """The lines of one stream; ``ready`` tells whether the next line can be read without waiting.
 
-    What is never waited for, such as a regular file, is always ready.
+    A regular file is always ready.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class Arrivals:
         self._ended = False
 
     def lines(self, stream: BinaryIO) -> Iterator[bytes]:
-        """The lines of ``stream`` with their ends, as a file gives them."""
+        """The lines of ``stream`` with their line ends."""
         if not _may_pause(stream):
             yield from stream
             return
@@ -36,7 +36,7 @@ class Arrivals:
             yield self._lines.popleft()
 
     def ready(self, seconds: float) -> bool:
-        """Whether a line, or the end, is there within ``seconds``."""
+        """Whether a line or the end of the stream arrives within ``seconds``."""
         if self._stream is None:
             return True
         while not self._lines and not self._ended:
@@ -46,7 +46,7 @@ class Arrivals:
         return True
 
     def _read(self, stream: BinaryIO) -> None:
-        """Take what is there; wait if there is nothing."""
+        """Read what has arrived; wait if there is nothing."""
         chunk = stream.read1(CHUNK)  # type: ignore[attr-defined]
         *whole, rest = chunk.split(b"\n")
         for line in whole:
@@ -60,10 +60,10 @@ class Arrivals:
 
 
 def _may_pause(stream: BinaryIO) -> bool:
-    """Whether it is a pipe, a terminal or the like, and its state can be asked for."""
+    """Whether it is a pipe, a socket or a terminal whose state can be polled."""
     try:
         mode = os.fstat(stream.fileno()).st_mode
         select.select([stream], [], [], 0)
-    except (AttributeError, OSError, ValueError):  # no file at all, or none that can be asked
+    except (AttributeError, OSError, ValueError):  # not a file, or one that cannot be polled
         return False
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISCHR(mode)

@@ -1,4 +1,4 @@
-"""The tables of a recipe that say where its examples come from, and how large batches are."""
+"""The recipe tables ``data`` and ``batches``: files of examples, and the size of batches."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ from regard.text.hansards import LANGUAGES
 
 @dataclass(frozen=True)
 class ReaderFile:
-    """A file of a published form, and by whom it is read: see ``regard.data.readers``."""
+    """A file of a published format, and the name of its reader in ``regard.data.readers``."""
 
     reader: str
     path: Path
@@ -28,14 +28,14 @@ class ReaderFile:
 
 
 class FilesConfig(Config):
-    """Where pairs come from: two files, or one table, CSV or JSON-lines file and two columns of it.
+    """The files of a set of examples, in one of three forms.
 
-    Or a ``file`` that a ``reader`` of ``regard.data.readers`` understands, with its options.
-    Or ``documents`` to pre-train on: a folder of texts, JSON lines with the text under ``key``
-    ("text"), or a file with a sentence on each line and an empty line after each document.
-
-    ``spaced`` names the two languages by whose rules words are set apart, as aligners need them.
-    ``held_out`` takes so many examples away from those to learn from; that is for dev alone.
+    Pairs: two files (``source`` and ``target``), or one ``table``, ``csv`` or ``jsonl`` file and
+    two ``columns`` of it. ``spaced`` names two languages whose rules separate words, for alignment.
+    Examples of a published format: a ``file``, its ``reader`` in ``regard.data.readers`` and the
+    reader's ``options``. Documents for pre-training: a folder of texts, JSON lines with the text
+    under ``key`` (default "text"), or a file with one sentence per line and an empty line after
+    each document. For dev only, ``held_out`` takes so many examples from the training set.
     """
 
     source: str | None = None
@@ -111,19 +111,19 @@ class FilesConfig(Config):
         return self.model_copy(update=dict.fromkeys(keys, str(copy.absolute())))
 
     def read(self, root: Path) -> ReaderFile:
-        """The file that a reader understands, looked up under the data root."""
+        """The file with its reader, under the data root."""
         if self.file is None or self.reader is None:
             raise BadInput("this task reads a file by a reader: give both (data.*.file, .reader)")
         return ReaderFile(self.reader, root / self.file, self.options)
 
     def collection(self, root: Path) -> DocumentSource:
-        """The documents, looked up under the data root."""
+        """The documents, under the data root."""
         if self.documents is None:
             raise BadInput("pre-training reads documents: give data.train.documents")
         return document_source(str(root / self.documents), self.key)
 
     def under(self, root: Path) -> Source:
-        """The files of pairs, looked up under the data root."""
+        """The files of pairs, under the data root."""
 
         def place(name: str | None) -> str:
             return "-" if name == "-" else str(root / str(name))
@@ -145,7 +145,7 @@ class FilesConfig(Config):
 
 
 class LinksConfig(Config):
-    """Files of gold word links, one line for each pair: source-target, counted from 0."""
+    """Files of gold word links, one line per pair: source-target, counted from 0."""
 
     dev: str
     """Links of the development set."""
@@ -154,10 +154,7 @@ class LinksConfig(Config):
 
 
 class DataConfig(Config):
-    """The pairs: to learn from (perhaps standard input), to choose by, to be judged by.
-
-    A pair is a text and its translation, or a text and its label.
-    """
+    """The files of the training set (standard input is possible), the dev set and the test sets."""
 
     train: FilesConfig
     """The examples to train on."""
@@ -174,7 +171,7 @@ class DataConfig(Config):
 
     @property
     def tests(self) -> dict[str, FilesConfig]:
-        """All that a trained model is judged by, by name."""
+        """The test sets by name."""
         return {**({} if self.test is None else {"test": self.test}), **self.more_tests}
 
     @model_validator(mode="after")
@@ -188,10 +185,10 @@ class DataConfig(Config):
 
 
 class BatchConfig(Config):
-    """A step reads ``accumulate`` batches, each within the three limits on either side.
+    """The size of batches: ``tokens``, ``rows`` and the ``longest`` row, on either side of a pair.
 
-    ``mixed`` batches hold long and short rows as they come; others rows of like length. On CUDA a
-    batch is filled up to ``tokens``, or to the next multiple of ``rung``.
+    A step has ``accumulate`` batches. ``mixed`` batches take rows in random order, others rows of
+    similar length. On CUDA a batch is padded to ``tokens``, or to the next multiple of ``rung``.
     """
 
     tokens: int = Field(4_096, ge=1)

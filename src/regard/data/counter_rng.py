@@ -1,6 +1,6 @@
-"""Random numbers by place: each a function of a key, a number and a counter, so none needs a state.
+"""Counter-based random numbers: each is a function of a key, a stream number and a counter.
 
-These are the outputs of SplitMix64 (Steele et al., 2014), entered anywhere.
+There is no state. The generator is SplitMix64 (Steele et al., 2014) with random access.
 """
 
 import hashlib
@@ -13,29 +13,29 @@ ONES_IN_BYTE = np.array([value.bit_count() for value in range(256)], np.uint8)
 
 
 def streams(key: tuple[int, ...], numbers: np.ndarray) -> np.ndarray:
-    """One stream of draws for each of `numbers`; any change of `key` gives other ones."""
+    """One stream of random numbers for each of `numbers`; another `key` gives other streams."""
     digest = hashlib.blake2b(repr([*map(int, key)]).encode(), digest_size=8).digest()
     base = np.frombuffer(digest, "<u8")
     return mixed(base ^ mixed(np.asarray(numbers).astype(np.uint64) * GOLDEN))
 
 
 def bits(stream: np.ndarray, counter: np.ndarray | int) -> np.ndarray:
-    """64 random bits from each stream, at a place in it."""
+    """64 random bits of each stream at position `counter`."""
     return mixed(stream + (np.atleast_1d(counter).astype(np.uint64) + np.uint64(1)) * GOLDEN)
 
 
 def uniform(stream: np.ndarray, counter: np.ndarray | int) -> np.ndarray:
-    """Numbers from 0 up to but not including 1."""
+    """Uniform numbers in [0, 1)."""
     return (bits(stream, counter) >> np.uint64(11)) * 2.0**-53
 
 
 def below(limit: np.ndarray | int, stream: np.ndarray, counter: np.ndarray | int) -> np.ndarray:
-    """Whole numbers from 0 up to but not including `limit`; 0 where that is 0."""
+    """Uniform integers in [0, `limit`); 0 where the limit is 0."""
     return (uniform(stream, counter) * limit).astype(np.int64)
 
 
 def heads(tosses: np.ndarray, stream: np.ndarray) -> np.ndarray:
-    """How many of so many tosses of a coin show heads; the whole stream is used up."""
+    """The number of heads in `tosses` coin tosses; uses the whole stream."""
     count = np.zeros(len(tosses), np.int64)
     for done in range(0, int(tosses.max(initial=0)), 64):
         left = np.flatnonzero(tosses > done)
@@ -46,7 +46,7 @@ def heads(tosses: np.ndarray, stream: np.ndarray) -> np.ndarray:
 
 
 def mixed(values: np.ndarray) -> np.ndarray:
-    """The finishing steps of SplitMix64 (Steele et al., 2014): every bit decides over every bit."""
+    """The finaliser of SplitMix64: every input bit affects every output bit."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))

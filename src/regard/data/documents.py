@@ -1,6 +1,6 @@
-"""Documents to pre-train on: sentences as ids, tokenised once, with the borders of each document.
+"""Documents for pre-training: sentences as ids, tokenised once, with document boundaries.
 
-On disk NAME.tokens has a row of ids for each document, NAME.sentences the lengths of its sentences.
+On disk, NAME.tokens has one row of ids per document, NAME.sentences the lengths of its sentences.
 """
 
 import json
@@ -20,16 +20,16 @@ from regard.data.sources import STDIN, DropCounts, JsonLines, name_of, read_line
 from regard.ground.errors import BadInput
 from regard.ground.files import read_json, write_json
 
-FORMAT = "regard documents 1"  # another number when sentences are cut by other rules
+FORMAT = "regard documents 1"  # changes when the rules of sentence splitting change
 SIDES = ("tokens", "sentences")
-LONGEST = 1 << 32  # lengths of sentences lie below
+LONGEST = 1 << 32  # upper limit of a sentence's length
 
 
 @dataclass(frozen=True)
 class TextFolder:
-    """Files .txt, .txt.gz and .txt.xz below a folder, one document each, in order of their names.
+    """Files .txt, .txt.gz and .txt.xz below a folder, one document each, sorted by name.
 
-    An empty line ends a paragraph, a line's end alone does not.
+    Paragraphs are separated by empty lines.
     """
 
     path: str
@@ -76,9 +76,9 @@ DocumentSource = TextFolder | SentenceFile | JsonDocuments
 
 
 def document_source(path: str, key: str | None = None) -> DocumentSource:
-    """What a path holds, by its name: a folder, JSON lines, or one sentence on each line.
+    """The kind of documents at a path: a folder, JSON lines, or one sentence per line.
 
-    The text of a JSON line stands under ``key``, by default "text".
+    ``key`` is that of the text in a JSON line.
     """
     is_folder = Path(path).is_dir()
     json_lines = {".jsonl", ".ndjson"} & {suffix.lower() for suffix in Path(path).suffixes}
@@ -92,7 +92,7 @@ def document_source(path: str, key: str | None = None) -> DocumentSource:
 def read_documents(
     collection: DocumentSource, dropped: DropCounts | None = None
 ) -> Iterator[tuple[str, list[str]]]:
-    """(where, sentences) of every document, the empty ones too."""
+    """(where, sentences) of every document, empty ones included."""
     return collection.documents(dropped)
 
 
@@ -100,7 +100,7 @@ def read_documents(
 class Documents:
     """Documents as rows of ids, and the lengths of the sentences in each.
 
-    Tokens and sentences are counted through all documents, as though these lay end to end.
+    Tokens and sentences are numbered through all documents.
     """
 
     rows: Sequence[np.ndarray] | TokenShard
@@ -110,7 +110,7 @@ class Documents:
 
     @classmethod
     def of(cls, documents: Iterable[Sequence[Ids]]) -> "Documents":
-        """Documents that are given as sentences of ids."""
+        """From documents that are lists of sentences of ids."""
         stored = [[np.asarray(sentence, np.int64) for sentence in one] for one in documents]
         lengths = [np.array([*map(len, one)], np.int64) for one in stored]
         return cls([np.concatenate(one) for one in stored], lengths)
@@ -119,24 +119,24 @@ class Documents:
         return len(self.rows)
 
     def chosen(self, numbers: Iterable[int]) -> "Documents":
-        """Some of the documents, as to hold others out."""
+        """A subset of the documents."""
         rows, lengths = zip(*((self.rows[n], self.sentences[n]) for n in numbers), strict=True)
         return Documents(rows, lengths, self.name, self.checksum)
 
     @cached_property
     def first_sentence(self) -> np.ndarray:
-        """Of every document, and the number of all at the end."""
+        """The first sentence of every document, and the total at the end."""
         return _from_zero(np.array([len(one) for one in self.sentences], np.int64))
 
     @cached_property
     def first_token(self) -> np.ndarray:
-        """Of every sentence, and the number of all at the end."""
+        """The first token of every sentence, and the total at the end."""
         lengths = np.concatenate([np.empty(0, np.int64), *self.sentences])
         return _from_zero(lengths.astype(np.int64))
 
     @cached_property
     def borders(self) -> np.ndarray:
-        """The first token of every document, and the number of all at the end."""
+        """The first token of every document, and the total at the end."""
         return self.first_token[self.first_sentence]
 
 
@@ -150,10 +150,10 @@ def tokenize_documents(
     fingerprint: str,
     dropped: DropCounts | None = None,
 ) -> Documents:
-    """The documents as ids below `vocab`, tokenised now unless `folder` has them already.
+    """The documents as ids below `vocab`; those stored in `folder` are used if they are current.
 
-    It has them if files and the tokenizer's `fingerprint` are the same as then. Documents without
-    a sentence are left out, and counted in `dropped`; with it, bad lines of JSON are too.
+    They are current if the files and the tokenizer's `fingerprint` are unchanged. Documents without
+    a sentence are left out and counted in `dropped`; with it, so are bad lines of JSON.
     """
     path = Path(folder) / name
     record, sides = with_suffix(path, ".json"), [path.with_name(f"{name}.{s}") for s in SIDES]
@@ -172,14 +172,14 @@ def tokenize_documents(
     checksum = zlib.crc32(repr([rows.checksum, lengths_of_rows.checksum]).encode())
     documents = Documents(rows, lengths_of_rows, name_of(collection.path), checksum)
     if not np.array_equal(documents.borders, _from_zero(rows.lengths)):
-        raise BadInput(f"{path}: sentences and tokens do not agree; delete both to start afresh")
+        raise BadInput(f"{path}: sentences and tokens do not match; delete both")
     return documents
 
 
 def _origin(
     collection: DocumentSource, vocab: int, fingerprint: str, dropped: DropCounts | None
 ) -> dict[str, Any]:
-    """All that decides what is stored, as JSON gives it back."""
+    """Everything that determines the stored rows, after a round trip through JSON."""
     try:
         stats = [(path, Path(path).stat()) for path in collection.paths if path != STDIN]
     except OSError as error:
@@ -197,7 +197,7 @@ def _origin(
 
 
 def _has(record: Path, sides: list[Path], origin: dict[str, Any]) -> bool:
-    """Is the same stored already? Damage to it is an error."""
+    """Whether current rows are stored; damaged ones are an error."""
     files = [record, *(with_suffix(side, part) for side in sides for part in (*PARTS, ".json"))]
     if not all(file.exists() for file in files) or read_json(record).get("origin") != origin:
         return False
@@ -213,7 +213,7 @@ def _encoded(
     dropped: DropCounts,
     name: str,
 ) -> Iterator[list[np.ndarray]]:
-    """Rows of ids, many documents at a time; the lengths of their sentences go to `lengths`."""
+    """Chunks of rows of ids; the lengths of their sentences are appended to `lengths`."""
     for chunk in _many(texts for _, texts in documents):
         coded = iter(_checked(encode, [text for texts in chunk for text in texts]))
         rows, lengths_of_rows = [], []
@@ -238,7 +238,7 @@ def _checked(encode: Encode, texts: list[str]) -> Sequence[Ids]:
 
 
 def _many(documents: Iterable[list[str]]) -> Iterator[list[list[str]]]:
-    """Documents together until they have a chunk's worth of sentences."""
+    """Groups of documents with about a chunk of sentences each."""
     chunk: list[list[str]] = []
     count = 0
     for texts in documents:
@@ -252,13 +252,13 @@ def _many(documents: Iterable[list[str]]) -> Iterator[list[list[str]]]:
 
 
 def _paragraphs(path: str) -> Iterator[str]:
-    """The lines between empty ones, put together."""
+    """Paragraphs: lines joined up to an empty line."""
     for _, lines in _blocks(path):
         yield " ".join(lines)
 
 
 def _blocks(path: str) -> Iterator[tuple[str, list[str]]]:
-    """(where, lines) of what lies between empty lines."""
+    """(where, lines) of every block between empty lines."""
     lines: list[str] = []
     first = 1
     for number, line in enumerate(read_lines(path), start=1):

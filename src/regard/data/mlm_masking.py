@@ -1,6 +1,6 @@
-"""Blanks for a masked language model to fill (Devlin et al., 2018, section 3.1, task 1).
+"""Token masking for masked language models (Devlin et al., 2018, section 3.1, task 1).
 
-Of a row's tokens 15% are chosen; of these 80% become the mask, 10% a random token, 10% stay.
+15% of the tokens of a row are chosen; 80% of these become the mask, 10% a random token, 10% stay.
 """
 
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ import numpy as np
 from regard.data.counter_rng import below, bits, streams, uniform
 from regard.ground.errors import BadInput
 
-MOST = 1 << 16  # rows drawn for at once, and tokens in one: row, draw and place share 64 bits
-BLANKS = 3  # after the key, so that it serves other draws too
-FATE, OTHER = MOST, 2 * MOST  # where in a row's stream, after the draws that order its words
+MOST = 1 << 16  # limit of rows and of tokens in a row: row, random bits and position share 64 bits
+MASKING = 3  # appended to the key, which other draws use too
+FATE, OTHER = MOST, 2 * MOST  # counters in the stream of a row, after those that order its words
 
 
 class MaskedTokens(NamedTuple):
-    """Tokens as a model sees them, the places it is asked about, and what stood there."""
+    """Masked tokens, the chosen positions, and the original tokens at these positions."""
 
     tokens: np.ndarray
     places: np.ndarray
@@ -27,11 +27,12 @@ class MaskedTokens(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class TokenMasker:
-    """How blanks are made: `special` and `begins` answer for every id of the vocabulary.
+    """Chooses and masks tokens; `special` and `begins` have an entry for every id.
 
-    What is special is neither chosen nor put in a random token's place. With `begins` whole words
-    are chosen: an id where it is False belongs to the word before it. `most` limits the blanks in
-    one row.
+    Special tokens are neither chosen nor used as random tokens. With `begins`, whole words are
+    chosen: an id with False continues the word before it. `rate` is the share of chosen tokens,
+    `kept` and `random` the shares of these that stay or become a random token; `most` limits the
+    chosen tokens of a row.
     """
 
     mask: int
@@ -44,31 +45,31 @@ class TokenMasker:
 
     def __post_init__(self) -> None:
         if not 0 < self.rate <= 1:
-            raise BadInput(f"rate of blanks {self.rate}: must be above 0 and at most 1")
+            raise BadInput(f"masking rate {self.rate}: must be above 0 and at most 1")
         if min(self.kept, self.random) < 0 or self.kept + self.random > 1:
-            raise BadInput(f"kept {self.kept} and random {self.random}: shares of one whole")
+            raise BadInput(f"kept {self.kept} and random {self.random}: must add up to at most 1")
         if self.most is not None and self.most < 1:
-            raise BadInput(f"{self.most} blanks in a row at most: must be at least 1")
+            raise BadInput(f"at most {self.most} masked tokens in a row: must be at least 1")
 
     @cached_property
     def ordinary(self) -> np.ndarray:
-        """The ids that a random token is drawn from."""
+        """The ids that random tokens are drawn from."""
         return np.flatnonzero(~self.special)
 
     def draw(self, tokens: np.ndarray, key: tuple[int, ...]) -> MaskedTokens:
-        """One row, by a key that ends in its number: (seed, epoch, number)."""
+        """Mask one row by the key (seed, epoch, number)."""
         *key_of_all, number = key
         return self.draw_all(tokens, np.array([len(tokens)]), np.array([number]), (*key_of_all,))
 
     def draw_all(
         self, tokens: np.ndarray, lengths: np.ndarray, numbers: np.ndarray, key: tuple[int, ...]
     ) -> MaskedTokens:
-        """Rows end to end: each is drawn by `key` and its own number, whatever lies beside it."""
+        """Mask rows end to end, each by `key` and its number alone."""
         lengths = np.asarray(lengths, np.int64)
         if len(lengths) > MOST or lengths.max(initial=0) > MOST:
             raise ValueError(f"more than {MOST:,} rows, or tokens in a row")
         first = np.cumsum(lengths) - lengths
-        stream = streams((*key, BLANKS), numbers)
+        stream = streams((*key, MASKING), numbers)
         places = self._choose(np.asarray(tokens), lengths, first, stream)
         row = np.searchsorted(first + lengths, places, side="right")
         place, stream = places - first[row], stream[row]
@@ -82,14 +83,14 @@ class TokenMasker:
         return MaskedTokens(masked, places, originals)
 
     def wanted(self, lengths: np.ndarray) -> np.ndarray:
-        """Blanks in rows of these lengths, special tokens counted; half a blank goes to even."""
+        """Tokens to choose in rows of these lengths; halves round to even."""
         count = np.maximum(1, np.rint(lengths * self.rate).astype(np.int64))
         return count if self.most is None else np.minimum(count, self.most)
 
     def _choose(
         self, tokens: np.ndarray, lengths: np.ndarray, first: np.ndarray, stream: np.ndarray
     ) -> np.ndarray:
-        """The chosen places, in order: words are taken in a random order as long as they fit."""
+        """The chosen positions, sorted: words are taken in random order as long as they fit."""
         free = ~self.special[tokens]
         begin = free
         if self.begins is not None:
@@ -110,9 +111,9 @@ class TokenMasker:
 
 
 def fitting(sizes: np.ndarray, row: np.ndarray, room: np.ndarray) -> np.ndarray:
-    """Which of the words, met in order, are taken: one that its row has no room for is skipped.
+    """Which words are taken, in the given order: those that exceed the room of a row are not.
 
-    Every turn takes what fits up to the first that does not, in all rows at once.
+    Each iteration takes, in all rows at once, the words up to the first that does not fit.
     """
     room, left, taken = room.copy(), np.arange(len(sizes)), [np.empty(0, np.int64)]
     while len(left := left[sizes[left] <= room[row[left]]]):

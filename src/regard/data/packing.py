@@ -1,7 +1,6 @@
-"""Examples of like length put together until a batch is full (token-budget batches, C4).
+"""Batches of examples of similar length, filled up to a number of tokens.
 
-Lengths are final ones, special tokens included: one number for each example, or one column for
-each of its sides (source, target).
+Lengths include special tokens: one number per example, or one column per side (source, target).
 """
 
 import numpy as np
@@ -12,11 +11,11 @@ from regard.ground.batch import BatchLimits
 def training_batches(
     lengths: np.ndarray, limits: BatchLimits, *, mixed: bool = False
 ) -> list[list[int]]:
-    """Batches of positions in `lengths`, longest first, between batches and within them.
+    """Batches of indices into `lengths`, sorted by length, longest first.
 
-    `mixed` ones take examples as they come, long or short, and are sorted only within.
+    `mixed` batches take examples in the given order, and are sorted only within a batch.
 
-    Neither side of a batch exceeds the budget. On sentence-like pairs (65,536 of them, 29 and 32
+    Neither side of a batch exceeds the limits. On sentence-like pairs (65,536 of them, 29 and 32
     tokens on average) the fuller side of a batch fills 98% of 1,024 tokens and 99.9% of 16,384;
     both sides together 91% and 95%, as one language takes more tokens than the other.
     """
@@ -32,10 +31,10 @@ def training_batches(
 def inference_batches(
     lengths: np.ndarray, limits: BatchLimits, *, sort: bool = True
 ) -> list[list[int]]:
-    """Batches for inference, where nothing may be lost: a row that is too long goes alone.
+    """Batches for inference: no row is dropped, and a row that is too long is a batch of its own.
 
-    The caller puts results back by position: ``results[position] = ...``. Without ``sort``,
-    batches are rows that follow each other as given, and rows above ``tokens`` go alone.
+    Without ``sort``, batches are successive rows in the given order, and rows longer than
+    ``tokens`` are batches of their own.
     """
     columns = _columns(lengths)
     if not sort:
@@ -51,7 +50,7 @@ def _columns(lengths: np.ndarray) -> np.ndarray:
 
 
 def _longest_first(columns: np.ndarray) -> np.ndarray:
-    """By the longer side, then by each side in turn; equals stay in the order given."""
+    """Sort by the longer side, then by each side; the sort is stable."""
     keys = (columns.max(axis=1, initial=0), *columns.T)
     return np.lexsort([-key for key in reversed(keys)])
 

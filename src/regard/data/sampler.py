@@ -1,7 +1,7 @@
 """The order of training examples, a function of (seed, epoch): a run stores a cursor, no state.
 
-A Feistel network with cycle walking (Black & Rogaway, 2002) permutes range(n) point by point, so a
-run resumes anywhere at the cost of reading one window.
+A Feistel network with cycle walking (Black & Rogaway, 2002) evaluates a permutation of range(n)
+point by point, so that a run resumes at the cost of one window.
 """
 
 import hashlib
@@ -25,14 +25,14 @@ FEW = 256
 
 
 def shuffled(positions: np.ndarray, count: int, key: tuple[int, ...]) -> np.ndarray:
-    """Where a shuffle of range(count), chosen by `key`, puts each of `positions`."""
+    """The elements at `positions` of a permutation of range(count), chosen by `key`."""
     values = np.asarray(positions, np.uint64)
     if len(values) and values.max() >= count:
         raise IndexError(f"position {values.max()} of {count}")
     keys = _round_keys(key)
-    if count <= FEW:  # a network of fewer bits would not be random, and a walk in this one long
-        everyone = _network(np.arange(FEW, dtype=np.uint64), FEW.bit_length() // 2, keys)
-        return everyone[everyone < count][values].astype(np.int64)
+    if count <= FEW:  # smaller networks are not random, cycle walking is slow
+        every = _network(np.arange(FEW, dtype=np.uint64), FEW.bit_length() // 2, keys)
+        return every[every < count][values].astype(np.int64)
     half = -(-(count - 1).bit_length() // 2)
     values = _network(values, half, keys)
     while (outside := values >= count).any():
@@ -41,7 +41,7 @@ def shuffled(positions: np.ndarray, count: int, key: tuple[int, ...]) -> np.ndar
 
 
 def _network(values: np.ndarray, half: int, keys: Sequence[np.uint64]) -> np.ndarray:
-    """A permutation of all numbers of 2 × `half` bits."""
+    """A permutation of all integers of 2 × `half` bits."""
     shift, mask = np.uint64(half), np.uint64((1 << half) - 1)
     left, right = values >> shift, values & mask
     for key in keys:
@@ -56,7 +56,7 @@ def _round_keys(key: tuple[int, ...]) -> list[np.uint64]:
 
 @dataclass(frozen=True)
 class Cursor:
-    """A place in endless training data: the next batch, in a window, in an epoch."""
+    """A position in endless training data: the next batch, in a window, in an epoch."""
 
     epoch: int = 0
     window: int = 0
@@ -67,7 +67,7 @@ START = Cursor()
 
 
 class Indexed(Protocol):
-    """What a sampler asks of a dataset: see `data.datasets.dataset`."""
+    """What a sampler needs of a dataset: see `data.datasets.dataset`."""
 
     @property
     def window(self) -> int: ...
@@ -81,8 +81,8 @@ class Indexed(Protocol):
 class SampledBatch(Generic[Example]):
     """The rows of a batch, longest first: `lengths` of each side, special tokens included.
 
-    Examples are read on request, except where their lengths were known only after reading. A batch
-    that `begins` starts its streams anew.
+    Examples are read on request; they are already there if only reading tells their lengths. A
+    batch that `begins` restarts its streams.
     """
 
     dataset: Indexed
@@ -108,7 +108,7 @@ class SampledBatch(Generic[Example]):
 
 @dataclass(frozen=True, eq=False)
 class Sampler(Generic[Example]):
-    """Endless batches: windows of the shuffled epoch, each cut by length, in random order.
+    """Endless batches: each window of the shuffled epoch is packed by length, in random order.
 
     Examples longer than the limits allow are left out, and counted in the first epoch. `mixed` is
     as in `packing.training_batches`.
@@ -125,15 +125,15 @@ class Sampler(Generic[Example]):
 
     @property
     def count(self) -> int:
-        """Examples of an epoch, those included that are too long."""
+        """Examples of an epoch, including those that are too long."""
         return len(self.dataset)
 
     def splits(self, batches: int, processes: int) -> int:
-        """Into how many slices each batch of a step is cut, so that every process gets as many."""
+        """Slices per batch of a step, such that all processes get equally many slices."""
         return processes // gcd(batches, processes)
 
     def uncounted(self) -> Self:
-        """The same batches; what is left out of them is counted elsewhere."""
+        """The same batches, with a drop count of their own."""
         return replace(self, dropped=DropCounts())
 
     def batches(self, start: Cursor = START) -> Iterator[tuple[Cursor, SampledBatch[Example]]]:
@@ -142,8 +142,8 @@ class Sampler(Generic[Example]):
         outside = not 0 <= start.window < max(windows, 1)
         if outside or min(start.epoch, start.batch) < 0:
             raise BadInput(f"{start} lies outside of {self.count:,} examples")
-        barren = 0  # windows in a row that gave no batch
-        while barren < windows:
+        empty = 0  # successive windows without a batch
+        while empty < windows:
             batches = self._cut_window(start)
             if start.batch > max(0, len(batches) - 1):
                 raise BadInput(f"{start} lies outside of its window, which has {len(batches)}")
@@ -152,7 +152,7 @@ class Sampler(Generic[Example]):
             for number in range(start.batch + 1, len(batches) + 1):
                 cursor = replace(start, batch=number) if number < len(batches) else after
                 yield cursor, batches[number - 1]
-            barren = 0 if batches else barren + 1
+            empty = 0 if batches else empty + 1
             start = after
         raise BadInput(
             f"none of {self.count:,} examples is at most {self.limits.longest} tokens long"
@@ -164,7 +164,7 @@ class Sampler(Generic[Example]):
         indices = shuffled(positions, self.count, (self.seed, cursor.epoch))
         lengths, examples = self._measure(cursor.epoch, indices)
         short = np.flatnonzero(lengths.max(axis=1) <= self.limits.longest)
-        if cursor.epoch == 0 and len(short) < len(indices):  # the same are too long every time
+        if cursor.epoch == 0 and len(short) < len(indices):  # the same ones in every epoch
             reason = f"longer than {self.limits.longest} tokens"
             self.dropped[reason] += len(indices) - len(short)
         batches = training_batches(lengths[short], self.limits, mixed=self.mixed)
@@ -184,7 +184,7 @@ class Sampler(Generic[Example]):
     def _measure(
         self, epoch: int, indices: np.ndarray
     ) -> tuple[np.ndarray, Sequence[Example] | None]:
-        """Lengths of these examples, and the examples if they had to be read for that."""
+        """Lengths of these examples, and the examples if reading was necessary."""
         lengths = self.dataset.lengths(self.objective, epoch, indices)
         if lengths is not None:
             return lengths, None

@@ -1,8 +1,7 @@
-"""Rows to pre-train on: two passages of which the second may follow the first, or one full passage.
+"""Rows for pre-training: pairs of passages for next-sentence prediction, or full rows of sentences.
 
-Pairs are made as by Devlin et al., 2018 (section 3.1, task 2, and their builder); full passages as
-by Liu et al., 2019 (section 4.2, FULL-SENTENCES). Which tokens make a row is found from lengths
-alone.
+Pairs follow Devlin et al., 2018 (section 3.1, task 2, and their code); full rows follow Liu et al.,
+2019 (section 4.2, FULL-SENTENCES). Rows are planned from lengths alone, without reading tokens.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,13 +17,13 @@ from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput
 from regard.text.templates import RowFrame
 
-IS_NEXT, NOT_NEXT = 0, 1  # the classes of the second passage, numbered as transformers does
-DRAWS = 4  # of each pair, from the stream of its document
-PAIRS, CUTS = 1, 2  # after the key, so that it serves other draws too
+IS_NEXT, NOT_NEXT = 0, 1  # labels of the second passage, as in transformers
+DRAWS = 4  # random numbers of each pair, from the stream of its document
+PAIRS, CUTS = 1, 2  # appended to the key, which other draws use too
 
 
 class Passage(NamedTuple):
-    """A row, and whether its second part follows the first (None where there is no second)."""
+    """A row, and the label of its second part (IS_NEXT or NOT_NEXT; None if there is one part)."""
 
     row: TokenRow
     follows: int | None
@@ -32,10 +31,10 @@ class Passage(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """The rows of an epoch: row i has the spans from first[i] up to first[i + 1].
+    """The rows of an epoch: row i has the spans first[i] to first[i + 1] (exclusive).
 
-    A span goes from token `begin` up to `end`, counted through all documents, inside one of them.
-    `frame` are the special tokens around the spans of a row.
+    A span is tokens `begin` to `end` (exclusive) of one document, numbered through all documents.
+    `frame` holds the special tokens around the spans of a row.
     """
 
     frame: RowFrame
@@ -49,7 +48,7 @@ class Plan:
 
     @cached_property
     def lengths(self) -> np.ndarray:
-        """Tokens in every row, special ones included."""
+        """Tokens of every row, special tokens included."""
         between = len(self.frame.between)
         ends = np.append(0, np.cumsum(self.end - self.begin + between))[self.first]
         return np.diff(ends) + len(self.frame.before) + len(self.frame.after) - between
@@ -58,11 +57,11 @@ class Plan:
 def sentence_pairs(
     documents: Documents, frame: RowFrame, longest: int, key: tuple[int, ...], short: float = 0.1
 ) -> Plan:
-    """Successive sentences up to a target length, cut in two; half the second parts are replaced.
+    """Successive sentences up to a target length, in two parts; half of the second ones are random.
 
-    What replaces it comes from another document, and the sentences it replaced are then used
-    again. The target is all the room there is, or for a document in ten (`short`) any length. All
-    is drawn by `key` and the document's number: (seed, epoch).
+    A random second part comes from another document; the sentences that it replaces are used again.
+    The target length is `longest`, or, for a share `short` of the documents, a random length. All
+    random numbers depend on `key`, (seed, epoch), and the number of the document.
     """
     room, count = longest - frame.specials, len(documents)
     if room < 2:
@@ -82,7 +81,7 @@ def sentence_pairs(
 def _rounds(
     documents: Documents, stream: np.ndarray, target: np.ndarray
 ) -> Iterator[tuple[np.ndarray, ...]]:
-    """One pair of every document that is not used up: its number, begins, ends, follows."""
+    """One pair of every document with sentences left: (document, begins, ends, label)."""
     sentence, token, count = documents.first_sentence, documents.first_token, len(documents)
     live, start, drawn = np.arange(count), sentence[:-1], 2
     while len(live):
@@ -111,16 +110,16 @@ def _rounds(
 
 
 def _reaching(token: np.ndarray, start: np.ndarray, count: np.ndarray) -> np.ndarray:
-    """The sentence before which, from `start` on, there are `count` tokens or more."""
+    """The first sentence before which at least `count` tokens follow the beginning of `start`."""
     return np.searchsorted(token, token[start] + count)
 
 
 def _cut(
     begin: np.ndarray, end: np.ndarray, room: int, key: tuple[int, ...]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs cut to fit: the longer part loses single tokens, at either end by the toss of a coin.
+    """Truncate pairs: tokens are removed one by one from the longer part, at a random end.
 
-    Of two parts equally long the second loses first, so the first keeps the odd token.
+    Of two equally long parts, the second is truncated first.
     """
     length = end - begin
     first = np.minimum(length[:, 0], np.maximum(room - length[:, 1], (room + 1) // 2))
@@ -132,10 +131,9 @@ def _cut(
 
 
 def full_rows(documents: Documents, frame: RowFrame, longest: int) -> Plan:
-    """Successive whole sentences, as many as fit, across documents with a separator between them.
+    """As many successive sentences as fit, across documents, with a separator between documents.
 
-    A sentence that is too long for any row is cut. There is nothing to draw: every epoch has the
-    same rows.
+    A sentence longer than a row is split. Every epoch has the same rows.
     """
     room, between = longest - frame.specials, len(frame.between)
     if room < 1:
@@ -160,7 +158,7 @@ def _too_short(longest: int, texts: str, specials: int, tokens: int) -> BadInput
 
 
 def _no_longer(token: np.ndarray, room: int) -> np.ndarray:
-    """Where sentences begin, if those longer than `room` are several."""
+    """The first token of every sentence after splitting those longer than `room`."""
     lengths = np.diff(token)
     parts = -(-lengths // room)
     number = np.arange(parts.sum()) - np.repeat(np.cumsum(parts) - parts, parts)
@@ -169,10 +167,10 @@ def _no_longer(token: np.ndarray, room: int) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Passages:
-    """Rows to be read by number, as a `Sampler` does; `plan(epoch)` says what they are.
+    """The rows of `plan(epoch)` by number.
 
-    An epoch has as many rows as the first one. Where draws gave another more or fewer, these are
-    spread over its numbers: some rows are not read, or twice.
+    All epochs have as many rows as the first one. The rows of a plan with more or fewer are spread
+    over these numbers: some are skipped, or read twice.
     """
 
     documents: Documents
@@ -180,7 +178,7 @@ class Passages:
 
     @cached_property
     def planned(self) -> Callable[[int], Plan]:
-        """`plan`, remembering the last epoch."""
+        """`plan`, with a cache of one epoch."""
         return lru_cache(maxsize=1)(self.plan)
 
     @cached_property
@@ -192,15 +190,15 @@ class Passages:
         return self.passages(self.planned(epoch), self._rows(epoch, indices))
 
     def lengths(self, epoch: int, indices: np.ndarray) -> np.ndarray:
-        """How long they are."""
+        """The lengths of these rows."""
         return self.planned(epoch).lengths[self._rows(epoch, indices)]
 
     def _rows(self, epoch: int, indices: np.ndarray) -> np.ndarray:
-        """Where they stand in the plan of the epoch."""
+        """Their numbers in the plan of the epoch."""
         return np.asarray(indices, np.int64) * len(self.planned(epoch)) // self.count
 
     def passages(self, plan: Plan, rows: np.ndarray) -> list[Passage]:
-        """Rows of a plan, with their special tokens."""
+        """Read rows of a plan."""
         frame = plan.frame
         counts = plan.first[rows + 1] - plan.first[rows]
         opening = np.cumsum(counts) - counts  # each row's first span, among those asked for
@@ -235,7 +233,7 @@ class Passages:
     def _copy(
         self, begin: np.ndarray, end: np.ndarray, tokens: np.ndarray, places: np.ndarray
     ) -> None:
-        """Puts spans of the documents into `tokens`, each at its place."""
+        """Copy spans of the documents to `places` in `tokens`."""
         borders = self.documents.borders
         document = np.searchsorted(borders, begin, side="right") - 1
         source = begin - borders[document]

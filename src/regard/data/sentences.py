@@ -1,6 +1,7 @@
-"""Running text cut into sentences, by rules for languages that end them with . ! ? and a space.
+"""Rule-based sentence splitting, for languages that end sentences with . ! ? and a space.
 
-A full stop ends none after an abbreviation or an initial, and nothing ends before a small letter.
+A full stop after an abbreviation or an initial does not end a sentence, nor does anything before
+a lower-case letter.
 """
 
 import re
@@ -10,7 +11,7 @@ CLOSING = "\"'”’»)]」』）"
 OPENING = "\"'“‘„«(["
 STOP = re.compile(rf"[.!?…。！？]++[{re.escape(CLOSING)}]*+")
 NEXT = re.compile(rf"\s++[{re.escape(OPENING)}]*(\S)")
-UNSPACED = "。！？"  # whatever comes next, and without a space
+UNSPACED = "。！？"  # end a sentence without a space
 ABBREVIATION = re.compile(
     r"""mr|mrs|ms|messrs|mme|mlle|dr|prof|st|ste|rev|hon|capt|col|gen|lt|maj|sgt|sr|jr|gov|sen|rep
        |pres|mt|ft|vs|cf|viz|ca|approx|bros|dept|e\.g|i\.e""",
@@ -27,7 +28,7 @@ LONGEST = 16  # characters in any of these, and more
 
 
 def sentences(text: str) -> Iterator[str]:
-    """The sentences of one paragraph, without space around them."""
+    """The sentences of one paragraph, stripped."""
     start = 0
     for found in STOP.finditer(text):
         end = found.end()
@@ -45,7 +46,7 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def ends(word: str, stop: str, following: str) -> bool:
-    """Is it the end of a sentence, if `stop` stands after `word` and before `following`?"""
+    """Whether `stop` after `word` and before `following` ends a sentence."""
     if following.islower() or following in UNOPENING:
         return False
     if stop != ".":

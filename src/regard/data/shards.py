@@ -1,6 +1,6 @@
-"""Text tokenised once into memory-mapped files, so that an epoch costs no tokenising and no memory.
+"""Tokenised text in memory-mapped files.
 
-Rows lie end to end in NAME.bin, NAME.idx says where each begins, NAME.json what both must be.
+Rows lie end to end in NAME.bin; NAME.idx holds their offsets, NAME.json sizes and checksums.
 """
 
 import os
@@ -23,7 +23,7 @@ RowT = TypeVar("RowT")
 Item = TypeVar("Item")
 
 FORMAT = "regard rows 1"
-DTYPES = ("|u1", "<u2", "<u4")  # the narrowest that holds the vocabulary
+DTYPES = ("|u1", "<u2", "<u4")  # the smallest that fits the vocabulary
 OFFSET = "<i8"
 PARTS = (".bin", ".idx")
 META = ("rows", "elements", "vocab", "dtype", "checksums")
@@ -32,7 +32,7 @@ BLOCK = 1 << 24  # elements whose checksum is taken at once
 
 
 class Shard(Generic[RowT]):
-    """Rows on disk, opened by reading the index alone: `stored[i]` is read when it is asked for."""
+    """Rows on disk; opening reads the index only, `shard[i]` reads row i."""
 
     def __init__(self, path: str | Path):
         self.path = Path(path)
@@ -68,29 +68,29 @@ class Shard(Generic[RowT]):
         return np.diff(self._offsets)
 
     def lengths_of(self, rows: np.ndarray) -> np.ndarray:
-        """Those of some rows."""
+        """The lengths of some rows."""
         return self._offsets[rows + 1] - self._offsets[rows]
 
     @property
     def checksum(self) -> int:
-        """Of all that is stored, taken when it was written."""
+        """The checksum of the content, taken when it was written."""
         return zlib.crc32(repr([self._checksums[part] for part in PARTS]).encode())
 
     def verify(self) -> None:
-        """Reads everything once: a single changed bit is found."""
+        """Read everything once and compare checksums."""
         if _checksum(self._data) != self._checksums[".bin"]:
             raise _damaged(with_suffix(self.path, ".bin"))
 
 
 class TokenShard(Shard[np.ndarray]):
-    """Rows of ids; an array that is looked at is read-only."""
+    """Rows of ids, as read-only arrays."""
 
     def _read(self, row: np.ndarray) -> np.ndarray:
         return row
 
 
 class TextShard(Shard[str]):
-    """Rows of text, for what tokenises anew in every epoch (BPE-dropout)."""
+    """Rows of text, for tokenisation in every epoch (BPE-dropout)."""
 
     def _read(self, row: np.ndarray) -> str:
         return row.tobytes().decode("utf-8")
@@ -115,11 +115,11 @@ class ShardPair(Generic[RowT]):
 
     @property
     def checksum(self) -> int:
-        """Of both sides."""
+        """The checksum of both sides."""
         return zlib.crc32(repr([self.source.checksum, self.target.checksum]).encode())
 
     def lengths(self, rows: np.ndarray) -> np.ndarray:
-        """Those of both sides of some pairs, side by side."""
+        """The lengths of some pairs: a column per side."""
         return np.stack([self.source.lengths_of(rows), self.target.lengths_of(rows)], axis=1)
 
     def __getitem__(self, i: int) -> tuple[RowT, RowT]:
@@ -134,13 +134,13 @@ TextShardPair = ShardPair[str]
 
 
 def write_rows(path: str | Path, rows: Iterable[Ids], vocab: int) -> TokenShard:
-    """Stores rows of ids below `vocab`; the files appear under their names only when complete."""
+    """Write rows of ids below `vocab`; files get their names when they are complete."""
     write_staged([Path(path)], vocab, ([chunk] for chunk in chunks_of(rows)))
     return TokenShard(path)
 
 
 def write_texts(path: str | Path, texts: Iterable[str]) -> TextShard:
-    """Stores texts as UTF-8, the same way."""
+    """Write texts as UTF-8, the same way."""
     write_staged([Path(path)], 256, ([as_utf8(chunk)] for chunk in chunks_of(texts)))
     return TextShard(path)
 
@@ -151,10 +151,10 @@ def write_staged(
     chunks: Iterable[Sequence[Sequence[Ids]]],
     record: Path | None = None,
 ) -> None:
-    """Writes chunks, each of them rows for every path.
+    """Write chunks, each of which has rows for every path.
 
-    The files take their names when all are complete. `record` vouches for older ones, so it goes
-    first: a crash between two names leaves nothing that looks whole.
+    Files get their names when all are complete. `record` describes the older files, and is
+    deleted first: a crash in between leaves no files that look complete.
     """
     staged: list[_Staged] = []
     try:
@@ -175,7 +175,7 @@ def write_staged(
 
 
 class _Staged:
-    """One set of rows on its way to disk, under temporary names until it is published."""
+    """Rows that are being written, under temporary names until `publish`."""
 
     def __init__(self, path: Path, vocab: int):
         self.path, self.vocab = path, vocab
@@ -213,7 +213,7 @@ class _Staged:
 
     def discard(self) -> None:
         for part, file in self.files.items():
-            with suppress(OSError):  # what a full disk has not taken, it does not take now
+            with suppress(OSError):  # the disk may be full
                 file.close()
             temporary_name(with_suffix(self.path, part)).unlink(missing_ok=True)
 
@@ -231,16 +231,16 @@ def as_utf8(texts: list[str]) -> list[bytes]:
 
 
 def with_suffix(path: Path, suffix: str) -> Path:
-    """The path with a suffix more, not another."""
+    """The path with `suffix` appended."""
     return path.with_name(path.name + suffix)
 
 
 def _mapped(path: Path, dtype: str, count: int) -> np.ndarray:
-    """A file of exactly `count` numbers, read as it is looked at."""
+    """A memory-mapped file of exactly `count` numbers."""
     with reading(path):
         if path.stat().st_size != count * np.dtype(dtype).itemsize:
             raise _damaged(path)
-        if count == 0:  # nothing cannot be mapped
+        if count == 0:  # an empty file cannot be mapped
             return np.empty(0, dtype)
         return np.memmap(path, dtype, mode="r").view(np.ndarray)
 
@@ -253,4 +253,4 @@ def _checksum(array: np.ndarray) -> int:
 
 
 def _damaged(path: Path) -> BadInput:
-    return BadInput(f"{path}: damaged, or not written by this program; delete it to start afresh")
+    return BadInput(f"{path}: damaged, or not written by this program; delete it")

@@ -1,5 +1,6 @@
-"""Where text comes from: plain lines, columns of a table, fields of JSON lines; each of them may be
-gz, xz or standard input. What is wrong with it is said with file and line, or dropped and counted.
+"""Text from plain lines, columns of a table or fields of JSON lines; also .gz, .xz, standard input.
+
+A bad line is an error with file and line, or left out and counted.
 """
 
 import codecs
@@ -79,9 +80,9 @@ class OneFile:
 
 @dataclass(frozen=True)
 class Table(OneFile):
-    """Tab-separated columns of one file, counted from 0, or named as in its first line.
+    """Tab-separated columns of one file, by number from 0 or by the name in its first line.
 
-    There is no quoting: a tab always ends a column.
+    There is no quoting.
     """
 
     columns: tuple[int | str, ...]
@@ -128,7 +129,7 @@ class Table(OneFile):
 
 @dataclass(frozen=True)
 class Csv(Table):
-    """The same with commas, by RFC 4180: in quotes a comma or a line end is text, "" a quote."""
+    """The same with commas, quoted by RFC 4180."""
 
     def records(self, lines: _Numbered) -> _Numbered:
         """Lines joined until their quotes are closed, under the number of the first."""
@@ -151,9 +152,9 @@ class Csv(Table):
 
 @dataclass(frozen=True)
 class JsonLines(OneFile):
-    """One JSON object on each line; ``"translation.en"`` is the key "en" inside "translation".
+    """One JSON object per line; ``"translation.en"`` is the key "en" inside "translation".
 
-    A whole number is the text of its digits, as labels often are.
+    Integers are read as text, since labels often are integers.
     """
 
     keys: tuple[str, ...]
@@ -176,14 +177,14 @@ Source = Lines | Table | JsonLines
 
 
 class DropCounts(Counter[str]):
-    """How many examples were left out, by reason: ``3 empty, 1 too long``."""
+    """The number of examples left out, by reason: ``3 empty, 1 too long``."""
 
     def __str__(self) -> str:
         return ", ".join(f"{count:,} {reason}" for reason, count in self.most_common()) or "none"
 
 
 class BadExample(BadInput):
-    """One bad line: the only kind of bad input that may be dropped instead."""
+    """A bad example; the only input error that may be left out and counted instead."""
 
     def __init__(self, where: str, reason: str, detail: str = ""):
         super().__init__(f"{where}: {detail or reason}")
@@ -191,11 +192,11 @@ class BadExample(BadInput):
 
 
 def read_lines(path: str | Path, arrivals: Arrivals | None = None) -> Iterator[str]:
-    """The lines of a UTF-8 file, ``-`` being standard input; .gz and .xz are unpacked.
+    """The lines of a UTF-8 file, of standard input (``-``), or of a .gz or .xz file.
 
-    Only a line feed (after an optional carriage return) ends a line: the other characters Unicode
-    calls line separators do occur inside sentences, and parallel files must stay parallel.
-    ``arrivals`` can be asked whether the next line is there already.
+    Only a line feed (after an optional carriage return) ends a line: other line separators of
+    Unicode occur inside sentences, and parallel files must stay parallel. ``arrivals`` tells
+    whether the next line has arrived.
     """
     for number, raw in enumerate(_raw_lines(path, arrivals), start=1):
         yield _decoded(raw, f"{name_of(path)}:{number}")
@@ -207,7 +208,7 @@ def read_pairs(
     """(where, source text, target text) of every pair.
 
     A line that is empty, not UTF-8, longer than `longest_characters`, not JSON, or lacks a column
-    or key is an error; with `dropped` it is left out and counted there instead.
+    or key is an error; with `dropped`, it is left out and counted.
     """
     for where, (first, second) in read_examples(source, 2, longest_characters, dropped):
         yield where, first, second
@@ -216,13 +217,13 @@ def read_pairs(
 def read_texts(
     source: Source, longest_characters: int | None = None, dropped: DropCounts | None = None
 ) -> Iterator[tuple[str, str]]:
-    """(where, text) of every example of one-sided text; as `read_pairs` otherwise."""
+    """(where, text) of every example with one text; otherwise as `read_pairs`."""
     for where, (text,) in read_examples(source, 1, longest_characters, dropped):
         yield where, text
 
 
 def texts_in(source: Table | JsonLines, line: str, where: str) -> tuple[str, ...]:
-    """The texts of one line of a source whose columns are counted; none may be empty."""
+    """The texts in one line of a source; none may be empty."""
     texts = source.fields((line,), [where])
     for text in texts:
         _check(text, where, None)
@@ -230,14 +231,14 @@ def texts_in(source: Table | JsonLines, line: str, where: str) -> tuple[str, ...
 
 
 def name_of(path: str | Path) -> str:
-    """What messages call a file."""
+    """The name of a file in messages."""
     return "standard input" if str(path) == STDIN else str(path)
 
 
 def read_examples(
     source: Source, sides: int, longest_characters: int | None, dropped: DropCounts | None
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """(where, texts) of every example with any number of sides; as `read_pairs` otherwise."""
+    """(where, texts) of every example with any number of texts; otherwise as `read_pairs`."""
     if source.sides != sides:
         raise BadInput(f"{sides} text(s) of each example are needed, not {source.sides}")
     names = [name_of(path) for path in source.paths]
@@ -259,7 +260,7 @@ def read_examples(
 
 
 def read_rows(table: Table, dropped: DropCounts | None = None) -> Iterator[tuple[str, list[str]]]:
-    """(where, cells) of every line of a table, that with the names of its columns among them."""
+    """(where, cells) of every line of a table, including the header."""
     name = name_of(table.path)
     lines: _Numbered = enumerate(_aligned(table.paths), start=1)
     for number, (raw,) in table.records(lines):
@@ -305,7 +306,7 @@ def _json_text(record: object, key: str, where: str) -> str:
 
 
 def _aligned(paths: tuple[str, ...]) -> Iterator[tuple[bytes, ...]]:
-    """The lines of all files side by side; files of different length are an error at the end."""
+    """The lines of parallel files; different numbers of lines are an error."""
     if paths.count(STDIN) > 1:
         raise BadInput("standard input can only be read once")
     files = [_raw_lines(path) for path in paths]
@@ -333,7 +334,7 @@ def _decoded(raw: bytes, where: str) -> str:
 
 
 def _raw_lines(path: str | Path, arrivals: Arrivals | None = None) -> Iterator[bytes]:
-    """Lines without their ends, and the first without a byte order mark."""
+    """Lines without line ends, and the first without a byte order mark."""
     try:
         with _open(path) as file:
             mark = codecs.BOM_UTF8

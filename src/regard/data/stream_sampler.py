@@ -18,7 +18,7 @@ from regard.ground.errors import BadInput
 
 @dataclass(frozen=True, eq=False)
 class TokenStreams:
-    """Row i is a chunk of stream i % `rows`, with one token more: the last one's target."""
+    """Example i is a chunk of stream i % `rows`, plus one token: the target of the last one."""
 
     window: ClassVar[int] = 0
     ahead: ClassVar[int] = 0
@@ -34,7 +34,7 @@ class TokenStreams:
 
     @property
     def chunks(self) -> int:
-        """Full chunks of every stream; tokens beyond them are not read."""
+        """Full chunks per stream; tokens beyond them are not used."""
         return (len(self.tokens) // self.rows - 1) // self.chunk
 
     def __len__(self) -> int:
@@ -57,7 +57,7 @@ class TokenStreams:
 
 @dataclass(frozen=True, eq=False)
 class StreamSampler:
-    """Endless batches of all streams, chunk by chunk; every epoch starts the streams anew."""
+    """Endless batches of all streams, chunk by chunk; every epoch restarts the streams."""
 
     dataset: TokenStreams
     dropped: DropCounts = field(default_factory=DropCounts)
@@ -79,7 +79,7 @@ class StreamSampler:
         return processes
 
     def uncounted(self) -> Self:
-        """The same batches; what is left out of them is counted elsewhere."""
+        """The same batches, with a drop count of their own."""
         return replace(self, dropped=DropCounts())
 
     def batches(self, start: Cursor = START) -> Iterator[tuple[Cursor, SampledBatch[np.ndarray]]]:

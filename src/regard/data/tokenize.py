@@ -1,4 +1,4 @@
-"""Files of text to shards: tokenised now, unless the same was done before."""
+"""Tokenisation of text files into shards, unless current shards are stored."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -37,10 +37,10 @@ def tokenize_pairs(
     longest_characters: int | None = 5_000,
     dropped: DropCounts | None = None,
 ) -> TokenShardPair:
-    """The pairs of `source` as ids below `vocab`, tokenised now unless `folder` has them already.
+    """The pairs of `source` as ids below `vocab`; shards in `folder` are used if they are current.
 
-    It has them if files, options and the tokenizers' `fingerprint` are the same as then. Standard
-    input cannot be compared, so it is read every time. `dropped` is as in `read_pairs`.
+    They are current if files, options and the tokenizers' `fingerprint` are unchanged. Standard
+    input cannot be compared, so it is always read. `dropped` is as in `read_pairs`.
     """
     encoders = {"source": encode_source, "target": encode_target}
     origin = _origin(source, vocab, fingerprint, longest_characters, dropped)
@@ -74,7 +74,7 @@ def tokenize_texts(
     longest_characters: int | None = None,
     dropped: DropCounts | None = None,
 ) -> TokenShard:
-    """One-sided text as ids; otherwise as `tokenize_pairs`."""
+    """Single texts as ids; otherwise as `tokenize_pairs`."""
     origin = _origin(source, vocab, fingerprint, longest_characters, dropped)
     (side,) = _prepare(Path(folder) / name, source, {"rows": encode}, origin, dropped)
     return TokenShard(side)
@@ -83,7 +83,7 @@ def tokenize_texts(
 def _origin(
     source: Source, vocab: int, fingerprint: str, longest: int | None, dropped: DropCounts | None
 ) -> dict[str, Any]:
-    """All that decides what the stored rows are, as JSON gives it back."""
+    """Everything that determines the stored rows, after a round trip through JSON."""
     try:
         stats = [Path(path).stat() for path in source.paths if path != STDIN]
     except OSError as error:
@@ -107,7 +107,7 @@ def _prepare(
     origin: dict[str, Any],
     dropped: DropCounts | None,
 ) -> list[Path]:
-    """Writes PATH.SIDE for every side, then PATH.json, which says what they were made of."""
+    """Write PATH.SIDE for every side, then PATH.json with the origin of the rows."""
     sides = [with_suffix(path, f".{side}") for side in encoders]
     record = with_suffix(path, ".json")
     files = [record, *(with_suffix(side, part) for side in sides for part in (*PARTS, ".json"))]

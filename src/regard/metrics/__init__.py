@@ -1,1 +1,1 @@
-"""Floor 1: how good a system is, each figure with its signature."""
+"""Floor 1: metrics, each with its signature."""

@@ -1,4 +1,4 @@
-"""Word alignments: their files, their error rate (Och & Ney, 2003), what kinds of links they hold.
+"""Word alignments: file formats, alignment error rate (Och & Ney, 2003) and types of links.
 
 A link (i, j) joins source word i and target word j, both counted from 0.
 """
@@ -19,7 +19,7 @@ _LINK = re.compile(r"([0-9]{1,9})([-p?])([0-9]{1,9})")
 
 @dataclass(frozen=True)
 class GoldLinks:
-    """What people said: links that must be there, and links that may be. Sure ones may be too."""
+    """Gold links: sure ones, and possible ones, which include the sure ones."""
 
     sure: Links
     possible: Links
@@ -30,7 +30,7 @@ class GoldLinks:
 
 @dataclass(frozen=True)
 class AlignmentScore:
-    """Fractions from 0 to 1 over a whole corpus, and the number of links that were judged."""
+    """Fractions from 0 to 1 over a corpus, and the number of predicted links."""
 
     aer: float
     precision: float
@@ -39,9 +39,9 @@ class AlignmentScore:
 
 
 def parse_pharaoh(line: str, where: str, lengths: Lengths | None = None) -> Links:
-    """``0-0 1-2`` to links. ``lengths`` (source, target) bound the indices where known.
+    """Parse ``0-0 1-2``; indices must be below ``lengths`` (source, target), if given.
 
-    ``where`` (file:line) is for the ``BadInput`` that anything else raises.
+    ``where`` (file:line) is named in errors.
     """
     marked = _parse(line, 0, where, lengths)
     for mark, (source, target) in marked:
@@ -51,7 +51,7 @@ def parse_pharaoh(line: str, where: str, lengths: Lengths | None = None) -> Link
 
 
 def parse_gold(line: str, base: int, where: str, lengths: Lengths | None = None) -> GoldLinks:
-    """``1-1 2p3 2?4`` to sure (``-``) and possible (``p``, ``?``) links, counted from ``base``."""
+    """Parse sure (``-``) and possible (``p``, ``?``) links, counted from ``base``."""
     marked = _parse(line, base, where, lengths)
     return GoldLinks(
         sure=frozenset(link for mark, link in marked if mark == "-"),
@@ -60,7 +60,7 @@ def parse_gold(line: str, base: int, where: str, lengths: Lengths | None = None)
 
 
 def format_pharaoh(links: Links) -> str:
-    """Links as ``0-0 1-2``, in order of the source words."""
+    """Links as ``0-0 1-2``, sorted by source word."""
     return " ".join(f"{source}-{target}" for source, target in sorted(links))
 
 
@@ -87,10 +87,10 @@ def _inside(link: Link, lengths: Lengths) -> bool:
 
 
 def alignment_error_rate(hypotheses: Sequence[Links], golds: Sequence[GoldLinks]) -> AlignmentScore:
-    """AER = 1 − (|A∩S| + |A∩P|) / (|A| + |S|), with all counts taken over the corpus.
+    """AER = 1 − (|A∩S| + |A∩P|) / (|A| + |S|), with counts over the corpus.
 
-    Where there is nothing to judge there is no error: without links precision is 1, without sure
-    links recall is 1, and without either AER is 0.
+    Without predicted links precision is 1, without sure links recall is 1, and without either AER
+    is 0.
     """
     if len(hypotheses) != len(golds):
         raise BadInput(f"alignments of {len(hypotheses)} sentence pairs, gold of {len(golds)}")
@@ -112,7 +112,7 @@ def _ratio(part: int, whole: int) -> float:
 
 
 def groups(links: Links) -> list[tuple[frozenset[int], frozenset[int]]]:
-    """Source and target words that links hold together: the connected components."""
+    """The connected components of links: their source and target words."""
     found: list[tuple[frozenset[int], frozenset[int]]] = []
     for source, target in sorted(links):
         sources, targets = frozenset([source]), frozenset([target])
@@ -127,7 +127,7 @@ def groups(links: Links) -> list[tuple[frozenset[int], frozenset[int]]]:
 
 
 def link_types(links: Links, source_length: int, target_length: int) -> Counter[str]:
-    """How words are linked (Brown et al., 1993): groups by shape, and the words that stand out.
+    """Counts of link groups by shape, and of unlinked and fertile words (Brown et al., 1993).
 
     ``1-1``, ``1-n`` (one source word), ``n-1`` (one target word) and ``n-m`` count groups;
     ``spurious`` target words and ``unaligned`` source words have no link; ``fertile`` source words

@@ -1,7 +1,6 @@
-"""Answers to questions about a text, scored as in SQuAD 1.1 and 2.0 (Rajpurkar et al., 2018).
+"""Metrics of SQuAD 1.1 and 2.0 (Rajpurkar et al., 2016, 2018): exact match and F1 of answers.
 
-A question without gold answers has none to find: only a prediction that normalises to nothing is
-right.
+For a question without gold answers, only a prediction that normalises to "" is right.
 """
 
 import re
@@ -20,31 +19,31 @@ from regard.metrics.intervals import FloatArray, resampled
 from regard.metrics.translation import MetricScore
 
 Match = Callable[[str, str], float]
-"""From a gold answer and a predicted one to a share of 1."""
+"""From a gold answer and a predicted one to a number from 0 to 1."""
 
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 
 
 class Threshold(NamedTuple):
-    """Where to give no answer (above ``value``), and the score in percent that this reaches."""
+    """The no-answer threshold, and the score in percent that it reaches."""
 
     value: float
     score: float
 
 
 def normalised(answer: str) -> str:
-    """In lower case, without punctuation and articles, words parted by one space."""
+    """Lower-cased, without punctuation and articles, words separated by one space."""
     return " ".join(_ARTICLES.sub(" ", answer.lower().translate(_NO_PUNCTUATION)).split())
 
 
 def exact_match(gold: str, predicted: str) -> float:
-    """1 if both are the same once normalised, else 0."""
+    """1 if both are equal after normalisation, else 0."""
     return float(normalised(gold) == normalised(predicted))
 
 
 def token_f1(gold: str, predicted: str) -> float:
-    """F1 of the words of the prediction, in any order; 1 if neither has any."""
+    """F1 of the bags of words; 1 if both are empty."""
     golden, named = normalised(gold).split(), normalised(predicted).split()
     if not golden or not named:
         return float(golden == named)
@@ -58,10 +57,10 @@ MATCHES: dict[str, Match] = {"exact match": exact_match, "F1": token_f1}
 def answer_scores(
     golds: Sequence[Sequence[str]], predicted: Sequence[str], with_interval: bool = False
 ) -> list[MetricScore]:
-    """Exact match and F1 with the nearest gold answer of each question, in percent.
+    """Exact match and F1 with the best-matching gold answer of each question, in percent.
 
-    Where some questions have no answer, also those of the questions that have (HasAns) and of
-    those that have not (NoAns).
+    If some questions have no answer, also over the questions that have one (HasAns) and those that
+    have none (NoAns).
     """
     _check(golds, predicted)
     answerable_N = np.array([any(answers) for answers in golds])
@@ -80,10 +79,10 @@ def answer_scores(
 def best_threshold(
     golds: Sequence[Sequence[str]], predicted: Sequence[str], no_answer_scores: Sequence[float]
 ) -> dict[str, Threshold]:
-    """For each of ``MATCHES``, the threshold on ``no_answer_scores`` that serves these golds best.
+    """The best threshold on ``no_answer_scores`` for each of ``MATCHES``.
 
-    ``predicted`` are the best answers that are not empty, if any; a question above the threshold
-    is left without. Of thresholds that serve equally, the least.
+    ``predicted`` are the best non-empty answers; questions above the threshold get none. Of equally
+    good thresholds, the lowest.
     """
     _check(golds, predicted)
     if len(no_answer_scores) != len(golds):
@@ -102,7 +101,7 @@ def _best(
     no_answer_scores: Sequence[float],
     matched_N: FloatArray,
 ) -> Threshold:
-    """From no question answered to all of them. No threshold parts questions of equal scores."""
+    """Try all thresholds, from no question answered to all; equal scores stay together."""
     right = float(sum(not any(answers) for answers in golds))
     matched = matched_N.tolist()
     # 0 lies below all probabilities, though not below all differences of logits
@@ -117,9 +116,9 @@ def _best(
 
 
 def _matched(match: Match, golds: Sequence[Sequence[str]], predicted: Sequence[str]) -> FloatArray:
-    """For each question, the match with the gold answer that is nearest.
+    """For each question, the match with its best-matching gold answer.
 
-    As in the script of SQuAD 2.0, golds of nothing but articles and punctuation do not count.
+    As in the script of SQuAD 2.0, golds that normalise to "" are ignored.
     """
     pairs = zip(golds, predicted, strict=True)
     return np.array(

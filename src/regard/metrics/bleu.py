@@ -1,6 +1,6 @@
 """BLEU (Papineni et al., 2002): clipped n-gram precisions, their geometric mean, brevity penalty.
 
-``bleu`` is sacreBLEU's number; ``explain`` counts it out by hand and arrives at the same one.
+``bleu`` is sacreBLEU's score; ``explain`` computes the same score step by step.
 """
 
 import math
@@ -39,7 +39,7 @@ def bleu(
 def bleu_metric(
     tokenize: str = "13a", lowercase: bool = False, smoothing: Smoothing = "exp"
 ) -> BLEU:
-    """sacreBLEU's metric; a tokeniser that is unknown or not installed is ``BadInput``."""
+    """sacreBLEU's metric; an unknown or missing tokeniser is a ``BadInput``."""
     if tokenize not in TOKENIZERS:
         near = get_close_matches(tokenize, TOKENIZERS, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(TOKENIZERS)}"
@@ -59,11 +59,11 @@ def bleu_metric(
 
 @dataclass(frozen=True)
 class Ngram:
-    """One row of a table; in a corpus, summed over the segments whose hypothesis has the n-gram.
+    """Counts of one n-gram, summed over the segments whose hypothesis contains it.
 
-    ``count`` is how often the hypothesis says it, ``in_references`` the most that any one
-    reference does. BLEU counts the smaller, ``clipped``, as right; ``unclipped`` is all of
-    ``count`` if any reference has it, so that saying a good word twice would pay twice.
+    ``count`` is its count in the hypothesis, ``in_references`` the maximum over references,
+    ``clipped`` the smaller of the two, which BLEU counts as matches. ``unclipped`` is ``count`` if
+    any reference contains it: the matches without clipping.
     """
 
     tokens: tuple[str, ...]
@@ -95,10 +95,10 @@ class NgramOrder:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Everything between two texts and their BLEU.
+    """All intermediate results of BLEU.
 
-    ``closest_length`` sums, over the segments, the length of the reference that is nearest in
-    length to the hypothesis (the shorter of two that are equally near).
+    ``closest_length`` sums the lengths of the references that are closest in length to their
+    hypotheses (the shorter one of a tie).
     """
 
     orders: tuple[NgramOrder, ...]
@@ -140,7 +140,7 @@ def explain(
     lowercase: bool = False,
     smoothing: Smoothing = "exp",
 ) -> Explanation:
-    """BLEU with all its working. ``Explanation.bleu`` equals ``bleu(...).value``, by test."""
+    """BLEU with its intermediate results; ``Explanation.bleu`` equals ``bleu(...).value``."""
     check_parallel(hypotheses, references)
     metric = bleu_metric(tokenize, lowercase, smoothing)
     metric.num_refs = len(references)
@@ -186,7 +186,7 @@ def _closest_length(hypothesis: list[str], references: list[list[str]]) -> int:
 
 
 def _precisions(orders: Sequence[NgramOrder], smoothing: Smoothing) -> Iterator[float]:
-    """Clipped precisions; with "exp" the k-th order without a match counts 1/2ᵏ of one (NIST)."""
+    """Clipped precisions; with "exp", the k-th order without a match counts 1/2ᵏ matches (NIST)."""
     credit = 1.0 if smoothing == "exp" and any(order.clipped for order in orders) else 0.0
     for order in orders:
         if order.total == 0:

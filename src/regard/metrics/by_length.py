@@ -1,4 +1,4 @@
-"""A score by the length of the source: where a translator that cannot look back falls behind."""
+"""Scores by the length of the source."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ def by_length(
     lengths: Sequence[int],
     buckets: int = 5,
 ) -> list[LengthBucket]:
-    """Scores over buckets of about as many sentences each; one length is never in two."""
+    """Scores over buckets of about equally many sentences; each length is in one bucket."""
     statistics = segment_statistics(metric, hypotheses, references)
     length_N = np.asarray(lengths)
     found = []
@@ -44,7 +44,7 @@ def by_length(
 
 
 def limits(lengths: Sequence[int], buckets: int) -> list[tuple[int, int]]:
-    """The shortest and the longest of each bucket: cut where the next share is nearly full."""
+    """The shortest and the longest length of each bucket."""
     values, counts = np.unique(np.asarray(lengths), return_counts=True)
     middles = (counts.cumsum() - counts / 2) / max(1, counts.sum())
     number = np.minimum((middles * buckets).astype(int), buckets - 1)

@@ -1,7 +1,6 @@
-"""Scores of classifiers: accuracy, macro-averaged F1, Matthews' correlation, F1 of one class.
+"""Metrics of classification: accuracy, macro F1, Matthews correlation, F1 of one class.
 
-All of them follow from how often each class was taken for each other, so that the bootstrap draws
-examples anew and counts nothing twice.
+All are functions of the confusion matrix, which the bootstrap resamples.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -24,9 +23,9 @@ def classification_scores(
     with_interval: bool = False,
     positive: str | None = None,
 ) -> list[MetricScore]:
-    """All of ``MEASURES``, in percent; then F1 of the class ``positive``, where one is named.
+    """All of ``MEASURES`` in percent, and F1 of the class ``positive``, if given.
 
-    GLUE asks for the latter on its paraphrases (MRPC, QQP), where "1" is positive.
+    GLUE uses the latter for MRPC and QQP, where "1" is positive.
     """
     classes, cells_N = _cells(golds, predicted, () if positive is None else (positive,))
     signature = f"examples:{len(golds)}|classes:{len(classes)}"
@@ -47,7 +46,7 @@ def several_scores(
     predicted: Sequence[Collection[str]],
     with_interval: bool = False,
 ) -> list[MetricScore]:
-    """Where a text has several labels: F1 over all of them, and how often all are right."""
+    """Multi-label metrics: micro F1, and the share of texts with all labels right."""
     if len(golds) != len(predicted):
         raise BadInput(f"{len(predicted)} predictions for {len(golds)} labels")
     pairs = [(set(gold), set(found)) for gold, found in zip(golds, predicted, strict=True)]
@@ -70,7 +69,7 @@ def several_scores(
 
 
 def in_percent(name: str, share: float, signature: str, drawn: FloatArray | None) -> MetricScore:
-    """A share of 1 as a score; ``drawn``: the same measure of corpora drawn anew, if they were."""
+    """A fraction as a score in percent; ``drawn`` are its resampled values, if there are any."""
     if drawn is None:
         return MetricScore(name, 100 * share, signature)
     return MetricScore(
@@ -79,13 +78,13 @@ def in_percent(name: str, share: float, signature: str, drawn: FloatArray | None
 
 
 def confusion(golds: Sequence[str], predicted: Sequence[str]) -> tuple[list[str], FloatArray]:
-    """The classes that occur, and how often each (down) was taken for each (across)."""
+    """The classes that occur, and the confusion matrix: gold (down) by predicted (across)."""
     classes, cells_N = _cells(golds, predicted)
     return classes, _counts(len(classes), cells_N)
 
 
 def class_table(golds: Sequence[str], predicted: Sequence[str]) -> list[LabelScore]:
-    """Each class that occurs, and what it is taken for."""
+    """The scores of each class that occurs, and the classes it is confused with."""
     classes, counts = confusion(golds, predicted)
     table = []
     for number, label in enumerate(classes):
@@ -96,34 +95,31 @@ def class_table(golds: Sequence[str], predicted: Sequence[str]) -> list[LabelSco
 
 
 def accuracy(counts: FloatArray) -> float:
-    """The share of examples that are right."""
+    """The share of correct predictions."""
     return float(np.trace(counts) / counts.sum())
 
 
 def macro_f1(counts: FloatArray) -> float:
-    """The mean over classes of 2PR / (P + R); 0 for a class nobody names rightly.
-
-    A class counts if it occurs among golds or predictions.
-    """
+    """The mean of F1 over the classes that occur among golds or predictions."""
     found, named = counts.sum(axis=1), counts.sum(axis=0)
     occurs = found + named > 0
     return float(np.mean(2 * np.diag(counts)[occurs] / (found + named)[occurs]))
 
 
 def f1_of_class(counts: FloatArray, number: int) -> float:
-    """2PR / (P + R) of one class; 0 where it occurs neither among golds nor predictions."""
+    """F1 of one class; 0 if it occurs neither among golds nor among predictions."""
     return f1(np.array([counts[number, number], *_margins(counts, number)]))
 
 
 def _margins(counts: FloatArray, number: int) -> tuple[float, float]:
-    """How often a class is gold, and how often it is named."""
+    """How often a class is gold, and how often it is predicted."""
     return float(counts[number].sum()), float(counts[:, number].sum())
 
 
 def matthews(counts: FloatArray) -> float:
-    """The correlation of golds and predictions, for any number of classes (Gorodkin, 2004).
+    """The Matthews correlation for any number of classes (Gorodkin, 2004).
 
-    0 where one of them never changes.
+    0 if golds or predictions are constant.
     """
     found, named, total = counts.sum(axis=1), counts.sum(axis=0), counts.sum()
     together = np.trace(counts) * total - found @ named
@@ -135,7 +131,7 @@ MEASURES: dict[str, Measure] = {"accuracy": accuracy, "macro-F1": macro_f1, "Mat
 
 
 def _drawn(measure: Measure, size: int, cells_N: np.ndarray) -> FloatArray:
-    """The measure of corpora drawn anew; only cells that occur are counted."""
+    """The metric of resampled corpora; only cells that occur are counted."""
     occurring, which_N = np.unique(cells_N, return_inverse=True)
 
     def measured(sums: FloatArray) -> float:
@@ -147,16 +143,16 @@ def _drawn(measure: Measure, size: int, cells_N: np.ndarray) -> FloatArray:
 
 
 def _counts(size: int, cells_N: np.ndarray) -> FloatArray:
-    """The table of ``size`` classes, from the cells that examples fall into."""
+    """The confusion matrix of ``size`` classes, from the cell of each example."""
     return np.bincount(cells_N, minlength=size * size).reshape(size, size).astype(np.float64)
 
 
 def _cells(
     golds: Sequence[str], predicted: Sequence[str], known: Sequence[str] = ()
 ) -> tuple[list[str], np.ndarray]:
-    """The classes, and for each example the cell of the table that it falls into.
+    """The classes, and the cell of each example in the confusion matrix.
 
-    ``known`` classes count whether they occur or not.
+    ``known`` classes are included even if they do not occur.
     """
     if len(golds) != len(predicted):
         raise BadInput(f"{len(predicted)} predictions for {len(golds)} labels")

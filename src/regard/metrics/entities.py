@@ -1,7 +1,7 @@
-"""Entities: spans of words from tags such as B-PER, and their F1 as the CoNLL-2003 scorer has it.
+"""Entity spans from tags such as B-PER, and their F1 as in the CoNLL-2003 scorer.
 
-Tags of every scheme are read by the same rules, so that a sequence that no scheme allows still
-means something: for B and I those by which that scorer cuts chunks, carried on to E (L) and S (U).
+Tags of all schemes are read by the same rules, which also cover invalid sequences: those of that
+scorer for B and I, extended to E (L) and S (U).
 """
 
 from collections import Counter
@@ -32,7 +32,7 @@ _MARKS = frozenset("BIESLU")
 
 
 class EntitySpan(NamedTuple):
-    """Words ``start`` to ``end`` (not included), counted from 0, and what they are."""
+    """Words ``start`` to ``end`` (exclusive), counted from 0, and the label."""
 
     start: int
     end: int
@@ -40,10 +40,10 @@ class EntitySpan(NamedTuple):
 
 
 def spans(tags: Sequence[str], scheme: str | None = None) -> list[EntitySpan]:
-    """The entities that tags mean, in order. With ``scheme``, tags it does not allow are refused.
+    """The entities of a tag sequence. With ``scheme``, tags that it does not allow are refused.
 
-    An entity begins where the label changes, after a word that is outside or last, and at a word
-    that can only be first; it goes on until the next begins or a word is outside.
+    An entity begins where the label changes, after an outside or last word, and at a word that can
+    only be first; it ends before the next entity or outside word.
     """
     entities: list[EntitySpan] = []
     last_mark, last_label = _parsed(OUTSIDE)
@@ -62,12 +62,12 @@ def spans(tags: Sequence[str], scheme: str | None = None) -> list[EntitySpan]:
 
 
 def to_scheme(tags: Sequence[str], scheme: str) -> list[str]:
-    """Tags that ``scheme`` allows, for the same entities."""
+    """The tags of the same entities in ``scheme``."""
     return tags_of(spans(tags), len(tags), scheme)
 
 
 def tags_of(entities: Iterable[EntitySpan], words: int, scheme: str) -> list[str]:
-    """The tags of a sentence of so many words; no two entities share a word."""
+    """The tags of a sentence of ``length`` words; entities must not overlap."""
     if scheme not in SCHEMES:
         raise BadInput(f"tags: no scheme {scheme!r}; there are {', '.join(SCHEMES)}")
     first, inner, last, only = SCHEMES[scheme]
@@ -89,7 +89,7 @@ def entity_scores(
 ) -> list[MetricScore]:
     """Precision, recall and F1 over the entities of all sentences, in percent.
 
-    An entity is right if its words and its label are. A list of tags for each sentence.
+    An entity is correct if its words and its label are. Each sentence is a list of tags.
     """
     sentences = _entities(golds, predicted)
     counts = [(len(gold & found), len(gold), len(found)) for gold, found in sentences]
@@ -110,7 +110,7 @@ def entity_scores(
 def entity_table(
     golds: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
 ) -> list[LabelScore]:
-    """The same for each label that occurs, in order of the alphabet."""
+    """The same for each label that occurs, sorted."""
     rights, golden, named = Counter[str](), Counter[str](), Counter[str]()
     for gold, found in _entities(golds, predicted):
         rights.update(one.label for one in gold & found)
@@ -125,7 +125,7 @@ def entity_table(
 def _entities(
     golds: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
 ) -> list[tuple[set[EntitySpan], set[EntitySpan]]]:
-    """For each sentence the gold entities and the ones found."""
+    """The gold and the predicted entities of each sentence."""
     if len(golds) != len(predicted):
         raise BadInput(f"tags predicted for {len(predicted)} sentences of {len(golds)}")
     if not golds:
@@ -138,7 +138,7 @@ def _entities(
 
 
 def _parsed(tag: str) -> tuple[str, str | None]:
-    """The mark and the label, which a word outside has not and a bare mark leaves empty."""
+    """Prefix and label of a tag; None for an outside word, "" for a tag without a label."""
     if tag == OUTSIDE:
         return tag, None
     mark, _, label = tag.partition("-")

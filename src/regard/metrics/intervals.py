@@ -1,7 +1,7 @@
-"""How far a corpus score would move on other sentences: the bootstrap (Koehn, 2004).
+"""Bootstrap confidence intervals and significance tests of corpus scores (Koehn, 2004).
 
-Segments are drawn with replacement; only their sufficient statistics (match counts, lengths) are
-summed again, so nothing is tokenised twice. Draws are those of sacreBLEU for the same seed.
+Segments are resampled with replacement; only their statistics (match counts, lengths) are summed
+again. Samples are those of sacreBLEU for the same seed.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ FloatArray = NDArray[np.float64]
 
 
 class Interval(NamedTuple):
-    """Where 95% of the resampled scores lie."""
+    """The 95% interval of the resampled scores."""
 
     low: float
     high: float
@@ -29,10 +29,10 @@ def resampled(
     samples: int = SAMPLES,
     seed: int = SEED,
 ) -> FloatArray:
-    """Scores of ``samples`` corpora drawn from the rows (segments) of ``statistics``.
+    """Scores of ``samples`` corpora resampled from the rows (segments) of ``statistics``.
 
-    ``score`` turns the column sums of a corpus into its score. Two systems measured on the same
-    segments with the same seed are drawn alike, which is what ``paired_p_value`` needs.
+    ``score`` computes the score of a corpus from its column sums. With the same seed, samples of
+    two systems are paired, as ``paired_p_value`` requires.
     """
     generator = np.random.default_rng(seed)
     segments = len(statistics)
@@ -44,18 +44,18 @@ def resampled(
 
 
 def interval(scores: FloatArray) -> Interval:
-    """The scores left when the lowest and the highest 2.5% are cut off."""
+    """The scores without the lowest and the highest 2.5%."""
     ordered = np.sort(scores)
     cut = len(ordered) // 40
     return Interval(float(ordered[cut]), float(ordered[len(ordered) - 1 - cut]))
 
 
 def paired_p_value(baseline: FloatArray, system: FloatArray, difference: float) -> float:
-    """How often chance alone would part two equal systems by ``difference`` or more.
+    """The probability of a ``difference`` this large between two equal systems.
 
-    Two-sided. ``baseline`` and ``system`` are scores of the same draws; their differences are
-    centred first, as the hypothesis under test is that there is none (Noreen, 1989). sacreBLEU
-    centres absolute differences instead, and rejects true hypotheses twice as often as it says.
+    Two-sided. ``baseline`` and ``system`` are scores of the same samples; their differences are
+    centred, since the null hypothesis is that there is none (Noreen, 1989). sacreBLEU centres
+    absolute differences instead, and rejects true hypotheses twice as often as it claims.
     """
     differences = system - baseline
     by_chance = np.abs(differences - differences.mean()) >= abs(difference)

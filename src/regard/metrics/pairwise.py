@@ -1,7 +1,6 @@
-"""How good each text is beside every other: sentence chrF and sentence BLEU for all pairs at once.
+"""Sentence-level chrF and BLEU of all pairs of texts at once.
 
-The numbers are those of sacreBLEU's ``sentence_score``, but what is in a text is counted once, not
-once for every other text it is held against.
+Scores are those of sacreBLEU's ``sentence_score``, but n-grams of each text are counted only once.
 """
 
 from collections import Counter
@@ -35,8 +34,7 @@ def chrf_of_pairs(hypotheses: Sequence[str], references: Sequence[str]) -> np.nd
 def bleu_of_pairs(hypotheses: Sequence[str], references: Sequence[str]) -> np.ndarray:
     """BLEU of every hypothesis with every reference, in percent.
 
-    As for single sentences in sacreBLEU: 13a tokens, exponential smoothing, and no n-grams longer
-    than the hypothesis.
+    As sentence BLEU in sacreBLEU: 13a tokens, exponential smoothing, effective order.
     """
     ours, theirs = ([_tokens(text) for text in texts] for texts in (hypotheses, references))
     shape = len(ours), len(theirs)
@@ -63,10 +61,10 @@ UTILITIES: dict[str, Callable[[Sequence[str], Sequence[str]], np.ndarray]] = {
 def _matches(
     ours: Sequence[Sequence[str]], theirs: Sequence[Sequence[str]], n: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Clipped matches of n-grams for each pair; how many n-grams each has, to be broadcast.
+    """Clipped n-gram matches of each pair; the number of n-grams of each, for broadcasting.
 
-    The k-th occurrence of an n-gram in one text matches the k-th in the other, if there is one: so
-    clipped matches are a product of two tables of zeros and ones.
+    The k-th occurrence of an n-gram in one text matches the k-th in the other, so that clipped
+    matches are a product of two binary matrices.
     """
     column: dict[Hashable, int] = {}
     cells = [

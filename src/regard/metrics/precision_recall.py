@@ -1,4 +1,4 @@
-"""How well a label is found: precision, recall, F1, from how many are right, gold and named."""
+"""Precision, recall and F1 of a label, from the numbers of correct, gold and predicted items."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ from regard.metrics.intervals import FloatArray
 
 @dataclass(frozen=True)
 class LabelScore:
-    """How well one label is found, in percent; how many have it; which others it is taken for.
+    """The scores of one label in percent, its gold count, and the labels it is confused with.
 
-    The others come with how often, the commonest first.
+    ``taken_for`` are these labels with their counts, the most frequent first.
     """
 
     label: str
@@ -26,26 +26,26 @@ class LabelScore:
 def label_score(
     label: str, sums: tuple[float, float, float], taken_for: tuple[tuple[str, int], ...] = ()
 ) -> LabelScore:
-    """Its scores, from how many are right, gold and named."""
+    """The scores of a label, from the numbers of correct, gold and predicted items."""
     counts = np.array(sums, dtype=np.float64)
     shares = 100 * precision(counts), 100 * recall(counts), 100 * f1(counts)
     return LabelScore(label, *shares, int(sums[1]), taken_for)
 
 
 def precision(sums: FloatArray) -> float:
-    """The share of what was named that is right, from how many are right, gold and named."""
+    """The share of predicted items that are correct."""
     right, _, named = sums
     return float(right / named) if named else 0.0
 
 
 def recall(sums: FloatArray) -> float:
-    """The share of what is gold that was named."""
+    """The share of gold items that are predicted."""
     right, golden, _ = sums
     return float(right / golden) if golden else 0.0
 
 
 def f1(sums: FloatArray) -> float:
-    """The harmonic mean of both; 0 where nothing is gold and nothing named."""
+    """The harmonic mean of both; 0 without gold and predicted items."""
     right, golden, named = sums
     return float(2 * right / (golden + named)) if golden + named else 0.0
 

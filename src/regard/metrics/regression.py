@@ -1,6 +1,6 @@
-"""Scores of predicted numbers: Pearson's and Spearman's correlation with those people gave.
+"""Metrics of regression: Pearson and Spearman correlation.
 
-GLUE asks for both on STS-B.
+GLUE uses both for STS-B.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,14 +31,14 @@ def regression_scores(
 
 
 def pearson(first_N: FloatArray, second_N: FloatArray) -> float:
-    """The cosine of the two once they are centred; 0 where one of them never changes."""
+    """The cosine of the centred numbers; 0 if either is constant."""
     first_N, second_N = _centred(first_N), _centred(second_N)
     lengths = np.linalg.norm(first_N) * np.linalg.norm(second_N)
     return float(np.clip(first_N @ second_N / lengths, -1, 1)) if lengths > 0 else 0.0
 
 
 def spearman(first_N: FloatArray, second_N: FloatArray) -> float:
-    """Pearson's correlation of the ranks; equal numbers share the mean of theirs."""
+    """The Pearson correlation of the ranks; equal numbers share their mean rank."""
     return _of_levels(_levels(first_N), _levels(second_N))
 
 
@@ -47,9 +47,9 @@ def _of_levels(first_N: np.ndarray, second_N: np.ndarray) -> float:
 
 
 def _levels(numbers_N: FloatArray) -> np.ndarray:
-    """Which of the different numbers each is, from 0 for the least.
+    """The rank of each number among the distinct numbers, from 0.
 
-    Levels stay in order however examples are drawn, so that nothing is sorted twice.
+    Resampling keeps their order, so that numbers are sorted once.
     """
     return np.unique(numbers_N, return_inverse=True)[1]
 
@@ -61,7 +61,7 @@ def _mean_ranks(levels_N: np.ndarray) -> FloatArray:
 
 
 def _centred(numbers_N: FloatArray) -> FloatArray:
-    """The distances from the mean, scaled so that their squares cannot overflow."""
+    """The deviations from the mean, scaled so that their squares cannot overflow."""
     if numbers_N.min() == numbers_N.max():
         return np.zeros(len(numbers_N))  # the rounded mean of equal numbers need not be that number
     scaled_N = numbers_N / np.abs(numbers_N).max()
@@ -80,9 +80,9 @@ def _score(
 
 
 def _drawn(correlation: Correlation, golds_N: np.ndarray, predicted_N: np.ndarray) -> FloatArray:
-    """The correlation in corpora drawn anew, by the draws of ``intervals.resampled``.
+    """The correlation in resampled corpora, with the samples of ``intervals.resampled``.
 
-    Ranks depend on who else was drawn, so that no sums over examples would do.
+    Ranks depend on the whole sample, so that sums over examples do not suffice.
     """
     generator = np.random.default_rng(SEED)
     size = len(golds_N)

@@ -1,8 +1,7 @@
-"""Two alignments of the same pair made one (Och & Ney, 2003; Koehn et al., 2003).
+"""Symmetrisation of two directional alignments (Och & Ney, 2003; Koehn et al., 2003).
 
-A model of one direction links each target word to the source; one of the other direction each
-source word to the target. What both say is precise, what either says complete; growing goes from
-the first towards the second.
+The intersection of both alignments has high precision, their union high recall; the grow heuristics
+extend the intersection towards the union.
 """
 
 from collections.abc import Iterable
@@ -15,18 +14,17 @@ _BESIDE = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
 
 
 def flipped(links: Links) -> Links:
-    """The same links seen from the other language."""
+    """The links with source and target exchanged."""
     return frozenset((target, source) for source, target in links)
 
 
 def symmetrised(forward: Links, backward: Links, how: str) -> Links:
-    """One of ``HOW``; both alignments are given as (source, target).
+    """Combine two alignments, both given as (source, target), by one of ``HOW``.
 
-    ``grow-diag`` begins with the intersection and adds links of the union beside a link it has,
-    diagonally too, where the source or the target word has none yet. ``-final`` then adds what
-    remains of the forward links, then of the backward ones, where either word has none,
-    ``-final-and`` where neither has. Target words are gone through in order, and for each the
-    source words.
+    ``grow-diag`` starts with the intersection and adds links of the union that are adjacent to a
+    link, diagonals included, if the source or the target word is unlinked. ``-final`` then adds the
+    remaining forward links and backward links if either word is unlinked, ``-final-and`` if both
+    are. The order is by target word, then by source word.
     """
     if how not in HOW:
         raise BadInput(f"symmetrise by one of {', '.join(HOW)}, not {how!r}")
@@ -42,7 +40,7 @@ def symmetrised(forward: Links, backward: Links, how: str) -> Links:
 
 
 class _Grown:
-    """Links, and the words that have one."""
+    """Links, and the linked words."""
 
     def __init__(self, links: Links):
         self.links = set(links)
@@ -50,7 +48,7 @@ class _Grown:
         self.targets = {target for _, target in links}
 
     def along(self, union: Links) -> None:
-        """Add links beside links until there are no more to add."""
+        """Add adjacent links until there are none left."""
         before = -1
         while before != len(self.links):
             before = len(self.links)
@@ -61,7 +59,7 @@ class _Grown:
                     self.add([one for one in beside if one in union], neither=False, sort=False)
 
     def add(self, links: Iterable[tuple[int, int]], *, neither: bool, sort: bool = True) -> None:
-        """Add links whose source or target word, or with ``neither`` both, have none."""
+        """Add links whose source or target word (with ``neither``, both) is unlinked."""
         for source, target in _in_order(links) if sort else links:
             alone = source not in self.sources, target not in self.targets
             if all(alone) if neither else any(alone):

@@ -1,6 +1,6 @@
-"""Scores of translations, always with the sacreBLEU signature that says which score it is.
+"""Metrics of translation, with the signature of sacreBLEU.
 
-chrF (Popović, 2015) and TER (Snover et al., 2006) live here, BLEU in ``regard.metrics.bleu``.
+chrF (Popović, 2015) and TER (Snover et al., 2006) are here, BLEU in ``regard.metrics.bleu``.
 """
 
 from collections.abc import Sequence
@@ -24,9 +24,9 @@ from regard.metrics.intervals import (
 
 @dataclass(frozen=True)
 class MetricScore:
-    """A corpus score in percent, and what it takes to get the same number again.
+    """A corpus score in percent, and the signature of the metric.
 
-    More is better, except for TER, which counts edits and may exceed 100.
+    Higher is better, except for TER, which counts edits and may exceed 100.
     """
 
     name: str
@@ -41,9 +41,9 @@ class MetricScore:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two systems on the same sentences, and how likely chance alone makes such a difference.
+    """Two systems on the same sentences, and the p-value of their difference.
 
-    Scores of unlike signatures are not the same measure, and are refused.
+    Scores with different signatures are refused.
     """
 
     baseline: MetricScore
@@ -57,7 +57,7 @@ class Comparison:
 
     @property
     def difference(self) -> float:
-        """What the system has more than the baseline."""
+        """The score of the system minus that of the baseline."""
         return self.system.value - self.baseline.value
 
 
@@ -85,7 +85,7 @@ def ter(
     lowercase: bool = True,
     with_interval: bool = False,
 ) -> MetricScore:
-    """Translation edit rate; as in Tercom, case does not count unless ``lowercase=False``."""
+    """Translation edit rate; as in Tercom, case is ignored unless ``lowercase=False``."""
     return measured(ter_metric(lowercase), hypotheses, references, with_interval)
 
 
@@ -100,12 +100,12 @@ def measured(
     references: Sequence[Sequence[str]],
     with_interval: bool = False,
 ) -> MetricScore:
-    """The score of a corpus by any metric of sacreBLEU, with its bootstrap interval on request."""
+    """The corpus score of a sacreBLEU metric, with a bootstrap interval on request."""
     return scored(metric, segment_statistics(metric, hypotheses, references), with_interval)
 
 
 def scored(metric: Metric, statistics: FloatArray, with_interval: bool = False) -> MetricScore:
-    """The same from ``segment_statistics``, which may be chosen and put together again."""
+    """The same from some or all rows of ``segment_statistics``."""
     return _score(metric, statistics, _resampled(metric, statistics) if with_interval else None)
 
 
@@ -132,7 +132,7 @@ def segment_statistics(
     references: Sequence[Sequence[str]],
     names: Sequence[str] = (),
 ) -> FloatArray:
-    """One row of match counts and lengths per segment, whose sums are all that ``metric`` needs."""
+    """Match counts and lengths, one row per segment; ``metric`` is a function of their sums."""
     check_parallel(hypotheses, references, names)
     # sacreBLEU has no public door to these; a test compares what follows with `corpus_score`.
     return np.array(metric._extract_corpus_statistics(hypotheses, references), dtype=np.float64)
@@ -141,9 +141,9 @@ def segment_statistics(
 def check_parallel(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], names: Sequence[str] = ()
 ) -> None:
-    """Every reference has a line for every hypothesis, or ``BadInput`` names the one that has not.
+    """Check that every reference has as many lines as there are hypotheses.
 
-    ``names`` are the files of the hypotheses and then of the references, for the message.
+    ``names`` are the files of hypotheses and references, for the message.
     """
     if isinstance(hypotheses, str) or any(isinstance(lines, str) for lines in references):
         raise TypeError("hypotheses: a list of lines; references: a list of lists of lines")

@@ -80,7 +80,7 @@ def test_universal_dependencies(tmp_path):
         ("CoNLL", "a O\n", {"tag": 2}, ":1: no column 2, counted from 0: the line has 2"),
         ("CoNLL", "\tO\n", {}, ":1: a word or a tag is empty"),
         ("CoNLL-U", "1\ta\ta\tX\n", {}, ":1: 4 columns instead of 10"),
-        ("CoNLL-U", UD.replace("\n2\t", "\nx\t"), {}, ":5: 'x' is no word's number"),
+        ("CoNLL-U", UD.replace("\n2\t", "\nx\t"), {}, ":5: 'x' is not the number of a word"),
         ("CoNLL-U", "# only\n# comments\n", {}, ":1: a sentence without words"),
     ],
 )

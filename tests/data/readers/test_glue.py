@@ -115,7 +115,7 @@ def test_broken_lines_are_named_or_counted(tmp_path):
     [
         ("SST-2", b"sentence\tlabel\ngood\t2\n", ":2: the label is '2', not one of 0, 1"),
         ("SST-2", b"text\tlabel\ngood\t1\n", ":1: no column 'sentence' among 'text, label'"),
-        ("SST-2", b"", ": nothing in it, not even names of columns"),
+        ("SST-2", b"", ": empty, without a header"),
         ("SST-2", b"sentence\tlabel\nb\xe9te\t1\n", ":2: not UTF-8 (byte 0xe9 at column 2)"),
         ("SST-2", b"sentence\tlabel\n \t1\n", ":2: empty text"),
         (

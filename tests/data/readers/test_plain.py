@@ -108,9 +108,9 @@ def test_rows_of_a_table(tmp_path):
 @pytest.mark.parametrize(
     ("kind", "reader", "options", "message"),
     [
-        ("clasify", "tsv", {}, "no kind of task is called 'clasify'; did you mean 'classify'?"),
-        ("tag", "conl", {}, "no reader for 'tag' is called 'conl'; did you mean 'CoNLL'?"),
-        ("answer", "xyz", {}, "no reader for 'answer' is called 'xyz'; known: SQuAD"),
+        ("clasify", "tsv", {}, "unknown task 'clasify'; did you mean 'classify'?"),
+        ("tag", "conl", {}, "no reader for task 'tag' is called 'conl'; did you mean 'CoNLL'?"),
+        ("answer", "xyz", {}, "no reader for task 'answer' is called 'xyz'; known: SQuAD"),
         (
             "classify",
             "SST-5",

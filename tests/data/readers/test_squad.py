@@ -94,13 +94,13 @@ def test_what_is_not_asked_for_is_not_counted(tmp_path):
 @pytest.mark.parametrize(
     ("question", "message"),
     [
-        (asked("x", ("sang", 9)), "the answer 'sang' does not stand at character 9 of its context"),
-        (asked("x", ("ll.", -3)), "the answer 'll.' does not stand at character -3 of its context"),
+        (asked("x", ("sang", 9)), "the answer 'sang' is not at character 9 of its context"),
+        (asked("x", ("ll.", -3)), "the answer 'll.' is not at character -3 of its context"),
         (asked("x", ("sang", "8")), "the value of 'answer_start' is not a whole number"),
         (asked("x", ("", 3)), "empty text"),
         (
             asked("x", ("sang", 8), is_impossible=True),
-            "it is said to be impossible, and has an answer",
+            "it is marked as impossible, but has an answer",
         ),
         (asked("x", is_impossible="no"), "the value of 'is_impossible' is not true or false"),
         ({"id": "x", "answers": []}, "no key 'question'"),

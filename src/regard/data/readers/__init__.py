@@ -1,4 +1,4 @@
-"""Data of understanding: published tasks and plain files, read as four kinds of example."""
+"""Readers of published benchmarks and of plain files, as four types of example."""
 
 import inspect
 from collections.abc import Callable, Iterator
@@ -55,29 +55,29 @@ READERS: dict[str, dict[str, Reader]] = {
     "answer": {"SQuAD": squad},
     "choose": {"SWAG": swag, "RACE": race},
 }
-"""Which reader serves which kind of task; capitals do not matter."""
+"""The readers of each task; names are not case-sensitive."""
 
 
 def read(
     kind: str, reader: str, path: Path, dropped: DropCounts | None = None, **options: Any
 ) -> Iterator[Example]:
-    """The examples of a file for tasks of that kind.
+    """The examples of a file for a task.
 
-    A flawed one is an error that names file and line; with `dropped` it is counted there instead.
+    A bad example is an error with file and line; with `dropped`, it is left out and counted.
     """
     if kind not in READERS:
-        raise BadInput(f"no kind of task is called {kind!r}{did_you_mean(kind, list(READERS))}")
+        raise BadInput(f"unknown task {kind!r}{did_you_mean(kind, list(READERS))}")
     known = {name.lower(): name for name in READERS[kind]}
     if reader.lower() not in known:
         wrong = did_you_mean(reader, list(READERS[kind]))
-        raise BadInput(f"no reader for {kind!r} is called {reader!r}{wrong}")
+        raise BadInput(f"no reader for task {kind!r} is called {reader!r}{wrong}")
     name = known[reader.lower()]
     chosen = READERS[kind][name]
     return chosen(Path(path), dropped=dropped, **_checked(chosen, name, options))
 
 
 def _checked(reader: Reader, name: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Options of the types that the reader's signature asks for; lists become tuples."""
+    """Options converted to the types of the reader's signature; lists become tuples."""
     bound = reader.keywords if isinstance(reader, partial) else {}
     function = reader.func if isinstance(reader, partial) else reader
     hints = get_type_hints(function)

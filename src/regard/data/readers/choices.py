@@ -1,4 +1,4 @@
-"""SWAG (Zellers et al., 2018) and RACE (Lai et al., 2017): one of four choices is right."""
+"""SWAG (Zellers et al., 2018) and RACE (Lai et al., 2017): multiple choice."""
 
 import re
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ _BLANK = re.compile("_+")
 
 
 def swag(path: Path, dropped: DropCounts | None = None) -> Iterator[ChoiceExample]:
-    """A sentence, and its four continuations: the beginning of the next, each with an ending."""
+    """A sentence and its four continuations."""
     table = table_of(path, ("sent1", "sent2", *ENDINGS, "label"), comma=True)
 
     def parse(where: str, cells: Cells) -> ChoiceExample:
@@ -42,9 +42,9 @@ def swag(path: Path, dropped: DropCounts | None = None) -> Iterator[ChoiceExampl
 
 
 def race(path: Path, dropped: DropCounts | None = None) -> Iterator[ChoiceExample]:
-    """An article, and a question with each of its options; `path` is one file or a folder of them.
+    """An article, and a question with each of its options.
 
-    A folder's folders (high, middle) are read too.
+    `path` is a file or a folder, of which all subfolders (high, middle) are read.
     """
     files = [path]
     if path.is_dir():
@@ -78,7 +78,7 @@ def _choice(where: str, asked: tuple[str, Any, Any, Any]) -> ChoiceExample:
     if len(typed(options, list, "what it may be", where)) != len(LETTERS):
         raise BadExample(where, "without four options", f"{len(options)} options instead of 4")
     choices = tuple(
-        (filled(article, where), _put_together(question, typed(option, str, "an option", where)))
+        (filled(article, where), _fill_in(question, typed(option, str, "an option", where)))
         for option in options
     )
     if answer is None:
@@ -87,7 +87,7 @@ def _choice(where: str, asked: tuple[str, Any, Any, Any]) -> ChoiceExample:
     return ChoiceExample(where, choices, LETTERS.index(letter))
 
 
-def _put_together(question: str, option: str) -> str:
-    """The option in the question's blank, or after a question without one (or with several)."""
-    said, blanks = _BLANK.subn(lambda _: option, question)
-    return said if blanks == 1 else f"{question} {option}".strip()
+def _fill_in(question: str, option: str) -> str:
+    """The option in place of the question's blank; after the question if it has not one blank."""
+    filled_in, blanks = _BLANK.subn(lambda _: option, question)
+    return filled_in if blanks == 1 else f"{question} {option}".strip()

@@ -1,4 +1,4 @@
-"""Words and tags in columns, a word a line and a blank line after each sentence.
+"""Words and tags in columns: one word per line, a blank line after each sentence.
 
 The files of the CoNLL tasks (Tjong Kim Sang and De Meulder, 2003) and of Universal Dependencies.
 """
@@ -20,9 +20,9 @@ _BETWEEN = re.compile(r"[0-9]+([-.])[0-9]+")
 def conll(
     path: Path, dropped: DropCounts | None = None, word: int = 0, tag: int = -1
 ) -> Iterator[TaggedExample]:
-    """Sentences in columns ended by a tab or else by spaces; `tag` -1 is the last of them.
+    """Sentences in columns separated by tabs or spaces; `tag` -1 is the last column.
 
-    Tags are as they stand: their scheme is the scorer's business. Lines of -DOCSTART- are left out.
+    Tags are not converted. Lines of -DOCSTART- are left out.
     """
 
     def parse(where: str, lines: Numbered) -> TaggedExample:
@@ -38,9 +38,9 @@ def conll(
 
 
 def conllu(path: Path, dropped: DropCounts | None = None, tag: int = 3) -> Iterator[TaggedExample]:
-    """Sentences of Universal Dependencies, with the universal part of speech or another column.
+    """Sentences of Universal Dependencies; `tag` is the column, by default the universal POS tag.
 
-    Left out are comments, words over several lines (1-2) and those that are not there (1.1).
+    Comments, multiword tokens (1-2) and empty nodes (1.1) are left out.
     """
 
     def parse(where: str, lines: Numbered) -> TaggedExample:
@@ -49,7 +49,7 @@ def conllu(path: Path, dropped: DropCounts | None = None, tag: int = 3) -> Itera
             if len(cells) != 10:
                 raise BadExample(place, "of uneven columns", f"{len(cells)} columns instead of 10")
             if not (_COUNTED.fullmatch(cells[0]) or _BETWEEN.fullmatch(cells[0])):
-                raise BadExample(place, "not CoNLL-U", f"{cells[0]!r} is no word's number")
+                raise BadExample(place, "not CoNLL-U", f"{cells[0]!r} is not the number of a word")
         counted = [(place, cells) for place, cells in rows if _COUNTED.fullmatch(cells[0])]
         if not counted:
             raise BadExample(where, "empty", "a sentence without words")
@@ -59,7 +59,7 @@ def conllu(path: Path, dropped: DropCounts | None = None, tag: int = 3) -> Itera
 
 
 def _sentences(path: Path) -> Iterator[tuple[str, Numbered]]:
-    """(where it begins, its lines) of every sentence; the last needs no blank line after it."""
+    """(where it begins, its lines) of every sentence."""
     begun: Numbered = []
     for number, line in enumerate(read_lines(path), start=1):
         blank = not line or line.isspace() or _cells(line)[0] == "-DOCSTART-"
@@ -73,7 +73,7 @@ def _sentences(path: Path) -> Iterator[tuple[str, Numbered]]:
 
 
 def _cells(line: str) -> list[str]:
-    """Only tabs and spaces end a column: words do hold what else Unicode calls a space."""
+    """Only tabs and spaces separate columns: words may contain other Unicode spaces."""
     if "\t" in line:
         return line.rstrip(" \t").split("\t")
     return [cell for cell in line.split(" ") if cell]

@@ -1,17 +1,13 @@
-"""What a model of understanding learns from: four kinds of example, whoever published them.
-
-``where`` is the file and line, or file and question, that an example was read from.
-"""
+"""The four types of example; ``where`` is the file and the line or question of each."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledExample:
-    """One text or two, and its labels: one, or any number where a task has several at once.
+    """One text or two, and their labels: one label, several, or the text of a number.
 
-    None: they are hidden, as in published test sets. What is to be told by regression is a number,
-    as text.
+    ``labels`` is None where they are hidden, as in published test sets.
     """
 
     where: str
@@ -21,7 +17,7 @@ class LabelledExample:
 
 @dataclass(frozen=True, slots=True)
 class TaggedExample:
-    """The words of a sentence and a tag for each."""
+    """The words of a sentence, and a tag for each."""
 
     where: str
     words: tuple[str, ...]
@@ -30,7 +26,7 @@ class TaggedExample:
 
 @dataclass(frozen=True, slots=True)
 class GoldAnswer:
-    """A piece of the context, and the character at which it begins there."""
+    """A span of the context, and the character at which it starts."""
 
     text: str
     start: int
@@ -38,9 +34,9 @@ class GoldAnswer:
 
 @dataclass(frozen=True, slots=True)
 class QuestionExample:
-    """A question about a text; several answers are several people's.
+    """A question about a text, and the answers of several annotators.
 
-    One that the text answers may come without them: they are hidden.
+    An ``answerable`` question without answers is one whose answers are hidden.
     """
 
     where: str
@@ -53,11 +49,11 @@ class QuestionExample:
 
 @dataclass(frozen=True, slots=True)
 class ChoiceExample:
-    """Pairs of texts of which one is right: a pair is what the model reads for that choice."""
+    """Pairs of texts, one for each choice, and the index of the right one."""
 
     where: str
     choices: tuple[tuple[str, str], ...]
-    label: int | None  # counted from 0; None where it is hidden
+    label: int | None  # from 0; None where it is hidden
 
 
 Example = LabelledExample | TaggedExample | QuestionExample | ChoiceExample

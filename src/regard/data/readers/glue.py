@@ -1,6 +1,6 @@
-"""GLUE (Wang et al., 2018): its nine tasks, in the files it distributes.
+"""GLUE (Wang et al., 2018): its nine tasks, in their distributed files.
 
-Columns end at tabs and nothing is quoted. Test files hide their labels.
+Columns are separated by tabs, without quoting. Labels of test files are hidden.
 """
 
 from collections.abc import Iterator
@@ -18,14 +18,14 @@ ENTAILMENT = ("entailment", "not_entailment")
 
 @dataclass(frozen=True)
 class GlueTask:
-    """Which columns hold the texts and the label, and how the benchmark scores it."""
+    """The columns of texts and label, and the metrics of the benchmark."""
 
     texts: tuple[str, ...]
     label: str
-    labels: tuple[str, ...]  # in this order; none: a number is to be told
+    labels: tuple[str, ...]  # in this order; none for regression
     metrics: tuple[str, ...] = ("accuracy",)
-    positive: str | None = None  # the class whose F1 it is
-    unnamed: tuple[str, ...] = ()  # the columns, where files come without a header
+    positive: str | None = None  # the class of F1
+    unnamed: tuple[str, ...] = ()  # the columns of files without a header
 
 
 SENTENCES = ("sentence1", "sentence2")
@@ -50,9 +50,9 @@ GLUE_TASKS = {
 
 
 def glue(path: Path, name: str, dropped: DropCounts | None = None) -> Iterator[LabelledExample]:
-    """The examples of the task of that name; MNLI's two test domains are two files of one form.
+    """The examples of a task; MNLI's two test domains are two files.
 
-    QQP as distributed has questions broken over two lines: whoever reads it passes `dropped`.
+    QQP as distributed has questions with line breaks: read it with `dropped`.
     """
     task = GLUE_TASKS[name]
     table = table_of(path, (*task.texts, task.label))
@@ -73,7 +73,7 @@ def _label(task: GlueTask, label: str, where: str) -> str:
 
 
 def number(label: str, where: str) -> str:
-    """A label that regression can learn."""
+    """The text of a finite number."""
     try:
         if isfinite(float(label)):
             return label

@@ -1,4 +1,4 @@
-"""Examples in nobody's format: columns of a table, or fields of JSON lines, by name."""
+"""Examples in plain formats: columns of a table, or fields of JSON lines."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,9 +28,9 @@ def tsv(
     label: Column | None = None,
     separator: str | None = None,
 ) -> Iterator[LabelledExample]:
-    """One text or two and their label from columns, named as in the first line or counted from 0.
+    """One text or two and their label from columns, by name or counted from 0.
 
-    A cell holds one label, or with `separator` any number of them. No `label`: they are hidden.
+    With `separator`, a cell holds several labels. Without `label`, labels are hidden.
     """
     return _from_columns(path, dropped, texts, label, separator, comma=False)
 
@@ -42,7 +42,7 @@ def csv(
     label: Column | None = None,
     separator: str | None = None,
 ) -> Iterator[LabelledExample]:
-    """The same from columns between commas, with quotes by RFC 4180."""
+    """The same from comma-separated columns, quoted by RFC 4180."""
     return _from_columns(path, dropped, texts, label, separator, comma=True)
 
 
@@ -125,7 +125,7 @@ def _labels(cell: str, separator: str | None, where: str) -> tuple[str, ...]:
 
 
 def _written(value: Any, key: str, where: str) -> str:
-    """A label as text: labels are often numbers."""
+    """A label as text; integers are accepted."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
     return str(typed(value, str, f"the value of {key!r}", where))

@@ -1,4 +1,4 @@
-"""From files to fields: cells of a table by column, values of JSON by key, each checked."""
+"""Checked fields of files: cells of a table by column, values of JSON by key."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -38,7 +38,7 @@ def parsed(
     parse: Callable[[str, Item], Made],
     dropped: DropCounts | None,
 ) -> Iterator[Made]:
-    """What `parse` makes of (where, item); with `dropped`, flaws are counted there instead."""
+    """The results of `parse`; with `dropped`, bad examples are left out and counted."""
     for where, item in items:
         try:
             made = parse(where, item)
@@ -58,15 +58,15 @@ def columns(
 ) -> Iterator[tuple[str, Cells]]:
     """(where, cells by column) of every row of a table.
 
-    A header may lack the columns in `may_lack`, and so then do all rows. A first line of as many
-    cells as there are names in `unnamed` is no header: the columns are called as said there.
+    Columns in `may_lack` may be missing from the header, and so from all rows. If the first line
+    has as many cells as `unnamed` has names, there is no header, and these are the names.
     """
     rows = read_rows(table, dropped)
     header: Sequence[str] = ()
     if any(isinstance(column, str) for column in table.columns):
         first = next(rows, None)
         if first is None:
-            raise BadInput(f"{name_of(table.path)}: nothing in it, not even names of columns")
+            raise BadInput(f"{name_of(table.path)}: empty, without a header")
         header = first[1]
         if len(header) == len(unnamed):
             header, rows = unnamed, chain([first], rows)
@@ -100,7 +100,7 @@ def objects(path: Path, dropped: DropCounts | None) -> Iterator[tuple[str, dict[
 
 
 def document(path: Path) -> dict[str, Any]:
-    """The one JSON object that a file holds."""
+    """The JSON object in a file."""
     name = name_of(path)
     text = "\n".join(read_lines(path))
     try:
@@ -113,7 +113,7 @@ def document(path: Path) -> dict[str, Any]:
 
 
 def value_of(record: dict[str, Any], key: str, where: str) -> Any:
-    """``"translation.en"`` is the key "en" inside "translation", unless it is itself a key."""
+    """The value of a key; ``"translation.en"`` is "en" inside "translation", unless it is a key."""
     value: Any = record
     for step in [key] if key in record else key.split("."):
         if not isinstance(value, dict) or step not in value:
@@ -123,7 +123,7 @@ def value_of(record: dict[str, Any], key: str, where: str) -> Any:
 
 
 def typed(value: Any, kind: type, name: str, where: str) -> Any:
-    """The value, if it is of that kind of JSON."""
+    """The value, if it has that JSON type."""
     if type(value) is not kind:
         raise BadExample(where, f"not {KINDS[kind]}", f"{name} is not {KINDS[kind]}")
     if isinstance(value, str) and any("\ud800" <= one <= "\udfff" for one in value):
@@ -132,19 +132,19 @@ def typed(value: Any, kind: type, name: str, where: str) -> Any:
 
 
 def held(record: dict[str, Any], key: str, kind: type, where: str) -> Any:
-    """The value of a key, of that kind of JSON."""
+    """The value of a key, if it has that JSON type."""
     return typed(value_of(record, key, where), kind, f"the value of {key!r}", where)
 
 
 def filled(text: str, where: str) -> str:
-    """A text that is not empty."""
+    """The text, if it is not empty."""
     if not text or text.isspace():
         raise BadExample(where, "empty", "empty text")
     return text
 
 
 def one_of(labels: Sequence[str], label: str, where: str) -> str:
-    """A label among those a task has."""
+    """The label, if the task has it."""
     if label not in labels:
         detail = f"the label is {label!r}, not one of {', '.join(labels)}"
         raise BadExample(where, "with an unknown label", detail)

@@ -1,4 +1,4 @@
-"""SNLI (Bowman et al., 2015): does a premise entail a hypothesis, contradict it, or neither?"""
+"""SNLI (Bowman et al., 2015): natural language inference."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,16 +9,16 @@ from regard.data.sources import STDIN, DropCounts, JsonLines, Lines, Source, nam
 from regard.ground.errors import BadInput
 
 LABELS = ("contradiction", "entailment", "neutral")
-UNDECIDED = "-"  # the people asked did not agree
+UNDECIDED = "-"  # annotators did not agree
 
 _SIDES = ("s1", "s2", "labels")
 _COLUMNS = ("sentence1", "sentence2", "gold_label")
 
 
 def snli(path: Path, dropped: DropCounts | None = None) -> Iterator[LabelledExample]:
-    """From the official .jsonl or .txt, or from ``s1.dev``, beside which are s2 and labels.
+    """From the official .jsonl or .txt file, or from s1.dev, s2.dev and labels.dev.
 
-    Pairs without a gold label are always left out; `dropped` counts them too.
+    Pairs without a gold label are always left out, and counted in `dropped`.
     """
 
     def parse(where: str, row: tuple[str, ...]) -> LabelledExample:

@@ -1,4 +1,4 @@
-"""SQuAD 1.1 and 2.0 (Rajpurkar et al., 2016, 2018): questions whose answers stand in the text."""
+"""SQuAD 1.1 and 2.0 (Rajpurkar et al., 2016, 2018): extractive question answering."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +13,7 @@ from regard.ground.errors import BadInput
 def squad(
     path: Path, dropped: DropCounts | None = None, articles: tuple[int, int] | None = None
 ) -> Iterator[QuestionExample]:
-    """Every question, or those about some articles: (0, 38) are the first 38, (38, 48) the rest."""
+    """All questions, or those about `articles` from the first index up to the second."""
     for _, questions in _titled(path, dropped, articles):
         yield from questions
 
@@ -21,7 +21,7 @@ def squad(
 def articles(
     path: Path, dropped: DropCounts | None = None
 ) -> list[tuple[str, list[QuestionExample]]]:
-    """(title, questions) of every article: no article should both train and test."""
+    """(title, questions) of every article."""
     return [(title, list(questions)) for title, questions in _titled(path, dropped, None)]
 
 
@@ -43,7 +43,7 @@ def _titled(
 def _asked(
     article: dict[str, Any], where: str, name: str
 ) -> Iterator[tuple[str, tuple[str, dict[str, Any]]]]:
-    """(where, (context, question)); what is wrong further out than a question cannot be dropped."""
+    """(where, (context, question)); errors outside of questions cannot be dropped."""
     for count, each in enumerate(held(article, "paragraphs", list, where), start=1):
         place = f"{where}, paragraph {count}"
         paragraph = typed(each, dict, "it", place)
@@ -63,7 +63,7 @@ def _question(where: str, asked: tuple[str, dict[str, Any]]) -> QuestionExample:
         for answer in held({"answers": [], **record}, "answers", list, where)
     )
     if answers and not answerable:
-        detail = "it is said to be impossible, and has an answer"
+        detail = "it is marked as impossible, but has an answer"
         raise BadExample(where, "both impossible and answered", detail)
     return QuestionExample(where, record["id"], text, context, answers, answerable)
 
@@ -72,6 +72,6 @@ def _answer(record: dict[str, Any], context: str, where: str) -> GoldAnswer:
     text = filled(held(record, "text", str, where), where)
     start = held(record, "answer_start", int, where)
     if start < 0 or not context.startswith(text, start):
-        detail = f"the answer {text!r} does not stand at character {start} of its context"
+        detail = f"the answer {text!r} is not at character {start} of its context"
         raise BadExample(where, "with an answer out of place", detail)
     return GoldAnswer(text, start)

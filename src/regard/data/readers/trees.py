@@ -1,6 +1,6 @@
-"""The Stanford Sentiment Treebank (Socher et al., 2013): ``(3 (2 It) (4 works))``, a tree a line.
+"""The Stanford Sentiment Treebank (Socher et al., 2013): ``(3 (2 It) (4 works))`` on each line.
 
-Each bracket holds a label from 0, very negative, to 4, and a word or further brackets.
+A bracket holds a label from 0 (very negative) to 4, and a word or further brackets.
 """
 
 import re
@@ -28,7 +28,7 @@ _PART = re.compile(r"[()]|[^ \t()]+")  # no other space: "8 1/2" is one word, wi
 
 @dataclass
 class Bracket:
-    """A phrase: words from `start` up to but not with `stop`."""
+    """A phrase: words from `start` to `stop` (exclusive)."""
 
     column: int
     start: int
@@ -40,7 +40,7 @@ class Bracket:
 def sst5(
     path: Path, dropped: DropCounts | None = None, phrases: bool = False
 ) -> Iterator[LabelledExample]:
-    """Every sentence with its label; with `phrases` every bracket, the whole sentence first."""
+    """Every sentence with its label; with `phrases`, every bracket of it."""
     for examples in parsed(read_texts(Lines((str(path),)), dropped=dropped), _examples, dropped):
         yield from examples if phrases else islice(examples, 1)
 
@@ -54,7 +54,7 @@ def _examples(where: str, line: str) -> Iterator[LabelledExample]:
 
 
 def tree(line: str, where: str) -> tuple[list[str], list[Bracket]]:
-    """The words of a tree, and its brackets in the order in which they open."""
+    """The words of a tree, and its brackets in the order of their opening."""
     words: list[str] = []
     brackets: list[Bracket] = []
     unclosed: list[Bracket] = []
@@ -72,19 +72,19 @@ def tree(line: str, where: str) -> tuple[list[str], list[Bracket]]:
 def _take(
     text: str, column: int, words: list[str], brackets: list[Bracket], unclosed: list[Bracket]
 ) -> str:
-    """Go on by one part of a line; the answer is what is wrong with it, if anything is."""
+    """Parse one token of a line; returns what is wrong with it, or ""."""
     inner = unclosed[-1] if unclosed else None
     if inner is None and (text != "(" or brackets):
-        return "stands outside of the tree"
+        return "is outside of the tree"
     if inner and not inner.label:
         inner.label = text
-        return "" if text in LABELS else "stands where a label from 0 to 4 belongs"
+        return "" if text in LABELS else "is not a label from 0 to 4"
     if inner and text == ")":
         inner.stop = len(words)
         unclosed.pop()
-        return "" if inner.holds else "closes a bracket that holds nothing"
+        return "" if inner.holds else "closes an empty bracket"
     if inner and (inner.holds == "a word" or (inner.holds and text != "(")):
-        return f"stands beside {inner.holds}"
+        return f"is beside {inner.holds}"
     if inner:
         inner.holds = "brackets" if text == "(" else "a word"
     if text == "(":
