@@ -1,14 +1,15 @@
-"""Milliseconds of the host in one training step, by the number of processes.
+"""Milliseconds of the host's processor in one training step, by the number of processes.
 
     python bench/host_step.py [--batches 160] [--pairs 20000] [--tokens 4096]
 
-Each process takes one batch of a step, so a step of n processes has n batches. Timed is all that
-rank 0 does beside the model: batches are drawn, examples read, weights added up, rows collated. The
-model is one parameter. More than one process are simulated: rank 0 runs alone, and collectives
-return what they are given. Data: the built-in language, tokenised before; with BPE-dropout, which
-tokenises in every epoch; and its English as rows to pre-train on, with masks drawn in every epoch.
-The first step, which opens the data, is left out; the mean of the others counts, over as many
-batches for every number of processes (an epoch has about 70), but 8 steps at least.
+Each process takes one batch of a step, so a step of n processes has n batches. Counted is the time
+of the processor in all threads of rank 0, for everything beside the model: batches are drawn,
+examples read, weights added up, rows collated. The model is one parameter. Several processes are
+simulated: rank 0 runs alone, and collectives return what they are given. Data: the built-in
+language, tokenised before; with BPE-dropout, which tokenises in every epoch; and its English as
+rows to pre-train on, with masks drawn in every epoch. The first step, which opens the data, is left
+out; the mean of the others counts, over as many batches for every number of processes (an epoch has
+about 70), but 8 steps at least.
 """
 
 import argparse
@@ -18,7 +19,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 import torch
@@ -144,13 +145,13 @@ def milliseconds(job: Job, size: int, steps: int) -> float:
         checkpoints=NoCheckpoints(job.checkpoints.folder),
         flops=lambda lengths: 0.0,
     )
-    times, last = list[float](), perf_counter()
+    times, last = list[float](), process_time()
     for event in train(simulated):
         if isinstance(event, ReportEvent):
-            times.append(1_000 * (perf_counter() - last))
+            times.append(1_000 * (process_time() - last))
             if len(times) > steps:
                 break
-        last = perf_counter()
+        last = process_time()
     return fmean(times[1:])
 
 

@@ -37,7 +37,7 @@ class StepRows:
 
     cursor: Cursor
     slices: list[BatchSlice]
-    lengths: list[tuple[int, ...]]
+    lengths: np.ndarray
     weight: np.ndarray
     partial: bool
 
@@ -67,7 +67,7 @@ def _step(job: Job, drawn: list[tuple[Cursor, SampledBatch]]) -> StepRows:
         weight = _weight(job, [example for part in slices for example in part.examples], batches)
     else:
         weight = np.concatenate(weights).sum(axis=0)  # type: ignore[arg-type]
-    lengths = [tuple(row) for batch in batches for row in batch.lengths.tolist()]
+    lengths = np.concatenate([batch.lengths for batch in batches])
     return StepRows(drawn[-1][0], slices, lengths, weight, partial)
 
 

@@ -68,15 +68,15 @@ class Trainer:
             self.carried.update(result.state)
             self.totals.add(result.loss, result.nll)
         self.totals.take_note(number, self.trainable.update(number))
-        tokens = sum(map(sum, rows.lengths))
-        room = len(rows.lengths[0]) * self.recipe.batches.tokens * self.recipe.batches.accumulate
+        tokens, sides = int(rows.lengths.sum()), rows.lengths.shape[1]
+        room = sides * self.recipe.batches.tokens * self.recipe.batches.accumulate
         self.totals.count(weight, tokens, room)
         self.progress = replace(
             self.progress,
             step=number,
             cursor=rows.cursor,
             tokens=self.progress.tokens + tokens,
-            flops=self.progress.flops + self.job.flops(rows.lengths),
+            flops=self.progress.flops + self.job.flops([*map(tuple, rows.lengths.tolist())]),
             seconds=self.earlier + monotonic() - self.began,
         )
 

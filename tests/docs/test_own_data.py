@@ -1,0 +1,65 @@
+"""The recipes and commands of docs/own-data.md work, on files of the shape it describes."""
+
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from verb import run
+
+PAGE = (Path(__file__).parents[2] / "docs" / "own-data.md").read_text(encoding="utf-8")
+RECIPES = dict(re.findall(r"`([\w-]+\.toml)`:\n\n```toml\n(.*?)^```", PAGE, re.M | re.S))
+COMMANDS = re.findall(r"^```console\n(.*?)^```", PAGE, re.M | re.S)
+SHORT = ("--set", "train.steps=2", "--set", "train.precision=fp32", "--device", "cpu")
+SUBJECTS = "The old man", "A young woman", "My sister", "The dog", "Angela", "Our teacher"
+VERBS = "reads", "sees", "finds", "likes", "takes"
+OBJECTS = "a book", "the film", "an apple", "the letter", "Paris"
+
+
+def files(folder: Path) -> None:
+    """Data for the three tasks."""
+    texts = [f"{s} {v} {o}." for s in SUBJECTS for v in VERBS for o in OBJECTS]
+    pairs = [(text, text.upper()) for text in texts]
+    for name, some in (("train", pairs), ("dev", pairs[::10]), ("test", pairs[5::10])):
+        (folder / f"{name}.en").write_text("".join(f"{source}\n" for source, _ in some))
+        (folder / f"{name}.de").write_text("".join(f"{target}\n" for _, target in some))
+        tagged = [
+            "".join(f"{w} {'B-LOC' if w == 'Paris' else 'O'}\n" for w in text[:-1].split())
+            for text, _ in some
+        ]
+        (folder / f"{name}.conll").write_text("\n".join(tagged))
+    (folder / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs))
+    rows = [f'"{text}, yes",{"good" if "dog" in text else "bad"}\n' for text in texts]
+    (folder / "reviews.csv").write_text("text,label\n" + "".join(rows))
+    (folder / "test.csv").write_text("text,label\n" + "".join(rows[::5]))
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory):
+    """A folder with the data and the recipes."""
+    folder = tmp_path_factory.mktemp("own")
+    (folder / "mine").mkdir()
+    files(folder / "mine")
+    for name, recipe in RECIPES.items():
+        (folder / name).write_text(recipe.replace("vocab = 8000", "vocab = 400"))
+    return folder
+
+
+def test_recipes_are_short():
+    assert len(RECIPES) == 4
+    assert all(recipe.count("\n") <= 15 for recipe in RECIPES.values())
+
+
+@pytest.mark.parametrize("block", COMMANDS, ids=["translation", "labels", "tags"])
+def test_commands(desk, monkeypatch, block):
+    """In this process; what stands before a pipe is run by a shell."""
+    monkeypatch.chdir(desk)
+    for command in block.splitlines():
+        given, pipe, called = command.rpartition(" | ")
+        words = shlex.split(called)
+        assert words.pop(0) == "regard"
+        text = subprocess.run(given, shell=True, capture_output=True, text=True, check=True).stdout
+        settings = SHORT if words[0] == "train" else ()
+        assert run(*words, *settings, stdin=text if pipe else None).output
