@@ -77,11 +77,10 @@ def test_logits_agree_with_scores(model):
 @pytest.mark.gpu
 def test_captured_steps_of_one_precision_do_not_answer_for_another(small_run):
     folder, texts = small_run / "run" / "model", ["dog cow owl", "pig"]
-    fresh = regard.load(folder, "cuda").translate(texts)
-    halved = regard.load(folder, "cuda", precision="bf16")
+    full, halved = (regard.load(folder, "cuda", precision=kind) for kind in (None, "bf16"))
+    fresh = full.translate(texts)
     for _ in range(4):  # more often than it takes to capture
-        in_half = halved.translate(texts)
-    in_full = halved.translator.translate(texts)
+        in_half, in_full = halved.translate(texts), full.translate(texts)
     scores = [[one.score for one in found] for (*found,) in (*in_full, *in_half)]
     assert scores[:2] == [[one.score for one in found] for found in fresh]
     assert scores[:2] != scores[2:]

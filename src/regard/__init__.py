@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from regard.tasks.question_answering import AnswerPrediction, AnswerSpan
     from regard.tasks.tag import Entity, TaggedText, TaggedWord
     from regard.tasks.translator import Translation
+    from regard.training.loop.events import DevEvent, EndEvent, ReportEvent, SaveEvent, StartEvent
+    from regard.training.recipe import Recipe
+    from regard.training.train import train
 
 __version__ = "0.1.0"
 
@@ -50,8 +53,10 @@ __all__ = [
     "BadInput",
     "Beam",
     "ChoicePrediction",
+    "DevEvent",
     "Diverse",
     "EncoderDecoder",
+    "EndEvent",
     "Entity",
     "Exact",
     "FilledText",
@@ -64,7 +69,11 @@ __all__ = [
     "MultiLabelPrediction",
     "NumberPrediction",
     "Paper",
+    "Recipe",
+    "ReportEvent",
     "Sample",
+    "SaveEvent",
+    "StartEvent",
     "TaggedText",
     "TaggedWord",
     "Tape",
@@ -79,6 +88,7 @@ __all__ = [
     "difference",
     "forced_row",
     "load",
+    "train",
     "without_head",
 ]
 
@@ -110,6 +120,15 @@ _NAMES = {
     "regard.tasks.question_answering": ("AnswerPrediction", "AnswerSpan"),
     "regard.tasks.tag": ("Entity", "TaggedText", "TaggedWord"),
     "regard.tasks.translator": ("Translation",),
+    "regard.training.loop.events": (
+        "DevEvent",
+        "EndEvent",
+        "ReportEvent",
+        "SaveEvent",
+        "StartEvent",
+    ),
+    "regard.training.recipe": ("Recipe",),
+    "regard.training.train": ("train",),
 }
 """The exported names of each module."""
 

@@ -36,12 +36,12 @@ def test_predict_keeps_lines(model, tmp_path):
 
 def test_predict_needs_a_classifier(small_run):
     refused = run("predict", small_run / "run" / "model", stdin="dog\n", code=2)
-    assert "Transformer translates: it is no encoder with heads" in refused.stderr
+    assert "Transformer translates: it has no head to predict with" in refused.stderr
 
 
 def test_translate_needs_a_translator(model):
     assert (
-        "Lin has no decoder: it does not translate"
+        "Lin has no decoder: it cannot translate"
         in run("translate", model, stdin="dog\n", code=2).stderr
     )
 

@@ -142,7 +142,7 @@ def test_a_batch_has_at_most_the_size_given(verbs_on_lines, verb, monkeypatch):
             sizes.append(len(chosen))
             yield chosen
 
-    for module in ("tasks.batch_runner", "tasks.translate", "inside.record_translator"):
+    for module in ("tasks.batch_runner", "tasks.translator", "inside.record_translator"):
         monkeypatch.setattr(f"regard.{module}.inference_batches", batches)
     arguments, stdin = verbs_on_lines[verb]
     command = (verb, *arguments, "--device", "cpu")

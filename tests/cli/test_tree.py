@@ -93,3 +93,8 @@ def test_a_closed_pipe_ends_it_quietly_and_files_are_written(model, tmp_path):
 def test_what_makes_no_sense_is_refused(model, arguments, said):
     (line,) = run("tree", model, *arguments, code=2).stderr.splitlines()
     assert said in line and "Beam(" not in line
+
+
+def test_json_has_all_candidates(model):
+    refused = run("tree", model, "dog cow", "--json", "--pruned", 1, code=2)
+    assert "--pruned: cannot be used with --json" in refused.stderr

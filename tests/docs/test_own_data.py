@@ -63,3 +63,17 @@ def test_commands(desk, monkeypatch, block):
         text = subprocess.run(given, shell=True, capture_output=True, text=True, check=True).stdout
         settings = SHORT if words[0] == "train" else ()
         assert run(*words, *settings, stdin=text if pipe else None).output
+
+
+def test_the_same_from_python(tmp_path, monkeypatch):
+    (code,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S)
+    monkeypatch.chdir(tmp_path)
+    texts = [f"{s} {v} {o}." for s in SUBJECTS for v in VERBS for o in OBJECTS]
+    pairs = [(text, text.upper()) for text in texts]
+    short = code.replace("8000", "400").replace('"steps": 5000', '"steps": 2')
+    short = short.replace('"dev": 200', '"dev": 20').replace(
+        '"runs/mine")', '"runs/mine", device="cpu")'
+    )
+    names = {"pairs": pairs, "others": pairs[:5]}
+    exec(compile(short, "own-data.md", "exec"), names)
+    assert names["model"].paper.name == "Transformer"

@@ -26,14 +26,12 @@ print(json.dumps(model.embed([{text!r}]).tolist()))
 
 
 FETCHED = """
-import sys
 from regard.ground.errors import BadInput
 from regard.models.hub import fetch
 try:
     print(fetch({name!r}))
 except BadInput as error:
     print(error)
-assert "torch" not in sys.modules
 """
 
 
@@ -116,7 +114,15 @@ def hub(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]
     pickled.mkdir()
     (pickled / "config.json").write_bytes((folder / "config.json").read_bytes())
     (pickled / "pytorch_model.bin").write_text("pickled")
-    server = Hub({"tiny/bert": folder, "tiny-bert": folder, "tiny/pickled": pickled})
+    unknown = tmp_path_factory.mktemp("hub") / "unknown"
+    unknown.mkdir()
+    (unknown / "config.json").write_text('{"model_type": "huge"}')
+    (unknown / "model.safetensors").write_text("not to be fetched")
+    empty = tmp_path_factory.mktemp("hub") / "empty"
+    empty.mkdir()
+    (empty / "README.md").write_text("no model")
+    folders = {"bert": folder, "pickled": pickled, "unknown": unknown, "empty": empty}
+    server = Hub({f"tiny/{name}": one for name, one in folders.items()} | {"tiny-bert": folder})
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield server
     server.shutdown()
@@ -172,6 +178,8 @@ def test_verbs_take_ids(hub, tmp_path):
     [
         ("tiny/none", {}, "tiny/none: no such folder, and no public model of the Hugging Face hub"),
         ("tiny/pickled", {}, "tiny/pickled: its repository on the hub has no safetensors"),
+        ("tiny/unknown", {}, "tiny/unknown: model_type 'huge' is not supported, only "),
+        ("tiny/empty", {}, "tiny/empty: no model: its repository on the hub has no config.json"),
         ("tiny--bert", {}, "tiny--bert: no such folder, and no id of the Hugging Face hub"),
         ("tiny/bert", {"HF_HUB_OFFLINE": "1"}, "in the cache of the hub (HF_HUB_OFFLINE is set)"),
         ("tiny/bert", {"HF_ENDPOINT": "http://127.0.0.1:9"}, "the hub cannot be reached: "),
@@ -179,10 +187,12 @@ def test_verbs_take_ids(hub, tmp_path):
 )
 def test_what_cannot_be_fetched_is_one_line(hub, tmp_path, name, more, message):
     env = settings(address(hub), tmp_path / "cache", **more)
+    hub.served.clear()
     done = run(FETCHED.format(name=name), env, tmp_path)
     assert done.returncode == 0, done.stderr
     (line,) = done.stdout.splitlines()
     assert line.startswith(f"{name}: ") and message in line
+    assert set(hub.served) <= {"config.json"}
 
 
 def test_ids_and_paths(tmp_path, monkeypatch):

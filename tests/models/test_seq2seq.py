@@ -371,7 +371,7 @@ def test_papers_differ_by_what_was_new():
 @pytest.mark.parametrize(
     ("facts", "message"),
     [
-        (change(BAHDANAU, score="dot"), "6 and 12"),
+        (change(BAHDANAU, score="dot"), "one size of queries and keys, not 6, 12"),
         (change(SUTSKEVER, **{"source.depth": 1}), "as many layers, not 1 and 2"),
         (change(BAHDANAU, bridge="copy"), "one size, not 12 and 6"),
         (change(SUTSKEVER, bridge="backward"), "needs a bidirectional encoder"),

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from regard.api import load
+from regard.data.datasets.memory import MemoryDataset
 from regard.ground.batch import IGNORED
 from regard.ground.errors import BadInput
 from regard.models.formats import folder as folders
@@ -79,6 +80,11 @@ def begun(start, *changes):
 
 def losses(run, resume=False):
     return [event.loss for event in train(run.job, resume=resume) if isinstance(event, ReportEvent)]
+
+
+def data_of(run):
+    """What a run learns from."""
+    return run.job.evaluate.args[1].dataset
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -196,7 +202,8 @@ def test_a_model_is_evaluated_as_it_was_trained_and_keeps_that_elsewhere(corpora
     again = load(tmp_path / "hf")
     for name in ("longest", "stride", "question", "longest_answer", "threshold"):
         assert again.notes[name] == model.notes[name]
-        assert getattr(again.predictor, name) == getattr(model.predictor, name)
+        setting = "max_length" if name == "longest" else name
+        assert getattr(again.predictor, setting) == getattr(model.predictor, setting)
     longer = f"{tmp_path / 'longer.toml'}"
     text = (corpus / "owls.toml").read_text().replace("longest = 40", "longest = 500")
     Path(longer).write_text(text)  # more than the model has positions
@@ -221,18 +228,18 @@ def test_what_is_held_out_is_the_same_for_every_seed(corpora, tmp_path):
         )
         for seed in (1, 2)
     ]
-    examples = [run.job.evaluate.args[1] for run in runs]
+    examples = [data_of(run) for run in runs]
     assert [len(one.train) for one in examples] == [66, 66]
     for one, other in zip(examples[0].dev, examples[1].dev, strict=True):
         assert one[0].tokens.tolist() == other[0].tokens.tolist()
-    assert len(examples[0].asked) == 30
+    assert len(examples[0].dev_examples) == 30
 
 
 def test_classes_can_weigh_unlike(corpora, tmp_path):
     settings = ("labels.weights={owl=3}", "train.steps=2")
     assert prepared(corpora("one"), tmp_path / "a", *settings).job.objective.weights == (1.0, 3.0)
     run = prepared(corpora("tags"), tmp_path / "b", "labels.weights=balanced", "train.steps=2")
-    coded = run.job.evaluate.args[1].train
+    coded = data_of(run).train
     goals = np.concatenate([goals for _, goals in coded])
     counts = np.bincount(goals[goals != IGNORED])
     wanted = counts.sum() / len(counts) / counts
@@ -249,7 +256,7 @@ def test_tags_are_learned_in_the_scheme_asked_for(corpora, tmp_path):
 
 def test_long_sentences_and_contexts_are_read_in_windows(corpora, tmp_path):
     run = prepared(corpora("tags"), tmp_path / "a", "batches.longest=6")
-    coded = run.job.evaluate.args[1].train
+    coded = data_of(run).train
     assert len(coded) > 96 and max(len(row.tokens) for row, _ in coded) <= 6
     words = sum((goals != IGNORED).sum() for _, goals in coded)
     assert words == sum(
@@ -258,7 +265,7 @@ def test_long_sentences_and_contexts_are_read_in_windows(corpora, tmp_path):
     )
     small = ("batches.longest=9", "answers.stride=1")
     answering = prepared(corpora("answer"), tmp_path / "b", *small)
-    asked, text = answering.job.evaluate.args[1], answering.tokenizer
+    asked, text = data_of(answering), answering.tokenizer
     ends = [end for _, end in asked.train]
     assert len(ends) > 96 and (0, 0) in ends and any(end != (0, 0) for end in ends)
     for row, (first, last) in asked.train:
@@ -272,22 +279,23 @@ def test_an_answerer_is_asked_as_it_was_trained(corpora, tmp_path):
     run.finish(ended.progress)
     predictor = load(run.model_folder).predictor
     assert isinstance(predictor, Answerer)
-    assert (predictor.longest, predictor.stride, predictor.question) == (40, 8, 8)
+    assert (predictor.max_length, predictor.stride, predictor.question) == (40, 8, 8)
     assert (predictor.longest_answer, predictor.threshold) == (3, 1.5)
 
 
 def test_a_step_costs_what_its_rows_cost(corpora, tmp_path):
     run = prepared(corpora("choose"), tmp_path / "a")
-    (question,) = run.job.evaluate.args[1].train[:1]
+    (question,) = data_of(run).train[:1]
     lengths = tuple(len(row.tokens) for row in question[0])
     assert len(lengths) == 4
     assert run.job.flops([lengths]) == run.facts.training_flops([lengths])
 
 
-def test_judging_by_loss_asks_nothing_else(corpora, tmp_path):
+def test_metrics_are_told_whatever_weights_are_chosen_by(corpora, tmp_path):
     run = prepared(corpora("one"), tmp_path / "a", "train.judge=loss", "train.steps=6")
     (verdict,) = [event.verdict for event in train(run.job) if isinstance(event, DevEvent)]
-    assert verdict.figures.keys() == {"loss"} and verdict.value == -verdict.figures["loss"]
+    assert verdict.figures.keys() == {"loss", "accuracy", "macro-F1", "Matthews"}
+    assert verdict.value == -verdict.figures["loss"]
 
 
 @pytest.mark.parametrize(
@@ -307,18 +315,26 @@ def test_judging_by_loss_asks_nothing_else(corpora, tmp_path):
             ["model.paper=transformer", "model.size=base", "model.change={}"],
             "transformer is no encoder",
         ),
-        ("one", ["model.source=transformer:base"], "an encoder has one side"),
-        ("one", ["model.change.vocab=4"], "follows from other tables of the recipe"),
+        (
+            "one",
+            ["model.target=transformer:base"],
+            "model.target: a model of this task has a source",
+        ),
+        ("one", ["model.change.vocab=4"], "model.change.vocab follows from text.vocab"),
         ("one", ["train.judge=bleu"], "no measure of task 'classify'"),
         ("one", ["labels.scheme=IOB2"], "labels.scheme cannot be used"),
-        ("several", ["train.smoothing=0.1"], "smoothing cannot .* 'classify' of kind 'several'"),
+        ("several", ["train.smoothing=0.1"], "train.smoothing cannot be used with task 'classify'"),
         ("answer", ["train.smoothing=0.1"], "smoothing cannot be used with task 'answer'"),
         ("choose", ["train.smoothing=0.1"], "smoothing cannot be used with task 'choose'"),
         ("one", ["optimiser.freeze=embed"], r"setting \S+: optimiser.freeze: write a list, as in"),
         ("one", ["labels.weights=[1, 2]"], "labels.weights: write a table, as in"),
         ("one", ["task=tag"], "what stands above all tables is said in a file"),
-        ("several", ["labels.weights=balanced"], "with task 'classify' of kind 'several'"),
-        ("tags", ["labels.kind=several", "labels.scheme=IOB2"], "of kind 'several'"),
+        (
+            "several",
+            ["labels.weights=balanced"],
+            "weights cannot be used with labels of kind 'several'",
+        ),
+        ("tags", ["labels.kind=several"], "labels.kind: Input should be 'one' or 'number'"),
         ("tags", ["labels.positive=O"], "labels.positive cannot be used"),
         ("answer", ["labels.kind=number"], "labels cannot be used"),
         ("choose", ["answers.stride=3"], "answers cannot be used"),
@@ -347,7 +363,7 @@ def test_a_start_that_does_not_fit_is_said(corpora, start, tmp_path):
 
 
 def test_a_start_that_is_no_encoder_is_said(corpora, small_run, tmp_path):
-    with pytest.raises(BadInput, match="is no encoder"):
+    with pytest.raises(BadInput, match="holds a transformer, no bert"):
         prepared(corpora("one"), tmp_path / "a", *begun(small_run / "run" / "model"))
 
 
@@ -366,7 +382,7 @@ def test_a_label_that_cannot_be_learned_is_named_by_its_line(corpora, tmp_path, 
     [
         ("one", r"train\.tsv:2: its label is hidden"),
         ("answer", r"question q0: its answers are hidden"),
-        ("choose", r"train\.csv:2: which is right is hidden"),
+        ("choose", r"train\.csv:2: which choice is right is hidden"),
     ],
 )
 def test_hidden_labels_are_not_learned_from(corpora, tmp_path, kind, said):
@@ -407,10 +423,10 @@ def test_what_is_no_number_is_said(corpora, tmp_path):
 
 def test_questions_have_equally_many_choices(corpora, tmp_path):
     run = prepared(corpora("choose"), tmp_path / "a")
-    rows, label = run.job.evaluate.args[1].train[0]
-    task = run.job.evaluate.func.__self__
+    rows, label = data_of(run).train[0]
+    task = run.job.evaluate.args[0]
     with pytest.raises(BadInput, match="questions have 2, 4 choices"):
-        task.kind.objective(None, [(rows, label), (rows[:2], 0)])
+        task.make_objective(None, [(rows, label), (rows[:2], 0)])
 
 
 def test_bad_lines_can_be_left_out(corpora, tmp_path):
@@ -420,7 +436,7 @@ def test_bad_lines_can_be_left_out(corpora, tmp_path):
     with pytest.raises(BadInput, match=r"train\.tsv:98"):
         prepared(other, tmp_path / "run")
     run = prepared(other, tmp_path / "run", skip_bad=True)
-    assert sum(run.dropped.values()) == 1 and len(run.job.evaluate.args[1].train) == 96
+    assert sum(run.dropped.values()) == 1 and len(data_of(run).train) == 96
 
 
 def test_bad_lines_of_a_test_set_can_be_left_out(corpora, tmp_path):
@@ -437,19 +453,19 @@ def test_bad_lines_of_a_test_set_can_be_left_out(corpora, tmp_path):
 
 
 def test_what_is_positive_must_be_a_label(corpora, tmp_path):
-    said = "labels.positive: no label is called 'foo'; there are 'no', 'owl'"
+    said = "labels.positive: no label is called 'foo'; known: 'no', 'owl'"
     with pytest.raises(BadInput, match=said):
         prepared(corpora("one"), tmp_path / "run", "labels.positive=foo")
 
 
 @pytest.mark.parametrize("kind", ["one", "tags", "numbers", "answer", "choose"])
 def test_every_example_counts_in_the_mark_of_data(corpora, tmp_path, kind):
-    examples = prepared(corpora(kind), tmp_path / "run").job.evaluate.args[1]
-    *others, (rows, goal) = examples.train
+    examples = data_of(prepared(corpora(kind), tmp_path / "run")).train
+    *others, (rows, goal) = examples
     (other_rows, other_goal) = next(one for one in others if repr(one[1]) != repr(goal))
-    assert replace(examples, train=[*others, (other_rows, goal)]).mark != examples.mark
-    assert replace(examples, train=[*others, (rows, other_goal)]).mark != examples.mark
-    assert replace(examples, train=[*others, (rows, goal)]).mark == examples.mark
+    assert MemoryDataset([*others, (other_rows, goal)]).mark != examples.mark
+    assert MemoryDataset([*others, (rows, other_goal)]).mark != examples.mark
+    assert MemoryDataset([*others, (rows, goal)]).mark == examples.mark
 
 
 def test_data_that_changed_is_said(corpora, tmp_path):

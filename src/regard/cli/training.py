@@ -14,11 +14,10 @@ from regard.cli.progress import Progress
 from regard.cli.scores import check_expected, show_scores, test_scores
 from regard.data.sources import DropCounts
 from regard.training.distributed import World
-from regard.training.loop import train as train_loop
 from regard.training.loop.events import EndEvent, duration
-from regard.training.metrics_log import MetricsLog
 from regard.training.recipe import Recipe
 from regard.training.run import Run, prepare
+from regard.training.train import run_events
 
 
 def train_run(recipe: Recipe, folder: Path, *, world: World, resume: bool, **options: Any) -> Run:
@@ -46,18 +45,13 @@ def train_run(recipe: Recipe, folder: Path, *, world: World, resume: bool, **opt
 def run_loop(run: Run, *, resume: bool = False, quiet: bool = False) -> EndEvent:
     """Run the training loop to its end; events are logged and printed."""
     job, leads = run.job, run.job.world.is_leader
-    log: MetricsLog | None = None
     with Progress(job.recipe.train.steps, quiet=quiet or not leads) as progress:
-        for event in train_loop(job, resume=resume):
-            if log is None and leads:  # at the first event
-                step = event.progress.step
-                if resume and not step:
+        for number, event in enumerate(run_events(run, resume=resume)):
+            if not number and leads:
+                if resume and not event.progress.step:
                     note(f"{run.out}: nothing to resume yet; training starts from the beginning")
                 if run.lock is not None and not run.lock.held:
                     note(f"{run.out}: this file system has no locks; start no second run there")
-                log = MetricsLog(run.out, after_step=step)
-            if log is not None:
-                log.write(event)
             progress.show(event)
     if run.dropped and leads:
         note(f"dropped: {run.dropped}")

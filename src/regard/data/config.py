@@ -1,13 +1,25 @@
 """The recipe tables ``data`` and ``batches``: files of examples, and the size of batches."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from regard.data.documents import DocumentSource, document_source
-from regard.data.sources import STDIN, Csv, JsonLines, Lines, Source, Table, read_lines
+from regard.data.memory import MemoryExamples
+from regard.data.readers import read
+from regard.data.sources import (
+    STDIN,
+    Csv,
+    DropCounts,
+    JsonLines,
+    Lines,
+    Source,
+    Table,
+    read_lines,
+)
 from regard.ground.config import Config
 from regard.ground.errors import BadInput, did_you_mean
 from regard.ground.files import write_text
@@ -22,9 +34,9 @@ class ReaderFile:
     path: Path
     options: dict[str, Any]
 
-    @property
-    def paths(self) -> tuple[str, ...]:
-        return (str(self.path),)
+    def read(self, task: str, dropped: DropCounts | None) -> Iterator[Any]:
+        """The examples of a task."""
+        return read(task, self.reader, self.path, dropped=dropped, **self.options)
 
 
 class FilesConfig(Config):
@@ -66,7 +78,12 @@ class FilesConfig(Config):
     """The two languages by whose rules words are separated before alignment."""
 
     @model_validator(mode="after")
-    def _one_kind(self) -> "FilesConfig":
+    def _is_one_kind(self) -> "FilesConfig":
+        self.check()
+        return self
+
+    def check(self) -> None:
+        """Refuse files of several kinds, or of none."""
         two = self.source is not None and self.target is not None
         one = [self.table, self.csv, self.jsonl].count(None) == 2 and self.columns is not None
         files = (self.source, self.target, self.table, self.csv, self.jsonl, self.columns)
@@ -92,7 +109,6 @@ class FilesConfig(Config):
             if language not in LANGUAGES:
                 wrong = did_you_mean(language, list(LANGUAGES))
                 raise ValueError(f"words of {language!r} cannot be set apart{wrong}")
-        return self
 
     @property
     def has_pairs(self) -> bool:
@@ -142,6 +158,38 @@ class FilesConfig(Config):
         if self.csv is not None:
             return Csv(place(self.csv), self.columns, spaced)
         return JsonLines(place(self.jsonl), tuple(map(str, self.columns)), spaced)
+
+
+class MemoryConfig(FilesConfig):
+    """Examples in memory. ``mark`` says what they are: a resumed run must have the same."""
+
+    mark: str
+    given: MemoryExamples = Field(exclude=True, repr=False)
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    @classmethod
+    def of(cls, name: str, values: Iterable[Any]) -> "MemoryConfig":
+        """Examples under a name for messages."""
+        given = MemoryExamples(name, [*values])
+        return cls(mark=given.mark, given=given)
+
+    def check(self) -> None:
+        """There are no files."""
+
+    @property
+    def has_pairs(self) -> bool:
+        """Not in files."""
+        return False
+
+    def read(self, root: Path) -> MemoryExamples:  # type: ignore[override]
+        return self.given
+
+    def collection(self, root: Path) -> MemoryExamples:  # type: ignore[override]
+        return self.given
+
+    def under(self, root: Path) -> MemoryExamples:  # type: ignore[override]
+        return self.given
 
 
 class LinksConfig(Config):

@@ -6,7 +6,7 @@ On disk, NAME.tokens has one row of ids per document, NAME.sentences the lengths
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,15 @@ import numpy as np
 from regard.data import shards
 from regard.data.sentences import sentences
 from regard.data.shards import PARTS, Encode, Ids, TokenShard, with_suffix, write_staged
-from regard.data.sources import STDIN, DropCounts, JsonLines, name_of, read_lines, read_texts
+from regard.data.sources import (
+    STDIN,
+    DropCounts,
+    FileSource,
+    JsonLines,
+    name_of,
+    read_lines,
+    read_texts,
+)
 from regard.ground.errors import BadInput
 from regard.ground.files import read_json, write_json
 
@@ -26,13 +34,17 @@ LONGEST = 1 << 32  # upper limit of a sentence's length
 
 
 @dataclass(frozen=True)
-class TextFolder:
+class TextFolder(FileSource):
     """Files .txt, .txt.gz and .txt.xz below a folder, one document each, sorted by name.
 
     Paragraphs are separated by empty lines.
     """
 
     path: str
+
+    @property
+    def name(self) -> str:
+        return self.path
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -48,7 +60,7 @@ class TextFolder:
 
 
 @dataclass(frozen=True)
-class SentenceFile:
+class SentenceFile(FileSource):
     """One sentence on each line, an empty line after each document."""
 
     path: str
@@ -162,7 +174,7 @@ def tokenize_documents(
         counted = DropCounts()
         lengths: list[list[np.ndarray]] = []
         texts = read_documents(collection, None if dropped is None else counted)
-        chunks = _encoded(texts, encode, lengths, counted, collection.path)
+        chunks = _encoded(texts, encode, lengths, counted, collection.name)
         write_staged(sides[:1], vocab, ([rows] for rows in chunks), record)
         write_staged(sides[1:], LONGEST, ([rows] for rows in lengths))
         write_json(record, {"origin": origin, "dropped": counted})
@@ -170,7 +182,7 @@ def tokenize_documents(
         dropped.update(read_json(record).get("dropped", {}))
     rows, lengths_of_rows = map(TokenShard, sides)
     checksum = zlib.crc32(repr([rows.checksum, lengths_of_rows.checksum]).encode())
-    documents = Documents(rows, lengths_of_rows, name_of(collection.path), checksum)
+    documents = Documents(rows, lengths_of_rows, collection.name, checksum)
     if not np.array_equal(documents.borders, _from_zero(rows.lengths)):
         raise BadInput(f"{path}: sentences and tokens do not match; delete both")
     return documents
@@ -180,15 +192,9 @@ def _origin(
     collection: DocumentSource, vocab: int, fingerprint: str, dropped: DropCounts | None
 ) -> dict[str, Any]:
     """Everything that determines the stored rows, after a round trip through JSON."""
-    try:
-        stats = [(path, Path(path).stat()) for path in collection.paths if path != STDIN]
-    except OSError as error:
-        raise BadInput(f"{error.filename}: cannot be read ({error.strerror})") from None
     origin = {
         "format": FORMAT,
-        "kind": type(collection).__name__,
-        "source": asdict(collection),
-        "files": [(path, stat.st_size, stat.st_mtime_ns) for path, stat in stats],
+        **collection.origin,
         "vocab": vocab,
         "fingerprint": fingerprint,
         "skip_bad": dropped is not None,
@@ -227,7 +233,7 @@ def _encoded(
         lengths.append(lengths_of_rows)
         yield rows
     if not any(lengths):
-        raise BadInput(f"{name_of(name)}: no usable text (left out: {dropped})")
+        raise BadInput(f"{name}: no usable text (left out: {dropped})")
 
 
 def _checked(encode: Encode, texts: list[str]) -> Sequence[Ids]:

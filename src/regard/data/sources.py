@@ -3,33 +3,70 @@
 A bad line is an error with file and line, or left out and counted.
 """
 
-import codecs
-import contextlib
 import csv
-import gzip
-import io
 import json
-import lzma
-import sys
-import zlib
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, cast
 
 from regard.data.arrivals import Arrivals
+from regard.data.text_files import STDIN, name_of, raw_lines
 from regard.ground.errors import BadInput
 from regard.text.hansards import LANGUAGES
-
-STDIN = "-"
 
 _Numbered = Iterator[tuple[int, tuple[bytes, ...]]]  # lines of all files, counted from 1
 
 
+class FileSource:
+    """Examples in the lines of files, all of which are ``paths``."""
+
+    paths: Any
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return ", ".join(map(name_of, self.paths))
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """What its examples are, without reading them: its settings, sizes and times of files."""
+        try:
+            stats = [(path, Path(path).stat()) for path in self.paths if path != STDIN]
+        except OSError as error:
+            raise BadInput(f"{error.filename}: cannot be read ({error.strerror})") from None
+        return {
+            "kind": type(self).__name__,
+            "source": asdict(cast(Any, self)),
+            "files": [(path, stat.st_size, stat.st_mtime_ns) for path, stat in stats],
+        }
+
+    def begin(self, lines: _Numbered) -> "tuple[Any, _Numbered]":
+        """The source and its lines, without a header."""
+        return self, lines
+
+    def fields(self, texts: tuple[str, ...], places: list[str]) -> tuple[str, ...]:
+        """The texts of an example, from the lines of all files."""
+        return texts
+
+    def examples(self) -> "Iterator[tuple[list[str], Callable[[], tuple[str, ...]]]]":
+        """The places of every example, and what parses its texts."""
+        names = [name_of(path) for path in self.paths]
+        source, lines = self.begin(enumerate(_aligned(self.paths), start=1))
+
+        def parse(raws: tuple[bytes, ...], places: list[str]) -> tuple[str, ...]:
+            return source.fields(tuple(map(_decoded, raws, places)), places)
+
+        for number, raws in lines:
+            places = [f"{name}:{number}" for name in names]
+            yield places, partial(parse, raws, places)
+
+
 @dataclass(frozen=True)
-class Lines:
+class Lines(FileSource):
     """Plain text, one file for each side: ``Lines(("train.en", "train.de.gz"))``.
 
     Any source may name, for each side, a language of ``regard.text.hansards`` to separate words.
@@ -43,17 +80,9 @@ class Lines:
         """How many texts an example has."""
         return len(self.paths)
 
-    def begin(self, lines: _Numbered) -> "tuple[Lines, _Numbered]":
-        """The source and its lines, without a header."""
-        return self, lines
-
-    def fields(self, texts: tuple[str, ...], places: list[str]) -> tuple[str, ...]:
-        """The texts of an example, from the lines of all files."""
-        return texts
-
 
 @dataclass(frozen=True)
-class OneFile:
+class OneFile(FileSource):
     """A source of one file, each line of which has all texts of an example."""
 
     path: str
@@ -61,10 +90,6 @@ class OneFile:
     @property
     def paths(self) -> tuple[str, ...]:
         return (self.path,)
-
-    def begin(self, lines: _Numbered) -> "tuple[Any, _Numbered]":
-        """The source and its lines, without a header."""
-        return self, lines
 
     def fields(self, texts: tuple[str, ...], places: list[str]) -> tuple[str, ...]:
         """The texts of an example, from its line."""
@@ -198,7 +223,7 @@ def read_lines(path: str | Path, arrivals: Arrivals | None = None) -> Iterator[s
     Unicode occur inside sentences, and parallel files must stay parallel. ``arrivals`` tells
     whether the next line has arrived.
     """
-    for number, raw in enumerate(_raw_lines(path, arrivals), start=1):
+    for number, raw in enumerate(raw_lines(path, arrivals), start=1):
         yield _decoded(raw, f"{name_of(path)}:{number}")
 
 
@@ -230,23 +255,15 @@ def texts_in(source: Table | JsonLines, line: str, where: str) -> tuple[str, ...
     return texts
 
 
-def name_of(path: str | Path) -> str:
-    """The name of a file in messages."""
-    return "standard input" if str(path) == STDIN else str(path)
-
-
 def read_examples(
     source: Source, sides: int, longest_characters: int | None, dropped: DropCounts | None
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """(where, texts) of every example with any number of texts; otherwise as `read_pairs`."""
     if source.sides != sides:
         raise BadInput(f"{sides} text(s) of each example are needed, not {source.sides}")
-    names = [name_of(path) for path in source.paths]
-    source, lines = source.begin(enumerate(_aligned(source.paths), start=1))
-    for number, raws in lines:
-        places = [f"{name}:{number}" for name in names]
+    for places, parse in source.examples():
         try:
-            texts = source.fields(tuple(map(_decoded, raws, places)), places)
+            texts = parse()
             if source.spaced:
                 texts = _spaced(source.spaced, texts)
             for text, place in zip(texts, places * (sides // len(places)), strict=True):
@@ -309,7 +326,7 @@ def _aligned(paths: tuple[str, ...]) -> Iterator[tuple[bytes, ...]]:
     """The lines of parallel files; different numbers of lines are an error."""
     if paths.count(STDIN) > 1:
         raise BadInput("standard input can only be read once")
-    files = [_raw_lines(path) for path in paths]
+    files = [raw_lines(path) for path in paths]
     for number, lines in enumerate(zip_longest(*files)):
         if None in lines:
             lengths = [
@@ -331,34 +348,3 @@ def _decoded(raw: bytes, where: str) -> str:
         column = len(raw[: error.start].decode("utf-8")) + 1
         byte = f"byte 0x{raw[error.start]:02x} at column {column}"
         raise BadExample(where, "not UTF-8", f"not UTF-8 ({byte})") from None
-
-
-def _raw_lines(path: str | Path, arrivals: Arrivals | None = None) -> Iterator[bytes]:
-    """Lines without line ends, and the first without a byte order mark."""
-    try:
-        with _open(path) as file:
-            mark = codecs.BOM_UTF8
-            for line in file if arrivals is None else arrivals.lines(file):
-                line, mark = line.removeprefix(mark), b""
-                if line.endswith(b"\n"):
-                    yield line[:-2] if line.endswith(b"\r\n") else line[:-1]
-                elif line:
-                    yield line
-    except (EOFError, zlib.error, lzma.LZMAError) as error:
-        raise BadInput(f"{name_of(path)}: damaged or truncated archive ({error})") from None
-    except OSError as error:
-        raise BadInput(f"{name_of(path)}: cannot be read ({error.strerror or error})") from None
-
-
-def _open(path: str | Path) -> contextlib.AbstractContextManager[BinaryIO]:
-    if str(path) == STDIN:
-        return contextlib.nullcontext(sys.stdin.buffer)
-    path = Path(path)
-    match path.suffix.lower():
-        case ".gz":
-            if path.stat().st_size == 0:  # gzip itself takes this for an archive of nothing
-                raise EOFError("it holds no bytes")
-            return io.BufferedReader(gzip.open(path))
-        case ".xz":
-            return io.BufferedReader(lzma.open(path))
-    return path.open("rb")

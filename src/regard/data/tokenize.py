@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from regard.data.shards import (
     with_suffix,
     write_staged,
 )
-from regard.data.sources import STDIN, DropCounts, Source, name_of, read_examples
+from regard.data.sources import STDIN, DropCounts, Source, read_examples
 from regard.ground.errors import BadInput
 from regard.ground.files import read_json, write_json
 
@@ -84,14 +83,8 @@ def _origin(
     source: Source, vocab: int, fingerprint: str, longest: int | None, dropped: DropCounts | None
 ) -> dict[str, Any]:
     """Everything that determines the stored rows, after a round trip through JSON."""
-    try:
-        stats = [Path(path).stat() for path in source.paths if path != STDIN]
-    except OSError as error:
-        raise BadInput(f"{error.filename}: cannot be read ({error.strerror})") from None
     origin = {
-        "kind": type(source).__name__,
-        "source": asdict(source),
-        "files": [(stat.st_size, stat.st_mtime_ns) for stat in stats],
+        **source.origin,
         "vocab": vocab,
         "fingerprint": fingerprint,
         "longest_characters": longest,
@@ -132,8 +125,7 @@ def _prepare(
     chunks = chunks_of(texts for _, texts in examples)
     first = next(chunks, None)
     if first is None:
-        names = ", ".join(map(name_of, source.paths))
-        raise BadInput(f"{names}: no usable text (left out: {counted or 'nothing'})")
+        raise BadInput(f"{source.name}: no usable text (left out: {counted or 'nothing'})")
     write_staged(sides, origin["vocab"], map(encoded, chain([first], chunks)), record)
     if dropped is not None and counted is not None:
         dropped.update(counted)

@@ -5,9 +5,12 @@ Only safetensors, JSON and tokenizer files are fetched, never pickled weights. O
 """
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from regard.ground.errors import BadInput, reason_of
+from regard.ground.errors import BadInput, reason_of, shown
+from regard.ground.files import read_json
 
 ID = re.compile(r"(\w[\w.-]*/)?\w[\w.-]*", re.ASCII)
 CONFIG = "config.json"
@@ -30,12 +33,37 @@ def local_folder(name: str | Path) -> Path:
 
 
 def fetch(name: str) -> Path:
-    """The folder in the cache of the hub that holds the model with this id."""
+    """The folder in the cache of the hub that holds the model with this id.
+
+    Its configuration comes first: what cannot be read is refused before its weights are fetched.
+    """
+    folder = _download(name, (CONFIG,))
+    if not (folder / CONFIG).is_file():
+        raise BadInput(f"{name}: no model: its repository on the hub has no {CONFIG}")
+    _check_config(name, read_json(folder / CONFIG))
+    folder = _download(name, FETCHED)
+    if not any(folder.glob("*.safetensors")):
+        raise BadInput(
+            f"{name}: its repository on the hub has no safetensors, and others are not fetched"
+        )
+    return folder
+
+
+def _check_config(name: str, config: dict[str, Any]) -> None:
+    from regard.models.papers import LINEAGE  # here: it imports torch
+
+    known = [paper.formats["hf"].model_type for paper in LINEAGE if "hf" in paper.formats]
+    if "regard" not in config and config.get("model_type") not in known:
+        found = f"model_type {shown(config.get('model_type'))}"
+        raise BadInput(f"{name}: {found} is not supported, only {', '.join(known)}")
+
+
+def _download(name: str, patterns: Sequence[str]) -> Path:
     from huggingface_hub import errors, snapshot_download  # here: slow to import, rarely needed
 
     missing = f"{name}: no such folder, and"
     try:
-        folder = Path(snapshot_download(name, allow_patterns=list(FETCHED)))
+        return Path(snapshot_download(name, allow_patterns=list(patterns)))
     except errors.HFValidationError:
         raise BadInput(f"{missing} no id of the Hugging Face hub") from None
     except errors.GatedRepoError:
@@ -46,13 +74,6 @@ def fetch(name: str) -> Path:
         raise BadInput(f"{missing} not in the cache of the hub ({_cause(error)})") from None
     except Exception as error:  # of the library, its client or the network
         raise BadInput(f"{name}: cannot be fetched from the hub ({reason_of(error)})") from None
-    if not (folder / CONFIG).is_file():
-        raise BadInput(f"{name}: no model: its repository on the hub has no {CONFIG}")
-    if not any(folder.glob("*.safetensors")):
-        raise BadInput(
-            f"{name}: its repository on the hub has no safetensors, and others are not fetched"
-        )
-    return folder
 
 
 def _cause(error: BaseException) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.parts.attention import EncoderOutput
@@ -59,8 +60,9 @@ class Bridge(nn.Module):
 
 def mean_state(source: EncoderOutput) -> Tensor:
     """The mean of the states of every row; zeros for a row without tokens."""
-    lengths_B = source.layout.lengths_B.clamp(min=1)
-    return source.layout.pad(source.states_TD).sum(1) / lengths_B[:, None]
+    layout = source.layout
+    padded_BLD = layout.pad(source.states_TD).masked_fill(~layout.real_BL[:, :, None], 0)
+    return padded_BLD.sum(1) / layout.lengths_B.clamp(min=1)[:, None]
 
 
 def backward_state(source: EncoderOutput) -> Tensor:
@@ -78,7 +80,7 @@ def last_state(source: EncoderOutput) -> Tensor:
     layout = source.layout
     at_B = (layout.offsets[:-1] + layout.lengths_B - 1).clamp(min=0)
     if not len(source.states_TD):
-        return source.states_TD.new_zeros(layout.rows, source.states_TD.shape[-1])
+        return F.pad(source.states_TD, (0, 0, 0, layout.rows))  # with gradients, of zero
     return source.states_TD[at_B] * ~layout.empty_B[:, None]
 
 

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.parts.attention import EncoderOutput
+from regard.parts.bridge import mean_state
 from regard.parts.rnn_attention import RNNAttention
 
 QUERIES = ("learned", "zeros", "mean")
@@ -38,4 +39,4 @@ class AttentionPoolModule(nn.Module):
             return self.learned.to(states_TD.dtype).expand(layout.rows, -1)
         if self.query == "zeros":
             return states_TD.new_zeros(layout.rows, states_TD.shape[-1])
-        return layout.pad(states_TD).sum(1) / layout.lengths_B.clamp(min=1)[:, None]
+        return mean_state(source)

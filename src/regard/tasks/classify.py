@@ -269,7 +269,7 @@ class Classify(EncoderTask):
         self, files: Any, data: Path, dropped: DropCounts | None = None
     ) -> list[LabelledExample]:
         """Files of a reader; or two columns, text and label, of a table, CSV or JSON lines."""
-        if files.reader is not None:
+        if not files.has_pairs:
             return super().read(files, data, dropped)
         pairs = read_pairs(files.under(data), self.recipe.data.longest_characters, dropped)
         return [LabelledExample(where, (text,), (label,)) for where, text, label in pairs]

@@ -14,7 +14,6 @@ from torch import nn
 
 from regard.data.datasets.dataset import Batching, Dataset, TrainingData, split_held_out
 from regard.data.datasets.memory import MemoryDataset
-from regard.data.readers import read
 from regard.data.sources import DropCounts
 from regard.ground.errors import BadInput
 from regard.models.facts import AnyHead, FirstToken, TrunkWithHeads
@@ -87,8 +86,7 @@ class EncoderTask(TrunkTask):
 
     def read(self, files: Any, data: Path, dropped: DropCounts | None = None) -> list[Any]:
         """The examples of a file."""
-        given = files.read(data)
-        return [*read(self.name, given.reader, given.path, dropped=dropped, **given.options)]
+        return [*files.read(data).read(self.name, dropped)]
 
     def training_set(
         self,

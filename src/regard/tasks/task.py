@@ -125,6 +125,11 @@ class Task(ABC):
         """Those of its metrics that are measured with the other keys of the recipe."""
         return {*self.dev_metrics, *self.test_metrics}
 
+    @property
+    def limits_characters(self) -> bool:
+        """Whether it refuses texts of more than ``data.longest_characters``."""
+        return bool(self.recipe.data.train.has_pairs)
+
     def unread_keys(self) -> Iterator[str]:
         """The keys that the recipe sets though nothing reads them, beside its other keys.
 
@@ -134,7 +139,7 @@ class Task(ABC):
         if "smoothing" in train.model_fields_set and train.smoothing and not self.smooths:
             yield "train.smoothing"
         data = self.recipe.data
-        if "longest_characters" in data.model_fields_set and not data.train.has_pairs:
+        if "longest_characters" in data.model_fields_set and not self.limits_characters:
             yield "data.longest_characters where files have a reader, or documents"
 
     @abstractmethod

@@ -71,6 +71,7 @@ class Translate(Task):
     """The task "translate"."""
 
     name, unit, has_ladders = "translate", "pairs", True
+    limits_characters = True
     tables: ClassVar = {
         "text": TranslationTextConfig,
         "decode": DecodeConfig,
@@ -123,7 +124,7 @@ class Translate(Task):
             source, dropped = files.under(data), DropCounts() if skip_bad else None
             sizes[name] = sum(1 for _ in self.pairs(source, dropped))  # to the last line
             if not sizes[name]:
-                raise BadInput(f"{', '.join(source.paths)}: no pairs to test on")
+                raise BadInput(f"{source.name}: no pairs to test on")
         return sizes
 
     def prepare(self, folder: RunFolder) -> Prepared:

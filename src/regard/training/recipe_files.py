@@ -4,6 +4,8 @@ Nothing that runs a model is imported here, so that recipes can be listed quickl
 """
 
 import tomllib
+from collections.abc import Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -70,17 +72,34 @@ def read_tables(path: Path) -> dict[str, Any]:
     return content
 
 
+def parse_tables(content: str | Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The same of tables in memory, or of the text of a recipe file."""
+    tables = _toml(content, where) if isinstance(content, str) else deepcopy(dict(content))
+    return _over_like(tables, Path(where))
+
+
 def _merged_tables(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
     """``above`` are the files that led here by ``like``."""
-    written = read_bytes(path)
     try:
-        content = tomllib.loads(written.decode())
-    except (ValueError, RecursionError) as error:
+        written = read_bytes(path).decode()
+    except UnicodeDecodeError as error:
         raise BadInput(f"{path}: not TOML ({error})") from None
+    return _over_like(_toml(written, str(path)), path, above)
+
+
+def _toml(text: str, where: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"{where}: not TOML ({error})") from None
+
+
+def _over_like(content: dict[str, Any], path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """The tables of the recipe at a path, laid over those of the recipe that it is ``like``."""
     like = content.pop("like", None)
     if like is None:
         return content
-    beside, chain = path.with_name(f"{like}.toml"), (*above, path)
+    beside, chain = path.parent / f"{like}.toml", (*above, path)
     base = beside if beside.is_file() else find(str(like))
     if base in chain:
         names = " → ".join(one.stem for one in (*chain, base))

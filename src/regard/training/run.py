@@ -161,11 +161,15 @@ def claim(out: Path, recipe: Recipe, *, resume: bool = False) -> FolderLock:
         _clear(out, recipe, resume)
         if lock.held:
             sweep_folder(out)
-        write_json(out / RECIPE, recipe.model_dump(mode="json"))
+        write_json(out / RECIPE, _dump(recipe))
     except BadInput:
         lock.release()
         raise
     return lock
+
+
+def _dump(recipe: Recipe) -> dict[str, Any]:
+    return recipe.model_dump(mode="json", serialize_as_any=True)  # also examples in memory
 
 
 def _clear(out: Path, recipe: Recipe, resume: bool) -> None:
@@ -187,7 +191,7 @@ def _clear(out: Path, recipe: Recipe, resume: bool) -> None:
 
 def _check_same(out: Path, recipe: Recipe) -> None:
     """A run may be made longer or shown otherwise; what decides its weights must stay."""
-    before, now = read_json(out / RECIPE), recipe.model_dump(mode="json")
+    before, now = read_json(out / RECIPE), _dump(recipe)
     changed = [
         f"{name}.{key}"
         for name, table in recipe

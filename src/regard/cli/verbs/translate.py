@@ -127,7 +127,7 @@ def translate(
     With --search mbr, each line gives the candidate with the highest mean utility over samples
     (minimum Bayes risk); with --candidates beam, the candidates are the --beam best of a beam.
 
-    With --search exact, each line gives the most probable translation, found by branch and bound
+    With --search exact, each line gives the highest-scoring translation, found by branch and bound
     from the beam's; the search errors of the beam are printed to standard error at the end. It is
     fast with --length none.
 

@@ -22,7 +22,9 @@ from regard.cli.options import (
     STORED_PRECISION,
     SVG,
     options_given,
+    was_given,
 )
+from regard.ground.errors import BadInput
 from regard.ground.files import write_text
 
 if TYPE_CHECKING:
@@ -70,6 +72,8 @@ def tree(
     from regard.inside.views.beam_text import tree_lines
 
     check_argument(text)
+    if as_json and was_given(context, "pruned"):
+        raise BadInput("--pruned: cannot be used with --json, which prints all candidates")
     translator = load(model, device).translator
     if precision is not None:
         translator = translator.with_precision(precision, "torch")  # recorded step by step

@@ -1,6 +1,7 @@
 """Modules of pools: the states of a row as one vector."""
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.ground.tape import NULL_TAPE, NullTape
@@ -18,6 +19,8 @@ class FirstTokenModule(nn.Module):
     def forward(self, encoded: EncoderOutput, *, tape: NullTape = NULL_TAPE) -> Tensor:
         """(B, D); any state for a row without tokens."""
         states_TD = encoded.states_TD
+        if not len(states_TD):
+            states_TD = F.pad(states_TD, (0, 0, 0, 1))
         first_B = encoded.layout.offsets[:-1].long().clamp(max=states_TD.shape[0] - 1)
         first_BD = states_TD[first_B]
         return first_BD if self.dense is None else torch.tanh(self.dense(first_BD))

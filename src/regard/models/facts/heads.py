@@ -49,7 +49,7 @@ class MLMHead(AnyHead):
         activation = ACTIVATIONS[self.dense_activation or stack.activation]
         module = MLMHeadModule(width, activation, stack.eps, trunk.embed.vocab)
         if self.tied:
-            module.out.weight = tokens.weight
+            _tie(module.out, tokens)
         return module
 
     def products(self, trunk: Trunk) -> int:
@@ -74,9 +74,7 @@ class NextTokenHead(AnyHead):
         if self.bias:
             nn.init.zeros_(module.bias)
         if self.tied:
-            if module.weight.shape != tokens.weight.shape:
-                raise ValueError("output and token vectors can be tied only if their shapes agree")
-            module.weight = tokens.weight
+            _tie(module, tokens)
         return module
 
     def products(self, trunk: Trunk) -> int:
@@ -156,3 +154,10 @@ class SpanHead(LinearHead):
 
     name: ClassVar[str] = "span"
     outputs: ClassVar[int] = 2  # type: ignore[misc]
+
+
+def _tie(output: nn.Linear, tokens: nn.Embedding) -> None:
+    """Let the vectors of the outputs be those of the tokens."""
+    if output.weight.shape != tokens.weight.shape:
+        raise ValueError("output and token vectors can be tied only if their shapes agree")
+    output.weight = tokens.weight

@@ -1,7 +1,7 @@
 """The events of a training run: each has figures for the log and lines for people."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from regard.training.checkpoint import RunProgress
 from regard.training.precision import Precision
@@ -29,6 +29,7 @@ class DevResult:
 class Event:
     """Something happened when the run was at ``progress``."""
 
+    is_last: ClassVar[bool] = False
     progress: RunProgress
 
     @property
@@ -124,6 +125,7 @@ class SaveEvent(Event):
 class EndEvent(Event):
     """The last event."""
 
+    is_last = True
     reason: str
 
     def lines(self, steps: int) -> list[str]:

@@ -3,7 +3,7 @@
 A recipe has the tables that all runs need, and those of its task.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
@@ -18,7 +18,7 @@ from regard.models.config import ModelConfig
 from regard.tasks.list import TASKS
 from regard.tasks.task import Task
 from regard.training.recipe.errors import Fault, faults_of, refusal, without_unknown
-from regard.training.recipe.overrides import lay_over
+from regard.training.recipe.overrides import Settings, lay_over, parse_settings
 from regard.training.recipe.tables import OptimiserConfig, RungConfig, TrainConfig
 from regard.training.recipe_files import AboutConfig, ExpectConfig, merged, read_tables
 
@@ -109,24 +109,30 @@ def task_of(recipe: Recipe) -> Task:
     return TASKS[recipe.task](recipe)
 
 
-def read(path: Path, settings: Sequence[str] = ()) -> Recipe:
+def read(path: Path, settings: Settings = ()) -> Recipe:
     """The recipe in a file, with ``table.key=value`` settings laid over it.
 
     ``like = "NAME"`` at its top begins with another recipe; the file says what differs.
     """
-    content = read_tables(path)
+    return make_recipe(read_tables(path), str(path), settings)
+
+
+def make_recipe(content: dict[str, Any], where: str, settings: Settings = ()) -> Recipe:
+    """The recipe that these tables describe, with settings laid over them."""
+    overrides = parse_settings(settings)
+    texts = [override.text for override in overrides]
     task = content.get("task", "translate")
     if task not in TASKS:
-        raise BadInput(f"{path}: no task is called {task!r}{did_you_mean(str(task), list(TASKS))}")
+        raise BadInput(f"{where}: no task is called {task!r}{did_you_mean(str(task), list(TASKS))}")
     for name, table in TASKS[task].tables.items():
         if table.default_keys:
             content.setdefault(name, deepcopy(dict(table.default_keys)))
-    for setting in settings:
-        lay_over(content, setting)
+    for override in overrides:
+        lay_over(content, override)
     try:
         recipe = recipe_class(task).model_validate(content)
     except ValidationError as error:
-        raise refusal(str(path), _all_faults(error, content, task), settings) from None
+        raise refusal(where, _all_faults(error, content, task), texts) from None
     faults = []
     for rung in recipe.rung:
         try:
@@ -135,7 +141,7 @@ def read(path: Path, settings: Sequence[str] = ()) -> Recipe:
             own = _faults(error, task)
             faults += [(name, f"rung {rung.name!r}: {fault}") for name, fault in own]
     if faults:
-        raise refusal(str(path), faults, settings)
+        raise refusal(where, faults, texts)
     return recipe
 
 

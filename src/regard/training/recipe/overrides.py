@@ -1,37 +1,71 @@
-"""``table.key=value``: what a command line says of a recipe, laid over what its file says."""
+"""Settings that are laid over a recipe: ``table.key=value``, or a table of names and values."""
 
 import tomllib
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from regard.ground.errors import BadInput
 
 OF_RUNGS = ("batches", "optimiser", "train")  # tables that rungs of a ladder may change
+Settings = Sequence[str] | Mapping[str, Any]
 
 
-def lay_over(content: dict[str, Any], setting: str) -> None:
+class Override(NamedTuple):
+    """The dotted name of a key, its value, and how the caller wrote both."""
+
+    name: str
+    value: Any
+    text: str
+
+
+def parse_settings(settings: Settings) -> list[Override]:
+    """Settings from a command line, whose values are TOML or plain text, or from Python."""
+    if isinstance(settings, Mapping):
+        return [_checked(str(name), value, f"{name}={value}") for name, value in settings.items()]
+    return [_parse(setting) for setting in settings]
+
+
+def lay_over(content: dict[str, Any], override: Override) -> None:
     """Change the content of a recipe; of a ladder all rungs, whatever they say themselves.
 
-    ``table=false`` removes a table.
+    A table that is ``false`` is removed.
     """
-    _put(content, setting)
-    table, rungs = setting.strip().partition(".")[0], content.get("rung")
+    _put(content, override)
+    table, rungs = override.name.partition(".")[0], content.get("rung")
     if rungs and table in ("model", "expect"):
-        raise BadInput(f"setting {setting}: every rung of a ladder has its own {table}: edit those")
+        raise BadInput(
+            f"setting {override.text}: every rung of a ladder has its own {table}: edit those"
+        )
     for rung in rungs if isinstance(rungs, list) and table in OF_RUNGS else ():
         if isinstance(rung, dict):
-            _put(rung, setting)
+            _put(rung, override)
 
 
-def _put(content: dict[str, Any], setting: str) -> None:
+def _parse(setting: str) -> Override:
     name, equals, value = setting.partition("=")
-    *tables, key = name.strip().split(".")
-    if not tables and value.strip() == "false" and key != "task":
-        content.pop(key, None)
-        return
-    if not equals or not tables:
+    if not equals:
+        raise BadInput(f"setting {setting}: write it as table.key=value, as in train.steps=100")
+    try:
+        parsed = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        parsed = value.strip()
+    return _checked(name.strip(), parsed, setting)
+
+
+def _checked(name: str, value: Any, text: str) -> Override:
+    removes = value is False and name != "task"
+    if "." not in name and not removes:
         said = "write it as table.key=value, as in train.steps=100"
         file = "; what stands above all tables is said in a file of your own"
-        raise BadInput(f"setting {setting}: {said}{file if equals else ''}")
+        raise BadInput(f"setting {text}: {said}{file}")
+    return Override(name, value, text)
+
+
+def _put(content: dict[str, Any], override: Override) -> None:
+    *tables, key = override.name.split(".")
+    if not tables:
+        content.pop(key, None)
+        return
     place = content
     for number, table in enumerate(tables):
         if tables[:number] == ["model", "change"]:  # facts have dotted names of their own
@@ -39,8 +73,5 @@ def _put(content: dict[str, Any], setting: str) -> None:
             break
         place = place.setdefault(table, {})
         if not isinstance(place, dict):
-            raise BadInput(f"setting {setting}: {table} is a value, not a table")
-    try:
-        place[key] = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        place[key] = value.strip()
+            raise BadInput(f"setting {override.text}: {table} is a value, not a table")
+    place[key] = override.value

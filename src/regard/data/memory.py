@@ -1,0 +1,55 @@
+"""Examples that the caller has in memory: read by the same rules as those of files.
+
+Messages call them by their name and index, as in ``data['train'][3]``.
+"""
+
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, ClassVar
+
+from regard.data.readers.given import PARSERS, parse_document, parse_pair
+from regard.data.readers.records import parsed
+from regard.data.sources import DropCounts
+
+
+@dataclass(frozen=True, eq=False)
+class MemoryExamples:
+    """A source of pairs or documents, and the examples of any task."""
+
+    paths: ClassVar[tuple[str, ...]] = ()
+    spaced: ClassVar[tuple[str, ...]] = ()
+    sides: ClassVar[int] = 2
+    name: str
+    values: Sequence[Any]
+
+    @cached_property
+    def mark(self) -> str:
+        """How many there are, and a checksum of their content."""
+        checksum = 0
+        for value in self.values:
+            checksum = zlib.crc32(repr(value).encode("utf-8", "surrogatepass"), checksum)
+        return f"{len(self.values)} examples, {checksum:08x}"
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """What they are, in short."""
+        return {"kind": type(self).__name__, "source": self.mark}
+
+    def numbered(self) -> Iterator[tuple[str, Any]]:
+        """(where, value) of each."""
+        return ((f"{self.name}[{number}]", value) for number, value in enumerate(self.values))
+
+    def examples(self) -> Iterator[tuple[list[str], Callable[[], tuple[str, ...]]]]:
+        """The place of every pair, and what parses its texts."""
+        for where, value in self.numbered():
+            yield [where], partial(parse_pair, where, value)
+
+    def documents(self, dropped: DropCounts | None) -> Iterator[tuple[str, list[str]]]:
+        """(where, sentences) of every document."""
+        return parsed(self.numbered(), parse_document, dropped)
+
+    def read(self, task: str, dropped: DropCounts | None) -> Iterator[Any]:
+        """The examples of a task."""
+        return parsed(self.numbered(), PARSERS[task], dropped)

@@ -1,0 +1,121 @@
+"""Examples that are given as Python values: tuples of texts, labels, tags and answers."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from regard.data.readers.examples import (
+    ChoiceExample,
+    GoldAnswer,
+    LabelledExample,
+    QuestionExample,
+    TaggedExample,
+)
+from regard.data.readers.records import filled
+from regard.data.sentences import sentences
+from regard.data.sources import BadExample
+from regard.ground.errors import shown
+
+
+def parse_pair(where: str, value: Any) -> tuple[str, str]:
+    """(source, target), or (text, label)."""
+    first, second = _parts(where, value, "a pair of texts", 2)
+    return _text(where, first), _label(where, second)
+
+
+def parse_labelled(where: str, value: Any) -> LabelledExample:
+    """(text, label), or ((text, text), label); labels may be a list, or None where hidden."""
+    texts, labels = _parts(where, value, "(text, label) or ((text, text), label)", 2)
+    given = (texts,) if isinstance(texts, str) else _parts(where, texts, "a pair of texts", 2)
+    found = tuple(filled(_text(where, one), where) for one in given)
+    if labels is None:
+        return LabelledExample(where, found, None)
+    several = labels if isinstance(labels, tuple | list | set | frozenset) else (labels,)
+    return LabelledExample(where, found, tuple(_label(where, one) for one in several))
+
+
+def parse_tagged(where: str, value: Any) -> TaggedExample:
+    """(words, tags), a tag for each word."""
+    words, tags = (_sequence(where, one) for one in _parts(where, value, "(words, tags)", 2))
+    if not words or len(words) != len(tags):
+        detail = f"{len(words)} words and {len(tags)} tags"
+        raise BadExample(where, "not a tag for each word", detail)
+    return TaggedExample(
+        where,
+        tuple(filled(_text(where, word), where) for word in words),
+        tuple(filled(_label(where, tag), where) for tag in tags),
+    )
+
+
+def parse_question(where: str, value: Any) -> QuestionExample:
+    """(question, context, answers): texts of the context, or (text, start); none: no answer."""
+    question, context, answers = _parts(where, value, "(question, context, answers)", 3)
+    question, context = (filled(_text(where, one), where) for one in (question, context))
+    given = [answers] if isinstance(answers, str) else _sequence(where, answers)
+    gold = tuple(_answer(where, context, one) for one in given)
+    return QuestionExample(where, where, question, context, gold, bool(gold))
+
+
+def parse_choice(where: str, value: Any) -> ChoiceExample:
+    """(text, choices, number of the right one, from 0)."""
+    text, choices, label = _parts(where, value, "(text, choices, number)", 3)
+    first = filled(_text(where, text), where)
+    pairs = tuple((first, filled(_text(where, one), where)) for one in _sequence(where, choices))
+    if label is not None and label not in range(len(pairs)):
+        detail = f"the right choice is {shown(label)}, and there are {len(pairs)}, counted from 0"
+        raise BadExample(where, "with an unknown label", detail)
+    return ChoiceExample(where, pairs, None if label is None else int(label))
+
+
+def parse_document(where: str, value: Any) -> tuple[str, list[str]]:
+    """A text, with a paragraph on each line, or a list of sentences."""
+    if isinstance(value, str):
+        lines = _text(where, value).split("\n")
+        return where, [one for line in lines for one in sentences(line)]
+    return where, [_text(where, one) for one in _sequence(where, value)]
+
+
+PARSERS: dict[str, Callable[[str, Any], Any]] = {
+    "classify": parse_labelled,
+    "tag": parse_tagged,
+    "answer": parse_question,
+    "choose": parse_choice,
+}
+"""By the name of a task."""
+
+
+def _answer(where: str, context: str, value: Any) -> GoldAnswer:
+    text, start = (
+        (value, context.find(value))
+        if isinstance(value, str)
+        else _parts(where, value, "an answer: a text, or (text, start)", 2)
+    )
+    text = filled(_text(where, text), where)
+    if start not in range(len(context)) or not context.startswith(text, start):
+        raise BadExample(where, "not in its context", f"{shown(text)} is not in the context")
+    return GoldAnswer(text, int(start))
+
+
+def _parts(where: str, value: Any, expected: str, count: int) -> Sequence[Any]:
+    if not isinstance(value, tuple | list) or len(value) != count:
+        raise BadExample(where, f"not {expected}", f"{shown(value)} is not {expected}")
+    return value
+
+
+def _sequence(where: str, value: Any) -> Sequence[Any]:
+    if not isinstance(value, tuple | list):
+        raise BadExample(where, "not a list", f"{shown(value)} is not a list")
+    return value
+
+
+def _text(where: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise BadExample(where, "not text", f"{shown(value)} is not a text")
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        raise BadExample(where, "not UTF-8", f"{shown(value)} holds half a surrogate pair")
+    return value
+
+
+def _label(where: str, value: Any) -> str:
+    """A label as text: labels are often numbers."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return str(value) if number else _text(where, value)

@@ -1,0 +1,56 @@
+"""Lines of bytes from files: plain, gz or xz, or standard input."""
+
+import codecs
+import contextlib
+import gzip
+import io
+import lzma
+import sys
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from regard.data.arrivals import Arrivals
+from regard.ground.errors import BadInput
+
+STDIN = "-"
+
+
+def name_of(path: str | Path) -> str:
+    """The name of a file in messages."""
+    return "standard input" if str(path) == STDIN else str(path)
+
+
+def raw_lines(path: str | Path, arrivals: Arrivals | None = None) -> Iterator[bytes]:
+    """Lines without line ends, and the first without a byte order mark.
+
+    ``arrivals`` can be asked whether the next line is there already.
+    """
+    try:
+        with _open(path) as file:
+            mark = codecs.BOM_UTF8
+            for line in file if arrivals is None else arrivals.lines(file):
+                line, mark = line.removeprefix(mark), b""
+                if line.endswith(b"\n"):
+                    yield line[:-2] if line.endswith(b"\r\n") else line[:-1]
+                elif line:
+                    yield line
+    except (EOFError, zlib.error, lzma.LZMAError) as error:
+        raise BadInput(f"{name_of(path)}: damaged or truncated archive ({error})") from None
+    except OSError as error:
+        raise BadInput(f"{name_of(path)}: cannot be read ({error.strerror or error})") from None
+
+
+def _open(path: str | Path) -> contextlib.AbstractContextManager[BinaryIO]:
+    if str(path) == STDIN:
+        return contextlib.nullcontext(sys.stdin.buffer)
+    path = Path(path)
+    match path.suffix.lower():
+        case ".gz":
+            if path.stat().st_size == 0:  # gzip itself takes this for an archive of nothing
+                raise EOFError("it holds no bytes")
+            return io.BufferedReader(gzip.open(path))
+        case ".xz":
+            return io.BufferedReader(lzma.open(path))
+    return path.open("rb")

@@ -1,0 +1,129 @@
+"""``regard.train``: a recipe and data, from memory or files, to a trained folder, as events."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from regard.data.config import MemoryConfig
+from regard.ground.checks import check_whole
+from regard.ground.errors import BadInput, shown
+from regard.tasks.inputs import listed
+from regard.training.distributed import World
+from regard.training.loop import train as train_loop
+from regard.training.loop.events import Event
+from regard.training.metrics_log import MetricsLog
+from regard.training.recipe import Recipe, make_recipe
+from regard.training.recipe.overrides import Settings
+from regard.training.recipe_files import find, parse_tables, read_tables
+from regard.training.run import Run, prepare
+
+AnyRecipe = str | Path | Mapping[str, Any] | Recipe
+AnyData = str | Path | Mapping[str, Iterable[Any] | int]
+TRAIN, DEV = "train", "dev"
+
+
+def train(
+    recipe: AnyRecipe,
+    data: AnyData = Path(),
+    out: str | Path | None = None,
+    *,
+    settings: Settings = (),
+    device: str | None = None,
+    resume: bool = False,
+    skip_bad: bool = False,
+    budget: float = float("inf"),
+) -> Iterator[Event]:
+    """Train by a recipe, yielding what happens; after the last event the model is in ``out/model``.
+
+    The recipe is a name or a path, the text of a recipe file, its tables or a ``Recipe``;
+    ``settings`` such as {"train.steps": 100} are laid over it. ``data`` is the folder of its files,
+    or has examples under "train", "dev" and "test" (and names of other test sets): (source, target)
+    to translate, (text, label) to classify, (words, tags) to tag, (question, context, answers) to
+    answer, (text, choices, number) to choose, texts or lists of sentences to pre-train. A number
+    under "dev" holds so many training examples out. With ``skip_bad``, bad examples are left out.
+
+    The default of ``out`` is runs/NAME. Training stops after ``budget`` seconds; with ``resume`` it
+    goes on from the last checkpoint.
+    """
+    tables, name = _tables_of(recipe)
+    root = Path()
+    if isinstance(data, Mapping):
+        tables["data"] = _data_tables(data, tables.get("data"))
+    elif isinstance(data, str | Path):
+        root = Path(data)
+    else:
+        raise BadInput(f"data is a folder, or examples by name, not {shown(data)}")
+    made = make_recipe(tables, name, settings)
+    if made.rung:
+        raise BadInput(f"{name}: a ladder trains several models; train the recipe of one of them")
+    folder = Path("runs") / Path(name).stem if out is None else Path(out)
+    options = {"data": root, "resume": resume, "skip_bad": skip_bad, "budget_seconds": budget}
+    return _events(made, folder, device, options)
+
+
+def run_events(run: Run, *, resume: bool = False) -> Iterator[Event]:
+    """The events of a prepared run, which the leader writes to its log."""
+    log: MetricsLog | None = None
+    for event in train_loop(run.job, resume=resume):
+        if log is None and run.job.world.is_leader:  # at the first event
+            log = MetricsLog(run.out, after_step=event.progress.step)
+        if log is not None:
+            log.write(event)
+        yield event
+
+
+def _events(
+    recipe: Recipe, folder: Path, device: str | None, options: dict[str, Any]
+) -> Iterator[Event]:
+    world = World.join(device)
+    with world.together(GeneratorExit):
+        run = prepare(recipe, folder, world, **options)
+        try:
+            for event in run_events(run, resume=options["resume"]):
+                if event.is_last and world.is_leader:
+                    run.finish(event.progress)
+                yield event
+        finally:
+            if run.lock is not None:
+                run.lock.release()
+
+
+def _tables_of(recipe: AnyRecipe) -> tuple[dict[str, Any], str]:
+    """The tables of a recipe, unchecked, and its name."""
+    if isinstance(recipe, Recipe):
+        tables = recipe.model_dump(exclude_unset=True, serialize_as_any=True)
+        return tables, _name(recipe.about.title)
+    if isinstance(recipe, Mapping) or (isinstance(recipe, str) and re.search(r"[\n=]", recipe)):
+        tables = parse_tables(recipe, "recipe")
+        about = tables.get("about")
+        return tables, _name(about.get("title") if isinstance(about, dict) else None)
+    if not isinstance(recipe, str | Path):
+        raise BadInput(f"a recipe is a name, a path, a text or a table, not {shown(recipe)}")
+    path = find(str(recipe))
+    return read_tables(path), str(path)
+
+
+def _name(title: Any) -> str:
+    return re.sub(r"\W+", "-", str(title or "").lower()).strip("-") or "recipe"
+
+
+def _data_tables(data: Mapping[str, Any], before: Any) -> dict[str, Any]:
+    """The table ``data`` with examples in memory; what is said of no file stays as it was."""
+    before = before if isinstance(before, dict) else {}
+    kept = {key: before[key] for key in ("longest_characters",) if key in before}
+    if TRAIN not in data:
+        raise BadInput("data: give examples under 'train'")
+    found = {
+        name: {"held_out": check_whole("data['dev']", given, 1)}
+        if name == DEV and isinstance(given, int)
+        else MemoryConfig.of(f"data[{name!r}]", listed(given, "examples"))
+        for name, given in data.items()
+    }
+    dev = before.get(DEV)
+    if DEV not in data and isinstance(dev, dict) and "held_out" in dev:
+        found[DEV] = dev
+    if DEV not in found:
+        raise BadInput("data: give examples under 'dev', or how many of 'train' are held out")
+    others = {name: found.pop(name) for name in [*found] if name not in (TRAIN, DEV, "test")}
+    return kept | found | ({"more_tests": others} if others else {})

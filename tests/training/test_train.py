@@ -1,0 +1,248 @@
+"""``regard.train``: recipes and data from memory, by the same rules as from files."""
+
+import json
+import tomllib
+from itertools import islice
+
+import pytest
+
+import regard
+from regard import BadInput, DevEvent, EndEvent, ReportEvent, SaveEvent, StartEvent
+from regard.training.recipe import read, task_of
+from small import RECIPE, tensors_of, write_corpus
+from small_documents import write_animals
+from small_labels import write_owls
+from small_tuning import write_tuning
+
+EVENTS = (StartEvent, ReportEvent, DevEvent, SaveEvent, EndEvent)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpus")
+    write_corpus(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pairs(corpus):
+    return {
+        name: list(
+            zip(
+                (corpus / f"{name}.src").read_text().splitlines(),
+                (corpus / f"{name}.tgt").read_text().splitlines(),
+                strict=True,
+            )
+        )
+        for name in ("train", "dev", "test")
+    }
+
+
+def tables() -> dict:
+    content = tomllib.loads(RECIPE)
+    del content["data"]
+    return content
+
+
+def run(*given, **options) -> list:
+    events = list(regard.train(*given, device="cpu", **options))
+    assert all(type(event) in EVENTS for event in events)
+    assert type(events[0]) is StartEvent and type(events[-1]) is EndEvent
+    return events
+
+
+def weights(folder) -> bytes:
+    return (folder / "model" / "model.safetensors").read_bytes()
+
+
+def test_pairs_in_memory_are_like_those_in_files(corpus, pairs, tmp_path):
+    run(corpus / "small.toml", corpus, tmp_path / "files")
+    run(tables(), pairs, tmp_path / "memory")
+    assert weights(tmp_path / "files") == weights(tmp_path / "memory")
+    model = regard.load(tmp_path / "memory" / "model", "cpu")
+    assert model.translate(["dog cow"])[0][0].text is not None
+    lines = (tmp_path / "memory" / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines if '"dev"' in line] == [6, 12]
+
+
+def examples(kind, recipe, folder):
+    """The examples of files as a caller would have them."""
+    task = task_of(read(recipe))
+    found = {
+        name: task.read(getattr(task.recipe.data, name), folder)
+        for name in ("train", "dev", "test")
+    }
+
+    def value(one):
+        match kind:
+            case "tags" | "numbers":
+                return list(one.words), list(one.tags)
+            case "answer":
+                answers = [(answer.text, answer.start) for answer in one.answers]
+                return one.question, one.context, answers
+            case "choose":
+                return one.choices[0][0], [second for _, second in one.choices], one.label
+            case "pairs":
+                return one.texts, one.labels[0]
+            case "several":
+                return one.texts[0], list(one.labels)
+        return one.texts[0], one.labels[0]
+
+    return {name: [value(one) for one in of_name] for name, of_name in found.items()}
+
+
+@pytest.mark.parametrize("kind", ["one", "pairs", "several", "number", "tags", "answer", "choose"])
+def test_examples_in_memory_are_like_those_in_files(kind, tmp_path):
+    recipe = write_tuning(tmp_path, kind, 24, 8)
+    settings = {"train.steps": 4, "train.evaluate_every": 4}
+    run(recipe, tmp_path, tmp_path / "files", settings=settings)
+    data = examples(kind, recipe, tmp_path)
+    run(recipe, data, tmp_path / "memory", settings=settings)
+    assert weights(tmp_path / "files") == weights(tmp_path / "memory")
+
+
+def test_texts_and_labels_of_a_pooled_classifier(tmp_path):
+    recipe = write_owls(tmp_path, 40, 8)
+    lines = {
+        name: (tmp_path / f"{name}.tsv").read_text().splitlines()[1:] for name in ("train", "dev")
+    }
+    data = {name: [(one.split("\t")[0], int(one[-1])) for one in of] for name, of in lines.items()}
+    run(recipe, tmp_path, tmp_path / "files")
+    run(recipe, data, tmp_path / "memory")
+    assert weights(tmp_path / "files") == weights(tmp_path / "memory")
+
+
+def test_documents_in_memory_are_like_those_in_files(tmp_path):
+    write_animals(tmp_path, 12, 10)
+    documents = [one.splitlines() for one in (tmp_path / "animals.txt").read_text().split("\n\n")]
+    run(tmp_path / "animals.toml", tmp_path, tmp_path / "files")
+    run(tmp_path / "animals.toml", {"train": documents}, tmp_path / "memory")  # dev is held out
+    run(tmp_path / "animals.toml", {"train": documents, "dev": 4}, tmp_path / "number")
+    run(
+        tmp_path / "animals.toml",
+        {"train": ["\n".join(one) for one in documents], "dev": 4},
+        tmp_path / "texts",
+    )
+    expected = weights(tmp_path / "files")
+    assert all(weights(tmp_path / name) == expected for name in ("memory", "number", "texts"))
+
+
+def test_a_run_goes_on_where_it_was_left(pairs, tmp_path):
+    whole = run(tables(), pairs, tmp_path / "whole")
+    events = regard.train(tables(), pairs, tmp_path / "parts", device="cpu")
+    for event in events:
+        if event.progress.step == 5:
+            break
+    events.close()
+    with pytest.raises(BadInput, match="holds a run already; resume it, or choose another folder"):
+        run(tables(), pairs, tmp_path / "parts")
+    others = {**pairs, "train": [*pairs["train"][:-1], ("dog", "cow")]}
+    with pytest.raises(BadInput, match=r"another recipe \(differs in: data\.train\)"):
+        run(tables(), others, tmp_path / "parts", resume=True)
+    parts = run(tables(), pairs, tmp_path / "parts", resume=True)
+    assert parts[0].progress.step == 3 and parts[-1].reason == whole[-1].reason == "steps"
+    assert tensors_of(tmp_path / "whole", 12) == tensors_of(tmp_path / "parts", 12)
+
+
+def test_recipes_of_every_form(corpus, pairs, tmp_path):
+    settings = {"train.steps": 2, "text.vocab": 300, "model.change.dropout": 0.0}
+    without_data = RECIPE.split("[data]")[0] + "[text]" + RECIPE.split("[text]")[1]
+    forms = {
+        "path": corpus / "small.toml",
+        "name": str(corpus / "small.toml"),
+        "text": without_data,
+        "table": tables(),
+        "recipe": read(corpus / "small.toml"),
+        "like": {"like": str(corpus / "small.toml")},
+    }
+    for name, recipe in forms.items():
+        run(recipe, pairs, tmp_path / name, settings=settings)
+    assert len({weights(tmp_path / name) for name in forms}) == 1
+
+
+def test_out_is_named_after_the_recipe(corpus, pairs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for recipe, name in ((corpus / "small.toml", "small"), (tables(), "words-in-reverse-order")):
+        run(recipe, pairs, settings={"train.steps": 1})
+        assert (tmp_path / "runs" / name / "model" / "config.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("train", ("dog", ""), r"data\['train'\]\[3\]: empty text"),
+        ("train", ("dog",), r"data\['train'\]\[3\]: \('dog',\) is not a pair of texts"),
+        ("train", None, r"data\['train'\]\[3\]: None is not a pair of texts"),
+        ("dev", ("dog", None), r"data\['dev'\]\[3\]: None is not a text"),
+        ("test", ("dog", "\ud800"), r"data\['test'\]\[3\]: .* half a surrogate pair"),
+        ("test", ("dog", "a" * 6_000), r"data\['test'\]\[3\]: 6,000 characters, more than"),
+    ],
+)
+def test_a_bad_example_is_named(pairs, tmp_path, name, value, message):
+    data = {**pairs, name: [*pairs[name][:3], value, *pairs[name][3:]]}
+    with pytest.raises(BadInput, match=f"^{message}"):
+        run(tables(), data, tmp_path / "run")
+    run(tables(), data, tmp_path / "left out", skip_bad=True, settings={"train.steps": 1})
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "message"),
+    [
+        ("tags", (["owl"], []), "1 words and 0 tags"),
+        ("tags", ("owl", "O"), "'owl' is not a list"),
+        ("answer", ("Who?", "an owl", ["cow"]), "'cow' is not in the context"),
+        ("answer", ("Who?", "an owl", [("owl", 0)]), "'owl' is not in the context"),
+        ("answer", ("Who?", "an owl"), r"is not \(question, context, answers\)"),
+        ("choose", ("an", ["owl", "cow"], 2), "the right choice is 2, and there are 2"),
+        ("one", ("owl", True), "True is not a text"),
+        ("one", (("owl", "cow", "dog"), "no"), "is not a pair of texts"),
+    ],
+)
+def test_bad_examples_of_other_tasks_are_named(kind, value, message, tmp_path):
+    recipe = write_tuning(tmp_path, kind, 8, 4)
+    data = examples(kind, recipe, tmp_path)
+    data["train"].insert(2, value)
+    with pytest.raises(BadInput, match=rf"^data\['train'\]\[2\]: .*{message}"):
+        run(recipe, data, tmp_path / "run")
+
+
+def test_what_cannot_be_trained_is_said_at_once(corpus, pairs, tmp_path):
+    for data, message in [
+        ({"dev": pairs["dev"]}, "data: give examples under 'train'"),
+        ({"train": pairs["train"]}, "data: give examples under 'dev'"),
+        ({**pairs, "dev": 0}, r"data\['dev'\]"),
+        ({**pairs, "train": "dog cow"}, "give a list of texts, not one text"),
+        ({**pairs, "train": 3}, "give a list of examples, not 3"),
+        (3, "data is a folder, or examples by name, not 3"),
+    ]:
+        with pytest.raises(BadInput, match=message):
+            regard.train(tables(), data, tmp_path / "run")
+    for recipe, message in [
+        (3, "a recipe is a name"),
+        ("no-such-recipe", "no recipe is called 'no-such-recipe'"),
+        ("[train\n", "recipe: not TOML"),
+        ({**tables(), "wrong": {}}, "unknown key 'wrong'"),
+    ]:
+        with pytest.raises(BadInput, match=message):
+            regard.train(recipe, pairs, tmp_path / "run")
+    for settings, message in [
+        ({"train.steps": 0}, "^setting train.steps=0: train.steps: "),
+        ({"steps": 3}, "^setting steps=3: write it as table.key=value"),
+    ]:
+        with pytest.raises(BadInput, match=message):
+            regard.train(tables(), pairs, tmp_path / "run", settings=settings)
+    assert not (tmp_path / "run").exists()
+
+
+def test_nothing_runs_before_it_is_asked_for(pairs, tmp_path):
+    events = regard.train(tables(), pairs, tmp_path / "run", device="cpu")
+    assert not (tmp_path / "run").exists()
+    assert len(list(islice(events, 2))) == 2 and (tmp_path / "run").is_dir()
+    events.close()
+
+
+def test_other_names_are_test_sets(pairs, tmp_path):
+    run(tables(), {**pairs, "more": pairs["test"]}, tmp_path / "run", settings={"train.steps": 1})
+    recipe = json.loads((tmp_path / "run" / "recipe.json").read_text())
+    assert recipe["data"]["more_tests"]["more"]["mark"].startswith("12 examples, ")
+    assert recipe["data"]["train"]["mark"].startswith("120 examples, ")
