@@ -237,7 +237,7 @@ def losses(recipe: Recipe, data: Path, out: Path, steps: int) -> tuple[list[floa
     for step in range(steps):
         batch = objective.collate(drawn[step * count : (step + 1) * count]).to(device)
         loss = micro(batch, 1 / batch.weight).loss
-        updates.apply(1.0)
+        updates.step(1.0)
         model.zero_grad()
         mine.append(float(loss) / batch.weight)
     settings = {"max_steps": steps, "lr_scheduler_type": "constant", "warmup_steps": 0}

@@ -225,7 +225,7 @@ def test_bleu_judges_in_the_precision_of_the_run(corpus, tmp_path, monkeypatch, 
     monkeypatch.setattr(translation.Translator, "translate", translate)
     trainer = Trainer(job)
     trainer.trainable.precision = Precision(precision, "as asked")
-    trainer.totals = RunningTotals.of_nothing(job.world.device)
+    trainer.totals = RunningTotals.zeros(job.world.device)
     trainer.evaluate()
     assert seen == [{"fp32": torch.float32, "bf16": torch.bfloat16}[precision]]
 

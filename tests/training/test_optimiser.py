@@ -42,10 +42,10 @@ def moved(model, updates, steps=1):
     """What changes in so many steps of which every gradient is the same."""
     before = {name: one.detach().clone() for name, one in model.named_parameters()}
     for number in range(1, steps + 1):
-        updates.wake(number)
+        updates.unfreeze(number)
         for one in model.parameters():
             one.grad = torch.ones_like(one) if one.requires_grad else None
-        updates.apply(1.0)
+        updates.step(1.0)
     return {name: (one.detach() - before[name]) for name, one in model.named_parameters()}
 
 
@@ -153,7 +153,7 @@ def test_freezing_words_freezes_what_they_share():
         (["embd"], "no weights are called 'embd'; did you mean 'embed'"),
         (["blocks.7"], "no weights are called 'blocks.7'; did you mean 'blocks"),
         (["bed"], "no weights are called 'bed'"),
-        (["trunk", "pool", "heads"], "leaves nothing to learn"),
+        (["trunk", "pool", "heads"], "all weights are frozen"),
     ],
 )
 def test_names_that_mean_nothing_are_refused(names, said):
@@ -190,7 +190,7 @@ def test_only_gradients_of_what_learns_are_measured():
     for one in model.parameters():
         one.grad = torch.ones_like(one)
     top = sum(one.numel() for one in layer_groups(model)[-1])
-    assert float(updates.apply(1.0)) == pytest.approx(top**0.5)
+    assert float(updates.step(1.0)) == pytest.approx(top**0.5)
     assert model.heads.label.out.bias.grad.norm() < 1
     assert (model.trunk.embed.norm.bias.grad == 1).all()
 
@@ -304,9 +304,9 @@ def test_a_captured_update_is_the_update(clip, unfreeze_every):
             for one in model.parameters():
                 drawn = torch.randn(one.shape, generator=draws, device="cuda")
                 one.grad = drawn if one.grad is None else one.grad.copy_(drawn)
-            updates.wake(step)
-            norms.append(updates.apply(1 / step).clone())
-            updates.forget()
+            updates.unfreeze(step)
+            norms.append(updates.step(1 / step).clone())
+            updates.zero_grad()
         assert torch.equal(*norms)
         for one, other in zip(*(model.parameters() for model in models), strict=True):
             torch.testing.assert_close(other, one, rtol=1e-6, atol=1e-8)  # rates in fp32

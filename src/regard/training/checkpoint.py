@@ -1,7 +1,7 @@
-"""Checkpoints that are whole or absent: a run killed at any moment goes on from the last one.
+"""Atomic checkpoints: a run killed at any moment resumes from the last one.
 
-Each is a folder ``step-00000100`` that gets its name when everything in it is on the disk. No
-generator state is stored: draws come from (seed, step, batch), so the step is enough.
+Each is a folder ``step-00000100``, which is renamed to that when all its files are on disk. No
+generator state is stored: random numbers depend on (seed, step, slice).
 """
 
 import json
@@ -25,7 +25,7 @@ from regard.weights.files import read_tensors, write_tensors
 
 STATE, PROGRESS, TENSORS = "state.json", "progress", ".safetensors"
 BLOCK = 1 << 24  # bytes whose checksum is taken at once
-MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # what Adam keeps of a parameter
+MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # the state of Adam per parameter
 
 
 Count = Annotated[int, Field(ge=0, lt=1 << 63)]
@@ -35,7 +35,7 @@ STRICT = ConfigDict(strict=True, extra="forbid")
 
 @dataclass(frozen=True)
 class PendingTotals:
-    """The sums since the last report; ``losses`` by rank, kind and part of the objective."""
+    """Sums since the last report; ``losses`` by rank, type (loss, NLL) and objective."""
 
     losses: list[list[list[float]]]
     values: list[float]
@@ -50,7 +50,7 @@ class PendingTotals:
 
 @dataclass(frozen=True)
 class RunProgress:
-    """How far a run is, beside its tensors."""
+    """The state of a run besides its tensors."""
 
     step: Count = 0
     cursor: Cursor = field(default_factory=Cursor)
@@ -68,7 +68,7 @@ class RunProgress:
 
 @dataclass(frozen=True)
 class CheckpointState:
-    """What state.json holds; ``checksums`` are those of the other files, and of the progress."""
+    """The content of state.json; ``checksums`` of the progress and of the other files."""
 
     progress: RunProgress
     checksums: dict[str, Count]
@@ -86,7 +86,7 @@ class Checkpoints:
         self.folder = folder
 
     def steps(self) -> list[int]:
-        """The steps at which a checkpoint lies, in order; what is empty or no folder is none."""
+        """The steps with a checkpoint, sorted; empty folders and files are ignored."""
         if not self.folder.is_dir():
             return []
         found = [
@@ -105,7 +105,7 @@ class Checkpoints:
         return self.folder / f"step-{step:08d}"
 
     def save(self, progress: RunProgress, tensors: dict[str, dict[str, Tensor]]) -> None:
-        """Write a checkpoint: a folder of safetensors files and the state, named at the end."""
+        """Write a checkpoint: safetensors files and state.json."""
         place = self.place(progress.step)
         temporary = self.folder / f".{place.name}.tmp"
         checksums = {PROGRESS: _checksum_of_json(asdict(progress))}
@@ -128,9 +128,9 @@ class Checkpoints:
     def load(
         self, step: int, only: Iterable[str] | None = None
     ) -> tuple[RunProgress, dict[str, dict[str, Tensor]]]:
-        """A checkpoint's progress and tensors by group, bit for bit as they were saved.
+        """The progress and the tensors of a checkpoint, by group.
 
-        ``only`` names the groups that are needed: no other one is read, and each must be there.
+        Only the groups in ``only`` are read, if given; they must exist.
         """
         wanted = None if only is None else {f"{group}{TENSORS}" for group in only}
         try:
@@ -142,11 +142,11 @@ class Checkpoints:
         return state.progress, {Path(name).stem: read_tensors(place / name) for name in names}
 
     def progress(self, step: int) -> RunProgress:
-        """How far a checkpoint is."""
+        """The progress of a checkpoint."""
         return self._state(step).progress
 
     def _state(self, step: int) -> CheckpointState:
-        """What state.json says, if it can be what was written."""
+        """The content of state.json, if it is intact."""
         path = self.place(step) / STATE
         content = read_json(path)
         try:
@@ -167,7 +167,7 @@ class Checkpoints:
         return state
 
     def _verified(self, step: int, only: set[str] | None = None) -> CheckpointState:
-        """The state of a checkpoint whose files, all or only these, are as they were written."""
+        """The state of a checkpoint, after a check of all its files, or of those in ``only``."""
         state, place = self._state(step), self.place(step)
         for name in sorted(state.checksums.keys() - {PROGRESS} if only is None else only):
             path = place / name
@@ -178,7 +178,7 @@ class Checkpoints:
         return state
 
     def _advice(self, damaged: int) -> str:
-        """What to do about the last checkpoint if it is damaged: nothing is left out silently."""
+        """Advice if the damaged checkpoint is the last one: no checkpoint is skipped silently."""
         *earlier, last = self.steps() or [damaged]
         if last != damaged:
             return ""
@@ -189,14 +189,14 @@ class Checkpoints:
         return "; there is no other whole checkpoint to go on from"
 
     def prune(self, keep: Iterable[int]) -> None:
-        """Delete all checkpoints but these."""
+        """Delete all checkpoints except those of ``keep``."""
         for step in set(self.steps()) - set(keep):
             doomed = self.place(step).with_name(f".step-{step:08d}.tmp")
-            self.place(step).replace(doomed)  # a half-deleted folder bears no checkpoint's name
+            self.place(step).replace(doomed)  # a half-deleted folder is no checkpoint
             shutil.rmtree(doomed, ignore_errors=True)
 
     def sweep(self) -> None:
-        """Remove what an interrupted write or prune left."""
+        """Remove the remains of an interrupted ``save`` or ``prune``."""
         for leftover in self.folder.glob(".step-*.tmp"):
             with suppress(OSError):
                 remove(leftover)
@@ -211,7 +211,7 @@ class Checkpoints:
 
 
 def checksum_of_file(path: Path) -> int:
-    """CRC-32, as of the shards: it finds damage (no attacker) and is the fastest at hand."""
+    """CRC-32, as for shards: fast, and sufficient against accidental damage."""
     checksum = 0
     with reading(path), path.open("rb") as file:
         while block := file.read(BLOCK):
@@ -224,7 +224,7 @@ def _checksum_of_json(content: dict[str, Any]) -> int:
 
 
 def optimiser_tensors(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """An optimiser's moments under the names of the parameters they belong to."""
+    """The moments of an optimiser, by the names of their parameters."""
     return {
         f"{name}/{key}": value
         for name, parameter in model.named_parameters()
@@ -235,7 +235,7 @@ def optimiser_tensors(model: nn.Module, optimiser: torch.optim.Optimizer) -> dic
 def load_optimiser(
     model: nn.Module, optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor], where: str
 ) -> None:
-    """The inverse: bit for bit what was saved."""
+    """The inverse of ``optimiser_tensors``, bit for bit."""
     parameters = dict(model.named_parameters())
     names = {full.rpartition("/")[0] for full in tensors}
     if odd := sorted(tensors.keys() ^ {f"{name}/{key}" for name in names for key in MOMENTS}):

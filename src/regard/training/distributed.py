@@ -1,7 +1,7 @@
-"""One process or many: which part of a step is mine, and how gradients meet.
+"""Data-parallel processes: ranks, collectives and gradient synchronisation.
 
-Every rank makes the same batches from the same keys, and reads its own rows. Gradients and losses
-are added up; so are the weights of rows, where only reading a row tells its weight.
+Every rank makes the same batches from the same keys, and reads its own rows of them. Gradients and
+losses are summed over ranks, and so are the weights of rows where they are known only from reading.
 """
 
 import os
@@ -23,7 +23,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class World:
-    """My number, how many we are, the device I use, and where processes wait for each other."""
+    """The rank and the device of this process, and the number of processes."""
 
     rank: int
     size: int
@@ -32,7 +32,7 @@ class World:
 
     @classmethod
     def join(cls, device: str | None = None) -> "World":
-        """Take the place ``torchrun`` gave us, or be alone."""
+        """The world that ``torchrun`` describes in the environment, or one process."""
         world = int(os.environ.get("WORLD_SIZE", "1"))
         chosen = device_named(device, local=int(os.environ.get("LOCAL_RANK", "0")))
         cuda = chosen.type == "cuda"
@@ -47,7 +47,7 @@ class World:
 
     @contextmanager
     def together(self, *endings: type[BaseException]) -> Iterator[None]:
-        """Until the end of the block: if one rank fails, all end; ``endings`` are no failures."""
+        """If one rank fails in this block, all end; ``endings`` are no failures."""
         if self.rendezvous is None:
             yield
             return
@@ -56,31 +56,31 @@ class World:
         except BaseException as error:
             if not isinstance(error, endings):
                 self.rendezvous.fail(error)
-                raise  # the process group stays as it is: to close it may wait for the others
+                raise  # the process group stays open: closing it may wait for the others
             self.leave()
             raise
         self.leave()
 
     def leave(self) -> None:
-        """Say goodbye to the others."""
+        """Leave the process group."""
         if self.rendezvous is not None:
             self.rendezvous.leave()
             dist.destroy_process_group()
 
     @property
     def is_leader(self) -> bool:
-        """Whether I am the one who writes and prints."""
+        """Whether this process writes and prints."""
         return self.rank == 0
 
     def wrap(self, model: nn.Module) -> nn.Module:
-        """The model whose gradients meet after each step."""
+        """The model with gradient synchronisation (DDP), if there are several processes."""
         if self.size == 1:
             return model
         ids = [self.device.index] if self.device.type == "cuda" else None
         return DistributedDataParallel(model, device_ids=ids)
 
     def gradient_sync(self, model: nn.Module, last: bool) -> AbstractContextManager:
-        """Gradients travel with the last slice of a step only."""
+        """Gradients are synchronised with the last slice of a step only."""
         if isinstance(model, DistributedDataParallel) and not last:
             return model.no_sync()
         return nullcontext()
@@ -92,7 +92,7 @@ class World:
         return sums
 
     def all_gather(self, tensor: Tensor) -> list[Tensor]:
-        """The tensors of all ranks, in order; they have one shape."""
+        """The tensors of all ranks, in order; they have the same shape."""
         if self.size == 1:
             return [tensor]
         found = [torch.empty_like(tensor) for _ in range(self.size)]
@@ -100,14 +100,14 @@ class World:
         return found
 
     def barrier(self) -> None:
-        """Until all are here, however long that takes."""
+        """Wait for all processes, without a time limit."""
         if self.rendezvous is not None:
             self.rendezvous.meet()
 
     def from_leader(self, compute: Callable[[], Item]) -> Item:
-        """What the leader computes, anything that JSON can hold, on all ranks."""
+        """The result of the leader on all ranks; it must be representable in JSON."""
         return compute() if self.rendezvous is None else self.rendezvous.from_leader(compute)
 
     def any_rank(self, flag: bool) -> bool:
-        """True for all if it is for one."""
+        """Whether the flag is set on any rank."""
         return bool(self.all_reduce(torch.tensor(float(flag), device=self.device)) > 0)

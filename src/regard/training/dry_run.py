@@ -1,4 +1,4 @@
-"""A run tried out: what it reads, what it trains and how long that takes, and nothing is kept."""
+"""Dry runs: sizes of the data and of the model, and an estimate of the time; nothing is kept."""
 
 from collections.abc import Sequence
 from contextlib import closing
@@ -22,7 +22,7 @@ NEVER = 1 << 62
 
 
 class EpochSize(NamedTuple):
-    """Batches and tokens of one pass over the data; estimated if it was not read to its end."""
+    """Batches and tokens of an epoch; ``estimated`` if it was not read completely."""
 
     batches: int
     tokens: int
@@ -31,7 +31,7 @@ class EpochSize(NamedTuple):
 
 @dataclass(frozen=True)
 class DryRun:
-    """What a run would do. ``seconds`` are those of its first steps, one by one."""
+    """The sizes of a run; ``seconds`` are the times of its first steps."""
 
     sizes: dict[str, int]
     dropped: DropCounts
@@ -47,27 +47,27 @@ class DryRun:
 
     @property
     def epochs(self) -> float:
-        """How often all of the training data is read."""
+        """Passes over the training data."""
         return self.steps * self.accumulate / self.epoch.batches
 
     @property
     def tokens(self) -> int:
-        """Those read in all steps."""
+        """Tokens of all steps."""
         return round(self.epochs * self.epoch.tokens)
 
     @property
     def step(self) -> float:
-        """Seconds a step takes when the first, which sets things up, is over."""
+        """The median time of a step in seconds, without the first, which includes set-up."""
         return median(self.seconds[1:] or self.seconds)
 
     @property
     def estimate(self) -> float:
-        """Seconds of all steps, without scoring the development set and writing checkpoints."""
+        """Seconds of all steps, without evaluation and checkpoints."""
         return self.seconds[0] + self.step * (self.steps - 1)
 
 
 def estimate_run(run: Run) -> DryRun:
-    """Read an epoch, take a few steps of a prepared run, and say what came of it."""
+    """Read an epoch and time a few steps of a prepared run."""
     job, recipe = run.job, run.job.recipe
     epoch = count_epoch(job.sampler)
     precision, seconds = time_steps(job)
@@ -87,7 +87,7 @@ def estimate_run(run: Run) -> DryRun:
 
 
 def count_epoch(sampler: BatchSampler, limit: float = COUNTING) -> EpochSize:
-    """One pass over the data; what is left out is counted in the sampler's ``dropped``."""
+    """Count an epoch; dropped examples are counted in the sampler's ``dropped``."""
     batches = tokens = seen = 0
     began = monotonic()
     with closing(sampler.batches()) as stream:  # type: ignore[type-var]
@@ -104,7 +104,7 @@ def count_epoch(sampler: BatchSampler, limit: float = COUNTING) -> EpochSize:
 
 
 def time_steps(job: Job) -> tuple[Precision, list[float]]:
-    """The precision that is chosen, and how long each of the first steps takes."""
+    """The chosen precision, and the times of the first steps."""
     often = {"report_every": 1, "evaluate_every": NEVER, "checkpoint_every": NEVER}
     settings = job.recipe.train.model_copy(update=often)
     tried = replace(
@@ -128,7 +128,7 @@ def time_steps(job: Job) -> tuple[Precision, list[float]]:
 
 
 class NoCheckpoints(Checkpoints):
-    """Checkpoints that are never written."""
+    """No checkpoints are written."""
 
     def save(self, progress: Any, tensors: Any) -> None:
         """Nothing."""

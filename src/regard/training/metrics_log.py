@@ -1,4 +1,4 @@
-"""What a run leaves behind of its events: metrics.jsonl, and TensorBoard's files if it is there."""
+"""The log of a run: metrics.jsonl, and files of TensorBoard if that is installed."""
 
 import json
 from pathlib import Path
@@ -10,15 +10,15 @@ from regard.training.loop.events import Event
 
 
 class MetricsLog:
-    """Appends one line per report and verdict; a resumed run first forgets what it will redo."""
+    """Appends one line per event with figures; a resumed run first removes later lines."""
 
     def __init__(self, folder: Path, *, after_step: int = 0):
         self.path = folder / "metrics.jsonl"
-        self._forget(after_step)
+        self._truncate(after_step)
         self.board = _tensorboard(folder / "tensorboard", after_step)
 
     def write(self, event: Event) -> None:
-        """Take note of an event that has figures."""
+        """Log an event, if it has figures."""
         figures = event.figures
         if not figures:
             return
@@ -29,7 +29,7 @@ class MetricsLog:
                 if name not in ("event", "step"):
                     self.board.add_scalar(f"{figures['event']}/{name}", value, figures["step"])
 
-    def _forget(self, after_step: int) -> None:
+    def _truncate(self, after_step: int) -> None:
         if not self.path.exists():
             return
         lines = read_bytes(self.path).splitlines(keepends=True)
@@ -49,7 +49,7 @@ class MetricsLog:
 
 
 def _step(line: bytes) -> int | None:
-    """The step of a line; None where it is no line of a journal."""
+    """The step of a line; None if it is no complete line of a log."""
     try:
         step = json.loads(line)["step"]
     except (ValueError, KeyError, TypeError, RecursionError):

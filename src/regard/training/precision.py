@@ -1,4 +1,4 @@
-"""In which precision matrix products run: probed on the real step, printed, and remembered."""
+"""The precision of matrix products: chosen by timing a real step, and stored in checkpoints."""
 
 import warnings
 from collections.abc import Callable, Iterator
@@ -12,10 +12,10 @@ from regard.ground.errors import BadInput
 from regard.ground.machine import has_bf16
 
 ROUNDS = 4
-CLEAR = 3  # so many times as fast needs no second round
+CLEAR = 3  # a ratio of times that needs no second round
 PART = 0.1  # of the budget that the probe may take
 INFINITE = float("inf")
-MARGIN = 0.9  # less precise must be clearly faster
+MARGIN = 0.9  # bf16 must be clearly faster
 CHOOSE = "use train.precision=fp32 or auto"
 RESUME = "resume on a machine with bf16, or start again in another folder"
 
@@ -28,7 +28,7 @@ class Precision:
     why: str
 
     def context(self, device: torch.device) -> AbstractContextManager:
-        """Where the forward pass runs."""
+        """The context of the forward pass."""
         return torch.autocast(device.type, torch.bfloat16, enabled=self.kind == "bf16")
 
 
@@ -36,7 +36,7 @@ Step = Callable[[Precision], None]
 
 
 def as_asked(kind: str, device: torch.device, why: str, advice: str = CHOOSE) -> Precision:
-    """This precision, if the device has it: emulated, bf16 may take fifty times as long."""
+    """The requested precision; bf16 is refused where the device would emulate it."""
     if kind == "bf16" and not has_bf16(device):
         raise BadInput(
             f"precision bf16 ({why}): the {_name(device)} has no fast products in bf16; {advice}"
@@ -47,7 +47,7 @@ def as_asked(kind: str, device: torch.device, why: str, advice: str = CHOOSE) ->
 def choose(
     asked: str, device: torch.device, step: Step, budget_seconds: float = INFINITE
 ) -> Precision:
-    """The precision asked for, or the faster one of a real ``step``."""
+    """The requested precision; for "auto", the faster one of a real ``step``."""
     if asked != "auto":
         return as_asked(asked, device, "as asked")
     if not has_bf16(device):
@@ -70,10 +70,10 @@ def _name(device: torch.device) -> str:
 
 
 def _timed(step: Step, kinds: tuple[str, ...], limit: float) -> dict[str, float]:
-    """The best time of each kind, taken in turns: another program's load hits all alike.
+    """The best time of each kind, measured in turns.
 
-    It ends early when the order is clear, or when the next step would exceed the limit. A kind
-    there is no time for is left out; one that fails takes for ever.
+    Ends early when the order is clear, or when the next step would exceed the limit. A kind without
+    a measurement is left out; the time of one that fails is infinite.
     """
     best: dict[str, float] = {}
     began = perf_counter()
@@ -89,7 +89,7 @@ def _timed(step: Step, kinds: tuple[str, ...], limit: float) -> dict[str, float]
 
 
 def _seconds(step: Step, kind: str) -> float:
-    """The time a step takes; without end if torch gives up on bf16, or on oneDNN because of it."""
+    """The time of a step; infinite if bf16 fails, or makes torch disable oneDNN."""
     enabled, start = torch.backends.mkldnn.enabled, perf_counter()
     try:
         step(Precision(kind, "probe"))
@@ -103,9 +103,9 @@ def _seconds(step: Step, kind: str) -> float:
 
 @contextmanager
 def _no_trace() -> Iterator[None]:
-    """The process is as before: no warnings, the same random numbers, oneDNN still in use.
+    """Restore random state, warnings and oneDNN afterwards.
 
-    Where a product fails in oneDNN, torch stops using it, and later products round differently.
+    If a product fails in oneDNN, torch disables oneDNN, and later products round differently.
     """
     enabled = torch.backends.mkldnn.enabled
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():

@@ -1,8 +1,8 @@
-"""How processes of a run wait for each other outside of steps, and end together.
+"""Synchronisation of processes outside of steps, and their common end after a failure.
 
-Collectives have a time limit (NCCL aborts after 10 minutes), and preparing data or scoring a
-development set may take longer. Here processes poll a store instead, without a limit. A process
-that fails says so there, and a thread in each of the others ends it.
+Collectives have a time limit (NCCL aborts after 10 minutes), but preparing data or evaluation may
+take longer. Here processes poll a store instead, without a limit. A failing process writes to the
+store, and a thread in each other process ends that process.
 """
 
 import json
@@ -35,12 +35,12 @@ class Rendezvous:
 
     @classmethod
     def join(cls, rank: int, world: int) -> "Rendezvous":
-        """By a connection of its own to the store that the launcher named."""
+        """Open a connection to the store of the launcher."""
         store, _, _ = next(dist.rendezvous("env://"))
         return cls(dist.PrefixStore("regard", store), rank, world)
 
     def meet(self) -> None:
-        """Until all have called this."""
+        """Wait until all processes have called this."""
         key = self._key()
         self.store.add(key, 1)
         self._until(lambda: self.store.add(key, 0) >= self.world)
@@ -54,7 +54,7 @@ class Rendezvous:
         return json.loads(self.store.get(key))
 
     def fail(self, error: BaseException) -> None:
-        """Say that this process fails; where another failed before, end with its reason."""
+        """Announce a failure; if another process failed first, end with its reason."""
         self.leave()  # so that my own thread lets me speak
         mine = f"rank {self.rank} failed ({type(error).__name__}: {reason_of(error)})"
         try:
@@ -65,7 +65,7 @@ class Rendezvous:
             self._end(first)
 
     def leave(self) -> None:
-        """Other processes may fail from here on."""
+        """Stop watching for failures of other processes."""
         self.over.set()
 
     def _key(self) -> str:
@@ -79,7 +79,7 @@ class Rendezvous:
             pause = min(2 * pause, LATE)
 
     def _watch(self) -> None:
-        """End this process when another has failed, whatever its main thread waits for."""
+        """End this process when another has failed, even if its main thread is blocked."""
         while not self.over.wait(PAUSE):
             try:
                 failed = self.store.check([FAILED]) and self.store.get(FAILED).decode()

@@ -1,4 +1,4 @@
-"""From a recipe to a trained folder: data, vocabularies, model, loop, the weights that are kept."""
+"""From a recipe to a trained model folder."""
 
 import os
 import shutil
@@ -33,15 +33,15 @@ from regard.training.recipe import Recipe, task_of
 from regard.training.run_paths import RunPaths
 from regard.weights.files import load_weights
 
-RECIPE = "recipe.json"  # its presence says that a folder is a run
+RECIPE = "recipe.json"  # marks the folder of a run
 OURS = ("checkpoints", "text", "data", "model")
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A prepared run: its job, and what belongs to the model it will leave behind.
+    """A prepared run: its job, and everything else that is saved with the model.
 
-    ``sizes`` says how many examples there are to learn from, to choose by and to be judged by.
+    ``sizes`` are the numbers of training, development and test examples.
     """
 
     job: Job
@@ -53,15 +53,15 @@ class Run:
     dropped: DropCounts
     notes: dict[str, Any]
     sizes: dict[str, int]
-    lock: FolderLock | None = None  # of the one who leads
+    lock: FolderLock | None = None  # of the leader
 
     @property
     def model_folder(self) -> Path:
-        """Where the trained model goes."""
+        """The folder of the trained model."""
         return self.out / "model"
 
     def finish(self, progress: RunProgress) -> str:
-        """Write the weights that are kept into the model folder; says which they are."""
+        """Write the final weights to the model folder; returns a description of them."""
         said, weights = _kept_weights(self.job.recipe, self.job.checkpoints, progress)
         module = self.job.model.cpu().eval()
         load_weights(module, weights, str(self.job.checkpoints.folder))
@@ -86,9 +86,9 @@ def prepare(
     skip_bad: bool = False,
     **limits: Any,
 ) -> Run:
-    """Everything up to the first step. The leader writes vocabularies and shards, all read them.
+    """Prepare a run up to its first step. The leader writes vocabularies and shards, all read them.
 
-    What can be known to be wrong is said before anything is written.
+    Whatever can be checked is checked before anything is written.
     """
     place = RunPaths(data, out, world, resume, skip_bad)
     task = task_of(recipe)
@@ -100,7 +100,9 @@ def prepare(
     checkpoints = Checkpoints(out / "checkpoints")
     lock = claim(out, recipe, resume=resume) if world.is_leader else None
     if recipe.train.deterministic:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # else cuBLAS draws lots
+        os.environ.setdefault(
+            "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
+        )  # required for deterministic cuBLAS
         torch.use_deterministic_algorithms(True)
     if not world.is_leader:
         world.barrier()
@@ -125,14 +127,14 @@ def prepare(
         eager=facts.eager,
         **limits,
     )
-    world.barrier()  # steps have a time limit, and the leader may be far ahead
+    world.barrier()  # collectives have a time limit, this has none
     sizes = {**dataset.sizes, **tests}
     read = prepared.tokenizer, prepared.labels
     return Run(job, paper, facts, *read, out, dataset.dropped, task.notes(), sizes, lock)
 
 
 def dev_result(task: Any, prepared: Prepared, world: World, model: nn.Module) -> DevResult:
-    """The figures of the development set, and the one that weights are chosen by."""
+    """The figures of the development set, and the one that selects the best weights."""
     figures, chosen = task.dev_figures(prepared, world, model), task.recipe.train.judge
     if chosen not in figures:
         raise BadInput(f"train.judge: {chosen!r} is not measured here: {', '.join(figures)}")
@@ -140,7 +142,7 @@ def dev_result(task: Any, prepared: Prepared, world: World, model: nn.Module) ->
 
 
 def cost(module: nn.Module, progress: RunProgress, world: World) -> dict[str, float]:
-    """What a run has cost, as every table of scores prints it."""
+    """The cost of a run, for tables of scores."""
     return {
         "parameters": count_parameters(module),
         "training_flops": progress.flops,
@@ -150,9 +152,9 @@ def cost(module: nn.Module, progress: RunProgress, world: World) -> dict[str, fl
 
 
 def claim(out: Path, recipe: Recipe, *, resume: bool = False) -> FolderLock:
-    """Make a folder this run's own, under a lock. What somebody else put there is never touched.
+    """Lock a folder for this run; a folder with other content is refused.
 
-    Resuming where there is nothing yet begins: a run may be killed before it has written a word.
+    Resuming in an empty folder starts a run, which may have been killed before its first write.
     """
     if not (out / RECIPE).is_file() and not is_vacant(out):
         raise BadInput(f"{out}: holds something else; choose a folder that is empty or not there")
@@ -173,7 +175,7 @@ def _dump(recipe: Recipe) -> dict[str, Any]:
 
 
 def _clear(out: Path, recipe: Recipe, resume: bool) -> None:
-    """Make room for a run, unless one is there already or goes on."""
+    """Remove the files of an earlier run without steps; refuse any other, unless it is resumed."""
     ours, steps = (out / RECIPE).is_file(), Checkpoints(out / "checkpoints").steps()
     whole = (out / "model" / CONFIG).exists()
     if whole and not steps:
@@ -190,7 +192,7 @@ def _clear(out: Path, recipe: Recipe, resume: bool) -> None:
 
 
 def _check_same(out: Path, recipe: Recipe) -> None:
-    """A run may be made longer or shown otherwise; what decides its weights must stay."""
+    """Refuse a changed recipe, except for keys that do not affect the weights."""
     before, now = read_json(out / RECIPE), _dump(recipe)
     changed = [
         f"{name}.{key}"
@@ -206,14 +208,14 @@ def _check_same(out: Path, recipe: Recipe) -> None:
 
 
 def _before(before: dict[str, Any], table: Config, name: str, key: str) -> Any:
-    """What was asked, in an older recipe perhaps, which does not have all keys of today."""
+    """The value in the stored recipe, which may be older and lack keys."""
     defaults = type(table).model_construct().model_dump(mode="json")
     said = before.get(name) or {}
     return said.get(key, defaults.get(key)) if isinstance(said, dict) else said
 
 
 def _said(value: Any) -> Any:
-    """A value without the keys that are not set: older recipes do not have them all."""
+    """A value without unset keys."""
     if not isinstance(value, dict):
         return value
     return {key: _said(inner) for key, inner in value.items() if inner is not None}
@@ -223,7 +225,7 @@ SIDES = {"source": "source side", "target": "target side"}  # by the path of the
 
 
 def check_model(recipe: Recipe, facts: ModelFacts) -> None:
-    """That the model can be built, and that a batch and its longest row fit into it."""
+    """Check that the model can be built, and that the longest row fits its positions."""
     with torch.device("meta"):
         freeze(_built(facts), recipe.optimiser.freeze)
     longest = recipe.batches.longest
@@ -245,7 +247,7 @@ def _built(facts: ModelFacts) -> nn.Module:
 def _kept_weights(
     recipe: Recipe, checkpoints: Checkpoints, progress: RunProgress
 ) -> tuple[str, dict[str, torch.Tensor]]:
-    """Which weights a run leaves behind: an average if the recipe asks for one, else the best."""
+    """The final weights: an average if the recipe asks for one, else the best checkpoint."""
     steps = checkpoints.steps()
     known = progress.best is not None and progress.best_step in steps
     best = progress.best_step if known else steps[-1]

@@ -1,4 +1,4 @@
-"""Where a run reads and writes, and in which manner."""
+"""The folders of a run, and how it reads its data."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ from regard.training.distributed import World
 
 @dataclass(frozen=True)
 class RunPaths:
-    """``data`` holds the recipe's files, ``out`` takes everything that is written."""
+    """``data`` holds the files of the recipe, ``out`` everything that is written."""
 
     data: Path
     out: Path
@@ -21,25 +21,25 @@ class RunPaths:
 
     @property
     def store(self) -> Path:
-        """Where tokenised examples lie."""
+        """The folder of tokenised examples."""
         return self.out / "data"
 
     @property
     def text(self) -> Path:
-        """Where the vocabulary lies."""
+        """The folder of tokenizer and labels."""
         return self.out / "text"
 
     @property
     def fresh(self) -> bool:
-        """Whether I am the one who writes, and nothing was written before."""
+        """Whether this process writes, and the run is not resumed."""
         return self.world.is_leader and not self.resume
 
     def dropping(self) -> DropCounts | None:
-        """Where bad examples are counted, if they may be left out."""
+        """A new drop count, if bad examples may be left out."""
         return DropCounts() if self.skip_bad else None
 
     def keep_text(self, *values: Any) -> None:
-        """Write tokenizer and labels, all files or none: a kill between two leaves neither."""
+        """Write tokenizer and labels atomically."""
         with replacing_folder(self.text) as folder:
             for value in values:
                 if value is not None:

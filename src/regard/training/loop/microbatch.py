@@ -1,7 +1,7 @@
 """Forward and backward of one batch: eagerly, or captured once on CUDA and replayed.
 
-A small step is bound by the time it takes to launch its kernels. With fixed shapes they can be
-captured as one graph; a replay copies the batch into the captured tensors and launches once.
+Small steps are bound by kernel launches. With fixed shapes, the kernels are captured as one CUDA
+graph; a replay copies the batch into the captured tensors and launches once.
 """
 
 from collections.abc import Callable, Iterable
@@ -42,7 +42,7 @@ class EagerStep:
 
 
 class StepGraph(NamedTuple):
-    """What was captured: a graph, the tensors that it reads, and those that it writes."""
+    """A captured graph, the tensors that it reads, and the tensors that it writes."""
 
     graph: torch.cuda.CUDAGraph
     batch: Batch
@@ -51,9 +51,9 @@ class StepGraph(NamedTuple):
 
 
 class GraphedStep:
-    """The same, as a CUDA graph for each shape of batch.
+    """The same with one CUDA graph for each shape of batch.
 
-    Dropout still follows the seed: a replay reads it anew.
+    Dropout follows the seed, since a replay reads the generator's current state.
     """
 
     def __init__(self, eager: EagerStep, model: nn.Module):
@@ -107,8 +107,8 @@ def fixed_shape(
 ) -> BatchLimits:
     """The shape of a batch on CUDA, or of one of the ``splits`` slices of a batch.
 
-    It has the recipe's tokens, or as many whole rungs as examples of these lengths need: one rung
-    at least, also for none. Tokens are not split, as long rows may meet in one slice.
+    It has the recipe's tokens, or the smallest multiple of ``rung`` that holds examples of these
+    lengths. Tokens are not divided by ``splits``, as long rows may fall into one slice.
     """
     tokens = limits.tokens
     if limits.rung:
@@ -118,5 +118,5 @@ def fixed_shape(
 
 
 def as_tensor(scale: Tensor | Scale, device: torch.device | str = "cpu") -> Tensor:
-    """What each part of a loss is multiplied by."""
+    """The scale of each part of a loss."""
     return torch.as_tensor(scale, dtype=torch.float32).to(device)

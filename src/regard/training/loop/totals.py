@@ -14,7 +14,7 @@ from regard.training.distributed import World
 
 @dataclass
 class RunningTotals:
-    """Kept on the device until they are asked for."""
+    """Sums on the device; reading them waits for it."""
 
     losses: Tensor  # losses and likelihoods, of each part of the objective
     values: Tensor  # gradient norm, first bad step
@@ -25,14 +25,14 @@ class RunningTotals:
     began: float = field(default_factory=monotonic)
 
     @classmethod
-    def of_nothing(cls, device: torch.device) -> "RunningTotals":
-        """Those of no step."""
-        zeros = torch.zeros(2, 1, dtype=torch.float64, device=device)
-        return cls(zeros, zeros[:, 0].clone(), torch.zeros(1, dtype=torch.float64))
+    def zeros(cls, device: torch.device) -> "RunningTotals":
+        """Zeros."""
+        losses = torch.zeros(2, 1, dtype=torch.float64, device=device)
+        return cls(losses, losses[:, 0].clone(), torch.zeros(1, dtype=torch.float64))
 
     @classmethod
     def stored(cls, kept: PendingTotals, world: World, where: str) -> "RunningTotals":
-        """Those of a checkpoint. Another number of ranks has the same sum, in another order."""
+        """Those of a checkpoint; for another number of ranks, the leader gets the sum."""
         try:
             losses = torch.tensor(kept.losses, dtype=torch.float64)
             values = torch.tensor(kept.values, dtype=torch.float64, device=world.device)
@@ -49,19 +49,19 @@ class RunningTotals:
         began = monotonic() - kept.seconds
         return cls(own.to(world.device), values, weight, kept.tokens, kept.steps, kept.room, began)
 
-    def add(self, loss: Tensor, likelihood: Tensor) -> None:
-        """Those of a batch."""
-        self.losses = self.losses + torch.stack([loss, likelihood]).view(2, -1)
+    def add(self, loss: Tensor, nll: Tensor) -> None:
+        """Add the sums of a batch."""
+        self.losses = self.losses + torch.stack([loss, nll]).view(2, -1)
 
-    def take_note(self, number: int, norm: Tensor) -> None:
-        """Add up the norm and remember the first step that went wrong, without waiting for it."""
-        wrong = ~torch.isfinite(norm + self.losses[0].sum())
+    def add_norm(self, number: int, norm: Tensor) -> None:
+        """Add the gradient norm; note the first step with a non-finite value, without a sync."""
+        bad = ~torch.isfinite(norm + self.losses[0].sum())
         self.values[0] += norm
-        first = wrong & (self.values[1] == 0)
+        first = bad & (self.values[1] == 0)
         self.values[1] = torch.where(first, float(number), self.values[1])
 
     def count(self, weight: np.ndarray | Tensor, tokens: int, room: int) -> None:
-        """Those of a step: its weight, its tokens, and as many as its batches could hold."""
+        """Count a step: its weight, its tokens, and the most tokens that its batches can hold."""
         added = torch.as_tensor(weight, dtype=torch.float64)
         self.weight = self.weight.to(added.device) + added
         self.tokens += tokens
@@ -69,13 +69,13 @@ class RunningTotals:
         self.steps += 1
 
     def means(self, world: World) -> tuple[float, float]:
-        """Loss and negative log-likelihood of all processes, by weight, over all objectives."""
+        """Mean loss and negative log-likelihood over all processes, summed over objectives."""
         sums = world.all_reduce(self.losses.clone()).cpu()
         loss, nll = (sums / self.weight.cpu()).sum(-1).tolist()
         return loss, nll
 
     def to_store(self, world: World) -> PendingTotals | None:
-        """All of it in numbers, of every rank; nothing if the last step was reported."""
+        """The sums of every rank for a checkpoint; None if there are no steps since a report."""
         if not self.steps:
             return None
         each = self.losses.new_zeros(world.size, *self.losses.shape)

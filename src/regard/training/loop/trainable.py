@@ -71,10 +71,10 @@ class TrainableModel:
         self.model.zero_grad()
 
     def start_step(self, number: int) -> None:
-        """Let all layers learn whose time has come."""
-        if not self.model.training:  # asked for it, a model walks through all its parts
+        """Set the model to training mode, and unfreeze layers that are due."""
+        if not self.model.training:  # train() walks through all modules
             self.model.train()
-        self.optimiser.wake(number)
+        self.optimiser.unfreeze(number)
 
     def run_slice(
         self, examples: Sequence[Any], scale: Scale | Tensor, state: Any, *, last: bool
@@ -86,8 +86,8 @@ class TrainableModel:
 
     def update(self, number: int) -> Tensor:
         """Change the weights at the end of a step; the norm of the gradient before clipping."""
-        norm = self.optimiser.apply(self.factor(number))
-        self.optimiser.forget()
+        norm = self.optimiser.step(self.factor(number))
+        self.optimiser.zero_grad()
         if self.average is not None:
             self.average.update(self.weights, number)
         return norm

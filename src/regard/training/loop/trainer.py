@@ -67,7 +67,7 @@ class Trainer:
             result = self.trainable.run_slice(part.examples, scale, self.carried.tree, last=last)
             self.carried.update(result.state)
             self.totals.add(result.loss, result.nll)
-        self.totals.take_note(number, self.trainable.update(number))
+        self.totals.add_norm(number, self.trainable.update(number))
         tokens, sides = int(rows.lengths.sum()), rows.lengths.shape[1]
         room = sides * self.recipe.batches.tokens * self.recipe.batches.accumulate
         self.totals.count(weight, tokens, room)
@@ -123,7 +123,7 @@ class Trainer:
             seconds_left=left,
             fill=totals.tokens / totals.room,
         )
-        self.totals = RunningTotals.of_nothing(self.world.device)
+        self.totals = RunningTotals.zeros(self.world.device)
         return event
 
     def evaluate(self) -> DevEvent:
@@ -173,5 +173,5 @@ class Trainer:
     def _resumed_totals(self) -> RunningTotals:
         stored, step = self.progress.unreported, self.progress.step
         if stored is None:
-            return RunningTotals.of_nothing(self.world.device)
+            return RunningTotals.zeros(self.world.device)
         return RunningTotals.stored(stored, self.world, str(self.job.checkpoints.place(step)))

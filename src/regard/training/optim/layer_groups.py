@@ -1,4 +1,4 @@
-"""A model from the bottom up: what is tuned more gently, later, or not at all."""
+"""Groups of layers, for layer-wise learning rates, gradual unfreezing and freezing."""
 
 import re
 from collections.abc import Iterable
@@ -12,11 +12,11 @@ BLOCK = re.compile(r"(?P<side>(\w+\.)*?)(layers\.)?(blocks|layers)\.(?P<number>\
 
 
 def layer_groups(model: nn.Module) -> list[list[nn.Parameter]]:
-    """Its parameters, the lowest first.
+    """The parameters of a model by group, the lowest first.
 
-    All embeddings are the lowest level. Every block is one, a target's above those of its source;
-    what else a side has belongs to its last block. Above them all is what no side has: pooling and
-    heads.
+    All embeddings are the lowest group. Every block is a group, those of the target above those of
+    the source; other parameters of a side belong to its last block. Pooling and heads are the
+    highest group.
     """
     named = list(model.named_parameters())
     blocks = dict.fromkeys(block for name, _ in named if (block := _block(name)) is not None)
@@ -36,7 +36,7 @@ def layer_groups(model: nn.Module) -> list[list[nn.Parameter]]:
 
 
 def freeze(model: nn.Module, names: Iterable[str]) -> None:
-    """Let all parameters stay as they are in whose names, cut at dots, one of these stands."""
+    """Freeze all parameters whose dotted names contain one of ``names`` as whole parts."""
     every = list(model.named_parameters(remove_duplicate=False))
     for name in names:
         chosen = [one for full, one in every if f".{name}." in f".{full}."]
@@ -46,7 +46,7 @@ def freeze(model: nn.Module, names: Iterable[str]) -> None:
         for parameter in chosen:
             parameter.requires_grad_(False)
     if not any(parameter.requires_grad for parameter in model.parameters()):
-        raise BadInput("optimiser.freeze: leaves nothing to learn")
+        raise BadInput("optimiser.freeze: all weights are frozen")
 
 
 def _block(name: str) -> tuple[str, str] | None:
@@ -55,6 +55,6 @@ def _block(name: str) -> tuple[str, str] | None:
 
 
 def _parts(names: Iterable[str]) -> list[str]:
-    """What parameters may be called by: each step of their names, and blocks with their numbers."""
+    """The parts of parameter names, blocks with their numbers."""
     steps = {step for name in names for step in re.findall(r"[a-z_]+(?:\.\d+)?", name)}
     return sorted(steps - {"weight", "bias"})

@@ -1,4 +1,4 @@
-"""Learning rates over time, each with a linear warm-up: a factor on the recipe's rate."""
+"""Learning-rate schedules with linear warm-up, as factors on the peak rate."""
 
 import math
 from collections.abc import Callable
@@ -13,12 +13,12 @@ def inverse_sqrt(warmup: int, steps: int) -> Schedule:
 
 
 def linear(warmup: int, steps: int) -> Schedule:
-    """A straight line to 0 at the last step."""
+    """Linear decay to 0 at the last step."""
     return lambda step: max(0.0, (steps - step) / max(1, steps - warmup))
 
 
 def cosine(warmup: int, steps: int) -> Schedule:
-    """Half a cosine to 0 at the last step."""
+    """Cosine decay to 0 at the last step."""
 
     def factor(step: int) -> float:
         done = min(1.0, (step - warmup) / max(1, steps - warmup))
@@ -28,7 +28,7 @@ def cosine(warmup: int, steps: int) -> Schedule:
 
 
 def slanted(warmup: int, steps: int) -> Schedule:
-    """Up steeply and down gently, and never to 0 (Howard & Ruder, 2018, eq. 3)."""
+    """Slanted triangular: a short increase and a long decay (Howard & Ruder, 2018, eq. 3)."""
 
     def factor(step: int) -> float:
         rising = step < warmup
@@ -39,7 +39,7 @@ def slanted(warmup: int, steps: int) -> Schedule:
 
 
 def constant(warmup: int, steps: int) -> Schedule:
-    """Nothing changes."""
+    """No decay."""
     return lambda step: 1.0
 
 
