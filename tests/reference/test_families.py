@@ -1,12 +1,11 @@
-"""A family that is added to the list: files, ids, rows and masks as ``transformers`` has them."""
+"""Byte-level BPE: files, ids, rows and masks as ``transformers`` has them."""
 
 import json
 
 import pytest
 
-from byte_level import ByteLevel
 from regard.ground.errors import BadInput
-from regard.text import tokenizer_files
+from regard.text.byte_bpe import ByteBPE
 from regard.text.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
 
 transformers = pytest.importorskip("transformers")
@@ -20,16 +19,9 @@ AWKWARD = ("", " ", "storm", " The  storms\n", "naïve 日本の 🐋!", "don't 
 FILES = {"tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt"}
 
 
-@pytest.fixture(autouse=True)
-def families(monkeypatch):
-    both = (*tokenizer_files.FAMILIES, ByteLevel())
-    monkeypatch.setattr(tokenizer_files, "FAMILIES", both)
-    monkeypatch.setattr(EncoderTokenizer, "FILES", tokenizer_files.all_files())
-
-
 @pytest.fixture
 def folder(tmp_path):
-    train_encoder_tokenizer(CORPUS, "byte-bpe", 330, longest=64).save(tmp_path)
+    train_encoder_tokenizer(CORPUS, "byte-bpe", 330, lower=False, longest=64).save(tmp_path)
     (tmp_path / "config.json").write_text('{"model_type": "roberta"}')
     return tmp_path
 
@@ -41,7 +33,7 @@ def both(folder):
 
 def test_it_is_read_and_written(folder, tmp_path_factory):
     ours = EncoderTokenizer.load(folder)
-    assert isinstance(ours.family, ByteLevel) and ours.files.keys() == FILES
+    assert isinstance(ours.family, ByteBPE) and ours.files.keys() == FILES
     for gone in (("vocab.json", "merges.txt"), ("tokenizer.json",)):
         copy = tmp_path_factory.mktemp("copy")
         ours.save(copy)
@@ -113,5 +105,5 @@ def test_a_tokenizer_as_it_stands(folder):
         json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", **ours.names})
     )
     again = EncoderTokenizer.load(folder)
-    assert isinstance(again.family, ByteLevel)
+    assert isinstance(again.family, ByteBPE)
     assert again.words.encode_all(AWKWARD) == ours.words.encode_all(AWKWARD)
