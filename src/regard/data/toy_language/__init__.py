@@ -1,7 +1,7 @@
-"""The built-in language: everyday English and its German, from one grammar that says both at once.
+"""The toy language: a synthetic parallel corpus of simple English and German, with word links.
 
-A sentence is drawn as a tree (``telling``, over the words of ``lexicon``) and read twice
-(``grammar``), in the order and the forms of each language; gold word links come with it.
+A sentence is sampled as a tree (``sampling``, over the words of ``lexicon``), which ``grammar``
+realises in both languages; words that realise the same part of the tree are linked.
 """
 
 from regard.data.toy_language.baseline import dictionary, word_by_word

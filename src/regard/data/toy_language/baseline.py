@@ -1,4 +1,4 @@
-"""Translation word by word, with a dictionary learnt from the links: the score to leave behind."""
+"""A baseline: word-by-word translation, with a dictionary learned from the links."""
 
 import re
 from collections import Counter, defaultdict
@@ -21,6 +21,6 @@ def dictionary(pairs: Iterable[SentencePair]) -> dict[str, str]:
 
 
 def word_by_word(text: str, dictionary: dict[str, str]) -> str:
-    """``text`` with each word replaced, in its own order; unknown words are kept."""
+    """Replace each word of ``text``; unknown words are kept."""
     translated = " ".join(filter(None, (dictionary.get(word, word) for word in words(text))))
     return re.sub(r" ([,.?])", r"\1", translated)

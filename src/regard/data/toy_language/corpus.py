@@ -1,4 +1,4 @@
-"""Sentence pairs with their word links, the held-out split, and the files of a parallel corpus."""
+"""Sentence pairs with word links: sampling, splits and files."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
@@ -12,7 +12,7 @@ from regard.data.toy_language.sampling.sentences import sentence
 from regard.ground.files import write_text
 
 LONGEST = 30
-"""English sentences of more words are not worth their time in a small corpus."""
+"""The longest English sentences, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Corpus:
 
 
 def pair(tree: Sentence) -> SentencePair:
-    """Both readings of a tree; words that express a common part of it are linked."""
+    """Realise a tree in both languages; words that realise the same part are linked."""
     source, target = english.sentence(tree), german.sentence(tree)
     places: dict[Meaning, list[int]] = {}
     for j, word in enumerate(target):
@@ -48,7 +48,7 @@ def pair(tree: Sentence) -> SentencePair:
 
 
 def spelled(words: Words) -> str:
-    """A capital first, and no space before punctuation."""
+    """The text of words: capitalised, without spaces before punctuation."""
     text = "".join(word.text if word.text in ",.?" else " " + word.text for word in words)[1:]
     return text[0].upper() + text[1:]
 
@@ -66,14 +66,14 @@ def sample(seed: int) -> Iterator[SentencePair]:
 
 
 def corpus(train: int = 20_000, dev: int = 500, test: int = 500, seed: int = 1) -> Corpus:
-    """Held-out pairs are drawn first, so that they do not depend on the size of ``train``."""
+    """Dev and test pairs are sampled first, so that they do not depend on the size of ``train``."""
     pairs = sample(seed)
     held_out = tuple(islice(pairs, dev)), tuple(islice(pairs, test))
     return Corpus(tuple(islice(pairs, train)), *held_out)
 
 
 def write(corpus: Corpus, folder: Path) -> None:
-    """``train.en``, ``train.de`` and ``train.links`` (``0-0 1-2``: source-target); dev and test."""
+    """Write ``train.en``, ``train.de`` and ``train.links`` (``0-0 1-2``); likewise dev and test."""
     for part in fields(corpus):
         pairs: tuple[SentencePair, ...] = getattr(corpus, part.name)
         _write(folder / f"{part.name}.en", (pair.source for pair in pairs))

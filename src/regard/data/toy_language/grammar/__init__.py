@@ -1,1 +1,1 @@
-"""One tree, two readings: what is said, how English says it, and how German does."""
+"""Syntax trees, and their realisation in English and in German."""

@@ -1,4 +1,4 @@
-"""German noun phrases, pronouns and fixed expressions, in the case they are asked for."""
+"""German noun phrases, pronouns and fixed expressions, in a given case."""
 
 from regard.data.toy_language.grammar.forms import (
     CONTRACTIONS,

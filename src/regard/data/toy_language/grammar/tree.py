@@ -1,8 +1,7 @@
-"""What is said, before it is said in English or German: the tree that both languages read.
+"""Language-independent trees of sentences.
 
-Nodes are told apart by identity, never by content: the two dogs of "the dog sees the dog" are
-two nodes. A word remembers which parts of which nodes it expresses (its meanings), and two words
-of a pair are linked when they share one.
+Nodes are compared by identity: the two dogs of "the dog sees the dog" are two nodes. The meanings
+of a word are the parts of nodes that it realises; two words of a pair are linked if they share one.
 """
 
 from dataclasses import dataclass

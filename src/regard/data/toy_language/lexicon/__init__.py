@@ -1,1 +1,1 @@
-"""The words of the language: tables in which each line is an entry of both languages."""
+"""The bilingual lexicon: tables with an entry on each line."""

@@ -1,4 +1,4 @@
-"""Dictionary entries as a school grammar prints them, and how a line of a table becomes one."""
+"""Dictionary entries, and their parsing from lines of tables."""
 
 import re
 from collections.abc import Iterator

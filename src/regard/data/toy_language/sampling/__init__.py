@@ -1,1 +1,1 @@
-"""What gets said: trees drawn at random, of parts that go together."""
+"""Random trees of parts that fit together."""

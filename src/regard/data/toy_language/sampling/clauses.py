@@ -1,4 +1,4 @@
-"""Kinds of clauses, by what people do and what happens to them."""
+"""Types of clauses."""
 
 from dataclasses import replace
 from random import Random

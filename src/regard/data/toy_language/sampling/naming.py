@@ -1,4 +1,4 @@
-"""Who and what is talked about: subjects, objects and places drawn at random."""
+"""Random subjects, objects and places."""
 
 from random import Random
 

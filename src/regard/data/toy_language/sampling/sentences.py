@@ -1,4 +1,4 @@
-"""Sentences: clauses that hold other clauses, without a bottom but ever more rarely."""
+"""Random sentences: recursive clauses, less probable with each level."""
 
 from collections.abc import Callable
 from dataclasses import replace

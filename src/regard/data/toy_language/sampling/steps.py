@@ -1,4 +1,4 @@
-"""A clause, step by step: subject, verb and time; then object, place and the rest."""
+"""The parts of a clause: subject, verb and time; then object, place and others."""
 
 from dataclasses import dataclass, replace
 from random import Random
