@@ -307,7 +307,7 @@ def test_metrics_are_told_whatever_weights_are_chosen_by(corpora, tmp_path):
             "model.start: nowhere is no folder",
         ),
         ("one", ["batches.longest=49"], "rows of 49 tokens, and the encoder knows 48 positions"),
-        ("one", ["data.train.reader=SQuAD"], "no reader for 'classify' is called 'SQuAD'"),
+        ("one", ["data.train.reader=SQuAD"], "no reader for task 'classify' is called 'SQuAD'"),
         ("one", ["data.train.reader=tvs"], "did you mean 'tsv'"),
         ("one", ["data.test.options={texts=['txt']}"], "no column 'txt'"),
         (
