@@ -325,6 +325,14 @@ def test_reading_ahead_says_what_is_wrong(corpus, tmp_path):
             "next-sentence: the model has one segment, and rows have two passages",
         ),
         (["model.target=cho:base"], "model.target: a model of this task has a source only"),
+        (
+            ["model.paper=lin", "model.size=last", "model.change={}", FULL],
+            "the tokenizer of Lin has no special tokens to mask by",
+        ),
+        (
+            ["model.source=lin:laptop", "model.change={}", FULL],
+            "output and token vectors can be tied only if their shapes agree",
+        ),
         (["train.judge=accuracy"], "no measure of task 'pretrain'"),
         (["objective.masked-lm.rate=0"], "objective.masked-lm.rate"),
         (["objective.masked-lm.rates=0.1"], "did you mean 'rate'"),
@@ -334,6 +342,18 @@ def test_slips_are_said_in_one_line(corpus, tmp_path, settings, said):
     with pytest.raises(BadInput) as caught:
         prepared(corpus, tmp_path / "run", *settings)
     assert said in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    ["{width=16, embedding=32}", "{width=16, embedding=8, tied=false}"],
+    ids=["tied", "untied"],
+)
+def test_a_recurrent_trunk_can_be_pre_trained(corpus, tmp_path, sizes):
+    changes = ("model.source=lin:laptop", f"model.change={sizes}", "model.change.dropout=0.0")
+    run = prepared(corpus, tmp_path / "run", *changes, FULL, "train.steps=8")
+    found = losses(run)
+    assert found[-1] < found[0]
 
 
 def test_a_resumed_run_keeps_its_blanks(corpus, tmp_path):

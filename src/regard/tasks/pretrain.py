@@ -22,6 +22,7 @@ from regard.tasks.task import Prepared, Processes, RunFolder, TaskScores
 from regard.tasks.trunk_task import TrunkTask
 from regard.text.config import EncoderTextConfig
 from regard.text.row_tokenizer import RowTokenizer
+from regard.text.tokenizers import PLAIN
 
 DEV_SEED = 0  # the targets of development sets are the same for every seed
 SAMPLE = 50_000_000  # characters that a vocabulary is learned from, at most
@@ -46,6 +47,8 @@ class Pretrain(TrunkTask):
     def facts(self, data: Path) -> tuple[Paper, TrunkWithHeads]:
         """The model as the recipe changes it, if it can learn the objectives."""
         paper, facts = super().facts(data)
+        if paper.tokenizer == PLAIN:
+            raise BadInput(f"model: the tokenizer of {paper.name} has no special tokens to mask by")
         self.objectives.check(facts)
         return paper, facts
 
