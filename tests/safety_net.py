@@ -21,7 +21,7 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-BASE = "15883ee20ddcc499919363d371522047c0723979"  # after the redraw of models, objectives and tasks
+BASE = "15883ee20ddcc499919363d371522047c0723979"  # after the redraw
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "regard-safety-net"
 
 
