@@ -71,9 +71,16 @@ class HFFormat:
         old = self.config_of(before, self.labels_of(config, before))
         new = self.config_of(facts, labels)
         changed = {key: value for key, value in new.items() if value != old.get(key)}
-        if self.facts_of({**config, **changed}, tensors) != facts:  # keys that follow others
+        if not self._means({**config, **changed}, tensors, facts):  # keys that follow others
             changed = new
         return {**config, **changed}
+
+    def _means(self, config: Config, tensors: Collection[str], facts: Any) -> bool:
+        """Whether a config.json stands for these facts."""
+        try:
+            return self.facts_of(config, tensors) == facts
+        except BadInput:
+            return False
 
     def architecture(self, facts: Any) -> str:
         """What ``transformers`` calls a model of these facts."""
