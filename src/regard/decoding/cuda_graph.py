@@ -60,7 +60,7 @@ class GraphedDecoder:
     def __init__(
         self,
         model: Any,
-        selector: Any,
+        selector: TokenSelector,
         sentences: int,
         copies: int,
         capacity: int,

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.ground.batch import IGNORED, Batch, BatchLimits, Ids
+from regard.ground.batch import IGNORED, Batch, BatchLimits, Ids, PackedTokens
 from regard.models.build.trunk_with_heads import Outputs
 from regard.objectives.objective import Objective
 from regard.parts.losses import smoothed_cross_entropy
@@ -18,12 +18,35 @@ from regard.text.labels import MultiLabelSet, RegressionSet, SingleLabelSet
 
 
 @dataclass(frozen=True)
-class Classification(Objective):
-    """Cross-entropy over classes, each example weighted by its class as ``weights`` say."""
+class ClassObjective(Objective):
+    """Cross-entropy over classes, each target weighted by its class as ``weights`` say."""
 
-    head: ClassVar[str] = "label"
     smoothing: float = 0.0
     weights: tuple[float, ...] | None = None
+
+    def batch(self, inputs: PackedTokens, targets: Tensor, examples: Sequence[Any]) -> Batch:
+        """A batch with the weight of each target; any weight for an ignored target."""
+        weights = {}
+        if self.weights is not None:
+            weights[self.head] = torch.tensor(self.weights)[targets.clamp(min=0)]
+        weight: Any = sum(map(self.weight, examples))
+        return Batch(inputs, {self.head: targets}, weight, weights=weights)
+
+    def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Cross-entropy of every target."""
+        return smoothed_cross_entropy(
+            outputs.by_head[self.head],
+            batch.targets[self.head],
+            self.smoothing,
+            batch.weights.get(self.head),
+        )
+
+
+@dataclass(frozen=True)
+class Classification(ClassObjective):
+    """One of several classes for each row."""
+
+    head: ClassVar[str] = "label"
 
     def weight(self, example: tuple[Any, Ids]) -> float:
         """That of its class."""
@@ -34,26 +57,7 @@ class Classification(Objective):
         inputs = self.read([row for row, _ in examples], limits)
         targets_B = torch.full((inputs.layout.rows,), IGNORED)
         targets_B[: len(examples)] = torch.tensor([int(target[0]) for _, target in examples])
-        return Batch(
-            inputs,
-            {self.head: targets_B},
-            sum(map(self.weight, examples)),
-            weights=weights_of(self.head, targets_B, self.weights),
-        )
-
-    def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Cross-entropy of the class of each row."""
-        return smoothed_cross_entropy(
-            outputs.by_head[self.head],
-            batch.targets[self.head],
-            self.smoothing,
-            batch.weights.get(self.head),
-        )
-
-
-def weights_of(head: str, targets: Tensor, weights: Sequence[float] | None) -> dict[str, Tensor]:
-    """The weight of each target by its class, for ``Batch.weights``; any for an ignored target."""
-    return {} if weights is None else {head: torch.tensor(weights)[targets.clamp(min=0)]}
+        return self.batch(inputs, targets_B, examples)
 
 
 @dataclass(frozen=True)

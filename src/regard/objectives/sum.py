@@ -12,11 +12,9 @@ from regard.data.sentence_pairs import Passage, Passages
 from regard.ground.batch import Batch, BatchLimits
 from regard.ground.errors import BadInput
 from regard.ground.tape import NULL_TAPE, NullTape
-from regard.models.facts import SentencePairHead, TrunkWithHeads
+from regard.models.facts import TrunkWithHeads
 from regard.objectives.rows import AnnotatedRow, RowObjective, collate_rows
 from regard.text.templates import RowBuilder
-
-PAIR = SentencePairHead.name
 
 
 class Sum:

@@ -11,19 +11,16 @@ from torch import Tensor
 
 from regard.ground.batch import IGNORED, Batch, BatchLimits, Ids, tokens_of
 from regard.models.build.trunk_with_heads import Outputs
-from regard.objectives.labels import weights_of
+from regard.objectives.labels import ClassObjective
 from regard.objectives.objective import Objective
-from regard.parts.losses import smoothed_cross_entropy
 from regard.text.labels import RegressionSet, SingleLabelSet
 
 
 @dataclass(frozen=True)
-class TokenClassification(Objective):
-    """Cross-entropy over the labels of tokens; the loss of a step is the mean over its targets."""
+class TokenClassification(ClassObjective):
+    """One of several labels for each token; the loss of a step is the mean over its targets."""
 
     head: ClassVar[str] = "token_label"
-    smoothing: float = 0.0
-    weights: tuple[float, ...] | None = None
 
     def weight(self, example: tuple[Any, Ids]) -> float:
         """That of its targets."""
@@ -34,24 +31,10 @@ class TokenClassification(Objective):
     def collate(
         self, examples: Sequence[tuple[Any, Ids]], limits: BatchLimits | None = None
     ) -> Batch:
-        """A batch of rows; with a ``limits``, of fixed shape."""
+        """A batch of rows; with ``limits``, of fixed shape."""
         inputs = self.read([row for row, _ in examples], limits)
         targets_T = tokens_of([targets for _, targets in examples], limits, fill=IGNORED)
-        return Batch(
-            inputs,
-            {self.head: targets_T},
-            sum(map(self.weight, examples)),
-            weights=weights_of(self.head, targets_T, self.weights),
-        )
-
-    def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Cross-entropy of the label of each token that has one."""
-        return smoothed_cross_entropy(
-            outputs.by_head[self.head],
-            batch.targets[self.head],
-            self.smoothing,
-            batch.weights.get(self.head),
-        )
+        return self.batch(inputs, targets_T, examples)
 
 
 class TokenRegression(Objective):

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
+from regard.data.datasets.dataset import ProcessRank
 from regard.data.sources import DropCounts
 from regard.ground.batch import Batch
 from regard.ground.config import Config
@@ -62,15 +63,9 @@ class RunFolder(Protocol):
     def keep_text(self, *values: Any) -> None: ...
 
 
-class Processes(Protocol):
+class Processes(ProcessRank, Protocol):
     """The processes of a run: see ``regard.training.distributed``."""
 
-    @property
-    def rank(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def device(self) -> torch.device: ...
     @property
     def is_leader(self) -> bool: ...
     def all_reduce(self, sums: Tensor) -> Tensor: ...

@@ -15,7 +15,7 @@ from regard.models.build.trunk_with_heads import TrunkWithHeadsModule
 from regard.models.facts.checks import one_of
 from regard.models.facts.flops import FORWARD_AND_BACKWARD
 from regard.models.facts.heads import AnyHead, NextTokenHead
-from regard.models.facts.pools import ANYWHERE, AnyPool, MeanPool, Summaries
+from regard.models.facts.pools import ANYWHERE, AnyPool, Summaries
 from regard.models.facts.trunk import Trunk
 from regard.models.sites import AttentionSite
 
@@ -52,10 +52,6 @@ class TrunkWithHeads:
     def encoder(self) -> Trunk:
         """The side that reads the input."""
         return self.trunk
-
-    def as_trunk(self) -> "TrunkWithHeads":
-        """Itself."""
-        return self
 
     @property
     def eager(self) -> bool:
@@ -169,10 +165,6 @@ class EncoderDecoder:
     def encoder(self) -> Trunk:
         """The side that reads the input."""
         return self.source
-
-    def as_trunk(self) -> TrunkWithHeads:
-        """Its encoder alone, with the mean of the states of a row."""
-        return TrunkWithHeads(self.source, MeanPool())
 
     @property
     def eager(self) -> bool:
