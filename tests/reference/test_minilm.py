@@ -47,7 +47,7 @@ def rows_of(text: EncoderTokenizer):
 def test_texts_have_the_same_ids(both, folder):
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     said = tokenizer(TEXTS, truncation=True, max_length=128).input_ids
-    assert [list(map(int, row.tokens)) for row in rows_of(both[0].text)[:-1]] == said
+    assert [list(map(int, row.tokens)) for row in rows_of(both[0].tokenizer)[:-1]] == said
 
 
 @torch.no_grad()
