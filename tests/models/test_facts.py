@@ -267,7 +267,12 @@ MASK = st.sampled_from([full, causal, PermutationMask(True), PermutationMask(Fal
     WindowMask, OPTIONAL, OPTIONAL
 )
 EMBEDDING = st.builds(
-    Tokens, SIZE, POSITION, segments=st.integers(0, 3), scaled=st.booleans(), normed=st.booleans()
+    Tokens,
+    *(SIZE, POSITION),
+    segments=st.integers(0, 3),
+    scaled=st.booleans(),
+    normed=st.booleans(),
+    embedding_size=OPTIONAL,
 )
 ACTIVATION = st.sampled_from(sorted(ACTIVATIONS))
 

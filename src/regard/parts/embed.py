@@ -11,7 +11,11 @@ from regard.parts.dropout import Dropout
 
 
 class Embedding(nn.Module):
-    """token (× √d) + position (+ segment), optional layer norm, dropout."""
+    """token (× √d) + position (+ segment), optional layer norm, dropout, optional projection.
+
+    ``width`` is the size of the vectors; a linear layer maps their sum to ``projected`` numbers
+    (Lan et al., 2019, section 3.1).
+    """
 
     def __init__(
         self,
@@ -23,6 +27,7 @@ class Embedding(nn.Module):
         scaled: bool = False,
         norm: float | None = None,
         dropout: float = 0.0,
+        projected: int | None = None,
     ):
         super().__init__()
         self.token = nn.Embedding(vocab, width)
@@ -33,6 +38,7 @@ class Embedding(nn.Module):
         self.segment = nn.Embedding(segments, width) if segments else None
         self.norm = nn.LayerNorm(width, eps=norm) if norm is not None else None
         self.dropout = Dropout(dropout)
+        self.projection = None if projected is None else nn.Linear(width, projected)
 
     @property
     def position_limit(self) -> int | None:
@@ -49,7 +55,8 @@ class Embedding(nn.Module):
             x_TD = x_TD + few(layout.segments_T, self.segment.weight)
         if self.norm is not None:
             x_TD = self.norm(x_TD)
-        return self.dropout(x_TD)
+        x_TD = self.dropout(x_TD)
+        return x_TD if self.projection is None else self.projection(x_TD)
 
 
 def _few(numbers_T: Tensor, vectors_ND: Tensor) -> Tensor:

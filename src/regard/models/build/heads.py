@@ -8,14 +8,21 @@ from regard.parts.dropout import Dropout
 
 
 class MLMHeadModule(nn.Module):
-    """Dense layer, activation, norm, and a vector for each token of the vocabulary."""
+    """Dense layer, activation, norm, and a vector of ``size`` for each token of the vocabulary."""
 
-    def __init__(self, width: int, activation: Callable[[Tensor], Tensor], eps: float, vocab: int):
+    def __init__(
+        self,
+        width: int,
+        size: int,
+        vocab: int,
+        activation: Callable[[Tensor], Tensor],
+        eps: float,
+    ):
         super().__init__()
-        self.dense = nn.Linear(width, width)
+        self.dense = nn.Linear(width, size)
         self.activation = activation
-        self.norm = nn.LayerNorm(width, eps=eps)
-        self.out = nn.Linear(width, vocab)
+        self.norm = nn.LayerNorm(size, eps=eps)
+        self.out = nn.Linear(size, vocab)
 
     def forward(self, states_ND: Tensor) -> Tensor:
         return self.out(self.norm(self.activation(self.dense(states_ND))))

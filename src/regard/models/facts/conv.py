@@ -32,7 +32,7 @@ class ConvEncoderFacts(AnyStack):
         layers = (
             Convolution(self.width, self.kernel, dropout=self.dropout) for _ in range(self.depth)
         )
-        return ConvEncoderModule(embed.build(self.width, self.dropout), layers)
+        return ConvEncoderModule(embed.build(self.input_width, self.dropout), layers)
 
     def products(self, source: AnyStack | None = None) -> Products:
         """All layers, each with as many gates as outputs."""

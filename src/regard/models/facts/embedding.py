@@ -9,9 +9,11 @@ from regard.parts.embed import Embedding
 
 @dataclass(frozen=True)
 class Tokens:
-    """Token, position and segment vectors.
+    """Token, position and segment vectors, of the width that the stack reads.
 
-    ``scaled`` multiplies token vectors by √width; ``normed`` adds a layer norm.
+    ``scaled`` multiplies token vectors by √width; ``normed`` adds a layer norm. With
+    ``embedding_size`` all vectors have that size instead, and a linear layer maps their sum to the
+    width of the stack (factorised embeddings: Lan et al., 2019, section 3.1).
     """
 
     vocab: int
@@ -19,10 +21,12 @@ class Tokens:
     segments: int = 0
     scaled: bool = False
     normed: bool = False
+    embedding_size: int | None = None
 
     def __post_init__(self) -> None:
         at_least(1, "vocab", self.vocab)
         at_least(0, "segments", self.segments)
+        at_least(1, "embedding_size", self.embedding_size)
 
     @property
     def limit(self) -> int | None:
@@ -30,13 +34,19 @@ class Tokens:
         return None if self.position is None else self.position.limit
 
     def build(self, width: int, dropout: float, eps: float = 1e-5) -> Embedding:
-        """The embedding of vectors of that size."""
+        """The embedding for a stack that reads vectors of that size."""
+        size = self.embedding_size or width
         return Embedding(
             self.vocab,
-            width,
-            position=None if self.position is None else self.position.build(width),
+            size,
+            position=None if self.position is None else self.position.build(size),
             segments=self.segments,
             scaled=self.scaled,
             norm=eps if self.normed else None,
             dropout=dropout,
+            projected=None if self.embedding_size is None else width,
         )
+
+    def products(self, width: int) -> int:
+        """Products for each token: those of the projection."""
+        return 0 if self.embedding_size is None else self.embedding_size * width

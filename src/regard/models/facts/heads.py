@@ -36,7 +36,7 @@ class MLMHead(AnyHead):
     """The token at a position (Devlin et al., 2018): dense, activation, norm, token vectors.
 
     ``tied``: these are the token vectors of the embedding. ``dense_activation`` is by default the
-    activation of the stack.
+    activation of the stack. The dense layer gives as many numbers as a token vector has.
     """
 
     name: ClassVar[str] = "mlm"
@@ -45,16 +45,16 @@ class MLMHead(AnyHead):
 
     def build(self, trunk: Trunk, tokens: nn.Embedding) -> MLMHeadModule:
         """With the epsilon of the stack."""
-        width, stack = trunk.width, trunk.stack
+        sizes, stack = (trunk.width, trunk.token_width, trunk.embed.vocab), trunk.stack
         activation = ACTIVATIONS[self.dense_activation or stack.activation]
-        module = MLMHeadModule(width, activation, stack.eps, trunk.embed.vocab)
+        module = MLMHeadModule(*sizes, activation, stack.eps)
         if self.tied:
             _tie(module.out, tokens)
         return module
 
     def products(self, trunk: Trunk) -> int:
         """The dense layer and all token vectors."""
-        return trunk.width * (trunk.width + trunk.embed.vocab)
+        return trunk.token_width * (trunk.width + trunk.embed.vocab)
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,10 @@ class AnyRNN(AnyStack):
         one_of(KERNELS, "cell", self.cell)
 
     @property
+    def input_width(self) -> int:
+        return self.embedding
+
+    @property
     def final_states(self) -> int:
         return self.depth
 
@@ -84,7 +88,7 @@ class RNNEncoderFacts(AnyRNN):
 
     def build(self, embed: Tokens, source: AnyStack | None = None) -> RNNEncoderModule:
         """Recurrent layers over that embedding."""
-        built = embed.build(self.embedding, self.dropout)
+        built = embed.build(self.input_width, self.dropout)
         return RNNEncoderModule(built, self._layers(self.embedding, self.direction))
 
     def products(self, source: AnyStack | None = None) -> Products:
@@ -166,7 +170,7 @@ class RNNDecoderFacts(AnyRNN):
             read = self.width if self.summary else context
             maxout = Maxout(self.width + self.embedding + read, self.maxout)
         return RNNDecoderModule(
-            embed.build(self.embedding, self.dropout),
+            embed.build(self.input_width, self.dropout),
             Bridge(self.bridge, states, self.cell, self.width, self.depth, summarises=self.summary),
             self._layers(self.embedding + self._carried + context),
             cross=cross,

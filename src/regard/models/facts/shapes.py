@@ -129,7 +129,7 @@ class TrunkWithHeads:
         ``positions``: how many tokens a head reads, where that is not all of them.
         """
         rows = list(chain.from_iterable(lengths))
-        tokens, reads = sum(rows), self.trunk.stack.products()
+        tokens, reads = sum(rows), self.trunk.products()
         forward = reads.token * tokens + reads.own_pair * sum(length * length for length in rows)
         if self.pool is not None:
             pool = self.pool.products(self.trunk.width)
@@ -224,8 +224,8 @@ class EncoderDecoder:
     ) -> float:
         """Operations of one step over pairs of these lengths, (source, target)."""
         source_T, target_T = sum(s for s, _ in lengths), sum(t for _, t in lengths)
-        reads = self.source.stack.products()
-        writes = self.target.stack.products(self.source.stack)
+        reads = self.source.products()
+        writes = self.target.products(self.source)
         forward = (
             reads.token * source_T
             + writes.token * target_T

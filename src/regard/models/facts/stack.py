@@ -34,6 +34,11 @@ class AnyStack:
     eps: float = 1e-5
 
     @property
+    def input_width(self) -> int:
+        """The size of the vector of a token."""
+        return self.width
+
+    @property
     def output_width(self) -> int:
         """The size of the state of a token."""
         return self.width
@@ -111,7 +116,7 @@ class Stack(AnyStack):
         """The blocks over that embedding."""
         source_width = None if source is None else source.output_width
         return TransformerModule(
-            embed.build(self.width, self.dropout, self.eps),
+            embed.build(self.input_width, self.dropout, self.eps),
             [self._block(embed.position, source_width) for _ in range(self.depth)],
             nn.LayerNorm(self.width, eps=self.eps) if self.final_norm else nn.Identity(),
         )

@@ -7,6 +7,7 @@ from torch import nn
 from regard.ground.errors import BadInput
 from regard.models.facts.conv import ConvEncoderFacts
 from regard.models.facts.embedding import Tokens
+from regard.models.facts.flops import Products
 from regard.models.facts.rnn import RNNDecoderFacts, RNNEncoderFacts
 from regard.models.facts.stack import Stack
 
@@ -27,6 +28,17 @@ class Trunk:
     def width(self) -> int:
         """The size of the state of a token."""
         return self.stack.output_width
+
+    @property
+    def token_width(self) -> int:
+        """The size of token vectors by which a head names tokens."""
+        return self.embed.embedding_size or self.width
+
+    def products(self, source: "Trunk | None" = None) -> Products:
+        """Products of a forward pass: of the stack, and of the projection of the embedding."""
+        stack = self.stack.products(None if source is None else source.stack)
+        projection = self.embed.products(self.stack.input_width)
+        return stack._replace(token=stack.token + projection)
 
     def layer_paths(self, path: str, prefix: str = "") -> dict[str, str]:
         """The tape path of the output of each layer, for a trunk of that path."""
