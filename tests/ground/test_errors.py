@@ -16,7 +16,7 @@ from regard.ground.errors import (
     reason_of,
     shown,
 )
-from regard.tasks.published import Published, as_trained
+from regard.tasks.generation_settings import GenerationSettings, as_trained
 from regard.text.labels import labels_from_config
 from regard.training.recipe import read
 from regard.training.recipe_files import find
@@ -81,7 +81,7 @@ LONG = "several words " * 110
     [
         lambda: as_trained({"length": LONG}),
         lambda: as_trained({"beam": LONG}),
-        lambda: Published.of({"early_stopping": LONG}, eos=0, vocab=9),
+        lambda: GenerationSettings.of({"early_stopping": LONG}, eos=0, vocab=9),
         lambda: labels_from_config({"problem_type": LONG}),
         lambda: labels_from_config({"id2label": {"0": LONG, "1": LONG}}),
         lambda: labels_from_config({"id2label": LONG}),

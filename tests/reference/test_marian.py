@@ -447,7 +447,7 @@ def test_a_folder_translates_as_generate_does(settings, tied, tmp_path):
             ids = tokenizer(text, return_tensors="pt")
             out = reference.generate(**ids, return_dict_in_generate=True, output_scores=True)
             tokens = [one for one in out.sequences[0, 1:].tolist() if one != pad]
-            ended = (translator.text.target.eos,) if best.hypothesis.finished else ()
+            ended = (translator.tokenizer.target.eos,) if best.hypothesis.finished else ()
             assert [*best.hypothesis.tokens, *ended] == tokens
             assert best.text == tokenizer.decode(tokens, skip_special_tokens=True)
             if settings["num_beams"] > 1:

@@ -61,7 +61,7 @@ def test_scores_agree_with_search(translator, texts):
     """What search says of its hypothesis is what scoring says of the same words."""
     chosen = [text for text in texts if text.strip()][:10]
     for source, (one, *_) in zip(chosen, translator.translate(chosen, Greedy()), strict=True):
-        tokens = translator.text.target.encode(one.text)
+        tokens = translator.tokenizer.target.encode(one.text)
         if one.hypothesis.finished and tuple(tokens) == one.hypothesis.tokens:
             (logprobs,) = translator.score([(source, one.text)])
             assert logprobs == pytest.approx(one.hypothesis.logprobs, abs=1e-4)
@@ -120,7 +120,7 @@ def test_an_ensemble_decides_by_the_mean(translator, small_run):
             parameter.mul_(1.5)
     ((found,),) = translator.with_others(other).translate(["dog cow owl"], Greedy())
     tokens = found.hypothesis.tokens
-    assert tuple(translator.text.target.encode(found.text)) == tokens
+    assert tuple(translator.tokenizer.target.encode(found.text)) == tokens
     each = [
         torch.tensor(one.score([("dog cow owl", found.text)])[0]) for one in (translator, other)
     ]

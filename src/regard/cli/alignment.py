@@ -105,7 +105,7 @@ def _with_options(
 
 def check_lengths(pairs: Pairs, files: tuple[str, str], model: Model, most: int) -> None:
     """Refuse a text of more than ``most`` tokens."""
-    sides = model.translator.text.sides
+    sides = model.translator.tokenizer.sides
     for number, pair in enumerate(pairs, start=1):
         for text, vocabulary, file in zip(pair, sides, files, strict=True):
             check_length(text, vocabulary, most, f"{name_of(file)}:{number}")
@@ -115,7 +115,7 @@ def linked_units(models: list[Model], spans: Spans | None) -> Units:
     """Words, or without ``spans`` subword tokens, which both directions must share."""
     if spans is not None:
         return lambda *pair: tuple([text[i:j] for i, j in spans(text)] for text in pair)
-    sides = [(one.translator.text.source, one.translator.text.target) for one in models]
+    sides = [(one.translator.tokenizer.source, one.translator.tokenizer.target) for one in models]
     for others in sides[1:]:
         if [one.fingerprint for one in others[::-1]] != [one.fingerprint for one in sides[0]]:
             raise BadInput("--subwords: the two models have different vocabularies")

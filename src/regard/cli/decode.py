@@ -136,7 +136,7 @@ def choose_method(
     )
     if name == "sample":
         return Method(draws)
-    decode, best = translator.text.target.decode, options["best"]
+    decode, best = translator.tokenizer.target.decode, options["best"]
     risk = MinimumRisk(decode, draws, options["utility"], best)
     if options["candidates"] == "beam":
         return BeamRisk(risk, risk.formula, beam=replace(beam, best=beam.size))

@@ -51,7 +51,7 @@ def record(
     model: Any = translator.model
     names = require_cross_attention(model.cross_attention).weights
     cut = [
-        (translator.text.source.segment(source), translator.text.target.segment(target))
+        (translator.tokenizer.source.segment(source), translator.tokenizer.target.segment(target))
         for source, target in pairs
     ]
     objective = translator.objective

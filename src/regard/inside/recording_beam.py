@@ -26,7 +26,7 @@ RULES: tuple[tuple[Length, float], ...] = (
 
 def record_tree(translator: Translator, text: str, beam: Beam | None = None) -> BeamTree:
     """The beam search for the translation of ``text``."""
-    target = translator.text.target
+    target = translator.tokenizer.target
     recording = RecordingBeam(Beam() if beam is None else beam)
     # Another process would record in its own memory.
     replace(translator, workers=None).translate([text], recording)

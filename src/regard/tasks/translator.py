@@ -31,6 +31,7 @@ from regard.search.sample import Sample
 from regard.search.step import Search, SearchState
 from regard.tasks.batch_runner import RECORDED, WINDOW
 from regard.tasks.embed import Embedder
+from regard.tasks.generation_settings import GenerationSettings, as_trained, sampling_of
 from regard.tasks.inputs import (
     InputLimits,
     check_pairs,
@@ -41,7 +42,6 @@ from regard.tasks.inputs import (
     read,
 )
 from regard.tasks.model_runner import ModelRunner
-from regard.tasks.published import Published, as_trained, sampling_of
 from regard.tasks.workers import Job, Workers
 from regard.text.translation_tokenizer import TranslationTokenizer
 
@@ -70,7 +70,7 @@ class Translator(ModelRunner):
     """
 
     model: nn.Module
-    text: TranslationTokenizer
+    tokenizer: TranslationTokenizer
     batch_size: int = 64
     others: tuple["Translator", ...] = ()
     generation: Mapping[str, Any] | None = None
@@ -91,7 +91,7 @@ class Translator(ModelRunner):
 
     def __post_init__(self) -> None:
         for number, other in enumerate(self.others, 2):
-            if other.text.target.fingerprint != self.text.target.fingerprint:
+            if other.tokenizer.target.fingerprint != self.tokenizer.target.fingerprint:
                 raise BadInput(
                     f"model {number} of the ensemble writes another target vocabulary than model 1"
                 )
@@ -99,7 +99,7 @@ class Translator(ModelRunner):
     @property
     def objective(self) -> Seq2Seq:
         """How sentences are marked: the same at training and here."""
-        return Seq2Seq(self.text.target.bos, self.text.target.eos)
+        return Seq2Seq(self.tokenizer.target.bos, self.tokenizer.target.eos)
 
     @property
     def translator(self) -> Self:
@@ -111,15 +111,17 @@ class Translator(ModelRunner):
         """None: long texts are refused."""
 
     @cached_property
-    def published(self) -> Published | None:
+    def published(self) -> GenerationSettings | None:
         """The settings it was published with, understood."""
         if self.generation is None:
             return None
         model: Any = self.model
-        return Published.of(self.generation, self.text.target.eos, model.head.out_features)
+        return GenerationSettings.of(
+            self.generation, self.tokenizer.target.eos, model.head.out_features
+        )
 
     @cached_property
-    def followed(self) -> Published | None:
+    def followed(self) -> GenerationSettings | None:
         """The same where they can be followed: what they allow holds for any search."""
         try:
             return self.published
@@ -221,7 +223,7 @@ class Translator(ModelRunner):
         if starts is not None and len(starts) != len(texts):
             raise BadInput(f"{len(starts)} prefixes for {len(texts)} texts")
         sources = [one.read_sources(texts, first + 1) for one in (self, *self.others)]
-        begun = None if starts is None else self.text.target.encode_all(starts)
+        begun = None if starts is None else self.tokenizer.target.encode_all(starts)
         results: list[list[Translation]] = [[Translation("", 0.0, EMPTY)] for _ in texts]
         lengths = np.array([len(one) for one in sources[0]], dtype=np.int64)
         there = [i for i, one in enumerate(texts) if not isinstance(one, str) or one.strip()]
@@ -265,15 +267,15 @@ class Translator(ModelRunner):
         if self.others and not all(isinstance(one, str) for one in inputs):
             raise BadInput("an ensemble reads texts: token ids belong to one vocabulary")
         model: Any = self.model
-        limits, end = InputLimits.of(model.source, self.max_length), self.text.target.eos
-        return read(inputs, self.text.source.encode_all, limits, end=end, first=first)
+        limits, end = InputLimits.of(model.source, self.max_length), self.tokenizer.target.eos
+        return read(inputs, self.tokenizer.source.encode_all, limits, end=end, first=first)
 
     def read_pairs(self, pairs: Iterable[Any]) -> list[tuple[list[int], list[int]]]:
         """Pairs (source, target) of texts or ids; a target has no marks."""
         given = check_pairs(pairs, "(source, target)")
         model: Any = self.model
         limits = InputLimits.of(model.target, self.max_length)
-        encode_all = self.text.target.encode_all
+        encode_all = self.tokenizer.target.encode_all
         targets = read([target for _, target in given], encode_all, limits, marks=1)
         return list(zip(self.read_sources([source for source, _ in given]), targets, strict=True))
 
@@ -321,7 +323,7 @@ class Translator(ModelRunner):
 
     def _limits(self, ids: list[list[int]], prefixes: list[list[int]] | None) -> Constraints:
         """What may be written; where positions are learned, no more tokens than there are."""
-        target, model = self.text.target, cast(Any, self.model)
+        target, model = self.tokenizer.target, cast(Any, self.model)
         most = model.decoder.embed.position_limit or sys.maxsize
         if self.followed is not None:
             limits = self.followed.limits(target.bos, target.eos)
@@ -343,7 +345,9 @@ class Translator(ModelRunner):
         )
 
     def _as_text(self, hypothesis: Hypothesis) -> Translation:
-        return Translation(self.text.target.decode(hypothesis.tokens), hypothesis.score, hypothesis)
+        return Translation(
+            self.tokenizer.target.decode(hypothesis.tokens), hypothesis.score, hypothesis
+        )
 
     @torch.inference_mode()
     def score(self, pairs: Iterable[tuple[str | Ids, str | Ids]]) -> list[list[float]]:

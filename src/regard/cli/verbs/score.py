@@ -36,7 +36,7 @@ def score(
     from regard.api import load
 
     translator = load(model, device, precision=precision, batch_size=batch_size).translator
-    sides = translator.text.sides
+    sides = translator.tokenizer.sides
 
     def parse(line: str, where: str) -> tuple[str, ...]:
         pair = texts_in(COLUMNS, line, where)

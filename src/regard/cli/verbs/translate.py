@@ -153,7 +153,7 @@ def translate(
         else:
             translator = translator.with_precision(*chosen.values())
             note(translator.description)
-        source, target = translator.text.sides
+        source, target = translator.tokenizer.sides
         prefixes = None if prefix is None else _read_prefixes(prefix)
         parse = partial(_parse, source, max_length or MAX_TOKENS, prefixes)
         for window in read_windows(file, parse):

@@ -47,7 +47,7 @@ FIELDS = {"beam": "size", "length": "length", "alpha": "alpha"}
 
 
 @dataclass(frozen=True)
-class Published:
+class GenerationSettings:
     """The search that ``generate`` makes with these settings, and what it may write.
 
     ``length_penalty`` A divides log p by n^A, n counting EOS and not what comes first; lengths
@@ -63,7 +63,7 @@ class Published:
     do_sample: bool = False  # then ``search`` is not what ``generate`` does
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any], eos: int, vocab: int) -> "Published":
+    def of(cls, settings: Mapping[str, Any], eos: int, vocab: int) -> "GenerationSettings":
         """Read Hugging Face's generation settings; what cannot be done is an error."""
         for name, value in settings.items():
             known = name in UNDERSTOOD or name in IDLE
