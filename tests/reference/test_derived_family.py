@@ -28,16 +28,16 @@ CHOICE = replace(bert.CHOICE, tensors="classifier.weight")
 LABEL = HFHead(
     LabelHead(2, dropout=0.1, dense="tanh"),
     "classifier.dense.",
-    bert.LABEL.rows,
+    bert.LABEL.config_map,
     pool=FirstToken(dense=False),
 )
 FORMAT = HFFormat(
     name="RoBERTa",
     model_type="roberta",
-    empty=BASE,
-    rows=(
+    defaults=BASE,
+    config_map=(
         *bert.CONFIG,
-        Key("max_position_embeddings", "longest", more=2),
+        Key("max_position_embeddings", "longest", offset=2),
         Constant("pad_token_id", 1),
         Architectures(
             {
@@ -53,14 +53,14 @@ FORMAT = HFFormat(
     weights=WeightMap(
         bert.TRUNK,
         prefix="roberta.",
-        outside=(
+        unprefixed=(
             Rule("lm_head.dense.*", "heads.mlm.dense.*"),
             Rule("lm_head.layer_norm.*", "heads.mlm.norm.*"),
             Rule("lm_head.decoder.{weight,bias}", "heads.mlm.out.{weight,bias}"),
             Rule("lm_head.bias", "heads.mlm.out.bias"),
             Alias("lm_head.decoder.weight", "trunk.embed.token.weight"),
             Alias("lm_head.decoder.bias", "heads.mlm.out.bias"),
-            Alias("lm_head.bias", "heads.mlm.out.bias", loose=True),
+            Alias("lm_head.bias", "heads.mlm.out.bias", may_differ=True),
             Rule("qa_outputs.*", "heads.span.out.*"),
             Rule("classifier.{dense,out_proj}.*", "heads.label.{dense,out}.*"),
             Rule("classifier.*", "heads.token_label.out.*"),

@@ -29,7 +29,7 @@ MAP = WeightMap(
         Passthrough("unused"),
     ),
     prefix="net.",
-    outside=(
+    unprefixed=(
         Rule("logits_bias", "head.bias", (Reshape((1, -1), (-1,)),)),
         Alias("head.weight", "embed.token.weight"),
     ),
@@ -284,7 +284,7 @@ def test_a_file_is_spelled_one_way(extra):
 
 
 def test_a_loose_name_need_not_be_equal():
-    loose = WeightMap((Rule("out.bias", "head.bias"), Alias("bias", "head.bias", loose=True)))
+    loose = WeightMap((Rule("out.bias", "head.bias"), Alias("bias", "head.bias", may_differ=True)))
     wanted = {"head.bias": torch.empty(3)}
     used, spare = random_bits((3,), torch.float32), random_bits((3,), torch.float32)
     for file in (
@@ -300,7 +300,7 @@ def test_a_loose_name_need_not_be_equal():
 
 TIED_OR_NOT = WeightMap(
     (Rule("embed.weight", "embed.weight"),),
-    outside=(
+    unprefixed=(
         Rule("decoder.{weight,bias}", "out.{weight,bias}"),
         Rule("bias", "out.bias"),
         Alias("decoder.weight", "embed.weight"),

@@ -1,4 +1,4 @@
-"""A paper: its name and place in the lineage, the sizes it published, and its folders elsewhere."""
+"""A paper as a value: its place in the lineage, the model sizes it published, its file formats."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,11 +13,13 @@ from regard.models.formats.hf_format import HFFormat
 
 @dataclass(frozen=True)
 class Paper:
-    """One step of the lineage.
+    """A paper of the lineage.
 
-    ``published`` are the parameter counts as the paper rounds them; ``heads`` the facts of heads
-    that differ from plain ones ("label.dense"), and ``pools`` the pools under heads that do not
-    read the pool of its sizes. ``formats`` are those in which others keep its models: "hf".
+    ``after`` is the paper it builds on; ``sizes`` are facts of models without heads, ``published``
+    their parameter counts as the paper gives them. ``head_changes`` are facts of its heads that
+    differ from the defaults ("label.dense": the fact ``dense`` of the label head); ``pools`` are
+    the pools under heads that do not read the pool of ``sizes``. ``tokenizer`` is the family of
+    tokenizer that is trained with it. ``formats`` are file formats of other libraries ("hf").
     """
 
     name: str
@@ -27,8 +29,8 @@ class Paper:
     after: str | None
     sizes: Mapping[str, ModelFacts]
     published: Mapping[str, int] = field(default_factory=dict)
-    tokenizer: str = "plain"  # which one is learned for a model of its own
-    heads: Mapping[str, Any] = field(default_factory=dict)
+    tokenizer: str = "plain"
+    head_changes: Mapping[str, Any] = field(default_factory=dict)
     pools: Mapping[str, AnyPool] = field(default_factory=dict)
     formats: Mapping[str, HFFormat] = field(default_factory=dict)
 
@@ -38,9 +40,11 @@ class Paper:
         return self.name.lower()
 
     def fit_heads(self, facts: TrunkWithHeads) -> TrunkWithHeads:
-        """A model of the paper with its heads, and the pool under them, in the paper's form."""
+        """The model with its heads, and the pool under them, as the paper has them."""
         names = [head.name for head in facts.output_heads]
-        changes = {key: value for key, value in self.heads.items() if key.split(".")[0] in names}
+        changes = {
+            key: value for key, value in self.head_changes.items() if key.split(".")[0] in names
+        }
         pools = [self.pools[name] for name in names if name in self.pools]
         return change(facts, pool=pools[0] if pools else facts.pool, **changes)
 

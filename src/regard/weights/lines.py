@@ -1,4 +1,4 @@
-"""Lines of weight maps: what the tensors of a file are called, and which of ours they are."""
+"""Lines of weight maps: names of tensors in a file, and the parameters of our model they are."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -17,43 +17,44 @@ _PARTS = re.compile(r"\{([\w.]+(?:,[\w.]+)+)\}")
 
 @dataclass(frozen=True)
 class WeightLine:
-    """A line of a map, about the tensors of a file whose names fit ``file``.
+    """A line of a weight map, for the tensors of a file whose names match the pattern ``file``.
 
-    ``{i}`` is any number and ``*`` any last name; ``{q,k,v}_proj`` are several tensors.
+    ``{i}`` matches a number, ``*`` the last part of a name ("weight", "bias"); ``{q,k,v}_proj``
+    lists several tensors.
     """
 
     file: str
 
     def fits(self, name: str) -> bool:
-        """Whether a tensor of a file may have this name by this line."""
+        """Whether the name of a tensor in a file matches."""
         return any(pattern.fullmatch(name) for pattern in _expressions(self.file))
 
     def group(self, name: str) -> "TensorGroup | None":
-        """The tensors of a file and of ours that belong to one of ours, if this line says so."""
+        """The group of tensors that our tensor ``name`` belongs to, if this line is about it."""
         return None
 
     @property
     def other_name_of(self) -> str | None:
-        """The tensor of ours for which ``file`` is one more name."""
+        """Our tensor for which ``file`` is another name."""
         return None
 
     @property
     def passes_through(self) -> bool:
-        """Whether a tensor that belongs to no part of the model is kept."""
+        """Whether a tensor that the model does not use is kept and written back."""
         return False
 
     def fault(self, tensor: Tensor) -> str | None:
-        """What is wrong with a tensor that is given back."""
+        """What is wrong with a tensor that is to be written back, if anything."""
         return None
 
 
 @dataclass(frozen=True)
 class Rule(WeightLine):
-    """Tensors of a file, and those of ours with the same elements.
+    """Tensors of a file ↔ tensors of ours with the same elements.
 
-    What ``{i}`` and ``*`` stand for is the same in both columns. ``moves`` are made in their order
-    when a file is read, and undone in reverse when one is written. A rule counts where the model
-    has all of its tensors; of several rules the first does.
+    ``{i}`` and ``*`` are the same on both sides. ``moves`` (transpose, join, ...) are applied in
+    order when a file is read, and undone in reverse order when it is written. A rule applies if the
+    model has all of its tensors; if several do, the first.
     """
 
     ours: str
@@ -69,15 +70,15 @@ class Rule(WeightLine):
 
 @dataclass(frozen=True)
 class Alias(WeightLine):
-    """A name under which a file may hold a tensor of ours once more, or in its stead.
+    """A second name of a tied tensor: a file may have it besides the name in a rule, or instead.
 
-    A rule places that tensor as it is. The alias counts where the model has the tensor, and no rule
-    or earlier alias has taken the name. ``loose``: where both are there they need not be equal, and
-    this one is only given back.
+    Both must hold the same bits. With ``may_differ`` they need not: this one is then not used, but
+    written back. An alias applies if the model has the tensor, and the name belongs to no rule that
+    applies and no earlier alias.
     """
 
     ours: str
-    loose: bool = False
+    may_differ: bool = False
 
     @property
     def other_name_of(self) -> str:
@@ -85,12 +86,12 @@ class Alias(WeightLine):
 
     @property
     def passes_through(self) -> bool:
-        return self.loose
+        return self.may_differ
 
 
 @dataclass(frozen=True)
 class Derived(WeightLine):
-    """A table that a file may hold though it follows from its shape; it must agree with that."""
+    """A constant table (sinusoidal positions) that a file may store; it must equal its formula."""
 
     formula: Callable[[torch.Size], Tensor]
 
@@ -105,7 +106,7 @@ class Derived(WeightLine):
 
 @dataclass(frozen=True)
 class Passthrough(WeightLine):
-    """A tensor that a file may hold and no computation needs; it is given back."""
+    """A tensor that a file may store and the model does not use: it is written back unchanged."""
 
     @property
     def passes_through(self) -> bool:

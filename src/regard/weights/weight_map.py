@@ -1,7 +1,7 @@
-"""Weight maps: the names of a file and ours in two columns, to be read in either direction.
+"""Weight maps: names of tensors in a file ↔ names in our models, for reading and writing.
 
-A line only moves elements, so writing what was read gives back the same bits. A map is total: what
-no line groups, in the file or in the model, is an error that lists it.
+A line only moves elements, so writing what was read gives the same bits. A map is total: tensors of
+the file or of the model that no line names are an error that lists them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -31,16 +31,16 @@ class Extras:
 
 @dataclass(frozen=True)
 class WeightMap:
-    """A map of several lines.
+    """The lines for all tensors of a model.
 
-    The names of ``lines`` come after ``prefix``, which a file may leave out everywhere; those of
-    ``outside`` have none. ``old`` are last names that older files have, and what they are called
-    now; a file has either.
+    In the file, the names of ``lines`` start with ``prefix`` (a file may omit it everywhere), those
+    of ``unprefixed`` do not. ``old`` are suffixes of older files → suffixes of today; a file uses
+    either.
     """
 
     lines: tuple[WeightLine, ...]
     prefix: str = ""
-    outside: tuple[WeightLine, ...] = ()
+    unprefixed: tuple[WeightLine, ...] = ()
     old: tuple[tuple[str, str], ...] = ()
 
     def read(
@@ -107,7 +107,7 @@ class WeightMap:
     @cached_property
     def _all(self) -> tuple[WeightLine, ...]:
         under = (replace(line, file=self.prefix + line.file) for line in self.lines)
-        return (*under, *self.outside)
+        return (*under, *self.unprefixed)
 
     @property
     def _back(self) -> tuple[tuple[str, str], ...]:
@@ -115,7 +115,7 @@ class WeightMap:
 
     def _full(self, name: str) -> str:
         """A name of a file without prefixes as the lines have it."""
-        return name if any(line.fits(name) for line in self.outside) else self.prefix + name
+        return name if any(line.fits(name) for line in self.unprefixed) else self.prefix + name
 
     def _groups(self, ours: Mapping[str, Tensor], where: str) -> list[TensorGroup]:
         """The groups of all tensors of ours, in their order."""

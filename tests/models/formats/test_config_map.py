@@ -75,7 +75,7 @@ def marians(draw):
 
 def names_of(format, facts):
     """The names of tensors by which a reader knows these facts."""
-    return [start for row in format.rows for start in row.tensors(facts)]
+    return [start for row in format.config_map for start in row.tensors(facts)]
 
 
 @given(berts() | marians())
@@ -137,7 +137,7 @@ def test_every_key_of_a_table_stands_for_a_fact():
         output_heads=(MLMHead(), SentencePairHead(), SpanHead(), LabelHead(2)),
     )
     for format, facts in ((bert.HF, every), (marian.HF, marian.BASE)):
-        for row in format.rows:
+        for row in format.config_map:
             constant = isinstance(row, Constant | Presence)
             assert bool(row.write(facts)) != constant, row.key
 
@@ -151,9 +151,9 @@ def test_papers_have_formats_of_their_own_or_share_one():
 KEYS = (
     Key("wide", "width"),
     Key("act", "activation", {"relu": "relu", "ReLU": "relu", "silu": "swish"}),
-    Key("places", "longest", more=2),
+    Key("places", "longest", offset=2),
     Key("drop", "stack.dropout"),
-    Key("attention_drop", "attention_dropout", like="drop"),
+    Key("attention_drop", "attention_dropout", fallback="drop"),
     Constant("decoder", False),
 )
 

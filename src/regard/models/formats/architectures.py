@@ -1,4 +1,4 @@
-"""Architectures of Hugging Face: the names of models with a trunk, and the heads of each."""
+"""``architectures`` in config.json: the classes of ``transformers``, and the heads of each."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,25 +17,26 @@ from regard.models.formats.config_map import (
 
 @dataclass(frozen=True)
 class HFHead:
-    """A head, as an empty configuration has it.
+    """A head as ``transformers`` stores it.
 
-    ``tensors``: how the names of its tensors begin; "" for one that has none of its own, which only
-    an architecture tells. ``rows`` are about its facts. ``pool``: that of a model without a pooler.
+    ``head`` is what an empty config.json means, ``config_map`` the keys that change it. ``tensors``
+    is the prefix of its tensor names, by which it is recognised; a head without tensors of its own
+    ("") is recognised by the architecture. ``pool`` is the pool under it in a model without pooler.
     """
 
     head: AnyHead
     tensors: str
-    rows: tuple[ConfigRow, ...] = ()
+    config_map: tuple[ConfigRow, ...] = ()
     pool: AnyPool | None = None
 
 
 @dataclass(frozen=True)
 class Architectures(ConfigRow):
-    """Names of architectures and the heads that each has.
+    """The row of config.json that decides the heads: architecture → its heads.
 
-    A model has the heads whose tensors are there. Where several heads have tensors of the same name
-    the architecture tells which it is, else the first that has a pool if it needs one. A model is
-    called after the last architecture all of whose heads it has.
+    Reading: a model has the heads whose tensors the checkpoint has. If several heads share a prefix
+    it is the one of the named architecture, else the first for which the checkpoint has a pool (if
+    the head needs one). Writing: the last architecture all of whose heads the model has.
     """
 
     heads: Mapping[str, tuple[HFHead, ...]]
@@ -43,15 +44,15 @@ class Architectures(ConfigRow):
     key: str = field(default="architectures", init=False)
 
     def read(self, config: Config, tensors: Names) -> dict[str, Any]:
-        meant, pooled = self._meant(config), begins(tensors, self.pooler)
+        named, pooled = self._named(config), begins(tensors, self.pooler)
         chosen: dict[str, HFHead] = {}
-        for entry in sorted(self._entries, key=meant.__contains__, reverse=True):
-            fits = pooled or entry.pool is not None or not entry.head.per_row or entry in meant
-            there = begins(tensors, entry.tensors) if entry.tensors else entry in meant
+        for entry in sorted(self._entries, key=named.__contains__, reverse=True):
+            fits = pooled or entry.pool is not None or not entry.head.per_row or entry in named
+            there = begins(tensors, entry.tensors) if entry.tensors else entry in named
             if there and fits:
                 chosen.setdefault(entry.tensors, entry)
         entries = [entry for entry in self._entries if entry in chosen.values()]
-        heads = [read_facts(entry.rows, entry.head, config, tensors) for entry in entries]
+        heads = [read_facts(entry.config_map, entry.head, config, tensors) for entry in entries]
         pool = FirstToken() if pooled else next((one.pool for one in entries if one.pool), None)
         return {"pool": pool, "output_heads": tuple(heads)}
 
@@ -59,7 +60,7 @@ class Architectures(ConfigRow):
         config, heads = dict[str, Any](), _heads_of(facts)
         for entry in self._entries:
             if entry.head.name in heads:
-                config |= write_config(entry.rows, heads[entry.head.name])
+                config |= write_config(entry.config_map, heads[entry.head.name])
         fitting = [
             name
             for name, entries in self.heads.items()
@@ -73,10 +74,10 @@ class Architectures(ConfigRow):
         return (*pooler, *(entry.tensors for entry in entries))
 
     def has_labels(self, config: Config) -> bool:
-        return any(values_named(entry.head, "outputs") for entry in self._meant(config))
+        return any(values_named(entry.head, "outputs") for entry in self._named(config))
 
-    def _meant(self, config: Config) -> tuple[HFHead, ...]:
-        """The heads of the architecture that a configuration names."""
+    def _named(self, config: Config) -> tuple[HFHead, ...]:
+        """The heads of the architecture that a config.json names."""
         names = config.get(self.key)
         first = str(names[0]) if isinstance(names, list) and names else ""
         return self.heads.get(first, ())

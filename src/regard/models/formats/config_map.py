@@ -1,8 +1,8 @@
-"""config.json and facts in two columns: a table of rows that is read in either direction.
+"""config.json ↔ facts: a table whose rows are read in either direction.
 
-A row gives the facts that its keys stand for, and the keys that stand for its facts. Where a
-configuration is silent, the facts are those of an empty one. Facts that a table would read back as
-others are refused.
+``ConfigRow.read`` gives the facts for the keys of a config.json, ``ConfigRow.write`` the keys for
+facts. A key that is missing leaves the default. Facts that would not survive writing and reading
+are refused.
 """
 
 from collections.abc import Collection, Mapping
@@ -16,7 +16,7 @@ from regard.text.labels import labels_from_config
 Config = Mapping[str, Any]  # the content of a config.json
 Names = Collection[str]  # of the tensors beside it, without their prefix
 
-# What activations are called there, and here.
+# Names of activations: those of transformers → ours.
 ACTIVATIONS = {
     "gelu": "gelu",
     "relu": "relu",
@@ -28,66 +28,66 @@ ACTIVATIONS = {
 
 
 class ConfigRow:
-    """A row of a table; ``key`` is named in errors."""
+    """A row of the table; errors name its ``key``."""
 
     key: str
 
     def read(self, config: Config, tensors: Names) -> dict[str, Any]:
-        """The facts that a configuration gives, as ``change`` takes them."""
+        """The facts that a config.json sets, as arguments of ``change``."""
         return {}
 
     def write(self, facts: Any) -> dict[str, Any]:
-        """The keys that stand for these facts, as far as there are any."""
+        """The keys and values of config.json for these facts."""
         return {}
 
     def tensors(self, facts: Any) -> tuple[str, ...]:
-        """How names of tensors begin by which ``read`` knows these facts."""
+        """Prefixes of the tensors from which ``read`` infers these facts."""
         return ()
 
     def has_labels(self, config: Config) -> bool:
-        """Whether a configuration says that the model has a head with labels."""
+        """Whether the architecture that a config.json names has a head with labels."""
         return False
 
 
 @dataclass(frozen=True)
 class Key(ConfigRow):
-    """A key, and the fact of the same value (of several facts with that name, all have it).
+    """A key and the fact with the same value; if several facts have that name, all are set.
 
-    ``words``: how the values of the key are called here. ``like``: the key that counts where this
-    one is missing or null. ``more``: by how much the key is larger than the fact.
+    ``values``: their values → ours, where they are spelled differently. ``fallback``: the key that
+    is read if this one is missing or null. ``offset``: value of the key minus value of the fact.
     """
 
     key: str
     fact: str
-    words: Mapping[str, str] = field(default_factory=dict)
-    like: str = ""
-    more: int = 0
+    values: Mapping[str, str] = field(default_factory=dict)
+    fallback: str = ""
+    offset: int = 0
 
     def read(self, config: Config, tensors: Names) -> dict[str, Any]:
-        key = self.like if self.like and config.get(self.key) is None else self.key
+        key = self.fallback if self.fallback and config.get(self.key) is None else self.key
         if key not in config:
             return {}
         value = config[key]
-        if self.words:
-            if not isinstance(value, str) or value not in self.words:
-                raise BadInput(f"{key} is {value!r}, not {', '.join(self.words)}")
-            value = self.words[value]
-        if self.more and isinstance(value, int):
-            value -= self.more
+        if self.values:
+            if not isinstance(value, str) or value not in self.values:
+                raise BadInput(f"{key} is {value!r}, not {', '.join(self.values)}")
+            value = self.values[value]
+        if self.offset and isinstance(value, int):
+            value -= self.offset
         return {self.fact: value}
 
     def write(self, facts: Any) -> dict[str, Any]:
         values = values_named(facts, self.fact)[:1]
-        if self.words:
-            values = [word for word, value in self.words.items() if value in values]
-        elif self.more:
-            values = [value + self.more for value in values]
+        if self.values:
+            values = [theirs for theirs, ours in self.values.items() if ours in values]
+        elif self.offset:
+            values = [value + self.offset for value in values]
         return {self.key: values[0]} if values else {}
 
 
 @dataclass(frozen=True)
 class Constant(ConfigRow):
-    """A key with one value that is supported: others mean other models."""
+    """A key of which only one value is supported; any other is refused."""
 
     key: str
     value: Any
@@ -100,7 +100,7 @@ class Constant(ConfigRow):
 
 @dataclass(frozen=True)
 class UnreadKey(ConfigRow):
-    """A key that is written and not read: no fact depends on it."""
+    """A key that is written for ``transformers`` and not read: no fact depends on it."""
 
     key: str
     value: Any
@@ -111,7 +111,7 @@ class UnreadKey(ConfigRow):
 
 @dataclass(frozen=True)
 class Presence(ConfigRow):
-    """A fact that is true where there are tensors with names that begin so."""
+    """A fact that is true if the checkpoint has a tensor whose name starts with ``key``."""
 
     key: str
     fact: str
@@ -125,7 +125,7 @@ class Presence(ConfigRow):
 
 @dataclass(frozen=True)
 class LabelCount(ConfigRow):
-    """The fact that counts the labels of a configuration; without names they get numbers."""
+    """The fact that is the number of labels; labels without names are called LABEL_0, LABEL_1…"""
 
     fact: str
     key: str = field(default="id2label", init=False)
@@ -139,35 +139,37 @@ class LabelCount(ConfigRow):
 
 
 def begins(tensors: Names, start: str) -> bool:
-    """Whether there are tensors whose names begin so."""
+    """Whether there is a tensor whose name starts with ``start``."""
     return any(name.startswith(start) for name in tensors)
 
 
-def read_facts(rows: Collection[ConfigRow], empty: Any, config: Config, tensors: Names) -> Any:
-    """The facts behind a configuration; ``empty`` are those of one that is silent."""
+def read_facts(rows: Collection[ConfigRow], defaults: Any, config: Config, tensors: Names) -> Any:
+    """The facts of a config.json; ``defaults`` are those of an empty one."""
     changes: dict[str, Any] = {}
     try:
         for row in rows:
             changes |= row.read(config, tensors)
-        return change(empty, **changes)
+        return change(defaults, **changes)
     except BadInput as error:
         for row in rows:
-            _check_alone(row, empty, config, tensors, str(error))
+            _check_alone(row, defaults, config, tensors, str(error))
         raise
 
 
-def _check_alone(row: ConfigRow, empty: Any, config: Config, tensors: Names, reason: str) -> None:
-    """If a row is refused for that reason, an error that names its key."""
+def _check_alone(
+    row: ConfigRow, defaults: Any, config: Config, tensors: Names, reason: str
+) -> None:
+    """If this row alone is refused for the same reason, raise an error that names its key."""
     changes = row.read(config, tensors)
     try:
-        change(empty, **changes)
+        change(defaults, **changes)
     except BadInput as error:
         if reason.endswith(str(error)):
             raise BadInput(f"{row.key}: {error}") from None
 
 
 def write_config(rows: Collection[ConfigRow], facts: Any) -> dict[str, Any]:
-    """The keys that stand for facts, whether or not all of these can be expressed."""
+    """The keys of config.json for these facts, without a check that it can express all of them."""
     config: dict[str, Any] = {}
     for row in rows:
         config |= row.write(facts)
@@ -175,7 +177,7 @@ def write_config(rows: Collection[ConfigRow], facts: Any) -> dict[str, Any]:
 
 
 def refuse_loss(kind: str, facts: Any, again: Any) -> None:
-    """A fact that would be read back as another is an error."""
+    """Raise an error if a fact is another after writing and reading it (``again``)."""
     if lost := difference(facts, again):
         listed = ", ".join(f"{path} is {one!r}, not {two!r}" for path, (one, two) in lost.items())
         raise BadInput(f"a {kind} folder cannot express this model: {listed}")

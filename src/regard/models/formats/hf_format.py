@@ -1,4 +1,4 @@
-"""How Hugging Face keeps the models of a paper: config.json, tensors and tokenizer in tables."""
+"""The Hugging Face format of a paper: tables for config.json, tensor names and tokenizer."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -22,7 +22,8 @@ from regard.weights.weight_map import Extras, WeightMap
 class HFExtras:
     """What a Hugging Face folder holds beyond facts and weights, so that it can be written again.
 
-    ``files`` are handed on byte for byte; ``weights`` is what its tensors say beyond ours.
+    ``config`` is its config.json, ``files`` are copied byte for byte, ``weights`` says how its
+    tensors were named and stored.
     """
 
     config: dict[str, Any]
@@ -32,41 +33,41 @@ class HFExtras:
 
 @dataclass(frozen=True)
 class HFFormat:
-    """One ``model_type``: the same model in the words of ``transformers`` and in ours.
+    """How ``transformers`` stores models of one ``model_type``.
 
-    ``empty`` are the facts that an empty config.json stands for, ``rows`` what its keys change.
-    ``tokenizer`` reads its tokenizer files.
+    ``config_map`` relates the keys of config.json to facts; ``defaults`` are the facts of an empty
+    config.json. ``weights`` relates the names of tensors; ``tokenizer`` reads the tokenizer files.
     """
 
     name: str
     model_type: str
-    empty: Any
-    rows: tuple[ConfigRow, ...]
+    defaults: Any
+    config_map: tuple[ConfigRow, ...]
     weights: WeightMap
     tokenizer: type[Tokenizer]
 
     def facts_of(self, config: Config, tensors: Collection[str]) -> Any:
-        """The facts behind a config.json and the names of the tensors beside it."""
+        """The facts of a folder, from its config.json and the names of its tensors."""
         names = {name.removeprefix(self.weights.prefix) for name in tensors}
-        return read_facts(self.rows, self.empty, config, names)
+        return read_facts(self.config_map, self.defaults, config, names)
 
     def labels_of(self, config: Config, facts: Any) -> LabelSet | None:
         """The labels of a config.json, if it names a head with labels or these facts have one."""
-        named = any(row.has_labels(config) for row in self.rows)
+        named = any(row.has_labels(config) for row in self.config_map)
         return labels_from_config(config) if named or facts.sizes.get("labels") else None
 
     def config_of(self, facts: Any, labels: LabelSet | None = None) -> dict[str, Any]:
         """A whole config.json for these facts; those it cannot express are an error."""
         named = {} if labels is None else labels.config()
-        config = {"model_type": self.model_type, **write_config(self.rows, facts), **named}
-        tensors = [start for row in self.rows for start in row.tensors(facts)]
+        config = {"model_type": self.model_type, **write_config(self.config_map, facts), **named}
+        tensors = [start for row in self.config_map for start in row.tensors(facts)]
         refuse_loss(self.name, facts, self.facts_of(config, tensors))
         return config
 
     def update(
         self, config: Config, tensors: Collection[str], facts: Any, labels: LabelSet | None
     ) -> dict[str, Any]:
-        """A config.json for these facts that leaves another as it is where that says the same."""
+        """``config`` for these facts: keys that already say so stay as they are."""
         before = self.facts_of(config, tensors)
         old = self.config_of(before, self.labels_of(config, before))
         new = self.config_of(facts, labels)
@@ -76,22 +77,22 @@ class HFFormat:
         return {**config, **changed}
 
     def _means(self, config: Config, tensors: Collection[str], facts: Any) -> bool:
-        """Whether a config.json stands for these facts."""
+        """Whether reading a config.json gives these facts."""
         try:
             return self.facts_of(config, tensors) == facts
         except BadInput:
             return False
 
     def architecture(self, facts: Any) -> str:
-        """What ``transformers`` calls a model of these facts."""
-        return write_config(self.rows, facts)["architectures"][0]
+        """The class of ``transformers`` for these facts."""
+        return write_config(self.config_map, facts)["architectures"][0]
 
     def load_tokenizer(self, folder: Path, config: Config) -> Tokenizer | None:
         """The tokenizer of a folder, if it has one."""
         return self.tokenizer.load(folder)
 
     def new_extras(self, tokenizer: Tokenizer | None) -> HFExtras:
-        """What belongs to a folder beside facts and weights, for a model that never was in one."""
+        """The extras of a model that was not loaded from a Hugging Face folder."""
         return HFExtras({} if tokenizer is None else {"pad_token_id": tokenizer.pad})
 
     def special_ids(self, config: Config) -> dict[str, int]:

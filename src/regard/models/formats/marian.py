@@ -62,7 +62,7 @@ class Ties(ConfigRow):
 
 CONFIG = (
     Key("vocab_size", "source.vocab"),
-    Key("decoder_vocab_size", "target.vocab", like="vocab_size"),
+    Key("decoder_vocab_size", "target.vocab", fallback="vocab_size"),
     Key("d_model", "width"),
     Key("encoder_layers", "source.depth"),
     Key("encoder_attention_heads", "source.heads"),
@@ -126,7 +126,7 @@ WEIGHTS = WeightMap(
         Derived("{encoder,decoder}.embed_positions.weight", sinusoids),
     ),
     prefix="model.",
-    outside=(
+    unprefixed=(
         Rule("lm_head.weight", "head.weight"),
         Alias("lm_head.weight", "target.embed.token.weight"),
         Alias("lm_head.weight", "source.embed.token.weight"),
@@ -186,8 +186,8 @@ class MarianFormat(HFFormat):
 HF = MarianFormat(
     name="Marian",
     model_type="marian",
-    empty=EncoderDecoder(Trunk(TOKENS, ENCODER), Trunk(TOKENS, DECODER)),
-    rows=CONFIG,
+    defaults=EncoderDecoder(Trunk(TOKENS, ENCODER), Trunk(TOKENS, DECODER)),
+    config_map=CONFIG,
     weights=WEIGHTS,
     tokenizer=MarianTokenizer,
 )

@@ -46,6 +46,7 @@ SMALL = change(MEDIUM, depth=4)
 MINI = change(SMALL, width=256, heads=4, inner=1_024)
 TINY = change(MINI, width=128, depth=2, heads=2, inner=512)
 
+# The format of Hugging Face: config.json ↔ facts, heads, and names of tensors ↔ ours.
 CONFIG = (
     Key("vocab_size", "vocab"),
     Key("hidden_size", "width"),
@@ -66,7 +67,7 @@ CONFIG = (
     Constant("pruned_heads", {}),
     Constant("quantization_config", None),
 )
-DROPOUT = Key("classifier_dropout", "dropout", like="hidden_dropout_prob")
+DROPOUT = Key("classifier_dropout", "dropout", fallback="hidden_dropout_prob")
 LABELS = LabelCount("outputs")
 MLM = HFHead(MLMHead(), "cls.predictions.", (Key("tie_word_embeddings", "tied"),))
 SENTENCE_PAIR = HFHead(SentencePairHead(), "cls.seq_relationship.")
@@ -106,10 +107,10 @@ HEADS = (
     Rule("cls.predictions.transform.dense.*", "heads.mlm.dense.*"),
     Rule("cls.predictions.transform.LayerNorm.*", "heads.mlm.norm.*"),
     Rule("cls.predictions.decoder.{weight,bias}", "heads.mlm.out.{weight,bias}"),  # if not tied
-    Rule("cls.predictions.bias", "heads.mlm.out.bias"),
+    Rule("cls.predictions.bias", "heads.mlm.out.bias"),  # if tied
     Alias("cls.predictions.decoder.weight", "trunk.embed.token.weight"),
     Alias("cls.predictions.decoder.bias", "heads.mlm.out.bias"),
-    Alias("cls.predictions.bias", "heads.mlm.out.bias", loose=True),  # not read if not tied
+    Alias("cls.predictions.bias", "heads.mlm.out.bias", may_differ=True),  # unused if not tied
     Rule("cls.seq_relationship.*", "heads.sentence_pair.out.*"),
     Rule("qa_outputs.*", "heads.span.out.*"),
     Rule("classifier.*", "heads.label.out.*"),
@@ -120,9 +121,9 @@ OLD = (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bi
 HF = HFFormat(
     name="BERT",
     model_type="bert",
-    empty=BASE,
-    rows=(*CONFIG, ARCHITECTURES),
-    weights=WeightMap(TRUNK, prefix="bert.", outside=HEADS, old=OLD),
+    defaults=BASE,
+    config_map=(*CONFIG, ARCHITECTURES),
+    weights=WeightMap(TRUNK, prefix="bert.", unprefixed=HEADS, old=OLD),
     tokenizer=EncoderTokenizer,
 )
 

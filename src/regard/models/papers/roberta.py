@@ -1,6 +1,9 @@
-"""RoBERTa (Liu et al., 2019, arXiv:1907.11692): BERT with byte-level BPE, one segment, masks drawn
-anew in each epoch, rows full of sentences and no next-sentence prediction. Its first two vectors of
-positions are not used; a dense layer over the first state classifies rows.
+"""RoBERTa (Liu et al., 2019, arXiv:1907.11692): BERT with byte-level BPE, one segment and no
+next-sentence prediction; masks are drawn anew in each epoch and rows are filled with sentences.
+
+Two details differ from BERT as well. Position ids start after the id of the padding token, so the
+first two position embeddings are never used. Labels are predicted from the first state by a head
+with a dense layer of its own, without BERT's pooler.
 """
 
 from regard.models.facts import FirstToken, LabelHead, MLMHead, change
@@ -11,18 +14,39 @@ from regard.models.papers import bert
 from regard.text.encoder_tokenizer import EncoderTokenizer
 from regard.weights import Alias, Passthrough, Rule, WeightMap
 
-OFFSET = 2  # the id of the padding token, and one
+PAD_ID = 1
+OFFSET = PAD_ID + 1  # of position ids
 BASE = change(bert.BASE, vocab=50_265, segments=1, eps=1e-5, position=Learned(512, offset=OFFSET))
 LARGE = change(BASE, width=1_024, depth=24, heads=16, inner=4_096)
 
-EMPTY = change(BASE, longest=510, segments=2, eps=1e-12)  # what an empty config.json means
-POSITIONS = Key("max_position_embeddings", "longest", more=OFFSET)  # instead of BERT's row
-CONFIG = (*bert.CONFIG, POSITIONS, Constant("pad_token_id", OFFSET - 1))
-MLM = HFHead(MLMHead(dense_activation="gelu"), "lm_head.", (Key("tie_word_embeddings", "tied"),))
-DENSE = LabelHead(2, dropout=0.1, dense="tanh")
-LABEL = HFHead(DENSE, "classifier.dense.", bert.LABEL.rows, pool=FirstToken(dense=False))
-TOKEN_LABEL = HFHead(bert.TOKEN_LABEL.head, "classifier.weight", bert.TOKEN_LABEL.rows)
-CHOICE = HFHead(bert.CHOICE.head, "classifier.weight", (Key("hidden_dropout_prob", "dropout"),))
+# The format of Hugging Face: config.json ↔ facts. Later rows replace those of BERT.
+HF_DEFAULTS = change(BASE, longest=510, segments=2, eps=1e-12)  # facts of an empty config.json
+CONFIG = (
+    *bert.CONFIG,
+    Key("max_position_embeddings", "longest", offset=OFFSET),
+    Constant("pad_token_id", PAD_ID),
+)
+MLM = HFHead(
+    MLMHead(dense_activation="gelu"),
+    tensors="lm_head.",
+    config_map=bert.MLM.config_map,
+)
+LABEL = HFHead(
+    LabelHead(2, dropout=0.1, dense="tanh"),
+    tensors="classifier.dense.",
+    config_map=bert.LABEL.config_map,
+    pool=FirstToken(dense=False),
+)
+TOKEN_LABEL = HFHead(
+    bert.TOKEN_LABEL.head,
+    tensors="classifier.weight",
+    config_map=bert.TOKEN_LABEL.config_map,
+)
+CHOICE = HFHead(
+    bert.CHOICE.head,
+    tensors="classifier.weight",
+    config_map=(Key("hidden_dropout_prob", "dropout"),),
+)
 ARCHITECTURES = Architectures(
     {
         "RobertaModel": (),
@@ -33,23 +57,31 @@ ARCHITECTURES = Architectures(
         "RobertaForMultipleChoice": (CHOICE,),
     }
 )
+
+# Names of tensors: those of Hugging Face ↔ ours. A rule applies if the model has the tensor.
 TRUNK = (*bert.TRUNK, Passthrough("embeddings.token_type_ids"))
 HEADS = (
     Rule("lm_head.dense.*", "heads.mlm.dense.*"),
     Rule("lm_head.layer_norm.*", "heads.mlm.norm.*"),
     Rule("lm_head.decoder.{weight,bias}", "heads.mlm.out.{weight,bias}"),  # if not tied
-    Rule("lm_head.bias", "heads.mlm.out.bias"),
+    Rule("lm_head.bias", "heads.mlm.out.bias"),  # if tied
     Alias("lm_head.decoder.weight", "trunk.embed.token.weight"),
     Alias("lm_head.decoder.bias", "heads.mlm.out.bias"),
-    Alias("lm_head.bias", "heads.mlm.out.bias", loose=True),  # not read if not tied
+    Alias("lm_head.bias", "heads.mlm.out.bias", may_differ=True),  # stored, unused if not tied
     Rule("classifier.dense.*", "heads.label.dense.*"),
     Rule("classifier.out_proj.*", "heads.label.out.*"),
     Rule("classifier.*", "heads.token_label.out.*"),
     Rule("classifier.*", "heads.choice.out.*"),
     Rule("qa_outputs.*", "heads.span.out.*"),
 )
-WEIGHTS = WeightMap(TRUNK, prefix="roberta.", outside=HEADS)
-HF = HFFormat("RoBERTa", "roberta", EMPTY, (*CONFIG, ARCHITECTURES), WEIGHTS, EncoderTokenizer)
+HF = HFFormat(
+    name="RoBERTa",
+    model_type="roberta",
+    defaults=HF_DEFAULTS,
+    config_map=(*CONFIG, ARCHITECTURES),
+    weights=WeightMap(TRUNK, prefix="roberta.", unprefixed=HEADS),
+    tokenizer=EncoderTokenizer,
+)
 
 PAPER = Paper(
     name="RoBERTa",
@@ -58,7 +90,7 @@ PAPER = Paper(
     arxiv="1907.11692",
     after="BERT",
     tokenizer="byte-bpe",
-    heads={"label.dense": "tanh", "mlm.dense_activation": "gelu"},
+    head_changes={"label.dense": "tanh", "mlm.dense_activation": "gelu"},
     pools={"label": FirstToken(dense=False)},
     sizes={"base": BASE, "large": LARGE},
     published={"base": 125_000_000, "large": 355_000_000},
