@@ -173,7 +173,7 @@ def test_out_is_named_after_the_recipe(corpus, pairs, tmp_path, monkeypatch):
         ("train", ("dog", ""), r"data\['train'\]\[3\]: empty text"),
         ("train", ("dog",), r"data\['train'\]\[3\]: \('dog',\) is not a pair of texts"),
         ("train", None, r"data\['train'\]\[3\]: None is not a pair of texts"),
-        ("dev", ("dog", None), r"data\['dev'\]\[3\]: None is not a text"),
+        ("dev", ("dog", None), r"data\['dev'\]\[3\]: None is not text"),
         ("test", ("dog", "\ud800"), r"data\['test'\]\[3\]: .* half a surrogate pair"),
         ("test", ("dog", "a" * 6_000), r"data\['test'\]\[3\]: 6,000 characters, more than"),
     ],
@@ -194,7 +194,7 @@ def test_a_bad_example_is_named(pairs, tmp_path, name, value, message):
         ("answer", ("Who?", "an owl", [("owl", 0)]), "'owl' is not in the context"),
         ("answer", ("Who?", "an owl"), r"is not \(question, context, answers\)"),
         ("choose", ("an", ["owl", "cow"], 2), "the right choice is 2, and there are 2"),
-        ("one", ("owl", True), "True is not a text"),
+        ("one", ("owl", True), "True is not text"),
         ("one", (("owl", "cow", "dog"), "no"), "is not a pair of texts"),
     ],
 )

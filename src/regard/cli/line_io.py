@@ -4,7 +4,6 @@ Lines are processed in windows. A window ends where a pipe or a terminal pauses,
 writes a line and waits gets its result, while fast input still fills batches.
 """
 
-import json
 import sys
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -13,7 +12,6 @@ from typing import Any, NamedTuple
 
 from regard.cli.options import MAX_TOKENS
 from regard.data.arrivals import Arrivals
-from regard.data.readers.records import typed
 from regard.data.sources import name_of, read_lines
 from regard.ground.errors import BadInput, BadItem
 from regard.text.vocabulary import Vocabulary
@@ -160,12 +158,3 @@ def check_argument(text: str, second: str | None = None) -> None:
 def plain_text(line: str, where: str) -> str:
     """The line is one text."""
     return line
-
-
-def json_object(line: str, where: str) -> dict[str, Any]:
-    """The JSON object in a line."""
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"{where}: not JSON ({error})") from None
-    return dict(typed(record, dict, "the line", where))

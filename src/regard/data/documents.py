@@ -74,7 +74,6 @@ class SentenceFile(FileSource):
         return _blocks(self.path)
 
 
-@dataclass(frozen=True)
 class JsonDocuments(JsonLines):
     """A document on each line of JSON, a paragraph on each line of its text."""
 

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, ClassVar
 
+from regard.data.fields import DropCounts, parsed
 from regard.data.readers.given import PARSERS, parse_document, parse_pair
-from regard.data.readers.records import parsed
-from regard.data.sources import DropCounts
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +43,7 @@ class MemoryExamples:
     def examples(self) -> Iterator[tuple[list[str], Callable[[], tuple[str, ...]]]]:
         """The place of every pair, and what parses its texts."""
         for where, value in self.numbered():
-            yield [where], partial(parse_pair, where, value)
+            yield [where, where], partial(parse_pair, where, value)
 
     def documents(self, dropped: DropCounts | None) -> Iterator[tuple[str, list[str]]]:
         """(where, sentences) of every document."""

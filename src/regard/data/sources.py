@@ -5,20 +5,30 @@ A bad line is an error with file and line, or left out and counted.
 
 import csv
 import json
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, cast
 
 from regard.data.arrivals import Arrivals
+from regard.data.fields import (
+    BadExample,
+    DropCounts,
+    filled,
+    json_object,
+    json_value,
+    parsed,
+    typed,
+    value_of,
+)
 from regard.data.text_files import STDIN, name_of, raw_lines
 from regard.ground.errors import BadInput
 from regard.text.hansards import LANGUAGES
 
-_Numbered = Iterator[tuple[int, tuple[bytes, ...]]]  # lines of all files, counted from 1
+Column = int | str
+_Numbered = Iterator[tuple[int, bytes]]  # lines of a file, counted from 1
 
 
 class FileSource:
@@ -44,25 +54,9 @@ class FileSource:
             "files": [(path, stat.st_size, stat.st_mtime_ns) for path, stat in stats],
         }
 
-    def begin(self, lines: _Numbered) -> "tuple[Any, _Numbered]":
-        """The source and its lines, without a header."""
-        return self, lines
 
-    def fields(self, texts: tuple[str, ...], places: list[str]) -> tuple[str, ...]:
-        """The texts of an example, from the lines of all files."""
-        return texts
-
-    def examples(self) -> "Iterator[tuple[list[str], Callable[[], tuple[str, ...]]]]":
-        """The places of every example, and what parses its texts."""
-        names = [name_of(path) for path in self.paths]
-        source, lines = self.begin(enumerate(_aligned(self.paths), start=1))
-
-        def parse(raws: tuple[bytes, ...], places: list[str]) -> tuple[str, ...]:
-            return source.fields(tuple(map(_decoded, raws, places)), places)
-
-        for number, raws in lines:
-            places = [f"{name}:{number}" for name in names]
-            yield places, partial(parse, raws, places)
+Examples = Iterator[tuple[list[str], Callable[[], tuple[str, ...]]]]
+"""The place of every text of each example, and what parses its texts."""
 
 
 @dataclass(frozen=True)
@@ -80,23 +74,46 @@ class Lines(FileSource):
         """How many texts an example has."""
         return len(self.paths)
 
+    def examples(self) -> Examples:
+        """The texts are the lines of all files."""
+        names = [name_of(path) for path in self.paths]
+        for number, raws in enumerate(_aligned(self.paths), start=1):
+            places = [f"{name}:{number}" for name in names]
+            yield places, partial(tuple, map(_decoded, raws, places))
+
 
 @dataclass(frozen=True)
 class OneFile(FileSource):
-    """A source of one file, each line of which has all texts of an example."""
+    """A file, each line of which has all texts of an example."""
 
     path: str
+    columns: tuple[Column, ...]
+    spaced: tuple[str, ...] = ()
 
     @property
     def paths(self) -> tuple[str, ...]:
         return (self.path,)
 
-    def fields(self, texts: tuple[str, ...], places: list[str]) -> tuple[str, ...]:
-        """The texts of an example, from its line."""
-        (line,), where = texts, places[0]
-        if not line or line.isspace():
-            raise BadExample(where, "empty", "empty line")
-        return self.parse(line, where)
+    @property
+    def sides(self) -> int:
+        """How many texts an example has."""
+        return len(self.columns)
+
+    def begin(self, lines: _Numbered) -> "tuple[OneFile, _Numbered]":
+        """The source and its lines, without a header."""
+        return self, lines
+
+    def examples(self) -> Examples:
+        """The texts are parts of a line."""
+        name = name_of(self.path)
+        source, lines = self.begin(enumerate(raw_lines(self.path), start=1))
+        for number, raw in lines:
+            where = f"{name}:{number}"
+            yield [where] * source.sides, partial(source.decode, raw, where)
+
+    def decode(self, raw: bytes, where: str) -> tuple[str, ...]:
+        """The texts in a line of bytes."""
+        return self.parse(filled(_decoded(raw, where), where, "empty line"), where)
 
     def parse(self, line: str, where: str) -> tuple[str, ...]:
         """The texts in a line."""
@@ -107,16 +124,13 @@ class OneFile(FileSource):
 class Table(OneFile):
     """Tab-separated columns of one file, by number from 0 or by the name in its first line.
 
-    There is no quoting.
+    There is no quoting. ``optional`` columns may be missing from the first line, and so from all
+    examples. If the first line has as many cells as ``unnamed`` has names, it is an example, and
+    these are the names.
     """
 
-    columns: tuple[int | str, ...]
-    spaced: tuple[str, ...] = ()
-
-    @property
-    def sides(self) -> int:
-        """How many texts an example has."""
-        return len(self.columns)
+    optional: tuple[str, ...] = ()
+    unnamed: tuple[str, ...] = ()
 
     def records(self, lines: _Numbered) -> _Numbered:
         """The lines of the table; in CSV several lines of a file may be one."""
@@ -129,19 +143,24 @@ class Table(OneFile):
     def begin(self, lines: _Numbered) -> "tuple[Table, _Numbered]":
         """The table with columns that are counted, and its lines without names of columns."""
         lines = self.records(lines)
-        if not any(isinstance(column, str) for column in self.columns):
+        if all(isinstance(column, int) for column in self.columns):
             return self, lines
+        first = next(lines, None)
+        if first is None:
+            raise BadInput(f"{name_of(self.path)}: empty, without a header")
         where = f"{name_of(self.path)}:1"
-        header = self.cells(_decoded(next(lines, (1, (b"",)))[1][0], where), where)
-
-        def number(column: int | str) -> int:
+        header = self.cells(_decoded(first[1], where), where)
+        if len(header) == len(self.unnamed):
+            header, lines = [*self.unnamed], chain([first], lines)
+        numbers = []
+        for column in self.columns:
             if isinstance(column, int):
-                return column
-            if column not in header:
+                numbers.append(column)
+            elif column in header:
+                numbers.append(header.index(column))
+            elif column not in self.optional:
                 raise BadInput(f"{where}: no column {column!r} among {', '.join(header)!r}")
-            return header.index(column)
-
-        return replace(self, columns=tuple(map(number, self.columns))), lines
+        return replace(self, columns=tuple(numbers)), lines
 
     def parse(self, line: str, where: str) -> tuple[str, ...]:
         cells = self.cells(line, where)
@@ -152,17 +171,16 @@ class Table(OneFile):
         return tuple(cells[cast(int, column)] for column in self.columns)
 
 
-@dataclass(frozen=True)
 class Csv(Table):
     """The same with commas, quoted by RFC 4180."""
 
     def records(self, lines: _Numbered) -> _Numbered:
         """Lines joined until their quotes are closed, under the number of the first."""
         first, begun = 1, b""
-        for number, (raw,) in lines:
+        for number, raw in lines:
             first, begun = (first, begun + b"\n" + raw) if begun else (number, raw)
             if begun.count(b'"') % 2 == 0:
-                yield first, (begun,)
+                yield first, begun
                 begun = b""
         if begun:
             raise BadInput(f"{name_of(self.path)}:{first}: a quote that is never closed")
@@ -175,45 +193,18 @@ class Csv(Table):
         return cells
 
 
-@dataclass(frozen=True)
 class JsonLines(OneFile):
-    """One JSON object per line; ``"translation.en"`` is the key "en" inside "translation".
+    """One JSON object per line; column ``"translation.en"`` is the key "en" in "translation".
 
     Integers are read as text, since labels often are integers.
     """
 
-    keys: tuple[str, ...]
-    spaced: tuple[str, ...] = ()
-
-    @property
-    def sides(self) -> int:
-        """How many texts an example has."""
-        return len(self.keys)
-
     def parse(self, line: str, where: str) -> tuple[str, ...]:
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise BadExample(where, "not JSON", f"not JSON ({error})") from None
-        return tuple(_json_text(record, key, where) for key in self.keys)
+        record = json_value(line, where)
+        return tuple(_json_text(record, str(key), where) for key in self.columns)
 
 
-Source = Lines | Table | JsonLines
-
-
-class DropCounts(Counter[str]):
-    """The number of examples left out, by reason: ``3 empty, 1 too long``."""
-
-    def __str__(self) -> str:
-        return ", ".join(f"{count:,} {reason}" for reason, count in self.most_common()) or "none"
-
-
-class BadExample(BadInput):
-    """A bad example; the only input error that may be left out and counted instead."""
-
-    def __init__(self, where: str, reason: str, detail: str = ""):
-        super().__init__(f"{where}: {detail or reason}")
-        self.reason = reason
+Source = Lines | OneFile
 
 
 def read_lines(path: str | Path, arrivals: Arrivals | None = None) -> Iterator[str]:
@@ -247,79 +238,58 @@ def read_texts(
         yield where, text
 
 
-def texts_in(source: Table | JsonLines, line: str, where: str) -> tuple[str, ...]:
-    """The texts in one line of a source; none may be empty."""
-    texts = source.fields((line,), [where])
-    for text in texts:
-        _check(text, where, None)
-    return texts
-
-
 def read_examples(
     source: Source, sides: int, longest_characters: int | None, dropped: DropCounts | None
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """(where, texts) of every example with any number of texts; otherwise as `read_pairs`."""
     if source.sides != sides:
         raise BadInput(f"{sides} text(s) of each example are needed, not {source.sides}")
-    for places, parse in source.examples():
-        try:
-            texts = parse()
-            if source.spaced:
-                texts = _spaced(source.spaced, texts)
-            for text, place in zip(texts, places * (sides // len(places)), strict=True):
-                _check(text, place, longest_characters)
-        except BadExample as flaw:
-            if dropped is None:
-                raise
-            dropped[flaw.reason] += 1
-        else:
-            yield places[0], texts
+
+    def parse(where: str, example: Any) -> tuple[str, tuple[str, ...]]:
+        places, parse_texts = example
+        texts = parse_texts()
+        if source.spaced:
+            languages = zip(source.spaced, texts, strict=True)
+            texts = tuple(LANGUAGES[language](text) for language, text in languages)
+        for text, place in zip(texts, places, strict=True):
+            length = len(filled(text, place))
+            if longest_characters is not None and length > longest_characters:
+                detail = f"{length:,} characters, more than the {longest_characters:,} allowed"
+                raise BadExample(place, "too long", detail)
+        return where, texts
+
+    return parsed(((example[0][0], example) for example in source.examples()), parse, dropped)
 
 
-def read_rows(table: Table, dropped: DropCounts | None = None) -> Iterator[tuple[str, list[str]]]:
-    """(where, cells) of every line of a table, including the header."""
-    name = name_of(table.path)
-    lines: _Numbered = enumerate(_aligned(table.paths), start=1)
-    for number, (raw,) in table.records(lines):
-        where = f"{name}:{number}"
-        try:
-            line = _decoded(raw, where)
-            _check(line, where, None)
-            cells = table.cells(line, where)
-        except BadExample as flaw:
-            if dropped is None:
-                raise
-            dropped[flaw.reason] += 1
-        else:
-            yield where, cells
+def read_cells(
+    table: Table, dropped: DropCounts | None = None
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """(where, cells) of every line of a table; cells may be empty."""
+    lines = ((places[0], parse) for places, parse in table.examples())
+    return parsed(lines, lambda where, parse: (where, parse()), dropped)
 
 
-def _spaced(languages: tuple[str, ...], texts: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(LANGUAGES[one](text) for one, text in zip(languages, texts, strict=True))
+def read_objects(path: Path, dropped: DropCounts | None) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(where, object) of every line of JSON."""
+    lines = read_texts(Lines((str(path),)), dropped=dropped)
+    return parsed(lines, lambda where, line: (where, json_object(line, where)), dropped)
 
 
-def _check(text: str, where: str, longest: int | None) -> None:
-    if not text or text.isspace():
-        raise BadExample(where, "empty", "empty text")
-    if longest is not None and len(text) > longest:
-        detail = f"{len(text):,} characters, more than the {longest:,} allowed"
-        raise BadExample(where, "too long", detail)
+def read_json_file(path: Path) -> dict[str, Any]:
+    """The JSON object in a file."""
+    name, text = name_of(path), "\n".join(read_lines(path))
+    try:
+        content = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise BadInput(f"{name}:{error.lineno}: not JSON ({error.msg})") from None
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"{name}: not JSON ({error})") from None
+    return typed(content, dict, "the file", name)
 
 
-def _json_text(record: object, key: str, where: str) -> str:
-    value = record
-    literal = isinstance(record, dict) and key in record
-    for step in [key] if literal else key.split("."):
-        if not isinstance(value, dict) or step not in value:
-            raise BadExample(where, "without a key", f"no key {key!r}")
-        value = value[step]
-    if type(value) is int:
-        return str(value)
-    if not isinstance(value, str):
-        raise BadExample(where, "not text", f"the value of {key!r} is not text")
-    if any("\ud800" <= character <= "\udfff" for character in value):
-        raise BadExample(where, "not UTF-8", f"the value of {key!r} holds half a surrogate pair")
-    return value
+def _json_text(record: Any, key: str, where: str) -> str:
+    value = value_of(record, key, where)
+    return str(value) if type(value) is int else typed(value, str, f"the value of {key!r}", where)
 
 
 def _aligned(paths: tuple[str, ...]) -> Iterator[tuple[bytes, ...]]:

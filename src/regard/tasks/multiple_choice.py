@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 from torch import nn
 
+from regard.data.fields import held, json_object, typed
 from regard.data.readers import ChoiceExample
-from regard.data.readers.records import held, json_object, typed
 from regard.ground.errors import BadInput, BadItem
 from regard.metrics.classification import classification_scores
 from regard.models.facts import ChoiceHead

@@ -13,8 +13,8 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from regard.data.fields import held, json_object
 from regard.data.readers import QuestionExample
-from regard.data.readers.records import held, json_object
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
 from regard.metrics.answers import answer_scores, best_threshold

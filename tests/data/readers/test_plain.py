@@ -6,7 +6,7 @@ import re
 import pytest
 
 from regard.data.readers import READERS, LabelledExample, TaggedExample, read
-from regard.data.sources import Csv, DropCounts, Table, read_rows
+from regard.data.sources import Csv, DropCounts, Table, read_cells
 from regard.ground.errors import BadInput
 
 
@@ -93,15 +93,15 @@ def test_rows_of_a_table(tmp_path):
     path = tmp_path / "a"
     path.write_bytes(b'a\tb\n"c\n\n\xff\n')
     dropped = DropCounts()
-    assert list(read_rows(Table(str(path), ()), dropped)) == [
-        (f"{path}:1", ["a", "b"]),
-        (f"{path}:2", ['"c']),
+    assert list(read_cells(Table(str(path), (0,)), dropped)) == [
+        (f"{path}:1", ("a",)),
+        (f"{path}:2", ('"c',)),
     ]
     assert dropped == {"empty": 1, "not UTF-8": 1}
     path.write_bytes(b'a,"b\nc"\nd\n')
-    assert list(read_rows(Csv(str(path), ()))) == [
-        (f"{path}:1", ["a", "b\nc"]),
-        (f"{path}:3", ["d"]),
+    assert list(read_cells(Csv(str(path), (0,)))) == [
+        (f"{path}:1", ("a",)),
+        (f"{path}:3", ("d",)),
     ]
 
 

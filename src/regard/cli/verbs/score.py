@@ -12,7 +12,8 @@ from regard.cli.options import (
     MODEL,
     STORED_PRECISION,
 )
-from regard.data.sources import Table, texts_in
+from regard.data.fields import filled
+from regard.data.sources import Table
 
 COLUMNS = Table("-", (0, 1))
 
@@ -39,9 +40,9 @@ def score(
     sides = translator.tokenizer.sides
 
     def parse(line: str, where: str) -> tuple[str, ...]:
-        pair = texts_in(COLUMNS, line, where)
+        pair = COLUMNS.parse(filled(line, where, "empty line"), where)
         for text, vocabulary in zip(pair, sides, strict=True):
-            check_length(text, vocabulary, max_length or MAX_TOKENS, where)
+            check_length(filled(text, where), vocabulary, max_length or MAX_TOKENS, where)
         return pair
 
     for window in read_windows(file, parse):

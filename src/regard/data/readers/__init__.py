@@ -8,6 +8,7 @@ from typing import Any, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
+from regard.data.fields import DropCounts
 from regard.data.readers.choices import race, swag
 from regard.data.readers.conll import conll, conllu
 from regard.data.readers.examples import (
@@ -19,11 +20,11 @@ from regard.data.readers.examples import (
     TaggedExample,
 )
 from regard.data.readers.glue import GLUE_TASKS, GlueTask, glue
-from regard.data.readers.plain import csv, jsonl, tagged_jsonl, tsv
+from regard.data.readers.plain import jsonl, table, tagged_jsonl
 from regard.data.readers.snli import snli
 from regard.data.readers.squad import articles, squad
 from regard.data.readers.trees import sst5
-from regard.data.sources import DropCounts
+from regard.data.sources import Csv, Table
 from regard.ground.errors import BadInput, did_you_mean
 
 __all__ = [
@@ -47,8 +48,8 @@ READERS: dict[str, dict[str, Reader]] = {
         **{name: partial(glue, name=name) for name in GLUE_TASKS},
         "SST-5": sst5,
         "SNLI": snli,
-        "tsv": tsv,
-        "csv": csv,
+        "tsv": partial(table, kind=Table),
+        "csv": partial(table, kind=Csv),
         "jsonl": jsonl,
     },
     "tag": {"CoNLL": conll, "CoNLL-U": conllu, "jsonl": tagged_jsonl},

@@ -5,22 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from regard.data.fields import BadExample, DropCounts, filled, held, one_of, parsed, typed
 from regard.data.readers.examples import ChoiceExample
-from regard.data.readers.records import (
-    Cells,
-    columns,
-    document,
-    filled,
-    held,
-    one_of,
-    parsed,
-    table_of,
-    typed,
-)
-from regard.data.sources import BadExample, DropCounts
+from regard.data.sources import Csv, read_cells, read_json_file
 from regard.ground.errors import BadInput
 
-ENDINGS = ("ending0", "ending1", "ending2", "ending3")
 NUMBERS = ("0", "1", "2", "3")
 LETTERS = ("A", "B", "C", "D")
 
@@ -29,16 +18,15 @@ _BLANK = re.compile("_+")
 
 def swag(path: Path, dropped: DropCounts | None = None) -> Iterator[ChoiceExample]:
     """A sentence and its four continuations."""
-    table = table_of(path, ("sent1", "sent2", *ENDINGS, "label"), comma=True)
+    columns = ("sent1", "sent2", "ending0", "ending1", "ending2", "ending3", "label")
 
-    def parse(where: str, cells: Cells) -> ChoiceExample:
-        endings = [filled(cells[ending], where) for ending in ENDINGS]
-        first = filled(cells["sent1"], where)
-        choices = tuple((first, f"{cells['sent2']} {ending}".strip()) for ending in endings)
-        label = int(one_of(NUMBERS, cells["label"], where)) if "label" in cells else None
-        return ChoiceExample(where, choices, label)
+    def parse(where: str, cells: tuple[str, ...]) -> ChoiceExample:
+        first, second, *endings = cells[:6]
+        label = int(one_of(NUMBERS, cells[6], where)) if len(cells) > 6 else None
+        texts = [f"{second} {filled(ending, where)}".strip() for ending in endings]
+        return ChoiceExample(where, tuple((filled(first, where), text) for text in texts), label)
 
-    return parsed(columns(table, dropped, may_lack=("label",)), parse, dropped)
+    return parsed(read_cells(Csv(str(path), columns, optional=("label",)), dropped), parse, dropped)
 
 
 def race(path: Path, dropped: DropCounts | None = None) -> Iterator[ChoiceExample]:
@@ -52,7 +40,7 @@ def race(path: Path, dropped: DropCounts | None = None) -> Iterator[ChoiceExampl
     if not files:
         raise BadInput(f"{path}: no .txt files in this folder")
     for file in files:
-        passage = document(file)
+        passage = read_json_file(file)
         asked = held(passage, "questions", list, str(file))
         where = [f"{file}: question {number}" for number in range(1, len(asked) + 1)]
         yield from parsed(zip(where, _asked(passage, str(file)), strict=True), _choice, dropped)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from regard.data.fields import BadExample, filled, label_text, typed
 from regard.data.readers.examples import (
     ChoiceExample,
     GoldAnswer,
@@ -10,9 +11,8 @@ from regard.data.readers.examples import (
     QuestionExample,
     TaggedExample,
 )
-from regard.data.readers.records import filled
+from regard.data.readers.plain import tagged_example
 from regard.data.sentences import sentences
-from regard.data.sources import BadExample
 from regard.ground.errors import shown
 
 
@@ -26,7 +26,7 @@ def parse_labelled(where: str, value: Any) -> LabelledExample:
     """(text, label), or ((text, text), label); labels may be a list, or None where hidden."""
     texts, labels = _parts(where, value, "(text, label) or ((text, text), label)", 2)
     given = (texts,) if isinstance(texts, str) else _parts(where, texts, "a pair of texts", 2)
-    found = tuple(filled(_text(where, one), where) for one in given)
+    found = tuple(_filled(where, one) for one in given)
     if labels is None:
         return LabelledExample(where, found, None)
     several = labels if isinstance(labels, tuple | list | set | frozenset) else (labels,)
@@ -35,21 +35,14 @@ def parse_labelled(where: str, value: Any) -> LabelledExample:
 
 def parse_tagged(where: str, value: Any) -> TaggedExample:
     """(words, tags), a tag for each word."""
-    words, tags = (_sequence(where, one) for one in _parts(where, value, "(words, tags)", 2))
-    if not words or len(words) != len(tags):
-        detail = f"{len(words)} words and {len(tags)} tags"
-        raise BadExample(where, "not a tag for each word", detail)
-    return TaggedExample(
-        where,
-        tuple(filled(_text(where, word), where) for word in words),
-        tuple(filled(_label(where, tag), where) for tag in tags),
-    )
+    words, tags = _parts(where, value, "(words, tags)", 2)
+    return tagged_example(where, _sequence(where, words), _sequence(where, tags))
 
 
 def parse_question(where: str, value: Any) -> QuestionExample:
     """(question, context, answers): texts of the context, or (text, start); none: no answer."""
-    question, context, answers = _parts(where, value, "(question, context, answers)", 3)
-    question, context = (filled(_text(where, one), where) for one in (question, context))
+    *texts, answers = _parts(where, value, "(question, context, answers)", 3)
+    question, context = (_filled(where, one) for one in texts)
     given = [answers] if isinstance(answers, str) else _sequence(where, answers)
     gold = tuple(_answer(where, context, one) for one in given)
     return QuestionExample(where, where, question, context, gold, bool(gold))
@@ -58,8 +51,8 @@ def parse_question(where: str, value: Any) -> QuestionExample:
 def parse_choice(where: str, value: Any) -> ChoiceExample:
     """(text, choices, number of the right one, from 0)."""
     text, choices, label = _parts(where, value, "(text, choices, number)", 3)
-    first = filled(_text(where, text), where)
-    pairs = tuple((first, filled(_text(where, one), where)) for one in _sequence(where, choices))
+    first = _filled(where, text)
+    pairs = tuple((first, _filled(where, one)) for one in _sequence(where, choices))
     if label is not None and label not in range(len(pairs)):
         detail = f"the right choice is {shown(label)}, and there are {len(pairs)}, counted from 0"
         raise BadExample(where, "with an unknown label", detail)
@@ -89,7 +82,7 @@ def _answer(where: str, context: str, value: Any) -> GoldAnswer:
         if isinstance(value, str)
         else _parts(where, value, "an answer: a text, or (text, start)", 2)
     )
-    text = filled(_text(where, text), where)
+    text = _filled(where, text)
     if start not in range(len(context)) or not context.startswith(text, start):
         raise BadExample(where, "not in its context", f"{shown(text)} is not in the context")
     return GoldAnswer(text, int(start))
@@ -102,20 +95,16 @@ def _parts(where: str, value: Any, expected: str, count: int) -> Sequence[Any]:
 
 
 def _sequence(where: str, value: Any) -> Sequence[Any]:
-    if not isinstance(value, tuple | list):
-        raise BadExample(where, "not a list", f"{shown(value)} is not a list")
-    return value
+    return value if isinstance(value, tuple) else typed(value, list, shown(value), where)
 
 
 def _text(where: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise BadExample(where, "not text", f"{shown(value)} is not a text")
-    if any("\ud800" <= character <= "\udfff" for character in value):
-        raise BadExample(where, "not UTF-8", f"{shown(value)} holds half a surrogate pair")
-    return value
+    return typed(value, str, shown(value), where)
+
+
+def _filled(where: str, value: Any) -> str:
+    return filled(_text(where, value), where)
 
 
 def _label(where: str, value: Any) -> str:
-    """A label as text: labels are often numbers."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return str(value) if number else _text(where, value)
+    return label_text(value, shown(value), where)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 
+from regard.data.fields import BadExample, DropCounts, filled, one_of, parsed
 from regard.data.readers.examples import LabelledExample
-from regard.data.readers.records import Cells, columns, filled, one_of, parsed, table_of
-from regard.data.sources import BadExample, DropCounts
+from regard.data.sources import Table, read_cells
 
 BINARY = ("0", "1")
 ENTAILMENT = ("entailment", "not_entailment")
@@ -55,15 +55,15 @@ def glue(path: Path, name: str, dropped: DropCounts | None = None) -> Iterator[L
     QQP as distributed has questions with line breaks: read it with `dropped`.
     """
     task = GLUE_TASKS[name]
-    table = table_of(path, (*task.texts, task.label))
+    columns, count = (*task.texts, task.label), len(task.texts)
+    table = Table(str(path), columns, optional=(task.label,), unnamed=task.unnamed)
 
-    def parse(where: str, cells: Cells) -> LabelledExample:
-        texts = tuple(filled(cells[column], where) for column in task.texts)
-        labels = (_label(task, cells[task.label], where),) if task.label in cells else None
-        return LabelledExample(where, texts, labels)
+    def parse(where: str, cells: tuple[str, ...]) -> LabelledExample:
+        texts = tuple(filled(text, where) for text in cells[:count])
+        labels = tuple(_label(task, label, where) for label in cells[count:])
+        return LabelledExample(where, texts, labels or None)
 
-    rows = columns(table, dropped, may_lack=(task.label,), unnamed=task.unnamed)
-    return parsed(rows, parse, dropped)
+    return parsed(read_cells(table, dropped), parse, dropped)
 
 
 def _label(task: GlueTask, label: str, where: str) -> str:

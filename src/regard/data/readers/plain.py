@@ -1,28 +1,27 @@
 """Examples in plain formats: columns of a table, or fields of JSON lines."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.data.readers.examples import LabelledExample, TaggedExample
-from regard.data.readers.records import (
-    Cells,
-    Column,
-    columns,
+from regard.data.fields import (
+    BadExample,
+    DropCounts,
     filled,
     held,
-    objects,
+    label_text,
     parsed,
-    table_of,
     typed,
     value_of,
 )
-from regard.data.sources import BadExample, DropCounts
+from regard.data.readers.examples import LabelledExample, TaggedExample
+from regard.data.sources import Column, Table, read_cells, read_objects
 from regard.ground.errors import BadInput
 
 
-def tsv(
+def table(
     path: Path,
+    kind: type[Table],
     dropped: DropCounts | None = None,
     texts: tuple[Column, ...] = ("text",),
     label: Column | None = None,
@@ -32,18 +31,15 @@ def tsv(
 
     With `separator`, a cell holds several labels. Without `label`, labels are hidden.
     """
-    return _from_columns(path, dropped, texts, label, separator, comma=False)
+    _check(texts, separator)
+    source = kind(str(path), texts if label is None else (*texts, label))
 
+    def parse(where: str, cells: tuple[str, ...]) -> LabelledExample:
+        found = tuple(filled(cell, where) for cell in cells[: len(texts)])
+        labels = None if label is None else _labels(cells[-1], separator, where)
+        return LabelledExample(where, found, labels)
 
-def csv(
-    path: Path,
-    dropped: DropCounts | None = None,
-    texts: tuple[Column, ...] = ("text",),
-    label: Column | None = None,
-    separator: str | None = None,
-) -> Iterator[LabelledExample]:
-    """The same from comma-separated columns, quoted by RFC 4180."""
-    return _from_columns(path, dropped, texts, label, separator, comma=True)
+    return parsed(read_cells(source, dropped), parse, dropped)
 
 
 def jsonl(
@@ -60,16 +56,14 @@ def jsonl(
         found = tuple(filled(held(record, key, str, where), where) for key in texts)
         if label is None:
             return LabelledExample(where, found, None)
-        value = value_of(record, label, where)
+        value, name = value_of(record, label, where), f"the value of {label!r}"
         if isinstance(value, list):
-            return LabelledExample(
-                where, found, tuple(_written(one, label, where) for one in value)
-            )
-        return LabelledExample(
-            where, found, _labels(_written(value, label, where), separator, where)
-        )
+            labels = tuple(label_text(one, name, where) for one in value)
+        else:
+            labels = _labels(label_text(value, name, where), separator, where)
+        return LabelledExample(where, found, labels)
 
-    return parsed(objects(path, dropped), parse, dropped)
+    return parsed(read_objects(path, dropped), parse, dropped)
 
 
 def tagged_jsonl(
@@ -78,37 +72,22 @@ def tagged_jsonl(
     """Sentences from two lists of equal length in each JSON object."""
 
     def parse(where: str, record: dict[str, Any]) -> TaggedExample:
-        found = held(record, words, list, where)
-        named = held(record, tags, list, where)
-        if not found or len(found) != len(named):
-            detail = f"{len(found)} words and {len(named)} tags"
-            raise BadExample(where, "not a tag for each word", detail)
-        return TaggedExample(
-            where,
-            tuple(filled(typed(word, str, "a word", where), where) for word in found),
-            tuple(filled(_written(tag, tags, where), where) for tag in named),
-        )
+        lists = (held(record, key, list, where) for key in (words, tags))
+        return tagged_example(where, *lists)
 
-    return parsed(objects(path, dropped), parse, dropped)
+    return parsed(read_objects(path, dropped), parse, dropped)
 
 
-def _from_columns(
-    path: Path,
-    dropped: DropCounts | None,
-    texts: tuple[Column, ...],
-    label: Column | None,
-    separator: str | None,
-    comma: bool,
-) -> Iterator[LabelledExample]:
-    _check(texts, separator)
-    table = table_of(path, texts if label is None else (*texts, label), comma)
-
-    def parse(where: str, cells: Cells) -> LabelledExample:
-        found = tuple(filled(cells[column], where) for column in texts)
-        labels = None if label is None else _labels(cells[label], separator, where)
-        return LabelledExample(where, found, labels)
-
-    return parsed(columns(table, dropped), parse, dropped)
+def tagged_example(where: str, words: Sequence[Any], tags: Sequence[Any]) -> TaggedExample:
+    """Words with a tag for each; tags may be numbers."""
+    if not words or len(words) != len(tags):
+        detail = f"{len(words)} words and {len(tags)} tags"
+        raise BadExample(where, "not a tag for each word", detail)
+    return TaggedExample(
+        where,
+        tuple(filled(typed(word, str, "a word", where), where) for word in words),
+        tuple(filled(label_text(tag, "a tag", where), where) for tag in tags),
+    )
 
 
 def _check(texts: tuple[Column, ...], separator: str | None) -> None:
@@ -122,10 +101,3 @@ def _labels(cell: str, separator: str | None, where: str) -> tuple[str, ...]:
     if separator is None:
         return (filled(cell, where).strip(),)
     return tuple(one.strip() for one in cell.split(separator) if one.strip())
-
-
-def _written(value: Any, key: str, where: str) -> str:
-    """A label as text; integers are accepted."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return str(value)
-    return str(typed(value, str, f"the value of {key!r}", where))

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from regard.data.fields import DropCounts, one_of, parsed
 from regard.data.readers.examples import LabelledExample
-from regard.data.readers.records import columns, filled, one_of, parsed, table_of
-from regard.data.sources import STDIN, DropCounts, JsonLines, Lines, Source, name_of, read_examples
+from regard.data.sources import STDIN, JsonLines, Lines, Source, Table, name_of, read_examples
 from regard.ground.errors import BadInput
 
 LABELS = ("contradiction", "entailment", "neutral")
@@ -22,8 +22,7 @@ def snli(path: Path, dropped: DropCounts | None = None) -> Iterator[LabelledExam
     """
 
     def parse(where: str, row: tuple[str, ...]) -> LabelledExample:
-        premise, hypothesis, label = (filled(text, where) for text in row)
-        return LabelledExample(where, (premise, hypothesis), (one_of(LABELS, label, where),))
+        return LabelledExample(where, row[:2], (one_of(LABELS, row[2], where),))
 
     return parsed(_decided(path, dropped), parse, dropped)
 
@@ -38,17 +37,14 @@ def _decided(path: Path, dropped: DropCounts | None) -> Iterator[tuple[str, tupl
 
 def _rows(path: Path, dropped: DropCounts | None) -> Iterator[tuple[str, tuple[str, ...]]]:
     name = path.name.removesuffix(".gz").removesuffix(".xz")
-    if name.endswith(".txt"):
-        table = table_of(path, _COLUMNS)
-        for where, cells in columns(table, dropped):
-            yield where, tuple(cells[column] for column in _COLUMNS)
-        return
     source: Source
-    if name.startswith("s1."):
+    if name.endswith(".txt"):
+        source = Table(str(path), _COLUMNS)
+    elif name.startswith("s1."):
         rest = path.name.removeprefix("s1")
         source = Lines(tuple(str(path.with_name(f"{side}{rest}")) for side in _SIDES))
     elif name.endswith(".jsonl") or name == STDIN:
         source = JsonLines(str(path), _COLUMNS)
     else:
         raise BadInput(f"{name_of(path)}: SNLI is a file named s1.*, *.jsonl or *.txt")
-    yield from read_examples(source, 3, None, dropped)
+    return read_examples(source, 3, None, dropped)

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from regard.data.fields import BadExample, DropCounts, filled, held, parsed, typed
 from regard.data.readers.examples import GoldAnswer, QuestionExample
-from regard.data.readers.records import document, filled, held, parsed, typed
-from regard.data.sources import BadExample, DropCounts, name_of
+from regard.data.sources import name_of, read_json_file
 from regard.ground.errors import BadInput
 
 
@@ -29,7 +29,7 @@ def _titled(
     path: Path, dropped: DropCounts | None, chosen: tuple[int, int] | None
 ) -> Iterator[tuple[str, Iterator[QuestionExample]]]:
     name = name_of(path)
-    found = held(document(path), "data", list, name)
+    found = held(read_json_file(path), "data", list, name)
     start, stop = chosen or (0, len(found))
     if chosen and not 0 <= start < stop <= len(found):
         raise BadInput(f"{name}: there are no articles {start} to {stop}, only {len(found)}")

@@ -1,0 +1,109 @@
+"""Checked values of examples: a bad example is an error with its place, or left out and counted."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from regard.ground.errors import BadInput
+
+Item = TypeVar("Item")
+Made = TypeVar("Made")
+
+KINDS: dict[type, str] = {
+    dict: "a JSON object",
+    list: "a list",
+    str: "text",
+    int: "a whole number",
+    bool: "true or false",
+}
+
+
+class DropCounts(Counter[str]):
+    """The number of examples left out, by reason: ``3 empty, 1 too long``."""
+
+    def __str__(self) -> str:
+        return ", ".join(f"{count:,} {reason}" for reason, count in self.most_common()) or "none"
+
+
+class BadExample(BadInput):
+    """A bad example; the only input error that may be left out and counted instead."""
+
+    def __init__(self, where: str, reason: str, detail: str = ""):
+        super().__init__(f"{where}: {detail or reason}")
+        self.reason = reason
+
+
+def parsed(
+    items: Iterable[tuple[str, Item]],
+    parse: Callable[[str, Item], Made],
+    dropped: DropCounts | None,
+) -> Iterator[Made]:
+    """The results of `parse`; with `dropped`, bad examples are left out and counted."""
+    for where, item in items:
+        try:
+            made = parse(where, item)
+        except BadExample as flaw:
+            if dropped is None:
+                raise
+            dropped[flaw.reason] += 1
+        else:
+            yield made
+
+
+def filled(text: str, where: str, detail: str = "empty text") -> str:
+    """The text, if it is not empty."""
+    if not text or text.isspace():
+        raise BadExample(where, "empty", detail)
+    return text
+
+
+def typed(value: Any, kind: type, name: str, where: str) -> Any:
+    """The value, if it has that JSON type."""
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise BadExample(where, f"not {KINDS[kind]}", f"{name} is not {KINDS[kind]}")
+    if isinstance(value, str) and any("\ud800" <= one <= "\udfff" for one in value):
+        raise BadExample(where, "not UTF-8", f"{name} holds half a surrogate pair")
+    return value
+
+
+def label_text(value: Any, name: str, where: str) -> str:
+    """A label as text: labels are often numbers."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return str(value) if number else typed(value, str, name, where)
+
+
+def one_of(labels: Sequence[str], label: str, where: str) -> str:
+    """The label, if the task has it."""
+    if label not in labels:
+        detail = f"the label is {label!r}, not one of {', '.join(labels)}"
+        raise BadExample(where, "with an unknown label", detail)
+    return label
+
+
+def json_value(line: str, where: str) -> Any:
+    """The JSON value in a line."""
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise BadExample(where, "not JSON", f"not JSON ({error})") from None
+
+
+def json_object(line: str, where: str) -> dict[str, Any]:
+    """The JSON object in a line."""
+    return typed(json_value(line, where), dict, "the line", where)
+
+
+def value_of(record: Any, key: str, where: str) -> Any:
+    """The value of a key; ``"translation.en"`` is "en" inside "translation", unless it is a key."""
+    literal = isinstance(record, dict) and key in record
+    for step in [key] if literal else key.split("."):
+        if not isinstance(record, dict) or step not in record:
+            raise BadExample(where, "without a key", f"no key {key!r}")
+        record = record[step]
+    return record
+
+
+def held(record: dict[str, Any], key: str, kind: type, where: str) -> Any:
+    """The value of a key, if it has that JSON type."""
+    return typed(value_of(record, key, where), kind, f"the value of {key!r}", where)
