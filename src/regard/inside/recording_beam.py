@@ -8,10 +8,10 @@ import numpy as np
 from regard.inside.beam_tree import BeamNode, BeamTree, Fate, LengthRuleChoice, TreeHypothesis
 from regard.search.beam import Beam
 from regard.search.candidates import Candidates
-from regard.search.finished import FinishedHypotheses
 from regard.search.host_beam import HostBeam
 from regard.search.hypothesis import ActiveHypotheses, Hypothesis
 from regard.search.length_penalty import Length, formula, normalised, rescore
+from regard.search.step import SearchBatch
 from regard.tasks.translator import Translator
 
 BEGIN, BEGIN_TOKEN = "⟨begin⟩", -1
@@ -44,42 +44,31 @@ class RecordingBeam(HostBeam):
         self.beam = beam
         self.nodes: list[BeamNode] = []
         self.rows: list[int] = []  # live nodes
-        self.results: list[FinishedHypotheses] = []
 
-    def new_finished(self, sentences: int) -> FinishedHypotheses:
+    def search(self, batch: SearchBatch) -> list[list[Hypothesis]]:
         """Start the record; see ``HostBeam``."""
-        if sentences != 1 or self.nodes:
+        if len(batch.ids) != 1 or self.nodes:
             raise ValueError("a RecordingBeam records the search for one sentence, once")
         self.nodes.append(BeamNode(None, 0, BEGIN_TOKEN, BEGIN, 0.0, 0.0, 0.0, 1, "kept"))
         self.rows.append(0)
-        self.results.append(super().new_finished(sentences))
-        return self.results[0]
+        return super().search(batch)
 
-    def store_stuck(
-        self, alive: ActiveHypotheses, candidates: Candidates, results: FinishedHypotheses
-    ) -> None:
+    def store_stuck(self, alive: ActiveHypotheses, candidates: Candidates) -> None:
         """Record rows that no token may follow; see ``HostBeam``."""
         for row in candidates.stuck(len(alive)).tolist():
             self.nodes[self.rows[row]] = replace(self.nodes[self.rows[row]], fate="stuck")
-        super().store_stuck(alive, candidates, results)
+        super().store_stuck(alive, candidates)
 
     def advance(
-        self,
-        alive: ActiveHypotheses,
-        candidates: Candidates,
-        eos: int,
-        longest_B: np.ndarray,
-        results: FinishedHypotheses,
+        self, alive: ActiveHypotheses, candidates: Candidates
     ) -> tuple[ActiveHypotheses, np.ndarray]:
         """Record the candidates of a step and what became of each; see ``HostBeam``."""
-        grown, going = super().advance(alive, candidates, eos, longest_B, results)
-        ended, able = candidates.select(self.beam.size, eos)
-        at_limit = bool(longest_B[0] == alive.length + 1)
+        grown, going = super().advance(alive, candidates)
+        ended, able = candidates.select(self.beam.size, self.batch.constraints.eos)
+        at_limit = bool(self.batch.longest_B[0] == alive.length + 1)
         fates: list[Fate] = ["outranked"] * len(candidates.token)
         for index in able.tolist():
-            fates[index] = self._end(
-                at_limit, bool(candidates.place[index] < self.beam.size), results
-            )
+            fates[index] = self._end(at_limit, bool(candidates.place[index] < self.beam.size))
         for index in going.tolist():
             fates[index] = "kept"
         for index in ended.tolist():
@@ -89,13 +78,12 @@ class RecordingBeam(HostBeam):
         self.rows[:] = (first + going).tolist()
         return grown, going
 
-    def _end(self, at_limit: bool, among_first: bool, results: FinishedHypotheses) -> Fate:
+    def _end(self, at_limit: bool, among_first: bool) -> Fate:
         """The fate of a candidate that could continue when the search ends."""
         if at_limit:
-            return (
-                "unfinished" if among_first or not self.beam.follows_transformers else "outranked"
-            )
-        return "enough" if results.count_B[0] >= self.beam.enough else "beaten"
+            stored = among_first or not self.beam.follows_transformers
+            return "unfinished" if stored else "outranked"
+        return "enough" if self.results.count_B[0] >= self.beam.enough else "beaten"
 
     def _nodes(
         self, alive: ActiveHypotheses, candidates: Candidates, fates: list[Fate]
@@ -125,8 +113,8 @@ class RecordingBeam(HostBeam):
         """The record; ``piece`` gives the text of a token and ``decode`` that of a hypothesis."""
         if not self.nodes:
             raise ValueError("this beam has not searched yet")
-        (results,) = self.results
-        ranked = sorted(results.finished[0] + results.spare[0], key=self.beam.sort_key)
+        found = self.results.finished[0] + self.results.spare[0]
+        ranked = sorted(found, key=self.beam.sort_key)
         ends = self._ends()
         hypotheses = tuple(
             TreeHypothesis(each, ends[each.tokens, each.finished], decode(each.tokens))

@@ -1,16 +1,12 @@
 """Beam search: at every step the k best hypotheses stay active, and those that end are stored."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
-
 from regard.search.beam_rules import BeamRules
-from regard.search.constraints import Constraints
 from regard.search.device_beam import search_on_device
 from regard.search.host_beam import HostBeam
 from regard.search.hypothesis import Hypothesis
-from regard.search.step import Search, SearchState
+from regard.search.step import Search, SearchBatch
 
 
 @dataclass(frozen=True)
@@ -41,19 +37,7 @@ class Beam(BeamRules, Search):
     many tokens occurs twice in a hypothesis.
     """
 
-    @property
-    def needs_attention(self) -> bool:
-        """For the coverage penalty."""
-        return self.coverage is not None
-
-    @torch.inference_mode()
-    def __call__(
-        self,
-        state: SearchState,
-        constraints: Constraints,
-        prefixes: Sequence[Sequence[int]] | None = None,
-        ids: Sequence[int] | None = None,
-    ) -> list[list[Hypothesis]]:
-        """See ``Search``; on the device where the state and the rules allow it."""
-        found = search_on_device(self, state, constraints, prefixes)
-        return HostBeam(self)(state, constraints, prefixes) if found is None else found
+    def search(self, batch: SearchBatch) -> list[list[Hypothesis]]:
+        """On the device where the state and the rules allow it."""
+        found = search_on_device(self, batch)
+        return HostBeam(self).search(batch) if found is None else found

@@ -81,6 +81,11 @@ class BeamRules:
         return self.stop == "transformers" or self.alpha < 0
 
     @property
+    def needs_attention(self) -> bool:
+        """For the coverage penalty."""
+        return self.coverage is not None
+
+    @property
     def formula(self) -> str:
         """The score in use; n is the number of tokens, EOS included and BOS not."""
         plain = formula(self.length, self.alpha, self.coverage)

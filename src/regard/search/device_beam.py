@@ -7,8 +7,9 @@ that are done run on, ignored, until all are.
 
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -19,36 +20,28 @@ from regard.search.candidates import place
 from regard.search.constraints import Constraints
 from regard.search.hypothesis import Hypothesis
 from regard.search.length_penalty import LENGTHS
-from regard.search.step import SearchState
+from regard.search.step import SearchBatch
 from regard.search.topk import topk_of_logits
 
 AHEAD = 3  # steps that the host launches before it polls whether the first of them was the last
 TOKEN, SLOT, LOGPROB, TOTAL = range(4)  # of a continuation; SLOT is the slot that it continues
 
 
-def search_on_device(
-    rules: BeamRules, state: SearchState, constraints: Constraints, prefixes: Any
-) -> list[list[Hypothesis]] | None:
+def search_on_device(rules: BeamRules, batch: SearchBatch) -> list[list[Hypothesis]] | None:
     """What a beam with these rules finds, every step a CUDA graph; None where that is not possible.
 
     Prefixes, minimum lengths, the coverage penalty and repeated n-grams need the host.
     """
-    on_host = prefixes is not None or constraints.shortest > 1
-    if on_host or rules.coverage is not None or rules.no_repeat:
+    constraints = batch.constraints
+    on_host = batch.prefixes is not None or constraints.shortest > 1
+    if on_host or rules.needs_attention or rules.no_repeat:
         return None
-    longest_B = constraints.longest_of(state.rows)
-    first_B = constraints.bos_of(state.rows)
-    key = (
-        rules,
-        constraints.eos,
-        constraints.forbidden,
-        constraints.must_end,
-        constraints.renormalise,
-    )
-    decoder = state.graphed(rules.size, key, partial(DeviceBeam, rules, constraints))
+    longest_B = batch.longest_B
+    key = (rules, replace(constraints, bos=0, longest=1))  # these two are data of a batch
+    decoder = batch.state.graphed(rules.size, key, partial(DeviceBeam, rules, constraints))
     if decoder is None:
         return None
-    decoder.feed(torch.from_numpy(first_B))
+    decoder.feed(torch.from_numpy(constraints.bos_of(len(longest_B))))
     decoder.selector.start(longest_B)
     flags: deque[AsyncFlag] = deque()
     for _ in range(longest_B.max(initial=0)):

@@ -15,10 +15,9 @@ from regard.ground.errors import BadInput, shown
 from regard.search.beam import Beam
 from regard.search.beam_rules import WIDEST
 from regard.search.candidates import Candidates, concatenate, rank
-from regard.search.constraints import Constraints, restrict
-from regard.search.host_beam import HostBeam, add_coverage
+from regard.search.host_beam import HostBeam
 from regard.search.hypothesis import ActiveHypotheses, Hypothesis
-from regard.search.step import Search, SearchState, feed, select_rows, to_host
+from regard.search.step import Search, SearchBatch, to_host
 
 
 @dataclass(frozen=True)
@@ -57,42 +56,26 @@ class Diverse(Search):
         """The score in use; n is the number of tokens, EOS included."""
         return self.beam.formula
 
-    @torch.inference_mode()
-    def __call__(
-        self,
-        state: SearchState,
-        constraints: Constraints,
-        prefixes: Sequence[Sequence[int]] | None = None,
-        ids: Sequence[int] | None = None,
-    ) -> list[list[Hypothesis]]:
-        """See ``Search``. Group g of sentence i is number ``i * groups + g``."""
-        beam, host, sentences = self.beam, HostBeam(self.beam), state.rows
-        begun = None if prefixes is None else [one for one in prefixes for _ in range(self.groups)]
-        constraints, each = constraints.repeated(sentences, self.groups), sentences * self.groups
-        longest_B, forced_BL = constraints.longest_of(each), constraints.forced(begun, each)
-        select_rows(state, np.repeat(np.arange(sentences), self.groups))
-        results = host.new_finished(each)
-        alive, penalty_R = ActiveHypotheses.begin(constraints.bos_of(each)), np.zeros(each)
-        while len(alive):
-            logprobs_RV = feed(state, alive.last_R)
-            looked = add_coverage(state, alive) if beam.needs_attention else alive
-            restrict(logprobs_RV, alive, constraints, forced_BL, beam.no_repeat)
-            candidates, penalty = self.rank(alive, penalty_R, logprobs_RV, constraints.eos)
-            host.store_stuck(alive, candidates, results)
-            alive, going = host.advance(looked, candidates, constraints.eos, longest_B, results)
-            penalty_R = penalty[going]
-            if len(alive):
-                select_rows(state, candidates.parent[going])
-        found = results.ranked(beam.best)
-        return [
-            round_robin(found[start : start + self.groups], beam.best, beam.sort_key)
-            for start in range(0, each, self.groups)
-        ]
+    def search(self, batch: SearchBatch) -> list[list[Hypothesis]]:
+        """All groups in one batch; group g of sentence i is number ``i * groups + g``."""
+        found = GroupedBeams(self).search(batch.repeated(self.groups))
+        groups = (found[at : at + self.groups] for at in range(0, len(found), self.groups))
+        return [round_robin(group, self.beam.best, self.beam.sort_key) for group in groups]
 
-    def rank(
-        self, alive: ActiveHypotheses, penalty_R: np.ndarray, logprobs_RV: Tensor, eos: int
-    ) -> tuple[Candidates, np.ndarray]:
-        """The candidates of all groups, and the penalty of each."""
+
+class GroupedBeams(HostBeam):
+    """The beams of all groups; ``penalty_R`` are the penalties of active hypotheses."""
+
+    def __init__(self, diverse: Diverse):
+        super().__init__(diverse.beam)
+        self.groups, self.strength = diverse.groups, diverse.strength
+        self.penalty_R: np.ndarray | None = None
+        self.penalty = np.zeros(0)  # of the candidates of a step
+
+    def rank(self, alive: ActiveHypotheses, logprobs_RV: Tensor) -> Candidates:
+        """The candidates of all groups, one group after the other."""
+        size, eos = self.rules.size, self.batch.constraints.eos
+        penalty_R = np.zeros(len(alive)) if self.penalty_R is None else self.penalty_R
         sentence_R, group_R = np.divmod(alive.sentence_R, self.groups)
         chosen_BV = logprobs_RV.new_zeros(int(sentence_R[-1]) + 1, logprobs_RV.shape[1])
         parts = []
@@ -100,14 +83,22 @@ class Diverse(Search):
             rows = np.flatnonzero(group_R == group)
             penalised = replace(alive, total_R=alive.total_R - penalty_R).take(rows)
             costly_RV = logprobs_RV[rows] - self.strength * chosen_BV[sentence_R[rows]]
-            part = rank(penalised, costly_RV, self.beam.size)
+            part = rank(penalised, costly_RV, size)
             parts.append(replace(part, parent=rows[part.parent]))
-            chosen = np.concatenate(part.select(self.beam.size, eos))
+            chosen = np.concatenate(part.select(size, eos))
             _count(chosen_BV, part.sentence[chosen] // self.groups, part.token[chosen])
         ranked = concatenate(parts)
         logprob = to_host(logprobs_RV[ranked.parent, ranked.token]).astype(np.float64)
-        penalty = penalty_R[ranked.parent] + logprob - ranked.logprob
-        return replace(ranked, logprob=logprob), penalty
+        self.penalty = penalty_R[ranked.parent] + logprob - ranked.logprob
+        return replace(ranked, logprob=logprob)
+
+    def advance(
+        self, alive: ActiveHypotheses, candidates: Candidates
+    ) -> tuple[ActiveHypotheses, np.ndarray]:
+        """Penalties follow their hypotheses; see ``HostBeam``."""
+        alive, going = super().advance(alive, candidates)
+        self.penalty_R = self.penalty[going]
+        return alive, going
 
 
 def _count(chosen_BV: Tensor, sentence: np.ndarray, token: np.ndarray) -> None:

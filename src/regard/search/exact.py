@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from regard.ground.checks import check_whole
-from regard.search.constraints import Constraints, restrict
 from regard.search.hypothesis import ActiveHypotheses, Hypothesis
 from regard.search.length_penalty import (
     Length,
@@ -22,7 +21,7 @@ from regard.search.length_penalty import (
     normalised,
     rescore,
 )
-from regard.search.step import Search, SearchState, feed, select_rows, to_host
+from regard.search.step import Search, SearchBatch, select_rows, to_host
 
 
 @dataclass(frozen=True)
@@ -54,38 +53,24 @@ class Exact(Search):
         """The score in use; n is the number of tokens, EOS included."""
         return formula(self.length, self.alpha)
 
-    @torch.inference_mode()
-    def __call__(
-        self,
-        state: SearchState,
-        constraints: Constraints,
-        prefixes: Sequence[Sequence[int]] | None = None,
-        ids: Sequence[int] | None = None,
-    ) -> list[list[Hypothesis]]:
-        """See ``Search``; without ``ids`` a sentence's id is its index."""
-        sentences = state.rows
-        longest_B, forced_BL = (
-            constraints.longest_of(sentences),
-            constraints.forced(prefixes, sentences),
-        )
-        best = self.first(range(sentences) if ids is None else ids)
-        given_up_B = np.zeros(sentences, dtype=bool)
-        alive = ActiveHypotheses.begin(constraints.bos_of(sentences))
+    def search(self, batch: SearchBatch) -> list[list[Hypothesis]]:
+        """Level by level, until no prefix is promising."""
+        eos, best, alive = batch.constraints.eos, self.first(batch.ids), batch.begin()
+        given_up_B = np.zeros(len(best), dtype=bool)
         while len(alive):
-            logprobs_RV = feed(state, alive.last_R)
-            restrict(logprobs_RV, alive, constraints, forced_BL, self.no_repeat)
-            self.end(alive, constraints.eos, logprobs_RV, best)
-            promising_RV = self.promising(alive, logprobs_RV, longest_B, best)
-            promising_RV[:, constraints.eos] = False
+            logprobs_RV = batch.step(alive, self.no_repeat)
+            self.end(alive, eos, logprobs_RV, best)
+            promising_RV = self.promising(alive, logprobs_RV, batch.longest_B, best)
+            promising_RV[:, eos] = False
 
             count_R = promising_RV.sum(1).cpu().numpy()
-            given_up_B |= np.bincount(alive.sentence_R, count_R, sentences) > self.widest
+            given_up_B |= np.bincount(alive.sentence_R, count_R, len(best)) > self.widest
             promising_RV[given_up_B[alive.sentence_R]] = False
             rows, tokens = at = promising_RV.nonzero(as_tuple=True)
             parents = rows.cpu().numpy()
             alive = alive.grow(parents, tokens.cpu().numpy(), to_host(logprobs_RV[at]))
             if len(alive):
-                select_rows(state, parents)
+                select_rows(batch.state, parents)
         pairs = zip(best, given_up_B, strict=True)
         return [[] if one is None or given_up else [one] for one, given_up in pairs]
 

@@ -1,22 +1,23 @@
 """Beam search on the host: the distributions of every step are copied and ranked here."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-import torch
+from torch import Tensor
 
 from regard.search.beam_rules import BeamRules
 from regard.search.candidates import Candidates, rank
-from regard.search.constraints import Constraints, restrict
 from regard.search.finished import FinishedHypotheses
 from regard.search.hypothesis import ActiveHypotheses, Hypothesis
 from regard.search.length_penalty import coverage_term, logprob_to_beat, normalised
-from regard.search.step import Search, SearchState, feed, select_rows
+from regard.search.step import Search, SearchBatch, SearchState, select_rows
 
 
 class HostBeam(Search):
-    """Beam search by ``rules``, on any state."""
+    """Beam search by ``rules``, on any state, once: ``results`` are those of its batch."""
+
+    batch: SearchBatch
+    results: FinishedHypotheses
 
     def __init__(self, rules: BeamRules):
         self.rules = rules
@@ -24,65 +25,46 @@ class HostBeam(Search):
     @property
     def needs_attention(self) -> bool:
         """For the coverage penalty."""
-        return self.rules.coverage is not None
+        return self.rules.needs_attention
 
-    @torch.inference_mode()
-    def __call__(
-        self,
-        state: SearchState,
-        constraints: Constraints,
-        prefixes: Sequence[Sequence[int]] | None = None,
-        ids: Sequence[int] | None = None,
-    ) -> list[list[Hypothesis]]:
-        """See ``Search``."""
-        rules = self.rules
-        longest_B = constraints.longest_of(state.rows)
-        forced_BL = constraints.forced(prefixes, state.rows)
-        results = self.new_finished(state.rows)
-        alive = ActiveHypotheses.begin(constraints.bos_of(state.rows))
+    def search(self, batch: SearchBatch) -> list[list[Hypothesis]]:
+        """Rank all continuations, step by step, until no hypothesis is active."""
+        self.batch = batch
+        self.results = FinishedHypotheses(len(batch.ids), self.rules.beaten)
+        alive = batch.begin()
         while len(alive):
-            logprobs_RV = feed(state, alive.last_R)
-            looked = add_coverage(state, alive) if self.needs_attention else alive
-            restrict(logprobs_RV, alive, constraints, forced_BL, rules.no_repeat)
-            candidates = rank(alive, logprobs_RV, rules.size)
-            self.store_stuck(alive, candidates, results)
-            alive, going = self.advance(looked, candidates, constraints.eos, longest_B, results)
+            logprobs_RV = batch.step(alive, self.rules.no_repeat)
+            looked = add_coverage(batch.state, alive) if self.needs_attention else alive
+            candidates = self.rank(alive, logprobs_RV)
+            self.store_stuck(alive, candidates)
+            alive, going = self.advance(looked, candidates)
             if len(alive):
-                select_rows(state, candidates.parent[going])
-        return results.ranked(rules.best)
+                select_rows(batch.state, candidates.parent[going])
+        return self.results.ranked(self.rules.best)
 
-    def new_finished(self, sentences: int) -> FinishedHypotheses:
-        """An empty store of finished hypotheses."""
-        return FinishedHypotheses(sentences, self.rules.beaten)
+    def rank(self, alive: ActiveHypotheses, logprobs_RV: Tensor) -> Candidates:
+        """The continuations of all sentences."""
+        return rank(alive, logprobs_RV, self.rules.size)
 
-    def store_stuck(
-        self, alive: ActiveHypotheses, candidates: Candidates, results: FinishedHypotheses
-    ) -> None:
+    def store_stuck(self, alive: ActiveHypotheses, candidates: Candidates) -> None:
         """Store hypotheses that cannot be continued."""
-        self.store(alive.take(candidates.stuck(len(alive))), results, False, counts=False)
+        self.store(alive.take(candidates.stuck(len(alive))), False, counts=False)
 
     def advance(
-        self,
-        alive: ActiveHypotheses,
-        candidates: Candidates,
-        eos: int,
-        longest_B: np.ndarray,
-        results: FinishedHypotheses,
+        self, alive: ActiveHypotheses, candidates: Candidates
     ) -> tuple[ActiveHypotheses, np.ndarray]:
         """Store hypotheses that end; return those that stay active, and their candidates."""
-        ended, going = candidates.select(self.rules.size, eos)
+        ended, going = candidates.select(self.rules.size, self.batch.constraints.eos)
         finished, grown = candidates.grow(alive, ended), candidates.grow(alive, going)
-        at_limit = longest_B[grown.sentence_R] == grown.length
+        at_limit = self.batch.longest_B[grown.sentence_R] == grown.length
         first = candidates.place[going] < self.rules.size
         stopped = at_limit & first if self.rules.follows_transformers else at_limit
-        self.store(finished, results, True, counts=True)
-        self.store(grown.take(stopped), results, False, counts=self.rules.follows_transformers)
-        on = np.flatnonzero(~at_limit & ~self.is_done(grown, longest_B, results))
+        self.store(finished, True, counts=True)
+        self.store(grown.take(stopped), False, counts=self.rules.follows_transformers)
+        on = np.flatnonzero(~at_limit & ~self.is_done(grown))
         return grown.take(on), going[on]
 
-    def store(
-        self, rows: ActiveHypotheses, results: FinishedHypotheses, finished: bool, counts: bool
-    ) -> None:
+    def store(self, rows: ActiveHypotheses, finished: bool, counts: bool) -> None:
         """Score these rows and add them to the results."""
         if not len(rows):
             return
@@ -95,18 +77,16 @@ class HostBeam(Search):
         hypotheses = [
             rows.hypothesis(row, finished, score, term) for row, (score, term) in enumerate(pairs)
         ]
-        results.add(rows.sentence_R, hypotheses, counts)
+        self.results.add(rows.sentence_R, hypotheses, counts)
 
-    def is_done(
-        self, rows: ActiveHypotheses, longest_B: np.ndarray, results: FinishedHypotheses
-    ) -> np.ndarray:
+    def is_done(self, rows: ActiveHypotheses) -> np.ndarray:
         """Whether the sentence of each row needs no further step."""
-        rules, sentence_R = self.rules, rows.sentence_R
-        enough = results.count_B[sentence_R] >= rules.enough
+        rules, sentence_R, longest_B = self.rules, rows.sentence_R, self.batch.longest_B
+        enough = self.results.count_B[sentence_R] >= rules.enough
         if not rules.early:
             return enough
         n_R = rows.length if rules.bounds_at_current_length else longest_B[sentence_R]
-        needed_R = logprob_to_beat(results.bar_B[sentence_R], n_R, rules.length, rules.alpha)
+        needed_R = logprob_to_beat(self.results.bar_B[sentence_R], n_R, rules.length, rules.alpha)
         return enough | (best_totals(rows, len(longest_B)) <= needed_R)
 
 

@@ -13,10 +13,9 @@ import numpy as np
 from regard.ground.checks import check_whole
 from regard.ground.errors import BadInput
 from regard.metrics.pairwise import UTILITIES, Utility
-from regard.search.constraints import Constraints
 from regard.search.hypothesis import Hypothesis
 from regard.search.sample import Sample
-from regard.search.step import Search, SearchState
+from regard.search.step import Search, SearchBatch
 
 DRAWS = Sample(count=32)
 
@@ -50,19 +49,12 @@ class MinimumRisk(Search):
         name = {"chrf": "chrF", "bleu": "BLEU"}[self.utility]
         return f"mean sentence {name} over {self.sample.count} samples"
 
-    def __call__(
-        self,
-        state: SearchState,
-        constraints: Constraints,
-        prefixes: Sequence[Sequence[int]] | None = None,
-        ids: Sequence[int] | None = None,
-    ) -> list[list[Hypothesis]]:
-        """See ``Search``; without ``ids`` a sentence's id is its index."""
-        ids = range(state.rows) if ids is None else ids
-        drawn = self.sample(state, constraints, prefixes, ids)
+    def search(self, batch: SearchBatch) -> list[list[Hypothesis]]:
+        """Draw samples, and rank the candidates by them."""
+        drawn = self.sample.search(batch)
         return [
             self.ranked(self.candidates.get(one, samples), samples)
-            for one, samples in zip(ids, drawn, strict=True)
+            for one, samples in zip(batch.ids, drawn, strict=True)
         ]
 
     def ranked(

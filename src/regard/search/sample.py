@@ -1,7 +1,6 @@
 """Sampling: temperature, top-k, and nucleus sampling (Holtzman et al., 2019, arXiv:1904.09751)."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,9 +9,8 @@ from torch import Tensor
 
 from regard.ground.checks import check_number, check_whole
 from regard.ground.errors import BadInput
-from regard.search.constraints import Constraints
 from regard.search.hypothesis import Hypothesis
-from regard.search.step import Search, SearchState
+from regard.search.step import Search, SearchBatch
 from regard.search.token_loop import run_token_loop
 from regard.search.topk import topk
 
@@ -49,25 +47,16 @@ class Sample(Search):
         if not 0 < self.top_p <= 1:
             raise BadInput(f"top_p must be above 0 and at most 1, not {self.top_p}")
 
-    def __call__(
-        self,
-        state: SearchState,
-        constraints: Constraints,
-        prefixes: Sequence[Sequence[int]] | None = None,
-        ids: Sequence[int] | None = None,
-    ) -> list[list[Hypothesis]]:
-        """See ``Search``; without ``ids`` a sentence's id is its index."""
-        ids = range(state.rows) if ids is None else ids
-        if len(ids) != state.rows:
-            raise ValueError(f"{len(ids)} ids for {state.rows} sentences")
-        steps = int(constraints.longest_of(state.rows).max(initial=0))
-        draws = [self.uniforms(one, number, steps) for one in ids for number in range(self.count)]
+    def search(self, batch: SearchBatch) -> list[list[Hypothesis]]:
+        """Each sample in a row of its own."""
+        steps, copies = int(batch.longest_B.max(initial=0)), range(self.count)
+        draws = [self.uniforms(one, number, steps) for one in batch.ids for number in copies]
         uniform = np.array(draws).reshape(len(draws), steps)
 
         def choose(logprobs_RV: Tensor, number_R: np.ndarray, n: int) -> Tensor:
             return self.draw(logprobs_RV, uniform[number_R, n - 1])
 
-        return run_token_loop(state, constraints, prefixes, choose, self.count, self.no_repeat)
+        return run_token_loop(batch, choose, self.count, self.no_repeat)
 
     def uniforms(self, sentence: int, number: int, steps: int) -> np.ndarray:
         """One number in [0, 1) for each step, from a counter-based generator."""

@@ -2,6 +2,8 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -9,8 +11,8 @@ import torch
 from torch import Tensor
 
 from regard.ground.errors import BadInput
-from regard.search.constraints import Constraints
-from regard.search.hypothesis import Hypothesis
+from regard.search.constraints import Constraints, restrict
+from regard.search.hypothesis import ActiveHypotheses, Hypothesis
 
 
 class SearchState(Protocol):
@@ -52,6 +54,45 @@ class SearchState(Protocol):
         return None
 
 
+@dataclass(frozen=True)
+class SearchBatch:
+    """The sentences of a new state, their constraints, forced prefixes and ids."""
+
+    state: SearchState
+    constraints: Constraints
+    prefixes: Sequence[Sequence[int]] | None
+    ids: Sequence[int]
+
+    @cached_property
+    def longest_B(self) -> np.ndarray:
+        """The most tokens a hypothesis may have."""
+        return self.constraints.longest_of(len(self.ids))
+
+    @cached_property
+    def forced_BL(self) -> np.ndarray:
+        """The prefixes, -1 where nothing is forced."""
+        return self.constraints.forced(self.prefixes, len(self.ids))
+
+    def repeated(self, copies: int) -> "SearchBatch":
+        """``copies`` of each sentence, one after the other, as rows of the same state."""
+        each = np.repeat(np.arange(len(self.ids)), copies)
+        select_rows(self.state, each)
+        begun = self.prefixes
+        prefixes = None if begun is None else [one for one in begun for _ in range(copies)]
+        constraints = self.constraints.repeated(len(self.ids), copies)
+        return SearchBatch(self.state, constraints, prefixes, [self.ids[i] for i in each.tolist()])
+
+    def begin(self) -> ActiveHypotheses:
+        """One empty hypothesis per sentence."""
+        return ActiveHypotheses.begin(self.constraints.bos_of(len(self.ids)))
+
+    def step(self, alive: ActiveHypotheses, no_repeat: int) -> Tensor:
+        """Feed the last tokens; log-probabilities_RV of the next, -inf where it is forbidden."""
+        logprobs_RV = feed(self.state, alive.last_R)
+        restrict(logprobs_RV, alive, self.constraints, self.forced_BL, no_repeat)
+        return logprobs_RV
+
+
 class Search(ABC):
     """From a state to hypotheses: ``Greedy``, ``Beam``, ``Diverse``, ``Exact``, ``Sample``, …"""
 
@@ -60,7 +101,7 @@ class Search(ABC):
         """Whether its states must give attention weights."""
         return False
 
-    @abstractmethod
+    @torch.inference_mode()
     def __call__(
         self,
         state: SearchState,
@@ -71,8 +112,16 @@ class Search(ABC):
         """For each sentence its hypotheses, best first.
 
         ``prefixes`` are the tokens that each sentence's hypotheses must begin with. ``ids`` number
-        the sentences, so that samples do not depend on the batch; other searches ignore them.
+        the sentences, so that samples do not depend on the batch; by default from 0.
         """
+        ids = range(state.rows) if ids is None else ids
+        if len(ids) != state.rows:
+            raise ValueError(f"{len(ids)} ids for {state.rows} sentences")
+        return self.search(SearchBatch(state, constraints, prefixes, ids))
+
+    @abstractmethod
+    def search(self, batch: SearchBatch) -> list[list[Hypothesis]]:
+        """See ``__call__``."""
 
 
 def feed(state: SearchState, tokens_R: np.ndarray) -> Tensor:
