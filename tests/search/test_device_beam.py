@@ -105,7 +105,7 @@ def test_graphs_are_used_again_batch_after_batch(device):
         constraints = Constraints(BOS, EOS, 12, forbidden=(PAD, BOS))
         wanted = found(Beam(3, best=2), translator, ids, constraints, EAGER)
         assert_same(found(Beam(3, best=2), translator, ids, constraints, engine), wanted)
-    assert len(engine.pool.decoders) == 1
+    assert len(engine.decoders) == 1
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -119,7 +119,7 @@ def test_graphs_belong_to_their_module(device):
             assert_same(
                 on_device, found(Beam(3, best=2), translator, sources([2, 4]), constraints, EAGER)
             )
-    assert len(engine.pool.decoders) == 2
+    assert len(engine.decoders) == 2
 
 
 def test_graphs_belong_to_their_precision():
@@ -131,8 +131,8 @@ def test_graphs_belong_to_their_precision():
     for dtype in (torch.float32, torch.bfloat16, torch.float32):
         found(Beam(3), translator.to(dtype), sources([2, 4]), constraints, engine)
     assert [
-        len(engine.pool.decoders),
-        *{decoder.model for decoder in engine.pool.decoders.values()},
+        len(engine.decoders),
+        *{decoder.model for decoder in engine.decoders.values()},
     ] == [2, translator]
 
 
@@ -141,14 +141,14 @@ def test_what_only_the_host_does_is_done_there():
     constraints = Constraints(BOS, EOS, 8)
     found(Beam(2, no_repeat=2), translator, sources([2, 3]), constraints, engine)
     found(Beam(2), translator, sources([2]), Constraints(BOS, EOS, 8, shortest=3), engine)
-    assert not engine.pool.decoders
+    assert not engine.decoders
 
 
 def test_a_pool_keeps_so_many_decoders():
     translator, engine = model(1, 6.0, "cpu"), CudaGraphEngine()
     for size in range(1, 20):
         found(Beam(size), translator, sources([2]), Constraints(BOS, EOS, 4), engine)
-    assert len(engine.pool.decoders) == 16
+    assert len(engine.decoders) == 16
 
 
 def test_a_broken_model_is_said():

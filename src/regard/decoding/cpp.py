@@ -4,7 +4,6 @@ The same arithmetic as the module's, row by row; see parts/cpp/decoder.cpp.
 """
 
 import ctypes
-from collections.abc import Callable, Hashable
 from ctypes import POINTER, byref, c_float, c_int32, c_int64, c_void_p
 from dataclasses import replace
 from functools import partial
@@ -14,8 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.decoding.prompt import Prompts
-from regard.decoding.state import rows_of
+from regard.decoding.state import DecodingState, Engine, Prompts
 from regard.ground.batch import PackedTokens
 from regard.ground.layout import Layout
 from regard.parts.attention import EncoderOutput
@@ -88,11 +86,10 @@ def _is_supported(block: Block) -> bool:
     )
 
 
-class CppEngine:
-    """See ``Engine``. Weights are packed for C++ code: "fp32", or "int8" with a scale per output.
+class CppEngine(Engine):
+    """Weights are packed for C++ code: "fp32", or "int8" with a scale per output.
 
-    Activations of int8 products have a scale for each row. ``packed_layers`` are the layers of
-    ``model`` whose weights it has packed.
+    Activations of int8 products have a scale for each row.
     """
 
     name = "cpp"
@@ -127,6 +124,11 @@ class CppEngine:
         return CppDecodingState(self, model, source, prompts, capacity)
 
     def _layer(self, block: Block) -> _Layer:
+        cross: dict[str, Any] = {}
+        if block.decodes:
+            cross["cross_q"] = self._linear(block.cross.q)
+            cross["cross_o"] = self._linear(block.cross.o)
+            cross["cross_norm"] = self._norm(block.cross_residual.norm)
         return _Layer(
             qkv=self._linear(block.attention.qkv),
             o=self._linear(block.attention.o),
@@ -134,15 +136,8 @@ class CppEngine:
             down=self._linear(block.mlp.down),
             attention_norm=self._norm(block.attention_residual.norm),
             mlp_norm=self._norm(block.mlp_residual.norm),
-            **(self._cross(block) if block.decodes else {}),
+            **cross,
         )
-
-    def _cross(self, block: Block) -> dict[str, Any]:
-        return {
-            "cross_q": self._linear(block.cross.q),
-            "cross_o": self._linear(block.cross.o),
-            "cross_norm": self._norm(block.cross_residual.norm),
-        }
 
     def _linear(self, linear: nn.Linear) -> _Linear:
         self.packed_layers.add(linear)
@@ -172,13 +167,11 @@ class CppEngine:
         return tensor.data_ptr()
 
 
-class CppDecodingState:
+class CppDecodingState(DecodingState):
     """A decoder with its buffers, one step of C++ code after another.
 
     All rows write at one place of their buffers, ``at``; row r begins at place ``first_R[r]``.
     """
-
-    device = torch.device("cpu")
 
     def __init__(
         self,
@@ -188,24 +181,28 @@ class CppDecodingState:
         prompts: Prompts | None,
         capacity: int,
     ):
-        self.engine, self.model = engine, model
+        super().__init__(model, source, prompts, capacity)
+        self.engine = engine
         self.layers = type(engine.layers)(*engine.layers)  # its own: they point to its buffers
         self.decoder = _Decoder.from_buffer_copy(engine.decoder)
         self.decoder.layers = self.layers
-        self.rows, _ = rows_of(source, prompts)
         self.capacity, self.at, self.places = capacity, 0, 0
         self.first_R: Tensor | None = None  # None: all rows begin at 0
-        self.sentence_R = torch.arange(self.rows, dtype=torch.int32)
+        self.sentence_R = torch.arange(self.cache.rows, dtype=torch.int32)
         self.source_lengths_B = torch.zeros(0, dtype=torch.int32)
         self.past: list[list[Tensor]] = []
-        self.source: list[list[Tensor]] = [[] for _ in self.layers]
+        self.source_buffers: list[Tensor] = []  # that the layers point to
         self.owners_RS = torch.zeros(0, capacity, dtype=torch.int32)
-        encoded = None if source is None else model.encode(source)
-        if encoded is not None:
-            self._write_source(encoded)
+        if self.source is not None:
+            self._write_source(self.source)
         self._grow(self.rows)
         if prompts is not None:
-            self._read(prompts.read, encoded)
+            self._read(prompts.read)
+
+    @property
+    def rows(self) -> int:
+        """R, the rows alive."""
+        return len(self.sentence_R)
 
     def step(self, tokens_R: Tensor) -> Tensor:
         """Log-probabilities of the next token, after one more token in each row."""
@@ -227,9 +224,7 @@ class CppDecodingState:
             capacity=self.capacity,
             places=self.places,
         )
-        code = library()
-        assert code is not None
-        code.regard_step(byref(self.decoder), byref(step))
+        library().regard_step(byref(self.decoder), byref(step))
         self.at += 1
         return torch.log_softmax(logits_RV[:, : engine.vocab], dim=-1)
 
@@ -238,16 +233,7 @@ class CppDecodingState:
         self._grow(len(index_R))
         self.owners_RS[: len(index_R), : self.at] = self.owners_RS[index_R, : self.at]
         self.sentence_R = self.sentence_R[index_R]
-        self.rows = len(index_R)
         self.first_R = None if self.first_R is None else self.first_R[index_R]
-
-    def attention(self) -> Tensor:
-        """The C++ code keeps no attention weights."""
-        raise ValueError("the C++ decoder does not record attention")
-
-    def graphed(self, copies: int, key: Hashable, selector: Callable[..., Any]) -> Any:
-        """A decoder whose steps are CUDA graphs; there is none here."""
-        return None
 
     def _layout(self) -> Layout:
         if self.first_R is None:
@@ -255,7 +241,7 @@ class CppDecodingState:
         positions_R = (self.at - self.first_R).long()
         return replace(shared_rectangle(self.rows, 1, "cpu"), positions_T=positions_R, start=None)
 
-    def _read(self, prompts: PackedTokens, source: EncoderOutput | None) -> None:
+    def _read(self, prompts: PackedTokens) -> None:
         """All tokens of the prompts in one ragged forward pass of the module."""
         layout = prompts.layout
         if layout.longest > self.capacity:
@@ -266,7 +252,7 @@ class CppDecodingState:
         self.owners_RS.copy_(torch.arange(self.rows)[:, None].expand_as(self.owners_RS))
         if len(prompts.tokens_T):
             cache = PromptCache(partial(self._write_prompts, first_R[layout.rows_T]))
-            self.model.decoder(prompts.tokens_T, layout, source=source, cache=cache)
+            self.model.decoder(prompts.tokens_T, layout, source=self.source, cache=cache)
 
     def _write_prompts(
         self, first_T: Tensor, layer: int, k_THK: Tensor, v_THK: Tensor, layout: Layout
@@ -282,7 +268,7 @@ class CppDecodingState:
         for number, block in enumerate(self.model.decoder.blocks):
             k_THK, v_THK, _ = block.cross.source_key_values(source, None)
             padded = [layout.pad(x).flatten(2).float().contiguous() for x in (k_THK, v_THK)]
-            self.source[number] = padded
+            self.source_buffers += padded
             layer = self.layers[number]
             layer.source_keys, layer.source_values = (x.data_ptr() for x in padded)
 
@@ -301,11 +287,10 @@ class CppDecodingState:
         self.owners_RS = F.pad(self.owners_RS, (0, 0, 0, rows - have))
         for layer, past in zip(self.layers, self.past, strict=True):
             layer.keys, layer.values = (one.data_ptr() for one in past)
-        code = library()
-        assert code is not None
-        code.regard_scratch_floats.restype = c_int64
+        count = library().regard_scratch_floats
+        count.restype = c_int64
         sized = (c_int64(rows), c_int64(self.capacity), c_int64(self.places))
-        self.scratch = torch.empty(code.regard_scratch_floats(byref(decoder), *sized))
+        self.scratch = torch.empty(count(byref(decoder), *sized))
 
 
 def _rounded(tensor: Tensor, inputs: int = 1) -> Tensor:

@@ -7,13 +7,12 @@ the host replays it and polls for completion. Encoding the source is another gra
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import Any, Protocol
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from regard.decoding.prompt import Prompts
-from regard.decoding.state import DecodingState
+from regard.decoding.state import DecodingState, Engine, Prompts
 from regard.ground.batch import PackedTokens
 from regard.ground.layout import Layout
 from regard.parts.kv_cache import PromptCache
@@ -22,13 +21,6 @@ from regard.parts.static_kv_cache import StaticKVCache
 POOL_SIZE = 16  # graphed decoders in a pool; the least recently used goes
 WARM_UP = 2  # calls before a capture: libraries initialise themselves
 LEAST_SENTENCES, LEAST_PLACES, LEAST_CAPACITY = 8, 16, 64  # of buffers; then twice as many
-
-
-class TokenSelector(Protocol):
-    """Selects, on the device and with fixed shapes, how rows go on."""
-
-    def select(self, logits_RV: Tensor) -> tuple[Tensor, Tensor]:
-        """The next token of each row, and the row that each continues."""
 
 
 class GraphedCall:
@@ -54,13 +46,15 @@ class GraphedCall:
 class GraphedDecoder:
     """Buffers for ``sentences`` × ``copies`` rows, and a selector of its own.
 
-    ``places`` are those of a source, 0 where there is none.
+    ``selector.select(logits_RV)`` gives the next token of each row, and the row that each
+    continues, on the device and with fixed shapes. ``places`` are those of a source, 0 where there
+    is none.
     """
 
     def __init__(
         self,
         model: Any,
-        selector: TokenSelector,
+        selector: Any,
         sentences: int,
         copies: int,
         capacity: int,
@@ -99,7 +93,8 @@ class GraphedDecoder:
         device = self.source_BS.device
         layout = Layout.rectangle(rows, places, device, lengths_B=self.lengths_B)
         encoded = self.model.encode(PackedTokens(self.source_BS.flatten(), layout))
-        layers = (block.cross.source_key_values(encoded, None) for block in self._blocks)
+        blocks = self.model.decoder.blocks
+        layers = (block.cross.source_key_values(encoded, None) for block in blocks)
         self.cache.write_source(((k, v) for k, v, _ in layers), self.lengths_B)
         self.cache.start()
 
@@ -118,16 +113,15 @@ class GraphedDecoder:
         self.tokens_R.copy_(tokens_R)
         cache.select_rows(index_R)
 
-    @property
-    def _blocks(self) -> Any:
-        return self.model.decoder.blocks
 
+class CudaGraphEngine(Engine):
+    """Graphed decoders of attention blocks, by key; elsewhere than on CUDA nothing is captured.
 
-class GraphPool:
-    """Graphed decoders by key; the module and its precision are part of every key.
-
-    Weights that are moved or replaced in place after a capture are not noticed.
+    The module and its precision are part of every key. Weights that are moved or replaced in place
+    after a capture are not noticed.
     """
+
+    name = "cuda-graph"
 
     def __init__(self) -> None:
         self.decoders: OrderedDict[Hashable, GraphedDecoder] = OrderedDict()
@@ -141,22 +135,28 @@ class GraphPool:
         self.decoders.move_to_end(key)
         return self.decoders[key]
 
+    def open(
+        self, model: Any, source: PackedTokens | None, prompts: Prompts | None, capacity: int
+    ) -> DecodingState:
+        """A state for search."""
+        return GraphDecodingState(self, model, source, prompts, capacity)
+
 
 class GraphDecodingState(DecodingState):
-    """A state with a pool: a search that selects tokens on the device replays graphs.
+    """A state whose engine has graphs for searches that select tokens on the device.
 
     Other searches step it as any other state; what they need is computed at their first step.
     """
 
     def __init__(
         self,
-        pool: GraphPool,
+        engine: CudaGraphEngine,
         model: Any,
         source: PackedTokens | None,
         prompts: Prompts | None,
         capacity: int,
     ):
-        self.pool, self.prompts = pool, prompts
+        self.engine, self.prompts = engine, prompts
         super().__init__(model, source, prompts, capacity)
 
     def graphed(
@@ -173,34 +173,16 @@ class GraphDecodingState(DecodingState):
             places = at_least(self.inputs.layout.longest, LEAST_PLACES)
             places = min(places, self.model.encoder.embed.position_limit or places)
 
+        sizes = (sentences, copies, capacity, places)
+
         def build() -> GraphedDecoder:
-            sizes = (sentences, copies, capacity, places)
             selects = selector(sentences, capacity, self.device)
             return GraphedDecoder(self.model, selects, *sizes, self.device)
 
         made_for = (self.model, next(self.model.parameters()).dtype)
-        sizes = (sentences, copies, capacity, places)
-        decoder = self.pool.get((*made_for, key, *sizes), build)
+        decoder = self.engine.get((*made_for, key, *sizes), build)
         decoder.start(self.inputs, self.prompts)
         return decoder
-
-
-class CudaGraphEngine:
-    """See ``Engine``; for models of attention blocks alone. Elsewhere than on CUDA nothing is
-    captured, and the same steps are called eagerly."""
-
-    name = "cuda-graph"
-    description = ""
-    packed_layers: frozenset[nn.Module] = frozenset()
-
-    def __init__(self) -> None:
-        self.pool = GraphPool()
-
-    def open(
-        self, model: Any, source: PackedTokens | None, prompts: Prompts | None, capacity: int
-    ) -> DecodingState:
-        """A state for search."""
-        return GraphDecodingState(self.pool, model, source, prompts, capacity)
 
 
 def at_least(number: int, least: int) -> int:

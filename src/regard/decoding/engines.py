@@ -7,18 +7,15 @@ nothing: C++ runs where it was measured and found not slower. One row is inferre
 measurements, int8 with NEON; the comment says how.
 """
 
-from collections.abc import Callable, Collection, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
-from torch import nn
 
 from regard.decoding import cpp
 from regard.decoding.cpp import CppEngine
 from regard.decoding.cuda_graph import CudaGraphEngine
-from regard.decoding.eager import EAGER
-from regard.decoding.prompt import Prompts
-from regard.decoding.state import DecodingState
+from regard.decoding.state import EAGER, DecodingState, Engine, Prompts
 from regard.ground.batch import PackedTokens
 from regard.ground.errors import BadInput
 from regard.ground.machine import has_bf16, instruction_set
@@ -42,27 +39,6 @@ TABLE: dict[str, dict[str, dict[int, str]]] = {
     "neon-dotprod": {"fp32": {1: "torch"}, "int8": {1: "cpp"}},
     "neon": {"fp32": {1: "torch"}, "int8": {1: "cpp"}},
 }
-
-
-class Engine(Protocol):
-    """A way to step a decoder. It keeps what outlasts a batch: packed weights, captured graphs."""
-
-    @property
-    def name(self) -> str:
-        """One of ``ENGINES``."""
-
-    @property
-    def packed_layers(self) -> Collection[nn.Module]:
-        """Layers of the model whose weights it has packed for itself."""
-
-    @property
-    def description(self) -> str:
-        """What does its work, in words, if that is not the model itself."""
-
-    def open(
-        self, model: Any, source: PackedTokens | None, prompts: Prompts | None, capacity: int
-    ) -> Any:
-        """A state for search, one row for each source or prompt, ``capacity`` tokens a row."""
 
 
 def open_state(
@@ -107,14 +83,12 @@ def choose_engine(
 
 def build_engine(name: str, model: Any, precision: str) -> Engine:
     """The engine of that name, for that model."""
-    return BUILDERS[name](model, precision)
-
-
-BUILDERS: dict[str, Callable[[Any, str], Engine]] = {
-    "cpp": CppEngine,
-    "cuda-graph": lambda model, precision: CudaGraphEngine(),
-    "torch": lambda model, precision: EAGER,
-}
+    builders: dict[str, Callable[[], Engine]] = {
+        "cpp": lambda: CppEngine(model, precision),
+        "cuda-graph": CudaGraphEngine,
+        "torch": Engine,
+    }
+    return builders[name]()
 
 
 def engine_in_table(precision: str, batch: int) -> str:

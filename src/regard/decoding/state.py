@@ -1,46 +1,44 @@
 """A decoder and its cache between two steps: the state that search works with."""
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
-from regard.decoding.prompt import Prompts
-from regard.ground.batch import PackedTokens
-from regard.ground.layout import Layout
-from regard.ground.tape import NULL_TAPE, NullTape, Tape
-from regard.models.sites import AttentionSite, require_cross_attention
+from regard.ground.batch import Ids, PackedTokens, pack
+from regard.ground.errors import BadInput
+from regard.ground.tape import NULL_TAPE, Tape
+from regard.models.sites import require_cross_attention
 from regard.parts.attention import EncoderOutput
 
 
-class DecoderModel(Protocol):
-    """What decoding asks of a model that writes one token after the other.
+@dataclass(frozen=True, eq=False)
+class Prompts:
+    """All tokens but the last of each prompt, to be read at once, and the ``last`` ones.
 
-    Its ``decoder`` is the module under the ``output`` layer, and makes caches (``new_cache``). A
-    model that ``attends`` is made of blocks of attention, whose steps can be captured or compiled.
+    The last token of a prompt is the first that a search feeds: its ``Constraints.bos``.
     """
 
-    decoder: Any
-    output: Any
-    attends: bool
-    cross_attention: AttentionSite | None
+    read: PackedTokens
+    last: list[int]
 
-    def encode(self, inputs: PackedTokens) -> EncoderOutput:
-        """The source as the decoder reads it."""
+    @classmethod
+    def of(cls, rows: Sequence[Ids], device: torch.device | str = "cpu") -> "Prompts":
+        """Prompts in token ids."""
+        for number, row in enumerate(rows, 1):
+            if not len(row):
+                raise BadInput(f"prompt {number} is empty: it needs a first token, such as BOS")
+        read = pack([row[:-1] for row in rows]).to(device)
+        return cls(read, [int(row[-1]) for row in rows])
 
-    def decode(
-        self,
-        tokens_T: Tensor,
-        layout: Layout,
-        source: EncoderOutput | None,
-        *,
-        cache: Any,
-        tape: NullTape = NULL_TAPE,
-    ) -> Tensor:
-        """Logits over the next token."""
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest prompt."""
+        return self.read.layout.longest + 1
 
 
 class DecodingState:
@@ -82,14 +80,10 @@ class DecodingState:
         """Log-probabilities of the next token, after one more token in each row."""
         self._read_prompts()
         layout = self.cache.next_layout(self.device)
-        if self.recorded is None:
-            logits_RV = self.model.decode(tokens_R, layout, self.source, cache=self.cache)
-        else:
-            tape = Tape(self.recorded)
-            logits_RV = self.model.decode(
-                tokens_R, layout, self.source, cache=self.cache, tape=tape
-            )
-            self._weights_RS = self._recorded_weights(tape)
+        tape: Any = NULL_TAPE if self.recorded is None else Tape(self.recorded)
+        logits_RV = self.model.decode(tokens_R, layout, self.source, cache=self.cache, tape=tape)
+        if self.recorded is not None:
+            self._weights_RS = self._recorded_weights(tape.records[self.recorded])
         return torch.log_softmax(logits_RV.float(), dim=-1)
 
     def select_rows(self, index_R: Tensor) -> None:
@@ -113,9 +107,8 @@ class DecodingState:
         if read is not None and len(read.tokens_T):
             self.model.decoder(read.tokens_T, read.layout, source=self.source, cache=self.cache)
 
-    def _recorded_weights(self, tape: Tape) -> Tensor:
+    def _recorded_weights(self, weights_RHLS: Tensor) -> Tensor:
         assert self.inputs is not None
-        (weights_RHLS,) = tape.records.values()
         _, _, keys = self.cache.layers[-1].source
         weights_RS = weights_RHLS.mean(1)[:, 0].masked_fill(~keys.real_BL, torch.nan)
         gone = self.inputs.layout.longest - keys.longest  # rows that left may have been longer
@@ -130,3 +123,25 @@ def rows_of(source: PackedTokens | None, prompts: Prompts | None) -> tuple[int, 
     if source is not None and source.layout.rows != read.layout.rows:
         raise ValueError(f"{read.layout.rows} prompts for {source.layout.rows} sources")
     return read.layout.rows, read.tokens_T.device
+
+
+class Engine:
+    """A way to step a decoder: torch's operators, for every model on every device.
+
+    Others keep what outlasts a batch: packed weights, captured graphs. ``description`` says in
+    words what does the work, if that is not the model itself; ``packed_layers`` are the layers of
+    the model whose weights an engine has packed for itself.
+    """
+
+    name = "torch"
+    description = ""
+    packed_layers: Collection[nn.Module] = ()
+
+    def open(
+        self, model: Any, source: PackedTokens | None, prompts: Prompts | None, capacity: int
+    ) -> Any:
+        """A state for search, one row for each source or prompt, ``capacity`` tokens a row."""
+        return DecodingState(model, source, prompts, capacity)
+
+
+EAGER = Engine()

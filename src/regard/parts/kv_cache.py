@@ -9,8 +9,8 @@ sentence.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import lru_cache
-from typing import Any, Protocol
+from functools import lru_cache, partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -181,43 +181,30 @@ class KVCache:
 class PromptCache:
     """Gives the keys and values of prompts to ``write(layer, k_THK, v_THK, layout)``.
 
-    For caches whose buffers a decoder's own step does not fill from packed tokens.
+    For caches whose buffers a decoder's own step does not fill from packed tokens. Prompts attend
+    to themselves, and to a source as it is. It is the cache of every layer, after ``under``.
     """
-
-    def __init__(self, write: Callable[[int, Tensor, Tensor, Layout], None]):
-        self.write = write
-
-    def under(self, number: int) -> "PromptLayerCache":
-        """The part that belongs to one layer."""
-        return PromptLayerCache(self, number)
-
-    def advance(self, layout: Layout) -> None:
-        """Nothing is counted here."""
-
-
-class PromptLayerCache:
-    """One layer of a ``PromptCache``: prompts attend to themselves, and to a source as it is."""
 
     source = None
 
-    def __init__(self, cache: PromptCache, number: int):
-        self.cache, self.number = cache, number
+    def __init__(self, write: Callable[..., None]):
+        self.write = write
+
+    def under(self, number: int) -> "PromptCache":
+        """The part that belongs to one layer."""
+        return PromptCache(partial(self.write, number))
 
     def extend(self, k_THK: Tensor, v_THK: Tensor, layout: Layout) -> KeyValues:
         """Hand the prompts' keys and values on."""
-        self.cache.write(self.number, k_THK, v_THK, layout)
+        self.write(k_THK, v_THK, layout)
         return k_THK, v_THK, layout
 
     def store_source(self, k_THK: Tensor, v_THK: Tensor, layout: Layout) -> KeyValues:
         """Nothing is stored."""
         return k_THK, v_THK, layout
 
-
-class RowSelectable(Protocol):
-    """Anything that has rows which can be selected."""
-
-    def rows(self, index_R: Tensor) -> "RowSelectable":
-        """Row i of the result is row ``index_R[i]``."""
+    def advance(self, layout: Layout) -> None:
+        """Nothing is counted here."""
 
 
 class RNNState(KVCache):
@@ -228,8 +215,8 @@ class RNNState(KVCache):
         self.current: Any = None
         self._selected_early_R: Tensor | None = None
 
-    def start(self, state: RowSelectable) -> Any:
-        """Set the state before the first step, a row for each source."""
+    def start(self, state: Any) -> Any:
+        """Set the state before the first step, a row for each source; ``rows`` selects them."""
         early_R = self._selected_early_R
         self.current = state if early_R is None else state.rows(early_R)
         return self.current

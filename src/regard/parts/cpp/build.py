@@ -20,10 +20,11 @@ HIDDEN = {"avx2": "-march=x86-64-v3", machine.GENERIC: "-march=x86-64-v2"}
 SECONDS = 120  # timeout of the compiler
 
 
-def library() -> ctypes.CDLL | None:
-    """The compiled decoder; None if it cannot be compiled."""
+def library() -> ctypes.CDLL:
+    """The compiled decoder, where it can be compiled."""
     result = _result()
-    return None if isinstance(result, str) else result
+    assert isinstance(result, ctypes.CDLL), result
+    return result
 
 
 def failure() -> str | None:
