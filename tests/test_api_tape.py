@@ -9,8 +9,9 @@ from regard import BadInput, Tape, without_head
 from regard.ground.batch import BatchLimits
 from regard.models.facts import LabelHead, MLMHead, SentencePairHead, change, paths
 from regard.models.formats.loaded_model import LoadedModel
-from regard.models.papers import LINEAGE, bert, lin, roberta
+from regard.models.papers import LINEAGE, bert, lin
 from regard.tasks import batch_runner, translator
+from regard.text.tokenizers import PLAIN
 from small import WORDS
 from small_bert import model as small_encoder
 
@@ -125,7 +126,7 @@ def small_of_every_paper() -> list[LoadedModel]:
             facts = change(facts, **{key: small[key] for key in small.keys() & known})
             if paper.key == lin.PAPER.key:
                 facts = facts.with_heads(LabelHead(2))
-            if paper.key == roberta.PAPER.key:
+            if paper.tokenizer != PLAIN:
                 facts = facts.with_heads(MLMHead())
             found.append(LoadedModel(paper, facts, facts.build().eval()))
     facts = change(bert.TINY, width=8, inner=8, vocab=20).with_heads(MLMHead(), SentencePairHead())

@@ -29,7 +29,10 @@ class MLMHeadModule(nn.Module):
 
 
 class LinearHeadModule(nn.Module):
-    """Dropout and a linear layer; with an ``activation``, a dense layer before it."""
+    """Dropout and a linear layer; with an ``activation``, a dense layer before it.
+
+    ``dense_dropout`` is that of the input of the dense layer.
+    """
 
     def __init__(
         self,
@@ -37,14 +40,15 @@ class LinearHeadModule(nn.Module):
         outputs: int,
         dropout: float = 0.0,
         activation: Callable[[Tensor], Tensor] | None = None,
+        dense_dropout: float = 0.0,
     ):
         super().__init__()
-        self.dropout = Dropout(dropout)
+        self.dropout, self.dense_dropout = Dropout(dropout), Dropout(dense_dropout)
         self.activation = activation
         self.dense = None if activation is None else nn.Linear(width, width)
         self.out = nn.Linear(width, outputs)
 
     def forward(self, states_ND: Tensor) -> Tensor:
         if self.dense is not None and self.activation is not None:
-            states_ND = self.activation(self.dense(self.dropout(states_ND)))
+            states_ND = self.activation(self.dense(self.dense_dropout(states_ND)))
         return self.out(self.dropout(states_ND))

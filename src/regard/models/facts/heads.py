@@ -85,12 +85,14 @@ class NextTokenHead(AnyHead):
 class LinearHead(AnyHead):
     """One linear layer with ``outputs``; ``dropout`` falls on its input.
 
-    With ``dense``, an activation such as "tanh", a dense layer comes before it (RoBERTa's form).
+    With ``dense``, an activation such as "tanh", a dense layer comes before it (RoBERTa's form),
+    with dropout as well unless it falls on the input of the ``last_only`` (DistilBERT's form).
     """
 
     outputs: int
     dropout: float = 0.0
     dense: str | None = None
+    last_only: bool = False
 
     def __post_init__(self) -> None:
         at_least(1, "outputs", self.outputs)
@@ -101,7 +103,8 @@ class LinearHead(AnyHead):
     def build(self, trunk: Trunk, tokens: nn.Embedding) -> LinearHeadModule:
         """Of the width of the trunk."""
         activation = None if self.dense is None else ACTIVATIONS[self.dense]
-        return LinearHeadModule(trunk.width, self.outputs, self.dropout, activation)
+        before = 0.0 if self.last_only else self.dropout
+        return LinearHeadModule(trunk.width, self.outputs, self.dropout, activation, before)
 
     def products(self, trunk: Trunk) -> int:
         """Both layers."""
@@ -127,6 +130,7 @@ class LabelHead(LinearHead):
     outputs: int
     dropout: float = 0.0
     dense: str | None = None
+    last_only: bool = False
 
 
 @dataclass(frozen=True)
@@ -146,6 +150,8 @@ class ChoiceHead(LinearHead):
     per_row: ClassVar[bool] = True
     outputs: ClassVar[int] = 1  # type: ignore[misc]
     dropout: float = 0.0
+    dense: str | None = None
+    last_only: bool = False
 
 
 @dataclass(frozen=True)
@@ -154,6 +160,7 @@ class SpanHead(LinearHead):
 
     name: ClassVar[str] = "span"
     outputs: ClassVar[int] = 2  # type: ignore[misc]
+    dropout: float = 0.0
 
 
 def _tie(output: nn.Linear, tokens: nn.Embedding) -> None:

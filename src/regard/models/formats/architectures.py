@@ -21,13 +21,21 @@ class HFHead:
 
     ``head`` is what an empty config.json means, ``config_map`` the keys that change it. ``tensors``
     is the prefix of its tensor names, by which it is recognised; a head without tensors of its own
-    ("") is recognised by the architecture. ``pool`` is the pool under it in a model without pooler.
+    ("") is recognised by the architecture. Beside tensors of the prefix ``unless`` they are another
+    head's. ``pool`` is the pool under it in a model without pooler.
     """
 
     head: AnyHead
     tensors: str
     config_map: tuple[ConfigRow, ...] = ()
     pool: AnyPool | None = None
+    unless: str = ""
+
+    def is_in(self, tensors: Names, named: bool) -> bool:
+        """Whether a model of these tensors has it; ``named``: its architecture does."""
+        if self.unless and begins(tensors, self.unless):
+            return False
+        return begins(tensors, self.tensors) if self.tensors else named
 
 
 @dataclass(frozen=True)
@@ -48,8 +56,7 @@ class Architectures(ConfigRow):
         chosen: dict[str, HFHead] = {}
         for entry in sorted(self._entries, key=named.__contains__, reverse=True):
             fits = pooled or entry.pool is not None or not entry.head.per_row or entry in named
-            there = begins(tensors, entry.tensors) if entry.tensors else entry in named
-            if there and fits:
+            if fits and entry.is_in(tensors, entry in named):
                 chosen.setdefault(entry.tensors, entry)
         entries = [entry for entry in self._entries if entry in chosen.values()]
         heads = [read_facts(entry.config_map, entry.head, config, tensors) for entry in entries]

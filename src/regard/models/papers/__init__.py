@@ -8,6 +8,7 @@ from regard.models.papers import (
     bahdanau,
     bert,
     cho,
+    distilbert,
     gehring,
     lin,
     luong,
@@ -28,6 +29,7 @@ LINEAGE: tuple[Paper, ...] = (
     marian.PAPER,
     bert.PAPER,
     roberta.PAPER,
+    distilbert.PAPER,
 )
 """All papers, from the first to the last."""
 
