@@ -219,6 +219,30 @@ def test_papers():
     assert [one["year"] for one in records] == sorted(one["year"] for one in records)
 
 
+def test_papers_says_what_changed():
+    records = [
+        json.loads(line) for line in run("papers", "BERT", "RoBERTa", "--json").stdout.splitlines()
+    ]
+    changed = {one["fact"]: (one["BERT"], one["RoBERTa"]) for one in records}
+    assert changed["tokenizer"] == ("wordpiece", "byte-bpe")
+    assert changed["objectives"] == ("masked-lm + next-sentence", "masked-lm")
+    assert changed["trunk.embed.segments"] == (2, 1)
+    assert run("papers", "bert", "bert:base").stdout == "nothing differs\n"
+    encoders = run("papers", "transformer", "bert").stdout
+    assert "source, target" in encoders and "stack.activation" in encoders
+
+
+def test_papers_prints_results_of_the_papers_and_ours(tmp_path):
+    text = run("papers", "transformer", "--results").stdout
+    assert re.search(r"big .*English-German +28.4 +arXiv:1706.03762, table 2", text)
+    assert re.search(r"ours, base .*BLEU +41.0 +regard train multi30k-en-de --data", text)
+    assert "BERT" in run("papers", "--results").stdout
+    page = tmp_path / "papers.html"
+    run("papers", "--html", page)
+    assert page.read_text().startswith("<!doctype html>")
+    assert "--html writes all papers" in run("papers", "bert", "--html", page, code=2).stderr
+
+
 def test_recipes():
     assert "tour" in run("recipes").stdout
     assert run("recipes", "tour").stdout.startswith("# The tour")

@@ -3,6 +3,7 @@
 import pytest
 
 from regard.ground.errors import BadInput
+from regard.models.papers import LINEAGE
 from regard.objectives.list import OBJECTIVES, ObjectivesConfig
 from regard.objectives.masked_lm import MaskedLM
 from regard.objectives.next_sentence import NextSentence
@@ -92,3 +93,9 @@ def test_every_objective_is_made_of_its_table():
     for name, objective in OBJECTIVES.items():
         made = objective.of(objective.config(), 0.1)
         assert made.name == name and made.smoothing == 0.1
+
+
+@pytest.mark.parametrize("paper", LINEAGE, ids=lambda paper: paper.key)
+def test_papers_name_objectives_and_keys_that_there_are(paper):
+    for name, keys in paper.pretraining.items():
+        OBJECTIVES[name].config(**keys)

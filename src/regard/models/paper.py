@@ -19,7 +19,8 @@ class Paper:
     their parameter counts as the paper gives them. ``head_changes`` are facts of its heads that
     differ from the defaults ("label.dense": the fact ``dense`` of the label head); ``pools`` are
     the pools under heads that do not read the pool of ``sizes``. ``tokenizer`` is the family of
-    tokenizer that is trained with it. ``formats`` are file formats of other libraries ("hf").
+    tokenizer that is trained with it, ``pretraining`` the objectives, each with the keys of its
+    table in recipes. ``formats`` are file formats of other libraries ("hf").
     """
 
     name: str
@@ -32,12 +33,23 @@ class Paper:
     tokenizer: str = "plain"
     head_changes: Mapping[str, Any] = field(default_factory=dict)
     pools: Mapping[str, AnyPool] = field(default_factory=dict)
+    pretraining: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     formats: Mapping[str, HFFormat] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
         """The name in recipes and configuration files."""
         return self.name.lower()
+
+    @property
+    def training(self) -> dict[str, Any]:
+        """Facts of the paper that its models do not hold: the tokenizer and the objectives."""
+        options = {
+            f"{name}.{key}": value
+            for name, keys in self.pretraining.items()
+            for key, value in keys.items()
+        }
+        return {"tokenizer": self.tokenizer, "objectives": " + ".join(self.pretraining), **options}
 
     def fit_heads(self, facts: TrunkWithHeads) -> TrunkWithHeads:
         """The model with its heads, and the pool under them, as the paper has them."""

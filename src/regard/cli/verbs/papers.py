@@ -1,61 +1,62 @@
-"""``regard papers``: all papers with their sizes, and the differences between two models."""
+"""``regard papers``: the lineage of papers, their sizes and results, and what changed."""
 
 from typing import Annotated, Any
 
 import typer
 
-from regard.cli.console import OUT, print_json
-from regard.cli.options import JSON
+from regard.cli.console import OUT, note, print_json
+from regard.cli.options import HTML, JSON
 from regard.cli.table import print_table
 from regard.ground.errors import BadInput
+from regard.ground.files import write_text
+
+RIGHT = ("parameters", "in the paper", "score")  # columns of numbers
 
 
 def papers(
     models: Annotated[
         list[str] | None,
-        typer.Argument(metavar="PAPER:SIZE PAPER:SIZE", help="Two models to compare."),
+        typer.Argument(
+            metavar="PAPER[:SIZE] PAPER[:SIZE]",
+            help="Two models to compare; a paper alone means its first size.",
+        ),
     ] = None,
+    results: Annotated[
+        bool, typer.Option("--results", help="Print the papers' own results, and ours below them.")
+    ] = False,
+    html: HTML = None,
     as_json: JSON = False,
 ) -> None:
     """List all papers with parameter counts, or compare two models.
 
-    Of two models, the facts in which they differ are printed.
+    With --results, the papers' own tables and the expected scores of the recipes that come with
+    regard, of all papers or of those that are named; --html writes everything as one page.
 
-    Example: regard papers transformer:base transformer:big
+    Example: regard papers BERT RoBERTa
     """
-    if not models:
-        _show(_lineage(), as_json)
-    elif len(models) == 2:
-        _show(_differences(*models), as_json)
+    from regard.cli.paper_records import change_rows, result_rows, section, size_rows
+    from regard.inside.views.papers_html import papers_page
+    from regard.models.papers import LINEAGE, paper, sized
+
+    names = models or []
+    for name in names:
+        sized(name)  # an unknown one is refused
+    chosen = [paper(name.partition(":")[0]) for name in names] or list(LINEAGE)
+    if html is not None:
+        if names or results or as_json:
+            raise BadInput("--html writes all papers: it cannot be used with other options")
+        write_text(html, papers_page([*map(section, LINEAGE)]))
+        note(f"written to {html}")
+    elif results:
+        _show([{"paper": one.name, **row} for one in chosen for row in result_rows(one)], as_json)
+    elif len(names) == 2:
+        _show(change_rows(*names), as_json)
+    elif not names:
+        about = [{"paper": one.name, "year": one.year, "arxiv": one.arxiv} for one in chosen]
+        pairs = zip(about, map(size_rows, chosen), strict=True)
+        _show([{**one, **row} for one, rows in pairs for row in rows], as_json)
     else:
         raise BadInput("give no model, or two models as PAPER:SIZE")
-
-
-def _lineage() -> list[dict[str, Any]]:
-    from regard.models.papers import LINEAGE
-
-    return [
-        {
-            "paper": paper.name,
-            "year": paper.year,
-            "arxiv": paper.arxiv,
-            "size": size,
-            "parameters": paper.parameters(facts),
-            "in the paper": paper.published.get(size),
-        }
-        for paper in LINEAGE
-        for size, facts in paper.sizes.items()
-    ]
-
-
-def _differences(first: str, second: str) -> list[dict[str, Any]]:
-    from regard.models.facts import difference
-    from regard.models.papers import sized
-
-    return [
-        {"fact": path, first: one, second: other}
-        for path, (one, other) in difference(sized(first), sized(second)).items()
-    ]
 
 
 def _show(records: list[dict[str, Any]], as_json: bool) -> None:
@@ -64,18 +65,14 @@ def _show(records: list[dict[str, Any]], as_json: bool) -> None:
             print_json({name: _plain(value) for name, value in record.items()})
         return
     if not records:
-        OUT.print("no fact differs")
+        OUT.print("nothing differs")
         return
+    from regard.inside.views.papers_html import show_value
+
     columns = list(records[0])
-    left = [n for n, name in enumerate(columns) if name not in ("parameters", "in the paper")]
-    print_table(columns, [[*map(_shown, record.values())] for record in records], left)
+    left = [n for n, name in enumerate(columns) if name not in RIGHT]
+    print_table(columns, [[*map(show_value, record.values())] for record in records], left)
 
 
 def _plain(value: Any) -> Any:
     return value if isinstance(value, int | float | str | None) else str(value)
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return "–"
-    return f"{value:,}" if isinstance(value, int) and value > 9_999 else str(value)

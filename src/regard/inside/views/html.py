@@ -29,10 +29,17 @@ def report_page(
     return fill_template(
         "report.html",
         title=title,
-        table="\n".join([_table_row("th", columns), *(_table_row("td", row) for row in rows)]),
+        style=read_asset("report.css"),
+        table=html_table(columns, rows),
         chart="\n".join(charts),
         notes="\n".join(f"<p>{escape(escape_line(note))}</p>" for note in notes),
     )
+
+
+def html_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of plain texts that scrolls if it is too wide."""
+    lines = [_table_row("th", columns), *(_table_row("td", row) for row in rows)]
+    return "\n".join(['<div class="scrolls">', "<table>", *lines, "</table>", "</div>"])
 
 
 def _table_row(tag: str, cells: Sequence[str]) -> str:

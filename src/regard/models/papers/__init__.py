@@ -3,6 +3,7 @@
 from typing import Any
 
 from regard.ground.errors import BadInput, did_you_mean
+from regard.models.facts import ModelFacts, difference
 from regard.models.paper import Paper
 from regard.models.papers import (
     bahdanau,
@@ -43,9 +44,32 @@ def paper(name: str) -> Paper:
 
 
 def sized(name: str) -> Any:
-    """The facts of "PAPER:SIZE"."""
-    key, _, size = name.partition(":")
+    """The facts of "PAPER:SIZE"; of "PAPER", those of its first size."""
+    key, colon, size = name.partition(":")
     one = paper(key)
+    if not colon:
+        return next(iter(one.sizes.values()))
     if size not in one.sizes:
         raise BadInput(f"{one.name} has no size {size!r}{did_you_mean(size, list(one.sizes))}")
     return one.sizes[size]
+
+
+def changes(before: str, after: str) -> dict[str, tuple[Any, Any]]:
+    """What differs between two models "PAPER:SIZE": name to (before, after), ``None`` for neither.
+
+    An encoder is compared with the encoder of an encoder-decoder.
+    """
+    one, other = (paper(name.partition(":")[0]).training for name in (before, after))
+    names = {**one, **other}
+    training = {name: (one.get(name), other.get(name)) for name in names}
+    return {
+        **{name: both for name, both in training.items() if both[0] != both[1]},
+        **_facts_changed(sized(before), sized(after)),
+    }
+
+
+def _facts_changed(one: ModelFacts, other: ModelFacts) -> dict[str, tuple[Any, Any]]:
+    if one.sides == other.sides:
+        return difference(one, other)
+    sides = (", ".join(one.sides), ", ".join(other.sides))
+    return {"sides": sides, **difference(one.encoder, other.encoder)}

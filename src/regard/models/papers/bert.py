@@ -134,6 +134,7 @@ PAPER = Paper(
     arxiv="1810.04805",
     after="Transformer",
     tokenizer="wordpiece",
+    pretraining={"masked-lm": {}, "next-sentence": {}},
     sizes={
         **{"base": BASE, "large": LARGE, "medium": MEDIUM},
         **{"small": SMALL, "mini": MINI, "tiny": TINY},

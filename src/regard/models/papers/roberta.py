@@ -90,6 +90,7 @@ PAPER = Paper(
     arxiv="1907.11692",
     after="BERT",
     tokenizer="byte-bpe",
+    pretraining={"masked-lm": {}},
     head_changes={"label.dense": "tanh", "mlm.dense_activation": "gelu"},
     pools={"label": FirstToken(dense=False)},
     sizes={"base": BASE, "large": LARGE},

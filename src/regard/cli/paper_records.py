@@ -1,0 +1,82 @@
+"""What is known of a paper, as rows of tables: sizes, changes, and results printed or reached."""
+
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from regard.inside.views.papers_html import PaperSection
+from regard.models.paper import Paper
+from regard.models.papers import changes
+from regard.training.recipe import Recipe, read
+from regard.training.recipe_files import built_in_recipes
+
+Rows = list[dict[str, Any]]
+
+
+def size_rows(paper: Paper) -> Rows:
+    """Every size, with its exact parameters and those that the paper prints."""
+    return [
+        {
+            "size": size,
+            "parameters": paper.parameters(facts),
+            "in the paper": paper.published.get(size),
+        }
+        for size, facts in paper.sizes.items()
+    ]
+
+
+def change_rows(before: str, after: str) -> Rows:
+    """What differs between two models "PAPER:SIZE"."""
+    changed = changes(before, after).items()
+    return [{"fact": name, before: one, after: other} for name, (one, other) in changed]
+
+
+def result_rows(paper: Paper) -> Rows:
+    """Results that the paper prints, then those that recipes of this package reach."""
+    return [*_published(paper), *_reached(paper)]
+
+
+def section(paper: Paper) -> PaperSection:
+    """A paper as a section of the page."""
+    tables = {"Sizes": size_rows(paper)}
+    if paper.after is not None:
+        tables[f"Changed from {paper.after}"] = change_rows(paper.after, paper.name)
+    tables["Results"] = result_rows(paper)
+    return PaperSection(paper.name, paper.year, paper.title, paper.arxiv, paper.after, tables)
+
+
+def _published(paper: Paper) -> Iterator[dict[str, Any]]:
+    for where, models in _published_tables().get(paper.key, {}).items():
+        table, _, about = where.partition(": ")
+        for model, scores in models.items():
+            for data, score in scores.items():
+                yield _result(model, f"{about}: {data}", score, f"arXiv:{paper.arxiv}, {table}")
+
+
+def _reached(paper: Paper) -> Iterator[dict[str, Any]]:
+    for recipe in _recipes():
+        runs = [(recipe.about.title, recipe)]
+        if recipe.rung:
+            runs = [(f"{recipe.about.title}: {one.name}", recipe.at(one)) for one in recipe.rung]
+        for title, run in runs:
+            if run.expect is None or run.model.start or run.model.paper != paper.key:
+                continue
+            data, model = f"{title}, {run.expect.metric}", f"ours, {run.model.size or 'base'}"
+            yield _result(model, data, run.expect.score, recipe.about.command)
+
+
+def _result(model: str, data: str, score: float, source: str) -> dict[str, Any]:
+    return {"model": model, "data": data, "score": score, "source": source}
+
+
+@cache
+def _published_tables() -> dict[str, dict[str, dict[str, dict[str, float]]]]:
+    text = (files("regard.models.papers") / "results.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+@cache
+def _recipes() -> list[Recipe]:
+    return [read(path) for path in built_in_recipes()]
