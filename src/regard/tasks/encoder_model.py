@@ -12,7 +12,7 @@ from regard.ground.errors import BadInput, BadItem
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.build.trunk_with_heads import Outputs, TrunkWithHeadsModule
-from regard.models.facts import MLMHead, TrunkWithHeads
+from regard.models.facts import MLMHead, ReplacedTokenHead, TrunkWithHeads
 from regard.models.formats.hf import PREDICTION_KEYS
 from regard.models.formats.loaded_model import LoadedModel
 from regard.parts.linear.convert import in_precision, products_in_use
@@ -165,7 +165,7 @@ class EncoderModel(ModelRunner):
     def logits(self, inputs: Iterable[EncoderInput], tape: NullTape = NULL_TAPE) -> list[Tensor]:
         """(tokens, outputs) for each input, or (outputs,) of a head that reads whole rows."""
         rows = self.read(inputs, masks=self.facts.head(MLMHead.name) is not None)
-        known = (*ENCODER_TASKS, MLMHead.name)
+        known = (*ENCODER_TASKS, MLMHead.name, ReplacedTokenHead.name)
         heads = [head for head in self.facts.output_heads if head.name in known]
         if not heads:
             raise BadInput("this encoder has no output head; use encode()")

@@ -122,6 +122,15 @@ class SentencePairHead(LinearHead):
 
 
 @dataclass(frozen=True)
+class ReplacedTokenHead(LinearHead):
+    """Whether a token was replaced by another (Clark et al., 2020): one logit."""
+
+    name: ClassVar[str] = "replaced_token"
+    outputs: ClassVar[int] = 1  # type: ignore[misc]
+    dense: str | None = "gelu"
+
+
+@dataclass(frozen=True)
 class LabelHead(LinearHead):
     """Labels, or numbers, of whole rows."""
 

@@ -12,6 +12,7 @@ from regard.models.facts.heads import (
     LabelHead,
     MLMHead,
     NextTokenHead,
+    ReplacedTokenHead,
     SentencePairHead,
     SpanHead,
     TokenLabelHead,
@@ -30,8 +31,9 @@ VALUES = {
         *(TrunkWithHeads, EncoderDecoder, Trunk, Tokens),
         *(Stack, RNNEncoderFacts, RNNDecoderFacts, CrossAttentionFacts, ConvEncoderFacts),
         *(FirstToken, LastToken, MeanPool, AttentionPool),
-        *(MLMHead, NextTokenHead, SentencePairHead, LabelHead, TokenLabelHead),
-        *(SpanHead, ChoiceHead, Sinusoid, Learned, Relative, WindowMask, PermutationMask),
+        *(MLMHead, NextTokenHead, ReplacedTokenHead, SentencePairHead, LabelHead),
+        *(TokenLabelHead, SpanHead, ChoiceHead),
+        *(Sinusoid, Learned, Relative, WindowMask, PermutationMask),
     )
 }
 

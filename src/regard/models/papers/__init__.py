@@ -10,6 +10,7 @@ from regard.models.papers import (
     bert,
     cho,
     distilbert,
+    electra,
     gehring,
     lin,
     luong,
@@ -31,6 +32,7 @@ LINEAGE: tuple[Paper, ...] = (
     bert.PAPER,
     roberta.PAPER,
     distilbert.PAPER,
+    electra.PAPER,
 )
 """All papers, from the first to the last."""
 
