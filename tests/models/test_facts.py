@@ -279,7 +279,7 @@ ACTIVATION = st.sampled_from(sorted(ACTIVATIONS))
 
 
 def stacks(cross: bool) -> st.SearchStrategy[Stack]:
-    return st.builds(
+    own = st.builds(
         Stack,
         *(SIZE, SIZE, SIZE, SIZE),
         key=OPTIONAL,
@@ -294,6 +294,13 @@ def stacks(cross: bool) -> st.SearchStrategy[Stack]:
         mask=MASK,
         cross=st.just(cross),
     )
+    shared = st.builds(
+        lambda stack, groups, inner: replace(
+            stack, depth=stack.depth * groups * inner, shared_groups=groups, group_depth=inner
+        ),
+        *(own, SIZE, SIZE),
+    )
+    return own | shared
 
 
 RECURRENT: dict[str, Any] = {

@@ -98,7 +98,7 @@ class CppEngine(Engine):
         self.precision, self.description = precision, f"{precision}, C++"
         self.packed_layers: set[nn.Module] = set()
         self.tensors: list[Tensor] = []  # that the structures point to
-        blocks = list(model.decoder.blocks)
+        blocks = model.decoder.layers
         first, heads = blocks[0], blocks[0].attention.heads
         self.layers = (_Layer * len(blocks))(*map(self._layer, blocks))
         self.vocab = model.output.out_features
@@ -265,7 +265,7 @@ class CppDecodingState(DecodingState):
         layout = source.layout
         self.source_lengths_B = layout.lengths_B.to(torch.int32)
         self.places = max(layout.longest, 1)
-        for number, block in enumerate(self.model.decoder.blocks):
+        for number, block in enumerate(self.model.decoder.layers):
             k_THK, v_THK, _ = block.cross.source_key_values(source, None)
             padded = [layout.pad(x).flatten(2).float().contiguous() for x in (k_THK, v_THK)]
             self.source_buffers += padded

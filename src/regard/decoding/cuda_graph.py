@@ -62,7 +62,7 @@ class GraphedDecoder:
         device: torch.device,
     ):
         self.model, self.selector = model, selector
-        depth = len(model.decoder.blocks)
+        depth = len(model.decoder.layers)
         self.cache = StaticKVCache(sentences, copies, capacity, places, depth, device)
         self.source_BS = torch.zeros(sentences, places, dtype=torch.long, device=device)
         self.lengths_B = torch.ones(sentences, dtype=torch.int32, device=device)
@@ -93,7 +93,7 @@ class GraphedDecoder:
         device = self.source_BS.device
         layout = Layout.rectangle(rows, places, device, lengths_B=self.lengths_B)
         encoded = self.model.encode(PackedTokens(self.source_BS.flatten(), layout))
-        blocks = self.model.decoder.blocks
+        blocks = self.model.decoder.layers
         layers = (block.cross.source_key_values(encoded, None) for block in blocks)
         self.cache.write_source(((k, v) for k, v, _ in layers), self.lengths_B)
         self.cache.start()

@@ -1,6 +1,7 @@
-"""The one Transformer stack: an embedding and N blocks. Every Transformer is built on it."""
+"""The one Transformer stack: an embedding and N layers. Every Transformer is built on it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -13,19 +14,35 @@ from regard.parts.kv_cache import KVCache
 
 
 class TransformerModule(nn.Module):
-    """Tokens in, one state per token out."""
+    """Tokens in, one state per token out.
+
+    ``order``: the number of the block of each layer, where layers share blocks; by default each
+    layer has its own.
+    """
 
     attends = True
 
-    def __init__(self, embed: Embedding, blocks: Iterable[Block], norm: nn.Module):
+    def __init__(
+        self,
+        embed: Embedding,
+        blocks: Iterable[Block],
+        norm: nn.Module,
+        order: Sequence[int] | None = None,
+    ):
         super().__init__()
         self.embed = embed
         self.blocks = nn.ModuleList(blocks)
         self.norm = norm
+        self.order = tuple(range(len(self.blocks)) if order is None else order)
+
+    @property
+    def layers(self) -> list[Any]:
+        """The block of each layer, the first one first."""
+        return [self.blocks[number] for number in self.order]
 
     def new_cache(self, rows: int, capacity: int) -> KVCache:
         """For the keys and values of earlier tokens."""
-        return KVCache(rows, capacity, len(self.blocks))
+        return KVCache(rows, capacity, len(self.order))
 
     def forward(
         self,
@@ -39,7 +56,7 @@ class TransformerModule(nn.Module):
         """A state for every token."""
         x_TD = tape("embed.output", self.embed(tokens_T, layout))
         blocks_tape = tape.under("blocks")
-        for number, block in enumerate(self.blocks):
+        for number, block in enumerate(self.layers):
             x_TD = block(
                 x_TD,
                 layout,

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from torch import nn
 
+from regard.ground.errors import BadInput
 from regard.models.build.transformer import TransformerModule
 from regard.models.facts.checks import at_least, one_of, share
 from regard.models.facts.embedding import Tokens
@@ -15,6 +16,8 @@ from regard.parts.attention import CrossAttention, Heads, SelfAttention
 from regard.parts.block import Block
 from regard.parts.mask import Mask, full
 from regard.parts.mlp import ACTIVATIONS, Mlp
+
+MOST_SHARED = 1_000  # layers that share weights: no file limits their number
 
 
 class AnyStack:
@@ -32,6 +35,11 @@ class AnyStack:
     dropout: float
     activation: str = "gelu"
     eps: float = 1e-5
+
+    @property
+    def blocks(self) -> int:
+        """How many layers have weights of their own."""
+        return self.depth
 
     @property
     def input_width(self) -> int:
@@ -77,11 +85,12 @@ class AnyStack:
 
 @dataclass(frozen=True)
 class Stack(AnyStack):
-    """N equal Transformer blocks. ``key`` and ``value`` are sizes per head, default width / heads.
+    """N equal Transformer layers. ``key`` and ``value`` are sizes per head, default width / heads.
 
     ``dropout`` falls on embeddings and on the output of each sublayer, as in Vaswani et al.;
     ``attention_dropout`` on attention weights and ``inner_dropout`` inside the feed-forward layer
-    came with later code.
+    came with later code. With ``shared_groups``, layers share weights (Lan et al., 2019, section
+    3.1): successive layers are so many groups, and each group repeats ``group_depth`` blocks.
     """
 
     attends: ClassVar[bool] = True
@@ -100,6 +109,8 @@ class Stack(AnyStack):
     inner_dropout: float = 0.0
     mask: Mask = full
     cross: bool = False
+    shared_groups: int | None = None
+    group_depth: int = 1
 
     def __post_init__(self) -> None:
         for name in ("width", "depth", "heads", "inner", "key", "value"):
@@ -107,6 +118,37 @@ class Stack(AnyStack):
         for name in ("dropout", "attention_dropout", "inner_dropout"):
             share(name, getattr(self, name))
         one_of(ACTIVATIONS, "activation", self.activation)
+        for name in ("shared_groups", "group_depth"):
+            at_least(1, name, getattr(self, name))
+        if self.shared_groups is None:
+            if self.group_depth > 1:
+                raise BadInput("group_depth: layers form groups only with shared_groups")
+        elif self.depth % self.group_depth or self.shared_groups > self._rounds:
+            groups = f"{self.shared_groups} groups of {self.group_depth}"
+            raise BadInput(f"shared_groups: {self.depth} layers are not {groups}, each repeated")
+        elif self.depth > MOST_SHARED:
+            raise BadInput(f"depth must be at most {MOST_SHARED} where layers share weights")
+
+    @property
+    def _rounds(self) -> int:
+        """How often a group is run, over all groups."""
+        return self.depth // self.group_depth
+
+    @property
+    def block_numbers(self) -> tuple[int, ...]:
+        """The number of the block of each layer."""
+        if self.shared_groups is None:
+            return tuple(range(self.depth))
+        share = self._rounds / self.shared_groups  # rounded as transformers does
+        groups = [int(number / share) for number in range(self._rounds)]
+        inner = range(self.group_depth)
+        return tuple(group * self.group_depth + number for group in groups for number in inner)
+
+    @property
+    def blocks(self) -> int:
+        if self.shared_groups is None:
+            return self.depth
+        return self.shared_groups * self.group_depth
 
     @property
     def decodes(self) -> bool:
@@ -117,8 +159,9 @@ class Stack(AnyStack):
         source_width = None if source is None else source.output_width
         return TransformerModule(
             embed.build(self.input_width, self.dropout, self.eps),
-            [self._block(embed.position, source_width) for _ in range(self.depth)],
+            [self._block(embed.position, source_width) for _ in range(self.blocks)],
             nn.LayerNorm(self.width, eps=self.eps) if self.final_norm else nn.Identity(),
+            self.block_numbers,
         )
 
     def _block(self, position: Position | None, source_width: int | None) -> Block:
@@ -147,7 +190,7 @@ class Stack(AnyStack):
         )
 
     def products(self, source: AnyStack | None = None) -> Products:
-        """Projections, scores, weighted sums and feed-forward layers of all blocks."""
+        """Projections, scores, weighted sums and feed-forward sublayers of all layers."""
         key = self.width // self.heads if self.key is None else self.key
         both = self.heads * (key + (key if self.value is None else self.value))
         own = 2 * self.width * both + 2 * self.width * self.inner

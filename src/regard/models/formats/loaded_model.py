@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from regard.ground.errors import BadInput, reason_of
-from regard.models.facts import ModelFacts, paths
+from regard.models.facts import ModelFacts
 from regard.models.formats.hf_format import HFExtras
 from regard.models.paper import Paper
 from regard.text.labels import LabelSet
@@ -45,9 +45,9 @@ def build_facts(facts: ModelFacts, device: torch.device | str, where: str) -> nn
 
 def check_depth(facts: ModelFacts, tensors: int) -> None:
     """A stack of more layers than tensors is not even tried: it could be endless."""
-    for path, value in paths(facts):
-        if path.endswith(".depth") and value > tensors:
-            raise BadInput(f"{value} layers are said to be in {tensors} tensors")
+    for side in facts.sides:
+        if (blocks := getattr(facts, side).stack.blocks) > tensors:
+            raise BadInput(f"{blocks} layers are said to be in {tensors} tensors")
 
 
 def check_tokenizer(
