@@ -14,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data import shards
-from regard.data.shards import TextShard, TokenShard, TokenShardPair, write_rows, write_texts
+from regard.data.datasets.pairs import PairStore, texts_of
+from regard.data.shards import TokenShard, TokenShardPair
 from regard.data.sources import DropCounts, Lines
-from regard.data.tokenize import store_pair_texts, tokenize_pairs, tokenize_texts
 from regard.ground.errors import BadInput
+from small_shards import write_rows
 
 ROWS = [[1, 2, 3], [], [65_535], [0, 9]]
 
@@ -84,12 +85,6 @@ def test_rows_are_read_only_and_have_ends(tmp_path):
     for i in (-1, 4):
         with pytest.raises(IndexError):
             stored[i]
-
-
-def test_texts_come_back(tmp_path):
-    texts = ["a house", "", "häuser\n𝄞"]
-    assert list(write_texts(tmp_path / "a", texts)) == texts
-    assert list(TextShard(tmp_path / "a")) == texts
 
 
 def rewrite(path: Path, change) -> None:
@@ -159,12 +154,22 @@ def test_pairs_have_equally_many_rows(tmp_path):
 class Letters:
     """Each letter is an id; counts how often it is asked."""
 
-    def __init__(self):
-        self.calls = 0
+    def __init__(self, vocab: int = 1_000, fingerprint: str = "letters"):
+        self.calls, self.vocab, self.fingerprint = 0, vocab, fingerprint
 
-    def __call__(self, texts: list[str]) -> list[list[int]]:
+    def __len__(self) -> int:
+        return self.vocab
+
+    def encode_all(self, texts: list[str]) -> list[list[int]]:
         self.calls += 1
         return [[ord(letter) for letter in text] for text in texts]
+
+
+class Forgetful(Letters):
+    """Gives one row, whatever it is asked."""
+
+    def encode_all(self, texts: list[str]) -> list[list[int]]:
+        return [[66]]
 
 
 @pytest.fixture
@@ -174,16 +179,14 @@ def files(tmp_path) -> Lines:
     return Lines((str(tmp_path / "a.en"), str(tmp_path / "a.de")))
 
 
-def prepare(files: Lines, encode, dropped: DropCounts | None = None, **change: Any) -> list:
+def prepare(files: Lines, letters: Any, dropped: DropCounts | None = None, **change: Any) -> list:
     folder = Path(files.paths[0]).parent / "cache" / "of ids"
-    dropped = DropCounts() if dropped is None else dropped
-    options: dict[str, Any] = {
-        "vocab": 1_000,
-        "fingerprint": "letters",
-        "dropped": dropped,
-    } | change
-    pairs = tokenize_pairs(folder, "train", files, encode, encode, **options)
-    return [tuple("".join(map(chr, side)) for side in pair) for pair in pairs]
+    options: dict[str, Any] = {"longest_characters": 5_000, "skip_bad": True} | change
+    counts = DropCounts() if dropped is None else dropped
+    pairs = PairStore((letters, letters), folder, dropped=counts, **options)
+    return [
+        tuple("".join(map(chr, side)) for side in pair) for pair in pairs.tokenize("train", files)
+    ]
 
 
 def test_pairs_are_tokenised_once(files):
@@ -198,12 +201,14 @@ def test_pairs_are_tokenised_once(files):
 def test_pairs_are_tokenised_again_when_anything_differs(files):
     encode = Letters()
     prepare(files, encode)
-    changes: list[dict[str, Any]]
-    changes = [{"fingerprint": "others"}, {"vocab": 999}, {"longest_characters": 9}]
-    for number, change in enumerate(changes, start=2):
-        prepare(files, encode, **change)
-        assert encode.calls == 2 * number
+    others = Letters(fingerprint="others"), Letters(vocab=999)
+    for letters in others:
+        prepare(files, letters)
+        assert letters.calls == 2
+    prepare(files, others[1], longest_characters=9)
+    assert others[1].calls == 4
     prepare(files, encode)
+    assert encode.calls == 4
     Path(files.paths[0]).write_text("ab\n\nd\n")
     assert prepare(files, encode) == [("ab", "AB"), ("d", "CD")]
     calls = encode.calls
@@ -214,22 +219,17 @@ def test_pairs_are_tokenised_again_when_anything_differs(files):
     assert prepare(files, encode) == [("ab", "AB"), ("z", "X"), ("c", "CD")]
 
 
-def test_a_counter_that_is_no_longer_given_is_a_difference(files, tmp_path):
-    encode = Letters()
-    options: dict[str, Any] = {"vocab": 1_000, "fingerprint": "letters"}
-    tokenize_pairs(tmp_path, "x", files, encode, encode, dropped=DropCounts(), **options)
+def test_a_counter_that_is_no_longer_given_is_a_difference(files):
+    prepare(files, Letters())
     with pytest.raises(BadInput, match="empty"):
-        tokenize_pairs(tmp_path, "x", files, encode, encode, **options)
+        prepare(files, Letters(), skip_bad=False)
 
 
 def test_a_bad_pair_in_the_middle_leaves_nothing(files, tmp_path, monkeypatch):
     monkeypatch.setattr(shards, "CHUNK", 1)
-    encode = Letters()
     with pytest.raises(BadInput, match=r"a\.en:2: empty text"):
-        tokenize_pairs(
-            tmp_path / "cache", "x", files, encode, encode, vocab=1_000, fingerprint="letters"
-        )
-    assert list((tmp_path / "cache").iterdir()) == []
+        prepare(files, Letters(), skip_bad=False)
+    assert list((tmp_path / "cache" / "of ids").iterdir()) == []
 
 
 def test_damage_is_reported_and_deleting_mends_it(files, tmp_path):
@@ -254,49 +254,47 @@ def test_a_crash_between_both_sides_is_mended(files, monkeypatch):
 
     monkeypatch.setattr(shards._Staged, "publish", crash)
     with pytest.raises(KeyboardInterrupt):
-        prepare(files, lambda texts: [[66] for _ in texts], fingerprint="others")
+        prepare(Lines(files.paths[::-1]), Letters(fingerprint="others"))
     monkeypatch.undo()
     assert prepare(files, Letters()) == [("ab", "AB"), ("c", "CD")]
 
 
 def test_standard_input_is_read_every_time(tmp_path, monkeypatch):
+    store = PairStore((Letters(), Letters()), tmp_path, None)
     for text in ("one\n", "two\n"):
+        (tmp_path / "a").write_text("x\n")
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
-        rows = tokenize_texts(tmp_path, "x", Lines(("-",)), Letters(), vocab=256, fingerprint="")
-        assert "".join(map(chr, rows[0])) == text.strip()
+        ((first, _),) = store.tokenize("x", Lines(("-", str(tmp_path / "a"))))
+        assert "".join(map(chr, first)) == text.strip()
 
 
-def test_one_sided_text_and_texts_are_stored_too(files, tmp_path):
-    one = Lines(files.paths[1:])
-    rows = tokenize_texts(tmp_path, "one", one, Letters(), vocab=256, fingerprint="")
-    assert [row.tobytes().decode() for row in rows] == ["AB", "X", "CD"]
-    texts = store_pair_texts(tmp_path, "one", files, dropped=DropCounts())
-    assert list(texts) == [("ab", "AB"), ("c", "CD")]
+def test_texts_are_stored_too(tmp_path):
+    (tmp_path / "a").write_text("ab\nc\n")
+    (tmp_path / "b").write_text("häuser\n𝄞\n")
+    store = PairStore((Letters(), Letters()), tmp_path, None)
+    stored = store.store_texts("one", Lines((str(tmp_path / "a"), str(tmp_path / "b"))))
+    assert [*map(texts_of, stored)] == [("ab", "häuser"), ("c", "𝄞")]
 
 
 def test_nothing_usable_is_an_error_and_leaves_nothing(tmp_path):
     (tmp_path / "a").write_text("\n\n")
-    blank = Lines((str(tmp_path / "a"),))
-    options: dict[str, Any] = {"vocab": 9, "fingerprint": "", "dropped": DropCounts()}
+    blank = Lines((str(tmp_path / "a"),) * 2)
     with pytest.raises(BadInput, match=r"a: no usable text \(left out: 2 empty\)"):
-        tokenize_texts(tmp_path / "cache", "x", blank, Letters(), **options)
+        prepare(blank, Letters())
     assert not (tmp_path / "cache").exists()
 
 
 def test_missing_files_and_folders_that_cannot_be_written_are_named(files, tmp_path):
     with pytest.raises(BadInput, match=r"none: cannot be read"):
-        tokenize_texts(tmp_path, "x", Lines(("none",)), Letters(), vocab=9, fingerprint="")
+        prepare(Lines((str(tmp_path / "none"),) * 2), Letters())
     with pytest.raises(BadInput, match="cannot be written"):
         write_rows(Path(files.paths[0]) / "x", ROWS, vocab=70_000)
 
 
 def test_an_encoder_that_loses_a_text_is_noticed(files, tmp_path):
-    one = Lines(files.paths[1:])
     with pytest.raises(ValueError, match="fewer or more rows"):
-        tokenize_texts(
-            tmp_path / "cache", "x", one, lambda texts: [[1]], vocab=1_000, fingerprint=""
-        )
-    assert list((tmp_path / "cache").iterdir()) == []
+        prepare(files, Forgetful())
+    assert not (tmp_path / "cache").exists()
 
 
 def test_arrays_are_rows_too(tmp_path):

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from regard.data.shards import write_rows
 from regard.ground.errors import BadInput
 from regard.ground.files import (
     read_bytes,
@@ -23,6 +22,7 @@ from regard.ground.files import (
     write_text,
 )
 from regard.weights.files import read_pickled, read_tensors, write_tensors
+from small_shards import write_rows
 
 
 def test_a_block_that_fails_leaves_the_old_file(tmp_path):

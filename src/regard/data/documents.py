@@ -3,21 +3,18 @@
 On disk, NAME.tokens has one row of ids per document, NAME.sentences the lengths of its sentences.
 """
 
-import json
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from regard.data import shards
 from regard.data.sentences import sentences
-from regard.data.shards import PARTS, Encode, Ids, TokenShard, with_suffix, write_staged
+from regard.data.shards import Chunk, Encode, Ids, TokenShard, encode_chunk, store_rows
 from regard.data.sources import (
-    STDIN,
     DropCounts,
     FileSource,
     JsonLines,
@@ -26,10 +23,8 @@ from regard.data.sources import (
     read_texts,
 )
 from regard.ground.errors import BadInput
-from regard.ground.files import read_json, write_json
 
 FORMAT = "regard documents 1"  # changes when the rules of sentence splitting change
-SIDES = ("tokens", "sentences")
 LONGEST = 1 << 32  # upper limit of a sentence's length
 
 
@@ -100,13 +95,6 @@ def document_source(path: str, key: str | None = None) -> DocumentSource:
     return TextFolder(path) if is_folder else SentenceFile(path)
 
 
-def read_documents(
-    collection: DocumentSource, dropped: DropCounts | None = None
-) -> Iterator[tuple[str, list[str]]]:
-    """(where, sentences) of every document, empty ones included."""
-    return collection.documents(dropped)
-
-
 @dataclass(frozen=True, eq=False)
 class Documents:
     """Documents as rows of ids, and the lengths of the sentences in each.
@@ -167,79 +155,28 @@ def tokenize_documents(
     a sentence are left out and counted in `dropped`; with it, so are bad lines of JSON.
     """
     path = Path(folder) / name
-    record, sides = with_suffix(path, ".json"), [path.with_name(f"{name}.{s}") for s in SIDES]
-    origin = _origin(collection, vocab, fingerprint, dropped)
-    if STDIN in collection.paths or not _has(record, sides, origin):
-        counted = DropCounts()
-        lengths: list[list[np.ndarray]] = []
-        texts = read_documents(collection, None if dropped is None else counted)
-        chunks = _encoded(texts, encode, lengths, counted, collection.name)
-        write_staged(sides[:1], vocab, ([rows] for rows in chunks), record)
-        write_staged(sides[1:], LONGEST, ([rows] for rows in lengths))
-        write_json(record, {"origin": origin, "dropped": counted})
-    if dropped is not None:
-        dropped.update(read_json(record).get("dropped", {}))
-    rows, lengths_of_rows = map(TokenShard, sides)
-    checksum = zlib.crc32(repr([rows.checksum, lengths_of_rows.checksum]).encode())
-    documents = Documents(rows, lengths_of_rows, collection.name, checksum)
-    if not np.array_equal(documents.borders, _from_zero(rows.lengths)):
+
+    def encoded(counted: DropCounts) -> Iterator[Chunk]:
+        read = collection.documents(None if dropped is None else counted)
+        for chunk in _many(texts for _, texts in read):
+            coded = iter(encode_chunk(encode, [text for texts in chunk for text in texts]))
+            documents = [[ids for ids in islice(coded, len(texts)) if len(ids)] for texts in chunk]
+            full = [document for document in documents if document]
+            if len(full) < len(documents):
+                counted["empty"] += len(documents) - len(full)
+            if full:
+                yield (
+                    [np.concatenate(document, dtype=np.int64) for document in full],
+                    [[*map(len, document)] for document in full],
+                )
+
+    settings = {"format": FORMAT, "vocab": vocab, "fingerprint": fingerprint}
+    sides = {"tokens": vocab, "sentences": LONGEST}
+    stored = store_rows(path, collection, sides, settings, encoded, dropped)
+    documents = Documents(stored.source, stored.target, collection.name, stored.checksum)
+    if not np.array_equal(documents.borders, _from_zero(stored.source.lengths)):
         raise BadInput(f"{path}: sentences and tokens do not match; delete both")
     return documents
-
-
-def _origin(
-    collection: DocumentSource, vocab: int, fingerprint: str, dropped: DropCounts | None
-) -> dict[str, Any]:
-    """Everything that determines the stored rows, after a round trip through JSON."""
-    origin = {
-        "format": FORMAT,
-        **collection.origin,
-        "vocab": vocab,
-        "fingerprint": fingerprint,
-        "skip_bad": dropped is not None,
-    }
-    return json.loads(json.dumps(origin))
-
-
-def _has(record: Path, sides: list[Path], origin: dict[str, Any]) -> bool:
-    """Whether current rows are stored; damaged ones are an error."""
-    files = [record, *(with_suffix(side, part) for side in sides for part in (*PARTS, ".json"))]
-    if not all(file.exists() for file in files) or read_json(record).get("origin") != origin:
-        return False
-    for side in sides:
-        TokenShard(side).verify()
-    return True
-
-
-def _encoded(
-    documents: Iterable[tuple[str, list[str]]],
-    encode: Encode,
-    lengths: list[list[np.ndarray]],
-    dropped: DropCounts,
-    name: str,
-) -> Iterator[list[np.ndarray]]:
-    """Chunks of rows of ids; the lengths of their sentences are appended to `lengths`."""
-    for chunk in _many(texts for _, texts in documents):
-        coded = iter(_checked(encode, [text for texts in chunk for text in texts]))
-        rows, lengths_of_rows = [], []
-        for texts in chunk:
-            ids = [one for one in (np.asarray(next(coded), np.int64) for _ in texts) if len(one)]
-            if ids:
-                rows.append(np.concatenate(ids))
-                lengths_of_rows.append(np.array([*map(len, ids)], np.int64))
-            else:
-                dropped["empty"] += 1
-        lengths.append(lengths_of_rows)
-        yield rows
-    if not any(lengths):
-        raise BadInput(f"{name}: no usable text (left out: {dropped})")
-
-
-def _checked(encode: Encode, texts: list[str]) -> Sequence[Ids]:
-    coded = encode(texts)
-    if len(coded) != len(texts):
-        raise ValueError("the encoder gave fewer or more rows than it was given texts")
-    return coded
 
 
 def _many(documents: Iterable[list[str]]) -> Iterator[list[list[str]]]:

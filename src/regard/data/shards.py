@@ -1,25 +1,28 @@
-"""Tokenised text in memory-mapped files.
+"""Tokenised text in memory-mapped files, which are used again as long as they are current.
 
 Rows lie end to end in NAME.bin; NAME.idx holds their offsets, NAME.json sizes and checksums.
 """
 
+import json
 import os
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
+from regard.data.fields import DropCounts
+from regard.data.text_files import STDIN
 from regard.ground.errors import BadInput
 from regard.ground.files import read_json, reading, sweep, temporary_name, write_json, writing
 
 Ids = Sequence[int] | np.ndarray
 Encode = Callable[[list[str]], Sequence[Ids]]
-RowT = TypeVar("RowT")
+Chunk = Sequence[Sequence[Ids]]  # rows of every side
 Item = TypeVar("Item")
 
 FORMAT = "regard rows 1"
@@ -31,8 +34,8 @@ CHUNK = 10_000  # rows written at once
 BLOCK = 1 << 24  # elements whose checksum is taken at once
 
 
-class Shard(Generic[RowT]):
-    """Rows on disk; opening reads the index only, `shard[i]` reads row i."""
+class TokenShard:
+    """Rows of ids on disk; opening reads the index only, `shard[i]` is row i, read-only."""
 
     def __init__(self, path: str | Path):
         self.path = Path(path)
@@ -52,16 +55,13 @@ class Shard(Generic[RowT]):
     def __len__(self) -> int:
         return len(self._offsets) - 1
 
-    def __getitem__(self, i: int) -> RowT:
+    def __getitem__(self, i: int) -> np.ndarray:
         if not 0 <= i < len(self):
             raise IndexError(i)
-        return self._read(self._data[self._offsets[i] : self._offsets[i + 1]])
+        return self._data[self._offsets[i] : self._offsets[i + 1]]
 
-    def __iter__(self) -> Iterator[RowT]:
+    def __iter__(self) -> Iterator[np.ndarray]:
         return (self[i] for i in range(len(self)))
-
-    def _read(self, row: np.ndarray) -> RowT:
-        raise NotImplementedError
 
     @property
     def lengths(self) -> np.ndarray:
@@ -82,26 +82,12 @@ class Shard(Generic[RowT]):
             raise _damaged(with_suffix(self.path, ".bin"))
 
 
-class TokenShard(Shard[np.ndarray]):
-    """Rows of ids, as read-only arrays."""
-
-    def _read(self, row: np.ndarray) -> np.ndarray:
-        return row
-
-
-class TextShard(Shard[str]):
-    """Rows of text, for tokenisation in every epoch (BPE-dropout)."""
-
-    def _read(self, row: np.ndarray) -> str:
-        return row.tobytes().decode("utf-8")
-
-
 @dataclass(frozen=True)
-class ShardPair(Generic[RowT]):
+class TokenShardPair:
     """Both sides of the same examples: `pairs[i]` is (source, target)."""
 
-    source: Shard[RowT]
-    target: Shard[RowT]
+    source: TokenShard
+    target: TokenShard
 
     def __post_init__(self) -> None:
         if len(self.source) != len(self.target):
@@ -122,34 +108,49 @@ class ShardPair(Generic[RowT]):
         """The lengths of some pairs: a column per side."""
         return np.stack([self.source.lengths_of(rows), self.target.lengths_of(rows)], axis=1)
 
-    def __getitem__(self, i: int) -> tuple[RowT, RowT]:
+    def __getitem__(self, i: int) -> tuple[np.ndarray, np.ndarray]:
         return self.source[i], self.target[i]
 
-    def __iter__(self) -> Iterator[tuple[RowT, RowT]]:
+    def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         return zip(self.source, self.target, strict=True)
 
 
-TokenShardPair = ShardPair[np.ndarray]
-TextShardPair = ShardPair[str]
+def store_rows(
+    path: Path,
+    source: Any,
+    sides: dict[str, int],
+    settings: dict[str, Any],
+    encode: Callable[[DropCounts], Iterator[Chunk]],
+    dropped: DropCounts | None,
+) -> TokenShardPair:
+    """Two ``sides``, rows of ids below a limit each, in PATH.SIDE; PATH.json says what they are of.
 
-
-def write_rows(path: str | Path, rows: Iterable[Ids], vocab: int) -> TokenShard:
-    """Write rows of ids below `vocab`; files get their names when they are complete."""
-    write_staged([Path(path)], vocab, ([chunk] for chunk in chunks_of(rows)))
-    return TokenShard(path)
-
-
-def write_texts(path: str | Path, texts: Iterable[str]) -> TextShard:
-    """Write texts as UTF-8, the same way."""
-    write_staged([Path(path)], 256, ([as_utf8(chunk)] for chunk in chunks_of(texts)))
-    return TextShard(path)
+    They are encoded anew if the files of ``source`` or ``settings`` have changed. Standard input
+    cannot be compared, so it is always read. What is left out is counted in ``dropped``.
+    """
+    origin = {**source.origin, **settings, "skip_bad": dropped is not None}
+    made = {"origin": json.loads(json.dumps(origin)), "dropped": DropCounts()}
+    record, paths = with_suffix(path, ".json"), [with_suffix(path, f".{side}") for side in sides]
+    files = [record, *(with_suffix(side, part) for side in paths for part in (*PARTS, ".json"))]
+    stored = read_json(record) if all(file.exists() for file in files) else {}
+    if STDIN not in source.paths and stored.get("origin") == made["origin"]:
+        made = stored
+        for side in paths:
+            TokenShard(side).verify()
+    else:
+        chunks = encode(made["dropped"])
+        first = next(chunks, None)
+        if first is None:
+            raise BadInput(f"{source.name}: no usable text (left out: {made['dropped']})")
+        write_staged(paths, sides.values(), chain([first], chunks), record)
+        write_json(record, made)
+    if dropped is not None:
+        dropped.update(made.get("dropped", {}))
+    return TokenShardPair(*map(TokenShard, paths))
 
 
 def write_staged(
-    paths: Sequence[Path],
-    vocab: int,
-    chunks: Iterable[Sequence[Sequence[Ids]]],
-    record: Path | None = None,
+    paths: Sequence[Path], vocabs: Collection[int], chunks: Iterable[Chunk], record: Path
 ) -> None:
     """Write chunks, each of which has rows for every path.
 
@@ -159,14 +160,13 @@ def write_staged(
     staged: list[_Staged] = []
     try:
         with writing(paths[0]):
-            for path in paths:
+            for path, vocab in zip(paths, vocabs, strict=True):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 staged.append(_Staged(path, vocab))
             for chunk in chunks:
                 for side, rows in zip(staged, chunk, strict=True):
                     side.add(rows)
-            if record is not None:
-                record.unlink(missing_ok=True)
+            record.unlink(missing_ok=True)
             for side in staged:
                 side.publish()
     finally:
@@ -225,9 +225,12 @@ def chunks_of(items: Iterable[Item]) -> Iterator[list[Item]]:
         yield chunk
 
 
-def as_utf8(texts: list[str]) -> list[bytes]:
-    """Texts as rows of bytes."""
-    return [text.encode("utf-8") for text in texts]
+def encode_chunk(encode: Encode, texts: list[str]) -> Sequence[Ids]:
+    """A row for every text."""
+    rows = encode(texts)
+    if len(rows) != len(texts):
+        raise ValueError("the encoder gave fewer or more rows than it was given texts")
+    return rows
 
 
 def with_suffix(path: Path, suffix: str) -> Path:

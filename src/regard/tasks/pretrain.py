@@ -11,7 +11,7 @@ from torch import nn
 
 from regard.data.datasets.dataset import Batching, TrainingData, held_out_indices
 from regard.data.datasets.documents import DocumentDataset
-from regard.data.documents import Documents, read_documents, tokenize_documents
+from regard.data.documents import Documents, tokenize_documents
 from regard.data.sources import DropCounts
 from regard.ground.errors import BadInput
 from regard.models.facts import TrunkWithHeads
@@ -100,7 +100,7 @@ class Pretrain(TrunkTask):
         given = self.recipe.data
 
         def documents() -> Iterator[list[str]]:
-            read = read_documents(given.train.collection(folder.data), folder.dropping())
+            read = given.train.collection(folder.data).documents(folder.dropping())
             return (sentences for _, sentences in read if sentences)
 
         sizes = [sum(map(len, sentences)) for sentences in documents()]

@@ -1,6 +1,6 @@
 """Pairs of texts, tokenised once on disk, or in every epoch where BPE-dropout is drawn."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -8,9 +8,15 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from regard.data.datasets.dataset import Batching, TrainingData, held_out_indices
-from regard.data.shards import TextShardPair, TokenShardPair
-from regard.data.sources import DropCounts, Source, read_pairs
-from regard.data.tokenize import store_pair_texts, tokenize_pairs
+from regard.data.shards import (
+    Chunk,
+    Encode,
+    TokenShardPair,
+    chunks_of,
+    encode_chunk,
+    store_rows,
+)
+from regard.data.sources import DropCounts, Source, read_examples, read_pairs
 
 
 class SideEncoder(Protocol):
@@ -35,30 +41,37 @@ class PairStore:
     skip_bad: bool = False
     dropped: DropCounts = field(default_factory=DropCounts)
 
-    @property
-    def _options(self) -> dict[str, Any]:
-        dropped = self.dropped if self.skip_bad else None
-        return {"longest_characters": self.longest_characters, "dropped": dropped}
-
     def tokenize(self, name: str, source: Source) -> TokenShardPair:
         """Pairs of ids."""
-        first, second = self.sides
-        return tokenize_pairs(
-            self.folder,
-            name,
-            source,
-            first.encode_all,
-            second.encode_all,
-            vocab=max(len(first), len(second)),
-            fingerprint=f"{first.fingerprint} {second.fingerprint}",
-            **self._options,
-        )
+        fingerprint = " ".join(side.fingerprint for side in self.sides)
+        encoders = [side.encode_all for side in self.sides]
+        return self._store(name, source, encoders, max(map(len, self.sides)), fingerprint)
 
-    def store_texts(self, name: str, source: Source) -> TextShardPair:
-        """Pairs of texts."""
-        return store_pair_texts(self.folder, name, source, **self._options)
+    def store_texts(self, name: str, source: Source) -> TokenShardPair:
+        """Pairs of texts, as rows of bytes."""
+        return self._store(f"{name}.text", source, [_as_utf8, _as_utf8], 256, "text")
 
-    def encode(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[list[int], ...]]:
+    def _store(
+        self,
+        name: str,
+        source: Source,
+        encoders: Sequence[Encode],
+        vocab: int,
+        fingerprint: str,
+    ) -> TokenShardPair:
+        longest, dropped = self.longest_characters, self.dropped if self.skip_bad else None
+
+        def encoded(counted: DropCounts) -> Iterator[Chunk]:
+            pairs = read_examples(source, 2, longest, counted if self.skip_bad else None)
+            for chunk in chunks_of(texts for _, texts in pairs):
+                sides = zip(encoders, map(list, zip(*chunk, strict=True)), strict=True)
+                yield [encode_chunk(encode, texts) for encode, texts in sides]
+
+        settings = {"vocab": vocab, "fingerprint": fingerprint, "longest_characters": longest}
+        limits = {"source": vocab, "target": vocab}
+        return store_rows(self.folder / name, source, limits, settings, encoded, dropped)
+
+    def encode(self, pairs: Sequence[tuple[str, ...]]) -> list[tuple[list[int], ...]]:
         """Pairs of texts in ids."""
         texts = map(list, zip(*pairs, strict=True))
         encoded = (side.encode_all(one) for side, one in zip(self.sides, texts, strict=True))
@@ -107,12 +120,11 @@ class PairDataset:
 
 @dataclass(frozen=True, eq=False)
 class BPEDropoutDataset(PairDataset):
-    """Pairs of texts, tokenised in every epoch with BPE-dropout (Provilkov et al., 2020).
+    """Pairs of texts in bytes, tokenised in every epoch with BPE-dropout (Provilkov et al., 2020).
 
     What is drawn follows from (seed, epoch, number, side).
     """
 
-    pairs: TextShardPair  # type: ignore[assignment]
     sides: tuple[SideEncoder, SideEncoder]
     rate: float
     seed: int
@@ -128,7 +140,7 @@ class BPEDropoutDataset(PairDataset):
         """Known after tokenising."""
 
     def _drawn(self, epoch: int, number: int) -> tuple[list[int], ...]:
-        texts = zip(self.sides, self.pairs[number], strict=True)
+        texts = zip(self.sides, texts_of(self.pairs[number]), strict=True)
         return tuple(
             side.encode_dropped(text, self.rate, (self.seed, epoch, number, which))
             for which, (side, text) in enumerate(texts)
@@ -153,25 +165,35 @@ def load_pairs(
     store: PairStore, batching: Batching, train: Source, dev: Source | int, dropout: float = 0.0
 ) -> PairData:
     """Tokenise pairs, or read what was tokenised before; ``dev`` may be a number to hold out."""
-    texts = store.store_texts("train", train) if dropout else None
-    rows: Any = store.tokenize("train", train) if texts is None else texts
-    train_N = dev_N = None
+    read = store.store_texts if dropout else store.tokenize
+    rows, train_N, dev_N = read("train", train), None, None
+    dev_rows: Any
     if isinstance(dev, int):
         train_N, dev_N = held_out_indices(len(rows), dev)
-        held = [rows[i] for i in dev_N]
-        encoded: Any = held if texts is None else store.encode(held)
+        dev_rows = [rows[i] for i in dev_N]
+        if dropout:
+            dev_rows = store.encode([texts_of(pair) for pair in dev_rows])
     else:
-        encoded = store.tokenize("dev", dev)
+        dev_rows = store.tokenize("dev", dev)
     dataset = PairDataset(rows, train_N)
-    if texts is not None:
-        dataset = BPEDropoutDataset(texts, train_N, store.sides, dropout, batching.seed)
+    if dropout:
+        dataset = BPEDropoutDataset(rows, train_N, store.sides, dropout, batching.seed)
     return PairData(
         batching=batching,
         train=dataset,
-        dev=encoded,
-        sizes={"train": len(dataset), "dev": len(encoded)},
+        dev=dev_rows,
+        sizes={"train": len(dataset), "dev": len(dev_rows)},
         dropped=store.dropped,
         store=store,
         dev_source=train if isinstance(dev, int) else dev,
         dev_N=dev_N,
     )
+
+
+def texts_of(rows: Sequence[np.ndarray]) -> tuple[str, ...]:
+    """Rows of bytes as text."""
+    return tuple(row.tobytes().decode("utf-8") for row in rows)
+
+
+def _as_utf8(texts: list[str]) -> list[bytes]:
+    return [text.encode("utf-8") for text in texts]

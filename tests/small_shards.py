@@ -1,0 +1,12 @@
+"""Rows of ids in a shard of their own."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from regard.data.shards import Ids, TokenShard, chunks_of, with_suffix, write_staged
+
+
+def write_rows(path: Path, rows: Iterable[Ids], vocab: int) -> TokenShard:
+    chunks = ([chunk] for chunk in chunks_of(rows))
+    write_staged([path], [vocab], chunks, with_suffix(path, ".record"))
+    return TokenShard(path)
