@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.data.stream_sampler import StreamSampler, TokenStreams
-from regard.ground.batch import Batch, pack, tokens_of
+from regard.ground.batch import Batch, pack, pack_ids
 from regard.training.checkpoint import Checkpoints
 from regard.training.distributed import World
 from regard.training.loop import Job
@@ -52,7 +52,7 @@ class NextToken:
     def collate(self, examples, limits=None) -> Batch:
         """Even rows, of fixed shape anyway."""
         inputs = pack([example[:-1] for example in examples])
-        targets_T = tokens_of([example[1:] for example in examples])
+        targets_T = pack_ids([example[1:] for example in examples])
         return Batch(inputs, {"next_token": targets_T}, len(targets_T))
 
     def __call__(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor, dict]:

@@ -14,14 +14,14 @@ VOCAB = 1_000
 MASK = 4
 CLS, SEP = 2, 3
 SPECIAL = np.arange(VOCAB) < 5
-BEGINS = np.arange(VOCAB) % 3 != 0  # every third id continues a word
+WORD_STARTS = np.arange(VOCAB) % 3 != 0  # every third id continues a word
 
 ROWS = st.lists(st.lists(st.integers(0, VOCAB - 1), max_size=40), min_size=1, max_size=6)
 
 
-def draw_all(how: TokenMasker, rows: list[list[int]], key: tuple[int, ...]) -> MaskedTokens:
+def mask_rows(masker: TokenMasker, rows: list[list[int]], key: tuple[int, ...]) -> MaskedTokens:
     flat = np.array([token for row in rows for token in row], np.int32)
-    return how.draw_all(flat, np.array([*map(len, rows)]), np.arange(len(rows)), key)
+    return masker.mask_rows(flat, np.array([*map(len, rows)]), np.arange(len(rows)), key)
 
 
 def in_row(length: int, rate: float = 0.15) -> int:
@@ -34,16 +34,16 @@ def close(share: float, expected: float, trials: int) -> bool:
 
 
 def words_of(row: list[int]) -> list[list[int]]:
-    """The places of each word, in the plainest way."""
+    """The positions of each word, in the plainest way."""
     words: list[list[int]] = []
     inside = False
-    for place, token in enumerate(row):
+    for position, token in enumerate(row):
         if SPECIAL[token]:
             inside = False
-        elif inside and not BEGINS[token]:
-            words[-1].append(place)
+        elif inside and not WORD_STARTS[token]:
+            words[-1].append(position)
         else:
-            words.append([place])
+            words.append([position])
             inside = True
     return words
 
@@ -51,17 +51,17 @@ def words_of(row: list[int]) -> list[list[int]]:
 @given(ROWS, st.booleans(), st.integers(0, 99))
 def test_what_is_chosen(rows, whole, seed):
     flat = [token for row in rows for token in row]
-    blanked = draw_all(TokenMasker(MASK, SPECIAL, BEGINS if whole else None), rows, (seed, 0))
-    places = blanked.places.tolist()
-    assert places == sorted(set(places))
-    assert blanked.originals.tolist() == [flat[place] for place in places]
-    assert not SPECIAL[blanked.originals].any()
-    untouched = np.setdiff1d(np.arange(len(flat)), places)
-    assert blanked.tokens[untouched].tolist() == [flat[place] for place in untouched]
-    assert (~SPECIAL[blanked.tokens[places]] | (blanked.tokens[places] == MASK)).all()
+    masked = mask_rows(TokenMasker(MASK, SPECIAL, WORD_STARTS if whole else None), rows, (seed, 0))
+    positions = masked.positions.tolist()
+    assert positions == sorted(set(positions))
+    assert masked.originals.tolist() == [flat[position] for position in positions]
+    assert not SPECIAL[masked.originals].any()
+    untouched = np.setdiff1d(np.arange(len(flat)), positions)
+    assert masked.tokens[untouched].tolist() == [flat[position] for position in untouched]
+    assert (~SPECIAL[masked.tokens[positions]] | (masked.tokens[positions] == MASK)).all()
     first = 0
     for row in rows:
-        here = [place - first for place in places if first <= place < first + len(row)]
+        here = [position - first for position in positions if first <= position < first + len(row)]
         free = sum(not SPECIAL[token] for token in row)
         if whole:
             check_whole_words(row, here)
@@ -70,13 +70,13 @@ def test_what_is_chosen(rows, whole, seed):
         first += len(row)
 
 
-def check_whole_words(row: list[int], places: list[int]) -> None:
+def check_whole_words(row: list[int], positions: list[int]) -> None:
     """Words are taken whole, and none that was left would still have fitted."""
     words = words_of(row)
-    left = [word for word in words if not set(word) & set(places)]
-    assert sorted(place for word in words if word not in left for place in word) == places
-    assert len(places) <= in_row(len(row))
-    assert all(len(places) + len(word) > in_row(len(row)) for word in left)
+    left = [word for word in words if not set(word) & set(positions)]
+    assert sorted(position for word in words if word not in left for position in word) == positions
+    assert len(positions) <= in_row(len(row))
+    assert all(len(positions) + len(word) > in_row(len(row)) for word in left)
 
 
 @given(
@@ -99,61 +99,65 @@ def test_words_are_taken_one_after_the_other_while_they_fit(rows, room):
 
 @given(ROWS, st.booleans(), st.integers(0, 99))
 def test_a_row_does_not_depend_on_its_neighbours(rows, whole, seed):
-    how = TokenMasker(MASK, SPECIAL, BEGINS if whole else None)
-    together = draw_all(how, rows, (seed, 3))
-    first = 0
-    for number, row in enumerate(rows):
-        alone = how.draw(np.array(row, np.int32), (seed, 3, number))
-        assert alone.tokens.tolist() == together.tokens[first : first + len(row)].tolist()
-        inside = (together.places >= first) & (together.places < first + len(row))
-        assert (alone.places + first).tolist() == together.places[inside].tolist()
-        first += len(row)
+    masker = TokenMasker(MASK, SPECIAL, WORD_STARTS if whole else None)
+    lengths = np.array([*map(len, rows)], np.int64)
+    together = mask_rows(masker, rows, (seed, 3)).split(lengths)
+    alone = [
+        masker.mask_row(np.array(row, np.int32), (seed, 3, number))
+        for number, row in enumerate(rows)
+    ]
+    for one, other in zip(together, alone, strict=True):
+        assert [part.tolist() for part in one] == [part.tolist() for part in other]
 
 
 def test_every_epoch_seed_and_row_is_drawn_anew():
     row = np.arange(100, 228)
-    how = TokenMasker(MASK, SPECIAL)
+    masker = TokenMasker(MASK, SPECIAL)
     keys = [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1)]
-    assert len({tuple(how.draw(row, key).places) for key in keys}) == 4
+    assert len({tuple(masker.mask_row(row, key).positions) for key in keys}) == 4
     for key in keys:
-        first, again = how.draw(row, key), how.draw(row.copy(), key)
+        first, again = masker.mask_row(row, key), masker.mask_row(row.copy(), key)
         assert all((one == two).all() for one, two in zip(first, again, strict=True))
 
 
 def test_draws_do_not_depend_on_the_machine():
-    blanked = TokenMasker(MASK, SPECIAL, rate=0.3).draw(np.arange(10, 30), (1, 2, 3))
-    assert blanked.places.tolist() == [0, 1, 5, 12, 15, 17]
-    assert blanked.tokens[blanked.places].tolist() == [4, 4, 4, 22, 4, 4]
+    masked = TokenMasker(MASK, SPECIAL, rate=0.3).mask_row(np.arange(10, 30), (1, 2, 3))
+    assert masked.positions.tolist() == [0, 1, 5, 12, 15, 17]
+    assert masked.tokens[masked.positions].tolist() == [4, 4, 4, 22, 4, 4]
 
 
 def test_shares():
-    """80% masks, 10% others, 10% kept, every place as often as any other."""
+    """80% masks, 10% others, 10% kept, every position as often as any other."""
     rows, length = 4_000, 40
     flat = np.tile(np.arange(100, 100 + length), rows)
     lengths, numbers = np.full(rows, length), np.arange(rows)
-    masked, places, originals = TokenMasker(MASK, SPECIAL).draw_all(flat, lengths, numbers, (5, 0))
-    assert len(places) == 6 * rows
-    now = masked[places]
+    masked, positions, originals = TokenMasker(MASK, SPECIAL).mask_rows(
+        flat, lengths, numbers, (5, 0)
+    )
+    assert len(positions) == 6 * rows
+    now = masked[positions]
     same = 0.1 / (VOCAB - 5)  # a random token may be the one that stood there
-    assert close((now == MASK).mean(), 0.8, len(places))
-    assert close((now == originals).mean(), 0.1 + same, len(places))
+    assert close((now == MASK).mean(), 0.8, len(positions))
+    assert close((now == originals).mean(), 0.1 + same, len(positions))
     other = now[(now != MASK) & (now != originals)]
-    assert close(len(other) / len(places), 0.1 - same, len(places))
+    assert close(len(other) / len(positions), 0.1 - same, len(positions))
     assert len(np.unique(other)) > 800 and other.min() >= 5
-    by_place = np.bincount(places % length, minlength=length)
-    expected = len(places) / length
+    by_place = np.bincount(positions % length, minlength=length)
+    expected = len(positions) / length
     assert ((by_place - expected) ** 2 / expected).sum() < 73  # 39 degrees of freedom, p = 0.001
 
 
 def test_pieces_of_a_word_meet_their_fates_alone():
     row = np.tile([100, 102, 102], 40)  # words of three pieces
-    drawn = [TokenMasker(MASK, SPECIAL, BEGINS).draw(row, (0, 0, n)) for n in range(400)]
-    masked = np.array([(d.tokens[d.places] == MASK).reshape(-1, 3) for d in drawn]).reshape(-1, 3)
+    drawn = [TokenMasker(MASK, SPECIAL, WORD_STARTS).mask_row(row, (0, 0, n)) for n in range(400)]
+    masked = np.array([(d.tokens[d.positions] == MASK).reshape(-1, 3) for d in drawn]).reshape(
+        -1, 3
+    )
     assert close(masked.all(axis=1).mean(), 0.8**3, len(masked))
 
 
 def slowly(row: list[int], rate: float, rng: random.Random) -> list[int]:
-    """The places the original builder chooses, word by word."""
+    """The positions the original builder chooses, word by word."""
     words = words_of(row)
     rng.shuffle(words)
     taken: list[int] = []
@@ -169,8 +173,8 @@ def test_whole_words_are_chosen_as_often_as_by_the_original_builder():
     theirs = np.zeros(len(row))
     for _ in range(times):
         theirs[slowly(row, 0.3, rng)] += 1
-    how = TokenMasker(MASK, SPECIAL, BEGINS, rate=0.3)
-    drawn = draw_all(how, [row] * times, (11, 0)).places % len(row)
+    masker = TokenMasker(MASK, SPECIAL, WORD_STARTS, rate=0.3)
+    drawn = mask_rows(masker, [row] * times, (11, 0)).positions % len(row)
     ours = np.bincount(drawn, minlength=len(row))
     error = np.sqrt((theirs + ours + 1) * (1 - theirs / times))
     assert (np.abs(theirs - ours) <= 4 * error).all()
@@ -184,11 +188,11 @@ def test_the_papers_example():
     row = np.array([0, 3, 4, 5, 6, 1])
     seen: dict[str, int] = {}
     for epoch in range(600):
-        blanked = TokenMasker(2, special, most=1).draw(row, (0, epoch, 0))
-        if blanked.places.tolist() == [4]:
-            word = vocabulary[blanked.tokens[4]]
+        masked = TokenMasker(2, special, most=1).mask_row(row, (0, epoch, 0))
+        if masked.positions.tolist() == [4]:
+            word = vocabulary[masked.tokens[4]]
             seen[word] = seen.get(word, 0) + 1
-            assert vocabulary[blanked.originals[0]] == "hairy"
+            assert vocabulary[masked.originals[0]] == "hairy"
     assert set(seen) == {"[MASK]", "my", "dog", "is", "hairy", "apple"}
     total = sum(seen.values())
     assert close(total / 600, 1 / 4, 600)
@@ -201,30 +205,30 @@ def test_the_papers_example():
     [(1, 0.15, None, 1), (128, 0.15, None, 19), (128, 0.15, 5, 5), (10, 0.25, None, 2)],
 )
 def test_how_many(length, rate, most, expected):
-    how = TokenMasker(MASK, SPECIAL, rate=rate, most=most)
-    assert len(how.draw(np.full(length, 9), (0, 0, 0)).places) == expected
+    masker = TokenMasker(MASK, SPECIAL, rate=rate, most=most)
+    assert len(masker.mask_row(np.full(length, 9), (0, 0, 0)).positions) == expected
 
 
 def test_only_masks_only_others_only_kept():
     row = np.arange(100, 200)
     for kept, other in ((0.0, 0.0), (0.0, 1.0), (1.0, 0.0)):
-        now, places, before = TokenMasker(MASK, SPECIAL, kept=kept, random=other).draw(
+        now, positions, before = TokenMasker(MASK, SPECIAL, kept=kept, random=other).mask_row(
             row, (0, 0, 0)
         )
-        assert ((now[places] == MASK) == (kept == other)).all()
-        assert (now[places] == before).mean() == (1 if kept else 0)
+        assert ((now[positions] == MASK) == (kept == other)).all()
+        assert (now[positions] == before).mean() == (1 if kept else 0)
 
 
 def test_rows_without_anything_to_choose():
-    blanked = draw_all(TokenMasker(MASK, SPECIAL), [[], [CLS, SEP], []], (0, 0))
-    assert len(blanked.places) == 0 and blanked.tokens.tolist() == [CLS, SEP]
-    assert len(draw_all(TokenMasker(MASK, SPECIAL, BEGINS), [], (0, 0)).tokens) == 0
+    masked = mask_rows(TokenMasker(MASK, SPECIAL), [[], [CLS, SEP], []], (0, 0))
+    assert len(masked.positions) == 0 and masked.tokens.tolist() == [CLS, SEP]
+    assert len(mask_rows(TokenMasker(MASK, SPECIAL, WORD_STARTS), [], (0, 0)).tokens) == 0
 
 
 def test_the_tokens_given_are_not_changed():
     row = np.arange(100, 200)
     row.flags.writeable = False
-    assert TokenMasker(MASK, SPECIAL).draw(row, (0, 0, 0)).tokens.dtype == row.dtype
+    assert TokenMasker(MASK, SPECIAL).mask_row(row, (0, 0, 0)).tokens.dtype == row.dtype
 
 
 @pytest.mark.parametrize(
@@ -238,4 +242,4 @@ def test_settings_that_make_no_sense(change):
 
 def test_too_many_at_once_are_refused():
     with pytest.raises(ValueError):
-        TokenMasker(MASK, SPECIAL).draw(np.full(MOST + 1, 9), (0, 0, 0))
+        TokenMasker(MASK, SPECIAL).mask_row(np.full(MOST + 1, 9), (0, 0, 0))

@@ -91,7 +91,7 @@ def test_other_tasks_have_no_objectives(tmp_path):
 
 def test_every_objective_is_made_of_its_table():
     for name, objective in OBJECTIVES.items():
-        made = objective.of(objective.config(), 0.1)
+        made = objective.from_config(objective.config(), 0.1)
         assert made.name == name and made.smoothing == 0.1
 
 

@@ -136,8 +136,8 @@ def test_a_batch_can_hold_all_targets_of_any_rows(lengths, rate, whole, seed):
     special = np.array([True] * 3 + [False] * 17)
     begins = draw.random(20) < 0.5 if whole else None
     tokens = draw.integers(3, 20, sum(lengths))
-    drawn = TokenMasker(2, special, begins, rate).draw_all(
+    drawn = TokenMasker(2, special, begins, rate).mask_rows(
         tokens, np.array(lengths), np.arange(len(lengths)), (seed,)
     )
     limits = BatchLimits(sum(lengths), len(lengths), max(lengths))
-    assert len(drawn.places) <= MaskedLM(rate=rate).most_positions(limits) <= limits.tokens
+    assert len(drawn.positions) <= MaskedLM(rate=rate).max_positions(limits) <= limits.tokens

@@ -18,18 +18,31 @@ FATE, OTHER = MOST, 2 * MOST  # counters in the stream of a row, after those tha
 
 
 class MaskedTokens(NamedTuple):
-    """Masked tokens, the chosen positions, and the original tokens at these positions."""
+    """Rows after masking: tokens, the chosen positions, and the original tokens at these."""
 
     tokens: np.ndarray
-    places: np.ndarray
+    positions: np.ndarray
     originals: np.ndarray
+
+    def split(self, lengths: np.ndarray) -> list["MaskedTokens"]:
+        """Rows that were masked end to end, each on its own; positions count from its start."""
+        ends = np.cumsum(lengths)
+        row = np.searchsorted(ends, self.positions, side="right")
+        counts = np.searchsorted(self.positions, ends)[:-1]
+        parts = zip(
+            np.split(self.tokens, ends[:-1]),
+            np.split(self.positions - (ends - lengths)[row], counts),
+            np.split(self.originals, counts),
+            strict=True,
+        )
+        return [MaskedTokens(*part) for part in parts]
 
 
 @dataclass(frozen=True, eq=False)
 class TokenMasker:
-    """Chooses and masks tokens; `special` and `begins` have an entry for every id.
+    """Chooses and masks tokens; `special` and `word_starts` have an entry for every id.
 
-    Special tokens are neither chosen nor used as random tokens. With `begins`, whole words are
+    Special tokens are neither chosen nor used as random tokens. With `word_starts`, whole words are
     chosen: an id with False continues the word before it. `rate` is the share of chosen tokens,
     `kept` and `random` the shares of these that stay or become a random token; `most` limits the
     chosen tokens of a row.
@@ -37,7 +50,7 @@ class TokenMasker:
 
     mask: int
     special: np.ndarray
-    begins: np.ndarray | None = None
+    word_starts: np.ndarray | None = None
     rate: float = 0.15
     kept: float = 0.1
     random: float = 0.1
@@ -56,12 +69,12 @@ class TokenMasker:
         """The ids that random tokens are drawn from."""
         return np.flatnonzero(~self.special)
 
-    def draw(self, tokens: np.ndarray, key: tuple[int, ...]) -> MaskedTokens:
+    def mask_row(self, tokens: np.ndarray, key: tuple[int, ...]) -> MaskedTokens:
         """Mask one row by the key (seed, epoch, number)."""
         *key_of_all, number = key
-        return self.draw_all(tokens, np.array([len(tokens)]), np.array([number]), (*key_of_all,))
+        return self.mask_rows(tokens, np.array([len(tokens)]), np.array([number]), (*key_of_all,))
 
-    def draw_all(
+    def mask_rows(
         self, tokens: np.ndarray, lengths: np.ndarray, numbers: np.ndarray, key: tuple[int, ...]
     ) -> MaskedTokens:
         """Mask rows end to end, each by `key` and its number alone."""
@@ -70,19 +83,19 @@ class TokenMasker:
             raise ValueError(f"more than {MOST:,} rows, or tokens in a row")
         first = np.cumsum(lengths) - lengths
         stream = streams((*key, MASKING), numbers)
-        places = self._choose(np.asarray(tokens), lengths, first, stream)
-        row = np.searchsorted(first + lengths, places, side="right")
-        place, stream = places - first[row], stream[row]
+        positions = self._choose(np.asarray(tokens), lengths, first, stream)
+        row = np.searchsorted(first + lengths, positions, side="right")
+        at, stream = positions - first[row], stream[row]
 
-        masked, originals = np.array(tokens), np.asarray(tokens)[places]
-        fate = uniform(stream, FATE + place)
+        masked, originals = np.array(tokens), np.asarray(tokens)[positions]
+        fate = uniform(stream, FATE + at)
         other = fate < self.random
-        drawn = below(len(self.ordinary), stream[other], OTHER + place[other])
-        masked[places[other]] = self.ordinary[drawn]
-        masked[places[fate >= self.random + self.kept]] = self.mask
-        return MaskedTokens(masked, places, originals)
+        drawn = below(len(self.ordinary), stream[other], OTHER + at[other])
+        masked[positions[other]] = self.ordinary[drawn]
+        masked[positions[fate >= self.random + self.kept]] = self.mask
+        return MaskedTokens(masked, positions, originals)
 
-    def wanted(self, lengths: np.ndarray) -> np.ndarray:
+    def masked_count(self, lengths: np.ndarray) -> np.ndarray:
         """Tokens to choose in rows of these lengths; halves round to even."""
         count = np.maximum(1, np.rint(lengths * self.rate).astype(np.int64))
         return count if self.most is None else np.minimum(count, self.most)
@@ -93,21 +106,21 @@ class TokenMasker:
         """The chosen positions, sorted: words are taken in random order as long as they fit."""
         free = ~self.special[tokens]
         begin = free
-        if self.begins is not None:
+        if self.word_starts is not None:
             after_free = np.append(False, free[:-1])  # the first of a row follows no word
             after_free[first[lengths > 0]] = False
-            begin = free & (self.begins[tokens] | ~after_free)
+            begin = free & (self.word_starts[tokens] | ~after_free)
         heads = np.flatnonzero(begin)
         sizes = np.bincount(np.cumsum(begin)[free] - 1, minlength=len(heads))
         row = np.repeat(np.arange(len(lengths)), lengths)[heads]
-        place = heads - first[row]
+        at = heads - first[row]
 
-        draws = bits(stream[row], place) >> np.uint64(32) << np.uint64(16)
-        order = np.argsort(row.astype(np.uint64) << np.uint64(48) | draws | place.astype(np.uint64))
-        taken = order[fitting(sizes[order], row[order], self.wanted(lengths))]
+        draws = bits(stream[row], at) >> np.uint64(32) << np.uint64(16)
+        order = np.argsort(row.astype(np.uint64) << np.uint64(48) | draws | at.astype(np.uint64))
+        taken = order[fitting(sizes[order], row[order], self.masked_count(lengths))]
         sizes = sizes[taken]
-        begins = np.repeat(heads[taken] - np.cumsum(sizes) + sizes, sizes)
-        return np.sort(begins + np.arange(len(begins)))
+        starts = np.repeat(heads[taken] - np.cumsum(sizes) + sizes, sizes)
+        return np.sort(starts + np.arange(len(starts)))
 
 
 def fitting(sizes: np.ndarray, row: np.ndarray, room: np.ndarray) -> np.ndarray:
@@ -118,9 +131,9 @@ def fitting(sizes: np.ndarray, row: np.ndarray, room: np.ndarray) -> np.ndarray:
     room, left, taken = room.copy(), np.arange(len(sizes)), [np.empty(0, np.int64)]
     while len(left := left[sizes[left] <= room[row[left]]]):
         total = np.cumsum(sizes[left])
-        begins = np.flatnonzero(np.append(True, np.diff(row[left]) != 0))
-        before = (total - sizes[left])[begins]
-        total -= np.repeat(before, np.diff(np.append(begins, len(left))))
+        row_starts = np.flatnonzero(np.append(True, np.diff(row[left]) != 0))
+        before = (total - sizes[left])[row_starts]
+        total -= np.repeat(before, np.diff(np.append(row_starts, len(left))))
         fits = total <= room[row[left]]
         taken.append(left[fits])
         room -= np.bincount(row[left[fits]], sizes[left[fits]], len(room)).astype(np.int64)

@@ -93,7 +93,7 @@ def pack(
     special_ids: SpecialIds = NO_SPECIAL_IDS,
 ) -> PackedTokens:
     """Rows laid end to end; with ``limits``, filled up to their fixed shape."""
-    tokens_T = tokens_of(rows, limits, fill, special_ids)
+    tokens_T = pack_ids(rows, limits, fill, special_ids)
     lengths = [len(row) + special_ids.count for row in rows]
     if limits is None:
         return PackedTokens(tokens_T, Layout.ragged(lengths), len(tokens_T))
@@ -115,7 +115,7 @@ def pack_rows(
     faster kernels; batches of one set of limits then have two shapes.
     """
     packed = pack([row.tokens for row in rows], limits, fill)
-    segments_T, layout = tokens_of([row.segments for row in rows], limits), packed.layout
+    segments_T, layout = pack_ids([row.segments for row in rows], limits), packed.layout
     if even and limits is not None and len(rows) * limits.longest == packed.real == limits.tokens:
         layout = Layout.rectangle(len(rows), limits.longest)
     return replace(packed, layout=replace(layout, segments_T=segments_T))
@@ -131,13 +131,13 @@ def as_row(text: Any) -> TokenRow:
     return text if isinstance(text, TokenRow) else TokenRow(text, [0] * len(text))
 
 
-def tokens_of(
+def pack_ids(
     rows: Sequence[Ids],
     limits: BatchLimits | None = None,
     fill: int = 0,
     special_ids: SpecialIds = NO_SPECIAL_IDS,
 ) -> Tensor:
-    """The tokens of ``pack``, without a layout."""
+    """Ids laid end to end in one tensor; with ``limits``, followed by ``fill``. See ``pack``."""
     ends = np.cumsum(np.array([len(row) for row in rows], dtype=np.int64) + special_ids.count)
     size = int(ends[-1]) if len(ends) else 0
     if limits is not None and size > limits.tokens:

@@ -30,8 +30,10 @@ class ObjectiveTables(Config):
         return tables
 
     def sum(self, smoothing: float) -> Sum:
-        """The objectives that are listed."""
-        return Sum(*(OBJECTIVES[one].of(getattr(self, one), smoothing) for one in self._names))
+        """The sum of the listed objectives."""
+        return Sum(
+            *(OBJECTIVES[one].from_config(getattr(self, one), smoothing) for one in self._names)
+        )
 
 
 _tables: Any = {name: (one.config | None, None) for name, one in OBJECTIVES.items()}

@@ -1,8 +1,12 @@
 """Masked language modelling (Devlin et al., 2018, section 3.1, task 1).
 
-Of the tokens of a row, 15% are chosen; of these 80% become the mask, 10% a random token, 10% stay.
-The model names the original token at each chosen position. Which tokens are chosen is drawn anew in
-each epoch (Liu et al., 2019: dynamic masking), by the key (seed, epoch, number of the row).
+15% of the tokens of a row are chosen; 80% of these are replaced by the mask token, 10% by a random
+token, 10% stay. The model predicts the original token at each chosen position. Which tokens are
+chosen depends on (seed, epoch, index of the row): each epoch masks anew (Liu et al., 2019, section
+4.1: dynamic masking).
+
+The order of this file: the table in recipes; the head; rows → masked rows with targets; examples →
+a batch; metrics. The loss, cross-entropy at the chosen positions, is that of ``RowObjective``.
 """
 
 from collections.abc import Sequence
@@ -15,25 +19,25 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from regard.data.mlm_masking import TokenMasker
-from regard.ground.batch import IGNORED, BatchLimits, tokens_of
+from regard.data.mlm_masking import MaskedTokens, TokenMasker
+from regard.ground.batch import IGNORED, BatchLimits, pack_ids
 from regard.ground.config import Config
 from regard.models.facts import MLMHead
 from regard.objectives.rows import Annotate, AnnotatedRow, RowObjective
 
 
 class MaskedLMConfig(Config):
-    """``rate`` is the share of tokens that are chosen, by ``whole_words`` or each on its own."""
+    """The table ``[objective.masked-lm]``."""
 
     rate: float = Field(0.15, gt=0, le=0.5)
     """The share of tokens that are predicted."""
     whole_words: bool = False
-    """Choose whole words, not single tokens."""
+    """Choose whole words (all their tokens), not single tokens."""
 
 
 @dataclass(frozen=True)
 class MaskedLM(RowObjective):
-    """Cross-entropy of the original tokens, the mean over the chosen positions of a step."""
+    """Predicts the original tokens; the loss is the mean over the chosen positions of a step."""
 
     name, config, head = "masked-lm", MaskedLMConfig, MLMHead.name
     rate: float = 0.15
@@ -41,87 +45,78 @@ class MaskedLM(RowObjective):
     smoothing: float = 0.0
 
     @classmethod
-    def of(cls, config: MaskedLMConfig, smoothing: float) -> "MaskedLM":
-        """As a recipe says."""
+    def from_config(cls, config: MaskedLMConfig, smoothing: float) -> "MaskedLM":
+        """The objective with the settings of a recipe."""
         return cls(config.rate, config.whole_words, smoothing)
 
-    def head_facts(self) -> MLMHead:
-        """Tied to the token vectors."""
+    def make_head(self) -> MLMHead:
+        """An output layer over the vocabulary, tied to the token embeddings."""
         return MLMHead()
 
     def annotator(self, tokenizer: Any) -> Annotate:
-        """Chosen tokens are masked in the row; targets are the original ones."""
-        begins = ~tokenizer.continues if self.whole_words else None
+        """A function that masks rows, and adds the chosen positions and their original tokens."""
         special = np.isin(np.arange(len(tokenizer.words)), list(tokenizer.special))
-        masker = TokenMasker(tokenizer.mask, special, begins, self.rate)
+        word_starts = ~tokenizer.continues if self.whole_words else None
+        masker = TokenMasker(tokenizer.mask, special, word_starts, self.rate)
 
         def annotate(
-            rows: Sequence[AnnotatedRow], numbers: np.ndarray, key: tuple[int, ...]
+            rows: Sequence[AnnotatedRow], indices: np.ndarray, key: tuple[int, ...]
         ) -> list[AnnotatedRow]:
-            lengths = np.array([len(example.row.tokens) for example in rows], np.int64)
             tokens = np.concatenate([example.row.tokens for example in rows])
-            masked = masker.draw_all(tokens, lengths, numbers, key)
-            ends = np.cumsum(lengths)
-            counts = np.searchsorted(masked.places, ends)
-            row_of = np.searchsorted(ends, masked.places, side="right")
-            split = zip(
-                rows,
-                np.split(masked.tokens, ends[:-1]),
-                np.split(masked.places - (ends - lengths)[row_of], counts[:-1]),
-                np.split(masked.originals, counts[:-1]),
-                strict=True,
-            )
-            return [self._annotated(*parts) for parts in split]
+            lengths = np.array([len(example.row.tokens) for example in rows], np.int64)
+            masked = masker.mask_rows(tokens, lengths, indices, key).split(lengths)
+            return [self._with_targets(*pair) for pair in zip(rows, masked, strict=True)]
 
         return annotate
 
-    def _annotated(
-        self, example: AnnotatedRow, tokens: np.ndarray, at: np.ndarray, originals: np.ndarray
-    ) -> AnnotatedRow:
+    def _with_targets(self, example: AnnotatedRow, masked: MaskedTokens) -> AnnotatedRow:
         return AnnotatedRow(
-            example.row._replace(tokens=tokens),
-            {**example.positions, self.head: at},
-            {**example.targets, self.head: originals},
+            example.row._replace(tokens=masked.tokens),
+            {**example.positions, self.head: masked.positions},
+            {**example.targets, self.head: masked.originals},
         )
 
-    def positions(self, tokens: int) -> int:
-        """Those that are chosen."""
-        return round(self.rate * tokens)
-
     def weight(self, example: AnnotatedRow) -> float:
-        """Its chosen positions."""
+        """The number of its chosen positions."""
         return len(example.positions[self.head])
 
-    def most_positions(self, limits: BatchLimits) -> int:
-        """The most positions of a batch of fixed shape.
-
-        Rounding gives a row half a position at most; a row of one word and two special tokens gets
-        a whole one.
-        """
-        extra = max(0.5, 1 - 3 * self.rate)
-        return min(limits.tokens, ceil(self.rate * limits.tokens + extra * limits.rows))
-
-    def targets(
+    def collate_targets(
         self,
         examples: Sequence[AnnotatedRow],
         starts: np.ndarray,
         rows: int,
         limits: BatchLimits | None,
     ) -> tuple[Tensor, Tensor]:
-        """Chosen positions and original tokens; with a ``limits``, as many as there can be."""
+        """The chosen positions of a batch and their original tokens.
+
+        With ``limits``, both have the fixed size ``max_positions``; the rest is ignored.
+        """
         positions = [
             np.asarray(example.positions[self.head]) + start
             for example, start in zip(examples, starts, strict=True)
         ]
         count = sum(map(len, positions))
-        size = count if limits is None else self.most_positions(limits)
+        size = count if limits is None else self.max_positions(limits)
         if count > size:
             raise ValueError(f"{count} masked positions in a batch that can hold {size}")
         positions_N, targets_N = torch.zeros(size, dtype=torch.int64), torch.full((size,), IGNORED)
-        positions_N[:count] = tokens_of(positions)
-        targets_N[:count] = tokens_of([example.targets[self.head] for example in examples])
+        positions_N[:count] = pack_ids(positions)
+        targets_N[:count] = pack_ids([example.targets[self.head] for example in examples])
         return positions_N, targets_N
 
-    def figures(self, loss: float, accuracy: float) -> dict[str, float]:
-        """Perplexity, and the share of tokens that are named correctly."""
+    def max_positions(self, limits: BatchLimits) -> int:
+        """The most positions that can be chosen in a batch of fixed shape.
+
+        Rounding adds at most half a position per row; a row of one word and two special tokens,
+        whose share is less than one position, still gets one.
+        """
+        extra = max(0.5, 1 - 3 * self.rate)
+        return min(limits.tokens, ceil(self.rate * limits.tokens + extra * limits.rows))
+
+    def expected_positions(self, tokens: int) -> int:
+        """The positions chosen among this many tokens, on average (for counting FLOPs)."""
+        return round(self.rate * tokens)
+
+    def metrics(self, loss: float, accuracy: float) -> dict[str, float]:
+        """Perplexity and accuracy over the chosen positions."""
         return {"perplexity": exp(min(loss, 700.0)), "accuracy": accuracy}

@@ -1,7 +1,7 @@
 """Next-sentence prediction (Devlin et al., 2018, section 3.1, task 2).
 
-A row holds two passages; half of the second ones follow the first, half come from another document.
-The model says which from the pooled state of the row.
+A row holds two passages. In half of the rows the second follows the first in its document, in half
+it comes from another document. The model predicts which, from the pooled state of the row.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from regard.text.templates import RowBuilder
 
 
 class NextSentenceConfig(Config):
-    """A share ``short`` of all documents gives rows of any length, the others full ones."""
+    """The table ``[objective.next-sentence]``."""
 
     short: float = Field(0.1, ge=0, le=1)
     """The share of documents that give rows of any length, not full ones."""
@@ -26,7 +26,7 @@ class NextSentenceConfig(Config):
 
 @dataclass(frozen=True)
 class NextSentence(RowObjective):
-    """Cross-entropy of whether the second passage follows, the mean over rows."""
+    """Predicts whether the second passage follows the first; the loss is the mean over rows."""
 
     name, config, head = "next-sentence", NextSentenceConfig, SentencePairHead.name
     makes_rows = True
@@ -34,16 +34,16 @@ class NextSentence(RowObjective):
     smoothing: float = 0.0
 
     @classmethod
-    def of(cls, config: NextSentenceConfig, smoothing: float) -> "NextSentence":
-        """As a recipe says."""
+    def from_config(cls, config: NextSentenceConfig, smoothing: float) -> "NextSentence":
+        """The objective with the settings of a recipe."""
         return cls(config.short, smoothing)
 
-    def head_facts(self) -> SentencePairHead:
+    def make_head(self) -> SentencePairHead:
         """Two classes: the second passage follows (0), or comes from elsewhere (1)."""
         return SentencePairHead()
 
     def check(self, facts: TrunkWithHeads) -> None:
-        """Two passages are told apart by their segments, and judged by the pooled state."""
+        """Refuse a model without segments, by which the two passages are told apart."""
         if facts.trunk.embed.segments < 2:
             raise BadInput("next-sentence: the model has one segment, and rows have two passages")
 
@@ -55,6 +55,6 @@ class NextSentence(RowObjective):
             lambda epoch: sentence_pairs(documents, frame, longest, (seed, epoch), self.short),
         )
 
-    def figures(self, loss: float, accuracy: float) -> dict[str, float]:
-        """The share of rows that are judged correctly."""
+    def metrics(self, loss: float, accuracy: float) -> dict[str, float]:
+        """Accuracy over rows."""
         return {"next_sentence": accuracy}

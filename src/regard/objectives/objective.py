@@ -1,4 +1,4 @@
-"""What all objectives have in common: one forward pass, and a loss for the head they teach."""
+"""The base of all objectives: examples → batch → one forward pass → loss of one head."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -12,36 +12,36 @@ from regard.models.build.trunk_with_heads import Outputs
 
 
 class Objective:
-    """An objective teaches one ``head``: it collates examples, and computes their loss.
+    """A training objective of one head: it collates examples and computes their loss.
 
-    An example of a whole row is (tokens, target); the loss of a step is the sum over its targets
-    divided by their weights.
+    Here an example is (row of tokens, target). The loss of a step is the sum over the targets of
+    all its batches, divided by the sum of their weights.
     """
 
-    head: ClassVar[str]
+    head: ClassVar[str]  # its name in the outputs of the model
 
     def length(self, example: Any) -> tuple[int, ...]:
-        """Tokens of each row of an example."""
+        """The number of tokens of each row of an example."""
         return (len(as_row(example[0]).tokens),)
 
     def weight(self, example: Any) -> float | np.ndarray:
-        """How much its targets count."""
+        """The weight of its targets in the mean over a step: their number, by default 1."""
         return 1
 
     def read(self, rows: Sequence[Any], limits: BatchLimits | None = None) -> PackedTokens:
-        """The rows alone; with a ``limits``, of fixed shape."""
+        """Pack rows of tokens into inputs of a model; with ``limits``, of fixed shape."""
         return pack_texts(rows, limits)
 
     def collate(self, examples: Sequence[Any], limits: BatchLimits | None = None) -> Batch:
-        """A batch of examples; with a ``limits``, of fixed shape."""
+        """A batch of examples; with ``limits``, of fixed shape."""
         raise NotImplementedError
 
     def __call__(
         self, model: nn.Module, batch: Batch, tape: NullTape = NULL_TAPE
     ) -> tuple[Tensor, Tensor]:
-        """Sums over the batch: (loss, negative log-likelihood)."""
+        """Run the model: (loss, negative log-likelihood), both summed over the batch."""
         return self.loss(model(batch.inputs, positions=batch.positions, tape=tape), batch)
 
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The same from the outputs of a model."""
+        """The same from the outputs of the model."""
         raise NotImplementedError

@@ -1,6 +1,8 @@
-"""Objectives of pre-training: each makes the rows of documents, or annotates rows made by another.
+"""Objectives of pre-training, all over the same rows of tokens, each with a head of its own.
 
-``Sum`` composes them. All read the same rows in one forward pass, each with a head of its own.
+From documents to a loss: one objective makes rows (``rows``), each may annotate them with targets
+(``annotator``), examples become a batch (``collate``), and one forward pass gives the logits of all
+heads, from which each objective computes its ``loss``. ``Sum`` combines several.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +24,10 @@ from regard.text.templates import RowBuilder
 
 
 class AnnotatedRow(NamedTuple):
-    """A row, and by head the targets of an objective and the tokens that they belong to."""
+    """A row; by head, the targets and the positions in the row that they belong to.
+
+    A head that reads whole rows has a target and no positions.
+    """
 
     row: TokenRow
     positions: dict[str, Ids]
@@ -30,40 +35,44 @@ class AnnotatedRow(NamedTuple):
 
 
 Annotate = Callable[[Sequence[AnnotatedRow], np.ndarray, tuple[int, ...]], list[AnnotatedRow]]
-"""Rows, their numbers and a key (seed, epoch) → the rows with targets."""
+"""(rows, their indices in the dataset, the key (seed, epoch)) → rows with targets."""
 
 
 class RowObjective(Objective):
-    """An objective over rows of documents; ``smoothing`` is that of its targets."""
+    """An objective over rows of documents.
 
-    name: ClassVar[str]  # in recipes
-    config: ClassVar[type[Config]]  # its table in recipes
+    ``name`` is that of its table in recipes (``[objective.NAME]``), ``config`` the type of that
+    table. At most one objective of a ``Sum`` ``makes_rows``; by default rows are full of sentences.
+    """
+
+    name: ClassVar[str]
+    config: ClassVar[type[Config]]
     makes_rows: ClassVar[bool] = False
-    smoothing: float
+    smoothing: float  # label smoothing
 
     @classmethod
-    def of(cls, config: Any, smoothing: float) -> "RowObjective":
-        """The objective that its table in a recipe describes."""
+    def from_config(cls, config: Any, smoothing: float) -> "RowObjective":
+        """The objective with the settings of a recipe."""
         raise NotImplementedError
 
-    def head_facts(self) -> AnyHead:
-        """The head that it teaches."""
+    def make_head(self) -> AnyHead:
+        """The head that it trains."""
         raise NotImplementedError
 
     def check(self, facts: TrunkWithHeads) -> None:
-        """Whether it can be taught to that model; if not, an error says why."""
+        """Raise an error if the model cannot be trained with it."""
 
     def rows(self, documents: Documents, template: RowBuilder, longest: int, seed: int) -> Passages:
-        """Documents as rows of at most ``longest`` tokens: full ones, of whole sentences."""
+        """Rows of at most ``longest`` tokens; by default filled with consecutive sentences."""
         plan = full_rows(documents, template.frame(1), longest)
         return Passages(documents, lambda epoch: plan)
 
     def annotator(self, tokenizer: Any) -> Annotate | None:
-        """How it draws targets for rows, if rows do not bring them."""
+        """A function that adds targets to rows; None if ``rows`` already come with them."""
         return None
 
-    def positions(self, tokens: int) -> int | None:
-        """How many of so many tokens its head reads; None if it reads all of them, or rows."""
+    def expected_positions(self, tokens: int) -> int | None:
+        """How many of this many tokens its head reads; None if all, or none (it reads rows)."""
         return None
 
     def length(self, example: AnnotatedRow) -> tuple[int, ...]:
@@ -71,28 +80,28 @@ class RowObjective(Objective):
         return (len(example.row.tokens),)
 
     def collate(self, examples: Sequence[AnnotatedRow], limits: BatchLimits | None = None) -> Batch:
-        """A batch of rows; with a ``limits``, of fixed shape."""
+        """A batch of rows; with ``limits``, of fixed shape."""
         return collate_rows((self,), examples, limits)
 
-    def targets(
+    def collate_targets(
         self,
         examples: Sequence[AnnotatedRow],
         starts: np.ndarray,
         rows: int,
         limits: BatchLimits | None,
     ) -> tuple[Tensor | None, Tensor]:
-        """Positions in the batch, whose rows start there, and targets; by default one per row."""
+        """(positions, targets) of a batch whose rows start at ``starts``; here: one per row."""
         targets_B = torch.full((rows,), IGNORED)
         targets_B[: len(examples)] = torch.tensor([row.targets[self.head] for row in examples])
         return None, targets_B
 
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Cross-entropy of its targets."""
+        """Cross-entropy of its targets, summed over the batch."""
         logits = outputs.by_head[self.head]
         return smoothed_cross_entropy(logits, batch.targets[self.head], self.smoothing)
 
-    def figures(self, loss: float, accuracy: float) -> dict[str, float]:
-        """What is reported of the development set, beside the loss."""
+    def metrics(self, loss: float, accuracy: float) -> dict[str, float]:
+        """Metrics of the development set, by name, from its mean loss and accuracy."""
         raise NotImplementedError
 
 
@@ -101,14 +110,14 @@ def collate_rows(
     examples: Sequence[AnnotatedRow],
     limits: BatchLimits | None = None,
 ) -> Batch:
-    """Rows in one batch, with the positions and targets of each objective."""
+    """A batch of rows with the positions and targets of each objective."""
     inputs = pack_rows([example.row for example in examples], limits, even=True)
     starts = np.cumsum([0, *(len(example.row.tokens) for example in examples)])[:-1]
     positions, targets = {}, {}
     for objective in objectives:
-        rows = inputs.layout.rows
-        chosen, targets[objective.head] = objective.targets(examples, starts, rows, limits)
+        rows, head = inputs.layout.rows, objective.head
+        chosen, targets[head] = objective.collate_targets(examples, starts, rows, limits)
         if chosen is not None:
-            positions[objective.head] = chosen
+            positions[head] = chosen
     weight = sum(float(one.weight(example)) for one in objectives for example in examples)
     return Batch(inputs, targets, weight, positions)

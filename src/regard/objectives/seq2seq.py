@@ -17,7 +17,7 @@ from regard.ground.batch import (
     SourceTarget,
     SpecialIds,
     pack,
-    tokens_of,
+    pack_ids,
 )
 from regard.models.build.trunk_with_heads import Outputs
 from regard.objectives.objective import Objective
@@ -56,7 +56,7 @@ class Seq2Seq(Objective):
         """A batch of pairs; with a ``limits``, of fixed shape."""
         sources, targets = zip(*examples, strict=True) if examples else ((), ())
         target = pack(targets, limits, special_ids=SpecialIds(first=self.bos))
-        targets_T = tokens_of(targets, limits, IGNORED, SpecialIds(last=self.eos))
+        targets_T = pack_ids(targets, limits, IGNORED, SpecialIds(last=self.eos))
         inputs = SourceTarget(self.read(sources, limits), target)
         return Batch(inputs, {self.head: targets_T}, target.real)
 

@@ -20,8 +20,8 @@ from regard.text.templates import RowBuilder
 class Sum:
     """The sum of the losses of its members, each a mean over targets of its own.
 
-    At most one member makes the rows; the others annotate them, in the order given. With none,
-    rows are full.
+    At most one member makes the rows; the others add targets to them, in the order given. If none
+    does, rows are filled with consecutive sentences.
     """
 
     def __init__(self, *members: RowObjective):
@@ -35,12 +35,12 @@ class Sum:
 
     def fit(self, facts: TrunkWithHeads) -> TrunkWithHeads:
         """The model with the heads of all members, and no others."""
-        heads = tuple(member.head_facts() for member in self.members)
+        heads = tuple(member.make_head() for member in self.members)
         pool = facts.pool if any(head.per_row for head in heads) else None
         return TrunkWithHeads(facts.trunk, pool, heads, facts.init_std)
 
     def check(self, facts: TrunkWithHeads) -> None:
-        """Whether all members can be taught to that model; if not, an error says why."""
+        """Raise an error if the model cannot be trained with all members."""
         for member in self.members:
             member.check(facts)
 
@@ -49,12 +49,12 @@ class Sum:
         return self._row_maker.rows(documents, template, longest, seed)
 
     def annotator(self, tokenizer: Any) -> Callable[..., list[AnnotatedRow]]:
-        """How passages of a key become rows with the targets of all members."""
-        found = [member.annotator(tokenizer) for member in self.members]
-        annotators = [annotate for annotate in found if annotate is not None]
+        """A function that makes rows with the targets of all members from passages."""
+        functions = [member.annotator(tokenizer) for member in self.members]
+        annotators = [annotate for annotate in functions if annotate is not None]
 
         def annotate_all(
-            passages: Sequence[Passage], numbers: np.ndarray, key: tuple[int, ...]
+            passages: Sequence[Passage], indices: np.ndarray, key: tuple[int, ...]
         ) -> list[AnnotatedRow]:
             head = self._row_maker.head
             rows = [
@@ -62,14 +62,14 @@ class Sum:
                 for row, target in passages
             ]
             for annotate in annotators:
-                rows = annotate(rows, numbers, key)
+                rows = annotate(rows, indices, key)
             return rows
 
         return annotate_all
 
-    def positions(self, tokens: int) -> dict[str, int]:
-        """How many of so many tokens each head reads, where that is not all of them."""
-        counts = {member.head: member.positions(tokens) for member in self.members}
+    def expected_positions(self, tokens: int) -> dict[str, int]:
+        """How many of this many tokens each head reads; heads that read all are left out."""
+        counts = {member.head: member.expected_positions(tokens) for member in self.members}
         return {head: count for head, count in counts.items() if count is not None}
 
     def length(self, example: AnnotatedRow) -> tuple[int, ...]:
@@ -88,7 +88,7 @@ class Sum:
     def __call__(
         self, model: nn.Module, batch: Batch, tape: NullTape = NULL_TAPE
     ) -> tuple[Tensor, Tensor]:
-        """Sums over the batch, (loss, negative log-likelihood), for each member."""
+        """(loss, negative log-likelihood) of each member, summed over the batch."""
         outputs: Any = model(batch.inputs, positions=batch.positions, tape=tape)
         losses = [member.loss(outputs, batch) for member in self.members]
         if len(losses) == 1:

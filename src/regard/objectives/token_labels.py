@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.ground.batch import IGNORED, Batch, BatchLimits, Ids, tokens_of
+from regard.ground.batch import IGNORED, Batch, BatchLimits, Ids, pack_ids
 from regard.models.build.trunk_with_heads import Outputs
 from regard.objectives.labels import ClassObjective
 from regard.objectives.objective import Objective
@@ -33,7 +33,7 @@ class TokenClassification(ClassObjective):
     ) -> Batch:
         """A batch of rows; with ``limits``, of fixed shape."""
         inputs = self.read([row for row, _ in examples], limits)
-        targets_T = tokens_of([targets for _, targets in examples], limits, fill=IGNORED)
+        targets_T = pack_ids([targets for _, targets in examples], limits, fill=IGNORED)
         return self.batch(inputs, targets_T, examples)
 
 

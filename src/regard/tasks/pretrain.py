@@ -118,7 +118,7 @@ class Pretrain(TrunkTask):
     def flops(self, facts: Any, lengths: Sequence[tuple[int, ...]]) -> float:
         """Operations of one step; a head may read some of the tokens only."""
         tokens = sum(length for (length,) in lengths)
-        return facts.training_flops(lengths, self.objectives.positions(tokens))
+        return facts.training_flops(lengths, self.objectives.expected_positions(tokens))
 
     def notes(self) -> dict[str, Any]:
         """The length of rows in training."""
@@ -127,7 +127,7 @@ class Pretrain(TrunkTask):
     def dev_figures(
         self, prepared: Prepared, processes: Processes, model: nn.Module
     ) -> dict[str, float]:
-        """The negative log-likelihood of the development set, and the figures of each objective."""
+        """The negative log-likelihood of the development set, and the metrics of each objective."""
         members = self.objectives.members
         sums = torch.zeros(len(members), 3, dtype=torch.float64, device=processes.device)
         with torch.inference_mode():
@@ -139,12 +139,12 @@ class Pretrain(TrunkTask):
                     sums[number, 0] += member.loss(outputs, batch)[1]
                     sums[number, 1] += correct.sum()
                     sums[number, 2] += len(targets)
-        figures = {"loss": 0.0}
+        metrics = {"loss": 0.0}
         totals = processes.all_reduce(sums).tolist()
         for member, (nll, correct, count) in zip(members, totals, strict=True):
-            figures["loss"] += nll / count
-            figures |= member.figures(nll / count, 100 * correct / count)
-        return figures
+            metrics["loss"] += nll / count
+            metrics |= member.metrics(nll / count, 100 * correct / count)
+        return metrics
 
     def test_scores(
         self,
