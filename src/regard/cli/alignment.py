@@ -12,14 +12,15 @@ from regard.cli.line_io import check_length
 from regard.cli.options import Symmetrisation
 from regard.data.sources import name_of
 from regard.ground.errors import BadInput
-from regard.inside.align import AlignmentMethod, PairAttention
+from regard.inside.align import AlignmentMethod, PairAttention, choose_method
 from regard.inside.bidirectional import choose_agreeing_methods, multiply_directions
 from regard.inside.record_translator import WINDOW, record
 from regard.inside.record_translator import align as extract
-from regard.metrics.alignment import Links
+from regard.metrics.alignment import AlignmentScore, GoldLinks, Links, alignment_error_rate
 from regard.metrics.symmetrise import flipped, symmetrised
 from regard.text.words import Spans
 
+GoldPairs = tuple[Pairs, list[GoldLinks]]
 Units = Callable[[str, str], tuple[list[str], ...]]  # from a pair to what is linked
 
 
@@ -84,6 +85,13 @@ class Aligner:
             [one.attention(self.spans) for one in record(model.translator, given)]
             for model, given in zip(self.models, (pairs, _reversed(pairs)), strict=True)
         ]
+
+
+def align_by_best_method(model: Model, dev: GoldPairs, test: GoldPairs) -> AlignmentScore:
+    """Align a test set by the method that is best for a development set, which the model keeps."""
+    tried = [one.attention() for one in record(model.translator, dev[0])]
+    model.alignment_method, _ = choose_method(tried, dev[1])
+    return alignment_error_rate(list(model.align(test[0])), test[1])
 
 
 def _reversed(pairs: Pairs) -> Pairs:

@@ -3,10 +3,13 @@
 import json
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+
+from regard.ground.files import write_text
 
 
 class Output(Console):
@@ -38,6 +41,13 @@ def print_json(record: Mapping[str, Any]) -> None:
 def print_line(text: str) -> None:
     """One line of text on standard output, without markup."""
     sys.stdout.write(text + "\n")
+
+
+def write_page(path: Path | None, draw: Callable[[], str]) -> None:
+    """Write a page or a drawing to the file of an option, if it was given."""
+    if path is not None:
+        write_text(path, draw())
+        note(f"wrote {path}")
 
 
 def slug(name: str) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.api import Model, load
+from regard.cli.alignment import GoldPairs, align_by_best_method
 from regard.cli.console import OUT, note, slug
 from regard.cli.gold_links import Pairs, read_gold_links, read_text_pairs
 from regard.cli.scores import check_expected
@@ -15,10 +16,7 @@ from regard.data.config import FilesConfig
 from regard.data.sources import STDIN, DropCounts, read_pairs
 from regard.ground.errors import BadInput
 from regard.ground.files import write_json, write_text
-from regard.inside.align import choose_method
 from regard.inside.ladder import Ladder, LadderResult
-from regard.inside.record_translator import record
-from regard.metrics.alignment import GoldLinks, alignment_error_rate
 from regard.metrics.bleu import bleu, bleu_metric
 from regard.metrics.by_length import by_length
 from regard.tasks.translate import DecodeConfig, MeasureConfig
@@ -148,13 +146,10 @@ def _error_rate(model: Model, recipe: Recipe, data: Path) -> float | None:
     """Alignment error rate of the attention, read by the best method for the development set."""
     if recipe.data.links is None or model.facts.cross_attention is None:
         return None
-    (dev, dev_golds), (test, test_golds) = _golds(recipe, data)
-    tried = [one.attention() for one in record(model.translator, dev)]
-    model.alignment_method, _ = choose_method(tried, dev_golds)
-    return alignment_error_rate(list(model.align(test)), test_golds).aer
+    return align_by_best_method(model, *_golds(recipe, data)).aer
 
 
-def _golds(recipe: Recipe, data: Path) -> list[tuple[Pairs, list[GoldLinks]]]:
+def _golds(recipe: Recipe, data: Path) -> list[GoldPairs]:
     """Pairs and gold links of the development and of the test set."""
     given = recipe.data
     assert given.links is not None and given.test is not None

@@ -81,8 +81,9 @@ def study_readers(
             scores.append(scored)
             note(f"{name}, seed {seed}: {'  '.join(f'{one:.1f}' for one in scored)}")
             if seed == 1:
+                ids = _ids(model.encoder.text.words)
                 charts[UNTRAINED].append(GradientNorms(name, untrained))
-                charts[TRAINED].append(GradientNorms(name, _influence(model)))
+                charts[TRAINED].append(GradientNorms(name, gradient_norms(model.module, ids)))
         count = model.paper.parameters(model.facts)
         tests = list(zip(*scores, strict=True))
         rows.append([name, *map(spread, tests), f"{count:,}"])
@@ -104,10 +105,6 @@ def _trained(
     model = load(run.model_folder, str(device))
     tables = test_scores(model, recipe, corpus)
     return before, model, [scores[0].value for scores in tables.values()]
-
-
-def _influence(model: Model) -> np.ndarray:
-    return gradient_norms(model.module, _ids(model.encoder.text.words))
 
 
 def _ids(words: Any) -> list[list[int]]:

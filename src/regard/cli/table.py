@@ -1,12 +1,13 @@
 """Tables for the terminal, whose cells are never cut."""
 
+import sys
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
 from rich.cells import cell_len
 from rich.text import Text
 
-from regard.cli.console import OUT
+from regard.cli.console import OUT, print_line
 from regard.inside.views.escape import clip
 
 GAP = 2  # spaces between columns
@@ -18,11 +19,15 @@ Row = Sequence[str]
 def print_table(columns: Row, rows: Sequence[Row], left: Sequence[int] = (0,)) -> None:
     """As wide as its cells; in a narrower terminal the headings are stacked, then shortened.
 
-    Headings with digits are not shortened. Columns are aligned right, except those in ``left``.
+    Headings with digits are not shortened. Columns are aligned right, except those in ``left``. In
+    a pipe it is plain text.
     """
-    width = OUT.width if OUT.is_terminal else None
-    for line in table_lines(columns, rows, left, width):
-        OUT.print(line)
+    terminal = sys.stdout.isatty()
+    for line in table_lines(columns, rows, left, OUT.width if terminal else None):
+        if terminal:
+            OUT.print(line)
+        else:
+            print_line(line.plain)
 
 
 def table_lines(

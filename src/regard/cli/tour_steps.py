@@ -7,15 +7,14 @@ from time import monotonic
 from rich.rule import Rule
 
 from regard.api import Model, load
+from regard.cli.alignment import GoldPairs, align_by_best_method
 from regard.cli.console import OUT
 from regard.cli.scores import check_expected
 from regard.cli.training import run_loop
 from regard.data.toy_language import Corpus, SentencePair, corpus, dictionary, word_by_word, write
 from regard.ground.files import read_json, write_text
 from regard.ground.lock import FolderLock, lock_folder
-from regard.inside.align import choose_method
-from regard.inside.record_translator import record
-from regard.metrics.alignment import AlignmentScore, GoldLinks, alignment_error_rate
+from regard.metrics.alignment import AlignmentScore, GoldLinks
 from regard.metrics.bleu import bleu
 from regard.metrics.translation import MetricScore
 from regard.tasks.translate import DecodeConfig
@@ -130,12 +129,9 @@ def _translate(model: Model, recipe: Recipe, sentences: Corpus) -> MetricScore:
 
 def _align(model: Model, sentences: Corpus, out: Path) -> AlignmentScore:
     _step("4. Word alignment by attention")
-    tried = list(record(model.translator, _texts(sentences.dev)))
-    method, _ = choose_method([one.attention() for one in tried], _golds(sentences.dev))
-    model.alignment_method = method
+    score = align_by_best_method(model, _with_golds(sentences.dev), _with_golds(sentences.test))
     model.save(out / "model")
-    links = list(model.align(_texts(sentences.test)))
-    score: AlignmentScore = alignment_error_rate(links, _golds(sentences.test))
+    method = model.alignment_method
     which = "shifted" if method.shifted else "plain"
     OUT.print(
         f"alignment error rate {score.aer:.3f} (precision {score.precision:.3f}, recall "
@@ -165,9 +161,6 @@ def _what_next(out: Path) -> None:
         OUT.print(f"  {command}", markup=False)
 
 
-def _texts(pairs: tuple[SentencePair, ...]) -> list[tuple[str, str]]:
-    return [(pair.source, pair.target) for pair in pairs]
-
-
-def _golds(pairs: tuple[SentencePair, ...]) -> list[GoldLinks]:
-    return [GoldLinks(pair.links, pair.links) for pair in pairs]
+def _with_golds(pairs: tuple[SentencePair, ...]) -> GoldPairs:
+    texts = [(pair.source, pair.target) for pair in pairs]
+    return texts, [GoldLinks(pair.links, pair.links) for pair in pairs]

@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any, cast
 
 import typer
+from rich.live import Live
+from rich.text import Text
 
 from regard.api import load
-from regard.cli.console import note
-from regard.cli.progress import Progress
+from regard.cli.console import ERR, note
 from regard.cli.scores import check_expected, show_scores, test_scores
 from regard.data.sources import DropCounts
 from regard.training.distributed import World
-from regard.training.loop.events import EndEvent, duration
+from regard.training.loop.events import EndEvent, Event, duration
 from regard.training.recipe import Recipe
 from regard.training.run import Run, prepare
 from regard.training.train import run_events
@@ -82,3 +83,35 @@ def collect_signals(signals: list[int]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+class Progress:
+    """Prints training events: one live line in a terminal, lines elsewhere."""
+
+    def __init__(self, steps: int, quiet: bool = False):
+        self.steps, self.quiet = steps, quiet
+        moves = ERR.is_terminal and not quiet
+        self.live = Live(console=ERR, refresh_per_second=4, transient=True) if moves else None
+        self.dev = ""  # the last line about the development set
+
+    def __enter__(self) -> "Progress":
+        if self.live:
+            self.live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.live:
+            self.live.stop()
+
+    def show(self, event: Event) -> None:
+        """Print one event; reports replace each other where a line can move."""
+        if self.quiet:
+            return
+        about = event.figures.get("event")
+        for line in event.lines(self.steps):
+            if about == "dev":
+                self.dev = line
+            if self.live and about == "train":
+                self.live.update(Text(f"{line}  {self.dev}"))
+            else:
+                note(line)

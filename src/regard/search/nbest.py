@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from regard.data.fields import json_value
 from regard.data.sources import name_of, read_lines
 from regard.ground.errors import BadInput
 from regard.search.candidates import place
@@ -107,10 +108,7 @@ def _records(path: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
     before = 0
     for number, line in enumerate(read_lines(path), start=1):
         where = f"{name_of(path)}:{number}"
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise BadInput(f"{where}: not JSON ({error})") from None
+        record = json_value(line, where)
         _check(record, where)
         if record["line"] not in (before, before + 1) or record["line"] == 0:
             raise BadInput(f"{where}: translates line {record['line']}, after line {before}")

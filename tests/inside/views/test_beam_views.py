@@ -17,7 +17,7 @@ from regard.inside.beam_tree import PRUNED
 from regard.inside.recording_beam import RecordingBeam
 from regard.inside.views import beam_html
 from regard.inside.views.beam_html import tree_page
-from regard.inside.views.beam_svg import draw_tree
+from regard.inside.views.beam_svg import BeamDrawing
 from regard.inside.views.beam_text import tree_lines
 from regard.search import Beam, Constraints
 
@@ -30,6 +30,10 @@ VOID = {"meta", "br", "input", "link", "img", "hr"}
 
 
 NAMES = ("⟨end⟩", "▁ein", "▁Buch", "er")
+
+
+def draw_tree(tree) -> str:
+    return BeamDrawing(tree).svg()
 
 
 def toy_tree(beam=None, toy=None, longest=5, names=NAMES, title="a book"):

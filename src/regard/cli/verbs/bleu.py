@@ -1,15 +1,13 @@
 """``regard bleu``: scores of translations, and on request the n-gram tables behind BLEU."""
 
-import json
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
+from regard.cli.console import print_json, print_line
 from regard.cli.options import INTERVAL, JSON, LOWERCASE, TOKENIZE
+from regard.cli.table import print_table
 from regard.data.sources import STDIN, name_of, read_lines
 from regard.ground.errors import BadInput
 
@@ -20,7 +18,16 @@ if TYPE_CHECKING:
     from regard.metrics.translation import Comparison, MetricScore
 
 ROWS = 20
-UNWRAPPED = 1_000_000
+COUNTS = ("count", "in_references", "clipped", "unclipped")  # of an n-gram
+STEPS = (
+    "weight",
+    "smoothing",
+    "hypothesis_length",
+    "reference_lengths",
+    "closest_length",
+    "brevity_penalty",
+    "bleu",
+)
 
 
 def bleu(
@@ -83,10 +90,10 @@ def bleu(
     if with_tables:
         working = explain(lines, streams, tokenize=tokenize, lowercase=lowercase)
     if as_json:
-        typer.echo(json.dumps(_record(scores, working), ensure_ascii=False))
+        print_json(_record(scores, working))
         return
     for score in scores:
-        typer.echo(score)
+        print_line(str(score))
     if working:
         _print_working(working)
 
@@ -120,28 +127,20 @@ def _compare(
         records = [{"system": first, "scores": [_score_record(one.baseline) for one in found[0]]}]
         for name, comparisons in zip(rest, found, strict=True):
             records.append({"system": name, "scores": list(map(_comparison_record, comparisons))})
-        typer.echo(json.dumps({"systems": records}, ensure_ascii=False))
+        print_json({"systems": records})
         return
     for one in found[0]:
-        typer.echo(f"{first}: {one.baseline}")
+        print_line(f"{first}: {one.baseline}")
     for name, comparisons in zip(rest, found, strict=True):
         for one in comparisons:
-            typer.echo(f"{name}: {one.system}  {one.difference:+.2f}, p = {one.p_value:.4f}")
+            print_line(f"{name}: {one.system}  {one.difference:+.2f}, p = {one.p_value:.4f}")
 
 
 def _record(scores: "list[MetricScore]", working: "Explanation | None") -> dict[str, Any]:
     record: dict[str, Any] = {"scores": [_score_record(score) for score in scores]}
     if working:
-        record["explanation"] = {
-            "orders": list(map(_order_record, working.orders, working.precisions)),
-            "weight": working.weight,
-            "smoothing": working.smoothing,
-            "hypothesis_length": working.hypothesis_length,
-            "reference_lengths": working.reference_lengths,
-            "closest_length": working.closest_length,
-            "brevity_penalty": working.brevity_penalty,
-            "bleu": working.bleu,
-        }
+        orders = list(map(_order_record, working.orders, working.precisions))
+        record["explanation"] = {"orders": orders} | {one: getattr(working, one) for one in STEPS}
     return record
 
 
@@ -155,58 +154,28 @@ def _comparison_record(one: "Comparison") -> dict[str, Any]:
 
 
 def _order_record(order: "NgramOrder", precision: float) -> dict[str, Any]:
-    return {
-        "n": order.n,
-        "total": order.total,
-        "clipped": order.clipped,
-        "unclipped": order.unclipped,
-        "precision": precision,
-        "ngrams": [
-            {
-                "ngram": " ".join(ngram.tokens),
-                "count": ngram.count,
-                "in_references": ngram.in_references,
-                "clipped": ngram.clipped,
-                "unclipped": ngram.unclipped,
-            }
-            for ngram in order.ngrams
-        ],
-    }
+    ngrams = [
+        {"ngram": " ".join(one.tokens), **{name: getattr(one, name) for name in COUNTS}}
+        for one in order.ngrams
+    ]
+    sums = {"total": order.total, "clipped": order.clipped, "unclipped": order.unclipped}
+    return {"n": order.n, **sums, "precision": precision, "ngrams": ngrams}
 
 
 def _print_working(working: "Explanation") -> None:
-    terminal = sys.stdout.isatty()
-    console = Console(
-        force_terminal=terminal,
-        width=None if terminal else UNWRAPPED,  # in a pipe rich would fold at 80 columns
-        markup=False,
-        emoji=False,
-        highlight=False,
-    )
+    columns = ("n-gram", *(name.replace("_", " ") for name in COUNTS))
     for order in working.orders:
-        console.print(f"\n{order.n}-grams: {_matches(order)}")
-        console.print(_ngram_table(order))
+        clipped, unclipped = f"{order.clipped}/{order.total}", f"{order.unclipped}/{order.total}"
+        print_line(f"\n{order.n}-grams: {clipped} clipped, {unclipped} unclipped")
+        shown = order.ngrams[:ROWS]
+        counts = [[str(getattr(one, name)) for name in COUNTS] for one in shown]
+        texts = [" ".join(one.tokens) for one in shown]
+        print_table(columns, [[text, *row] for text, row in zip(texts, counts, strict=True)])
         if len(order.ngrams) > ROWS:
-            console.print(f"... and {len(order.ngrams) - ROWS} more, rarer ones (all with --json)")
-    console.print()
+            print_line(f"... and {len(order.ngrams) - ROWS} more, rarer ones (all with --json)")
+    print_line("")
     for line in _summary(working):
-        console.print(line)
-
-
-def _matches(order: "NgramOrder") -> str:
-    clipped, unclipped = f"{order.clipped}/{order.total}", f"{order.unclipped}/{order.total}"
-    return f"{clipped} clipped, {unclipped} unclipped"
-
-
-def _ngram_table(order: "NgramOrder") -> Table:
-    table = Table(box=None, pad_edge=False)
-    table.add_column("n-gram", no_wrap=True)
-    for heading in ("count", "in references", "clipped", "unclipped"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for ngram in order.ngrams[:ROWS]:
-        numbers = ngram.count, ngram.in_references, ngram.clipped, ngram.unclipped
-        table.add_row(" ".join(ngram.tokens), *map(str, numbers))
-    return table
+        print_line(line)
 
 
 def _summary(working: "Explanation") -> Iterator[str]:

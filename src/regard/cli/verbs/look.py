@@ -1,12 +1,10 @@
 """``regard look``: attention weights in the terminal, as SVG and as HTML."""
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from regard.cli.console import OUT, note, print_json
+from regard.cli.console import OUT, print_json, write_page
 from regard.cli.line_io import check_argument
 from regard.cli.options import (
     DEVICE,
@@ -19,7 +17,6 @@ from regard.cli.options import (
     SUBWORDS,
     SVG,
 )
-from regard.ground.files import write_text
 
 
 def look(
@@ -66,11 +63,5 @@ def look(
         print_json(view.to_json())
     else:
         OUT.print(view)
-    _write(html, view.html)
-    _write(svg, view.svg)
-
-
-def _write(path: Path | None, draw: Callable[[], str]) -> None:
-    if path is not None:
-        write_text(path, draw())
-        note(f"wrote {path}")
+    write_page(html, view.html)
+    write_page(svg, view.svg)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.console import OUT, note, print_json
+from regard.cli.console import OUT, note, print_json, write_page
 from regard.cli.line_io import check_length
 from regard.cli.options import (
     DEVICE,
@@ -69,9 +69,7 @@ def recency(
             check_length(text, loaded.encoder.text.words, max_length or MAX_TOKENS, where)
         shown = study.study_model(loaded, texts)
         study.print_distances(shown, as_json)
-        if html is not None:
-            write_text(html, shown.html())
-            note(f"wrote {html}")
+        write_page(html, shown.html)
         return
     with lock_vacant(out):
         shown, records = study.study_readers(out, device_named(device), seeds, quick)

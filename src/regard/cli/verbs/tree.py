@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.console import OUT, note, print_json
+from regard.cli.console import OUT, print_json, write_page
 from regard.cli.line_io import check_argument
 from regard.cli.options import (
     ALPHA,
@@ -25,7 +25,6 @@ from regard.cli.options import (
     was_given,
 )
 from regard.ground.errors import BadInput
-from regard.ground.files import write_text
 
 if TYPE_CHECKING:
     from regard.inside.beam_tree import BeamTree
@@ -68,7 +67,7 @@ def tree(
     from regard.cli.decode import base_beam
     from regard.inside.recording_beam import record_tree
     from regard.inside.views.beam_html import tree_page
-    from regard.inside.views.beam_svg import draw_tree
+    from regard.inside.views.beam_svg import BeamDrawing
     from regard.inside.views.beam_text import tree_lines
 
     check_argument(text)
@@ -80,10 +79,8 @@ def tree(
     given = options_given(context, SEARCH)
     beam = replace(base_beam(translator, overridden=bool(given)), **given)
     searched = record_tree(translator, text, beam)
-    for path, make in ((html, tree_page), (svg, draw_tree)):  # before a closed pipe ends the verb
-        if path is not None:
-            write_text(path, make(searched))
-            note(f"wrote {path}")
+    write_page(html, lambda: tree_page(searched))  # before a closed pipe ends the verb
+    write_page(svg, BeamDrawing(searched).svg)
     if as_json:
         print_json(_record(searched))
     else:

@@ -161,11 +161,6 @@ class BeamDrawing:
             yield f'<text x="{x:.1f}" {y} {self.paint(fill="quiet")}>{escape(words)}</text>'
 
 
-def draw_tree(tree: BeamTree) -> str:
-    """A standalone SVG file."""
-    return BeamDrawing(tree).svg()
-
-
 def describe_node(tree: BeamTree, number: int) -> str:
     """All figures of a node, and what became of it."""
     node = tree.nodes[number]
