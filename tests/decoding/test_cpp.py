@@ -33,6 +33,7 @@ KINDS = {
     "gelu": change(SMALL, activation="gelu", tie="none", head_bias=True),
     "swish": change(SMALL, activation="swish", key=5, value=7),
     "learned": change(SMALL, position=Learned(12), width=16, inner=64),
+    "shared layers": change(SMALL, shared_groups=1),
 }
 SOURCES = [[1, 2, 3, 4], [5], [6, 7], [8, 9, 10], [11] * 6]
 

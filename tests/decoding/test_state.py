@@ -33,7 +33,12 @@ def in_full(model, sources: list[list[int]], written: list[list[int]]):
 
 @pytest.mark.parametrize(
     "facts",
-    [FACTS, change(FACTS, norm="pre", final_norm=True), change(FACTS, position=Learned(8))],
+    [
+        FACTS,
+        change(FACTS, norm="pre", final_norm=True),
+        change(FACTS, position=Learned(8)),
+        change(FACTS, shared_groups=1),
+    ],
 )
 @settings(max_examples=8)
 @given(happens=HAPPENS, seed=SEED)

@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from regard.ground.batch import BatchLimits, TokenRow, pack, pack_rows
+from regard.ground.batch import BatchLimits, TokenRow, pack_rows
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
 from regard.models.facts import MLMHead, change
 from regard.models.formats.loaded_model import check_depth
 from regard.models.paper import count_parameters
-from regard.models.papers import bert, transformer
+from regard.models.papers import bert
 from regard.training.optim.layer_groups import layer_groups
 
 SMALL = change(bert.TINY, vocab=20, width=8, inner=12, longest=10, depth=4, init_std=0.3)
@@ -70,6 +70,7 @@ def test_gradients_are_summed_over_layers_and_dropout_is_drawn_in_each():
     assert len(layer_groups(model)) == 3  # embeddings, the block, the pool
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the compiler's own
 def test_a_compiled_model_is_one_graph():
     model = SHARED.with_heads(MLMHead()).build().eval()
     compiled = torch.compile(model, backend="eager", fullgraph=True)
@@ -78,19 +79,6 @@ def test_a_compiled_model_is_one_graph():
     expected = model(batch).by_head
     torch.testing.assert_close(compiled(batch).by_head, expected)
     torch._dynamo.reset()
-
-
-def test_a_decoder_that_shares_layers_has_a_cache_for_each():
-    sizes = {"width": 8, "inner": 12, "heads": 2, "vocab": 20, "depth": 3}
-    model = change(transformer.BASE, **sizes, shared_groups=1).build().eval()
-    source, target = pack([[3, 4, 5], [6]]), pack([[1, 7, 8, 9], [1, 2]])
-    encoded = model.encode(source)
-    whole = model.decode(target.tokens_T, target.layout, encoded)
-    cache = model.decoder.new_cache(2, 4)
-    steps = [pack([[1], [1]]), pack([[7], [2]])]
-    logits = [model.decode(one.tokens_T, one.layout, encoded, cache=cache) for one in steps]
-    expected = whole[torch.tensor([[0, 4], [1, 5]])]
-    torch.testing.assert_close(torch.stack(logits), expected)
 
 
 @pytest.mark.parametrize(

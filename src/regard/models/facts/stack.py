@@ -137,18 +137,14 @@ class Stack(AnyStack):
     @property
     def block_numbers(self) -> tuple[int, ...]:
         """The number of the block of each layer."""
-        if self.shared_groups is None:
-            return tuple(range(self.depth))
-        share = self._rounds / self.shared_groups  # rounded as transformers does
+        share = self._rounds / (self.shared_groups or self._rounds)  # rounded as transformers does
         groups = [int(number / share) for number in range(self._rounds)]
         inner = range(self.group_depth)
         return tuple(group * self.group_depth + number for group in groups for number in inner)
 
     @property
     def blocks(self) -> int:
-        if self.shared_groups is None:
-            return self.depth
-        return self.shared_groups * self.group_depth
+        return self.group_depth * (self.shared_groups or self.depth)
 
     @property
     def decodes(self) -> bool:
