@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from regard.data.datasets.documents import DocumentDataset
 from regard.data.documents import Documents
+from regard.data.row_plans import full_rows
 from regard.data.sampler import Sampler
-from regard.data.sentence_pairs import IS_NEXT, NOT_NEXT, Passages, full_rows, sentence_pairs
+from regard.data.sentence_pairs import IS_NEXT, NOT_NEXT, sentence_pairs
 from regard.ground.batch import BatchLimits
 from regard.ground.errors import BadInput
 from regard.text.templates import RowBuilder, Template
@@ -48,7 +49,7 @@ def parts(tokens: Any) -> list[list[int]]:
 
 def all_pairs(documents: Documents, longest: int, key: tuple[int, int], short: float = 0.1):
     plan = sentence_pairs(documents, PAIR, longest, key, short)
-    return Passages(documents, lambda _: plan).passages(plan, np.arange(len(plan)))
+    return plan.read(np.arange(len(plan)))
 
 
 @given(SHAPES, st.integers(5, 40), st.integers(0, 99), st.sampled_from([0.0, 0.1, 1.0]))
@@ -77,8 +78,7 @@ def test_rows_are_those_of_the_template(builder, shape, longest, seed):
         sentence_pairs(documents, builder.frame(2), longest, (seed, 0)),
         full_rows(documents, builder.frame(1), longest),
     ):
-        passages = Passages(documents, lambda _, plan=plan: plan)
-        rows = [row for row, _ in passages.passages(plan, np.arange(len(plan)))]
+        rows = [row for row, _ in plan.read(np.arange(len(plan)))]
         assert plan.lengths.tolist() == [len(row.tokens) for row in rows]
         for row in rows:
             texts = [[*map(int, run)] for run in runs(row.tokens)]
@@ -285,7 +285,7 @@ def test_pairs_need_room_and_two_documents():
 def test_full_passages(shape, longest):
     documents = numbered(shape)
     plan = full_rows(documents, SINGLE, longest)
-    rows = Passages(documents, lambda _: plan).read(0, np.arange(len(plan)))
+    rows = plan.read(np.arange(len(plan)))
     read = [[token for part in parts(row.tokens) for token in part] for row, _ in rows]
     assert [*chain(*read)] == list(range(10, 10 + int(documents.first_token[-1])))
     assert plan.lengths.tolist() == [len(row.tokens) for row, _ in rows]
@@ -308,11 +308,14 @@ def test_full_passages(shape, longest):
         full_rows(documents, SINGLE, 2)
 
 
+def unannotated(documents: Documents, plan) -> DocumentDataset:
+    return DocumentDataset(documents, plan, lambda rows, numbers, key: rows, 3)
+
+
 def sampler(documents: Documents, longest: int = 24) -> Sampler:
-    passages = Passages(
+    dataset = unannotated(
         documents, lambda epoch: sentence_pairs(documents, PAIR, longest, (3, epoch))
     )
-    dataset = DocumentDataset(passages, lambda rows, numbers, key: rows, 3)
     object.__setattr__(dataset, "window", 64)
     return Sampler(dataset, None, BatchLimits(200, 20, longest), 3)
 
@@ -339,13 +342,13 @@ def test_a_sampler_reads_them_and_resumes_anywhere():
 
 def test_an_epoch_with_more_or_fewer_rows_is_spread_over_its_numbers():
     documents = numbered([[3, 5, 7] * 9] * 7)
-    passages = Passages(documents, partial(drawn, documents))
+    passages = unannotated(documents, partial(drawn, documents))
     lengths = {len(passages.planned(epoch)) for epoch in range(9)}
     assert len(lengths) > 1
     for epoch in range(9):
-        read = passages.read(epoch, np.arange(passages.count))
+        read = passages.read(epoch, np.arange(len(passages)))
         seen = len({tuple(one.row.tokens) for one in read})
-        assert seen >= 0.95 * min(passages.count, len(passages.planned(epoch)))
+        assert seen >= 0.95 * min(len(passages), len(passages.planned(epoch)))
         one = passages.read(epoch, np.array([5]))[0]
         assert list(one.row.tokens) == list(read[5].row.tokens)
 
@@ -356,5 +359,5 @@ def drawn(documents: Documents, epoch: int):
 
 def test_nothing_asked_nothing_read():
     documents = numbered([[3], [4]])
-    passages = Passages(documents, partial(drawn, documents))
+    passages = unannotated(documents, partial(drawn, documents))
     assert passages.read(0, np.empty(0, np.int64)) == []

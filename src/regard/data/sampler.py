@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import gcd
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -17,8 +17,6 @@ from regard.data.packing import training_batches
 from regard.data.sources import DropCounts
 from regard.ground.batch import BatchLimits
 from regard.ground.errors import BadInput
-
-Example = TypeVar("Example")
 
 ROUNDS = 8
 FEW = 256
@@ -66,36 +64,58 @@ class Cursor:
 START = Cursor()
 
 
-class Indexed(Protocol):
-    """What a sampler needs of a dataset: see `data.datasets.dataset`."""
+class Dataset:
+    """Training examples by index, the same in every process; an epoch may draw them anew.
+
+    A batch is made of examples of one ``window``, and ``ahead`` steps are read ahead by a thread.
+    """
+
+    window: ClassVar[int] = 65_536
+    ahead: ClassVar[int] = 0
+
+    def __len__(self) -> int:
+        raise NotImplementedError
 
     @property
-    def window(self) -> int: ...
-    def __len__(self) -> int: ...
-    def read(self, epoch: int, indices: np.ndarray) -> Sequence[Any]: ...
-    def lengths(self, objective: Any, epoch: int, indices: np.ndarray) -> np.ndarray | None: ...
-    def weights(self, objective: Any, epoch: int, indices: np.ndarray) -> np.ndarray | None: ...
+    def mark(self) -> str:
+        """The content in short: a resumed run says whether it has changed."""
+        raise NotImplementedError
+
+    def read(self, epoch: int, indices: np.ndarray) -> Sequence[Any]:
+        """These examples."""
+        raise NotImplementedError
+
+    def lengths(self, objective: Any, epoch: int, indices: np.ndarray) -> np.ndarray | None:
+        """Those that an objective gives the examples; None where only reading tells.
+
+        Where lengths and weights are known, a process reads no rows but its own.
+        """
+        return None
+
+    def weights(self, objective: Any, epoch: int, indices: np.ndarray) -> np.ndarray | None:
+        """The same of weights."""
+        return None
 
 
 @dataclass(frozen=True, eq=False)
-class SampledBatch(Generic[Example]):
+class SampledBatch:
     """The rows of a batch, longest first: `lengths` of each side, special tokens included.
 
     Examples are read on request; they are already there if only reading tells their lengths. A
     batch that `begins` restarts its streams.
     """
 
-    dataset: Indexed
+    dataset: Dataset
     epoch: int
     indices: np.ndarray
     lengths: np.ndarray
-    examples: Sequence[Example] | None = None
+    examples: Sequence[Any] | None = None
     begins: bool = False
 
     def __len__(self) -> int:
         return len(self.indices)
 
-    def read(self, rows: slice = slice(None)) -> list[Example]:
+    def read(self, rows: slice = slice(None)) -> list[Any]:
         """The examples of some rows."""
         if self.examples is not None:
             return list(self.examples[rows])
@@ -107,14 +127,14 @@ class SampledBatch(Generic[Example]):
 
 
 @dataclass(frozen=True, eq=False)
-class Sampler(Generic[Example]):
+class Sampler:
     """Endless batches: each window of the shuffled epoch is packed by length, in random order.
 
     Examples longer than the limits allow are left out, and counted in the first epoch. `mixed` is
     as in `packing.training_batches`.
     """
 
-    dataset: Indexed
+    dataset: Dataset
     objective: Any
     limits: BatchLimits
     seed: int
@@ -136,7 +156,7 @@ class Sampler(Generic[Example]):
         """The same batches, with a drop count of their own."""
         return replace(self, dropped=DropCounts())
 
-    def batches(self, start: Cursor = START) -> Iterator[tuple[Cursor, SampledBatch[Example]]]:
+    def batches(self, start: Cursor = START) -> Iterator[tuple[Cursor, SampledBatch]]:
         """Each batch from `start` on, and the cursor after it."""
         windows = -(-self.count // self.dataset.window)
         outside = not 0 <= start.window < max(windows, 1)
@@ -158,7 +178,7 @@ class Sampler(Generic[Example]):
             f"none of {self.count:,} examples is at most {self.limits.longest} tokens long"
         )
 
-    def _cut_window(self, cursor: Cursor) -> list[SampledBatch[Example]]:
+    def _cut_window(self, cursor: Cursor) -> list[SampledBatch]:
         first = cursor.window * self.dataset.window
         positions = np.arange(first, min(first + self.dataset.window, self.count))
         indices = shuffled(positions, self.count, (self.seed, cursor.epoch))
@@ -181,9 +201,7 @@ class Sampler(Generic[Example]):
             for rows in (short[batches[b]] for b in order)
         ]
 
-    def _measure(
-        self, epoch: int, indices: np.ndarray
-    ) -> tuple[np.ndarray, Sequence[Example] | None]:
+    def _measure(self, epoch: int, indices: np.ndarray) -> tuple[np.ndarray, Sequence[Any] | None]:
         """Lengths of these examples, and the examples if reading was necessary."""
         lengths = self.dataset.lengths(self.objective, epoch, indices)
         if lengths is not None:

@@ -7,21 +7,18 @@ order, and learns through one chunk at a time.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 
-from regard.data.sampler import START, Cursor, SampledBatch
+from regard.data.sampler import START, Cursor, Dataset, SampledBatch
 from regard.data.sources import DropCounts
 from regard.ground.errors import BadInput
 
 
 @dataclass(frozen=True, eq=False)
-class TokenStreams:
+class TokenStreams(Dataset):
     """Example i is a chunk of stream i % `rows`, plus one token: the target of the last one."""
-
-    window: ClassVar[int] = 0
-    ahead: ClassVar[int] = 0
 
     tokens: np.ndarray
     rows: int
@@ -82,7 +79,7 @@ class StreamSampler:
         """The same batches, with a drop count of their own."""
         return replace(self, dropped=DropCounts())
 
-    def batches(self, start: Cursor = START) -> Iterator[tuple[Cursor, SampledBatch[np.ndarray]]]:
+    def batches(self, start: Cursor = START) -> Iterator[tuple[Cursor, SampledBatch]]:
         """Each batch from `start` on, and the cursor after it."""
         if start.epoch < 0 or start.window or not 0 <= start.batch < self.dataset.chunks:
             raise BadInput(f"{start} lies outside of {self.dataset.chunks:,} chunks")
@@ -91,7 +88,7 @@ class StreamSampler:
             for number in range(start.batch, self.dataset.chunks):
                 indices = number * self.dataset.rows + rows
                 lengths = self.dataset.lengths(None, start.epoch, indices)
-                batch = SampledBatch[np.ndarray](
+                batch = SampledBatch(
                     self.dataset, start.epoch, indices, lengths, begins=number == 0
                 )
                 last = number + 1 == self.dataset.chunks

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pydantic import Field
 
 from regard.data.documents import Documents
-from regard.data.sentence_pairs import Passages, sentence_pairs
+from regard.data.row_plans import PlanRows
+from regard.data.sentence_pairs import sentence_pairs
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
 from regard.models.facts import SentencePairHead, TrunkWithHeads
@@ -47,13 +48,10 @@ class NextSentence(RowObjective):
         if facts.trunk.embed.segments < 2:
             raise BadInput("next-sentence: the model has one segment, and rows have two passages")
 
-    def rows(self, documents: Documents, template: RowBuilder, longest: int, seed: int) -> Passages:
+    def rows(self, documents: Documents, template: RowBuilder, longest: int, seed: int) -> PlanRows:
         """Pairs of passages, drawn anew in each epoch."""
         frame = template.frame(2)
-        return Passages(
-            documents,
-            lambda epoch: sentence_pairs(documents, frame, longest, (seed, epoch), self.short),
-        )
+        return lambda epoch: sentence_pairs(documents, frame, longest, (seed, epoch), self.short)
 
     def metrics(self, loss: float, accuracy: float) -> dict[str, float]:
         """Accuracy over rows."""

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from regard.data.documents import Documents
-from regard.data.sentence_pairs import Passages, full_rows
+from regard.data.row_plans import PlanRows, full_rows
 from regard.ground.batch import IGNORED, Batch, BatchLimits, Ids, TokenRow, pack_rows
 from regard.ground.config import Config
 from regard.models.build.trunk_with_heads import Outputs
@@ -62,10 +62,10 @@ class RowObjective(Objective):
     def check(self, facts: TrunkWithHeads) -> None:
         """Raise an error if the model cannot be trained with it."""
 
-    def rows(self, documents: Documents, template: RowBuilder, longest: int, seed: int) -> Passages:
+    def rows(self, documents: Documents, template: RowBuilder, longest: int, seed: int) -> PlanRows:
         """Rows of at most ``longest`` tokens; by default filled with consecutive sentences."""
         plan = full_rows(documents, template.frame(1), longest)
-        return Passages(documents, lambda epoch: plan)
+        return lambda epoch: plan
 
     def annotator(self, tokenizer: Any) -> Annotate | None:
         """A function that adds targets to rows; None if ``rows`` already come with them."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.documents import Documents
-from regard.data.sentence_pairs import Passage, Passages
+from regard.data.row_plans import Passage, PlanRows
 from regard.ground.batch import Batch, BatchLimits
 from regard.ground.errors import BadInput
 from regard.ground.tape import NULL_TAPE, NullTape
@@ -44,7 +44,7 @@ class Sum:
         for member in self.members:
             member.check(facts)
 
-    def rows(self, documents: Documents, template: RowBuilder, longest: int, seed: int) -> Passages:
+    def rows(self, documents: Documents, template: RowBuilder, longest: int, seed: int) -> PlanRows:
         """Documents as rows."""
         return self._row_maker.rows(documents, template, longest, seed)
 

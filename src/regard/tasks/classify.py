@@ -10,8 +10,8 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from regard.data.datasets.bpe_dropout import BPEDropoutRows
 from regard.data.datasets.dataset import Dataset
+from regard.data.datasets.memory import BPEDropoutRows
 from regard.data.readers import GLUE_TASKS, LabelledExample
 from regard.data.sources import DropCounts, read_pairs
 from regard.ground.config import EMPTY_IS_NONE, Config

@@ -92,8 +92,8 @@ class Pretrain(TrunkTask):
 
     def _rows(self, documents: Documents, tokenizer: RowTokenizer, seed: int) -> DocumentDataset:
         longest = self.recipe.batches.longest
-        passages = self.objectives.rows(documents, tokenizer.template, longest, seed)
-        return DocumentDataset(passages, self.objectives.annotator(tokenizer), seed)
+        plan = self.objectives.rows(documents, tokenizer.template, longest, seed)
+        return DocumentDataset(documents, plan, self.objectives.annotator(tokenizer), seed)
 
     def _sentences(self, folder: RunFolder) -> Iterator[str]:
         """The sentences to learn from, or evenly sampled ones if they are too many."""

@@ -2,43 +2,20 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
 
 from regard.data.packing import inference_batches
-from regard.data.sampler import Sampler, shuffled
+from regard.data.sampler import Dataset, Sampler, shuffled
 from regard.data.sources import DropCounts
 from regard.ground.batch import Batch, BatchLimits
 from regard.ground.errors import BadInput
 
-Example = TypeVar("Example", covariant=True)
 Item = TypeVar("Item")
 
 SPLIT_KEY = (0, 0)  # what is held out is the same for every seed
-
-
-class Dataset(Protocol[Example]):
-    """Training examples by index, the same in every process; an epoch may draw them anew.
-
-    ``lengths`` and ``weights`` are those that an objective gives the examples, or None where they
-    are known only after reading: where they are known, a process reads no rows but its own. A batch
-    is made of examples of one ``window``, and ``ahead`` steps are read ahead by a thread.
-    """
-
-    window: ClassVar[int]
-    ahead: ClassVar[int]
-
-    def __len__(self) -> int: ...
-
-    @property
-    def mark(self) -> str:
-        """The content in short: a resumed run says whether it has changed."""
-
-    def read(self, epoch: int, indices: np.ndarray) -> Sequence[Example]: ...
-    def lengths(self, objective: Any, epoch: int, indices: np.ndarray) -> np.ndarray | None: ...
-    def weights(self, objective: Any, epoch: int, indices: np.ndarray) -> np.ndarray | None: ...
 
 
 class ProcessRank(Protocol):

@@ -1,21 +1,20 @@
-"""Examples that are kept in memory."""
+"""Examples that are kept in memory, as rows or as texts that are tokenised in every epoch."""
 
 import zlib
 from collections.abc import Sequence
 from functools import lru_cache, reduce
 from itertools import chain
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
+from regard.data.sampler import Dataset
 from regard.ground.batch import TokenRow
+from regard.text.row_tokenizer import RowTokenizer
 
 
-class MemoryDataset(Sequence[Any]):
+class MemoryDataset(Dataset, Sequence[Any]):
     """Encoded examples: each is a row, or several, and a target."""
-
-    window: ClassVar[int] = 65_536
-    ahead: ClassVar[int] = 0
 
     def __init__(self, examples: Sequence[Any]):
         self.examples = examples
@@ -37,17 +36,51 @@ class MemoryDataset(Sequence[Any]):
         """The same in every epoch."""
         return [self.examples[i] for i in indices]
 
-    def lengths(self, objective: Any, epoch: int, indices: np.ndarray) -> np.ndarray:
+    def lengths(self, objective: Any, epoch: int, indices: np.ndarray) -> np.ndarray | None:
         """Measured once."""
         return self._sizes(objective)[0][indices]
 
-    def weights(self, objective: Any, epoch: int, indices: np.ndarray) -> np.ndarray:
+    def weights(self, objective: Any, epoch: int, indices: np.ndarray) -> np.ndarray | None:
         """Measured once."""
         return self._sizes(objective)[1][indices]
 
     def _measure(self, objective: Any) -> tuple[np.ndarray, np.ndarray]:
         lengths = np.array([objective.length(example) for example in self.examples])
         return lengths, np.array([objective.weight(example) for example in self.examples])
+
+
+class BPEDropoutRows(MemoryDataset):
+    """Encoded examples, and the ``texts`` of each (Provilkov et al., 2020).
+
+    What is drawn follows from (seed, epoch, index, number of the text).
+    """
+
+    def __init__(
+        self,
+        examples: Sequence[Any],
+        texts: Sequence[Sequence[str]],
+        tokenizer: RowTokenizer,
+        rate: float,
+        seed: int,
+    ):
+        super().__init__(examples)
+        self.texts, self.tokenizer, self.rate, self.seed = texts, tokenizer, rate, seed
+
+    def read(self, epoch: int, indices: np.ndarray) -> list[Any]:
+        """Tokenised for this epoch."""
+        return [(self._draw(epoch, int(index)), self.examples[index][1]) for index in indices]
+
+    def _draw(self, epoch: int, index: int) -> Any:
+        encode, key = self.tokenizer.words.encode_dropped, (self.seed, epoch, index)
+        texts = enumerate(self.texts[index])
+        ids: Any = [encode(text, self.rate, (*key, number)) for number, text in texts]
+        return self.tokenizer.row(*ids)
+
+    def lengths(self, objective: Any, epoch: int, indices: np.ndarray) -> None:
+        """Known after tokenising."""
+
+    def weights(self, objective: Any, epoch: int, indices: np.ndarray) -> None:
+        """Known after tokenising."""
 
 
 def _content(rows: TokenRow | Sequence[TokenRow], target: Any) -> bytes:

@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from regard.data.datasets.dataset import Batching, TrainingData, held_out_indices
+from regard.data.sampler import Dataset
 from regard.data.shards import (
     Chunk,
     Encode,
@@ -84,11 +85,8 @@ class PairStore:
 
 
 @dataclass(frozen=True, eq=False)
-class PairDataset:
+class PairDataset(Dataset):
     """Pairs of ids in shards; ``chosen_N`` are those that are not held out, where some are."""
-
-    window: ClassVar[int] = 65_536
-    ahead: ClassVar[int] = 0
 
     pairs: TokenShardPair
     chosen_N: np.ndarray | None

@@ -1,0 +1,133 @@
+"""Rows for pre-training as spans of documents: planned from lengths alone, read on request."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from regard.data.documents import Documents
+from regard.ground.batch import TokenRow
+from regard.ground.errors import BadInput
+from regard.text.templates import RowFrame
+
+
+class Passage(NamedTuple):
+    """A row, and the label of its second part; None if it has one part."""
+
+    row: TokenRow
+    follows: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class RowPlan:
+    """The rows of an epoch: row i has the spans first[i] to first[i + 1] (exclusive).
+
+    A span is tokens `begin` to `end` (exclusive) of one document, numbered through all documents.
+    `frame` holds the special tokens around the spans of a row.
+    """
+
+    documents: Documents
+    frame: RowFrame
+    begin: np.ndarray
+    end: np.ndarray
+    first: np.ndarray
+    follows: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.first) - 1
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        """Tokens of every row, special tokens included."""
+        between = len(self.frame.between)
+        ends = np.append(0, np.cumsum(self.end - self.begin + between))[self.first]
+        return np.diff(ends) + len(self.frame.before) + len(self.frame.after) - between
+
+    def read(self, rows: np.ndarray) -> list[Passage]:
+        """The rows of these numbers."""
+        frame = self.frame
+        counts = self.first[rows + 1] - self.first[rows]
+        opening = np.cumsum(counts) - counts  # each row's first span, among those asked for
+        number = np.arange(counts.sum()) - np.repeat(opening, counts)
+        span = np.repeat(self.first[rows], counts) + number
+        begin, end = self.begin[span], self.end[span]
+        opens, closes = number == 0, number == np.repeat(counts, counts) - 1
+        behind = np.where(closes, len(frame.after), len(frame.between))
+        size = end - begin + behind + opens * len(frame.before)
+        ends = np.append(0, np.cumsum(size))
+        first = ends[opening]
+
+        tokens = np.empty(ends[-1], np.int32)
+        part = np.minimum(number, len(frame.segments) - 1)
+        segments = np.repeat(np.array(frame.segments, np.int32)[part], size)
+        self._copy(begin, end, tokens, ends[:-1] + opens * len(frame.before))
+        specials = (
+            (frame.before, first),
+            (frame.between, (ends[1:] - behind)[~closes]),
+            (frame.after, (ends[1:] - behind)[closes]),
+        )
+        for special, places in specials:
+            for offset, (token, segment) in enumerate(special):
+                tokens[places + offset], segments[places + offset] = token, segment
+        follows = [None] * len(rows) if self.follows is None else self.follows[rows].tolist()
+        bounds = [*first.tolist(), len(tokens)]
+        return [
+            Passage(TokenRow(tokens[a:b], segments[a:b]), one)
+            for a, b, one in zip(bounds[:-1], bounds[1:], follows, strict=True)
+        ]
+
+    def _copy(
+        self, begin: np.ndarray, end: np.ndarray, tokens: np.ndarray, places: np.ndarray
+    ) -> None:
+        """Copy spans of the documents to `places` in `tokens`."""
+        borders = self.documents.borders
+        document = np.searchsorted(borders, begin, side="right") - 1
+        source = begin - borders[document]
+        columns = (document, source, end - begin, places)
+        for d, a, length, b in zip(*(one.tolist() for one in columns), strict=True):
+            tokens[b : b + length] = self.documents.rows[d][a : a + length]
+
+
+PlanRows = Callable[[int], RowPlan]
+"""Epoch → its rows."""
+
+
+def full_rows(documents: Documents, frame: RowFrame, longest: int) -> RowPlan:
+    """As many successive sentences as fit, across documents, with a separator between documents.
+
+    Those are the FULL-SENTENCES of Liu et al., 2019 (section 4.2). A sentence longer than a row is
+    split. Every epoch has the same rows.
+    """
+    room, between = room_in(frame, longest, "a passage", 1), len(frame.between)
+    token = _no_longer(documents.first_token, room)
+    document = np.searchsorted(documents.borders, token, side="right") - 1
+    # A separator before every document but the first of a row: counted by the document's number.
+    separators = between * document[:-1]
+    begins, ends = token[:-1] + separators, token[1:] + separators
+    after = np.searchsorted(ends, begins + room, side="right").tolist()
+    starts = [0]
+    while starts[-1] < len(after):
+        starts.append(after[starts[-1]])
+    rows = token[starts]
+    begin = np.union1d(rows[:-1], documents.borders[:-1])
+    ends, first = np.append(begin[1:], token[-1]), np.searchsorted(begin, rows)
+    return RowPlan(documents, frame, begin, ends, first)
+
+
+def room_in(frame: RowFrame, longest: int, texts: str, least: int) -> int:
+    """Tokens of a row beside its special tokens; `texts` need `least` of them."""
+    room, specials = longest - frame.specials, frame.specials
+    if room < least:
+        needed = f"{texts} and {specials} special tokens need {specials + least} at least"
+        raise BadInput(f"rows of {longest} tokens: {needed}")
+    return room
+
+
+def _no_longer(token: np.ndarray, room: int) -> np.ndarray:
+    """The first token of every sentence after splitting those longer than `room`."""
+    lengths = np.diff(token)
+    parts = -(-lengths // room)
+    number = np.arange(parts.sum()) - np.repeat(np.cumsum(parts) - parts, parts)
+    return np.append(np.repeat(token[:-1], parts) + number * room, token[-1])
