@@ -63,10 +63,11 @@ def test_words_are_encoded_as_if_a_space_stood_before_them(folder):
     ours = EncoderTokenizer.load(folder)
     spaced = transformers.AutoTokenizer.from_pretrained(folder, add_prefix_space=True)
     words = ["The", "storms", "日本の", "!"]
-    row, firsts = ours.template.row_of_words(ours.pieces(words))
+    row, numbers, first_tokens = ours.template.row_of_words(ours.pieces(words))
     coded = spaced(words, is_split_into_words=True)
     assert row.tokens.tolist() == coded["input_ids"]
-    assert firsts == [coded.word_ids().index(number) for number in range(len(words))]
+    assert numbers == [*range(len(words))]
+    assert first_tokens == [coded.word_ids().index(number) for number in numbers]
 
 
 def test_masks_take_the_space_before_them(folder):

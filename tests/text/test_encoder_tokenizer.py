@@ -75,10 +75,11 @@ def test_rows_words_and_windows(folder):
     ids = text.words.encode("the storm")
     assert text.row(ids, ids, longest=6).tokens.tolist() == [2, 5, 3, 5, 6, 3]
     words = text.pieces(["storms", "the", "storms"])
-    row, firsts = text.template.row_of_words(words, longest=6)
-    assert (row.tokens.tolist(), firsts) == ([2, 6, 7, 5, 6, 3], [1, 3, 4])
+    row, numbers, first_tokens = text.template.row_of_words(words, longest=6)
+    assert row.tokens.tolist() == [2, 6, 7, 5, 6, 3]
+    assert (numbers, first_tokens) == ([0, 1, 2], [1, 3, 4])
     rows = text.template.windows_of_words(words, longest=5, overlap=0)
-    assert [firsts for _, firsts in rows] == [[1, 3, -1], [-1, -1, 1]]
+    assert [(row.words, row.first_tokens) for row in rows] == [([0, 1], [1, 3]), ([2], [1])]
     windows = text.windows("the storm", " storms  the storm", 7, stride=1, most_question=1)
     assert [row.tokens.tolist() for row, _ in windows] == [
         [2, 5, 3, 6, 7, 5, 3],

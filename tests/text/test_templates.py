@@ -67,7 +67,7 @@ def test_where_the_summary_token_stands():
 def test_a_template_without_special_tokens():
     builder = RowBuilder(PLAIN, {})
     assert builder.row([7, 8], longest=1).tokens.tolist() == [7]
-    assert builder.row_of_words([[1, 2], [3]]).firsts == [0, 2]
+    assert builder.row_of_words([[1, 2], [3]]).first_tokens == [0, 2]
     with pytest.raises(BadInput, match="one text at a time"):
         builder.row([7], [8])
 
@@ -125,15 +125,15 @@ def test_rows_without_room(second, longest):
         TEMPLATE.row([1], second, longest)
 
 
-def test_words_know_where_they_begin():
+def test_the_first_token_of_each_word():
     words = [[1], [2, 3, 4], [], [5], [6, 7]]
-    row, firsts = TEMPLATE.row_of_words(words)
+    row, numbers, first_tokens = TEMPLATE.row_of_words(words)
     assert row.tokens.tolist() == [CLS, 1, 2, 3, 4, 5, 6, 7, SEP]
-    assert firsts == [1, 2, -1, 5, 6]
-    row, firsts = TEMPLATE.row_of_words(words, 5)  # the second word loses its end, the others all
+    assert (numbers, first_tokens) == ([0, 1, 3, 4], [1, 2, 5, 6])
+    row, numbers, first_tokens = TEMPLATE.row_of_words(words, 5)  # ends within the second word
     assert row.tokens.tolist() == [CLS, 1, 2, 3, SEP]
-    assert firsts == [1, 2, -1, -1, -1]
-    assert TEMPLATE.row_of_words([]).firsts == []
+    assert (numbers, first_tokens) == ([0, 1], [1, 2])
+    assert TEMPLATE.row_of_words([]).words == TEMPLATE.row_of_words([]).first_tokens == []
 
 
 WORDS = st.lists(st.integers(0, 9), max_size=40)
@@ -141,27 +141,26 @@ WORDS = st.lists(st.integers(0, 9), max_size=40)
 
 @each_template
 @given(WORDS, st.integers(3, 30), st.data())
-def test_every_word_has_one_place_in_the_windows(builder, lengths, longest, data):
+def test_every_word_is_in_one_window(builder, lengths, longest, data):
     overlap = data.draw(st.none() | st.integers(0, longest - 3))
     starts = accumulate(lengths, initial=1)
     words = [ids(length, start) for length, start in zip(lengths, starts, strict=False)]
     windows = builder.windows_of_words(words, longest, overlap)
-    for row, firsts in windows:
-        assert len(row.tokens) <= longest and len(firsts) == len(words)
-        for word, place in zip(words, firsts, strict=True):
-            assert place == -1 or row.tokens[place] == word[0]
-    for number, word in enumerate(words):
-        assert sum(firsts[number] >= 0 for _, firsts in windows) == bool(word)
+    for row, numbers, first_tokens in windows:
+        assert len(row.tokens) <= longest
+        for number, position in zip(numbers, first_tokens, strict=True):
+            assert row.tokens[position] == words[number][0]
+    listed = [number for window in windows for number in window.words]
+    assert sorted(listed) == [number for number, word in enumerate(words) if word]
     if sum(lengths) + 2 <= longest:
         assert len(windows) == 1
 
 
-def test_a_word_is_placed_where_it_sees_most():
+def test_a_word_is_in_the_window_with_most_context():
     words = [[i] for i in range(1, 13)]
     windows = TEMPLATE.windows_of_words(words, longest=10, overlap=4)
-    assert [row.tokens.tolist()[1:-1] for row, _ in windows] == [ids(8), ids(8, 5)]
-    placed = [[n + 1 for n, place in enumerate(firsts) if place >= 0] for _, firsts in windows]
-    assert placed == [[1, 2, 3, 4, 5, 6], [7, 8, 9, 10, 11, 12]]
+    assert [window.row.tokens.tolist()[1:-1] for window in windows] == [ids(8), ids(8, 5)]
+    assert [window.words for window in windows] == [[0, 1, 2, 3, 4, 5], [6, 7, 8, 9, 10, 11]]
 
 
 def test_an_overlap_must_leave_something_new():

@@ -176,8 +176,7 @@ class Tagger(Predictor):
         logits = [torch.full((len(words), size), nan, dtype=torch.float64) for words in sentences]
         of_windows = self.token_logits([window.row for _, window in windows], TokenLabelHead.name)
         for (number, window), logits_LV in zip(windows, of_windows, strict=True):
-            firsts = torch.tensor(window.firsts, dtype=torch.int64)
-            logits[number][firsts >= 0] = logits_LV[firsts[firsts >= 0]]
+            logits[number][window.words] = logits_LV[window.first_tokens]
         return logits
 
     def _tagged(
@@ -276,10 +275,10 @@ class Tag(EncoderTask):
             targets = np.array([labels.encode((tag,), example.where)[0] for tag in tags])
             words = [*islice(pieces, len(example.words))]
             longest = self.recipe.batches.longest
-            for row, firsts in tokenizer.template.windows_of_words(words, longest):
-                at, of_tokens = np.array(firsts), labels.no_targets(len(row.tokens))
-                of_tokens[at[at >= 0]] = targets[at >= 0]
-                encoded.append((row, of_tokens))
+            for window in tokenizer.template.windows_of_words(words, longest):
+                of_tokens = labels.no_targets(len(window.row.tokens))
+                of_tokens[window.first_tokens] = targets[window.words]
+                encoded.append((window.row, of_tokens))
         return encoded
 
     def make_objective(self, labels: LabelSet, encoded: Sequence[Encoded]) -> Objective:

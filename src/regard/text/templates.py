@@ -1,4 +1,8 @@
-"""How texts become rows: which special tokens stand around one text or two, and their segments."""
+"""From texts to rows of a model: special tokens around one text or two, segments, truncation.
+
+A ``Template`` names the parts of a row; a ``RowBuilder`` knows the ids of its special tokens, and
+builds rows of one text, of two, of words, and windows over long texts.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +19,7 @@ TEXTS = ("A", "B")
 
 
 class Part(NamedTuple):
-    """A text, "A" or "B", or the role of a special token, "cls" or "sep", and its segment."""
+    """A part of a row: a text ("A", "B") or a special token ("cls", "sep"), and its segment."""
 
     name: str
     segment: int = 0
@@ -23,17 +27,17 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Template:
-    """The parts of a row of one text (``single``) and of two (``pair``), each with its segment.
+    """The parts of a row of one text (``single``) and of two texts (``pair``).
 
-    BERT's are "cls A sep" and "cls A sep B:1 sep:1"; a part without a number has segment 0. Without
-    ``pair``, a row is made of one text alone.
+    BERT's are "cls A sep" and "cls A sep B:1 sep:1": the number is the segment, by default 0. A
+    model without ``pair`` reads one text at a time.
     """
 
     single: str
     pair: str | None = None
 
     def parts(self, texts: int) -> tuple[Part, ...]:
-        """Of a row of so many texts."""
+        """The parts of a row of one text or two."""
         form = self.single if texts == 1 else self.pair
         if form is None:
             raise BadInput("this model reads one text at a time, not two")
@@ -42,20 +46,28 @@ class Template:
 
     @property
     def summary(self) -> str | None:
-        """Where the token stands that sums up a row: "first", "last", or None if there is none."""
+        """Where "cls" stands, from which rows are classified: "first", "last", or None."""
         names = [part.name for part in self.parts(1)]
         return "first" if names[0] == "cls" else "last" if "cls" in names else None
 
 
 class WordRow(NamedTuple):
-    """Words in a row: the position of the first token of each, -1 for those that are not in it."""
+    """A row that holds words of a sentence, which are labelled at their first tokens.
+
+    ``words`` are the indices, in the sentence, of the words to be read from this row;
+    ``first_tokens`` is the position of each in the row.
+    """
 
     row: TokenRow
-    firsts: list[int]
+    words: list[int]
+    first_tokens: list[int]
 
 
 class ContextWindow(NamedTuple):
-    """A question with a part of its context: the characters of the context that a token covers."""
+    """A row of a question and a part of its context.
+
+    ``spans`` are the characters of the context that each token covers; None for other tokens.
+    """
 
     row: TokenRow
     spans: tuple[Span | None, ...]
@@ -63,7 +75,7 @@ class ContextWindow(NamedTuple):
 
 @dataclass(frozen=True)
 class RowFrame:
-    """The special tokens of a row and their segments: before, between and after its texts.
+    """The special tokens (id, segment) before, between and after the texts of a row.
 
     ``segments`` are those of the texts.
     """
@@ -75,13 +87,13 @@ class RowFrame:
 
     @property
     def specials(self) -> int:
-        """Special tokens of a row with as many texts as there are segments."""
+        """The number of special tokens of a row with as many texts as there are segments."""
         return len(self.before) + len(self.between) * (len(self.segments) - 1) + len(self.after)
 
 
 @dataclass(frozen=True)
 class RowBuilder:
-    """A template with the ids of its special tokens, by their roles."""
+    """Builds rows by a template; ``special`` are the ids of "cls" and "sep"."""
 
     template: Template
     special: Mapping[str, int]
@@ -92,11 +104,11 @@ class RowBuilder:
         return self.template.summary
 
     def summary_position(self, length: int) -> int:
-        """The position of the summary token in a row of that length; else of the first token."""
+        """The position of the summary token in a row of that length, or 0 if there is none."""
         return length - 1 if self.summary == "last" else 0
 
     def specials(self, texts: int) -> int:
-        """How many special tokens a row of so many texts has."""
+        """The number of special tokens in a row of one text or two."""
         return sum(part.name not in TEXTS for part in self.template.parts(texts))
 
     def begin(self, text: str, before: int = 0) -> int:
@@ -105,7 +117,7 @@ class RowBuilder:
         return names.index(text) + (before - 1 if text == "B" else 0)
 
     def frame(self, texts: int) -> RowFrame:
-        """What stands around so many texts; between parts of one text, the separator if any."""
+        """The special tokens around one text or two; the parts of one text are separated by sep."""
         parts = self.template.parts(texts)
         at = [number for number, part in enumerate(parts) if part.name in TEXTS]
         ids = [(self.special.get(name, -1), segment) for name, segment in parts]
@@ -119,9 +131,10 @@ class RowBuilder:
     def row(
         self, a: Ids, b: Ids | None = None, longest: int | None = None, only_second: bool = False
     ) -> TokenRow:
-        """One text or two, truncated at their ends to ``longest`` tokens, special ones counted.
+        """A row of one text or two, of at most ``longest`` tokens including special ones.
 
-        Of two texts the longer is cut until both are equally long, then both; or the second alone.
+        Truncation at the end: of two texts the longer one first, then both evenly; or only the
+        second.
         """
         texts = 1 if b is None else 2
         if longest is not None:
@@ -141,44 +154,50 @@ class RowBuilder:
         return TokenRow(tokens, segments.astype(np.int32))
 
     def row_of_words(self, words: Sequence[Sequence[int]], longest: int | None = None) -> WordRow:
-        """The tokens of words in one row; a word that begins beyond ``longest`` is not in it."""
-        pieces = [piece for word in words for piece in word]
-        row, begin = self.row(pieces, longest=longest), self.begin("A")
-        end = begin + len(row.tokens) - self.specials(1)
-        places = zip(words, accumulate(map(len, words), initial=begin), strict=False)
-        return WordRow(row, [at if word and at < end else -1 for word, at in places])
+        """One row of words, each given as its token ids; the row is truncated to ``longest``."""
+        row = self.row([token for word in words for token in word], longest=longest)
+        first, starts = self.begin("A"), accumulate(map(len, words), initial=0)
+        size = len(row.tokens) - self.specials(1)
+        inside = [
+            (number, first + start)
+            for number, (word, start) in enumerate(zip(words, starts, strict=False))
+            if word and start < size
+        ]
+        return WordRow(row, [number for number, _ in inside], [at for _, at in inside])
 
     def windows_of_words(
         self, words: Sequence[Sequence[int]], longest: int, overlap: int | None = None
     ) -> list[WordRow]:
-        """Rows that overlap; every word has a position in the one that shows most context of it.
+        """Overlapping rows of at most ``longest`` tokens that together hold all words.
 
-        Rows share up to ``overlap`` tokens, by default a quarter of what fits. A word that has no
-        tokens has no position.
+        Neighbouring rows share up to ``overlap`` tokens, by default a quarter of a row. A word in
+        several rows is listed in the one where it has most context on its shorter side. A word
+        without tokens is in no row.
         """
         room = self._room(longest, self.specials(1))
         overlap = room // 4 if overlap is None else overlap
         if not 0 <= overlap < room:
             raise BadInput(f"an overlap of {overlap} leaves nothing new in rows of {longest}")
         starts = [*accumulate(map(len, words), initial=0)]
-        parts = list(_parts_of_words(starts, room, overlap))
-        seen, owner = [-1] * len(words), [0] * len(words)
-        for number, (begin, end) in enumerate(parts):
+        windows = list(_parts_of_words(starts, room, overlap))
+        context, best = [-1] * len(words), [0] * len(words)
+        for window, (begin, end) in enumerate(windows):
             for word in range(begin, end):
-                context = min(starts[word] - starts[begin], starts[end] - starts[word + 1])
-                if context > seen[word]:
-                    seen[word], owner[word] = context, number
+                sides = starts[word] - starts[begin], starts[end] - starts[word + 1]
+                if min(sides) > context[word]:
+                    context[word], best[word] = min(sides), window
         rows = []
-        for number, (begin, end) in enumerate(parts):
-            row, places = self.row_of_words(words[begin:end], longest)
-            own = [at if owner[begin + i] == number else -1 for i, at in enumerate(places)]
-            rows.append(WordRow(row, [-1] * begin + own + [-1] * (len(words) - end)))
+        for window, (begin, end) in enumerate(windows):
+            row, numbers, first_tokens = self.row_of_words(words[begin:end], longest)
+            pairs = zip(numbers, first_tokens, strict=True)
+            listed = [(begin + i, at) for i, at in pairs if best[begin + i] == window]
+            rows.append(WordRow(row, [i for i, _ in listed], [at for _, at in listed]))
         return rows
 
     def windows(
         self, question: Ids, context: Ids, spans: Sequence[Span], longest: int, stride: int
     ) -> list[ContextWindow]:
-        """The whole context in as many rows as it takes; two neighbours share ``stride`` tokens."""
+        """Rows of a question and a part of the context each; neighbours share ``stride`` tokens."""
         room = self._room(longest, self.specials(2) + len(question))
         if len(context) > room <= stride:
             raise BadInput(
@@ -205,7 +224,7 @@ class RowBuilder:
 
 
 def _shares(first: int, second: int, room: int, only_second: bool) -> tuple[int, int]:
-    """How much of two texts fits; an odd token goes to the longer, or else to the second."""
+    """The lengths to which two texts are truncated; an odd token goes to the longer, or second."""
     if first + second <= room:
         return first, second
     if only_second:
@@ -217,7 +236,7 @@ def _shares(first: int, second: int, room: int, only_second: bool) -> tuple[int,
 
 
 def _parts_of_words(starts: Sequence[int], room: int, overlap: int) -> Iterator[tuple[int, int]]:
-    """Stretches of whole words that fit; a word that is too long alone is one of its own."""
+    """Windows [begin, end) of whole words that fit; a word that is too long is alone in one."""
     count, begin = len(starts) - 1, 0
     while True:
         end = begin
