@@ -1,31 +1,34 @@
 """A paper says in which form its models have heads, and pools under them."""
 
-from dataclasses import replace
-
 import torch
 
 from regard.models.facts import FirstToken, LabelHead, MLMHead, TokenLabelHead, change
-from regard.models.papers import bert
-
-PAPER = replace(
-    bert.PAPER,
-    heads={"label.dense": "tanh", "mlm.dense_activation": "relu"},
-    pools={"label": FirstToken(dense=False)},
-)
+from regard.models.papers import bert, distilbert, lin, roberta
 
 
 def test_heads_and_pools_take_the_form_of_the_paper():
-    facts = change(bert.TINY, output_heads=(LabelHead(3, dropout=0.2),))
-    fitted = PAPER.fit_heads(facts)
-    assert fitted.output_heads == (LabelHead(3, dropout=0.2, dense="tanh"),)
+    facts = change(bert.TINY, output_heads=(LabelHead(3, dropout=0.1),))
+    fitted = roberta.PAPER.fit_heads(facts)
+    assert fitted.output_heads == (LabelHead(3, dropout=0.1, dense="tanh"),)
     assert fitted.pool == FirstToken(dense=False)
-    assert bert.PAPER.fit_heads(facts) == facts
+    assert bert.PAPER.fit_heads(facts) == lin.PAPER.fit_heads(facts) == facts
+
+
+def test_the_dropout_of_a_head_is_that_of_the_trunk_where_the_paper_has_no_other():
+    facts = change(bert.TINY, output_heads=(LabelHead(3),), **{"stack.dropout": 0.3})
+    (head,) = bert.PAPER.fit_heads(facts).output_heads
+    assert head == LabelHead(3, dropout=0.3)
+    (head,) = distilbert.PAPER.fit_heads(facts).output_heads
+    assert head == LabelHead(3, dropout=0.2, dense="relu", last_only=True)
 
 
 def test_other_heads_stay_as_they_are():
-    tagger = change(bert.TINY, pool=None, output_heads=(TokenLabelHead(3),))
-    assert PAPER.fit_heads(tagger) == tagger
-    (head,) = PAPER.fit_heads(change(bert.TINY, output_heads=(MLMHead(),))).output_heads
-    assert head == MLMHead(dense_activation="relu")
-    module = head.build(bert.TINY.trunk, bert.TINY.trunk.build().embed.token)
-    assert module.activation(torch.tensor(-1.0)) == 0
+    tagger = change(bert.TINY, pool=None, output_heads=(TokenLabelHead(3, dropout=0.1),))
+    assert roberta.PAPER.fit_heads(tagger) == tagger
+    fitted = roberta.PAPER.fit_heads(change(bert.TINY, output_heads=(MLMHead(),)))
+    assert fitted.output_heads == (MLMHead(dense_activation="gelu"),)
+
+
+def test_the_dense_layer_of_the_mlm_head_may_have_its_own_activation():
+    head, embed = MLMHead(dense_activation="relu"), bert.TINY.trunk.build().embed
+    assert head.build(bert.TINY.trunk, embed.token).activation(torch.tensor(-1.0)) == 0

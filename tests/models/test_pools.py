@@ -43,7 +43,7 @@ def by_hand(facts: AnyPool, module: nn.Module, states_LD: Tensor) -> Tensor:
         case MeanPool() | AttentionPool(query="zeros"):  # to a dot product with zeros all are equal
             return sum(states_LD) / len(states_LD)
         case AttentionPool():
-            score = module.glance.score
+            score = module.attention.score
             hidden = torch.tanh(states_LD @ score.key[0] + module.learned @ score.query[0])
             powers = (hidden @ score.v[0]).exp()
             pairs = zip(powers / powers.sum(), states_LD, strict=True)

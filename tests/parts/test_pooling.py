@@ -45,7 +45,7 @@ def test_it_is_the_weighted_mean_of_the_states(score, query):
 def test_additive_attention_by_hand():
     """v·tanh(W h_i + U q), then softmax, as the paper writes it."""
     one, given = pool(), source([3])
-    score = one.glance.score
+    score = one.attention.score
     hidden = torch.tanh(given.states_TD @ score.key[0] + one.learned @ score.query[0])
     weights = torch.softmax(hidden @ score.v[0], 0)
     torch.testing.assert_close(one(given)[0], weights @ given.states_TD)

@@ -24,6 +24,7 @@ RENAMED: list[tuple[str, Any]] = [
     (r"heads\.\w+\.out\.(.*)", r"head.\1"),
     (r"pool\.dense\.(.*)", r"pool.\1"),
     (r"target\.combine\.(.*)", r"target.joined.\1"),
+    (r"pool\.attention\.(.*)", r"pool.glance.\1"),
 ]
 POOLED = re.compile(r"trunk\.layers\.|pool\.(?!dense)")  # in classifiers, whose trunk was a reader
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.models.facts import AnyPool, ModelFacts, TrunkWithHeads, change
+from regard.models.facts import ModelFacts, TrunkWithHeads
 from regard.models.formats.hf_format import HFFormat
 
 
@@ -16,11 +16,9 @@ class Paper:
     """A paper of the lineage.
 
     ``after`` is the paper it builds on; ``sizes`` are facts of models without heads, ``published``
-    their parameter counts as the paper gives them. ``head_changes`` are facts of its heads that
-    differ from the defaults ("label.dense": the fact ``dense`` of the label head); ``pools`` are
-    the pools under heads that do not read the pool of ``sizes``. ``tokenizer`` is the family of
-    tokenizer that is trained with it, ``pretraining`` the objectives, each with the keys of its
-    table in recipes. ``formats`` are file formats of other libraries ("hf").
+    their parameter counts as the paper gives them. ``tokenizer`` is the family of tokenizer that
+    is trained with it, ``pretraining`` the objectives, each with the keys of its table in recipes.
+    ``formats`` are file formats of other libraries ("hf").
     """
 
     name: str
@@ -31,8 +29,6 @@ class Paper:
     sizes: Mapping[str, ModelFacts]
     published: Mapping[str, int] = field(default_factory=dict)
     tokenizer: str = "plain"
-    head_changes: Mapping[str, Any] = field(default_factory=dict)
-    pools: Mapping[str, AnyPool] = field(default_factory=dict)
     pretraining: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     formats: Mapping[str, HFFormat] = field(default_factory=dict)
 
@@ -53,12 +49,8 @@ class Paper:
 
     def fit_heads(self, facts: TrunkWithHeads) -> TrunkWithHeads:
         """The model with its heads, and the pool under them, as the paper has them."""
-        names = [head.name for head in facts.output_heads]
-        changes = {
-            key: value for key, value in self.head_changes.items() if key.split(".")[0] in names
-        }
-        pools = [self.pools[name] for name in names if name in self.pools]
-        return change(facts, pool=pools[0] if pools else facts.pool, **changes)
+        format = self.formats.get("hf")
+        return facts if format is None else format.fit_heads(facts)
 
     def parameters(self, facts: ModelFacts) -> int:
         """How many parameters a model of these facts has, tied ones counted once."""

@@ -25,13 +25,13 @@ class AttentionPoolModule(nn.Module):
         self.query = query
         if query == "learned":
             self.learned = nn.Parameter(torch.randn(size) / math.sqrt(size))
-        self.glance = RNNAttention(size, size, score, inner=inner, positions=positions)
+        self.attention = RNNAttention(size, size, score, inner=inner, positions=positions)
 
     def forward(self, source: EncoderOutput, *, tape: NullTape = NULL_TAPE) -> Tensor:
         """(B, D): zeros for a row without tokens."""
         rows, device = source.layout.rows, source.states_TD.device
         one_each = Layout.rectangle(rows, 1, device)
-        return self.glance(self._query(source), one_each, self.glance.keys(source), tape=tape)
+        return self.attention(self._query(source), one_each, self.attention.keys(source), tape=tape)
 
     def _query(self, source: EncoderOutput) -> Tensor:
         states_TD, layout = source.states_TD, source.layout

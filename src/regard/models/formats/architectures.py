@@ -1,10 +1,10 @@
 """``architectures`` in config.json: the classes of ``transformers``, and the heads of each."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from regard.models.facts import AnyHead, AnyPool, FirstToken, values_named
+from regard.models.facts import AnyHead, AnyPool, FirstToken, TrunkWithHeads, change, values_named
 from regard.models.formats.config_map import (
     Config,
     ConfigRow,
@@ -82,6 +82,17 @@ class Architectures(ConfigRow):
 
     def has_labels(self, config: Config) -> bool:
         return any(values_named(entry.head, "outputs") for entry in self._named(config))
+
+    def fit_heads(self, facts: TrunkWithHeads, config: Config) -> TrunkWithHeads:
+        known = {entry.head.name: entry for entry in reversed(self._entries)}
+        pool, heads = facts.pool, list[AnyHead]()
+        for head in facts.output_heads:
+            entry = known.get(head.name, HFHead(head, ""))
+            form = read_facts(entry.config_map, entry.head, config, ())
+            outputs = values_named(head, "outputs")
+            heads.append(change(form, outputs=outputs[0]) if outputs else form)
+            pool = entry.pool or pool
+        return replace(facts, pool=pool, output_heads=tuple(heads))
 
     def _named(self, config: Config) -> tuple[HFHead, ...]:
         """The heads of the architecture that a config.json names."""

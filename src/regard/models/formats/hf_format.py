@@ -2,10 +2,12 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 from regard.ground.errors import BadInput
+from regard.models.facts import TrunkWithHeads
 from regard.models.formats.config_map import (
     Config,
     ConfigRow,
@@ -86,6 +88,11 @@ class HFFormat:
     def architecture(self, facts: Any) -> str:
         """The class of ``transformers`` for these facts."""
         return write_config(self.config_map, facts)["architectures"][0]
+
+    def fit_heads(self, facts: TrunkWithHeads) -> TrunkWithHeads:
+        """The model with its heads, and the pool under them, as ``transformers`` has them."""
+        config = write_config(self.config_map, facts.with_heads())
+        return reduce(lambda fitted, row: row.fit_heads(fitted, config), self.config_map, facts)
 
     def load_tokenizer(self, folder: Path, config: Config) -> Tokenizer | None:
         """The tokenizer of a folder, if it has one."""

@@ -2,31 +2,22 @@
 
 h_i = [→h_i; ←h_i]; e_ti = v·tanh(W s_{t-1} + U h_i); c_t = Σ_i α_ti h_i; s_t = f(s_{t-1}, y_{t-1},
 c_t); s_0 = tanh(W ←h_1). The next word is read from s_t, y_{t-1} and c_t (eq. 4) by a maxout layer.
+GRUs and sizes are those of Cho et al., to which the paper compares.
 """
 
-from regard.models.facts import (
-    CrossAttentionFacts,
-    EncoderDecoder,
-    RNNDecoderFacts,
-    RNNEncoderFacts,
-    Tokens,
-    Trunk,
-    change,
-)
+from regard.models.facts import CrossAttentionFacts, change
 from regard.models.paper import Paper
+from regard.models.papers import cho
 
-EMBED = Tokens(vocab=30_000, position=None)
-ENCODER = RNNEncoderFacts(width=1_000, embedding=620, cell="gru", direction="both")
-DECODER = RNNDecoderFacts(
-    width=1_000,
+BASE = change(
+    cho.BASE,
+    vocab=30_000,
     embedding=620,
-    cell="gru",
+    direction="both",
     bridge="backward",
+    summary=False,
     attention=CrossAttentionFacts(score="additive", timing="previous"),
-    maxout=500,
 )
-
-BASE = EncoderDecoder(source=Trunk(EMBED, ENCODER), target=Trunk(EMBED, DECODER), tie="none")
 LAPTOP = change(BASE, vocab=37_000, scaled=True, width=256, embedding=256, maxout=256, dropout=0.1)
 
 PAPER = Paper(

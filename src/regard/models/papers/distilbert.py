@@ -108,11 +108,6 @@ PAPER = Paper(
     arxiv="1910.01108",
     after="BERT",
     tokenizer="wordpiece",
-    head_changes={
-        **{"label.dropout": 0.2, "label.dense": "relu", "label.last_only": True},
-        **{"choice.dropout": 0.2, "choice.dense": "relu", "choice.last_only": True},
-    },
-    pools={"label": FIRST, "choice": FIRST},
     sizes={"base": BASE},
     published={"base": 66_000_000},
     formats={"hf": HF},

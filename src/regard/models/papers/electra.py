@@ -128,11 +128,6 @@ PAPER = Paper(
     arxiv="2003.10555",
     after="BERT",
     tokenizer="wordpiece",
-    head_changes={
-        **{"mlm.dense_activation": "gelu", "label.dense": "gelu"},
-        **{"choice.dense": "gelu", "choice.last_only": True},
-    },
-    pools={"label": FIRST, "choice": FIRST},
     sizes={
         **{"small": SMALL, "base": BASE, "large": LARGE, "small-generator": SMALL_GENERATOR},
         **{"base-generator": BASE_GENERATOR, "large-generator": LARGE_GENERATOR},

@@ -91,8 +91,6 @@ PAPER = Paper(
     after="BERT",
     tokenizer="byte-bpe",
     pretraining={"masked-lm": {}},
-    head_changes={"label.dense": "tanh", "mlm.dense_activation": "gelu"},
-    pools={"label": FirstToken(dense=False)},
     sizes={"base": BASE, "large": LARGE},
     published={"base": 125_000_000, "large": 355_000_000},
     formats={"hf": HF},
