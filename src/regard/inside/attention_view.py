@@ -36,17 +36,11 @@ class AttentionView(View):
 
     @classmethod
     def of(
-        cls,
-        title: str,
-        summary: str,
-        records: Sequence[SiteRecord],
-        prediction: TextPrediction | None,
-        *,
-        subwords: bool = False,
+        cls, texts: Sequence[str], records: Sequence[SiteRecord], subwords: bool, prediction: Any
     ) -> "AttentionView":
         """The maps of all sites, over words or over subwords."""
         maps = tuple(record.map(subwords=subwords) for record in records)
-        return cls(title, maps, summary, prediction)
+        return cls(texts[0], maps, " ".join(texts[1:]), prediction)
 
     @property
     def predicted(self) -> str:

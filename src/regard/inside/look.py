@@ -32,4 +32,4 @@ def look(
     if LabelHead.name in outputs.by_head:
         (prediction,) = predict([first if second is None else (first, second)])
     view = VIEWS.get(records[0].site.name, AttentionView)
-    return view.of(first, second or "", records, prediction, subwords=subwords)
+    return view.of([first, *([second] if second else [])], records, subwords, prediction)

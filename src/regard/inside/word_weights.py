@@ -32,13 +32,7 @@ class WordWeights(View):
 
     @classmethod
     def of(
-        cls,
-        title: str,
-        summary: str,
-        records: Sequence[SiteRecord],
-        prediction: TextPrediction | None,
-        *,
-        subwords: bool = False,
+        cls, texts: Sequence[str], records: Sequence[SiteRecord], subwords: bool, prediction: Any
     ) -> "WordWeights":
         """From the record of a pool, which is the first."""
         keys, weights_LS = records[0].keys, records[0].layers[0][0]

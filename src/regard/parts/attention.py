@@ -58,7 +58,36 @@ class Heads:
         return [part.unflatten(-1, (self.count, -1)) for part in parts]
 
 
-class SelfAttention(nn.Module):
+class HeadsModule(nn.Module):
+    """What self- and cross-attention share: heads with one score, joined by ``o``."""
+
+    o: nn.Linear
+    mask: Mask = full
+
+    def __init__(self, heads: Heads, score: nn.Module | None, dropout: float):
+        super().__init__()
+        self.heads, self.dropout = heads, dropout
+        self.score = score or ScaledDot()
+
+    def join(
+        self, q: Tensor, k: Tensor, v: Tensor, queries: Layout, keys: Layout, tape: NullTape
+    ) -> Tensor:
+        """The values that each head attends to, concatenated and projected."""
+        attended_THK = fast_attend(
+            self.score,
+            q,
+            k,
+            v,
+            queries=queries,
+            keys=keys,
+            mask=self.mask,
+            dropout=self.dropout if self.training else 0.0,
+            tape=tape,
+        )
+        return self.o(attended_THK.flatten(1))
+
+
+class SelfAttention(HeadsModule):
     """Queries, keys and values are projections of the same tokens."""
 
     def __init__(
@@ -71,9 +100,8 @@ class SelfAttention(nn.Module):
         dropout: float = 0.0,
         bias: bool = True,
     ):
-        super().__init__()
-        self.heads, self.mask, self.dropout = heads, mask, dropout
-        self.score = score or ScaledDot()
+        super().__init__(heads, score, dropout)
+        self.mask = mask
         sizes = (heads.key, heads.key, heads.value)
         self.qkv = fused_linear(width, [heads.count * size for size in sizes], bias, INTO_HEADS)
         self.o = fused_linear(heads.count * heads.value, [width], bias)
@@ -91,21 +119,10 @@ class SelfAttention(nn.Module):
         keys = layout
         if cache is not None:
             k, v, keys = cache.extend(k, v, layout)
-        attended_THK = fast_attend(
-            self.score,
-            q,
-            k,
-            v,
-            queries=layout,
-            keys=keys,
-            mask=self.mask,
-            dropout=self.dropout if self.training else 0.0,
-            tape=tape,
-        )
-        return self.o(attended_THK.flatten(1))
+        return self.join(q, k, v, layout, keys, tape)
 
 
-class CrossAttention(nn.Module):
+class CrossAttention(HeadsModule):
     """Queries are projections of decoder states, keys and values of encoder states."""
 
     def __init__(
@@ -118,9 +135,7 @@ class CrossAttention(nn.Module):
         dropout: float = 0.0,
         bias: bool = True,
     ):
-        super().__init__()
-        self.heads, self.dropout = heads, dropout
-        self.score = score or ScaledDot()
+        super().__init__(heads, score, dropout)
         self.q = fused_linear(width, [heads.count * heads.key], bias, INTO_HEADS)
         sizes = (heads.key, heads.value)
         outputs = [heads.count * size for size in sizes]
@@ -138,17 +153,7 @@ class CrossAttention(nn.Module):
     ) -> Tensor:
         (q,) = self.heads.part(self.q(x_TD), self.heads.key)
         k, v, keys = self.source_key_values(source, cache)
-        attended_THK = fast_attend(
-            self.score,
-            q,
-            k,
-            v,
-            queries=layout,
-            keys=keys,
-            dropout=self.dropout if self.training else 0.0,
-            tape=tape,
-        )
-        return self.o(attended_THK.flatten(1))
+        return self.join(q, k, v, layout, keys, tape)
 
     def source_key_values(
         self, source: EncoderOutput | None, cache: LayerKVCache | None

@@ -1,7 +1,4 @@
-"""An attention map as a standalone SVG, for papers, slides and web pages.
-
-It has plain attributes only, no style sheet and no ids, so it can be pasted into any page.
-"""
+"""An attention map as a standalone SVG, for papers, slides and web pages."""
 
 import math
 import textwrap
@@ -9,18 +6,26 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 import numpy as np
-from rich.cells import cell_len
 
 from regard.inside.views.escape import clip, escape_line
+from regard.inside.views.svg import (
+    ACCENT,
+    FONT,
+    INK,
+    LETTER,
+    MARGIN,
+    PAPER,
+    QUIET,
+    RULE,
+    TITLE,
+    svg_element,
+    text_length,
+)
 
-CELL, FONT, GAP, MARGIN = 24, 13, 8, 24  # pixels
-TITLE, LINE = 17, 24  # font size and line height of the title
-LETTER = 0.55  # width of a letter in font sizes: an estimate, since SVG cannot measure text
+CELL, GAP, LINE = 24, 8, 24  # pixels; LINE is the line height of the title
 LONGEST = 22  # characters of a label
 SLANT = math.radians(55)  # angle of the column labels
 NARROWEST = 420  # pixels: room for the title of a short text
-INK, QUIET, RULE = "#211f1c", "#6d675f", "#e3ded4"
-PAPER, ACCENT = (253, 252, 249), (179, 54, 28)
 
 
 def draw_attention(
@@ -32,30 +37,24 @@ def draw_attention(
     keys = [clip(key, LONGEST) for key in keys]
     peak = float(weights_LS.max(initial=0.0))
 
-    left = MARGIN + max(map(_length, queries), default=0) + GAP
-    reach = (CELL * i + _length(key) * math.cos(SLANT) for i, key in enumerate(keys, start=1))
+    left = MARGIN + max(map(text_length, queries), default=0) + GAP
+    reach = (CELL * i + text_length(key) * math.cos(SLANT) for i, key in enumerate(keys, start=1))
     width = max(left + max(reach, default=0) + MARGIN, NARROWEST)
     heading = textwrap.wrap(title, int((width - 2 * MARGIN) / (TITLE * LETTER)))
     under = MARGIN + LINE * len(heading)
-    top = under + LINE + max(map(_length, keys), default=0) * math.sin(SLANT) + 2 * GAP
+    top = under + LINE + max(map(text_length, keys), default=0) * math.sin(SLANT) + 2 * GAP
     bottom = top + CELL * len(queries)
     height = bottom + GAP + CELL + MARGIN
 
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" role="img" width="{width:.0f}" '
-            f'height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}" fill="{INK}" '
-            f'font-family="Charter, Georgia, serif" font-size="{FONT}">',
-            f"<title>{escape(title)}</title>",
-            f"<desc>{escape(caption)}; rows are queries, columns are keys</desc>",
-            f'<rect width="100%" height="100%" fill="{_tint(0)}"/>',
-            *_heading(heading, caption, under),
-            *_labels(queries, keys, left, top),
-            *_cells(weights_LS / (peak or 1.0), left, top),
-            *_legend(left, bottom + GAP + CELL / 2, peak),
-            "</svg>\n",
-        ]
-    )
+    parts = [
+        f"<desc>{escape(caption)}; rows are queries, columns are keys</desc>",
+        f'<rect width="100%" height="100%" fill="{_tint(0)}"/>',
+        *_heading(heading, caption, under),
+        *_labels(queries, keys, left, top),
+        *_cells(weights_LS / (peak or 1.0), left, top),
+        *_legend(left, bottom + GAP + CELL / 2, peak),
+    ]
+    return svg_element(title, width, height, parts, INK)
 
 
 def _heading(lines: Sequence[str], caption: str, under: float) -> Iterator[str]:
@@ -102,11 +101,5 @@ def _legend(left: float, middle: float, peak: float) -> Iterator[str]:
 
 def _tint(share: float) -> str:
     """A colour between paper and accent; not every SVG viewer supports opacity."""
-    mixed = [
-        round(paper + (accent - paper) * share) for paper, accent in zip(PAPER, ACCENT, strict=True)
-    ]
-    return "#" + bytes(mixed).hex()
-
-
-def _length(label: str) -> float:
-    return FONT * LETTER * cell_len(label)
+    ends = zip(bytes.fromhex(PAPER[1:]), bytes.fromhex(ACCENT[1:]), strict=True)
+    return "#" + bytes(round(paper + (accent - paper) * share) for paper, accent in ends).hex()

@@ -7,34 +7,27 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 
-from rich.cells import cell_len
-
 from regard.inside.beam_tree import PRUNED, SHORT, BeamNode, BeamTree
-from regard.inside.views.attention_svg import (
+from regard.inside.views.escape import clip, escape_line
+from regard.inside.views.svg import (
     ACCENT,
     FONT,
     INK,
-    LETTER,
     MARGIN,
     PAPER,
     QUIET,
     RULE,
     TITLE,
+    svg_element,
+    text_length,
 )
-from regard.inside.views.escape import clip, escape_line
 
 ROW, BOX, GAP, PAD = 54, 26, 12, 8  # pixels: a step, a node, between nodes, inside a node
 SMALL = 11  # font size of figures
 LONGEST, LINE = 16, 120  # characters of a token, and of a line of the heading
 NAMED = 3  # pruned candidates listed per step
 HEADING = 5 * TITLE
-COLOURS = {
-    "ink": INK,
-    "quiet": QUIET,
-    "rule": RULE,
-    "paper": "#" + bytes(PAPER).hex(),
-    "accent": "#" + bytes(ACCENT).hex(),
-}
+COLOURS = {"ink": INK, "quiet": QUIET, "rule": RULE, "paper": PAPER, "accent": ACCENT}
 
 
 @dataclass(frozen=True)
@@ -64,23 +57,17 @@ class BeamDrawing:
         boxes = self.boxes(top)
         right = max(box.x + box.width for box in boxes.values()) + 2 * GAP
         pruned = {step: _pruned(tree, step) for step in range(1, tree.steps + 1)}
-        least = 0 if self.in_page else _length("m" * LINE)
-        width = max(right + max(map(_length, pruned.values())) + MARGIN, least)
+        least = 0 if self.in_page else text_length("m" * LINE, SMALL)
+        width = max(right + max(text_length(one, SMALL) for one in pruned.values()) + MARGIN, least)
         height = top + ROW * tree.steps + BOX + MARGIN
-        return "\n".join(
-            [
-                f'<svg xmlns="http://www.w3.org/2000/svg" role="img" width="{width:.0f}" '
-                f'height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}" '
-                f'font-family="Charter, Georgia, serif" font-size="{FONT}">',
-                f"<title>{escape(escape_line(tree.title))}</title>",
-                f"<desc>{escape(tree.summary)}</desc>",
-                *([] if self.in_page else self.heading()),
-                *self.edges(boxes),
-                *(line for number, box in boxes.items() for line in self.node(number, box)),
-                *(line for row in pruned.items() for line in self.beside(right, top, *row)),
-                "</svg>\n",
-            ]
-        )
+        parts = [
+            f"<desc>{escape(tree.summary)}</desc>",
+            *([] if self.in_page else self.heading()),
+            *self.edges(boxes),
+            *(line for number, box in boxes.items() for line in self.node(number, box)),
+            *(line for row in pruned.items() for line in self.beside(right, top, *row)),
+        ]
+        return svg_element(tree.title, width, height, parts)
 
     def paint(self, **roles: str) -> str:
         """Attributes for the colours of these roles, such as ``fill="ink"``."""
@@ -183,7 +170,7 @@ def _labels(node: BeamNode) -> tuple[str, str]:
 
 def _width(node: BeamNode) -> float:
     piece, figures = _labels(node)
-    return 2 * PAD + FONT * LETTER * cell_len(piece) + PAD * bool(figures) + _length(figures)
+    return 2 * PAD + text_length(piece) + PAD * bool(figures) + text_length(figures, SMALL)
 
 
 def _unpruned(tree: BeamTree, step: int) -> list[int]:
@@ -203,7 +190,3 @@ def _pruned(tree: BeamTree, step: int) -> str:
     more = f" and {len(dropped) - NAMED} more" if len(dropped) > NAMED else ""
     fates = dict.fromkeys(SHORT[node.fate] for node in dropped)
     return f"× {', '.join(named)}{more} ({'; '.join(fates)})"
-
-
-def _length(words: str) -> float:
-    return SMALL * LETTER * cell_len(words)

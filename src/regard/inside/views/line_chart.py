@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from regard.inside.views.attention_svg import FONT, INK, MARGIN, PAPER, QUIET, RULE, TITLE
 from regard.inside.views.escape import clip, escape_line
+from regard.inside.views.svg import INK, MARGIN, PAPER, QUIET, RULE, TITLE, svg_element
 
 WIDTH, HEIGHT = 760, 440
 LEFT, RIGHT, TOP, BOTTOM = 64, 170, 84, 64  # margins of the plot area
@@ -24,7 +24,7 @@ class ChartColours:
     rule: str
 
 
-PRINT_COLOURS = ChartColours("#" + bytes(PAPER).hex(), INK, QUIET, RULE)
+PRINT_COLOURS = ChartColours(PAPER, INK, QUIET, RULE)
 PAGE_COLOURS = ChartColours("none", "var(--ink)", "var(--quiet)", "var(--rule)")
 
 
@@ -60,20 +60,14 @@ def draw_chart(
         share = 0.5 if first == last else (x - first) / (last - first)
         return LEFT + share * wide, HEIGHT - BOTTOM - high * (scale(y) - floor) / (top - floor)
 
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" role="img" width="{WIDTH}" height="{HEIGHT}" '
-            f'viewBox="0 0 {WIDTH} {HEIGHT}" fill="{colours.ink}" '
-            f'font-family="Charter, Georgia, serif" font-size="{FONT}">',
-            f"<title>{escape(escape_line(title))}</title>",
-            f'<rect width="100%" height="100%" fill="{colours.paper}"/>',
-            f'<text x="{MARGIN}" y="{MARGIN + TITLE}" font-size="{TITLE}">'
-            f"{escape(escape_line(title))}</text>",
-            *_axes(across, up, ticks, heights, at, colours),
-            *_lines(lines, at, colours),
-            "</svg>\n",
-        ]
-    )
+    heading = escape(escape_line(title))
+    parts = [
+        f'<rect width="100%" height="100%" fill="{colours.paper}"/>',
+        f'<text x="{MARGIN}" y="{MARGIN + TITLE}" font-size="{TITLE}">{heading}</text>',
+        *_axes(across, up, ticks, heights, at, colours),
+        *_lines(lines, at, colours),
+    ]
+    return svg_element(title, WIDTH, HEIGHT, parts, colours.ink)
 
 
 def _steps(values: Sequence[float]) -> list[float]:

@@ -17,9 +17,8 @@ from regard.parts.bridge import Bridge
 from regard.parts.dropout import Dropout
 from regard.parts.embed import Embedding
 from regard.parts.kv_cache import RNNState
-from regard.parts.readout import Attentional, Maxout
 from regard.parts.rnn import RNNStack, State, without_autocast
-from regard.parts.rnn_attention import RNNAttention, SourceKeyValues
+from regard.parts.rnn_attention import Attentional, Maxout, RNNAttention, SourceKeyValues
 
 
 class RNNDecoderState(NamedTuple):

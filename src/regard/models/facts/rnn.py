@@ -13,9 +13,8 @@ from regard.models.facts.stack import AnyStack
 from regard.models.sites import AttentionSite
 from regard.parts.bridge import KINDS as BRIDGES
 from regard.parts.bridge import Bridge
-from regard.parts.readout import Attentional, Maxout
 from regard.parts.rnn import DIRECTIONS, KERNELS, PARTS, RNNStack
-from regard.parts.rnn_attention import SCORES, RNNAttention
+from regard.parts.rnn_attention import SCORES, Attentional, Maxout, RNNAttention
 
 TIMINGS = ("previous", "current")
 GATES = {"rnn": 1, "gru": 3, "lstm": 4}

@@ -17,8 +17,7 @@ from torch import Tensor, nn
 
 from regard.ground.errors import BadInput
 from regard.ground.machine import has, instruction_set
-from regard.parts.linear.inference_linear import InferenceLinear
-from regard.parts.linear.packed import ABSENT
+from regard.parts.linear.packed import ABSENT, InferenceLinear
 
 ZERO = 128  # the byte of the integer 0
 STEPS = 128  # of a row from 0 to its power of two

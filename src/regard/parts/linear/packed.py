@@ -1,18 +1,36 @@
-"""Linear layers in float32 and bfloat16, with weights in the order in which oneDNN reads them."""
+"""Linear layers for inference, in float32 and bfloat16, with weights as oneDNN reads them."""
 
 from functools import lru_cache
+from typing import NoReturn
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.ground.machine import has
-from regard.parts.linear.inference_linear import InferenceLinear
 
 WIDE = 8  # outputs per input, as in the output layer
 FEW, FEW_WIDE = 8, 1  # rows up to which torch's own product is the faster one
 # A torch without the operator, or on a machine it was not written for, raises one of these.
 ABSENT = (AttributeError, NotImplementedError, RuntimeError)
+
+
+class InferenceLinear(nn.Module):
+    """Weights packed for one kind of product; an ``nn.Linear`` is what is trained and saved."""
+
+    def __init__(self, linear: nn.Linear):
+        super().__init__()
+        self.in_features, self.out_features = linear.in_features, linear.out_features
+        self.bias_F: Tensor | None = None if linear.bias is None else linear.bias.detach()
+
+    def extra_repr(self) -> str:
+        return f"{self.in_features}, {self.out_features}, bias={self.bias_F is not None}"
+
+    def _save_to_state_dict(self, *_) -> NoReturn:
+        raise TypeError(f"{type(self).__name__} cannot be saved; save the original model")
+
+    def __reduce_ex__(self, _) -> NoReturn:
+        raise TypeError(f"{type(self).__name__} cannot be copied; copy the original model")
 
 
 class PackedLinear(InferenceLinear):

@@ -1,0 +1,37 @@
+"""What the drawings share: sizes, colours and the element around them.
+
+They have plain attributes only, no style sheet and no ids, so they can be pasted into any page.
+"""
+
+from collections.abc import Iterable
+from html import escape
+
+from rich.cells import cell_len
+
+from regard.inside.views.escape import escape_line
+
+FONT, TITLE, MARGIN = 13, 17, 24  # pixels
+LETTER = 0.55  # width of a letter in font sizes: an estimate, since SVG cannot measure text
+INK, QUIET, RULE, PAPER, ACCENT = "#211f1c", "#6d675f", "#e3ded4", "#fdfcf9", "#b3361c"
+
+
+def svg_element(
+    title: str, width: float, height: float, parts: Iterable[str], fill: str | None = None
+) -> str:
+    """An SVG element with a title, the text in ``fill``."""
+    colour = "" if fill is None else f'fill="{fill}" '
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" role="img" width="{width:.0f}" '
+            f'height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}" {colour}'
+            f'font-family="Charter, Georgia, serif" font-size="{FONT}">',
+            f"<title>{escape(escape_line(title))}</title>",
+            *parts,
+            "</svg>\n",
+        ]
+    )
+
+
+def text_length(text: str, size: int = FONT) -> float:
+    """About how wide a text is, in pixels."""
+    return size * LETTER * cell_len(text)
