@@ -60,7 +60,7 @@ def test_lengths_and_weights_are_known():
     text = streams(3, 5, 2, 0)
     ((_, batch),) = islice(StreamSampler(text).batches(), 1)
     assert batch.lengths.tolist() == [[5]] * 3 and batch.weights(None).tolist() == [5] * 3
-    assert StreamSampler(text).count == len(text) == 6
+    assert len(StreamSampler(text).dataset) == len(text) == 6
 
 
 @pytest.mark.parametrize("shape", [(4, 5, 1), (0, 5, 1), (2, 0, 1)])

@@ -1,7 +1,6 @@
 """The recipe tables ``data`` and ``batches``: files of examples, and the size of batches."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,18 +24,8 @@ from regard.ground.errors import BadInput, did_you_mean
 from regard.ground.files import write_text
 from regard.text.hansards import LANGUAGES
 
-
-@dataclass(frozen=True)
-class ReaderFile:
-    """A file of a published format, and the name of its reader in ``regard.data.readers``."""
-
-    reader: str
-    path: Path
-    options: dict[str, Any]
-
-    def read(self, task: str, dropped: DropCounts | None) -> Iterator[Any]:
-        """The examples of a task."""
-        return read(task, self.reader, self.path, dropped=dropped, **self.options)
+TABLES = {"table": Table, "csv": Csv, "jsonl": JsonLines}
+PAIRS = ({"source", "target"}, *({"columns", kind} for kind in TABLES))  # keys of pairs
 
 
 class FilesConfig(Config):
@@ -84,26 +73,23 @@ class FilesConfig(Config):
 
     def check(self) -> None:
         """Refuse files of several kinds, or of none."""
-        two = self.source is not None and self.target is not None
-        one = [self.table, self.csv, self.jsonl].count(None) == 2 and self.columns is not None
-        files = (self.source, self.target, self.table, self.csv, self.jsonl, self.columns)
-        if self.documents is not None:
-            alone = (*files, self.file, self.reader, self.held_out, self.spaced)
-            if any(one is not None for one in alone) or self.options:
+        given = {key for key, value in self if value not in (None, {})}
+        if "documents" in given:
+            if given - {"documents", "key"}:
                 raise ValueError("documents stand alone")
             if self.documents == STDIN:
                 raise ValueError("documents are read several times: not from standard input")
-        elif self.key is not None:
+        elif "key" in given:
             raise ValueError("a key is for documents")
-        elif self.file is not None or self.reader is not None or self.options:
-            if self.file is None or self.reader is None:
+        elif given & {"file", "reader", "options"}:
+            if not given >= {"file", "reader"}:
                 raise ValueError("give a file together with its reader")
-            if self.held_out or any(file is not None for file in (*files, self.spaced)):
+            if given - {"file", "reader", "options"}:
                 raise ValueError("a file with a reader stands alone")
-        elif self.held_out:
-            if any(file is not None for file in (*files, self.spaced)):
+        elif "held_out" in given:
+            if given - {"held_out"}:
                 raise ValueError("held_out takes examples from train: name no file beside it")
-        elif two == one or any(file is not None for file in (files[2:] if two else files[:2])):
+        elif given - {"spaced"} not in PAIRS:
             raise ValueError("give source and target, or columns and table, csv or jsonl")
         for language in self.spaced or ():
             if language not in LANGUAGES:
@@ -120,17 +106,16 @@ class FilesConfig(Config):
 
         Where it is read ``again``, a copy that is there is not written anew.
         """
-        pairs = ("source", "target", "table", "csv", "jsonl")
-        keys = [key for key in pairs if getattr(self, key) == STDIN]
+        keys = [key for key in ("source", "target", *TABLES) if getattr(self, key) == STDIN]
         if keys and not (again and copy.exists()):
             write_text(copy, "".join(f"{line}\n" for line in read_lines(STDIN)))
         return self.model_copy(update=dict.fromkeys(keys, str(copy.absolute())))
 
-    def read(self, root: Path) -> ReaderFile:
-        """The file with its reader, under the data root."""
+    def read(self, root: Path, task: str, dropped: DropCounts | None) -> Iterator[Any]:
+        """The examples of a task, from the file under the data root."""
         if self.file is None or self.reader is None:
             raise BadInput("this task reads a file by a reader: give both (data.*.file, .reader)")
-        return ReaderFile(self.reader, root / self.file, self.options)
+        return read(task, self.reader, root / self.file, dropped, **self.options)
 
     def collection(self, root: Path) -> DocumentSource:
         """The documents, under the data root."""
@@ -142,7 +127,7 @@ class FilesConfig(Config):
         """The files of pairs, under the data root."""
 
         def place(name: str | None) -> str:
-            return "-" if name == "-" else str(root / str(name))
+            return STDIN if name == STDIN else str(root / str(name))
 
         spaced = self.spaced or ()
         if self.held_out:
@@ -153,11 +138,8 @@ class FilesConfig(Config):
             raise BadInput(f'{self.documents}: documents are to pre-train on (task = "pretrain")')
         if self.columns is None:
             return Lines((place(self.source), place(self.target)), spaced)
-        if self.table is not None:
-            return Table(place(self.table), self.columns, spaced)
-        if self.csv is not None:
-            return Csv(place(self.csv), self.columns, spaced)
-        return JsonLines(place(self.jsonl), tuple(map(str, self.columns)), spaced)
+        kind = next(kind for kind in TABLES if getattr(self, kind) is not None)
+        return TABLES[kind](place(getattr(self, kind)), self.columns, spaced)
 
 
 class MemoryConfig(FilesConfig):
@@ -182,8 +164,8 @@ class MemoryConfig(FilesConfig):
         """Not in files."""
         return False
 
-    def read(self, root: Path) -> MemoryExamples:  # type: ignore[override]
-        return self.given
+    def read(self, root: Path, task: str, dropped: DropCounts | None) -> Iterator[Any]:
+        return self.given.read(task, dropped)
 
     def collection(self, root: Path) -> MemoryExamples:  # type: ignore[override]
         return self.given

@@ -127,41 +127,50 @@ class SampledBatch:
 
 
 @dataclass(frozen=True, eq=False)
-class Sampler:
+class BatchSampler:
+    """Endless batches of a dataset; what is left out is counted in ``dropped``."""
+
+    dataset: Dataset
+    dropped: DropCounts = field(default_factory=DropCounts, kw_only=True)
+
+    @property
+    def streams(self) -> int:
+        """Rows of every batch, if each carries on a row of the batch before."""
+        return 0
+
+    def uncounted(self) -> Self:
+        """The same batches, with a drop count of their own."""
+        return replace(self, dropped=DropCounts())
+
+    def splits(self, batches: int, processes: int) -> int:
+        """Slices per batch of a step, such that all processes get equally many slices."""
+        return processes // gcd(batches, processes)
+
+    def batches(self, start: Cursor = START) -> Iterator[tuple[Cursor, SampledBatch]]:
+        """Each batch from `start` on, and the cursor after it."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class Sampler(BatchSampler):
     """Endless batches: each window of the shuffled epoch is packed by length, in random order.
 
     Examples longer than the limits allow are left out, and counted in the first epoch. `mixed` is
     as in `packing.training_batches`.
     """
 
-    dataset: Dataset
     objective: Any
     limits: BatchLimits
     seed: int
     mixed: bool = False
-    dropped: DropCounts = field(default_factory=DropCounts)
-
-    streams: ClassVar[int] = 0
-
-    @property
-    def count(self) -> int:
-        """Examples of an epoch, including those that are too long."""
-        return len(self.dataset)
-
-    def splits(self, batches: int, processes: int) -> int:
-        """Slices per batch of a step, such that all processes get equally many slices."""
-        return processes // gcd(batches, processes)
-
-    def uncounted(self) -> Self:
-        """The same batches, with a drop count of their own."""
-        return replace(self, dropped=DropCounts())
 
     def batches(self, start: Cursor = START) -> Iterator[tuple[Cursor, SampledBatch]]:
-        """Each batch from `start` on, and the cursor after it."""
-        windows = -(-self.count // self.dataset.window)
+        """Those of one window after the other."""
+        count = len(self.dataset)
+        windows = -(-count // self.dataset.window)
         outside = not 0 <= start.window < max(windows, 1)
         if outside or min(start.epoch, start.batch) < 0:
-            raise BadInput(f"{start} lies outside of {self.count:,} examples")
+            raise BadInput(f"{start} lies outside of {count:,} examples")
         empty = 0  # successive windows without a batch
         while empty < windows:
             batches = self._cut_window(start)
@@ -174,14 +183,13 @@ class Sampler:
                 yield cursor, batches[number - 1]
             empty = 0 if batches else empty + 1
             start = after
-        raise BadInput(
-            f"none of {self.count:,} examples is at most {self.limits.longest} tokens long"
-        )
+        raise BadInput(f"none of {count:,} examples is at most {self.limits.longest} tokens long")
 
     def _cut_window(self, cursor: Cursor) -> list[SampledBatch]:
         first = cursor.window * self.dataset.window
-        positions = np.arange(first, min(first + self.dataset.window, self.count))
-        indices = shuffled(positions, self.count, (self.seed, cursor.epoch))
+        count = len(self.dataset)
+        positions = np.arange(first, min(first + self.dataset.window, count))
+        indices = shuffled(positions, count, (self.seed, cursor.epoch))
         lengths, examples = self._measure(cursor.epoch, indices)
         short = np.flatnonzero(lengths.max(axis=1) <= self.limits.longest)
         if cursor.epoch == 0 and len(short) < len(indices):  # the same ones in every epoch

@@ -6,13 +6,12 @@ order, and learns through one chunk at a time.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from regard.data.sampler import START, Cursor, Dataset, SampledBatch
-from regard.data.sources import DropCounts
+from regard.data.sampler import START, BatchSampler, Cursor, Dataset, SampledBatch
 from regard.ground.errors import BadInput
 
 
@@ -53,21 +52,15 @@ class TokenStreams(Dataset):
 
 
 @dataclass(frozen=True, eq=False)
-class StreamSampler:
+class StreamSampler(BatchSampler):
     """Endless batches of all streams, chunk by chunk; every epoch restarts the streams."""
 
     dataset: TokenStreams
-    dropped: DropCounts = field(default_factory=DropCounts)
 
     @property
     def streams(self) -> int:
-        """Rows of a batch."""
+        """All rows of a batch."""
         return self.dataset.rows
-
-    @property
-    def count(self) -> int:
-        """Chunks of all streams."""
-        return len(self.dataset)
 
     def splits(self, batches: int, processes: int) -> int:
         """Each process keeps streams of its own, and their states."""
@@ -75,12 +68,8 @@ class StreamSampler:
             raise BadInput(f"{self.dataset.rows} streams cannot be shared by {processes} processes")
         return processes
 
-    def uncounted(self) -> Self:
-        """The same batches, with a drop count of their own."""
-        return replace(self, dropped=DropCounts())
-
     def batches(self, start: Cursor = START) -> Iterator[tuple[Cursor, SampledBatch]]:
-        """Each batch from `start` on, and the cursor after it."""
+        """The next chunk of every stream."""
         if start.epoch < 0 or start.window or not 0 <= start.batch < self.dataset.chunks:
             raise BadInput(f"{start} lies outside of {self.dataset.chunks:,} chunks")
         while True:

@@ -86,7 +86,7 @@ class EncoderTask(TrunkTask):
 
     def read(self, files: Any, data: Path, dropped: DropCounts | None = None) -> list[Any]:
         """The examples of a file."""
-        return [*files.read(data).read(self.name, dropped)]
+        return [*files.read(data, self.name, dropped)]
 
     def training_set(
         self,

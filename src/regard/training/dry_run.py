@@ -7,12 +7,12 @@ from statistics import median
 from time import monotonic
 from typing import Any, NamedTuple
 
+from regard.data.sampler import BatchSampler
 from regard.data.sources import DropCounts
 from regard.models.paper import count_parameters
 from regard.training.checkpoint import Checkpoints
 from regard.training.loop import Job, train
 from regard.training.loop.events import ReportEvent, StartEvent
-from regard.training.loop.job import BatchSampler
 from regard.training.precision import Precision
 from regard.training.run import Run
 
@@ -99,7 +99,7 @@ def count_epoch(sampler: BatchSampler, limit: float = COUNTING) -> EpochSize:
                 return EpochSize(batches, tokens)
             if monotonic() - began > limit:
                 break
-    share = sampler.count / seen
+    share = len(sampler.dataset) / seen
     return EpochSize(round(batches * share), round(tokens * share), estimated=True)
 
 

@@ -67,7 +67,7 @@ class TrainingData:
     def sampler(self, objective: Any) -> Sampler:
         """Endless batches of training examples."""
         how = self.batching
-        return Sampler(self.train, objective, how.limits, how.seed, how.mixed, self.dropped)
+        return Sampler(self.train, objective, how.limits, how.seed, how.mixed, dropped=self.dropped)
 
     def dev_batches(self, objective: Any, processes: ProcessRank) -> Iterator[Batch]:
         """The batches of this process; those of all processes hold every example once."""

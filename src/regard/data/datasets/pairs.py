@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -18,25 +18,14 @@ from regard.data.shards import (
     store_rows,
 )
 from regard.data.sources import DropCounts, Source, read_examples, read_pairs
-
-
-class SideEncoder(Protocol):
-    """The vocabulary of one side of a pair."""
-
-    def __len__(self) -> int: ...
-
-    @property
-    def fingerprint(self) -> str: ...
-
-    def encode_all(self, texts: list[str]) -> list[list[int]]: ...
-    def encode_dropped(self, text: str, rate: float, key: tuple[int, ...]) -> list[int]: ...
+from regard.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, eq=False)
 class PairStore:
     """Tokenises files of pairs into ``folder``. With ``skip_bad``, bad pairs are left out."""
 
-    sides: tuple[SideEncoder, SideEncoder]
+    sides: tuple[Vocabulary, Vocabulary]
     folder: Path
     longest_characters: int | None
     skip_bad: bool = False
@@ -123,7 +112,7 @@ class BPEDropoutDataset(PairDataset):
     What is drawn follows from (seed, epoch, number, side).
     """
 
-    sides: tuple[SideEncoder, SideEncoder]
+    sides: tuple[Vocabulary, Vocabulary]
     rate: float
     seed: int
 

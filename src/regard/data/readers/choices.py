@@ -40,24 +40,21 @@ def race(path: Path, dropped: DropCounts | None = None) -> Iterator[ChoiceExampl
     if not files:
         raise BadInput(f"{path}: no .txt files in this folder")
     for file in files:
-        passage = read_json_file(file)
-        asked = held(passage, "questions", list, str(file))
-        where = [f"{file}: question {number}" for number in range(1, len(asked) + 1)]
-        yield from parsed(zip(where, _asked(passage, str(file)), strict=True), _choice, dropped)
+        yield from parsed(_asked(file), _choice, dropped)
 
 
-def _asked(passage: dict[str, Any], where: str) -> Iterator[tuple[str, Any, Any, Any]]:
-    """(article, question, its options, its answer); hidden answers are None."""
+def _asked(file: Path) -> Iterator[tuple[str, tuple[str, Any, Any, Any]]]:
+    """(where, (article, question, its options, its answer)); hidden answers are None."""
+    passage, where = read_json_file(file), str(file)
     article = held(passage, "article", str, where)
-    questions = held(passage, "questions", list, where)
-    options = held(passage, "options", list, where)
+    questions, options = (held(passage, key, list, where) for key in ("questions", "options"))
     hidden = "answers" not in passage
     answers = [None] * len(questions) if hidden else held(passage, "answers", list, where)
     if not len(questions) == len(options) == len(answers):
         counts = f"{len(questions)} questions, {len(options)} options, {len(answers)} answers"
         raise BadInput(f"{where}: {counts}")
-    for question, choices, answer in zip(questions, options, answers, strict=True):
-        yield article, question, choices, answer
+    for number, asked in enumerate(zip(questions, options, answers, strict=True), start=1):
+        yield f"{file}: question {number}", (article, *asked)
 
 
 def _choice(where: str, asked: tuple[str, Any, Any, Any]) -> ChoiceExample:

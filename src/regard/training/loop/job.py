@@ -1,14 +1,13 @@
 """What the loop is given: a model, an objective, batches, and what to do with a checkpoint."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import numpy as np
 from torch import Tensor, nn
 
-from regard.data.sampler import START, Cursor, SampledBatch
-from regard.data.sources import DropCounts
+from regard.data.sampler import BatchSampler
 from regard.ground.batch import Batch, BatchLimits
 from regard.training.checkpoint import Checkpoints
 from regard.training.distributed import World
@@ -38,22 +37,6 @@ class StreamObjective(LoopObjective, Protocol):
 
     def initial_state(self, model: nn.Module, streams: int) -> Any: ...
     def __call__(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor, Any]: ...
-
-
-class BatchSampler(Protocol):
-    """Endless batches: see ``data/sampler.py`` and ``data/stream_sampler.py``."""
-
-    @property
-    def dataset(self) -> Any: ...
-    @property
-    def streams(self) -> int: ...
-    @property
-    def count(self) -> int: ...
-    @property
-    def dropped(self) -> DropCounts: ...
-    def uncounted(self) -> Self: ...
-    def splits(self, batches: int, processes: int) -> int: ...
-    def batches(self, start: Cursor = START) -> Iterator[tuple[Cursor, SampledBatch]]: ...
 
 
 @dataclass
