@@ -48,7 +48,7 @@ def test_a_dense_label_head_is_dropout_dense_tanh_dropout_out():
     model = SMALL.with_heads(LabelHead(3, dropout=0.4, dense="tanh")).build().eval()
     head, states_BD = model.heads["label"], torch.randn(5, 8)
     torch.testing.assert_close(head(states_BD), reference(head, nn.Identity())(states_BD))
-    head.dropout = Halves()
+    head.dropout = head.dense_dropout = Halves()
     torch.testing.assert_close(head(states_BD), reference(head, Halves())(states_BD))
     outputs = model(pack(ROWS))
     torch.testing.assert_close(outputs.by_head["label"], head(outputs.pooled_BD))
