@@ -16,7 +16,7 @@ from regard.models.facts.positions import Learned
 from regard.models.formats import Architectures, Constant, HFFormat, HFHead, Key
 from regard.models.papers import bert
 from regard.text.encoder_tokenizer import EncoderTokenizer
-from regard.weights import Alias, Rule, WeightMap
+from regard.weights import Alias, Passthrough, Rule, WeightMap
 from regard.weights.files import load_weights, weights_of
 
 transformers = pytest.importorskip("transformers")
@@ -60,7 +60,8 @@ FORMAT = HFFormat(
             Rule("lm_head.bias", "heads.mlm.out.bias"),
             Alias("lm_head.decoder.weight", "trunk.embed.token.weight"),
             Alias("lm_head.decoder.bias", "heads.mlm.out.bias"),
-            Alias("lm_head.bias", "heads.mlm.out.bias", may_differ=True),
+            Alias("lm_head.bias", "heads.mlm.out.bias"),
+            Passthrough("lm_head.bias"),
             Rule("qa_outputs.*", "heads.span.out.*"),
             Rule("classifier.{dense,out_proj}.*", "heads.label.{dense,out}.*"),
             Rule("classifier.*", "heads.token_label.out.*"),

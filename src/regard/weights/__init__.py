@@ -1,6 +1,6 @@
 """Floor 1: tensors in files, read and written without running code."""
 
-from regard.weights.lines import Alias, Derived, Passthrough, Rule
+from regard.weights.lines import Alias, Derived, Passthrough, Rule, WeightLine
 from regard.weights.moves import Join, Reorder, Reshape, Slice, Split, Transpose
 from regard.weights.weight_map import Extras, WeightMap
 
@@ -16,5 +16,6 @@ __all__ = [
     "Slice",
     "Split",
     "Transpose",
+    "WeightLine",
     "WeightMap",
 ]

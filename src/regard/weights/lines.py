@@ -3,7 +3,9 @@
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
+from types import MappingProxyType
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -24,6 +26,7 @@ class WeightLine:
     """
 
     file: str
+    passes_through: ClassVar[bool] = False  # a tensor that the model does not use is written back
 
     def fits(self, name: str) -> bool:
         """Whether the name of a tensor in a file matches."""
@@ -37,11 +40,6 @@ class WeightLine:
     def other_name_of(self) -> str | None:
         """Our tensor for which ``file`` is another name."""
         return None
-
-    @property
-    def passes_through(self) -> bool:
-        """Whether a tensor that the model does not use is kept and written back."""
-        return False
 
     def fault(self, tensor: Tensor) -> str | None:
         """What is wrong with a tensor that is to be written back, if anything."""
@@ -72,45 +70,39 @@ class Rule(WeightLine):
 class Alias(WeightLine):
     """A second name of a tied tensor: a file may have it besides the name in a rule, or instead.
 
-    Both must hold the same bits. With ``may_differ`` they need not: this one is then not used, but
-    written back. An alias applies if the model has the tensor, and the name belongs to no rule that
-    applies and no earlier alias.
+    Both must hold the same bits, unless a ``Passthrough`` has the name too: then this one is not
+    used. An alias applies if the model has the tensor, and the name belongs to no rule that applies
+    and no earlier alias.
     """
 
     ours: str
-    may_differ: bool = False
 
     @property
     def other_name_of(self) -> str:
         return self.ours
-
-    @property
-    def passes_through(self) -> bool:
-        return self.may_differ
 
 
 @dataclass(frozen=True)
 class Derived(WeightLine):
     """A constant table (sinusoidal positions) that a file may store; it must equal its formula."""
 
+    passes_through = True
     formula: Callable[[torch.Size], Tensor]
 
-    @property
-    def passes_through(self) -> bool:
-        return True
-
     def fault(self, tensor: Tensor) -> str | None:
-        follows = _follows(tensor, self.formula(tensor.shape))
-        return None if follows else "does not follow its formula"
+        table = self.formula(tensor.shape)
+        if table.shape == tensor.shape and tensor.dtype in DTYPES:
+            near = max(CLOSE, 2 * torch.finfo(tensor.dtype).eps)
+            if torch.allclose(tensor.float(), table, rtol=0, atol=near):
+                return None
+        return "does not follow its formula"
 
 
 @dataclass(frozen=True)
 class Passthrough(WeightLine):
     """A tensor that a file may store and the model does not use: it is written back unchanged."""
 
-    @property
-    def passes_through(self) -> bool:
-        return True
+    passes_through = True
 
 
 @dataclass(frozen=True)
@@ -128,18 +120,14 @@ class TensorGroup:
             tensors = move.read(tensors)
         return dict(zip(self.ours, tensors, strict=True))
 
-    def write(self, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The file's by name."""
+    def write(
+        self, ours: Mapping[str, Tensor], kept: Mapping[str, Tensor] = MappingProxyType({})
+    ) -> dict[str, Tensor]:
+        """The file's by name; what is not ours in a tensor of ``kept`` stays as it is."""
         tensors = [ours[name] for name in self.ours]
         for move in reversed(self.moves):
             tensors = move.write(tensors)
-        return dict(zip(self.files, tensors, strict=True))
-
-    def write_over(
-        self, ours: Mapping[str, Tensor], kept: Mapping[str, Tensor]
-    ) -> dict[str, Tensor]:
-        """The file's by name; what is not ours in a tensor of ``kept`` stays as it is."""
-        written = self.write(ours)
+        written = dict(zip(self.files, tensors, strict=True))
         if several := kept.keys() & written.keys():
             whole = {name: torch.ones_like(ours[name], dtype=torch.bool) for name in self.ours}
             inside = self.write(whole)
@@ -147,23 +135,11 @@ class TensorGroup:
         return written
 
 
-def _follows(table: Tensor, formula: Tensor) -> bool:
-    if table.shape != formula.shape or table.dtype not in DTYPES:
-        return False
-    near = max(CLOSE, 2 * torch.finfo(table.dtype).eps)
-    return torch.allclose(table.float(), formula, rtol=0, atol=near)
-
-
 def _spread(pattern: str) -> list[str]:
     """The names that braces list: the first of every list, the second of every list, ..."""
-    if (braces := _PARTS.search(pattern)) is None:
-        return [pattern]
-    count = len(braces[1].split(","))
-    return [_PARTS.sub(partial(_listed, number), pattern) for number in range(count)]
-
-
-def _listed(number: int, braces: re.Match[str]) -> str:
-    return braces[1].split(",")[number]
+    lists = [listed.split(",") for listed in _PARTS.findall(pattern)]
+    names = zip(*lists, strict=True)
+    return [_PARTS.sub("%s", pattern) % each for each in names] if lists else [pattern]
 
 
 @cache

@@ -69,18 +69,10 @@ class Split:
         return [torch.cat(tensors, self.axis)]
 
 
-@dataclass(frozen=True)
-class Join:
+class Join(Split):
     """Several tensors of the file become one, each with its share of an axis."""
 
-    shares: tuple[int, ...]
-    axis: int = 0
-
-    def read(self, tensors: list[Tensor]) -> list[Tensor]:
-        return Split(self.shares, self.axis).write(tensors)
-
-    def write(self, tensors: list[Tensor]) -> list[Tensor]:
-        return Split(self.shares, self.axis).read(tensors)
+    read, write = Split.write, Split.read
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,7 @@ class WeightMap:
         groups = self._groups(ours, "the model")
         names = self._names(groups)
         for group in groups:
-            for first, part in group.write_over(ours, beside.kept).items():
+            for first, part in group.write(ours, beside.kept).items():
                 used = [name for name in names.get(first, ()) if name in beside.tied]
                 for name in used or [first]:
                     file[name] = part.clone(memory_format=torch.contiguous_format)

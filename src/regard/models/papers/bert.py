@@ -21,7 +21,7 @@ from regard.models.formats import Architectures, Constant, HFFormat, HFHead, Key
 from regard.models.formats.config_map import ACTIVATIONS
 from regard.models.paper import Paper
 from regard.text.encoder_tokenizer import EncoderTokenizer
-from regard.weights import Alias, Join, Passthrough, Rule, WeightMap
+from regard.weights import Alias, Join, Passthrough, Rule, WeightLine, WeightMap
 
 BASE = TrunkWithHeads(
     trunk=Trunk(
@@ -103,14 +103,24 @@ TRUNK = (
     Rule(LAYER + "output.LayerNorm.*", OURS + "mlp_residual.norm.*"),
     Rule("pooler.dense.*", "pool.dense.*"),
 )
+
+
+def mlm_output(prefix: str) -> tuple[WeightLine, ...]:
+    """The output layer of a masked-LM head, tied to the embedding or not."""
+    return (
+        Rule(prefix + "decoder.{weight,bias}", "heads.mlm.out.{weight,bias}"),  # if not tied
+        Rule(prefix + "bias", "heads.mlm.out.bias"),  # if tied
+        Alias(prefix + "decoder.weight", "trunk.embed.token.weight"),
+        Alias(prefix + "decoder.bias", "heads.mlm.out.bias"),
+        Alias(prefix + "bias", "heads.mlm.out.bias"),
+        Passthrough(prefix + "bias"),  # stored, unused if not tied
+    )
+
+
 HEADS = (
     Rule("cls.predictions.transform.dense.*", "heads.mlm.dense.*"),
     Rule("cls.predictions.transform.LayerNorm.*", "heads.mlm.norm.*"),
-    Rule("cls.predictions.decoder.{weight,bias}", "heads.mlm.out.{weight,bias}"),  # if not tied
-    Rule("cls.predictions.bias", "heads.mlm.out.bias"),  # if tied
-    Alias("cls.predictions.decoder.weight", "trunk.embed.token.weight"),
-    Alias("cls.predictions.decoder.bias", "heads.mlm.out.bias"),
-    Alias("cls.predictions.bias", "heads.mlm.out.bias", may_differ=True),  # unused if not tied
+    *mlm_output("cls.predictions."),
     Rule("cls.seq_relationship.*", "heads.sentence_pair.out.*"),
     Rule("qa_outputs.*", "heads.span.out.*"),
     Rule("classifier.*", "heads.label.out.*"),

@@ -12,7 +12,7 @@ from regard.models.formats import Architectures, Constant, HFFormat, HFHead, Key
 from regard.models.paper import Paper
 from regard.models.papers import bert
 from regard.text.encoder_tokenizer import EncoderTokenizer
-from regard.weights import Alias, Passthrough, Rule, WeightMap
+from regard.weights import Passthrough, Rule, WeightMap
 
 PAD_ID = 1
 OFFSET = PAD_ID + 1  # of position ids
@@ -63,11 +63,7 @@ TRUNK = (*bert.TRUNK, Passthrough("embeddings.token_type_ids"))
 HEADS = (
     Rule("lm_head.dense.*", "heads.mlm.dense.*"),
     Rule("lm_head.layer_norm.*", "heads.mlm.norm.*"),
-    Rule("lm_head.decoder.{weight,bias}", "heads.mlm.out.{weight,bias}"),  # if not tied
-    Rule("lm_head.bias", "heads.mlm.out.bias"),  # if tied
-    Alias("lm_head.decoder.weight", "trunk.embed.token.weight"),
-    Alias("lm_head.decoder.bias", "heads.mlm.out.bias"),
-    Alias("lm_head.bias", "heads.mlm.out.bias", may_differ=True),  # stored, unused if not tied
+    *bert.mlm_output("lm_head."),
     Rule("classifier.dense.*", "heads.label.dense.*"),
     Rule("classifier.out_proj.*", "heads.label.out.*"),
     Rule("classifier.*", "heads.token_label.out.*"),
