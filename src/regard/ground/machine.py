@@ -10,7 +10,7 @@ import sys
 from collections.abc import MutableMapping
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from regard.ground.errors import BadInput, did_you_mean
 
@@ -42,33 +42,27 @@ _SWITCHES = {
 }
 HIDEABLE = tuple(_SWITCHES)
 
-# A processor has an instruction set if it has all these flags and nothing it needs is hidden.
-_FLAGS: dict[str, tuple[str, ...]] = {
-    "amx": ("amx_tile", "amx_int8", "amx_bf16"),
-    "vnni": ("avx512_vnni", "avx512vl"),
-    "avx512": ("avx512f", "avx512bw", "avx512dq", "avx512vl"),
-    "avx2": ("avx2", "fma"),
-    "i8mm": ("i8mm", "asimddp"),
-    "dotprod": ("asimddp",),
-    "neon": ("asimd",),
-}
-_NEEDS = {
-    "amx": ("bf16", "avx512", "avx2"),
-    "vnni": ("avx512", "avx2"),
-    "avx512": ("avx512", "avx2"),
-    "avx2": ("avx2",),
-}
-_SETS = {  # what is asked for in this order: the first that is there names the machine
-    "amx": "amx",
-    "vnni": "avx512-vnni",
-    "avx512": "avx512",
-    "avx2": "avx2",
-    "i8mm": "neon-i8mm",
-    "dotprod": "neon-dotprod",
-    "neon": "neon",
+
+class InstructionSet(NamedTuple):
+    """A processor has it if it has all these ``flags`` and nothing that it ``needs`` is hidden."""
+
+    name: str
+    flags: tuple[str, ...]
+    needs: tuple[str, ...] = ()
+
+
+_AVX512 = ("avx512f", "avx512bw", "avx512dq", "avx512vl")
+_SETS = {  # by the word of `has`; the first that is there names the machine
+    "amx": InstructionSet("amx", ("amx_tile", "amx_int8", "amx_bf16"), ("bf16", "avx512", "avx2")),
+    "vnni": InstructionSet("avx512-vnni", ("avx512_vnni", "avx512vl"), ("avx512", "avx2")),
+    "avx512": InstructionSet("avx512", _AVX512, ("avx512", "avx2")),
+    "avx2": InstructionSet("avx2", ("avx2", "fma"), ("avx2",)),
+    "i8mm": InstructionSet("neon-i8mm", ("i8mm", "asimddp")),
+    "dotprod": InstructionSet("neon-dotprod", ("asimddp",)),
+    "neon": InstructionSet("neon", ("asimd",)),
 }
 GENERIC = "generic"
-INSTRUCTION_SETS = (*_SETS.values(), GENERIC)
+INSTRUCTION_SETS = (*(known.name for known in _SETS.values()), GENERIC)
 _MACOS = {  # names of sysctl, and what Linux calls the same
     "hw.optional.avx2_0": "avx2",
     "hw.optional.fma": "fma",
@@ -91,9 +85,9 @@ def has(thing: str) -> bool:
     ``neon``.
     """
     unseen = hidden()
-    if thing in _FLAGS:
-        needs = _NEEDS.get(thing, ())
-        return not unseen.intersection(needs) and cpu_flags().issuperset(_FLAGS[thing])
+    if thing in _SETS:
+        _, flags, needs = _SETS[thing]
+        return unseen.isdisjoint(needs) and cpu_flags().issuperset(flags)
     if thing == "compiler":
         return thing not in unseen and compiler() is not None
     if thing == "cuda":
@@ -115,7 +109,7 @@ def has_bf16(device: "torch.device") -> bool:
 
 def instruction_set() -> str:
     """The best of ``INSTRUCTION_SETS`` that the processor has and that is not hidden."""
-    return next((name for asked, name in _SETS.items() if has(asked)), GENERIC)
+    return next((known.name for word, known in _SETS.items() if has(word)), GENERIC)
 
 
 def compiler() -> str | None:
