@@ -17,13 +17,15 @@ from regard.weights.files import read_folder
 from verb import run
 
 LENGTHS = (7, 1, 20, 3, 12)  # 20 is the last position
+TWO_LABELS = ("QuestionAnswering", "PreTraining")
+LOGITS = {"mlm": "prediction_logits", "sentence_pair": "sop_logits"}  # of several heads
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 
 
 @dataclass(frozen=True)
 class Family:
     """A paper, its configuration class of ``transformers`` with small sizes (60 ids, 20 positions),
-    and by architecture the head that each has.
+    and by architecture the head, or the heads ("mlm sentence_pair"), that each has.
     """
 
     paper: Paper
@@ -39,7 +41,7 @@ class Family:
         import transformers
 
         torch.manual_seed(0)
-        labels = {"num_labels": 2 if kind.endswith("QuestionAnswering") else 3}
+        labels = {"num_labels": 2 if kind.endswith(TWO_LABELS) else 3}
         config = getattr(transformers, self.config)(**self.sizes | labels | settings)
         model = getattr(transformers, kind)(config)
         with torch.no_grad():
@@ -63,7 +65,8 @@ class Family:
         theirs.save_pretrained(folder)
         ours, batch = folders.read(folder), pack_rows(self.rows())
         assert ours.paper is self.paper
-        outputs, name = ours.module(batch), self.heads[kind]
+        outputs, names = ours.module(batch), (self.heads[kind] or "").split()
+        assert [*outputs.by_head] == names
         states = batch.layout.split(outputs.states_TD)
         for place, (row, states_TD) in enumerate(zip(self.rows(), states, strict=True)):
             expected = theirs(**self._inputs(kind, row), output_hidden_states=True)
@@ -71,10 +74,11 @@ class Family:
             if kind in self.pooled:
                 pooled_D = outputs.pooled_BD[place]
                 torch.testing.assert_close(pooled_D, expected.pooler_output[0], **CLOSE)
-            if name is not None:
+            for name in names:
                 logits, per_row = outputs.by_head[name], ours.facts.head(name).per_row
                 found = logits[place] if per_row else batch.layout.split(logits)[place]
-                torch.testing.assert_close(found, _logits(expected).view_as(found), **CLOSE)
+                wanted = _logits(expected, name).view_as(found)
+                torch.testing.assert_close(found, wanted, **CLOSE)
 
     def _inputs(self, kind: str, row: TokenRow) -> dict[str, torch.Tensor]:
         segments = {"token_type_ids": row.segments} if self.segments > 1 else {}
@@ -152,10 +156,10 @@ class Family:
         return self.train("pretrain", folder, *tables, f"\n[objective]\n{objectives}\n")
 
 
-def _logits(expected: Any) -> torch.Tensor:
+def _logits(expected: Any, head: str) -> torch.Tensor:
     if "start_logits" in expected:
         return torch.stack([expected.start_logits[0], expected.end_logits[0]], -1)
-    return expected.logits[0]
+    return expected["logits" if "logits" in expected else LOGITS[head]][0]
 
 
 def _config(folder: Any) -> dict[str, Any]:

@@ -119,6 +119,7 @@ class SentencePairHead(LinearHead):
     name: ClassVar[str] = "sentence_pair"
     per_row: ClassVar[bool] = True
     outputs: ClassVar[int] = 2  # type: ignore[misc]
+    dropout: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from regard.ground.errors import BadInput, did_you_mean
 from regard.models.facts import ModelFacts, difference
 from regard.models.paper import Paper
 from regard.models.papers import (
+    albert,
     bahdanau,
     bert,
     cho,
@@ -31,6 +32,7 @@ LINEAGE: tuple[Paper, ...] = (
     marian.PAPER,
     bert.PAPER,
     roberta.PAPER,
+    albert.PAPER,
     distilbert.PAPER,
     electra.PAPER,
 )

@@ -89,12 +89,15 @@ ARCHITECTURES = Architectures(
 )
 LAYER, OURS = "encoder.layer.{i}.", "trunk.blocks.{i}."
 JOIN = (Join((1, 1, 1)),)
-TRUNK = (
+EMBEDDINGS = (
     Rule("embeddings.word_embeddings.weight", "trunk.embed.token.weight"),
     Rule("embeddings.position_embeddings.weight", "trunk.embed.position.weight"),
     Rule("embeddings.token_type_embeddings.weight", "trunk.embed.segment.weight"),
     Rule("embeddings.LayerNorm.*", "trunk.embed.norm.*"),
     Passthrough("embeddings.position_ids"),
+)
+TRUNK = (
+    *EMBEDDINGS,
     Rule(LAYER + "attention.self.{query,key,value}.*", OURS + "attention.qkv.*", JOIN),
     Rule(LAYER + "attention.output.dense.*", OURS + "attention.o.*"),
     Rule(LAYER + "attention.output.LayerNorm.*", OURS + "attention_residual.norm.*"),

@@ -1,0 +1,112 @@
+"""ALBERT (Lan et al., 2019, arXiv:1909.11942): BERT with token vectors smaller than its states, one
+block for all layers, sentence order in place of next sentences, and SentencePiece unigrams.
+
+Sizes with "-v2" are those that the authors published later, without dropout. Dropout falls on the
+output of both sublayers, as in the authors' code; ``transformers`` leaves out that of the second.
+"""
+
+from regard.models.facts import (
+    ChoiceHead,
+    LabelHead,
+    SentencePairHead,
+    TokenLabelHead,
+    change,
+)
+from regard.models.formats import Architectures, Constant, HFFormat, HFHead, Key
+from regard.models.paper import Paper
+from regard.models.papers import bert
+from regard.text.encoder_tokenizer import EncoderTokenizer
+from regard.weights import Passthrough, Rule, WeightMap
+
+BASE = change(bert.BASE, vocab=30_000, embedding_size=128, shared_groups=1, activation="gelu-tanh")
+LARGE = change(BASE, width=1_024, depth=24, heads=16, inner=4_096)
+XLARGE = change(LARGE, width=2_048, inner=8_192)
+NO_DROPOUT = {"stack.dropout": 0.0, "attention_dropout": 0.0}
+XXLARGE = change(BASE, width=4_096, heads=64, inner=16_384, **NO_DROPOUT)
+SIZES = {"base": BASE, "large": LARGE, "xlarge": XLARGE, "xxlarge": XXLARGE}
+SIZES_V2 = {f"{name}-v2": change(facts, **NO_DROPOUT) for name, facts in SIZES.items()}
+PARAMETERS = {
+    "base": 12_000_000,
+    "large": 18_000_000,
+    "xlarge": 60_000_000,
+    "xxlarge": 235_000_000,
+}
+HEAD_DROPOUT = 0.1
+
+# The format of Hugging Face: config.json ↔ facts. An empty config.json is "xxlarge-v2".
+CONFIG = (
+    *bert.CONFIG,
+    Key("embedding_size", "embedding_size"),
+    Key("num_hidden_groups", "shared_groups"),
+    Constant("inner_group_num", 1),
+)
+DROPOUT = Key("classifier_dropout_prob", "dropout")
+MLM = HFHead(bert.MLM.head, tensors="predictions.", config_map=bert.MLM.config_map)
+SENTENCE_ORDER = HFHead(
+    SentencePairHead(dropout=HEAD_DROPOUT), tensors="sop_classifier.", config_map=(DROPOUT,)
+)
+LABEL = HFHead(
+    LabelHead(2, dropout=HEAD_DROPOUT), tensors="classifier.", config_map=(DROPOUT, bert.LABELS)
+)
+TOKEN_LABEL = HFHead(
+    TokenLabelHead(2, dropout=HEAD_DROPOUT),
+    tensors="classifier.",
+    config_map=(DROPOUT, bert.LABELS),
+)
+CHOICE = HFHead(ChoiceHead(dropout=HEAD_DROPOUT), tensors="classifier.", config_map=(DROPOUT,))
+ARCHITECTURES = Architectures(
+    {
+        "AlbertModel": (),
+        "AlbertForMaskedLM": (MLM,),
+        "AlbertForPreTraining": (MLM, SENTENCE_ORDER),
+        "AlbertForQuestionAnswering": (bert.SPAN,),
+        "AlbertForSequenceClassification": (LABEL,),
+        "AlbertForTokenClassification": (TOKEN_LABEL,),
+        "AlbertForMultipleChoice": (CHOICE,),
+    }
+)
+
+# Names of tensors: those of Hugging Face ↔ ours. A rule applies if the model has the tensor.
+LAYER, OURS = "encoder.albert_layer_groups.{i}.albert_layers.0.", "trunk.blocks.{i}."
+TRUNK = (
+    *bert.EMBEDDINGS,
+    Passthrough("embeddings.token_type_ids"),
+    Rule("encoder.embedding_hidden_mapping_in.*", "trunk.embed.projection.*"),
+    Rule(LAYER + "attention.{query,key,value}.*", OURS + "attention.qkv.*", bert.JOIN),
+    Rule(LAYER + "attention.dense.*", OURS + "attention.o.*"),
+    Rule(LAYER + "attention.LayerNorm.*", OURS + "attention_residual.norm.*"),
+    Rule(LAYER + "ffn.*", OURS + "mlp.up.*"),
+    Rule(LAYER + "ffn_output.*", OURS + "mlp.down.*"),
+    Rule(LAYER + "full_layer_layer_norm.*", OURS + "mlp_residual.norm.*"),
+    Rule("pooler.*", "pool.dense.*"),
+)
+HEADS = (
+    Rule("predictions.dense.*", "heads.mlm.dense.*"),
+    Rule("predictions.LayerNorm.*", "heads.mlm.norm.*"),
+    *bert.mlm_output("predictions."),
+    Rule("sop_classifier.classifier.*", "heads.sentence_pair.out.*"),
+    Rule("qa_outputs.*", "heads.span.out.*"),
+    Rule("classifier.*", "heads.label.out.*"),
+    Rule("classifier.*", "heads.token_label.out.*"),
+    Rule("classifier.*", "heads.choice.out.*"),
+)
+HF = HFFormat(
+    name="ALBERT",
+    model_type="albert",
+    defaults=XXLARGE,
+    config_map=(*CONFIG, ARCHITECTURES),
+    weights=WeightMap(TRUNK, prefix="albert.", unprefixed=HEADS),
+    tokenizer=EncoderTokenizer,
+)
+
+PAPER = Paper(
+    name="ALBERT",
+    year=2019,
+    title="ALBERT: A Lite BERT for Self-supervised Learning of Language Representations",
+    arxiv="1909.11942",
+    after="BERT",
+    tokenizer="wordpiece",
+    sizes={**SIZES, **SIZES_V2},
+    published={**PARAMETERS, **{f"{name}-v2": count for name, count in PARAMETERS.items()}},
+    formats={"hf": HF},
+)

@@ -1,0 +1,118 @@
+"""ALBERT: values of every head, folders both ways, ids without a tokenizer, and tasks."""
+
+import pytest
+
+from encoder_family import FILES, Family
+from regard.ground.errors import BadInput
+from regard.models.facts import change, difference
+from regard.models.papers import albert, bert
+from verb import run
+
+transformers = pytest.importorskip("transformers")
+
+HEADS = {
+    "AlbertModel": None,
+    "AlbertForMaskedLM": "mlm",
+    "AlbertForPreTraining": "mlm sentence_pair",
+    "AlbertForSequenceClassification": "label",
+    "AlbertForTokenClassification": "token_label",
+    "AlbertForQuestionAnswering": "span",
+    "AlbertForMultipleChoice": "choice",
+}
+SIZES = {
+    "vocab_size": 60,
+    "embedding_size": 5,
+    "hidden_size": 12,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 3,
+    "intermediate_size": 20,
+    "max_position_embeddings": 20,
+}
+POOLED = frozenset({"AlbertModel"})
+FAMILY = Family(albert.PAPER, "AlbertConfig", SIZES, HEADS, segments=2, pooled=POOLED)
+SETTINGS = (
+    {},
+    {"tie_word_embeddings": False},
+    {"hidden_act": "relu", "layer_norm_eps": 1e-3},
+    {"num_hidden_groups": 2},
+    {"num_hidden_groups": 3, "embedding_size": 12},
+)
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+@pytest.mark.parametrize("kind", HEADS)
+def test_every_head_agrees_on_ragged_rows(kind, settings, tmp_path):
+    FAMILY.check_values(kind, settings, tmp_path)
+
+
+@pytest.mark.parametrize("kind", HEADS)
+def test_a_folder_comes_back_bit_for_bit(kind, tmp_path):
+    FAMILY.check_folder(kind, tmp_path, num_hidden_groups=2, classifier_dropout_prob=0.3)
+
+
+@pytest.mark.parametrize("kind", HEADS)
+def test_a_new_folder_is_read_by_the_reference(kind, tmp_path):
+    FAMILY.check_new_folder(kind, tmp_path)
+
+
+def test_a_folder_without_tokenizer_files_serves_ids(tmp_path):
+    FAMILY.check_ids("AlbertModel", tmp_path)
+
+
+def test_no_architecture_is_left_out():
+    known = {name for name in dir(transformers) if name.startswith("AlbertFor")}
+    assert {*HEADS} == {*albert.ARCHITECTURES.heads} == {"AlbertModel"} | known
+
+
+def test_sizes_are_those_of_the_published_models():
+    counts = {name: albert.PAPER.parameters(facts) for name, facts in albert.PAPER.sizes.items()}
+    exact = {
+        "base": 11_683_584,
+        "large": 17_683_968,
+        "xlarge": 58_724_864,
+        "xxlarge": 222_595_584,
+    }
+    assert counts == exact | {f"{name}-v2": count for name, count in exact.items()}
+    for name, count in counts.items():
+        assert count == pytest.approx(albert.PAPER.published[name], rel=0.06)
+
+
+def test_an_empty_configuration_is_the_largest_size():
+    config = transformers.AlbertConfig().to_dict()
+    assert albert.HF.facts_of({}, ()) == albert.HF.facts_of(config, ())
+    assert albert.HF.facts_of({}, ("pooler.weight",)) == albert.PAPER.sizes["xxlarge-v2"]
+
+
+def test_dropout_is_that_of_the_first_sizes_only():
+    rates = {
+        name: (facts.trunk.stack.dropout, facts.trunk.stack.attention_dropout)
+        for name, facts in albert.PAPER.sizes.items()
+    }
+    assert {name for name, rate in rates.items() if rate == (0.1, 0.1)} == {
+        *("base", "large", "xlarge")
+    }
+    assert {*rates.values()} == {(0.1, 0.1), (0.0, 0.0)}
+
+
+def test_what_changed_since_bert():
+    assert difference(bert.BASE, albert.BASE).keys() == {
+        "trunk.embed.vocab",
+        "trunk.embed.embedding_size",
+        "trunk.stack.activation",
+        "trunk.stack.shared_groups",
+    }
+    printed = run("papers", "BERT", "ALBERT").output
+    assert "embedding_size" in printed and "shared_groups" in printed
+
+
+def test_groups_of_several_layers_are_refused_in_folders():
+    with pytest.raises(BadInput, match="inner_group_num is 2, and only 1 is supported"):
+        albert.HF.facts_of({"inner_group_num": 2}, ())
+    with pytest.raises(BadInput, match=r"a ALBERT folder cannot express .*group_depth"):
+        albert.HF.config_of(change(albert.BASE, group_depth=2))
+
+
+@pytest.mark.parametrize("task", FILES)
+def test_every_task_trains_and_predicts(task, tmp_path):
+    model = FAMILY.check_task(task, tmp_path)
+    assert model.facts.trunk.embed.embedding_size == 128
