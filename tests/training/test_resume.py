@@ -81,9 +81,9 @@ def test_a_run_that_is_stopped_reports_as_if_it_were_not(corpus, tmp_path):
     rare = "train.report_every=5"
     straight = figures_of(train(prepared(corpus, tmp_path / "a", rare).job))
     left = iter([False] * 6 + [True])
-    stopped = prepared(corpus, tmp_path / "b", rare, asked_to_stop=lambda: next(left))
+    stopped = prepared(corpus, tmp_path / "b", rare, stop_requested=lambda: next(left))
     seen = list(train(stopped.job))
-    assert seen[-1].reason == "asked" and seen[-1].progress.step == 7
+    assert seen[-1].reason == "request" and seen[-1].progress.step == 7
     rest = train(prepared(corpus, tmp_path / "b", rare, resume=True).job, resume=True)
     assert figures_of(seen) + figures_of(rest) == straight
 

@@ -24,7 +24,7 @@ from regard.training.train import run_events
 def train_run(recipe: Recipe, folder: Path, *, world: World, resume: bool, **options: Any) -> Run:
     """Train by a recipe and write the model; a signal saves a checkpoint and exits."""
     signals: list[int] = []
-    options["asked_to_stop"] = lambda: bool(signals)
+    options["stop_requested"] = lambda: bool(signals)
     run = prepare(recipe, folder, world, resume=resume, **options)
     warmup, steps = recipe.optimiser.warmup, recipe.train.steps
     if warmup >= steps and world.is_leader:
@@ -32,7 +32,7 @@ def train_run(recipe: Recipe, folder: Path, *, world: World, resume: bool, **opt
         note(f"optimiser.warmup: {warmup:,} steps of {steps:,}: {peak}")
     with collect_signals(signals):
         ended = run_loop(run, resume=resume)
-    if ended.reason == "asked":
+    if ended.reason == "request":
         if world.is_leader:
             note("--resume continues")
         raise typer.Exit(128 + (signals or [signal.SIGTERM])[0])  # or another rank was signalled

@@ -10,7 +10,7 @@ REASONS = {
     "steps": "all steps done",
     "time": "the time budget is used up",
     "patience": "the development set stopped improving",
-    "asked": "stopped on request; everything is saved",
+    "request": "stopped on request; everything is saved",
 }
 
 

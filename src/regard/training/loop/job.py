@@ -58,4 +58,4 @@ class Job:
     data: str = ""
     eager: bool = False
     budget_seconds: float = float("inf")
-    asked_to_stop: Callable[[], bool] = lambda: False
+    stop_requested: Callable[[], bool] = lambda: False

@@ -1,6 +1,6 @@
-"""The rows of each step that this process learns from, read ahead where that takes long.
+"""The rows of each training step that this process reads; slow datasets are read ahead.
 
-Every process makes the same batches from the same keys, and reads its own rows of them only.
+All processes draw the same batches from the same keys, and each reads only its own rows.
 """
 
 from collections import deque
@@ -20,19 +20,19 @@ Item = TypeVar("Item")
 
 
 class BatchSlice(NamedTuple):
-    """Rows of one batch; its random numbers are drawn by ``number``."""
+    """A batch or rows of one, run forward and backward at once; ``number`` seeds its dropout."""
 
     number: int
     examples: Sequence[Any]
-    begins: bool  # its streams start anew
+    begins: bool  # whether its streams start, so that carried state is reset
 
 
 @dataclass(frozen=True, eq=False)
 class StepRows:
     """One step: the slices of this process, the lengths of all rows, and the cursor after it.
 
-    ``weight`` is that of all rows, or of this process's where weights are known only from reading:
-    it is then ``partial``.
+    ``weight`` is the weight of all targets of the step. If weights are only known after reading, it
+    is that of this process's rows, and ``partial``.
     """
 
     cursor: Cursor

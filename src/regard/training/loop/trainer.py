@@ -1,7 +1,8 @@
-"""One training run as it proceeds: steps, reports, evaluations and checkpoints.
+"""The trainer: what a run does at each step, report, evaluation and checkpoint.
 
-Each step draws its random numbers from (seed, step, slice), so that it comes out the same whatever
-happened before it in this process: that is why resuming is exact.
+The loop that calls it is ``regard.training.loop.train``. A step reads ``batches.accumulate``
+batches; a *slice* is a batch, or the rows of one, that this process runs forward and backward.
+Random numbers depend on (seed, step, slice) only and not on earlier steps, so resuming is exact.
 """
 
 from collections.abc import Iterator
@@ -27,7 +28,7 @@ from regard.training.precision import Precision
 
 
 class Trainer:
-    """The moving parts of a job."""
+    """The state of a run: model and optimiser, data, progress, totals since the last report."""
 
     def __init__(self, job: Job):
         self.job, self.recipe, self.world = job, job.recipe, job.world
@@ -37,7 +38,7 @@ class Trainer:
         self.began = monotonic()
 
     def start(self, resume: bool) -> StartEvent:
-        """Load the last checkpoint or begin anew; choose the precision; open the data."""
+        """Load the last checkpoint or start anew; choose the precision; open the data."""
         restored = self.store.restore() if resume else None
         if restored is None:
             restored = self.progress, self._choose_precision(), ()
@@ -45,16 +46,16 @@ class Trainer:
         self.trainable.open(precision)
         settings = {**self.store.settings(), "precision": precision.kind}
         self.progress = replace(self.progress, settings=settings)
-        self.earlier = self.progress.seconds
+        self.seconds_before = self.progress.seconds
         self.steps: Iterator[StepRows] = read_steps(self.job, self.progress.cursor)
         if resume:
-            self.store.prune(self.progress)  # a kill may have come between a save and this
+            self.store.prune(self.progress)  # if the run was killed before it could
         self.totals = self._resumed_totals()
         self.progress = replace(self.progress, unreported=None)
         return StartEvent(self.progress, precision, differences)
 
     def step(self) -> None:
-        """One update of the weights."""
+        """One optimiser step: forward and backward over all slices, then an update."""
         number, rows = self.progress.step + 1, next(self.steps)
         weight = self._total_weight(rows)
         self.trainable.start_step(number)
@@ -69,36 +70,36 @@ class Trainer:
             self.totals.add(result.loss, result.nll)
         self.totals.add_norm(number, self.trainable.update(number))
         tokens, sides = int(rows.lengths.sum()), rows.lengths.shape[1]
-        room = sides * self.recipe.batches.tokens * self.recipe.batches.accumulate
-        self.totals.count(weight, tokens, room)
+        capacity = sides * self.recipe.batches.tokens * self.recipe.batches.accumulate
+        self.totals.count(weight, tokens, capacity)
         self.progress = replace(
             self.progress,
             step=number,
             cursor=rows.cursor,
             tokens=self.progress.tokens + tokens,
             flops=self.progress.flops + self.job.flops([*map(tuple, rows.lengths.tolist())]),
-            seconds=self.earlier + monotonic() - self.began,
+            seconds=self.seconds_before + monotonic() - self.began,
         )
 
     def _total_weight(self, rows: StepRows) -> np.ndarray | Tensor:
-        """That of all processes; where each knows only its own, they add them up."""
+        """The weight of a step's targets over all processes, summed if each knows only its own."""
         if not rows.partial or self.world.size == 1:
             return rows.weight
         own = torch.as_tensor(rows.weight, dtype=torch.float64, device=self.world.device)
         return self.world.all_reduce(own)
 
     def reason_to_end(self) -> str:
-        """Why this step is the last, if it is; all processes agree."""
+        """Why the run ends after this step ("steps", "request", "time"), or "" if it goes on."""
         if self.progress.step >= self.recipe.train.steps:
             return "steps"
         over = monotonic() - self.began > self.job.budget_seconds
-        asked = self.job.asked_to_stop()
-        if self.world.size > 1:
-            over, asked = self.world.any_rank(over), self.world.any_rank(asked)
-        return "asked" if asked else "time" if over else ""
+        requested = self.job.stop_requested()
+        if self.world.size > 1:  # all processes must agree
+            over, requested = self.world.any_rank(over), self.world.any_rank(requested)
+        return "request" if requested else "time" if over else ""
 
     def report(self) -> ReportEvent:
-        """The means since the last report; a loss that is no number ends the run here."""
+        """Means since the last report; a loss that is not finite raises an error."""
         totals, taken = self.totals, monotonic() - self.totals.began
         loss, nll = totals.means(self.world)
         norm, bad = totals.values.tolist()
@@ -127,7 +128,7 @@ class Trainer:
         return event
 
     def evaluate(self) -> DevEvent:
-        """Score the development set, with averaged weights where there are any."""
+        """Evaluate on the development set, with averaged weights if the recipe averages."""
         self._check_finite()
         with self.trainable.evaluated():
             result = self.job.evaluate(self.trainable.model)
@@ -142,7 +143,7 @@ class Trainer:
         return DevEvent(self.progress, result, best)
 
     def out_of_patience(self) -> bool:
-        """Whether the development set has not improved for too long."""
+        """Whether the dev metric has not improved in ``train.patience`` evaluations."""
         patience = self.recipe.train.patience
         return bool(patience) and self.progress.stale >= patience
 
@@ -154,23 +155,25 @@ class Trainer:
         return SaveEvent(self.progress)
 
     def _choose_precision(self) -> Precision:
-        """As the recipe says, or the faster one; that of the leader in all processes."""
-        job, asked = self.job, self.recipe.train.precision
+        """That of the recipe, or the faster one; all processes use the leader's choice."""
+        job, requested = self.job, self.recipe.train.precision
         batches = job.sampler.uncounted().batches()
 
         def probe(precision: Precision) -> None:
             examples = next(batches)[1].read(self.carried.own)
             self.trainable.probe(precision, examples, self.carried.initial)
 
-        chosen = precisions.choose(asked, self.world.device, probe, job.budget_seconds)
+        chosen = precisions.choose(requested, self.world.device, probe, job.budget_seconds)
         half = self.world.any_rank(self.world.is_leader and chosen.kind == "bf16")
         return Precision("bf16" if half else "fp32", chosen.why)
 
     def _check_finite(self) -> None:
+        """Raise the error of ``report`` if a loss since then is not finite."""
         if self.totals.steps and self.world.any_rank(bool(self.totals.values[1])):
             self.report()
 
     def _resumed_totals(self) -> RunningTotals:
+        """The totals that a checkpoint holds of steps that were not reported yet, or zeros."""
         stored, step = self.progress.unreported, self.progress.step
         if stored is None:
             return RunningTotals.zeros(self.world.device)
