@@ -36,7 +36,11 @@ class AttentionView(View):
 
     @classmethod
     def of(
-        cls, texts: Sequence[str], records: Sequence[SiteRecord], subwords: bool, prediction: Any
+        cls,
+        texts: Sequence[str],
+        records: Sequence[SiteRecord],
+        subwords: bool,
+        prediction: TextPrediction | None,
     ) -> "AttentionView":
         """The maps of all sites, over words or over subwords."""
         maps = tuple(record.map(subwords=subwords) for record in records)

@@ -32,7 +32,11 @@ class WordWeights(View):
 
     @classmethod
     def of(
-        cls, texts: Sequence[str], records: Sequence[SiteRecord], subwords: bool, prediction: Any
+        cls,
+        texts: Sequence[str],
+        records: Sequence[SiteRecord],
+        subwords: bool,
+        prediction: TextPrediction | None,
     ) -> "WordWeights":
         """From the record of a pool, which is the first."""
         keys, weights_LS = records[0].keys, records[0].layers[0][0]
