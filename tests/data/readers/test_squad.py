@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from regard.data.readers import GoldAnswer, QuestionExample, articles, read
+from regard.data.readers import GoldAnswer, QuestionExample, read
 from regard.data.sources import DropCounts
 from regard.ground.errors import BadInput
 
@@ -69,15 +69,11 @@ def test_hidden_answers(tmp_path):
 
 def test_articles_split_a_file(tmp_path):
     path = put(tmp_path / "dev.json", [asked("a"), asked("b")], [asked("c")], [asked("d")])
-    titled = articles(path)
-    assert [(title, [one.id for one in found]) for title, found in titled] == [
-        ("T1", ["a", "b"]),
-        ("T2", ["c"]),
-        ("T3", ["d"]),
-    ]
+    every = list(read("answer", "SQuAD", path))
+    assert [one.id for one in every] == ["a", "b", "c", "d"]
     first = list(read("answer", "SQuAD", path, articles=[0, 2]))
     rest = list(read("answer", "SQuAD", path, articles=(2, 3)))
-    assert first + rest == [one for _, found in titled for one in found]
+    assert first + rest == every
     assert [one.id for one in rest] == ["d"]
     for start, stop in [(0, 4), (2, 2), (-1, 2), (3, 5)]:
         with complains(f"{path}: there are no articles {start} to {stop}, only 3"):
@@ -153,4 +149,4 @@ def test_hostile_depth_and_truncation(tmp_path):
     with pytest.raises(BadInput, match="damaged or truncated archive"):
         list(read("answer", "SQuAD", half))
     with pytest.raises(BadInput, match="cannot be read"):
-        articles(tmp_path / "none.json")
+        list(read("answer", "SQuAD", tmp_path / "none.json"))

@@ -22,7 +22,7 @@ from regard.data.readers.examples import (
 from regard.data.readers.glue import GLUE_TASKS, GlueTask, glue
 from regard.data.readers.plain import jsonl, table, tagged_jsonl
 from regard.data.readers.snli import snli
-from regard.data.readers.squad import articles, squad
+from regard.data.readers.squad import squad
 from regard.data.readers.trees import sst5
 from regard.data.sources import Csv, Table
 from regard.ground.errors import BadInput, did_you_mean
@@ -37,7 +37,6 @@ __all__ = [
     "LabelledExample",
     "QuestionExample",
     "TaggedExample",
-    "articles",
     "read",
 ]
 

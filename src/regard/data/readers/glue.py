@@ -69,14 +69,10 @@ def glue(path: Path, name: str, dropped: DropCounts | None = None) -> Iterator[L
 def _label(task: GlueTask, label: str, where: str) -> str:
     if task.labels:
         return one_of(task.labels, label, where)
-    return number(label, where)
-
-
-def number(label: str, where: str) -> str:
-    """The text of a finite number."""
     try:
-        if isfinite(float(label)):
-            return label
+        finite = isfinite(float(label))
     except ValueError:
-        pass
-    raise BadExample(where, "not a number", f"the label {label!r} is not a number")
+        finite = False
+    if not finite:
+        raise BadExample(where, "not a number", f"the label {label!r} is not a number")
+    return label

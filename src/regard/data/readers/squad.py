@@ -14,30 +14,15 @@ def squad(
     path: Path, dropped: DropCounts | None = None, articles: tuple[int, int] | None = None
 ) -> Iterator[QuestionExample]:
     """All questions, or those about `articles` from the first index up to the second."""
-    for _, questions in _titled(path, dropped, articles):
-        yield from questions
-
-
-def articles(
-    path: Path, dropped: DropCounts | None = None
-) -> list[tuple[str, list[QuestionExample]]]:
-    """(title, questions) of every article."""
-    return [(title, list(questions)) for title, questions in _titled(path, dropped, None)]
-
-
-def _titled(
-    path: Path, dropped: DropCounts | None, chosen: tuple[int, int] | None
-) -> Iterator[tuple[str, Iterator[QuestionExample]]]:
     name = name_of(path)
     found = held(read_json_file(path), "data", list, name)
-    start, stop = chosen or (0, len(found))
-    if chosen and not 0 <= start < stop <= len(found):
+    start, stop = articles or (0, len(found))
+    if articles and not 0 <= start < stop <= len(found):
         raise BadInput(f"{name}: there are no articles {start} to {stop}, only {len(found)}")
-    for number, each in enumerate(found[start:stop], start=start + 1):
+    for number, article in enumerate(found[start:stop], start=start + 1):
         where = f"{name}: article {number}"
-        article = typed(each, dict, "it", where)
-        asked = _asked(article, where, name)
-        yield held(article, "title", str, where), parsed(asked, _question, dropped)
+        asked = _asked(typed(article, dict, "it", where), where, name)
+        yield from parsed(asked, _question, dropped)
 
 
 def _asked(
