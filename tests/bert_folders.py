@@ -12,7 +12,7 @@ from regard.data.toy_language import corpus
 from regard.ground.batch import TokenRow, pack_rows
 from regard.ground.tape import Tape
 from regard.models.formats.loaded_model import LoadedModel
-from regard.text.encoder_tokenizer import EncoderTokenizer, train_wordpiece
+from regard.text.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
 
 SMALL = {
     "vocab_size": 40,
@@ -44,7 +44,7 @@ HEADS: dict[str, tuple[str, dict[str, Any]]] = {
 def vocabulary(size: int = 90) -> EncoderTokenizer:
     """Pieces of the built-in language."""
     texts = [pair.source for pair in corpus(train=60, dev=1, test=1).train]
-    return train_wordpiece(texts, size, longest=16)
+    return train_encoder_tokenizer(texts, "wordpiece", size, longest=16)
 
 
 def reference(head: str = "states", *, pooler: bool = True, **changes: Any) -> Any:

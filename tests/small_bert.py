@@ -16,7 +16,7 @@ from regard.models.facts import (
 )
 from regard.models.formats.loaded_model import LoadedModel
 from regard.models.papers import bert
-from regard.text.encoder_tokenizer import EncoderTokenizer, train_wordpiece
+from regard.text.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
 from regard.text.labels import MultiLabelSet, RegressionSet, SingleLabelSet
 
 SENTENCES = (
@@ -50,7 +50,7 @@ HEADS = {
 
 @cache
 def vocabulary() -> EncoderTokenizer:
-    return train_wordpiece(SENTENCES, 100, longest=LONGEST)
+    return train_encoder_tokenizer(SENTENCES, "wordpiece", 100, longest=LONGEST)
 
 
 def small_bert(kind: str = "states", seed: int = 0) -> LoadedModel:

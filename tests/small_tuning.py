@@ -10,7 +10,7 @@ import torch
 from regard.models.facts import MLMHead, change
 from regard.models.formats import folder as folders
 from regard.models.papers import bert
-from regard.text.encoder_tokenizer import train_wordpiece
+from regard.text.encoder_tokenizer import train_encoder_tokenizer
 from small import WORDS
 
 RECIPE = """
@@ -133,7 +133,7 @@ def write_tuning(folder: Path, kind: str, train: int = 96, held_out: int = 24) -
 
 def write_start(folder: Path) -> Path:
     """An encoder to begin with: it fills blanks and has no pooler."""
-    text = train_wordpiece([" ".join(WORDS)], 90, longest=48)
+    text = train_encoder_tokenizer([" ".join(WORDS)], "wordpiece", 90, longest=48)
     sizes = {"vocab": len(text.words), "width": 16, "inner": 32, "longest": 48, "init_std": 0.2}
     facts = change(bert.TINY, pool=None, output_heads=(MLMHead(),), **sizes)
     torch.manual_seed(5)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.text.encoder_tokenizer import EncoderTokenizer, train_wordpiece
+from regard.text.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
 
 transformers = pytest.importorskip("transformers")
 
@@ -41,7 +41,9 @@ SPECIAL = "the [SEP] storm[MASK] [CLS] [PAD] [UNK] ##s [mask]"
 def write(folder: Path, **settings) -> Path:
     """A vocabulary with its configuration, and config.json as a model's folder has it."""
     folder.mkdir(parents=True, exist_ok=True)
-    text = train_wordpiece(CORPUS, 260, lower=settings.get("do_lower_case", True))
+    text = train_encoder_tokenizer(
+        CORPUS, "wordpiece", 260, lower=settings.get("do_lower_case", True)
+    )
     (folder / "vocab.txt").write_bytes(text.files["vocab.txt"])
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     return with_model(folder)
@@ -76,7 +78,7 @@ def pair(request, tmp_path_factory):
         written = write(folder / "first", do_lower_case=False)
         transformers.AutoTokenizer.from_pretrained(written).save_pretrained(folder)
         return both(with_model(folder))
-    train_wordpiece(CORPUS, 260, lower=False).save(folder)
+    train_encoder_tokenizer(CORPUS, "wordpiece", 260, lower=False).save(folder)
     if request.param == "json alone":  # then the class's own settings hold, not the file's
         (folder / "vocab.txt").unlink()
         (folder / "tokenizer_config.json").unlink()
@@ -219,7 +221,7 @@ def test_windows_of_a_context(cased, longest, stride):
 
 
 def test_a_saved_folder_gives_the_same_ids_to_both(tmp_path):
-    trained = train_wordpiece(CORPUS, 260, lower=True)
+    trained = train_encoder_tokenizer(CORPUS, "wordpiece", 260, lower=True)
     trained.save(with_model(tmp_path))
     ours, theirs = both(tmp_path)
     assert type(theirs).__name__ == "BertTokenizer"

@@ -6,7 +6,7 @@ import pickle
 import pytest
 
 from regard.ground.errors import BadInput
-from regard.text.encoder_tokenizer import EncoderTokenizer, train_wordpiece
+from regard.text.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
 from regard.text.labels import labels_from_config
 
 LINES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "storm", "##s", "[", "]", "sep")
@@ -20,7 +20,7 @@ def folder(tmp_path):
 
 @pytest.fixture(scope="module")
 def trained(english):
-    return train_wordpiece(english, 200, longest=64)
+    return train_encoder_tokenizer(english, "wordpiece", 200, longest=64)
 
 
 def load(folder) -> EncoderTokenizer:

@@ -3,7 +3,7 @@
 import pytest
 
 from regard.ground.errors import BadInput
-from regard.text.encoder_tokenizer import train_wordpiece
+from regard.text.encoder_tokenizer import train_encoder_tokenizer
 from regard.text.plain_tokenizer import PlainTokenizer
 from regard.text.token_labels import TokenLabels
 from regard.text.translation_tokenizer import train_translation_tokenizer
@@ -18,7 +18,7 @@ def translation():
 
 @pytest.fixture(scope="module")
 def encoder():
-    return train_wordpiece(TEXTS, 60)
+    return train_encoder_tokenizer(TEXTS, "wordpiece", 60)
 
 
 def check(row, labels):

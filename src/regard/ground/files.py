@@ -7,7 +7,7 @@ import re
 import shutil
 import socket
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -157,6 +157,15 @@ def write_text(path: Path, text: str) -> None:
     """Write a text file atomically."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def write_files(folder: Path, files: Mapping[str, bytes], stale: Iterable[str] = ()) -> None:
+    """Write the files of a folder by name, each atomically; remove the other ``stale`` ones."""
+    for name, content in files.items():
+        with replacing(folder / name) as temporary:
+            temporary.write_bytes(content)
+    for name in {*stale} - files.keys():
+        (folder / name).unlink(missing_ok=True)
 
 
 def write_json(path: Path, content: Any) -> None:

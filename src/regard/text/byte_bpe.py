@@ -11,6 +11,7 @@ from regard.ground.errors import BadInput
 from regard.ground.files import read_bytes, read_json
 from regard.text.templates import Template
 from regard.text.tokenizer_family import Model, TokenizerFamily, TokenizerSettings
+from regard.text.train_tokenizer import learn_model
 
 SPACE = "▁"  # how people read the space of a piece
 
@@ -48,11 +49,10 @@ class ByteBPE(TokenizerFamily):
 
     def processor(self, names: Any, ids: Any, settings: TokenizerSettings) -> Any:
         """The template; offsets leave out the space before a word."""
-        spaced, trims = (
-            settings.flag("add_prefix_space", False),
-            settings.flag("trim_offsets", True),
+        byte_level = processors.ByteLevel(
+            add_prefix_space=settings.flag("add_prefix_space", False),
+            trim_offsets=settings.flag("trim_offsets", True),
         )
-        byte_level = processors.ByteLevel(add_prefix_space=spaced, trim_offsets=trims)
         return processors.Sequence([byte_level, super().processor(names, ids, settings)])
 
     def learn(self, texts: Iterable[str], vocab: int, lower: bool) -> tuple[Model, dict[str, Any]]:
@@ -61,11 +61,8 @@ class ByteBPE(TokenizerFamily):
             raise BadInput("text.lower: byte-level BPE keeps the case of letters")
         frame, bytes_ = Tokenizer(models.BPE()), pre_tokenizers.ByteLevel(add_prefix_space=False)
         frame.pre_tokenizer = bytes_
-        settings: Any = {"initial_alphabet": bytes_.alphabet(), "show_progress": False}
-        special = list(self.special_tokens.values())
-        trainer = trainers.BpeTrainer(vocab_size=vocab, special_tokens=special, **settings)
-        frame.train_from_iterator(texts, trainer)
-        return json.loads(frame.to_str())["model"], {}
+        special, alphabet = self.special_tokens.values(), {"initial_alphabet": bytes_.alphabet()}
+        return learn_model(frame, texts, trainers.BpeTrainer, vocab, special, **alphabet), {}
 
     def continues_word(self, piece: str) -> bool:
         """Whether there is no space before it."""

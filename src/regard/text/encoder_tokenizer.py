@@ -8,12 +8,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from regard.ground.files import replacing
+from regard.ground.files import write_files
 from regard.text.row_tokenizer import RowTokenizer
 from regard.text.subwords import Subwords
 from regard.text.templates import TEXTS, RowBuilder
 from regard.text.tokenizer_family import TokenizerFamily
-from regard.text.tokenizer_files import TokenizerFiles, all_files, learn_files, read_files
+from regard.text.tokenizer_files import all_files, learn_files, read_files
 
 
 @dataclass(frozen=True)
@@ -88,17 +88,13 @@ class EncoderTokenizer(RowTokenizer):
 
     def save(self, folder: Path) -> None:
         """Write the files, and remove those of an earlier vocabulary."""
-        for name, content in self.files.items():
-            with replacing(folder / name) as temporary:
-                temporary.write_bytes(content)
-        for name in set(self.FILES) - self.files.keys():
-            (folder / name).unlink(missing_ok=True)
+        write_files(folder, self.files, stale=self.FILES)
 
     @staticmethod
     def load(folder: Path) -> "EncoderTokenizer | None":
         """Read the tokenizer of a folder, ours or another's; None where it has none."""
         read = read_files(folder)
-        return None if read is None else _of(read)
+        return None if read is None else EncoderTokenizer(*read)
 
     @cached_property
     def _special(self) -> dict[str, int]:
@@ -114,16 +110,4 @@ def train_encoder_tokenizer(
     longest: int | None = 512,
 ) -> EncoderTokenizer:
     """A tokenizer of the family ``kind``, learned from ``texts``."""
-    return _of(learn_files(kind, texts, vocab, lower, longest))
-
-
-def train_wordpiece(
-    texts: Iterable[str], vocab: int = 30_522, *, lower: bool = True, longest: int | None = 512
-) -> EncoderTokenizer:
-    """A vocabulary like BERT's; the same for the same texts in any order."""
-    return train_encoder_tokenizer(texts, "wordpiece", vocab, lower=lower, longest=longest)
-
-
-def _of(files: TokenizerFiles) -> EncoderTokenizer:
-    words = Subwords(files.tokenizer)
-    return EncoderTokenizer(files.family, words, files.names, files.longest, files.files)
+    return EncoderTokenizer(*learn_files(kind, texts, vocab, lower, longest))

@@ -1,13 +1,12 @@
 """The vocabularies of a folder without tokenizer files: ids can be used, texts cannot."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NoReturn
 
 from regard.ground.errors import BadInput
-from regard.text.offsets import Segmentation
 from regard.text.translation_tokenizer import TranslationTokenizer
-from regard.text.words import Span
 
 MISSING = "this folder has no tokenizer files: only token ids can be used"
 
@@ -39,25 +38,11 @@ class IdVocabulary:
         """The ids themselves."""
         return [str(int(i)) for i in ids]
 
-    def encode(self, text: str) -> list[int]:
-        """Not possible."""
+    def encode(self, *given: Any, **named: Any) -> NoReturn:
+        """Not possible, like all that reads a text."""
         raise BadInput(MISSING)
 
-    def encode_all(self, texts: Iterable[str]) -> list[list[int]]:
-        """Not possible."""
-        raise BadInput(MISSING)
-
-    def encode_dropped(self, text: str, rate: float, key: tuple[int, ...]) -> list[int]:
-        """Not possible."""
-        raise BadInput(MISSING)
-
-    def segment(self, text: str) -> Segmentation:
-        """Not possible."""
-        raise BadInput(MISSING)
-
-    def unknown(self, text: str) -> list[Span]:
-        """Not possible."""
-        raise BadInput(MISSING)
+    encode_all = encode_dropped = segment = unknown = encode
 
     def save(self, path: Path) -> None:
         """There is nothing to write."""

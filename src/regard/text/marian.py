@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from regard.ground.errors import BadInput
-from regard.ground.files import read_bytes, read_json, replacing
+from regard.ground.files import read_bytes, read_json, write_files
 from regard.text.offsets import Segmentation, lost_words, touched
 from regard.text.translation_tokenizer import TranslationTokenizer
 from regard.text.vocabulary import check_pieces
@@ -121,7 +121,7 @@ class MarianPieces:
     def save(self, path: Path) -> None:
         """Write the SentencePiece model, as it was read."""
         model, *_ = self._given
-        _write_bytes(path, model)
+        write_files(path.parent, {path.name: model})
 
     def _id(self, piece: str) -> int:
         return self._ids.get(piece, self.unk)
@@ -138,10 +138,7 @@ class MarianTokenizer(TranslationTokenizer):
 
     def save(self, folder: Path) -> None:
         """Write the same files, and remove those of an earlier tokenizer."""
-        for name, content in self.files.items():
-            _write_bytes(folder / name, content)
-        for name in {*FILES, *TranslationTokenizer.FILES} - self.files.keys():
-            (folder / name).unlink(missing_ok=True)
+        write_files(folder, self.files, stale=(*FILES, *TranslationTokenizer.FILES))
 
     @staticmethod
     def load(folder: Path, begin: int | None = None) -> "MarianTokenizer":
@@ -225,8 +222,3 @@ def _vocabulary(path: Path, special: Sequence[str]) -> dict[str, int]:
     if absent := [name for name in special if name not in vocabulary]:
         raise BadInput(f"{path}: has no {', '.join(absent)}")
     return vocabulary
-
-
-def _write_bytes(path: Path, content: bytes) -> None:
-    with replacing(path) as temporary:
-        temporary.write_bytes(content)

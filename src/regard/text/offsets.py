@@ -16,6 +16,12 @@ class Segmentation:
     words: tuple[int | None, ...]  # index into word_spans(text); None where no word is touched
 
 
+def _overlapped(words: Sequence[Span], spans: Sequence[Span]) -> list[range]:
+    """For each span the indices of the words that it overlaps."""
+    starts, ends = [word.start for word in words], [word.end for word in words]
+    return [range(bisect_right(ends, start), bisect_left(starts, end)) for start, end in spans]
+
+
 def stretched(text: str, spans: Sequence[Span]) -> list[Span]:
     """Spans extended over accents that normalisation merged into the letter before them."""
     limits = [*(span.start for span in spans), len(text)][1:]
@@ -29,13 +35,7 @@ def stretched(text: str, spans: Sequence[Span]) -> list[Span]:
 
 def touched(text: str, spans: Sequence[Span]) -> list[int | None]:
     """For each span the index of the first word that it overlaps."""
-    words = word_spans(text)
-    ends = [word.end for word in words]
-    firsts = [bisect_right(ends, span.start) for span in spans]
-    return [
-        first if first < len(words) and words[first].start < span.end else None
-        for first, span in zip(firsts, spans, strict=True)
-    ]
+    return [found[0] if found else None for found in _overlapped(word_spans(text), spans)]
 
 
 def tokens_of_words(text: str, cut: Segmentation, spans: Spans = word_spans) -> list[list[int]]:
@@ -44,25 +44,20 @@ def tokens_of_words(text: str, cut: Segmentation, spans: Spans = word_spans) -> 
     A token such as "?!" covers more than one word, and then belongs to each of them.
     """
     words = spans(text)
-    ends = [word.end for word in words]
     tokens: list[list[int]] = [[] for _ in words]
-    for token, (start, end) in enumerate(cut.spans):
-        word = bisect_right(ends, start)
-        while word < len(words) and words[word].start < end:
+    for token, found in enumerate(_overlapped(words, cut.spans)):
+        for word in found:
             tokens[word].append(token)
-            word += 1
     return tokens
 
 
 def lost_words(text: str, cut: Segmentation, unk: int | None) -> list[Span]:
     """The words of ``text`` that contain ``unk``; words that share a token are one span."""
     words = word_spans(text)
-    starts, ends = [word.start for word in words], [word.end for word in words]
-    lost: list[Span] = []
-    for token, span in zip(cut.ids, cut.spans, strict=True):
-        if token == unk:
-            shared = words[bisect_right(ends, span.start) : bisect_left(starts, span.end)]
-            lost.append(Span(shared[0].start, shared[-1].end) if shared else span)
+    lost = [span for token, span in zip(cut.ids, cut.spans, strict=True) if token == unk]
+    for number, found in enumerate(_overlapped(words, lost)):
+        if found:
+            lost[number] = Span(words[found[0]].start, words[found[-1]].end)
     return list(dict.fromkeys(lost))
 
 

@@ -39,17 +39,12 @@ class RowTokenizer(ABC):
         """Its only one."""
         return (self.words,)
 
-    @property
-    def summary(self) -> str | None:
-        """Where the token stands that sums up a row; see ``Template``."""
-        return self.template.summary
-
     def check(self, known: Mapping[str, int], summaries: Collection[str | None]) -> None:
         """Refuse a model that does not know every id, or pools where no summary token stands."""
         check_sizes({"tokens": len(self.words)}, known)
-        if self.summary not in summaries:
+        if (summary := self.template.template.summary) not in summaries:
             expected = " or ".join(one or "nowhere" for one in summaries)
-            found = self.summary or "nowhere"
+            found = summary or "nowhere"
             raise BadInput(f"the summary token of a row stands {found}; the model needs {expected}")
 
     def limit(self, max_length: int | None) -> int | None:
@@ -68,7 +63,8 @@ class RowTokenizer(ABC):
         """One text or two as a row with labels."""
         texts = (first,) if second is None else (first, second)
         cuts = [self.words.segment(text) for text in texts]
-        labels = {role: self._special_label(i) for role, i in self.template.special.items()}
+        special = self.template.special.items()
+        labels = {role: TokenLabels.special(*self.words.pieces([i])) for role, i in special}
         for name, text, cut in zip(TEXTS, texts, cuts, strict=False):
             labels[name] = TokenLabels.of_text(text, cut, self.words.pieces(cut.ids))
         parts = (labels[part.name] for part in self.template.template.parts(len(texts)))
@@ -80,9 +76,6 @@ class RowTokenizer(ABC):
         """The first text alone and, where rows can have two texts, both."""
         pairs = [] if self.template.template.pair is None else [self.label(first, second)]
         return [self.label(first), *pairs]
-
-    def _special_label(self, number: int) -> TokenLabels:
-        return TokenLabels.special(self.words.pieces([number])[0])
 
     def pieces(self, words: Sequence[str]) -> list[list[int]]:
         """The ids of each word on its own; a word of which nothing is left is unknown."""

@@ -98,15 +98,6 @@ class RowBuilder:
     template: Template
     special: Mapping[str, int]
 
-    @property
-    def summary(self) -> str | None:
-        """Where the summary token stands; see ``Template``."""
-        return self.template.summary
-
-    def summary_position(self, length: int) -> int:
-        """The position of the summary token in a row of that length, or 0 if there is none."""
-        return length - 1 if self.summary == "last" else 0
-
     def specials(self, texts: int) -> int:
         """The number of special tokens in a row of one text or two."""
         return sum(part.name not in TEXTS for part in self.template.parts(texts))

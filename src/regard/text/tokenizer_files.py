@@ -7,15 +7,15 @@ class that takes tokenizer.json as it stands does the normaliser written there c
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tokenizers import AddedToken, Tokenizer
 
 from regard.ground.errors import BadInput, reason_of
 from regard.ground.files import read_bytes, read_json
 from regard.text.families import FAMILIES
+from regard.text.subwords import Subwords
 from regard.text.templates import TEXTS
 from regard.text.tokenizer_family import Model, TokenizerFamily, TokenizerSettings
 from regard.text.vocabulary import check_pieces
@@ -33,12 +33,11 @@ def all_files() -> tuple[str, ...]:
     return (WORDS, *(name for one in FAMILIES for name in one.files), SETTINGS, NAMES, ADDED)
 
 
-@dataclass(frozen=True)
-class TokenizerFiles:
+class TokenizerFiles(NamedTuple):
     """What the files of a folder say: a tokenizer, and its special tokens by role."""
 
     family: TokenizerFamily
-    tokenizer: Tokenizer
+    words: Subwords
     names: Mapping[str, str]
     longest: int | None
     files: Mapping[str, bytes]
@@ -63,7 +62,7 @@ def read_files(folder: Path) -> TokenizerFiles | None:
         names = _names(folder, family, settings, NAMES in files)
         tokenizer = _rebuilt(folder, family, settings, names, files.keys())
     longest = _longest(content.get("model_max_length"))
-    return TokenizerFiles(family, tokenizer, names, longest, files)
+    return TokenizerFiles(family, Subwords(tokenizer), names, longest, files)
 
 
 def learn_files(
@@ -85,7 +84,7 @@ def learn_files(
     contents = {WORDS: tokenizer.to_str(pretty=True), SETTINGS: written}
     contents |= family.write_files(model)
     files = {name: content.encode() for name, content in contents.items()}
-    return TokenizerFiles(family, tokenizer, names, longest, files)
+    return TokenizerFiles(family, Subwords(tokenizer), names, longest, files)
 
 
 def _family_named(

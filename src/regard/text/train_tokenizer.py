@@ -36,7 +36,7 @@ _NEEDLESS = (
     r"|(?<=\p{Han}) (?=\p{Han})"
 )
 
-_Frame = Callable[[], Tokenizer]
+_Frame = Callable[[], Tokenizer]  # makes a tokenizer without its vocabulary
 
 
 def train(
@@ -116,45 +116,54 @@ def _byte_frame(steps: list[normalizers.Normalizer]) -> Tokenizer:
     return frame
 
 
-def _learn(frame: Tokenizer, texts: Iterable[str], trainer: trainers.Trainer) -> dict[str, Any]:
+def learn_model(
+    frame: Tokenizer,
+    texts: Iterable[str],
+    trainer: Callable[..., trainers.Trainer],
+    vocab: int,
+    special: Iterable[str],
+    **options: Any,
+) -> dict[str, Any]:
     """The ``model`` of the tokenizer.json that the library learns."""
-    frame.train_from_iterator(texts, trainer)
+    settings = {"vocab_size": vocab, "special_tokens": [*special], "show_progress": False}
+    frame.train_from_iterator(texts, trainer(**settings, **options))
     return json.loads(frame.to_str())["model"]
 
 
+def learn_in_two_passes(
+    frame: _Frame, texts: Iterable[str], vocab: int, special: Iterable[str], **options: Any
+) -> dict[str, int]:
+    """WordPiece, first for the alphabet alone. The library numbers the letters inside words in
+    random order unless they are reserved, and numbers decide between equally frequent pairs.
+    """
+    texts = list(texts) if isinstance(texts, Iterator) else texts
+    reserved, learned = [*special], dict[str, int]()
+    for size in (0, vocab):
+        trainer = trainers.WordPieceTrainer
+        model = learn_model(frame(), texts, trainer, size, reserved, min_frequency=2, **options)
+        learned = model["vocab"]
+        reserved += sorted(learned.keys() - {*reserved})
+    return learned
+
+
 def _bpe(frame: _Frame, texts: Iterable[str], vocab: int) -> models.Model:
-    trainer = trainers.BpeTrainer(
-        vocab_size=vocab,
-        min_frequency=2,
-        special_tokens=[*SPECIALS, *BYTES],  # reserves their ids; only SPECIALS stay special
-        show_progress=False,
-    )
-    learned = _learn(frame(), texts, trainer)
+    reserved = (*SPECIALS, *BYTES)  # reserves their ids; only SPECIALS stay special
+    learned = learn_model(frame(), texts, trainers.BpeTrainer, vocab, reserved, min_frequency=2)
     merges = [tuple(pair) for pair in learned["merges"]]
     return models.BPE(learned["vocab"], merges, unk_token=SPECIALS[UNK], byte_fallback=True)
 
 
 def _byte_bpe(frame: _Frame, texts: Iterable[str], vocab: int) -> models.Model:
-    trainer = trainers.BpeTrainer(
-        vocab_size=vocab,
-        min_frequency=2,
-        special_tokens=list(SPECIALS),
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    learned = _learn(frame(), texts, trainer)
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = partial(trainers.BpeTrainer, min_frequency=2, initial_alphabet=alphabet)
+    learned = learn_model(frame(), texts, trainer, vocab, SPECIALS)
     return models.BPE(learned["vocab"], [tuple(pair) for pair in learned["merges"]])
 
 
 def _unigram(frame: _Frame, texts: Iterable[str], vocab: int) -> models.Model:
-    trainer = trainers.UnigramTrainer(
-        vocab_size=vocab - len(BYTES),
-        special_tokens=list(SPECIALS),
-        unk_token=SPECIALS[UNK],
-        show_progress=False,
-    )
+    trainer = partial(trainers.UnigramTrainer, unk_token=SPECIALS[UNK])
     try:
-        learned = _learn(frame(), texts, trainer)["vocab"]
+        learned = learn_model(frame(), texts, trainer, vocab - len(BYTES), SPECIALS)["vocab"]
     except Exception as error:  # the library raises bare Exception
         if "not large enough" in str(error):
             raise _too_small(vocab) from error
@@ -176,16 +185,7 @@ def _settled(pieces: list[tuple[str, float]]) -> list[tuple[str, float]]:
 
 
 def _wordpiece(frame: _Frame, texts: Iterable[str], vocab: int) -> models.Model:
-    """Learned twice, first for the alphabet alone. The library numbers the letters inside words in
-    random order unless they are reserved, and numbers decide between equally frequent pairs."""
-    texts = list(texts)
-    reserved = [*SPECIALS]
-    for size in (0, vocab):
-        trainer = trainers.WordPieceTrainer(
-            vocab_size=size, min_frequency=2, special_tokens=reserved, show_progress=False
-        )
-        learned = _learn(frame(), texts, trainer)["vocab"]
-        reserved += sorted(learned.keys() - set(reserved))
+    learned = learn_in_two_passes(frame, texts, vocab, SPECIALS)
     return models.WordPiece(learned, unk_token=SPECIALS[UNK])
 
 

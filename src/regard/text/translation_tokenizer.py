@@ -2,11 +2,12 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import ClassVar
 
-from regard.ground.batch import TokenRow
+from regard.ground.batch import as_row
 from regard.ground.errors import BadInput
 from regard.text.subwords import Subwords
 from regard.text.token_labels import LabelledInput, LabelledRow, TokenLabels
@@ -67,9 +68,9 @@ class TranslationTokenizer:
         begin, end = map(TokenLabels.special, (BEGIN, END))
         read, predicted = TokenLabels.join(read, end), TokenLabels.join(written, end)
         return {
-            "source": LabelledRow(_row(*source.ids, self.target.eos), read, read),
+            "source": LabelledRow(as_row((*source.ids, self.target.eos)), read, read),
             "target": LabelledRow(
-                _row(self.target.bos, *target.ids), predicted, TokenLabels.join(begin, written)
+                as_row((self.target.bos, *target.ids)), predicted, TokenLabels.join(begin, written)
             ),
         }
 
@@ -98,10 +99,6 @@ class TranslationTokenizer:
         return TranslationTokenizer(shared, shared)
 
 
-def _row(*ids: int) -> TokenRow:
-    return TokenRow(ids, [0] * len(ids))
-
-
 def train_translation_tokenizer(
     sources: Iterable[str],
     targets: Iterable[str],
@@ -113,10 +110,8 @@ def train_translation_tokenizer(
     lower: bool = False,
 ) -> TranslationTokenizer:
     """One vocabulary of ``vocab`` pieces for both sides, or one of that size for each."""
-    if joint:
-        both = train(chain(sources, targets), kind, vocab, normalise=normalise, lower=lower)
-        return TranslationTokenizer(both, both)
-    return TranslationTokenizer(
-        train(sources, kind, vocab, normalise=normalise, lower=lower),
-        train(targets, kind, vocab, normalise=normalise, lower=lower),
-    )
+    learn = partial(train, kind=kind, vocab=vocab, normalise=normalise, lower=lower)
+    if not joint:
+        return TranslationTokenizer(learn(sources), learn(targets))
+    both = learn(chain(sources, targets))
+    return TranslationTokenizer(both, both)

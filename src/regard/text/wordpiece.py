@@ -4,19 +4,19 @@ the longest pieces known; a piece that begins with ``##`` continues a word.
 The tokenizer is put together as ``transformers`` does it, so that both give the same ids.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from regard.ground.errors import BadInput
 from regard.ground.files import read_bytes
 from regard.text.templates import Template
 from regard.text.tokenizer_family import Model, TokenizerFamily, TokenizerSettings
+from regard.text.train_tokenizer import learn_in_two_passes
 
 PREFIX = "##"
 LINES = "vocab.txt"
@@ -28,15 +28,6 @@ SPECIALS = {
     "sep_token": "[SEP]",
     "mask_token": "[MASK]",
 }
-
-
-@dataclass(frozen=True)
-class Normalisation:
-    """How a text is normalised before it is cut."""
-
-    lower: bool = True
-    strip_accents: bool | None = None  # None: if letters are lowercased
-    chinese: bool = True  # Chinese characters are words of their own
 
 
 class WordPiece(TokenizerFamily):
@@ -86,24 +77,14 @@ class WordPiece(TokenizerFamily):
 
     def build(self, model: Model, unk: str, settings: TokenizerSettings) -> Tokenizer:
         """BERT's normaliser, its way to cut words, and the pieces."""
-        normalisation = Normalisation(
-            settings.flag("do_lower_case", True),
-            settings.flag("strip_accents", None),
-            settings.flag("tokenize_chinese_chars", True),
-        )
-        tokenizer = _frame(normalisation, unk)
+        tokenizer = _frame(settings, unk)
         tokenizer.model = models.WordPiece(dict(model["vocab"]), unk_token=unk)
         return tokenizer
 
     def learn(self, texts: Iterable[str], vocab: int, lower: bool) -> tuple[Model, dict[str, Any]]:
         """The same for the same texts in any order."""
-        normalisation = Normalisation(lower)
-        settings = {
-            "do_lower_case": normalisation.lower,
-            "strip_accents": normalisation.strip_accents,
-            "tokenize_chinese_chars": normalisation.chinese,
-        }
-        return {"vocab": learn_wordpiece(texts, vocab, normalisation)}, settings
+        settings = {"do_lower_case": lower, "strip_accents": None, "tokenize_chinese_chars": True}
+        return {"vocab": learn_wordpiece(texts, vocab, TokenizerSettings(settings))}, settings
 
     def continues_word(self, piece: str) -> bool:
         """Whether it has the prefix."""
@@ -117,56 +98,43 @@ class WordPiece(TokenizerFamily):
 
 
 def learn_wordpiece(
-    texts: Iterable[str], vocab: int, normalisation: Normalisation, letters: int = 1_000
+    texts: Iterable[str], vocab: int, settings: TokenizerSettings, letters: int = 1_000
 ) -> dict[str, int]:
     """At most ``vocab`` pieces of the ``letters`` most frequent letters; a rarer letter is unknown.
 
-    The same texts, in any order, give the same vocabulary. It is learned twice, first for the
-    alphabet alone: the library numbers the letters inside words in random order unless they are
-    reserved, and numbers decide between equally frequent pairs. Texts are read three times.
+    The same texts, in any order, give the same vocabulary. They are read three times.
     """
     texts = list(texts) if isinstance(texts, Iterator) else texts
-    alphabet = _alphabet(texts, normalisation, letters)
-    reserved, learned = list(SPECIALS.values()), {}
-    for size in (0, vocab):
-        trainer = trainers.WordPieceTrainer(
-            vocab_size=size,
-            min_frequency=2,
-            special_tokens=reserved,
-            initial_alphabet=alphabet,
-            limit_alphabet=len(alphabet),
-            show_progress=False,
-        )
-        frame = _frame(normalisation, SPECIALS["unk_token"])
-        frame.train_from_iterator(texts, trainer)
-        learned = json.loads(frame.to_str())["model"]["vocab"]
-        reserved = [*reserved, *sorted(learned.keys() - set(reserved))]
+    alphabet = _alphabet(texts, settings, letters)
+    frame, limit = partial(_frame, settings, SPECIALS["unk_token"]), len(alphabet)
+    options = {"initial_alphabet": alphabet, "limit_alphabet": limit}
+    learned = learn_in_two_passes(frame, texts, vocab, SPECIALS.values(), **options)
     if len(learned) > vocab:
         raise BadInput(f"a vocabulary of {vocab} is too small: {len(learned)} pieces are letters")
     return learned
 
 
-def _frame(normalisation: Normalisation, unknown: str) -> Tokenizer:
+def _frame(settings: TokenizerSettings, unknown: str) -> Tokenizer:
     """A tokenizer that is complete but for its vocabulary and its template."""
     frame = Tokenizer(models.WordPiece(unk_token=unknown))
-    frame.normalizer = _normaliser(normalisation)
+    frame.normalizer = _normaliser(settings)
     frame.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     frame.decoder = decoders.WordPiece(prefix=PREFIX)
     return frame
 
 
-def _normaliser(normalisation: Normalisation) -> normalizers.Normalizer:
+def _normaliser(settings: TokenizerSettings) -> normalizers.Normalizer:
     return normalizers.BertNormalizer(
         clean_text=True,
-        handle_chinese_chars=normalisation.chinese,
-        strip_accents=normalisation.strip_accents,
-        lowercase=normalisation.lower,
+        handle_chinese_chars=settings.flag("tokenize_chinese_chars", True),
+        strip_accents=settings.flag("strip_accents", None),  # None: if letters are lowercased
+        lowercase=settings.flag("do_lower_case", True),
     )
 
 
-def _alphabet(texts: Iterable[str], normalisation: Normalisation, most: int) -> list[str]:
+def _alphabet(texts: Iterable[str], settings: TokenizerSettings, most: int) -> list[str]:
     """The most frequent letters, of equally frequent ones the first by their numbers."""
-    normalise, counts = _normaliser(normalisation).normalize_str, Counter[str]()
+    normalise, counts = _normaliser(settings).normalize_str, Counter[str]()
     for text in texts:
         counts.update(normalise(text))
     found = sorted((-count, letter) for letter, count in counts.items() if not letter.isspace())

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from regard.ground.errors import BadInput
-from regard.ground.files import read_bytes, read_json, replacing, write_json
+from regard.ground.files import read_bytes, read_json, write_files, write_json
 from regard.models.formats import sentence_transformers
 from regard.models.formats.hf_format import HFExtras
 from regard.models.formats.loaded_model import (
@@ -77,7 +77,7 @@ def write(folder: Path, model: LoadedModel) -> None:
     (folder / CONFIG).unlink(missing_ok=True)
     if model.tokenizer is not None:
         model.tokenizer.save(folder)
-    write_files(folder, extras)
+    write_files(folder, extras.files)
     write_tensors(folder / WEIGHTS, tensors)
     notes = {name: model.notes[name] for name in PREDICTION_KEYS if name in model.notes}
     write_json(folder / CONFIG, {**extras.config, **config, **({NOTES: notes} if notes else {})})
@@ -102,13 +102,6 @@ def files_of(folder: Path) -> dict[str, bytes]:
     path = folder / GENERATION
     generation = {path.name: read_bytes(path)} if path.exists() else {}
     return generation | sentence_transformers.files_of(folder)
-
-
-def write_files(folder: Path, extras: HFExtras) -> None:
-    """Hand them on, byte for byte."""
-    for name, content in extras.files.items():
-        with replacing(folder / name) as temporary:
-            temporary.write_bytes(content)
 
 
 def _paper_of(folder: Path, config: dict[str, Any]) -> Paper:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from regard.ground.errors import BadInput
-from regard.ground.files import write_json
+from regard.ground.files import write_files, write_json
 from regard.models.facts import from_json, to_json
 from regard.models.formats import hf
 from regard.models.formats.hf_format import HFExtras
@@ -97,7 +97,7 @@ def _in_original_precision(model: LoadedModel) -> dict[str, Tensor]:
 
 
 def _write_extras(folder: Path, extras: HFExtras) -> dict[str, Any]:
-    hf.write_files(folder, extras)
+    write_files(folder, extras.files)
     weights = extras.weights
     if weights.kept:
         write_tensors(folder / KEPT, weights.kept)
