@@ -243,3 +243,45 @@ def test_settings_that_make_no_sense(change):
 def test_too_many_at_once_are_refused():
     with pytest.raises(ValueError):
         TokenMasker(MASK, SPECIAL).mask_row(np.full(MOST + 1, 9), (0, 0, 0))
+
+
+@given(ROWS, st.integers(2, 4), st.integers(0, 99))
+def test_ngrams_are_whole_words_within_the_room_of_a_row(rows, ngrams, seed):
+    masker = TokenMasker(MASK, SPECIAL, WORD_STARTS, ngrams=ngrams)
+    masked = mask_rows(masker, rows, (seed, 0))
+    positions, first = masked.positions.tolist(), 0
+    assert positions == sorted(set(positions))
+    for row in rows:
+        here = {position - first for position in positions if first <= position < first + len(row)}
+        words = words_of(row)
+        assert sorted(at for word in words if set(word) & here for at in word) == sorted(here)
+        room = in_row(len(row)) - len(here)
+        assert room >= 0
+        assert all(len(word) > room for word in words if not set(word) & here)
+        first += len(row)
+
+
+def test_ngrams_have_lengths_by_one_over_n_and_the_rate_stays():
+    rows, length = 400, 200
+    tokens = np.full(rows * length, 7)
+    masker = TokenMasker(MASK, SPECIAL, ngrams=3)
+    counts = masker._draw_counts(np.ones(10**5 - 1, bool), np.random.default_rng(0).random(10**5))
+    for n, expected in ((1, 6 / 11), (2, 3 / 11), (3, 2 / 11)):
+        assert close((counts == n).mean(), expected, 10**5)
+    lengths, numbers = np.full(rows, length), np.arange(rows)
+    masked = masker.mask_rows(tokens, lengths, numbers, (0, 0))
+    assert len(masked.positions) == rows * 30  # 15%, as without n-grams
+    alone = TokenMasker(MASK, SPECIAL).mask_rows(tokens, lengths, numbers, (0, 0))
+    assert len(alone.positions) == rows * 30
+    runs, single = (1 + (np.diff(one.positions) > 1).sum() for one in (masked, alone))
+    assert runs < 0.75 * single  # a mean of 18/11 words at once
+
+
+def test_ngrams_end_where_words_do_not_follow():
+    masker = TokenMasker(MASK, SPECIAL, ngrams=3)
+    follows = np.array([True, False, False, True, True])
+    counts = masker._draw_counts(follows, np.full(6, 0.999))
+    assert counts.tolist() == [2, 1, 1, 3, 2, 1]
+    assert masker._draw_counts(np.empty(0, bool), np.empty(0)).tolist() == []
+    with pytest.raises(BadInput, match="n-grams of up to 0 words"):
+        TokenMasker(MASK, SPECIAL, ngrams=0)

@@ -16,7 +16,14 @@ from regard.data.datasets.documents import DocumentDataset
 from regard.data.documents import Documents
 from regard.data.row_plans import full_rows
 from regard.data.sampler import Sampler
-from regard.data.sentence_pairs import IS_NEXT, NOT_NEXT, sentence_pairs
+from regard.data.sentence_pairs import (
+    IN_ORDER,
+    IS_NEXT,
+    NOT_NEXT,
+    SWAPPED,
+    ordered_pairs,
+    sentence_pairs,
+)
 from regard.ground.batch import BatchLimits
 from regard.ground.errors import BadInput
 from regard.text.templates import RowBuilder, Template
@@ -361,3 +368,57 @@ def test_nothing_asked_nothing_read():
     documents = numbered([[3], [4]])
     passages = unannotated(documents, partial(drawn, documents))
     assert passages.read(0, np.empty(0, np.int64)) == []
+
+
+def all_ordered(documents: Documents, longest: int, key: tuple[int, int], short: float = 0.1):
+    plan = ordered_pairs(documents, PAIR, longest, key, short)
+    return plan.read(np.arange(len(plan)))
+
+
+@given(SHAPES, st.integers(5, 40), st.integers(0, 99), st.sampled_from([0.0, 0.1, 1.0]))
+def test_ordered_pairs_are_consecutive_parts_of_one_document(shape, longest, seed, short):
+    shape = [*shape, [2, 2]]  # one has two sentences at least
+    documents = numbered(shape)
+    belongs = np.repeat(np.arange(len(shape)), [sum(one) for one in shape])
+    starts = set((documents.first_token + 10).tolist())
+    for row, label in all_ordered(documents, longest, (seed, 0), short):
+        assert len(row.tokens) <= longest
+        first, second = parts(row.tokens)
+        assert row.segments.tolist() == [0] * (len(first) + 2) + [1] * (len(second) + 1)
+        earlier, later = (second, first) if label == SWAPPED else (first, second)
+        assert earlier[-1] < later[0]
+        assert len({*belongs[np.array(earlier + later) - 10]}) == 1
+        if len(row.tokens) < longest:  # nothing was cut: split between two sentences
+            assert later[0] == earlier[-1] + 1
+            assert {earlier[0], later[0], later[-1] + 1} <= starts
+
+
+def test_ordered_pairs_leave_out_nothing_but_a_last_sentence_alone():
+    documents = numbered([[3] * 50, [3] * 40, [5], [3] * 58])  # 19 sentences fit into a row
+    alone = {*range(280, 285), *range(456, 459)}  # a document, and the last of three rows of 19
+    for epoch in range(5):
+        rows = all_ordered(documents, 60, (0, epoch), short=0.0)
+        used = sorted(token for row, _ in rows for part in parts(row.tokens) for token in part)
+        assert used == sorted({*range(10, 459)} - alone)
+
+
+def test_half_of_the_ordered_pairs_are_swapped_and_the_split_is_anywhere():
+    documents = numbered([[1] * 9] * 2_000)
+    rows = all_ordered(documents, 12, (0, 0), short=0.0)
+    labels = np.array([label for _, label in rows])
+    assert len(rows) == 2_000 and {*labels.tolist()} == {IN_ORDER, SWAPPED}
+    assert abs(labels.mean() - 0.5) < 4 * 0.5 / 2_000**0.5
+    for label in (IN_ORDER, SWAPPED):
+        sizes = np.array([len(parts(row.tokens)[0]) for row, one in rows if one == label])
+        counts = np.bincount(sizes, minlength=9)[1:]
+        assert (abs(counts / len(sizes) - 1 / 8) < 4 * (7 / 64 / len(sizes)) ** 0.5).all()
+    assert any(
+        label != other
+        for (_, label), (_, other) in zip(rows, all_ordered(documents, 12, (0, 1)), strict=False)
+    )
+
+
+def test_documents_of_single_sentences_have_no_order():
+    with pytest.raises(BadInput, match="sentence order needs documents of several sentences"):
+        ordered_pairs(numbered([[4], [3]]), PAIR, 20, (0, 0))
+    assert len(ordered_pairs(numbered([[4, 4]]), PAIR, 20, (0, 0))) == 1  # one document is enough

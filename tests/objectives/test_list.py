@@ -7,6 +7,7 @@ from regard.models.papers import LINEAGE
 from regard.objectives.list import OBJECTIVES, ObjectivesConfig
 from regard.objectives.masked_lm import MaskedLM
 from regard.objectives.next_sentence import NextSentence
+from regard.objectives.sentence_order import SentenceOrder
 from regard.objectives.sum import Sum
 from regard.training.recipe import read
 from small_documents import RECIPE
@@ -34,6 +35,11 @@ def test_a_recipe_that_lists_none_learns_those_of_bert(recipe):
         (["objective.next-sentence.short=0.5"], (MaskedLM(), NextSentence(short=0.5))),
         (["objective.next-sentence=false"], (MaskedLM(),)),
         (["objective.masked-lm=false"], (NextSentence(),)),
+        (["objective.masked-lm.ngrams=3"], (MaskedLM(ngrams=3), NextSentence())),
+        (
+            ["objective.next-sentence=false", "objective.sentence-order.short=0"],
+            (MaskedLM(), SentenceOrder(short=0)),
+        ),
     ],
 )
 def test_settings_change_one_objective_and_leave_the_other(recipe, settings, expected):

@@ -1,7 +1,10 @@
 """ALBERT: values of every head, folders both ways, ids without a tokenizer, and tasks."""
 
+import re
+
 import pytest
 
+import regard
 from encoder_family import FILES, Family
 from regard.ground.errors import BadInput
 from regard.models.facts import change, difference
@@ -116,3 +119,27 @@ def test_groups_of_several_layers_are_refused_in_folders():
 def test_every_task_trains_and_predicts(task, tmp_path):
     model = FAMILY.check_task(task, tmp_path)
     assert model.facts.trunk.embed.embedding_size == 128
+
+
+def test_masked_lm_with_sentence_order_trains_and_is_tuned(tmp_path):
+    objectives = "masked-lm = { ngrams = 3 }\nsentence-order = {}\n"
+    model = FAMILY.pretrain(tmp_path, objectives)
+    assert model.facts.head_names == ("mlm", "sentence_pair")
+    assert model.facts.head("sentence_pair").dropout == 0.1
+    model.save(tmp_path / "hf", "hf")
+    theirs = transformers.AutoModelForPreTraining.from_pretrained(
+        tmp_path / "hf", local_files_only=True
+    )
+    assert type(theirs) is transformers.AlbertForPreTraining
+    recipe = (tmp_path / "r.toml").read_text()
+    tsv = '{ reader = "tsv", file = "a.tsv", options = { texts = ["text"], label = "label" } }'
+    (tmp_path / "a.tsv").write_text(FILES["classify"][2])
+    start = recipe[: recipe.index("[objective]")]
+    start = start.replace('task = "pretrain"', 'task = "classify"')
+    start = re.sub(r"(train|dev) = \{.*\}", rf"\1 = {tsv}", start)
+    start = re.sub(r"\[text\]\nvocab = 300\n", "", start)
+    start = re.sub(r"paper = .*\nchange = .*", 'start = "run/model"', start)
+    (tmp_path / "tune.toml").write_text(start)
+    run("train", tmp_path / "tune.toml", "--data", tmp_path, "--out", tmp_path / "tuned")
+    tuned = regard.load(tmp_path / "tuned" / "model", "cpu")
+    assert tuned.paper is albert.PAPER and len(tuned.predict(["the sea"])) == 1

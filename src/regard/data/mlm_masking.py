@@ -14,7 +14,8 @@ from regard.ground.errors import BadInput
 
 MOST = 1 << 16  # limit of rows and of tokens in a row: row, random bits and position share 64 bits
 MASKING = 3  # appended to the key, which other draws use too
-FATE, OTHER = MOST, 2 * MOST  # counters in the stream of a row, after those that order its words
+# Counters in the stream of a row, after those that order its words.
+FATE, OTHER, COUNT = MOST, 2 * MOST, 3 * MOST
 
 
 class MaskedTokens(NamedTuple):
@@ -45,7 +46,8 @@ class TokenMasker:
     Special tokens are neither chosen nor used as random tokens. With `word_starts`, whole words are
     chosen: an id with False continues the word before it. `rate` is the share of chosen tokens,
     `kept` and `random` the shares of these that stay or become a random token; `most` limits the
-    chosen tokens of a row.
+    chosen tokens of a row. With `ngrams`, up to so many successive words are chosen at once, n of
+    them with probability ∝ 1/n (Lan et al., 2019, section 4.1).
     """
 
     mask: int
@@ -55,12 +57,15 @@ class TokenMasker:
     kept: float = 0.1
     random: float = 0.1
     most: int | None = None
+    ngrams: int = 1
 
     def __post_init__(self) -> None:
         if not 0 < self.rate <= 1:
             raise BadInput(f"masking rate {self.rate}: must be above 0 and at most 1")
         if min(self.kept, self.random) < 0 or self.kept + self.random > 1:
             raise BadInput(f"kept {self.kept} and random {self.random}: must add up to at most 1")
+        if self.ngrams < 1:
+            raise BadInput(f"n-grams of up to {self.ngrams} words: must be at least 1")
         if self.most is not None and self.most < 1:
             raise BadInput(f"at most {self.most} masked tokens in a row: must be at least 1")
 
@@ -117,10 +122,49 @@ class TokenMasker:
 
         draws = bits(stream[row], at) >> np.uint64(32) << np.uint64(16)
         order = np.argsort(row.astype(np.uint64) << np.uint64(48) | draws | at.astype(np.uint64))
-        taken = order[fitting(sizes[order], row[order], self.masked_count(lengths))]
+        room = self.masked_count(lengths)
+        if self.ngrams == 1:
+            taken = order[fitting(sizes[order], row[order], room)]
+        else:
+            follows = (row[1:] == row[:-1]) & (heads[1:] == heads[:-1] + sizes[:-1])
+            counts = self._draw_counts(follows, uniform(stream[row], COUNT + at))
+            taken = fitting_ngrams(order, counts, sizes, row, room)
         sizes = sizes[taken]
         starts = np.repeat(heads[taken] - np.cumsum(sizes) + sizes, sizes)
         return np.sort(starts + np.arange(len(starts)))
+
+    def _draw_counts(self, follows: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+        """The words of the n-gram at each word: n ∝ 1/n, of those n that the text after it allows.
+
+        `follows`: whether each word but the first comes directly after the one before it.
+        """
+        reaches, available = np.append(follows, False), np.ones(len(follows) + 1, np.int64)
+        for _ in range(self.ngrams - 1):
+            available = 1 + reaches * np.append(available[1:], 0)
+        total = np.cumsum(1 / np.arange(1, self.ngrams + 1))
+        return 1 + np.searchsorted(total, drawn * total[available - 1], side="right")
+
+
+def fitting_ngrams(
+    order: np.ndarray, counts: np.ndarray, sizes: np.ndarray, row: np.ndarray, room: np.ndarray
+) -> np.ndarray:
+    """Which words are taken: for each in the given order `counts` words from there on.
+
+    Of n words that exceed the room of their row, the last are left out; n-grams do not overlap.
+    """
+    left, size, of, count = room.tolist(), sizes.tolist(), row.tolist(), counts.tolist()
+    taken = [False] * len(size)
+    for word in order.tolist():
+        here = of[word]
+        if size[word] > left[here]:
+            continue
+        end = word + count[word]
+        while (total := sum(size[word:end])) > left[here]:
+            end -= 1
+        if not any(taken[word:end]):
+            taken[word:end] = [True] * (end - word)
+            left[here] -= total
+    return np.flatnonzero(taken)
 
 
 def fitting(sizes: np.ndarray, row: np.ndarray, room: np.ndarray) -> np.ndarray:

@@ -1,6 +1,8 @@
-"""Pairs of passages for next-sentence prediction (Devlin et al., 2018, section 3.1 and code)."""
+"""Pairs of passages for next-sentence prediction (Devlin et al., 2018, section 3.1 and code), and
+for sentence order (Lan et al., 2019, section 3.1 and code).
+"""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -11,6 +13,7 @@ from regard.ground.errors import BadInput
 from regard.text.templates import RowFrame
 
 IS_NEXT, NOT_NEXT = 0, 1  # labels of the second passage, as in transformers
+IN_ORDER, SWAPPED = 0, 1  # the same
 DRAWS = 4  # random numbers of each pair, from the stream of its document
 PAIRS, CUTS = 1, 2  # appended to the key, which other draws use too
 
@@ -24,12 +27,42 @@ def sentence_pairs(
     The target length is `longest`, or, for a share `short` of the documents, a random length. All
     random numbers depend on `key`, (seed, epoch), and the number of the document.
     """
-    room, count = room_in(frame, longest, "two passages", 2), len(documents)
-    if count < 2:
+    if len(documents) < 2:
         raise BadInput(f"{documents.name}: a next sentence from elsewhere needs a second document")
-    stream = streams((*key, PAIRS), np.arange(count))
+    return _plan(documents, frame, longest, key, short, _with_random_seconds)
+
+
+def ordered_pairs(
+    documents: Documents, frame: RowFrame, longest: int, key: tuple[int, ...], short: float = 0.1
+) -> RowPlan:
+    """Successive sentences up to a target length, in two parts, of which half are swapped.
+
+    Both parts come from one document, split between two of its sentences at random; a last sentence
+    that is alone is left out. (The authors' code pairs it with another document.) Lengths and
+    random numbers are as in `sentence_pairs`.
+    """
+    if not (np.diff(documents.first_sentence) > 1).any():
+        raise BadInput(f"{documents.name}: sentence order needs documents of several sentences")
+    return _plan(documents, frame, longest, key, short, _with_swapped_parts)
+
+
+Rounds = Iterator[tuple[np.ndarray, ...]]
+"""One pair of every document with sentences left: (document, begins, ends, label)."""
+
+
+def _plan(
+    documents: Documents,
+    frame: RowFrame,
+    longest: int,
+    key: tuple[int, ...],
+    short: float,
+    pair: Callable[[Documents, np.ndarray, np.ndarray], Rounds],
+) -> RowPlan:
+    """All pairs that ``pair`` makes with the stream and the target length of every document."""
+    room = room_in(frame, longest, "two passages", 2)
+    stream = streams((*key, PAIRS), np.arange(len(documents)))
     target = np.where(uniform(stream, 0) < short, 2 + below(room - 1, stream, 1), room)
-    rounds = [*_rounds(documents, stream, target)]
+    rounds = [*pair(documents, stream, target)]
     document, begin, end, follows = (np.concatenate(one) for one in zip(*rounds, strict=True))
     order = np.argsort(document, kind="stable")
     begin, end = _cut(begin[order], end[order], room, key)
@@ -37,10 +70,8 @@ def sentence_pairs(
     return RowPlan(documents, frame, begin.ravel(), end.ravel(), first, follows[order])
 
 
-def _rounds(
-    documents: Documents, stream: np.ndarray, target: np.ndarray
-) -> Iterator[tuple[np.ndarray, ...]]:
-    """One pair of every document with sentences left: (document, begins, ends, label)."""
+def _with_random_seconds(documents: Documents, stream: np.ndarray, target: np.ndarray) -> Rounds:
+    """Half of the second parts, and those of single sentences, come from another document."""
     sentence, token, count = documents.first_sentence, documents.first_token, len(documents)
     live, start, drawn = np.arange(count), sentence[:-1], 2
     while len(live):
@@ -66,6 +97,25 @@ def _rounds(
         start = np.where(elsewhere, middle, end)
         more = start < sentence[live + 1]
         live, start, drawn = live[more], start[more], drawn + DRAWS
+
+
+def _with_swapped_parts(documents: Documents, stream: np.ndarray, target: np.ndarray) -> Rounds:
+    """At least two sentences in each pair; half of the pairs have the later part first."""
+    sentence, token = documents.first_sentence, documents.first_token
+    live = np.flatnonzero(np.diff(sentence) > 1)
+    start, drawn = sentence[live], 2
+    while len(live):
+        draws, last = stream[live], sentence[live + 1]
+        end = np.minimum(np.maximum(_reaching(token, start, target[live]), start + 2), last)
+        middle = start + 1 + below(end - start - 1, draws, drawn)
+        swapped = uniform(draws, drawn + 1) < 0.5
+        begins, ends = np.stack([start, middle], 1), np.stack([middle, end], 1)
+        begins[swapped], ends[swapped] = begins[swapped, ::-1], ends[swapped, ::-1]
+        label = np.where(swapped, SWAPPED, IN_ORDER).astype(np.int8)
+        yield live, token[begins], token[ends], label
+
+        more = last - end > 1
+        live, start, drawn = live[more], end[more], drawn + DRAWS
 
 
 def _reaching(token: np.ndarray, start: np.ndarray, count: np.ndarray) -> np.ndarray:

@@ -8,9 +8,12 @@ from regard.ground.config import Config
 from regard.objectives.masked_lm import MaskedLM
 from regard.objectives.next_sentence import NextSentence
 from regard.objectives.rows import RowObjective
+from regard.objectives.sentence_order import SentenceOrder
 from regard.objectives.sum import Sum
 
-OBJECTIVES: dict[str, type[RowObjective]] = {one.name: one for one in (MaskedLM, NextSentence)}
+OBJECTIVES: dict[str, type[RowObjective]] = {
+    one.name: one for one in (MaskedLM, NextSentence, SentenceOrder)
+}
 
 
 class ObjectiveTables(Config):

@@ -33,6 +33,8 @@ class MaskedLMConfig(Config):
     """The share of tokens that are predicted."""
     whole_words: bool = False
     """Choose whole words (all their tokens), not single tokens."""
+    ngrams: int = Field(1, ge=1, le=10)
+    """Choose up to this many successive whole words at once, n of them with probability ∝ 1/n."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +45,12 @@ class MaskedLM(RowObjective):
     rate: float = 0.15
     whole_words: bool = False
     smoothing: float = 0.0
+    ngrams: int = 1
 
     @classmethod
     def from_config(cls, config: MaskedLMConfig, smoothing: float) -> "MaskedLM":
         """The objective with the settings of a recipe."""
-        return cls(config.rate, config.whole_words, smoothing)
+        return cls(config.rate, config.whole_words, smoothing, config.ngrams)
 
     def make_head(self) -> MLMHead:
         """An output layer over the vocabulary, tied to the token embeddings."""
@@ -56,8 +59,8 @@ class MaskedLM(RowObjective):
     def annotator(self, tokenizer: Any) -> Annotate:
         """A function that masks rows, and adds the chosen positions and their original tokens."""
         special = np.isin(np.arange(len(tokenizer.words)), list(tokenizer.special))
-        word_starts = ~tokenizer.continues if self.whole_words else None
-        masker = TokenMasker(tokenizer.mask, special, word_starts, self.rate)
+        word_starts = ~tokenizer.continues if self.whole_words or self.ngrams > 1 else None
+        masker = TokenMasker(tokenizer.mask, special, word_starts, self.rate, ngrams=self.ngrams)
 
         def annotate(
             rows: Sequence[AnnotatedRow], indices: np.ndarray, key: tuple[int, ...]

@@ -106,6 +106,7 @@ PAPER = Paper(
     arxiv="1909.11942",
     after="BERT",
     tokenizer="wordpiece",
+    pretraining={"masked-lm": {"ngrams": 3}, "sentence-order": {}},
     sizes={**SIZES, **SIZES_V2},
     published={**PARAMETERS, **{f"{name}-v2": count for name, count in PARAMETERS.items()}},
     formats={"hf": HF},
