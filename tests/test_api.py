@@ -166,7 +166,7 @@ def test_a_device_that_is_not_there(model, tmp_path, device):
         regard.load(tmp_path / "copy", device)
 
 
-def test_saving_replaces_another_model_only_when_told(small_run, owl_run, tmp_path):
+def test_saving_replaces_another_model_only_with_the_option(small_run, owl_run, tmp_path):
     model, other = (
         regard.load(small_run / "run" / "model", "cpu"),
         regard.load(owl_run / "run" / "model", "cpu"),

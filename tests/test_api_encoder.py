@@ -78,7 +78,7 @@ def test_a_tape_changes_what_the_model_says():
         (TokenRow([5, 6], [0, 2]), "one text at a time"),
     ],
 )
-def test_what_cannot_be_read_is_said(states, given, message):
+def test_what_cannot_be_read_is_reported(states, given, message):
     with pytest.raises(BadInput, match=message):
         states.encode(["cat", given])
 
@@ -128,7 +128,7 @@ def test_a_folder_says_the_same(tmp_path, kind, format):
     assert getattr(after, do)(asked) == getattr(before, do)(asked)
 
 
-def test_notes_that_make_no_sense_are_said():
+def test_notes_that_make_no_sense_are_reported():
     answering, embedding = model("answer"), model("states")
     answering.notes["threshold"] = 2.5
     assert answering.predictor.threshold == 2.5

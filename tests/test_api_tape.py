@@ -111,7 +111,7 @@ def test_a_tape_can_be_used_again(models):
     assert torch.equal(tape.records["heads.label.logits"], said[None])
 
 
-def test_nothing_is_asked_of_no_inputs(models):
+def test_no_inputs_run_no_model(models):
     assert models["tuned"].logits([], tape=Tape("no such name")) == []
 
 

@@ -108,7 +108,7 @@ def test_the_peer_on_a_cpu_reads_sentences_of_like_length():
     assert shares[0] < 0.5 and shares[1] > 0.7
 
 
-def test_rows_are_grouped_by_length_as_this_trainer_is_told_to():
+def test_rows_are_grouped_by_length_as_the_trainer_is_configured():
     from dataclasses import fields
 
     from transformers import TrainingArguments

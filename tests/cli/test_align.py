@@ -50,7 +50,7 @@ def test_two_directions_become_one(model, files, how):
     )
 
 
-def test_readings_chosen_by_agreement_are_said_and_used(model, files):
+def test_methods_chosen_by_agreement_are_reported_and_used(model, files):
     done = run("align", model, *files, "--reverse-model", model, "--choose", "agreement")
     first, *readings = done.stderr.splitlines()
     assert first.startswith("chosen by agreement on 12 pairs: 0.")
@@ -91,7 +91,7 @@ def test_what_is_chosen_cannot_be_given_too(model, files, options, said):
     assert said in line
 
 
-def test_nothing_to_agree_on_is_said_in_one_line(model, tmp_path):
+def test_nothing_to_agree_on_is_reported_in_one_line(model, tmp_path):
     (tmp_path / "empty").write_text("")
     empty = (tmp_path / "empty", tmp_path / "empty")
     assert run("align", model, *empty).stdout == ""
@@ -124,7 +124,7 @@ def test_words_of_a_bars_file_are_what_spaces_set_apart(model, bars, tmp_path):
     assert "aer 0.0000  precision 1.0000  recall 1.0000" in done.stderr
 
 
-def test_spaced_files_are_split_at_spaces_if_asked(model, tmp_path):
+def test_tokenised_files_are_split_at_spaces_with_the_option(model, tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).write_text("Mr. dog\n")
     paths = (tmp_path / "a", tmp_path / "b")

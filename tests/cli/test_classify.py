@@ -87,7 +87,7 @@ def test_evaluate_tells_labels_apart(model, owl_run):
 
 
 @pytest.mark.parametrize(("score", "code", "word"), [(50, 0, "reached"), (200, 1, "NOT reached")])
-def test_a_promise_is_checked(owl_run, tmp_path, score, code, word):
+def test_the_expected_score_is_checked(owl_run, tmp_path, score, code, word):
     recipe = tmp_path / "promise.toml"
     promise = f'[expect]\nmetric = "accuracy"\nscore = {score}\ntolerance = 0.0\nsource = "x"\n'
     text = (owl_run / "owls.toml").read_text().replace("steps = 12", "steps = 60")
@@ -115,7 +115,7 @@ def test_recency_of_a_model(model, tmp_path):
     assert "no text" in run("recency", model, stdin="\n", code=2).stderr
 
 
-def test_recency_of_four_readers(tmp_path):
+def test_recency_of_four_models(tmp_path):
     done = run("recency", "--quick", "--seeds", 1, "--out", tmp_path / "out")
     for part in (
         "RNN, last state",

@@ -138,7 +138,7 @@ def test_the_model_remembers(trained):
         {"beam": 2.5},
     ],
 )
-def test_what_cannot_be_decoded_by_is_said(trained, tmp_path, wrong):
+def test_decoding_options_that_cannot_be_used_are_reported(trained, tmp_path, wrong):
     folder = tmp_path / "model"
     shutil.copytree(trained[0] / "run" / "model", folder)
     config = json.loads((folder / "config.json").read_text())

@@ -56,7 +56,7 @@ def test_a_file_is_written_whole_or_not_at_all(folder, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_wrong_is_said(folder, tmp_path):
+def test_what_is_wrong_is_reported(folder, tmp_path):
     refused = run("embed", folder, "--pool", "median", stdin="cat\n", code=2)
     assert "Invalid value for '--pool'" in refused.stderr
     refused = run("embed", folder, "--out", tmp_path / "a.npy", "--json", stdin="cat\n", code=2)

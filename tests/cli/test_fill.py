@@ -34,7 +34,7 @@ def test_blanks_are_filled(folder):
     assert records[1] == {"line": 2, "text": None, "blanks": None}
 
 
-def test_what_is_wrong_is_said(folder, tmp_path):
+def test_what_is_wrong_is_reported(folder, tmp_path):
     (tmp_path / "in.txt").write_text("[MASK]\ncat\n")
     refused = run("fill", folder, tmp_path / "in.txt", code=2)
     assert "in.txt:2: there is no [MASK] in it" in refused.stderr

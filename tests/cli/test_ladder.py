@@ -149,7 +149,7 @@ def test_bad_lines_of_the_test_set_can_be_left_out(corpus, tmp_path):
     assert "Bahdanau" in run(*asked, "--skip-bad").stdout
 
 
-def test_what_is_wrong_is_said_before_anything_is_trained(corpus, tmp_path):
+def test_what_is_wrong_is_reported_before_anything_is_trained(corpus, tmp_path):
     text = (corpus / "ladder.toml").read_text()
     for before, after, said in (
         ('name = "Transformer"', 'name = "BAHDANAU"', "two rungs of the ladder have the same name"),

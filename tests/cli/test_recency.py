@@ -22,7 +22,7 @@ def test_a_model_of_your_own(texts, tmp_path):
 
 
 @pytest.mark.parametrize("options", [("--seeds", 2), ("--quick",), ("--out", "zz")])
-def test_options_of_the_four_readers_mean_nothing_to_a_model(texts, options):
+def test_options_of_the_four_models_cannot_be_used_with_a_folder(texts, options):
     (line,) = run("recency", *texts, *options, code=2).stderr.splitlines()
     assert line.startswith(f"regard: {options[0]}: cannot be used with MODEL")
 

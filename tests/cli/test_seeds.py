@@ -1,4 +1,4 @@
-"""One recipe with several seeds: a folder for each, one table, a promise held against the mean."""
+"""One recipe with several seeds: folders, one table, the mean and the expected score."""
 
 import json
 from statistics import mean, stdev
@@ -104,7 +104,7 @@ def test_resume_goes_on_with_those_that_are_not_done(corpus):
 
 
 @pytest.mark.parametrize(("score", "code", "word"), [(10, 0, "reached"), (200, 1, "NOT reached")])
-def test_the_mean_is_held_against_the_promise(corpus, score, code, word):
+def test_the_mean_is_compared_with_the_expected_score(corpus, score, code, word):
     recipe = corpus / "promise.toml"
     recipe.write_text((corpus / "owls.toml").read_text() + PROMISE.format(score))
     told = ("--data", corpus, "--out", corpus / "runs", "--seeds", 2)

@@ -1,4 +1,4 @@
-"""Before a verb runs: names are there when they are used, Ctrl-C stops, bad switches are said."""
+"""Before a command runs: lazy imports, Ctrl-C, errors of options and of environment variables."""
 
 import signal
 import subprocess

@@ -87,7 +87,7 @@ def test_the_table_has_the_best_first_and_the_signature(small_run, nbest):
     assert done.stderr.startswith(f"{11 * 44} settings, 72 hypotheses of 12 sentences")
 
 
-def test_intervals_where_asked(small_run, nbest):
+def test_intervals_with_the_option(small_run, nbest):
     done = run("sweep", nbest, small_run / "test.tgt", "--top", 1, "--interval")
     lines = done.stdout.splitlines()
     assert all("[" in line and "]" in line for line in lines[1:4])
@@ -209,7 +209,7 @@ def test_the_best_rule_is_kept_with_the_model(small_run, tmp_path):
     assert f"score = {beam.formula}" in run("translate", model, stdin="dog\n").stderr
 
 
-def test_a_rule_that_cannot_be_kept_is_said(small_run, nbest, tmp_path):
+def test_a_rule_that_cannot_be_kept_is_reported(small_run, nbest, tmp_path):
     model = small_run / "run" / "model"
     asked = ("sweep", nbest, small_run / "test.tgt", "--save")
     assert "nowhere" in run(*asked, tmp_path / "nowhere", code=2).stderr

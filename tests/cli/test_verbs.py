@@ -168,7 +168,7 @@ def test_evaluate_decodes_and_measures_as_the_recipe_says(model, small_run):
 
 
 @pytest.mark.parametrize(("score", "code", "word"), [(0, 0, "reached"), (100, 1, "NOT reached")])
-def test_a_promise_is_checked(model, small_run, score, code, word):
+def test_the_expected_score_is_checked(model, small_run, score, code, word):
     recipe = small_run / f"promise{score}.toml"
     promise = f'[expect]\nscore = {score}\ntolerance = 0.0\nsource = "a test"\n'
     recipe.write_text((small_run / "small.toml").read_text() + promise)
@@ -366,7 +366,7 @@ def test_a_tour_does_not_touch_what_is_not_a_tour(tmp_path):
     assert len(list((tmp_path / "mine").rglob("file"))) == 3
 
 
-def test_a_recipe_to_begin_with_makes_no_promise(tmp_path):
+def test_a_printed_recipe_has_no_expected_score(tmp_path):
     text = run("recipes", "tour").stdout
     assert "[expect]" not in text
     (tmp_path / "mine").write_text(text)

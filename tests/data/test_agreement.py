@@ -30,7 +30,7 @@ def test_forms_are_told_apart():
     assert len(NUMBER) == 2 * len(NOUNS)
 
 
-def test_numbers_are_balanced_and_as_asked():
+def test_numbers_are_balanced_and_as_requested():
     assert [len(SETS.train), len(SETS.dev), *map(len, SETS.tests)] == [300, 40, 50, 50, 50, 50]
     for prefixes in (SETS.train, SETS.dev, *SETS.tests):
         assert sum(one.verb == "is" for one in prefixes) * 2 == len(prefixes)
@@ -45,7 +45,7 @@ def test_no_prefix_is_in_two_sets():
     assert make_agreement(300, 40, 50) == SETS != make_agreement(300, 40, 50, seed=2)
 
 
-def test_long_ones_are_as_long_as_asked():
+def test_long_prefixes_have_the_requested_length():
     assert {len(one.text.split()) for one in long_prefixes(10, 12)} == {38}
 
 

@@ -1,4 +1,4 @@
-"""Blanks are as many as asked for, where they may be, and drawn anew but never by chance."""
+"""Token masking: the number, the positions and the replacements, reproducible for each key."""
 
 import random
 

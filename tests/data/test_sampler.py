@@ -172,7 +172,7 @@ def test_resuming_reads_one_window():
         assert corpus.reads == reads
 
 
-def test_where_lengths_are_known_only_the_rows_asked_for_are_read():
+def test_where_lengths_are_known_only_the_requested_rows_are_read():
     sizes = [(1 + i % 5, 2) for i in range(100)]
     corpus = Corpus(sizes, known=True)
     limits = BatchLimits(20, 9, 5)

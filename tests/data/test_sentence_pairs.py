@@ -278,7 +278,7 @@ def test_an_epoch_is_drawn_by_its_key():
     assert len({plan.begin.tobytes() for plan in plans}) == 3
 
 
-def test_pairs_need_room_and_two_documents():
+def test_pairs_need_long_rows_and_two_documents():
     with pytest.raises(BadInput, match="5 at least"):
         sentence_pairs(numbered([[1], [1]]), PAIR, 4, (0, 0))
     with pytest.raises(BadInput, match="second document"):
@@ -364,7 +364,7 @@ def drawn(documents: Documents, epoch: int):
     return sentence_pairs(documents, PAIR, 24, (3, epoch))
 
 
-def test_nothing_asked_nothing_read():
+def test_no_indices_read_nothing():
     documents = numbered([[3], [4]])
     passages = unannotated(documents, partial(drawn, documents))
     assert passages.read(0, np.empty(0, np.int64)) == []

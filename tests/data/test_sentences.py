@@ -1,4 +1,4 @@
-"""Sentences end where a reader would end them."""
+"""Sentence splitting: abbreviations, quotes, numbers."""
 
 import time
 

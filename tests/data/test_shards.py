@@ -302,7 +302,7 @@ def test_arrays_are_rows_too(tmp_path):
     assert [row.tolist() for row in stored] == [[1, 2], [3]]
 
 
-def test_a_full_disk_is_said_with_the_name(tmp_path):
+def test_a_full_disk_is_reported_with_the_name(tmp_path):
     """Closing a file that cannot be written fails once more, and that says no name."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, hard))

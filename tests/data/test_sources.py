@@ -225,7 +225,7 @@ def test_a_missing_header_is_never_skipped(tmp_path):
         list(read_pairs(Table(path, ("en", "de")), dropped=DropCounts()))
 
 
-def test_length_has_a_limit_unless_told_otherwise(tmp_path):
+def test_length_has_a_limit_by_default(tmp_path):
     source = two_files(tmp_path, "x" * 5_001, "y")
     with pytest.raises(BadInput, match="5,001 characters, more than the 5,000 allowed"):
         list(read_pairs(source))

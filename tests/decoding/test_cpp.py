@@ -144,7 +144,7 @@ def in_8_bits(model):
 
 @pytest.mark.parametrize("name", KINDS)
 @torch.inference_mode()
-def test_bytes_are_rounded_as_said(name):
+def test_int8_rounding_is_as_documented(name):
     model = built(name)
     native = opened(model, CppEngine(model, "int8"))
     exact = opened(built(name), EAGER)

@@ -120,7 +120,7 @@ def test_attention_that_was_not_recorded_is_an_error():
 
 
 @torch.inference_mode()
-def test_a_state_has_room_for_so_many_tokens():
+def test_a_state_has_a_fixed_capacity():
     source = pack([[1]])
     state = decoding.open(FACTS.build().eval(), source, capacity=2)
     for _ in range(2):

@@ -110,7 +110,7 @@ def test_a_polite_signal_finishes_the_step_and_saves(corpus, tmp_path, number, c
     assert not list(out.glob("checkpoints/.*"))
 
 
-def test_a_full_disk_is_said_and_the_last_checkpoint_stays(corpus, tmp_path):
+def test_a_full_disk_is_reported_and_the_last_checkpoint_stays(corpus, tmp_path):
     out = tmp_path / "run"
     arguments = ("train", corpus / "small.toml", "--data", corpus, "--out", out)
     assert regard(*arguments).returncode == 0

@@ -1,4 +1,4 @@
-"""What a user is told is one line that a terminal can show, however long the value it is about."""
+"""Error messages are one printable line, however long the value they quote."""
 
 import pickle
 

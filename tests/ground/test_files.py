@@ -103,7 +103,7 @@ def test_files_get_the_mode_of_the_umask(tmp_path):
 
 
 @pytest.mark.parametrize("read", [read_tensors, read_pickled, read_json])
-def test_a_file_of_another_user_is_not_said_to_be_missing(read):
+def test_an_unreadable_file_is_not_reported_as_missing(read):
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o755)
         path = Path(name) / "file"

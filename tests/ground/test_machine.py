@@ -1,4 +1,4 @@
-"""What the machine has is asked in one place, and what is hidden there is not used."""
+"""Hardware features are queried in one module; what REGARD_HIDE hides is not used."""
 
 import os
 import subprocess
@@ -78,7 +78,7 @@ def test_an_unknown_name_is_one_line(monkeypatch):
         machine.has("ram")
 
 
-def test_bf16_is_asked_and_never_tried(monkeypatch):
+def test_bf16_support_is_queried_and_never_tried(monkeypatch):
     monkeypatch.delenv(machine.HIDE, raising=False)
     monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False)
     assert not machine.has("bf16")
@@ -104,7 +104,7 @@ def test_torch_uses_what_is_not_hidden():
 
 
 @pytest.mark.parametrize("first", ["import regard", "from regard.cli import main"])
-def test_torch_is_told_before_it_is_loaded(first):
+def test_torch_is_configured_before_it_is_loaded(first):
     told = f"import sys; {first}; import torch; from regard.ground.machine import has\n" + (
         "print(torch.backends.cpu.get_cpu_capability(), torch.cuda.is_available(), has('cuda'))"
     )
@@ -116,7 +116,7 @@ def test_torch_is_told_before_it_is_loaded(first):
     assert capability in ("DEFAULT", "NO AVX") and cuda == ["False", "False"]
 
 
-def test_the_machine_is_asked_without_torch():
+def test_the_machine_is_queried_without_torch():
     asked = "import sys; from regard.ground import machine as m; m.instruction_set()\n" + (
         "m.has('compiler'); m.has('avx2'); assert 'torch' not in sys.modules"
     )

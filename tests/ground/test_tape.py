@@ -60,7 +60,7 @@ def test_edits_come_in_order_and_before_the_recording():
     assert set(tape.records) == {"x"}
 
 
-def test_an_edit_is_told_the_full_name():
+def test_an_edit_gets_the_full_name():
     names = []
     tape = Tape(edits={"*": lambda name, value: names.append(name) or value})
     tape.under("blocks").under(1)("weights", torch.zeros(1))

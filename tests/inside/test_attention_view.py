@@ -62,9 +62,7 @@ def test_many_keys_are_split_into_panels():
 
 @settings(deadline=None)
 @given(LABELS, LABELS, st.text(max_size=200), st.integers(20, 120))
-def test_no_line_is_wider_than_asked_and_none_holds_a_control_character(
-    queries, keys, title, width
-):
+def test_no_line_exceeds_the_width_and_none_has_a_control_character(queries, keys, title, width):
     printed = AttentionView(title, (random_map(queries, keys),)).text(width)
     for line in printed.split("\n"):
         assert cell_len(line) <= width

@@ -182,7 +182,7 @@ def test_intervals_hold_the_score_and_shrink_with_more_questions():
     assert answer_scores(golds, found)[0].interval is None
 
 
-def test_what_cannot_be_scored_is_said():
+def test_what_cannot_be_scored_is_reported():
     with pytest.raises(BadInput, match="1 answers predicted for 2 questions"):
         answer_scores([["a"], []], ["a"])
     with pytest.raises(BadInput, match="no questions"):

@@ -140,7 +140,7 @@ def test_smoothing_halves_again_at_each_order_without_a_match():
     assert bare.bleu == 0
 
 
-def test_nothing_right_and_nothing_said():
+def test_no_match_and_empty_hypotheses():
     assert explain(["x y z v w"], [["a b c d e"]]).bleu == 0
     assert bleu(["x y z v w"], [["a b c d e"]]).value == 0
     assert explain([""], [["a b"]]).bleu == bleu([""], [["a b"]]).value == 0
@@ -181,7 +181,7 @@ def test_a_tokeniser_that_cannot_be_made_is_one_line(monkeypatch, error):
     assert str(error).split()[-1] in str(caught.value)
 
 
-def test_tokenised_text_is_warned_of_unless_said_to_be(caplog):
+def test_tokenised_text_gives_a_warning_unless_declared(caplog):
     tokenised = ["a b c d ."] * 100
     bleu(tokenised, [tokenised], tokenize="none")
     assert not caplog.records

@@ -26,7 +26,7 @@ def test_buckets_are_about_as_large():
     assert limits([1] + [6] * 6 + [9] * 3, 2) == [(1, 6), (9, 9)]
 
 
-def test_there_are_five_unless_asked_otherwise():
+def test_there_are_five_buckets_by_default():
     lines = ["a b c d e"] * 20
     found = by_length(bleu_metric("none"), lines, [lines], list(range(20)))
     assert [one.sentences for one in found] == [4] * 5

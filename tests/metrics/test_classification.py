@@ -120,7 +120,7 @@ def test_several_labels_by_hand():
         several_scores([{"a"}, {"b"}], [{"a"}])
 
 
-def test_what_cannot_be_scored_is_said():
+def test_what_cannot_be_scored_is_reported():
     with pytest.raises(BadInput, match="1 predictions for 2 labels"):
         classification_scores(["a", "b"], ["a"])
     with pytest.raises(BadInput, match="no labels"):

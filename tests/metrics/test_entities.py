@@ -255,7 +255,7 @@ def test_intervals_hold_the_score_and_shrink_with_more_sentences():
     assert entity_scores(golds, found)[0].interval is None
 
 
-def test_what_cannot_be_scored_is_said():
+def test_what_cannot_be_scored_is_reported():
     with pytest.raises(BadInput, match="tags predicted for 1 sentences of 2"):
         entity_scores([["O"], ["O"]], [["O"]])
     with pytest.raises(BadInput, match="no sentences"):

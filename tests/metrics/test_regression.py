@@ -108,7 +108,7 @@ def test_every_drawn_corpus_is_ranked_anew():
         assert score.interval == pytest.approx(slowly)
 
 
-def test_what_cannot_be_scored_is_said():
+def test_what_cannot_be_scored_is_reported():
     with pytest.raises(BadInput, match="1 predictions for 2 labels"):
         regression_scores([1, 2], [1])
     with pytest.raises(BadInput, match="no labels"):

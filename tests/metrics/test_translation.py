@@ -63,7 +63,7 @@ def test_intervals_are_those_of_sacrebleu(corpus, reference, ours):
 
 
 @pytest.mark.parametrize("measure", [bleu, chrf])
-def test_case_counts_unless_asked_not_to(measure):
+def test_case_counts_by_default(measure):
     hypotheses, references = ["EIN HUND LIEF WEG"], [["ein hund lief weg"]]
     assert measure(hypotheses, references).value == 0
     lowered = measure(hypotheses, references, lowercase=True)

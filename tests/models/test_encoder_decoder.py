@@ -379,7 +379,7 @@ def test_papers_differ_by_what_was_new():
         (replace(TRUNKS, source=BAHDANAU.source), "shapes agree"),
     ],
 )
-def test_what_does_not_fit_together_is_said(facts, message):
+def test_what_does_not_fit_together_is_reported(facts, message):
     with pytest.raises(ValueError, match=message):
         facts.build()
 

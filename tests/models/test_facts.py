@@ -122,7 +122,7 @@ def test_a_field_takes_whatever_its_declaration_allows():
         ({"tie": True}, "tie of EncoderDecoder is str"),
     ],
 )
-def test_what_cannot_be_changed_is_said_in_one_line(changes, message):
+def test_what_cannot_be_changed_is_reported_in_one_line(changes, message):
     with pytest.raises(BadInput, match=message) as error:
         change(BASE, **changes)
     assert "\n" not in str(error.value)
@@ -192,7 +192,7 @@ def broken(**changes: Any) -> Any:
         (broken(mask={"is": "Learned", "longest": 3}), "mask of Stack is .*Window"),
     ],
 )
-def test_what_is_not_facts_is_said_with_its_place(data, message):
+def test_what_is_not_facts_is_reported_with_its_path(data, message):
     with pytest.raises(BadInput, match=f"^config.json: .*{message}"):
         from_json(data, "config.json")
 

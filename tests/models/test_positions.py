@@ -69,7 +69,7 @@ def test_its_length_may_follow():
         ({"position": "relative", "farthest": 1.5}, "farthest of Relative is int"),
     ],
 )
-def test_what_is_no_position_is_said(changes, message):
+def test_what_is_no_position_is_reported(changes, message):
     with pytest.raises(BadInput, match=message):
         change(SMALL, **changes)
 
@@ -100,7 +100,7 @@ def test_a_model_reads_as_many_tokens_as_it_has_positions_behind_an_offset():
         states(model, pack([[1, 2, 3, 4, 5]]))
 
 
-def test_a_recurrent_reader_has_no_layers_that_could_score_by_distance():
+def test_a_recurrent_encoder_cannot_have_relative_positions():
     with pytest.raises(BadInput, match="relative positions need self-attention layers"):
         change(cho.LAPTOP, position="relative")
     spoilt = to_json(cho.LAPTOP.source)

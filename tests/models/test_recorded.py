@@ -59,7 +59,7 @@ def test_the_recorded_path_is_the_fast_path(model, layer, what):
 
 
 @pytest.mark.parametrize("layer", LAYERS)
-def test_only_the_layer_asked_for_leaves_its_kernel(model, layer, monkeypatch):
+def test_only_the_recorded_layer_leaves_its_kernel(model, layer, monkeypatch):
     calls = []
     real = meaning.attend
     monkeypatch.setattr(
@@ -98,7 +98,7 @@ def test_a_head_off_is_a_model_without_its_columns_of_w_o(model, layer, head):
     assert not torch.allclose(edited, whole, atol=1e-3)
 
 
-def test_a_forced_row_and_an_edit_of_scores_are_heard(model):
+def test_a_forced_row_and_an_edit_of_scores_have_an_effect(model):
     whole = logits(model)
     name = "target.blocks.1.cross"
     forced = Tape(f"{name}.weights", edits={f"{name}.weights": forced_row(0, 1, 3)})

@@ -72,7 +72,7 @@ def test_false_removes_an_objective_that_a_recipe_is_like(recipe, tmp_path):
         ("objective=3", "write it as table.key=value"),
     ],
 )
-def test_what_is_wrong_is_said(recipe, setting, said):
+def test_what_is_wrong_is_reported(recipe, setting, said):
     with pytest.raises(BadInput) as caught:
         read(recipe, [setting])
     assert said in str(caught.value)

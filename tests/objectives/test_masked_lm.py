@@ -1,4 +1,4 @@
-"""Masked LM and next-sentence prediction: loss of transformers, fixed shapes, room for targets."""
+"""Masked LM and next-sentence prediction: loss of transformers, fixed shapes, number of targets."""
 
 import numpy as np
 import pytest

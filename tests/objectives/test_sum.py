@@ -128,7 +128,7 @@ def test_a_head_is_taught_by_one_member():
         Sum(MaskedLM(), MaskedLM(rate=0.5)).fit(SMALL)
 
 
-def test_passages_are_judged_by_a_pooled_state_and_told_apart_by_segments():
+def test_next_sentence_needs_a_pooled_state_and_segments():
     with pytest.raises(BadInput, match="pool: the head sentence_pair reads whole rows"):
         Sum(NextSentence()).fit(change(SMALL, pool=None))
     for segments in (0, 1):

@@ -1,4 +1,4 @@
-"""What attention means, against loops; and what must hold of every score under every sight."""
+"""``attend`` against loops, and properties that hold for every score under every mask."""
 
 from dataclasses import replace
 

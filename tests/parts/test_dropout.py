@@ -1,4 +1,4 @@
-"""Dropout on a CPU: as often as asked, unbiased, draw_mask anew, the same for the same seed."""
+"""Dropout on a CPU: the rate, an unbiased mean, new masks at each call, the same for one seed."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from regard.parts.dropout import GRAINS, Dropout, draw_mask
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.3, 0.5, 0.9])
-def test_as_much_is_dropped_as_asked_and_the_mean_stays(rate):
+def test_the_dropped_share_is_the_rate_and_the_mean_stays(rate):
     torch.manual_seed(1)
     x = torch.ones(1000, 997)
     y = Dropout(rate)(x)

@@ -93,7 +93,7 @@ def test_varlen_on_cross_attention(lay, dtype):
     agree(varlen, lay(LENGTHS), lay(OTHERS), full, dtype=dtype)
 
 
-def test_flash_is_not_asked_about_nothing():
+def test_flash_is_not_called_without_rows():
     agree(bucketed, ragged([3, 1, 0]), ragged([0, 0, 0]), full)
     agree(bucketed, ragged([0, 0, 0]), ragged([3, 1, 0]), full)
 

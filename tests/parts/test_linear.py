@@ -298,7 +298,7 @@ def test_without_amx_onednn_is_not_used(monkeypatch):
     assert OneDnn not in int8.products.__wrapped__()
 
 
-def test_the_choice_is_said(monkeypatch):
+def test_the_choice_is_reported(monkeypatch):
     assert describe_products("int8").startswith("int8: ")
     assert describe_products("fp32").startswith("fp32: torch up to 8 rows")
     with pytest.raises(BadInput, match="int8, fp32, bf16 or auto, not 'int4'"):

@@ -1,4 +1,4 @@
-"""Every sight against a loop over pairs of positions."""
+"""Every mask against a loop over pairs of positions."""
 
 from dataclasses import replace
 

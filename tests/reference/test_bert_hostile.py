@@ -299,7 +299,7 @@ def test_all_that_does_not_fit_is_in_one_line(copy):
         ({"id2label": None, "num_labels": 10**12}, "num_labels is 1000000000000, not from 1 to"),
     ],
 )
-def test_what_a_configuration_asks_in_vain_is_said(copy, changes, said):
+def test_unsupported_values_of_a_configuration_are_refused(copy, changes, said):
     config = json.loads((copy / "config.json").read_text())
     (copy / "config.json").write_text(json.dumps({**config, **changes}))
     refused(copy, said)

@@ -75,6 +75,6 @@ def test_the_verb(folder, tmp_path):
     assert "no map called 'cross' here, only: encoder" in refused
 
 
-def test_a_text_that_is_too_long_is_said():
+def test_a_text_that_is_too_long_is_reported():
     with pytest.raises(BadInput, match="tokens, and the model knows 48 positions"):
         model("states").look(" ".join(SENTENCES))

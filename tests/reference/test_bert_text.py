@@ -138,7 +138,7 @@ def test_pairs(pair):
         assert_same_row(row, {key: rows[0] for key, rows in coded.items()})
 
 
-def test_special_strings_are_text_except_where_masks_are_asked_for(pair):
+def test_special_strings_are_text_except_where_masks_are_read(pair):
     ours, theirs = pair
     ids = ours.words.encode(SPECIAL)
     assert ids == theirs(SPECIAL, add_special_tokens=False, split_special_tokens=True)["input_ids"]

@@ -327,7 +327,7 @@ def changed_config(tied: Path, folder: Path, **changes) -> Path:
         ({"quantization_config": {"bits": 8}}, "quantization_config"),
     ],
 )
-def test_what_a_configuration_asks_in_vain_is_said(tied, tmp_path, changes, said):
+def test_unsupported_values_of_a_configuration_are_refused(tied, tmp_path, changes, said):
     with pytest.raises(BadInput, match=said) as caught:
         regard.load(changed_config(tied, tmp_path / "copy", **changes), "cpu")
     assert "\n" not in str(caught.value)
@@ -454,7 +454,7 @@ def test_a_folder_translates_as_generate_does(settings, tied, tmp_path):
                 assert best.score == pytest.approx(out.sequences_scores.item(), abs=1e-4)
 
 
-def test_generation_settings_that_cannot_be_followed_are_said(tied, tmp_path):
+def test_generation_settings_that_cannot_be_followed_are_reported(tied, tmp_path):
     folder = shutil.copytree(tied, tmp_path / "folder")
     said = json.loads((folder / "generation_config.json").read_text())
     for wrong, message in (

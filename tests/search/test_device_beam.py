@@ -151,7 +151,7 @@ def test_a_pool_keeps_so_many_decoders():
     assert len(engine.decoders) == 16
 
 
-def test_a_broken_model_is_said():
+def test_a_broken_model_is_reported():
     translator = model(1, 1.0, "cpu")
     with torch.no_grad():
         translator.head.bias.fill_(torch.nan)

@@ -41,14 +41,14 @@ def test_probabilities_are_a_distribution_over_all_labels(model):
     assert model.predict([]) == []
 
 
-def test_a_broken_model_is_said(owl_run):
+def test_a_broken_model_is_reported(owl_run):
     broken = regard.load(owl_run / "run" / "model", "cpu")
     broken.module.heads.label.out.bias.data.fill_(float("nan"))
     with pytest.raises(BadInput, match="the model is broken"):
         broken.predict(["dog"])
 
 
-def test_what_each_model_can_do_is_said(model, small_run):
+def test_what_each_model_can_do_is_reported(model, small_run):
     translator = regard.load(small_run / "run" / "model", "cpu")
     with pytest.raises(BadInput, match="Lin has no decoder: it cannot translate"):
         model.translate(["dog"])

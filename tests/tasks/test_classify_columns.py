@@ -169,7 +169,7 @@ def test_a_step_costs_what_its_texts_cost(corpus, tmp_path):
     assert run.job.flops([(7,), (3,)]) == run.facts.training_flops([(7,), (3,)])
 
 
-def test_a_transformer_can_be_the_reader(corpus, tmp_path):
+def test_the_trunk_can_be_a_transformer(corpus, tmp_path):
     settings = (
         "model.size=last",
         "model.source=transformer:laptop",
@@ -192,7 +192,9 @@ def test_a_transformer_can_be_the_reader(corpus, tmp_path):
         (["data.test.columns=[0, 'lable']"], "no column 'lable'"),
     ],
 )
-def test_what_cannot_be_built_is_said_before_anything_is_written(corpus, tmp_path, settings, said):
+def test_what_cannot_be_built_is_reported_before_anything_is_written(
+    corpus, tmp_path, settings, said
+):
     with pytest.raises(BadInput, match=said):
         prepared(corpus, tmp_path / "run", *settings)
     assert not (tmp_path / "run").exists()

@@ -114,7 +114,7 @@ def test_the_files_survive_conversion(tmp_path):
         ({"default_prompt_name": "query"}, "a default prompt"),
     ],
 )
-def test_what_cannot_be_done_is_said(tmp_path, changes, reason):
+def test_what_cannot_be_done_is_reported(tmp_path, changes, reason):
     loaded = regard.load(with_files(tmp_path / "st", **changes), "cpu")
     with pytest.raises(BadInput, match=f"{reason}.* is not supported|{reason}"):
         loaded.embed(TEXTS)
@@ -155,7 +155,7 @@ def test_damaged_files_are_named(tmp_path, content):
         regard.load(folder, "cpu")
 
 
-def test_a_broken_model_is_said():
+def test_a_broken_model_is_reported():
     broken = model("states")
     broken.module.trunk.embed.norm.bias.data.fill_(float("nan"))
     with pytest.raises(BadInput, match="the model is broken"):

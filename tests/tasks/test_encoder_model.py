@@ -67,7 +67,7 @@ def test_results_do_not_depend_on_the_batch(kind, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ASKED)
-def test_a_broken_model_is_said(kind):
+def test_a_broken_model_is_reported(kind):
     broken = model(kind)
     (head,) = broken.module.heads.values()
     head.out.bias.data.fill_(float("nan"))
@@ -121,7 +121,7 @@ def test_tags_of_words_by_their_first_pieces():
     assert given.text == text[:-1] + " ." and given.words[-1].start == len(text)
 
 
-def test_words_are_found_as_asked():
+def test_words_are_found_by_the_given_function():
     tagger = model("tags").predictor
     (said,) = replace(tagger, find_words=spaced_spans).predict(["in  London."])
     assert [(word.text, word.start, word.end) for word in said.words] == [
@@ -260,7 +260,7 @@ def test_pieces_are_joined_to_what_they_continue():
     assert filler._filled("read [MASK] a [MASK].", blanks).text == "reading a storm."
 
 
-def test_masks_that_are_not_read_are_said():
+def test_masks_that_are_not_read_are_reported():
     with pytest.raises(BadInput, match=r"input 1: a \[MASK\] stands behind the 48 tokens read"):
         model("words").fill([LONG + " [MASK]"])
     with pytest.raises(BadInput, match="cannot fill masks: it has no masked-LM head"):

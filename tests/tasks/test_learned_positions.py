@@ -24,7 +24,7 @@ def test_writing_ends_where_the_learned_positions_end(search, precision, device)
     assert len(within[0].hypothesis.tokens) == 5
 
 
-def test_a_room_has_no_more_places_than_the_source_has_positions():
+def test_a_static_kv_cache_is_no_longer_than_the_source_positions():
     model = placed(at_source=5)
     roomy = replace(model.translator, engine=CudaGraphEngine())
     found, expected = (one.translate([[5] * 5])[0][0].hypothesis for one in (roomy, model))
@@ -32,7 +32,7 @@ def test_a_room_has_no_more_places_than_the_source_has_positions():
     assert found.logprobs == pytest.approx(expected.logprobs, abs=1e-4)
 
 
-def test_what_is_longer_than_the_learned_positions_is_said():
+def test_what_is_longer_than_the_learned_positions_is_reported():
     model, long = placed(at_target=6), "ada bit cow dog elf fox gnu hen ibis jay kid lion"
     longest = rf"tokens, and the model knows {PLACES} positions$"
     for do in (model.translate, model.encode, model.embed):
@@ -63,7 +63,7 @@ def test_what_is_longer_than_the_learned_positions_is_said():
         ("expected a tensor that was allocated on the host", False),
     ],
 )
-def test_memory_that_does_not_suffice_is_said(message, memory):
+def test_memory_that_does_not_suffice_is_reported(message, memory):
     fault = RuntimeError(message)
 
     class Greedier(Greedy):

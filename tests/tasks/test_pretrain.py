@@ -338,7 +338,7 @@ def test_reading_ahead_says_what_is_wrong(corpus, tmp_path):
         (["objective.masked-lm.rates=0.1"], "did you mean 'rate'"),
     ],
 )
-def test_slips_are_said_in_one_line(corpus, tmp_path, settings, said):
+def test_mistakes_are_reported_in_one_line(corpus, tmp_path, settings, said):
     with pytest.raises(BadInput) as caught:
         prepared(corpus, tmp_path / "run", *settings)
     assert said in str(caught.value) and "\n" not in str(caught.value)
@@ -356,7 +356,7 @@ def test_a_recurrent_trunk_can_be_pre_trained(corpus, tmp_path, sizes):
     assert found[-1] < found[0]
 
 
-def test_a_resumed_run_keeps_its_blanks(corpus, tmp_path):
+def test_a_resumed_run_draws_the_same_masks(corpus, tmp_path):
     prepared(corpus, tmp_path / "run")
     with pytest.raises(BadInput, match=r"differs in: objective\.masked-lm"):
         prepared(corpus, tmp_path / "run", "objective.masked-lm.rate=0.3", resume=True)

@@ -137,7 +137,7 @@ def test_exact_search_is_at_least_as_good_as_a_beam(translator, texts):
         assert not exact or exact[0].score >= found[0].score or not found[0].hypothesis.finished
 
 
-def test_a_broken_model_is_said(small_run):
+def test_a_broken_model_is_reported(small_run):
     broken = regard.load(small_run / "run" / "model", "cpu")
     with torch.no_grad():
         broken.module.target.norm.weight.fill_(float("nan"))
@@ -228,7 +228,7 @@ def test_an_ensemble_has_one_engine(translator, monkeypatch):
     assert other.choice("int8") == ("int8", "torch")
 
 
-def test_a_precision_there_is_not_is_said(translator):
+def test_a_precision_there_is_not_is_reported(translator):
     with pytest.raises(BadInput, match="int8, fp32, bf16 or auto, not 'fp8'"):
         translator.with_precision("fp8")
 

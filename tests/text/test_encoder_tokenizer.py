@@ -48,7 +48,7 @@ def test_a_vocabulary_alone_is_enough(folder):
     assert text.decode([2, 5, 6, 7, 3]) == "the storms"
 
 
-def test_special_strings_are_text_but_for_the_mask_where_it_is_asked_for(folder):
+def test_special_strings_are_text_except_the_mask_token_where_masks_are_read(folder):
     text = load(folder)
     assert text.words.encode("[SEP] storm") == [8, 10, 9, 6]
     assert text.masked("[MASK]the [MASK] [SEP][MASK]") == [4, 5, 4, 8, 10, 9, 4]
@@ -98,7 +98,7 @@ def test_a_model_must_know_its_ids_and_pool_its_summary_token(folder):
         text.check({"tokens": 99}, ("last", None))
 
 
-def test_files_are_handed_on_byte_for_byte(folder, tmp_path_factory):
+def test_files_are_copied_byte_for_byte(folder, tmp_path_factory):
     configure(folder, do_lower_case=False, strange={"kept": 1})
     (folder / "special_tokens_map.json").write_text('{ "cls_token":"[CLS]" }')
     (folder / "config.json").write_text("{}")

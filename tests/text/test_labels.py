@@ -100,7 +100,7 @@ def test_a_configuration_that_names_no_kind():
         ({"names": ["a", "b"], "written": {}, "kind": "x"}, "labels of unknown kind 'x'"),
     ],
 )
-def test_a_file_that_is_none_of_ours_is_said(tmp_path, content, said):
+def test_a_foreign_file_is_refused(tmp_path, content, said):
     (tmp_path / "labels.json").write_text(json.dumps(content))
     with pytest.raises(BadInput, match=f"labels.json: {said}"):
         load_labels(tmp_path)

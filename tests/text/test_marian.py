@@ -244,7 +244,7 @@ def vocabulary(change):
         (settings(unk_token="<none>"), r"vocab\.json: has no <none>"),
     ],
 )
-def test_what_is_wrong_with_a_folder_is_said(copy, damage, said):
+def test_what_is_wrong_with_a_folder_is_reported(copy, damage, said):
     damage(copy)
     with pytest.raises(BadInput, match=said) as caught:
         MarianTokenizer.load(copy)

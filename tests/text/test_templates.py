@@ -120,7 +120,7 @@ def test_the_second_text_alone_is_cut():
 
 
 @pytest.mark.parametrize(("second", "longest"), [(None, 2), ([1], 3), (None, 0)])
-def test_rows_without_room(second, longest):
+def test_rows_too_short_for_text(second, longest):
     with pytest.raises(BadInput, match="no room"):
         TEMPLATE.row([1], second, longest)
 
@@ -197,7 +197,7 @@ def test_windows_leave_nothing_out(builder, length, longest, stride):
         assert set(earlier) & set(later) == set(later[:stride])
 
 
-def test_a_context_without_room():
+def test_rows_too_short_for_context():
     spans = [Span(i, i + 1) for i in range(9)]
     with pytest.raises(BadInput, match="too few for a stride of 4"):
         TEMPLATE.windows([1, 2], ids(9), spans, longest=9, stride=4)

@@ -51,7 +51,7 @@ def test_asking_for_too_much_gives_what_there_is(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_never_more_than_asked(kind: str, english: Texts) -> None:
+def test_never_more_tokens_than_requested(kind: str, english: Texts) -> None:
     assert len(train(english, kind, 320)) <= 320
 
 

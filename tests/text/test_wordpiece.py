@@ -36,7 +36,7 @@ def test_words_are_made_of_pieces(english):
     assert text.decode(text.words.encode("The storm, the Cat.")) == "the storm, the cat."
 
 
-def test_letters_are_made_small_unless_asked_otherwise(german):
+def test_letters_are_lowercased_by_default(german):
     small, as_written = (
         train_encoder_tokenizer(german, "wordpiece", 150, lower=lower) for lower in (True, False)
     )

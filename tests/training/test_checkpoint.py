@@ -54,7 +54,7 @@ def test_a_failed_write_leaves_the_last_good_one(checkpoints, monkeypatch):
     assert checkpoints.load(1)[1]["model"]["w"].tolist() == [1.0, 1.0, 1.0]
 
 
-def test_prune_keeps_what_it_is_told(checkpoints):
+def test_prune_keeps_the_listed_checkpoints(checkpoints):
     for step in (1, 2, 3):
         save(checkpoints, step)
     checkpoints.prune([2, 9])

@@ -252,7 +252,7 @@ def test_a_run_that_is_done_does_nothing_more(corpus, tmp_path):
     assert again.job.checkpoints.steps()[-1] == 12
 
 
-def test_settings_that_differ_are_said(corpus, tmp_path):
+def test_settings_that_differ_are_reported(corpus, tmp_path):
     run = prepared(corpus, tmp_path / "run")
     list(train(run.job))
     progress, tensors = run.job.checkpoints.load(12)
@@ -289,7 +289,7 @@ def test_settings_that_differ_are_said(corpus, tmp_path):
         (["batches.longest=1"], "at most 1 tokens"),
     ],
 )
-def test_what_cannot_be_built_is_said(corpus, tmp_path, settings, said):
+def test_what_cannot_be_built_is_reported(corpus, tmp_path, settings, said):
     with pytest.raises(BadInput, match=said):
         list(train(prepared(corpus, tmp_path / "run", *settings).job))
     if settings != ["batches.longest=1"]:  # known only when the data has been read
@@ -340,7 +340,7 @@ def test_a_resume_may_change_how_it_is_shown(corpus, tmp_path):
     assert isinstance(list(train(again.job, resume=True))[-1], EndEvent)
 
 
-def test_data_that_changed_is_said(corpus, tmp_path):
+def test_data_that_changed_is_reported(corpus, tmp_path):
     list(train(prepared(corpus, tmp_path / "run").job))
     other = tmp_path / "other"
     other.mkdir()

@@ -68,7 +68,7 @@ def test_the_probe_takes_a_part_of_the_budget(bf16, monkeypatch, fp32, rounds):
     assert rounds >= 1 or "no time to try bf16" in found.why
 
 
-def test_a_machine_without_bf16_is_asked_and_not_tried(monkeypatch):
+def test_without_bf16_support_it_is_not_tried(monkeypatch):
     monkeypatch.setattr(precisions, "has_bf16", lambda device: False)
     found = choose("auto", CPU, never)
     assert (found.kind, found.why) == ("fp32", "the CPU has no bf16")
@@ -115,7 +115,7 @@ def test_a_step_that_fails_in_bf16_runs_in_fp32(bf16):
         choose("auto", CPU, broken)
 
 
-def test_what_is_asked_is_not_probed(bf16):
+def test_a_given_precision_is_not_probed(bf16):
     assert choose("bf16", CPU, never).kind == "bf16"
 
 

@@ -212,7 +212,7 @@ def test_a_recipe_need_not_say_what_it_is_about(recipe):
     assert read(recipe).about.title == "words in reverse order"
 
 
-def test_all_faults_of_a_recipe_are_told_at_once(recipe):
+def test_all_errors_of_a_recipe_are_reported_together(recipe):
     recipe.write_text(RECIPE.replace("vocab = 320", 'vocab = 0\nkynd = "bpe"'))
     with pytest.raises(BadInput) as caught:
         read(recipe, ["train.steps=0", "batches.rows=none"])
@@ -228,7 +228,7 @@ def test_all_faults_of_a_recipe_are_told_at_once(recipe):
     assert said.count("batches.rows:") == 1
 
 
-def test_all_that_means_nothing_to_a_task_is_told_at_once(recipe):
+def test_all_keys_that_a_task_does_not_use_are_reported_together(recipe):
     wrong = ["labels.weights=balanced", "train.judge=accuracy", "answers.stride=3"]
     with pytest.raises(BadInput, match="3 faults") as caught:
         read(recipe, wrong)
@@ -245,7 +245,7 @@ def test_a_value_that_could_be_of_two_kinds_is_one_fault(recipe):
     assert "faults" not in str(caught.value)
 
 
-def test_faults_of_every_rung_are_told(tmp_path):
+def test_errors_of_every_rung_are_reported(tmp_path):
     rung = '[[rung]]\nname = "{}"\nmodel = {{ size = "laptop" }}\ntrain = {{ steps = 0 }}\n'
     path = tmp_path / "ladder.toml"
     path.write_text(RECIPE + rung.format("one") + rung.format("two"))

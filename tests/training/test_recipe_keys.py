@@ -138,7 +138,7 @@ def use(recipe: Recipe, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("run", REFUSED)
-def test_what_is_refused_is_said_in_one_line_and_nothing_is_written(run, tmp_path):
+def test_what_is_refused_is_reported_in_one_line_and_nothing_is_written(run, tmp_path):
     path = write(run, tmp_path)
     prepared = set(tmp_path.iterdir())
     for key, setting in REFUSED[run].items():

@@ -206,7 +206,7 @@ def test_bad_examples_of_other_tasks_are_named(kind, value, message, tmp_path):
         run(recipe, data, tmp_path / "run")
 
 
-def test_what_cannot_be_trained_is_said_at_once(corpus, pairs, tmp_path):
+def test_what_cannot_be_trained_is_reported_at_once(corpus, pairs, tmp_path):
     for data, message in [
         ({"dev": pairs["dev"]}, "data: give examples under 'train'"),
         ({"train": pairs["train"]}, "data: give examples under 'dev'"),
@@ -234,7 +234,7 @@ def test_what_cannot_be_trained_is_said_at_once(corpus, pairs, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_nothing_runs_before_it_is_asked_for(pairs, tmp_path):
+def test_nothing_runs_before_the_first_event_is_requested(pairs, tmp_path):
     events = regard.train(tables(), pairs, tmp_path / "run", device="cpu")
     assert not (tmp_path / "run").exists()
     assert len(list(islice(events, 2))) == 2 and (tmp_path / "run").is_dir()

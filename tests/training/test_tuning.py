@@ -247,7 +247,7 @@ def test_classes_can_weigh_unlike(corpora, tmp_path):
     assert len(losses(run)) == 2
 
 
-def test_tags_are_learned_in_the_scheme_asked_for(corpora, tmp_path):
+def test_tags_are_converted_to_the_scheme_of_the_recipe(corpora, tmp_path):
     names = prepared(corpora("tags"), tmp_path / "a").labels.names
     assert set(names) <= {"O", "S-BIRD", "B-BIRD", "I-BIRD", "E-BIRD"} and "S-BIRD" in names
     plain = prepared(corpora("tags"), tmp_path / "b", "labels.scheme=IOB2").labels.names
@@ -273,7 +273,7 @@ def test_long_sentences_and_contexts_are_read_in_windows(corpora, tmp_path):
             assert text.decode(row.tokens[first : last + 1]) == "owl"
 
 
-def test_an_answerer_is_asked_as_it_was_trained(corpora, tmp_path):
+def test_questions_are_answered_with_the_settings_of_training(corpora, tmp_path):
     run = prepared(corpora("answer"), tmp_path / "a", "train.steps=1", "answers.threshold=1.5")
     *_, ended = train(run.job)
     run.finish(ended.progress)
@@ -291,7 +291,7 @@ def test_a_step_costs_what_its_rows_cost(corpora, tmp_path):
     assert run.job.flops([lengths]) == run.facts.training_flops([lengths])
 
 
-def test_metrics_are_told_whatever_weights_are_chosen_by(corpora, tmp_path):
+def test_all_metrics_are_reported_whichever_chooses_the_weights(corpora, tmp_path):
     run = prepared(corpora("one"), tmp_path / "a", "train.judge=loss", "train.steps=6")
     (verdict,) = [event.verdict for event in train(run.job) if isinstance(event, DevEvent)]
     assert verdict.figures.keys() == {"loss", "accuracy", "macro-F1", "Matthews"}
@@ -341,7 +341,7 @@ def test_metrics_are_told_whatever_weights_are_chosen_by(corpora, tmp_path):
         ("one", ["data.train.file=nowhere.tsv"], "nowhere.tsv"),
     ],
 )
-def test_what_makes_no_sense_is_said(corpora, tmp_path, kind, settings, said):
+def test_what_makes_no_sense_is_reported(corpora, tmp_path, kind, settings, said):
     with pytest.raises(BadInput, match=said):
         prepared(corpora(kind), tmp_path / "run", *settings)
     if "data.train" not in settings[0]:
@@ -357,12 +357,12 @@ def test_layers_of_a_start_are_not_dropped_in_silence(corpora, start, tmp_path, 
     assert not (tmp_path / "a").exists()
 
 
-def test_a_start_that_does_not_fit_is_said(corpora, start, tmp_path):
+def test_a_start_that_does_not_fit_is_reported(corpora, start, tmp_path):
     with pytest.raises(BadInput, match=r"model\.start: trunk\.\S+ there does not fit"):
         prepared(corpora("one"), tmp_path / "a", *begun(start, "model.change={width=32}"))
 
 
-def test_a_start_that_is_no_encoder_is_said(corpora, small_run, tmp_path):
+def test_a_start_that_is_no_encoder_is_reported(corpora, small_run, tmp_path):
     with pytest.raises(BadInput, match="holds a transformer, no bert"):
         prepared(corpora("one"), tmp_path / "a", *begun(small_run / "run" / "model"))
 
@@ -407,13 +407,13 @@ def test_hidden_labels_are_not_learned_from(corpora, tmp_path, kind, said):
         prepared(other, tmp_path / "run")
 
 
-def test_a_hidden_test_label_is_said_before_training(corpora, tmp_path):
+def test_a_hidden_test_label_is_reported_before_training(corpora, tmp_path):
     settings = ["data.test.options={texts=['text']}"]
     with pytest.raises(BadInput, match=r"test\.tsv:2: its label is hidden"):
         prepared(corpora("one"), tmp_path / "run", *settings)
 
 
-def test_what_is_no_number_is_said(corpora, tmp_path):
+def test_a_label_that_is_not_a_number_is_reported(corpora, tmp_path):
     other = copied(corpora("number"), tmp_path)
     with (other / "train.tsv").open("a") as file:
         file.write("dog\ttall\n")
@@ -468,7 +468,7 @@ def test_every_example_counts_in_the_mark_of_data(corpora, tmp_path, kind):
     assert MemoryDataset([*others, (rows, goal)]).mark == examples.mark
 
 
-def test_data_that_changed_is_said(corpora, tmp_path):
+def test_data_that_changed_is_reported(corpora, tmp_path):
     list(train(prepared(corpora("one"), tmp_path / "run").job))
     other = copied(corpora("one"), tmp_path)
     with (other / "train.tsv").open("a") as file:

@@ -262,7 +262,7 @@ def old_file(*last: str, bare: bool = False, dtype=torch.float32) -> dict[str, T
 
 
 @given(dtypes, st.booleans(), st.booleans())
-def test_old_spellings_are_read_and_given_back(dtype, old, bare):
+def test_old_spellings_are_read_and_written_back(dtype, old, bare):
     spelling = ("gamma", "beta") if old else ("weight", "bias")
     file = old_file(*spelling, bare=bare, dtype=dtype)
     ours, beside = OLDER.read(file, NORMS, "a file")

@@ -125,7 +125,7 @@ def test_broken_lines_are_named_or_counted(tmp_path):
         ),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(tmp_path, name, content, message):
+def test_what_is_wrong_is_reported_in_one_line(tmp_path, name, content, message):
     path = tmp_path / "dev.tsv"
     path.write_bytes(content)
     with complains(f"{path}{message}"):

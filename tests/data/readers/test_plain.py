@@ -1,4 +1,4 @@
-"""Anybody's columns and keys, and the one entry that finds a reader and checks its options."""
+"""Readers of columns and JSON keys, and the function that finds a reader and checks its options."""
 
 import json
 import re
@@ -150,7 +150,7 @@ def test_options_of_the_wrong_type(kind, reader, options):
         read(kind, reader, "-", **options)
 
 
-def test_every_reader_says_when_a_file_is_missing(tmp_path):
+def test_every_reader_reports_a_missing_file(tmp_path):
     for kind, readers in READERS.items():
         for name in readers:
             missing = tmp_path / ("none.jsonl" if name == "SNLI" else "none")

@@ -80,7 +80,7 @@ def test_articles_split_a_file(tmp_path):
             list(read("answer", "SQuAD", path, articles=[start, stop]))
 
 
-def test_what_is_not_asked_for_is_not_counted(tmp_path):
+def test_unselected_questions_are_not_counted(tmp_path):
     path = put(tmp_path / "dev.json", [asked("a", ("sang", 9))], [asked("b")])
     dropped = DropCounts()
     assert len(list(read("answer", "SQuAD", path, dropped, articles=[1, 2]))) == 1

@@ -124,7 +124,7 @@ def test_a_rule_that_chooses_otherwise_says_what():
 
 @settings(max_examples=30)
 @given(st.lists(st.text(max_size=30), min_size=4, max_size=4), st.text(), st.integers(40, 120))
-def test_no_line_is_wider_than_asked_and_none_steers_the_terminal(names, title, width):
+def test_no_line_exceeds_the_width_and_none_has_a_control_character(names, title, width):
     for line in printed(toy_tree(names=names, title=title), width):
         assert cell_len(line) <= width
         assert all(each.isprintable() or each in "\u200c\u200d" for each in line)

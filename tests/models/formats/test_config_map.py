@@ -210,7 +210,7 @@ def test_a_refusal_names_the_key(config, message):
     assert str(caught.value).startswith(message)
 
 
-def test_a_head_without_tensors_is_told_by_the_architecture():
+def test_a_head_without_tensors_is_recognised_by_the_architecture():
     """As GPT-2's, whose only matrix is that of the embedding."""
     head = HFHead(NextTokenHead(), "")
     row = Architectures({"GPT2Model": (), "GPT2LMHeadModel": (head,)})

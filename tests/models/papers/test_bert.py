@@ -151,7 +151,7 @@ def test_segments_and_both_directions_count():
     assert not torch.allclose(same[0], other_token[0])  # a later token is seen
 
 
-def test_words_only_where_they_are_asked_for():
+def test_logits_only_at_the_given_positions():
     module = WHOLE.build().eval()
     packed, chosen_N = pack_rows(ROWS), torch.tensor([6, 1])
     every, some = module(packed), module(packed, positions={"mlm": chosen_N})

@@ -1,4 +1,4 @@
-"""A reader of any kind, pooled or by its last state, and a class read from that."""
+"""Classifiers over any encoder, from its last state or an attention pool (Lin et al., 2017)."""
 
 from dataclasses import replace
 

@@ -169,14 +169,14 @@ def test_dropout_falls_in_training_only():
 @pytest.mark.parametrize(
     "dropout", ["dropout", "attention_dropout", "inner_dropout"], ids=lambda name: name
 )
-def test_each_kind_of_dropout_is_heard(dropout):
+def test_each_kind_of_dropout_has_an_effect(dropout):
     silent = change(SMALL, dropout=0.0)
     model = change(silent, **{dropout: 0.5}).build()
     batch = pack([[1, 2, 3]]), pack([[4, 5]])
     assert not torch.equal(run(model, *batch), run(model, *batch))
 
 
-def test_every_norm_hears_eps():
+def test_every_norm_uses_eps():
     model = change(PRE, eps=0.5, normed=True).build()
     norms = [one for one in model.modules() if isinstance(one, nn.LayerNorm)]
     assert len(norms) == 2 * (2 + 3) + 2 + 2  # in blocks, at the end, after embeddings
