@@ -18,6 +18,7 @@ from regard.ground.pytree import tensors_in
 from regard.models.facts import (
     AnyHead,
     ChoiceHead,
+    Joint,
     LabelHead,
     ModelFacts,
     SpanHead,
@@ -40,6 +41,7 @@ from regard.objectives.labels import (
 from regard.objectives.masked_lm import MaskedLM
 from regard.objectives.next_sentence import NextSentence
 from regard.objectives.objective import Objective
+from regard.objectives.replaced_tokens import ReplacedTokens
 from regard.objectives.rows import AnnotatedRow, RowObjective
 from regard.objectives.seq2seq import Seq2Seq
 from regard.objectives.spans import SpanExtraction
@@ -57,13 +59,17 @@ class Case:
     """An objective, a model that it fits, and how an example is drawn."""
 
     objective: Any
-    facts: ModelFacts
+    facts: ModelFacts | Joint
     example: Callable[[np.random.Generator], Any]
 
 
 def encoder(head: AnyHead) -> TrunkWithHeads:
     facts = change(TINY, attention_dropout=0.0, pool=TINY.pool if head.per_row else None)
     return facts.with_heads(head)
+
+
+def joint(objectives: Sum) -> Joint:
+    return objectives.extend(objectives.fit(TINY), bert.PAPER.fit_heads)
 
 
 def row(draw: np.random.Generator) -> TokenRow:
@@ -102,6 +108,8 @@ CLASSIFIER = change(LIN, vocab=WORDS, width=6, embedding=6, dropout=0.0).with_he
     LabelHead(LABELS)
 )
 MASKED, FOLLOWS = MaskedLM(rate=0.5, smoothing=0.1), NextSentence()
+REPLACED = Sum(ReplacedTokens(MaskedLM(rate=0.5)))
+REPLACED_PAIRS = Sum(NextSentence(), ReplacedTokens(MaskedLM(rate=0.5)))
 CASES = {
     "Seq2Seq": Case(Seq2Seq(1, 2), TRANSLATOR, pair),
     "Seq2Seq, recurrent": Case(Seq2Seq(1, 2), RECURRENT, pair),
@@ -138,6 +146,8 @@ CASES = {
     "NextSentence": Case(FOLLOWS, Sum(FOLLOWS).fit(TINY), annotated),
     "Sum of one": Case(Sum(MASKED), Sum(MASKED).fit(TINY), annotated),
     "Sum of two": Case(Sum(MASKED, FOLLOWS), Sum(MASKED, FOLLOWS).fit(TINY), annotated),
+    "ReplacedTokens": Case(REPLACED, joint(REPLACED), annotated),
+    "ReplacedTokens, pairs": Case(REPLACED_PAIRS, joint(REPLACED_PAIRS), annotated),
 }
 EVERY = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
@@ -152,7 +162,9 @@ def test_no_objective_is_left_out():
         if hasattr(thing, "collate") and "__call__" in dir(thing)
     }
     assert found - {Objective, RowObjective, NumberObjective, ClassObjective} == {
-        type(case.objective) for case in CASES.values()
+        type(one)
+        for case in CASES.values()
+        for one in (case.objective, *getattr(case.objective, "objectives", ()))
     }
 
 

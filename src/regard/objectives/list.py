@@ -7,12 +7,13 @@ from pydantic import PrivateAttr, create_model, model_validator
 from regard.ground.config import Config
 from regard.objectives.masked_lm import MaskedLM
 from regard.objectives.next_sentence import NextSentence
+from regard.objectives.replaced_tokens import ReplacedTokens
 from regard.objectives.rows import RowObjective
 from regard.objectives.sentence_order import SentenceOrder
 from regard.objectives.sum import Sum
 
 OBJECTIVES: dict[str, type[RowObjective]] = {
-    one.name: one for one in (MaskedLM, NextSentence, SentenceOrder)
+    one.name: one for one in (MaskedLM, NextSentence, SentenceOrder, ReplacedTokens)
 }
 
 

@@ -46,6 +46,8 @@ class MaskedLM(RowObjective):
     whole_words: bool = False
     smoothing: float = 0.0
     ngrams: int = 1
+    kept: float = 0.1
+    random: float = 0.1
 
     @classmethod
     def from_config(cls, config: MaskedLMConfig, smoothing: float) -> "MaskedLM":
@@ -60,7 +62,15 @@ class MaskedLM(RowObjective):
         """A function that masks rows, and adds the chosen positions and their original tokens."""
         special = np.isin(np.arange(len(tokenizer.words)), list(tokenizer.special))
         word_starts = ~tokenizer.continues if self.whole_words or self.ngrams > 1 else None
-        masker = TokenMasker(tokenizer.mask, special, word_starts, self.rate, ngrams=self.ngrams)
+        masker = TokenMasker(
+            tokenizer.mask,
+            special,
+            word_starts,
+            self.rate,
+            kept=self.kept,
+            random=self.random,
+            ngrams=self.ngrams,
+        )
 
         def annotate(
             rows: Sequence[AnnotatedRow], indices: np.ndarray, key: tuple[int, ...]

@@ -48,12 +48,27 @@ class RowObjective(Objective):
     name: ClassVar[str]
     config: ClassVar[type[Config]]
     makes_rows: ClassVar[bool] = False
+    dev_size: ClassVar[int] = 3
     smoothing: float  # label smoothing
 
     @classmethod
     def from_config(cls, config: Any, smoothing: float) -> "RowObjective":
         """The objective with the settings of a recipe."""
         raise NotImplementedError
+
+    @property
+    def members(self) -> "tuple[RowObjective, ...]":
+        """The objectives that it consists of, each with a loss of its own: by default itself."""
+        return (self,)
+
+    def extend(
+        self, facts: TrunkWithHeads, fit_heads: Callable[[TrunkWithHeads], TrunkWithHeads]
+    ) -> Any:
+        """The model that is trained: by default as it is, else a ``Joint`` with another.
+
+        ``fit_heads`` gives heads the form that the paper has.
+        """
+        return facts
 
     def make_head(self) -> AnyHead:
         """The head that it trains."""
@@ -99,6 +114,17 @@ class RowObjective(Objective):
         """Cross-entropy of its targets, summed over the batch."""
         logits = outputs.by_head[self.head]
         return smoothed_cross_entropy(logits, batch.targets[self.head], self.smoothing)
+
+    def dev_sums(self, outputs: Outputs, batch: Batch) -> list[Tensor]:
+        """What is summed over the development set: loss, targets, correct ones (``dev_size``)."""
+        targets = batch.targets[self.head]
+        correct = outputs.by_head[self.head].argmax(-1) == targets
+        return [self.loss(outputs, batch)[1], torch.tensor(len(targets)), correct.sum()]
+
+    def dev_metrics(self, loss: float, count: float, *others: float) -> dict[str, float]:
+        """Metrics of the development set, by name, from its mean loss and the other sums."""
+        (correct,) = others
+        return self.metrics(loss, 100 * correct / count)
 
     def metrics(self, loss: float, accuracy: float) -> dict[str, float]:
         """Metrics of the development set, by name, from its mean loss and accuracy."""

@@ -20,29 +20,44 @@ from regard.text.templates import RowBuilder
 class Sum:
     """The sum of the losses of its members, each a mean over targets of its own.
 
+    An objective may consist of several members.
+
     At most one member makes the rows; the others add targets to them, in the order given. If none
     does, rows are filled with consecutive sentences.
     """
 
-    def __init__(self, *members: RowObjective):
-        makers = [member.name for member in members if member.makes_rows]
+    def __init__(self, *objectives: RowObjective):
+        makers = [one.name for one in objectives if one.makes_rows]
         if len(makers) > 1:
             raise BadInput(f"objective: {' and '.join(makers)} both make the rows; choose one")
-        if not members:
+        if not objectives:
             raise BadInput("objective: give at least one")
-        self.members = members
-        self._row_maker = next((one for one in members if one.makes_rows), members[0])
+        self.objectives = objectives
+        self.members = tuple(member for one in objectives for member in one.members)
+        self._row_maker = next((one for one in objectives if one.makes_rows), objectives[0])
+        for head in {member.head for member in self.members}:
+            names = [o.name for o in objectives for member in o.members if member.head == head]
+            if len(names) > 1:
+                raise BadInput(f"objective: {' and '.join(names)} train the same head; choose one")
 
     def fit(self, facts: TrunkWithHeads) -> TrunkWithHeads:
-        """The model with the heads of all members, and no others."""
-        heads = tuple(member.make_head() for member in self.members)
+        """The model with the heads of all objectives, and no others."""
+        heads = tuple(objective.make_head() for objective in self.objectives)
         pool = facts.pool if any(head.per_row for head in heads) else None
         return TrunkWithHeads(facts.trunk, pool, heads, facts.init_std)
 
     def check(self, facts: TrunkWithHeads) -> None:
-        """Raise an error if the model cannot be trained with all members."""
-        for member in self.members:
-            member.check(facts)
+        """Raise an error if the model cannot be trained with all objectives."""
+        for objective in self.objectives:
+            objective.check(facts)
+
+    def extend(
+        self, facts: TrunkWithHeads, fit_heads: Callable[[TrunkWithHeads], TrunkWithHeads]
+    ) -> Any:
+        """The model that is trained, which may be a ``Joint`` with another."""
+        for objective in self.objectives:
+            facts = objective.extend(facts, fit_heads)
+        return facts
 
     def rows(self, documents: Documents, template: RowBuilder, longest: int, seed: int) -> PlanRows:
         """Documents as rows."""

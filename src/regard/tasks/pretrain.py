@@ -50,11 +50,15 @@ class Pretrain(TrunkTask):
         if paper.tokenizer == PLAIN:
             raise BadInput(f"model: the tokenizer of {paper.name} has no special tokens to mask by")
         self.objectives.check(facts)
-        return paper, facts
+        return paper, self.objectives.extend(facts, paper.fit_heads)
 
     def with_heads(self, facts: TrunkWithHeads) -> TrunkWithHeads:
         """A head for each objective."""
         return self.objectives.fit(facts)
+
+    def begin(self, model: Any, data: Path, prepared: Prepared) -> None:
+        """Take over the weights of ``model.start``."""
+        super().begin(model.main, data, prepared)
 
     def unread_keys(self) -> Iterator[str]:
         """There are no test sets."""
@@ -128,22 +132,20 @@ class Pretrain(TrunkTask):
         self, prepared: Prepared, processes: Processes, model: nn.Module
     ) -> dict[str, float]:
         """The negative log-likelihood of the development set, and the metrics of each objective."""
-        members = self.objectives.members
-        sums = torch.zeros(len(members), 3, dtype=torch.float64, device=processes.device)
+        members, device = self.objectives.members, processes.device
+        sums = [torch.zeros(one.dev_size, dtype=torch.float64, device=device) for one in members]
+        torch.manual_seed(DEV_SEED)  # of samples of a generator; steps of training have their own
         with torch.inference_mode():
             for batch in prepared.dataset.dev_batches(self.objectives, processes):
                 outputs = model(batch.inputs, positions=batch.positions)
-                for number, member in enumerate(members):
-                    targets = batch.targets[member.head]
-                    correct = outputs.by_head[member.head].argmax(-1) == targets
-                    sums[number, 0] += member.loss(outputs, batch)[1]
-                    sums[number, 1] += correct.sum()
-                    sums[number, 2] += len(targets)
+                for total, member in zip(sums, members, strict=True):
+                    for number, one in enumerate(member.dev_sums(outputs, batch)):
+                        total[number] += one
         metrics = {"loss": 0.0}
-        totals = processes.all_reduce(sums).tolist()
-        for member, (nll, correct, count) in zip(members, totals, strict=True):
-            metrics["loss"] += nll / count
-            metrics |= member.metrics(nll / count, 100 * correct / count)
+        for total, member in zip(sums, members, strict=True):
+            loss, count, *others = processes.all_reduce(total).tolist()
+            metrics["loss"] += loss / count
+            metrics |= member.dev_metrics(loss / count, count, *others)
         return metrics
 
     def test_scores(

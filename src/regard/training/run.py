@@ -34,7 +34,7 @@ from regard.training.run_paths import RunPaths
 from regard.weights.files import load_weights
 
 RECIPE = "recipe.json"  # marks the folder of a run
-OURS = ("checkpoints", "text", "data", "model")
+OURS = ("checkpoints", "text", "data", "model", "generator")
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,14 +65,11 @@ class Run:
         said, weights = _kept_weights(self.job.recipe, self.job.checkpoints, progress)
         module = self.job.model.cpu().eval()
         load_weights(module, weights, str(self.job.checkpoints.folder))
-        notes = {
-            **self.notes,
-            "weights": said,
-            "cost": cost(module, progress, self.job.world),
-        }
-        read = self.tokenizer, self.labels
-        stored = folders.LoadedModel(self.paper, self.facts, module, *read, notes)
-        folders.write(self.model_folder, stored)
+        notes, read = {**self.notes, "weights": said}, (self.tokenizer, self.labels)
+        for name, (facts, part) in self.facts.models(module).items():
+            spent = {"cost": cost(part, progress, self.job.world)}
+            stored = folders.LoadedModel(self.paper, facts, part, *read, {**notes, **spent})
+            folders.write(self.out / name, stored)
         return said
 
 

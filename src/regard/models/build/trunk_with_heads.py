@@ -16,11 +16,15 @@ NEXT_TOKEN = "next_token"  # the head of language models and decoders
 
 
 class Outputs(NamedTuple):
-    """States of tokens, pooled states of rows if there is a pool, and the logits of each head."""
+    """States of tokens, pooled states of rows if there is a pool, and the logits of each head.
+
+    ``tokens_T`` are the tokens that were read, where a generator replaced those of the inputs.
+    """
 
     states_TD: Tensor
     pooled_BD: Tensor | None
     by_head: dict[str, Tensor]
+    tokens_T: Tensor | None = None
 
 
 class TrunkWithHeadsModule(nn.Module):
@@ -42,6 +46,11 @@ class TrunkWithHeadsModule(nn.Module):
         self.trunk: Any = trunk
         self.pool = pool
         self.heads = nn.ModuleDict(heads)
+
+    @property
+    def main(self) -> "TrunkWithHeadsModule":
+        """The model that is trained: itself."""
+        return self
 
     @property
     def encoder(self) -> Any:

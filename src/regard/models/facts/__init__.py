@@ -14,6 +14,7 @@ from regard.models.facts.heads import (
     SpanHead,
     TokenLabelHead,
 )
+from regard.models.facts.joint import Joint
 from regard.models.facts.json import from_json, to_json
 from regard.models.facts.pools import AnyPool, AttentionPool, FirstToken, LastToken, MeanPool
 from regard.models.facts.rnn import CrossAttentionFacts, RNNDecoderFacts, RNNEncoderFacts
@@ -32,6 +33,7 @@ __all__ = [
     "CrossAttentionFacts",
     "EncoderDecoder",
     "FirstToken",
+    "Joint",
     "LabelHead",
     "LastToken",
     "MLMHead",

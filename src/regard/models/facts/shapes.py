@@ -121,6 +121,10 @@ class TrunkWithHeads:
                 _draw(part, self.init_std)
         return module
 
+    def models(self, module: nn.Module) -> dict[str, tuple["TrunkWithHeads", nn.Module]]:
+        """What is saved of a trained module, by folder."""
+        return {"model": (self, module)}
+
     def training_flops(
         self, lengths: Sequence[tuple[int, ...]], positions: Mapping[str, int] = NO_POSITIONS
     ) -> float:
@@ -218,6 +222,10 @@ class EncoderDecoder:
             eager=self.eager,
             cross_attention=self.cross_attention,
         )
+
+    def models(self, module: nn.Module) -> dict[str, tuple["EncoderDecoder", nn.Module]]:
+        """What is saved of a trained module, by folder."""
+        return {"model": (self, module)}
 
     def training_flops(
         self, lengths: Sequence[tuple[int, ...]], positions: Mapping[str, int] = NO_POSITIONS

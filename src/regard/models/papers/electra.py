@@ -128,6 +128,7 @@ PAPER = Paper(
     arxiv="2003.10555",
     after="BERT",
     tokenizer="wordpiece",
+    pretraining={"replaced-tokens": {}},
     sizes={
         **{"small": SMALL, "base": BASE, "large": LARGE, "small-generator": SMALL_GENERATOR},
         **{"base-generator": BASE_GENERATOR, "large-generator": LARGE_GENERATOR},

@@ -1,0 +1,157 @@
+"""Replaced-token detection (Clark et al., 2020, section 2).
+
+A small generator is trained as a masked LM; its samples replace the chosen tokens, and the model,
+the discriminator, predicts for every token whether it differs from the original one. The loss is
+that of the generator plus 50 times that of the discriminator, which sends no gradient to the
+generator. Both share their token, position and segment embeddings.
+
+As in the code of the paper, 15% of the tokens are chosen, of which 85% become the mask token and
+15% stay as they are, and a sample that equals the original token counts as original.
+
+The order of this file: the table in recipes; the pair of models; examples → a batch; the loss;
+metrics.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor
+
+from regard.ground.batch import IGNORED, Batch, BatchLimits, pack_ids
+from regard.ground.config import Config
+from regard.ground.errors import BadInput
+from regard.models.build.trunk_with_heads import Outputs
+from regard.models.facts import Joint, ReplacedTokenHead, TrunkWithHeads, change
+from regard.objectives.masked_lm import MaskedLM
+from regard.objectives.rows import AnnotatedRow, RowObjective
+
+KEPT = 0.15  # the share of chosen tokens that stay as they are
+
+
+class ReplacedTokensConfig(Config):
+    """The table ``[objective.replaced-tokens]``."""
+
+    rate: float = Field(0.15, gt=0, le=0.5)
+    """The share of tokens that the generator may replace (0.25 for ELECTRA-large)."""
+    weight: float = Field(50.0, gt=0)
+    """The weight of the discriminator's loss; that of the generator's is 1."""
+    generator: float = Field(0.25, gt=0, le=1)
+    """Width, heads and inner size of the generator, as a share of the discriminator's."""
+    temperature: float = Field(1.0, gt=0)
+    """The temperature with which the generator samples."""
+
+
+@dataclass(frozen=True)
+class ReplacedTokens(RowObjective):
+    """Detects replaced tokens; the loss is the mean over all tokens of a step."""
+
+    name, config, head = "replaced-tokens", ReplacedTokensConfig, ReplacedTokenHead.name
+    dev_size = 6
+    generator: MaskedLM = field(default_factory=lambda: MaskedLM(kept=KEPT, random=0.0))
+    loss_weight: float = 50.0
+    generator_size: float = 0.25
+    temperature: float = 1.0
+
+    @classmethod
+    def from_config(cls, config: ReplacedTokensConfig, smoothing: float) -> "ReplacedTokens":
+        """The objective with the settings of a recipe."""
+        generator = MaskedLM(config.rate, smoothing=smoothing, kept=KEPT, random=0.0)
+        return cls(generator, config.weight, config.generator, config.temperature)
+
+    @property
+    def smoothing(self) -> float:  # type: ignore[override]
+        """Label smoothing: that of the generator."""
+        return self.generator.smoothing
+
+    @property
+    def members(self) -> tuple[RowObjective, ...]:
+        """The masked LM of the generator, and the detection."""
+        return (self.generator, self)
+
+    def make_head(self) -> ReplacedTokenHead:
+        """A logit for every token: whether it was replaced."""
+        return ReplacedTokenHead()
+
+    def check(self, facts: TrunkWithHeads) -> None:
+        """Refuse a trunk of which there is no smaller one with the same embeddings."""
+        if not facts.trunk.stack.attends:
+            raise BadInput("replaced-tokens: the generator is a Transformer, and this model is not")
+
+    def extend(
+        self, facts: TrunkWithHeads, fit_heads: Callable[[TrunkWithHeads], TrunkWithHeads]
+    ) -> Joint:
+        """The model as discriminator, and a smaller one with a masked-LM head as generator."""
+        stack, size = facts.trunk.stack, facts.trunk.token_width
+        sizes = {
+            name: max(1, round(self.generator_size * getattr(stack, name)))
+            for name in ("width", "heads", "inner")
+        }
+        embedding_size = None if sizes["width"] == size else size
+        head = self.generator.make_head()
+        generator = TrunkWithHeads(facts.trunk, None, (head,), facts.init_std)
+        smaller = change(generator, **sizes, embedding_size=embedding_size)
+        return Joint(facts, fit_heads(smaller), self.temperature)
+
+    def weight(self, example: AnnotatedRow) -> float:
+        """The number of its tokens."""
+        return len(example.row.tokens)
+
+    def collate_targets(
+        self,
+        examples: Sequence[AnnotatedRow],
+        starts: np.ndarray,
+        rows: int,
+        limits: BatchLimits | None,
+    ) -> tuple[Tensor, Tensor]:
+        """For every token the number of the sample that replaces it (-1: none), and the original.
+
+        Tokens of the fill are replaced by none and ignored.
+        """
+        masked = self.generator.head
+        positions = [
+            np.asarray(example.positions[masked]) + start
+            for example, start in zip(examples, starts, strict=True)
+        ]
+        originals_T = pack_ids([example.row.tokens for example in examples])
+        chosen_N = pack_ids(positions)
+        originals_T[chosen_N] = pack_ids([example.targets[masked] for example in examples])
+        number_T = torch.full_like(originals_T, -1)
+        number_T[chosen_N] = torch.arange(len(chosen_N))
+        fill = 0 if limits is None else limits.tokens - len(number_T)
+        return F.pad(number_T, (0, fill), value=-1), F.pad(originals_T, (0, fill), value=IGNORED)
+
+    def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Binary cross-entropy over all tokens; the first sum has the weight of the loss."""
+        replaced_T, real_T = self._replaced(outputs, batch)
+        logits_T = outputs.by_head[self.head][:, 0].float()
+        losses_T = F.binary_cross_entropy_with_logits(
+            logits_T, replaced_T.float(), reduction="none"
+        )
+        loss = (losses_T * real_T).sum()
+        return self.loss_weight * loss, loss.detach()
+
+    def _replaced(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Which tokens differ from the original ones, and which are no fill."""
+        originals_T, real_T = batch.targets[self.head], batch.targets[self.head] != IGNORED
+        return (outputs.tokens_T != originals_T) & real_T, real_T
+
+    def dev_sums(self, outputs: Outputs, batch: Batch) -> list[Tensor]:
+        """The loss, tokens, those judged correctly; replaced tokens, those found, those claimed."""
+        replaced_T, real_T = self._replaced(outputs, batch)
+        claimed_T = (outputs.by_head[self.head][:, 0] > 0) & real_T
+        correct_T = (claimed_T == replaced_T) & real_T
+        counts = (real_T, correct_T, replaced_T, replaced_T & claimed_T, claimed_T)
+        return [self.loss(outputs, batch)[1], *(count.sum() for count in counts)]
+
+    def dev_metrics(self, loss: float, count: float, *others: float) -> dict[str, float]:
+        """Accuracy over all tokens; precision and recall of those that were replaced."""
+        correct, replaced, found, claimed = others
+        return {
+            "detection_accuracy": 100 * correct / count,
+            "detection_precision": 100 * found / max(1, claimed),
+            "detection_recall": 100 * found / max(1, replaced),
+        }
