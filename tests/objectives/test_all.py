@@ -206,7 +206,7 @@ class InPlace(TorchFunctionMode):
 def test_everything_a_step_reads_is_in_the_batch_or_the_model(case):
     """On a device without numbers: what came from elsewhere would not be there."""
     model, draw = case.facts.build().to("meta"), np.random.default_rng(1)
-    if getattr(model, "eager", False):
+    if getattr(case.facts, "eager", False):
         pytest.skip("is not captured")
     batch = case.objective.collate([case.example(draw) for _ in range(4)], BUDGET).to("meta")
     with InPlace():

@@ -177,7 +177,7 @@ def test_the_trunk_can_be_a_transformer(corpus, tmp_path):
     )
     run = prepared(corpus, tmp_path / "run", *settings)
     assert len(losses(run)) == 12
-    assert not run.job.model.eager
+    assert not run.job.eager
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,8 @@ Only safetensors, JSON and tokenizer files are fetched, never pickled weights. O
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from regard.ground.errors import BadInput, reason_of, shown
+from regard.ground.errors import BadInput, reason_of
 from regard.ground.files import read_json
 
 ID = re.compile(r"(\w[\w.-]*/)?\w[\w.-]*", re.ASCII)
@@ -40,22 +39,16 @@ def fetch(name: str) -> Path:
     folder = _download(name, (CONFIG,))
     if not (folder / CONFIG).is_file():
         raise BadInput(f"{name}: no model: its repository on the hub has no {CONFIG}")
-    _check_config(name, read_json(folder / CONFIG))
+    if "regard" not in (config := read_json(folder / CONFIG)):
+        from regard.models.papers import paper_of_folder  # here: it imports torch
+
+        paper_of_folder(config, name)
     folder = _download(name, FETCHED)
     if not any(folder.glob("*.safetensors")):
         raise BadInput(
             f"{name}: its repository on the hub has no safetensors, and others are not fetched"
         )
     return folder
-
-
-def _check_config(name: str, config: dict[str, Any]) -> None:
-    from regard.models.papers import LINEAGE  # here: it imports torch
-
-    known = [paper.formats["hf"].model_type for paper in LINEAGE if "hf" in paper.formats]
-    if "regard" not in config and config.get("model_type") not in known:
-        found = f"model_type {shown(config.get('model_type'))}"
-        raise BadInput(f"{name}: {found} is not supported, only {', '.join(known)}")
 
 
 def _download(name: str, patterns: Sequence[str]) -> Path:

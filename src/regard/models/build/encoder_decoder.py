@@ -18,11 +18,7 @@ from regard.parts.attention import EncoderOutput
 
 
 class EncoderDecoderModule(nn.Module):
-    """Source and target sides, and the layer of logits, tied as ``tie`` says.
-
-    An ``eager`` one is neither compiled nor captured, and its batches have free shapes on every
-    device.
-    """
+    """Source and target sides, and the layer of logits, tied as ``tie`` says."""
 
     def __init__(
         self,
@@ -31,11 +27,10 @@ class EncoderDecoderModule(nn.Module):
         head: nn.Linear,
         *,
         tie: str,
-        eager: bool,
         cross_attention: AttentionSite | None,
     ):
         super().__init__()
-        self.eager, self.cross_attention = eager, cross_attention
+        self.cross_attention = cross_attention
         self.source: Any = source
         self.target: Any = target
         self.head = head
@@ -82,7 +77,8 @@ class EncoderDecoderModule(nn.Module):
         """States of the target, and logits over the next token at its ``positions``."""
         target = inputs.target
         encoded = self.encode(inputs.source, tape=tape)
-        states_TD = self._decoded(target.tokens_T, target.layout, encoded, tape=tape)
+        side = tape.under("target")
+        states_TD = self.target(target.tokens_T, target.layout, source=encoded, tape=side).states_TD
         read = states_TD[positions[NEXT_TOKEN]] if NEXT_TOKEN in positions else states_TD
         return Outputs(states_TD, None, {NEXT_TOKEN: tape("logits", self.head(read))})
 
@@ -100,17 +96,6 @@ class EncoderDecoderModule(nn.Module):
         tape: NullTape = NULL_TAPE,
     ) -> Tensor:
         """Logits over the next token, given the source and the target so far (or its cache)."""
-        states_TD = self._decoded(tokens_T, layout, source, cache=cache, tape=tape)
-        return tape("logits", self.head(states_TD))
-
-    def _decoded(
-        self,
-        tokens_T: Tensor,
-        layout: Layout,
-        source: EncoderOutput | None,
-        *,
-        cache: Any = None,
-        tape: NullTape = NULL_TAPE,
-    ) -> Tensor:
         side = tape.under("target")
-        return self.target(tokens_T, layout, source=source, cache=cache, tape=side).states_TD
+        decoded = self.target(tokens_T, layout, source=source, cache=cache, tape=side)
+        return tape("logits", self.head(decoded.states_TD))

@@ -1,12 +1,13 @@
 """Modules of pools: the states of a row as one vector."""
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.parts.attention import EncoderOutput
-from regard.parts.bridge import last_state, mean_state
 
 
 class FirstTokenModule(nn.Module):
@@ -26,17 +27,13 @@ class FirstTokenModule(nn.Module):
         return first_BD if self.dense is None else torch.tanh(self.dense(first_BD))
 
 
-class LastTokenModule(nn.Module):
-    """The final state of recurrent layers, else the state of the last token."""
+class PlainPoolModule(nn.Module):
+    """A pool without weights: a function from the states of rows to one vector for each."""
+
+    def __init__(self, pool: Callable[[EncoderOutput], Tensor]):
+        super().__init__()
+        self.pool = pool
 
     def forward(self, encoded: EncoderOutput, *, tape: NullTape = NULL_TAPE) -> Tensor:
         """(B, D); zeros for a row without tokens."""
-        return last_state(encoded)
-
-
-class MeanPoolModule(nn.Module):
-    """The mean of the states of each row."""
-
-    def forward(self, encoded: EncoderOutput, *, tape: NullTape = NULL_TAPE) -> Tensor:
-        """(B, D); zeros for a row without tokens."""
-        return mean_state(encoded)
+        return self.pool(encoded)

@@ -28,7 +28,7 @@ class Outputs(NamedTuple):
 
 
 class TrunkWithHeadsModule(nn.Module):
-    """An ``eager`` one is neither compiled nor captured, as recurrent layers cannot be."""
+    """A trunk, a pool of its rows, and heads; those ``per_row`` read the pooled state."""
 
     cross_attention = None
 
@@ -38,11 +38,9 @@ class TrunkWithHeadsModule(nn.Module):
         pool: nn.Module | None,
         heads: Mapping[str, nn.Module],
         per_row: frozenset[str],
-        *,
-        eager: bool,
     ):
         super().__init__()
-        self.eager, self.per_row = eager, per_row
+        self.per_row = per_row
         self.trunk: Any = trunk
         self.pool = pool
         self.heads = nn.ModuleDict(heads)

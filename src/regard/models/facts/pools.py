@@ -5,10 +5,11 @@ from typing import ClassVar
 
 from torch import nn
 
-from regard.models.build.pools import FirstTokenModule, LastTokenModule, MeanPoolModule
+from regard.models.build.pools import FirstTokenModule, PlainPoolModule
 from regard.models.facts.checks import at_least, one_of
 from regard.models.facts.flops import Products, score_products
 from regard.models.sites import AttentionSite
+from regard.parts.bridge import last_state, mean_state
 from regard.parts.pooling import QUERIES, AttentionPoolModule
 from regard.parts.rnn_attention import SCORES
 
@@ -28,7 +29,7 @@ class AnyPool:
 
     def products(self, width: int) -> Products:
         """Products for each token and each row."""
-        raise NotImplementedError
+        return Products(0)
 
     def attention(self, side: str) -> AttentionSite | None:
         """Its attention over the tokens of that side."""
@@ -43,11 +44,9 @@ class FirstToken(AnyPool):
     dense: bool = True
 
     def build(self, width: int) -> nn.Module:
-        """The module for states of that size."""
         return FirstTokenModule(nn.Linear(width, width) if self.dense else None)
 
     def products(self, width: int) -> Products:
-        """Products for each token and each row."""
         return Products(0, row=width * width * self.dense)
 
 
@@ -58,12 +57,7 @@ class LastToken(AnyPool):
     summaries: ClassVar[Summaries] = ("last", None)
 
     def build(self, width: int) -> nn.Module:
-        """The module for states of that size."""
-        return LastTokenModule()
-
-    def products(self, width: int) -> Products:
-        """It computes nothing."""
-        return Products(0)
+        return PlainPoolModule(last_state)
 
 
 @dataclass(frozen=True)
@@ -71,12 +65,7 @@ class MeanPool(AnyPool):
     """The mean of all states."""
 
     def build(self, width: int) -> nn.Module:
-        """The module for states of that size."""
-        return MeanPoolModule()
-
-    def products(self, width: int) -> Products:
-        """It multiplies nothing."""
-        return Products(0)
+        return PlainPoolModule(mean_state)
 
 
 @dataclass(frozen=True)

@@ -114,7 +114,6 @@ class TrunkWithHeads:
             None if self.pool is None else self.pool.build(self.trunk.width),
             {head.name: head.build(self.trunk, trunk.embed.token) for head in self.output_heads},
             frozenset(head.name for head in self.output_heads if head.per_row),
-            eager=self.eager,
         )
         if self.init_std is not None:
             for part in module.modules():
@@ -219,7 +218,6 @@ class EncoderDecoder:
             self.target.build(self.source),
             nn.Linear(self.target.width, vocab, bias=self.head_bias),
             tie=self.tie,
-            eager=self.eager,
             cross_attention=self.cross_attention,
         )
 

@@ -17,8 +17,7 @@ from regard.models.formats.loaded_model import (
     check_depth,
     check_tokenizer,
 )
-from regard.models.paper import Paper
-from regard.models.papers import LINEAGE
+from regard.models.papers import paper_of_folder
 from regard.weights.files import load_weights, read_folder, weights_of, write_tensors
 
 GENERATION = "generation_config.json"
@@ -46,7 +45,8 @@ def read(
     """The model in a folder that says ``config``; how it generates is noted as "generation",
     how it gives one vector for a text as "embedding".
     """
-    paper, where = _paper_of(folder, config), str(folder / CONFIG)
+    where = str(folder / CONFIG)
+    paper = paper_of_folder(config, where)
     format = paper.formats["hf"]
     file = read_folder(folder)
     try:
@@ -102,12 +102,3 @@ def files_of(folder: Path) -> dict[str, bytes]:
     path = folder / GENERATION
     generation = {path.name: read_bytes(path)} if path.exists() else {}
     return generation | sentence_transformers.files_of(folder)
-
-
-def _paper_of(folder: Path, config: dict[str, Any]) -> Paper:
-    """The paper whose models have this ``model_type``, the latest if there are several."""
-    known = {paper.formats["hf"].model_type: paper for paper in LINEAGE if "hf" in paper.formats}
-    if (name := str(config.get("model_type"))) not in known:
-        supported = f"model_type {name!r} is not supported, only {', '.join(known)}"
-        raise BadInput(f"{folder / CONFIG}: {supported}")
-    return known[name]

@@ -1,8 +1,9 @@
 """Papers: one file each. ``LINEAGE`` lists them in order of time."""
 
+from collections.abc import Mapping
 from typing import Any
 
-from regard.ground.errors import BadInput, did_you_mean
+from regard.ground.errors import BadInput, did_you_mean, shown
 from regard.models.facts import ModelFacts, difference
 from regard.models.paper import Paper
 from regard.models.papers import (
@@ -45,6 +46,16 @@ def paper(name: str) -> Paper:
     if name.lower() not in known:
         raise BadInput(f"no paper is called {name!r}{did_you_mean(name.lower(), list(known))}")
     return known[name.lower()]
+
+
+def paper_of_folder(config: Mapping[str, Any], where: str) -> Paper:
+    """The paper of a Hugging Face config.json, by its ``model_type``; the latest of several."""
+    known = {one.formats["hf"].model_type: one for one in LINEAGE if "hf" in one.formats}
+    name = config.get("model_type")
+    if str(name) not in known:
+        supported = f"is not supported, only {', '.join(known)}"
+        raise BadInput(f"{where}: model_type {shown(name)} {supported}")
+    return known[str(name)]
 
 
 def sized(name: str) -> Any:
