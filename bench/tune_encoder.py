@@ -151,7 +151,8 @@ def scores(recipe: Recipe, folder: Path, data: Path) -> dict[str, float]:
     """What the test set says of a model folder."""
     assert recipe.data.test is not None
     model = regard.load(folder)
-    found = task_of(recipe).test_scores(model, recipe.data.test, data).scores
+    task = task_of(recipe)
+    found = task.test_scores(model, task.read(recipe.data.test, data)).scores
     return {score.name: round(score.value, 2) for score in found}
 
 

@@ -23,7 +23,7 @@ from regard.inside.look import look
 from regard.inside.record_translator import align
 from regard.inside.view import View
 from regard.metrics.alignment import Links
-from regard.models.facts import ModelFacts
+from regard.models.facts import EncoderDecoder, ModelFacts, TrunkWithHeads
 from regard.models.formats import folder as folders
 from regard.models.hub import local_folder
 from regard.models.paper import Paper
@@ -34,7 +34,6 @@ from regard.tasks.encoder_model import EncoderInput, EncoderModel
 from regard.tasks.fill_mask import FilledText
 from regard.tasks.inputs import check_pairs, check_text, listed
 from regard.tasks.model_runner import ModelRunner
-from regard.tasks.runners import runner_of
 from regard.tasks.translator import Translation, Translator
 from regard.text.ids_only import MISSING
 from regard.text.labels import LabelSet
@@ -42,6 +41,11 @@ from regard.text.tokenizers import Tokenizer
 from regard.text.words import word_spans
 
 Texts = Iterable[EncoderInput]
+RUNNERS: dict[tuple[str, ...], type[ModelRunner]] = {
+    TrunkWithHeads.sides: EncoderModel,
+    EncoderDecoder.sides: Translator,
+}
+"""What runs a model, by the sides that it reads."""
 
 
 def load(
@@ -115,7 +119,8 @@ class Model:
     @cached_property
     def runner(self) -> ModelRunner:
         """The model on its device, in its precision: what all methods call."""
-        return runner_of(self._loaded, self._batch_size, self.precision)
+        runner = RUNNERS[self.facts.sides].of(self._loaded).with_limits(self._batch_size)
+        return runner if self.precision is None else runner.with_precision(self.precision)
 
     @property
     def encoder(self) -> EncoderModel:
@@ -196,8 +201,9 @@ class Model:
     ) -> Any:
         """One vector per text, (n, width): the mean of its states, or their maximum ("max").
 
-        Of an encoder also the "first" state, or that taken through its layer ("pooled"). Unless
-        told otherwise, what its folder says of sentence vectors, and else the mean as it is.
+        Of an encoder also the "first" state, that of its summary token even where it stands last,
+        or what its pool makes of the states ("pooled"). Unless told otherwise, what its folder says
+        of sentence vectors, and else the mean as it is.
         Vectors are float32 in any precision, on the device of the model.
         """
         given, runner = listed(texts), self.runner.with_limits(batch_size, max_length)

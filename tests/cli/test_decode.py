@@ -13,7 +13,7 @@ from regard.ground.errors import BadInput
 from regard.search.beam import Beam
 from regard.search.greedy import Greedy
 from regard.search.sample import Sample
-from regard.tasks import generation_settings
+from regard.tasks.generation_settings import DecodeConfig, as_trained
 from small import write_corpus
 from verb import run
 
@@ -111,8 +111,8 @@ def test_the_help_names_no_default_that_the_model_overrules(verb):
 
 
 def test_a_table_and_its_search():
-    assert generation_settings.search_of(DECODE) == SEARCH
-    assert generation_settings.decode_table(SEARCH) == DECODE
+    assert as_trained(DECODE) == SEARCH
+    assert DecodeConfig.of(SEARCH).model_dump() == DECODE
 
 
 def test_the_model_remembers(trained):

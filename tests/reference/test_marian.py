@@ -441,7 +441,7 @@ def test_a_folder_translates_as_generate_does(settings, tied, tmp_path):
     texts = [source for source, _ in sentences()[:6]]
     tokenizer = reference_tokenizer(folder)
     for rows in (1, 6):
-        translator = model.translator.with_batch_size(rows)
+        translator = model.translator.with_limits(rows)
         found = translator.translate(texts)
         for text, (best, *_) in zip(texts, found, strict=True):
             ids = tokenizer(text, return_tensors="pt")

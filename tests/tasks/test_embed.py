@@ -1,15 +1,20 @@
 """Vectors of texts, and the files with which folders say how to make them."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
 
 import regard
+from regard.api import Model
 from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput
+from regard.models.facts import LastToken
 from regard.models.formats import folder as folders
 from regard.models.formats.sentence_transformers import embedding_of, files_of
+from regard.text.templates import Template
+from regard.text.wordpiece import WordPiece
 from small_bert import SENTENCES, model, small_bert, vocabulary
 
 TEXTS = [*SENTENCES, "", "storm", " ".join(SENTENCES)]
@@ -55,6 +60,23 @@ def test_ways_of_pooling():
         one.embed(TEXTS, "median")
     with pytest.raises(BadInput, match="no layer for it"):
         model("words").embed(TEXTS, "pooled")
+
+
+class SummaryLast(WordPiece):
+    template = Template("A sep cls:1", "A sep B:1 sep:1 cls:1")
+
+
+def test_the_first_state_is_that_of_the_summary_token_wherever_it_stands():
+    loaded = small_bert()
+    tokenizer = replace(loaded.tokenizer, family=SummaryLast())
+    facts = replace(loaded.facts, pool=LastToken())
+    module = facts.build().eval()
+    for given in (tokenizer, None):  # the template says it, or the pool
+        one = Model(replace(loaded, facts=facts, module=module, tokenizer=given))
+        rows = [[7, 8, 3, 2], [9, 3, 2]] if given is None else TEXTS
+        states = one.encode(rows)
+        expected = torch.stack([each[-1] for each in states])
+        torch.testing.assert_close(one.embed(rows, "first"), expected, atol=1e-5, rtol=1e-5)
 
 
 def test_texts_pairs_and_ids_together():

@@ -33,7 +33,7 @@ SEARCHES = [Greedy(), Beam(4), Beam(3, best=3, length="mean"), Sample(count=2, s
 
 @pytest.mark.parametrize("search", SEARCHES, ids=str)
 def test_the_result_does_not_depend_on_the_batch(translator, texts, search):
-    found = [translator.with_batch_size(rows).translate(texts, search) for rows in (1, 7, 64)]
+    found = [translator.with_limits(rows).translate(texts, search) for rows in (1, 7, 64)]
     for others in found[1:]:
         for one, other in zip(found[0], others, strict=True):
             assert [h.text for h in one] == [h.text for h in other]
@@ -97,7 +97,7 @@ def test_coverage_needs_and_gets_attention(translator, texts):
 
 def test_rows(translator):
     with pytest.raises(BadInput, match="at least 1"):
-        translator.with_batch_size(0)
+        translator.with_limits(0)
 
 
 def test_an_ensemble_of_a_model_with_itself_is_the_model(translator, texts):
@@ -169,7 +169,7 @@ def test_bf16_that_the_cpu_does_not_have_is_refused(translator, monkeypatch):
 
 def test_in_8_bits_the_batch_does_not_matter_to_the_bit(translator, texts):
     swift = translator.with_precision("int8")
-    found = [swift.with_batch_size(rows).translate(texts, Beam(3)) for rows in (1, 5, 64)]
+    found = [swift.with_limits(rows).translate(texts, Beam(3)) for rows in (1, 5, 64)]
     scores = [[one.score for (one,) in result] for result in found]
     assert scores[0] == scores[1] == scores[2]
 
@@ -190,7 +190,7 @@ def test_the_table_chooses_the_engine_and_a_word_overrules_it(translator, monkey
     monkeypatch.setattr(
         "regard.decoding.engines.engine_in_table", lambda *key: asked.append(key) or table
     )
-    chosen = translator.with_batch_size(7).with_precision(kind)
+    chosen = translator.with_limits(7).with_precision(kind)
     assert asked == [(kind, 7)]
     assert chosen.engine.name == table
     for engine in ("cpp", "torch"):
@@ -236,10 +236,10 @@ def test_a_precision_there_is_not_is_reported(translator):
 def test_workers_find_the_same(small_run, translator, texts):
     folder = str(small_run / "run" / "model")
     with Workers(2, partial(start_worker, [folder], "fp32", "torch")) as workers:
-        shared = translator.with_batch_size(8).with_workers(workers)
+        shared = translator.with_limits(8).with_workers(workers)
         found = shared.translate(texts, Sample(seed=4))
         assert [one.text for (one,) in found] == [
-            one.text for (one,) in translator.with_batch_size(8).translate(texts, Sample(seed=4))
+            one.text for (one,) in translator.with_limits(8).translate(texts, Sample(seed=4))
         ]
     with pytest.raises(BadInput, match="at least 1"):
         Workers(0, partial(start_worker, [folder], "fp32", "torch"))

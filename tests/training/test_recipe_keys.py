@@ -134,7 +134,7 @@ def use(recipe: Recipe, folder: Path) -> None:
     run.finish(last.progress)
     model = regard.load(run.model_folder, "cpu")
     for files in recipe.data.tests.values():
-        task_of(recipe).test_scores(model, files, folder)
+        task_of(recipe).test_scores(model, task_of(recipe).read(files, folder))
 
 
 @pytest.mark.parametrize("run", REFUSED)

@@ -118,9 +118,7 @@ def test_it_learns_to_reverse_and_every_search_runs(learned):
 
 def test_translations_do_not_depend_on_the_batch(learned):
     texts = ["ada bit cow dog", "elf", "fox gnu hen", "jay kid", "owl pig rat sow ada bit"]
-    one_by_one = [
-        learned.translator.with_batch_size(1).translate([text], Beam(3))[0] for text in texts
-    ]
+    one_by_one = [learned.translator.with_limits(1).translate([text], Beam(3))[0] for text in texts]
     together = learned.translate(texts, Beam(3))
     for alone, among in zip(one_by_one, together, strict=True):
         assert [one.text for one in alone] == [one.text for one in among]

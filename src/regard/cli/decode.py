@@ -74,7 +74,7 @@ class ExactSearch(Method):
 
     def decode(self, translator: Translator, requests: Requests, first: int) -> Lists:
         """Branch and bound from what the beam finds, one sentence at a time to bound memory."""
-        beam, single = self.search, translator.with_batch_size(1)
+        beam, single = self.search, translator.with_limits(1)
         found = [nbest[0] for nbest in _translate(translator, beam, requests, first)]
         known = {number: one.hypothesis for number, one in enumerate(found, first)}
         exact = Exact(beam.length, beam.alpha, beam.no_repeat, self.widest, known)

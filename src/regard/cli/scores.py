@@ -38,7 +38,7 @@ def evaluate_tests(
         raise BadInput("the recipe names no test set (data.test)")
     task = task_of(recipe)
     return {
-        name: task.test_scores(model, files, data, dropped, with_interval=with_interval)
+        name: task.test_scores(model, task.read(files, data, dropped), with_interval)
         for name, files in recipe.data.tests.items()
     }
 

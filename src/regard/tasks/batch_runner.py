@@ -1,9 +1,9 @@
 """Rows through a model in batches: rows of similar length together, outputs in the order given."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from regard.data.packing import inference_batches
 from regard.ground.batch import BatchLimits, Ids, PackedTokens, TokenRow, as_row, pack_texts
 from regard.ground.errors import BadInput, BadItem, shown
-from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape, Tape
-from regard.tasks.inputs import check_text, listed
+from regard.models.facts import AnyHead
+from regard.tasks.inputs import InputLimits, check_text, listed
+from regard.text.labels import LabelSet
 from regard.text.row_tokenizer import RowTokenizer
 
 TOKENS = 8_192  # of a batch
@@ -22,6 +23,8 @@ RECORDED = BatchLimits(2_048, 32, 2_048)  # with a tape, which may keep attentio
 WINDOW = 4_096  # texts read ahead, so that rows of similar length come together
 
 TextOrPair = str | tuple[str, str]
+Rows = Sequence[TokenRow] | Sequence[Ids]
+Result = TypeVar("Result")
 
 
 class BatchRunner:
@@ -35,83 +38,66 @@ class BatchRunner:
         """Where the model is."""
         return next(self.model.parameters()).device
 
-    def with_batch_size(self, batch_size: int) -> Self:
-        """The same, with at most ``batch_size`` rows at once."""
-        return replace(cast(Any, self), batch_size=batch_size)
-
     def batches(
-        self, rows: Sequence[TokenRow] | Sequence[Ids], tape: NullTape = NULL_TAPE
+        self, rows: Rows, tape: NullTape = NULL_TAPE
     ) -> Iterator[tuple[list[int], PackedTokens]]:
         """Batches with the numbers of their rows; for a live ``tape`` in the order given."""
-        self._check_segments(rows)
+        model: Any = self.model
+        readable = InputLimits.of(model.encoder)
+        for number, row in enumerate(rows, start=1):  # where an input makes several, all are pairs
+            readable.check_segments(as_row(row), number)
         lengths = np.array([row_length(row) for row in rows], dtype=np.int64)
         limits = RECORDED if tape.live else BatchLimits(TOKENS, self.batch_size, TOKENS)
         for numbers in inference_batches(lengths, limits, sort=not tape.live):
             yield numbers, pack_texts([rows[i] for i in numbers]).to(self.device)
 
     @torch.no_grad()
-    def states(self, rows: Sequence[TokenRow] | Sequence[Ids], name: str) -> list[Tensor]:
+    def states(self, rows: Rows, name: str) -> list[Tensor]:
         """(tokens, width) for each row: the value of the encoder that the tape calls ``name``."""
         model: Any = self.model
-        states: list[Tensor] = [torch.empty(0)] * len(rows)
-        for numbers, batch in self.batches(rows):
+
+        def states_of(batch: PackedTokens) -> Sequence[Tensor]:
             tape = Tape(name)
             model.encode(batch, tape=tape)
-            for i, value in zip(numbers, batch.layout.split(tape.records[name]), strict=True):
-                states[i] = value
-        return states
+            return batch.layout.split(tape.records[name])
+
+        return in_order((numbers, states_of(batch)) for numbers, batch in self.batches(rows))
 
     @torch.no_grad()
-    def outputs(
+    def logits_of(
         self,
-        rows: Sequence[TokenRow] | Sequence[Ids],
-        split: Callable[[Any, Layout], Sequence[Tensor]],
+        head: AnyHead | type[AnyHead],
+        rows: Rows,
         tape: NullTape = NULL_TAPE,
+        convert: Callable[[Tensor], Tensor] = lambda logits: logits,
     ) -> list[Tensor]:
-        """A tensor for each row; ``split`` takes the outputs of a batch apart."""
-        outputs: list[Tensor] = [torch.empty(0)] * len(rows)
+        """For each row (outputs,), or (tokens, outputs) where the head reads tokens.
+
+        The logits of a batch are converted before they are split.
+        """
+
+        def split(batch: PackedTokens, tape: NullTape) -> Sequence[Tensor]:
+            logits = convert(self.model(batch, tape=tape).by_head[head.name])
+            return logits.unbind() if head.per_row else batch.layout.split(logits)
+
         with tape.batches() as next_tape:
-            for numbers, batch in self.batches(rows, tape):
-                of_batch = split(self.model(batch, tape=next_tape()), batch.layout)
-                for i, value in zip(numbers, of_batch, strict=True):
-                    outputs[i] = value
-        return outputs
-
-    @torch.inference_mode()
-    def row_logits(
-        self, rows: Sequence[TokenRow] | Sequence[Ids], head: str, outputs: int
-    ) -> Tensor:
-        """(rows, outputs): the logits of a head that reads whole rows."""
-        logits_NV = torch.zeros(len(rows), outputs, dtype=torch.float64)
-        for chosen, batch in self.batches(rows):
-            logits_NV[chosen] = finite(self.model(batch).by_head[head])
-        return logits_NV
-
-    @torch.inference_mode()
-    def token_logits(self, rows: Sequence[TokenRow], head: str) -> list[Tensor]:
-        """(tokens, outputs) for each row: the logits of a head that reads tokens."""
-        logits: list[Tensor] = [torch.empty(0)] * len(rows)
-        for chosen, batch in self.batches(rows):
-            logits_TV = finite(self.model(batch).by_head[head])
-            for i, of_row in zip(chosen, batch.layout.split(logits_TV), strict=True):
-                logits[i] = of_row
-        return logits
-
-    def _check_segments(self, rows: Sequence[TokenRow] | Sequence[Ids]) -> None:
-        """A model with one segment cannot read pairs of texts."""
-        model: Any = self.model
-        if model.encoder.embed.segments != 1:
-            return
-        for number, row in enumerate(rows, start=1):  # where one input makes several, all are pairs
-            if np.any(as_row(row).segments):
-                raise BadItem(number, "the model reads one text at a time, not two")
+            batches = self.batches(rows, tape)
+            return in_order((numbers, split(batch, next_tape())) for numbers, batch in batches)
 
 
+@dataclass(frozen=True, eq=False)
 class Predictor(BatchRunner):
-    """A model that predicts: from inputs to typed results, with their lines and JSON records."""
+    """A model that predicts: from inputs to typed results, with their lines and JSON records.
+
+    Texts of more than ``max_length`` tokens are truncated, or read in several rows.
+    """
 
     empty_record: ClassVar[dict[str, Any]]  # of an empty line: the same keys, and nothing
-    max_length: int | None  # tokens of a row; longer texts are truncated, or read in several rows
+    model: nn.Module
+    tokenizer: RowTokenizer
+    labels: LabelSet | None = None
+    batch_size: int = 256
+    max_length: int | None = None
 
     def predict(self, inputs: Sequence[Any]) -> list[Any]:
         """A result for each input, which does not depend on the others."""
@@ -145,6 +131,16 @@ class Predictor(BatchRunner):
             except BadItem as bad:
                 raise BadItem(before + bad.number, bad.reason) from None
             before += len(window)
+
+
+def in_order(batches: Iterable[tuple[Sequence[int], Iterable[Result]]]) -> list[Result]:
+    """The results of batches, each with the numbers of its rows, in the order of the rows."""
+    results = {
+        number: result
+        for numbers, of_batch in batches
+        for number, result in zip(numbers, of_batch, strict=True)
+    }
+    return [results[number] for number in range(len(results))]
 
 
 def finite(logits: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from pydantic import Field, model_validator
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.data.datasets.dataset import Dataset
 from regard.data.datasets.memory import BPEDropoutRows
@@ -26,7 +26,7 @@ from regard.metrics.regression import regression_scores
 from regard.models.facts import LabelHead
 from regard.objectives.labels import OBJECTIVES
 from regard.objectives.objective import Objective
-from regard.tasks.batch_runner import Predictor, TextOrPair, rows_of
+from regard.tasks.batch_runner import Predictor, TextOrPair, finite, rows_of
 from regard.tasks.class_weights import class_weights
 from regard.tasks.encoder_task import Encoded, EncoderTask
 from regard.tasks.inputs import text_or_pair
@@ -68,8 +68,6 @@ class LabelsConfig(Config):
         for key in UNREAD[self.kind]:
             if getattr(self, key) is not None:
                 raise ValueError(f"{key} cannot be used with labels of kind {self.kind!r}")
-        if self.kind == "number" and self.names is not None:
-            raise ValueError("names cannot be used with labels of kind 'number'")
         return self
 
 
@@ -210,11 +208,7 @@ PREDICTIONS: dict[str, type[TextPrediction]] = {
 class Classifier(Predictor):
     """A model with a label head; texts are truncated to ``max_length`` tokens."""
 
-    model: nn.Module
-    tokenizer: RowTokenizer
     labels: LabelSet
-    batch_size: int = 256
-    max_length: int | None = None
 
     @property
     def empty_record(self) -> dict[str, Any]:  # type: ignore[override]
@@ -224,9 +218,9 @@ class Classifier(Predictor):
     def predict(self, inputs: Sequence[TextOrPair]) -> list[TextPrediction]:
         """The labels of each text or pair, or its numbers."""
         rows = rows_of(self.tokenizer, inputs, self.max_length)
-        logits_NV = self.row_logits(rows, LabelHead.name, len(self.labels))
+        logits = self.logits_of(LabelHead, rows, convert=finite)
         result = PREDICTIONS[self.labels.problem_type]
-        return [result.of(logits_V, self.labels.names) for logits_V in logits_NV]
+        return [result.of(logits_V, self.labels.names) for logits_V in logits]
 
     def parse(self, line: str, where: str) -> TextOrPair:
         """A text, or two with a tab between them."""
@@ -237,7 +231,7 @@ class Classify(EncoderTask):
     """The task "classify", for any trunk."""
 
     name = "classify"
-    head, labelled, draws_dropout = LabelHead, True, True
+    head, predictor_class, draws_dropout = LabelHead, Classifier, True
     tables: ClassVar = {"text": EncoderTextConfig, "labels": LabelsConfig}
     dev_metrics = ("accuracy", "macro-F1", "Matthews", "F1", "Pearson", "Spearman", "micro-F1")
     test_metrics = dev_metrics
@@ -245,21 +239,13 @@ class Classify(EncoderTask):
     @property
     def labels_config(self) -> LabelsConfig:
         """The table ``labels``."""
-        return self.recipe.table(LabelsConfig)
-
-    @property
-    def names_labels(self) -> bool:
-        return bool(LABEL_SETS[self.labels_config.kind].names_one)
+        return self.table(LabelsConfig)
 
     @property
     def metrics(self) -> tuple[str, ...]:
         """Those of its kind of labels; F1 is that of a label."""
         metrics = METRICS[self.labels_config.kind]
         return metrics if self.labels_config.positive is None else (*metrics, "F1")
-
-    @property
-    def smooths(self) -> bool:
-        return self.names_labels
 
     def make_head(self, dropout: float) -> LabelHead:
         """Over the pooled state."""
@@ -282,7 +268,7 @@ class Classify(EncoderTask):
         encoded: Sequence[Encoded],
     ) -> Dataset:
         """The same rows in every epoch, or others where BPE-dropout is drawn."""
-        if not (rate := self.recipe.table(EncoderTextConfig).dropout):
+        if not (rate := self.table(EncoderTextConfig).dropout):
             return super().training_set(tokenizer, labels, examples, encoded)
         texts = [example.texts for example in examples]
         return BPEDropoutRows(encoded, texts, tokenizer, rate, self.recipe.train.seed)
@@ -310,7 +296,7 @@ class Classify(EncoderTask):
         self, tokenizer: RowTokenizer, labels: LabelSet, examples: Sequence[LabelledExample]
     ) -> list[Encoded]:
         """A row and a target for each."""
-        max_length = tokenizer.limit(self.recipe.batches.longest)
+        max_length = self.row_limit(tokenizer, self.recipe.batches.longest)
         rows = rows_of(tokenizer, [_input(example) for example in examples], max_length)
         return [
             (row, labels.encode(_labels(example), example.where))
@@ -325,16 +311,9 @@ class Classify(EncoderTask):
         return make(len(labels), self.recipe.train.smoothing, weights)
 
     @classmethod
-    def predictor(
-        cls,
-        model: nn.Module,
-        tokenizer: RowTokenizer,
-        labels: LabelSet,
-        max_length: int | None,
-        notes: dict[str, Any],
-    ) -> Classifier:
-        """A classifier."""
-        return Classifier(model, tokenizer, labels, max_length=tokenizer.limit(max_length))
+    def row_limit(cls, tokenizer: RowTokenizer, max_length: int | None) -> int | None:
+        """Texts without special tokens are read whole."""
+        return tokenizer.limit(max_length)
 
     def score(
         self,

@@ -19,10 +19,10 @@ POOLS = ("mean", "max", "first", "pooled")
 
 @dataclass(frozen=True, eq=False)
 class Embedder(BatchRunner):
-    """An encoder, and how its states become one: their mean or maximum, or the first of them.
+    """An encoder, and how its states become one: their mean or maximum, or the "first" of them.
 
-    "pooled" is the first state taken through the layer it was pre-trained with. ``lower`` reads
-    texts in lower case.
+    That is the state of the summary token, wherever it stands. "pooled" is the output of the pool
+    that the model was trained with. ``lower`` reads texts in lower case.
     """
 
     model: Any
@@ -33,16 +33,13 @@ class Embedder(BatchRunner):
     pool: str = "mean"
     normalise: bool = False
     lower: bool = False
+    summary: str | None = None  # where the summary token stands; None: rows have none
 
     def __post_init__(self) -> None:
         if self.pool not in POOLS:
             raise BadInput(f"pool is {', '.join(POOLS[:-1])} or {POOLS[-1]}, not {self.pool!r}")
         if self.pool == "pooled" and self.model.pool is None:
             raise BadInput("pool 'pooled': this model has no layer for it")
-
-    def predict(self, asked: Sequence[TextOrPair]) -> list[Tensor]:
-        """The vector of each text or pair, on the host."""
-        return list(self.vectors(self.rows_of(asked)).cpu())
 
     def rows_of(self, asked: Sequence[TextOrPair]) -> list[TokenRow]:
         """How texts are read."""
@@ -75,7 +72,8 @@ class Embedder(BatchRunner):
                 assert pooled_BD is not None
                 return pooled_BD
             case "first":
-                return states_TD[layout.offsets[:-1].long()]
+                last = self.summary == "last"
+                return states_TD[(layout.offsets[1:] - 1 if last else layout.offsets[:-1]).long()]
             case "max":
                 padded_BLD = layout.pad(states_TD)
                 return padded_BLD.masked_fill(~layout.real_BL[:, :, None], -torch.inf).amax(1)

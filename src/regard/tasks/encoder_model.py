@@ -1,21 +1,19 @@
 """A trunk with heads as people use it: inputs to rows, rows to states, logits, vectors, results."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeGuard, cast
 
-import numpy as np
 from torch import Tensor
 
 from regard.ground.batch import Ids, TokenRow
-from regard.ground.errors import BadInput, BadItem
-from regard.ground.layout import Layout
+from regard.ground.errors import BadInput
 from regard.ground.tape import NULL_TAPE, NullTape
-from regard.models.build.trunk_with_heads import Outputs, TrunkWithHeadsModule
+from regard.models.build.trunk_with_heads import TrunkWithHeadsModule
 from regard.models.facts import MLMHead, ReplacedTokenHead, TrunkWithHeads
 from regard.models.formats.hf import PREDICTION_KEYS
 from regard.models.formats.loaded_model import LoadedModel
-from regard.parts.linear.convert import in_precision, products_in_use
+from regard.parts.linear.convert import in_precision
 from regard.tasks.batch_runner import Predictor, TextOrPair, rows_of
 from regard.tasks.classify import Classify
 from regard.tasks.embed import Embedder
@@ -83,19 +81,13 @@ class EncoderModel(ModelRunner):
         return replace(self, model=cast(TrunkWithHeadsModule, in_precision(self.model, kind)))
 
     @property
-    def engine(self) -> str:
-        """What computes its products."""
-        dtype = str(next(self.model.parameters()).dtype).removeprefix("torch.")
-        return products_in_use(self.model) or f"{dtype} on {self.device.type}"
-
-    @property
     def predictor(self) -> Predictor:
         """The predictor of its head, with the settings of training where they are noted."""
         heads = [head.name for head in self.facts.output_heads if head.name in ENCODER_TASKS]
         if not heads:
             raise BadInput("this encoder was trained for no task: there is nothing to predict")
         task, notes = ENCODER_TASKS[heads[0]], self._checked_notes()
-        if task.labelled and self.labels is None:
+        if "labels" in task.tables and self.labels is None:
             raise BadInput("this folder has no labels: predictions have no names")
         max_length = _smallest(self.truncation, notes.get("longest", task.usual_length))
         predictor = task.predictor(self.model, self.text, self.labels, max_length, notes)
@@ -113,8 +105,8 @@ class EncoderModel(ModelRunner):
 
     def filler(self, top: int = 5) -> MaskFiller:
         """Fills masks."""
-        text, size = cast(Any, self.text), self.batch_size
-        return MaskFiller(self.model, text, size, max_length=self.truncation, top=top)
+        limits: dict[str, Any] = {"batch_size": self.batch_size, "max_length": self.truncation}
+        return MaskFiller(self.model, cast(Any, self.text), top=top, **limits)
 
     def embedder(self, pool: str | None = None, normalise: bool | None = None) -> Embedder:
         """Gives vectors: as its folder says, else the mean of its states."""
@@ -123,7 +115,9 @@ class EncoderModel(ModelRunner):
             raise BadInput(f"config.json: notes.embedding says no way to embed ({notes})")
         if pool is None and "hinders" in notes:
             raise BadInput(f"{notes['hinders']}; choose how to pool")
-        limit = None if self.tokenizer is None else self.truncation
+        limit, summary = None, self.facts.summaries[0]
+        if self.tokenizer is not None:
+            limit, summary = self.truncation, self.tokenizer.template.template.summary
         return Embedder(
             self.model,
             self.tokenizer,
@@ -133,6 +127,7 @@ class EncoderModel(ModelRunner):
             pool=pool or notes.get("pool", "mean"),
             normalise=notes.get("normalise", False) if normalise is None else normalise,
             lower=notes.get("lower", False),
+            summary=summary,
         )
 
     def parse(self, line: str, where: str) -> TextOrPair:
@@ -169,13 +164,7 @@ class EncoderModel(ModelRunner):
         heads = [head for head in self.facts.output_heads if head.name in known]
         if not heads:
             raise BadInput("this encoder has no output head; use encode()")
-        head = heads[-1]
-
-        def split(outputs: Outputs, layout: Layout) -> Sequence[Tensor]:
-            logits = outputs.by_head[head.name]
-            return logits.unbind() if head.per_row else layout.split(logits)
-
-        return self.outputs(rows, split, tape)
+        return self.logits_of(heads[-1], rows, tape)
 
     def _row(self, given: EncoderInput, masks: bool, number: int) -> TokenRow:
         if isinstance(given, TokenRow):
@@ -189,13 +178,8 @@ class EncoderModel(ModelRunner):
         return self._checked(TokenRow(ids, [0] * len(ids)), number)
 
     def _checked(self, row: TokenRow, number: int) -> TokenRow:
-        segments = self.facts.trunk.embed.segments
         tokens = token_ids(row.tokens, number, READABLE)
-        InputLimits.of(self.model.encoder).check(tokens, number)
-        if len(row.segments) != len(tokens) or np.min(row.segments) < 0:
-            raise BadItem(number, "each token needs the number of its text, from 0")
-        if segments and np.max(row.segments) >= segments:
-            raise BadItem(number, "the model reads one text at a time, not two")
+        InputLimits.of(self.model.encoder).check_row(row._replace(tokens=tokens), number)
         return row
 
 

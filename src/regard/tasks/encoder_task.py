@@ -7,7 +7,6 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
-from pathlib import Path
 from typing import Any, ClassVar
 
 from torch import nn
@@ -19,20 +18,31 @@ from regard.ground.errors import BadInput
 from regard.models.facts import AnyHead, FirstToken, TrunkWithHeads
 from regard.objectives.objective import Objective
 from regard.tasks.batch_runner import Predictor
-from regard.tasks.task import Prepared, Processes, RunFolder, TaskScores, mean_nll
+from regard.tasks.run_paths import RunPaths
+from regard.tasks.task import Prepared, Processes, TaskScores, mean_nll
 from regard.tasks.trunk_task import TrunkTask
-from regard.text.labels import LabelSet
+from regard.text.labels import LABEL_SETS, LabelSet
 from regard.text.row_tokenizer import RowTokenizer
 
 Encoded = tuple[Any, Any]  # a row, or the rows of an example, and the target
 
 
 class EncoderTask(TrunkTask):
-    """A task of a trunk with one head."""
+    """A task of a trunk with one head. One that has a table ``labels`` names its predictions."""
 
     head: ClassVar[type[AnyHead]]
-    labelled: ClassVar[bool] = False  # whether predictions have names
+    predictor_class: ClassVar[type[Predictor]]
+    noted: ClassVar[tuple[str, ...]] = ()  # settings of the predictor that a model remembers
     usual_length: ClassVar[int | None] = None  # of rows, where no training is noted
+
+    @property
+    def names_labels(self) -> bool:
+        labels: Any = self.tables.get("labels")
+        return labels is not None and LABEL_SETS[self.table(labels).kind].names_one
+
+    @property
+    def smooths(self) -> bool:
+        return self.names_labels
 
     @abstractmethod
     def make_head(self, dropout: float) -> AnyHead:
@@ -57,16 +67,24 @@ class EncoderTask(TrunkTask):
         """What is learned from them."""
 
     @classmethod
-    @abstractmethod
+    def row_limit(cls, tokenizer: RowTokenizer, max_length: int | None) -> int | None:
+        """The length to which rows are truncated, or at which they are divided."""
+        return max_length
+
+    @classmethod
     def predictor(
         cls,
         model: nn.Module,
         tokenizer: RowTokenizer,
-        labels: Any,
+        labels: LabelSet | None,
         max_length: int | None,
         notes: dict[str, Any],
     ) -> Predictor:
         """A model that predicts, with the settings it was trained with."""
+        settings = {name: notes[name] for name in cls.noted if name in notes}
+        if (limit := cls.row_limit(tokenizer, max_length)) is not None:
+            settings["max_length"] = limit
+        return cls.predictor_class(model, tokenizer, labels, **settings)
 
     @abstractmethod
     def score(
@@ -84,10 +102,6 @@ class EncoderTask(TrunkTask):
     def labelled_head(self) -> str:
         return self.head.name
 
-    def read(self, files: Any, data: Path, dropped: DropCounts | None = None) -> list[Any]:
-        """The examples of a file."""
-        return [*files.read(data, self.name, dropped)]
-
     def training_set(
         self,
         tokenizer: RowTokenizer,
@@ -98,16 +112,7 @@ class EncoderTask(TrunkTask):
         """The training examples as a dataset: the same rows in every epoch."""
         return MemoryDataset(encoded)
 
-    def check_data(self, data: Path, skip_bad: bool) -> dict[str, int]:
-        """The size of each test set; a bad one is refused before anything is written."""
-        sizes = {}
-        for name, files in self.recipe.data.tests.items():
-            sizes[name] = len(self.read(files, data, DropCounts() if skip_bad else None))
-            if not sizes[name]:
-                raise BadInput(f"data.{name}: no examples to test on")
-        return sizes
-
-    def prepare(self, folder: RunFolder) -> Prepared:
+    def prepare(self, folder: RunPaths) -> Prepared:
         """Tokenizer, labels, and all examples as rows."""
         given, dropped = self.recipe.data, DropCounts()
         may_drop = dropped if folder.skip_bad else None
@@ -158,15 +163,9 @@ class EncoderTask(TrunkTask):
         return {"loss": loss} | processes.from_leader(scores)
 
     def test_scores(
-        self,
-        model: Any,
-        files: Any,
-        data: Path,
-        dropped: DropCounts | None = None,
-        *,
-        with_interval: bool = False,
+        self, model: Any, examples: Sequence[Any], with_interval: bool = False
     ) -> TaskScores:
-        """The scores of a model on the examples of a file, with intervals."""
+        """The scores of a loaded model on a test set, always with intervals."""
         if model.facts.head(self.head.name) is None:
             raise BadInput(f"this model was not trained for task {self.name!r}")
-        return self.score(model.predictor, self.read(files, data, dropped), True)
+        return self.score(model.predictor, examples, with_interval=True)

@@ -2,16 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import torch
 
-from regard.ground.batch import Ids, TokenRow
+from regard.ground.batch import Ids, PackedTokens, TokenRow
 from regard.ground.checks import check_whole
 from regard.ground.errors import BadInput, BadItem
 from regard.models.build.trunk_with_heads import TrunkWithHeadsModule
 from regard.models.facts import MLMHead
-from regard.tasks.batch_runner import Predictor, finite
+from regard.tasks.batch_runner import Predictor, finite, in_order
 from regard.tasks.inputs import check_texts
 from regard.text.encoder_tokenizer import EncoderTokenizer
 
@@ -38,8 +39,6 @@ class MaskFiller(Predictor):
 
     model: TrunkWithHeadsModule
     tokenizer: EncoderTokenizer
-    batch_size: int = 256
-    max_length: int | None = None
     top: int = 5
 
     def __post_init__(self) -> None:
@@ -68,18 +67,19 @@ class MaskFiller(Predictor):
         """The words for every mask in each text, which has one or more."""
         asked = check_texts(asked)
         rows = [self.row(one, number) for number, one in enumerate(asked, start=1)]
-        found: list[tuple[tuple[TokenFill, ...], ...]] = [()] * len(rows)
-        for chosen, read in self.batches(rows):
-            positions_N = (read.tokens_T == self.tokenizer.mask).nonzero()[:, 0]
-            outputs = self.model(read, positions={MLMHead.name: positions_N})
-            logits_NV = finite(outputs.by_head[MLMHead.name])
-            probable_NV = torch.softmax(logits_NV, dim=-1)[:, : len(self.tokenizer.words)]
-            probable_NW, best_NW = probable_NV.topk(self.top)
-            fillings = zip(best_NW.tolist(), probable_NW.tolist(), strict=True)
-            named = iter([self._named(*one) for one in fillings])
-            for i in chosen:
-                found[i] = tuple(next(named) for _ in range(self._masks(rows[i].tokens)))
+        found = in_order((numbers, self._fills(batch)) for numbers, batch in self.batches(rows))
         return [self._filled(text, one) for text, one in zip(asked, found, strict=True)]
+
+    def _fills(self, batch: PackedTokens) -> list[tuple[tuple[TokenFill, ...], ...]]:
+        """For each row of a batch, the words of each of its masks."""
+        masked_T = batch.tokens_T == self.tokenizer.mask
+        outputs = self.model(batch, positions={MLMHead.name: masked_T.nonzero()[:, 0]})
+        logits_NV = finite(outputs.by_head[MLMHead.name])
+        probable_NV = torch.softmax(logits_NV, dim=-1)[:, : len(self.tokenizer.words)]
+        probable_NW, best_NW = probable_NV.topk(self.top)
+        named = map(self._named, best_NW.tolist(), probable_NW.tolist())
+        masks = (int(row_L.sum()) for row_L in batch.layout.split(masked_T))
+        return [tuple(islice(named, count)) for count in masks]
 
     def _masks(self, tokens: Ids) -> int:
         return int(np.equal(tokens, self.tokenizer.mask).sum())

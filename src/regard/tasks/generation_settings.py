@@ -2,8 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
+from pydantic import Field, ValidationError, model_validator
+
+from regard.ground.config import Config
 from regard.ground.errors import BadInput, shown
 from regard.models.formats.hf import GENERATION_KEYS
 from regard.search.beam import Beam
@@ -42,8 +45,33 @@ IDLE = (
     *("output_scores", "output_logits", "output_attentions", "output_hidden_states"),
     *("transformers_version", "_from_model_config", "remove_invalid_values"),
 )
-# Keys of a [decode] table, and what a beam calls them.
-FIELDS = {"beam": "size", "length": "length", "alpha": "alpha"}
+
+
+class DecodeConfig(Config):
+    """The beam search of test sets, and of the model later, unless another is asked for."""
+
+    free_keys = ("beam", "length", "alpha")
+    beam: int = Field(5, ge=1)
+    """The size of the beam."""
+    length: Literal["none", "mean", "gnmt", "power"] = "gnmt"
+    """The length penalty: log-probabilities are divided by a function of the length."""
+    alpha: float = Field(0.6, ge=0, allow_inf_nan=False)
+    """The exponent of the length penalty."""
+
+    @classmethod
+    def of(cls, beam: Beam) -> "DecodeConfig":
+        """The table that describes a search, as far as a table can."""
+        return cls(beam=beam.size, length=beam.length, alpha=beam.alpha)
+
+    @property
+    def search(self) -> Beam:
+        """The same as a search."""
+        return Beam(self.beam, length=self.length, alpha=self.alpha)
+
+    @model_validator(mode="after")
+    def _can_be_searched(self) -> "DecodeConfig":
+        assert self.search
+        return self
 
 
 @dataclass(frozen=True)
@@ -124,28 +152,14 @@ def sampling_of(settings: Mapping[str, Any]) -> Sample:
         raise BadInput(f"generation settings: {error}") from None
 
 
-def search_of(decode: Mapping[str, Any]) -> Beam:
-    """The search that a ``[decode]`` table describes."""
-    return Beam(**{FIELDS[name]: value for name, value in decode.items()})
-
-
-def decode_table(beam: Beam) -> dict[str, Any]:
-    """The ``[decode]`` table that describes a search, as far as such a table can."""
-    return {name: getattr(beam, field) for name, field in FIELDS.items()}
-
-
 def as_trained(decode: Any) -> Beam:
     """The search that the ``[decode]`` table of a recipe describes, as a model remembers it."""
-    kinds: dict[str, Any] = {"beam": int, "length": str, "alpha": int | float}
     try:
-        for name, value in dict(decode).items():
-            if isinstance(value, bool) or not isinstance(value, kinds[name]):
-                raise ValueError(f"{name} is {shown(value)}")
-        return search_of(decode)
-    except (TypeError, KeyError, ValueError) as error:
-        raise BadInput(
-            f"config.json: notes.decode is no search: {shown(decode)} ({error})"
-        ) from None
+        return DecodeConfig.model_validate(decode, strict=True).search
+    except ValidationError as error:
+        fault = error.errors()[0]
+        why = f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}".removeprefix(": ")
+        raise BadInput(f"config.json: notes.decode is no search: {shown(decode)} ({why})") from None
 
 
 def _whole(settings: Mapping[str, Any], name: str, default: int = 0, least: int = 0) -> int:

@@ -39,6 +39,12 @@ class InputLimits:
     def check_row(self, row: TokenRow, number: int) -> None:
         """Refuse a row that the model cannot read."""
         self.check(row.tokens, number)
+        if len(row.segments) != len(row.tokens) or np.min(row.segments, initial=0) < 0:
+            raise BadItem(number, "each token needs the number of its text, from 0")
+        self.check_segments(row, number)
+
+    def check_segments(self, row: TokenRow, number: int) -> None:
+        """Refuse a row of more texts than the model tells apart."""
         if self.segments and np.max(row.segments, initial=0) >= self.segments:
             raise BadItem(number, "the model reads one text at a time, not two")
 
@@ -121,7 +127,7 @@ def token_ids(one: Any, number: int, wanted: str = TEXT_OR_IDS) -> list[int]:
     return values.tolist()
 
 
-def read(
+def read_ids(
     inputs: Sequence[Any],
     encode_all: Callable[[list[str]], list[list[int]]],
     limits: InputLimits,

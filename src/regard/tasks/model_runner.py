@@ -13,6 +13,7 @@ from torch import Tensor
 from regard.ground.checks import check_whole
 from regard.ground.errors import BadInput
 from regard.ground.tape import NULL_TAPE, NullTape
+from regard.models.formats.loaded_model import LoadedModel
 from regard.tasks.batch_runner import BatchRunner
 
 if TYPE_CHECKING:
@@ -30,6 +31,11 @@ class ModelRunner(BatchRunner, ABC):
     name: str
     max_length: int | None
 
+    @classmethod
+    @abstractmethod
+    def of(cls, loaded: LoadedModel) -> Self:
+        """The model of a folder, in the precision of its weights."""
+
     @property
     def encoder(self) -> "EncoderModel":
         """It, if it is a trunk with heads."""
@@ -41,9 +47,9 @@ class ModelRunner(BatchRunner, ABC):
         raise BadInput(f"{self.name} has no decoder: it cannot translate")
 
     @property
-    @abstractmethod
     def truncation(self) -> int | None:
         """The number of tokens to which texts are truncated; None: texts are read whole."""
+        return None
 
     @abstractmethod
     def with_precision(self, kind: str) -> Self:
@@ -55,9 +61,9 @@ class ModelRunner(BatchRunner, ABC):
         limits = {name: check_whole(name, n, 1) for name, n in given.items() if n is not None}
         return replace(cast(Any, self), **limits) if limits else self
 
-    @abstractmethod
     def parse(self, line: str, where: str) -> Any:
         """The text, or the texts, in a line of a file."""
+        return line
 
     @abstractmethod
     def read(self, inputs: Iterable[Any]) -> list[Any]:

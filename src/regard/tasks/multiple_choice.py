@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, ClassVar
 
-from torch import nn
+import torch
 
 from regard.data.fields import held, json_object, typed
 from regard.data.readers import ChoiceExample
@@ -14,7 +14,7 @@ from regard.ground.errors import BadInput, BadItem
 from regard.metrics.classification import classification_scores
 from regard.models.facts import ChoiceHead
 from regard.objectives.choices import MultipleChoice
-from regard.tasks.batch_runner import Predictor, rows_of
+from regard.tasks.batch_runner import Predictor, finite, rows_of
 from regard.tasks.encoder_task import Encoded, EncoderTask
 from regard.tasks.inputs import check_pairs, check_text
 from regard.tasks.task import TaskScores
@@ -56,10 +56,6 @@ class Chooser(Predictor):
     """A model with a choice head; a pair of text and choice is truncated to ``max_length``."""
 
     empty_record: ClassVar = dict.fromkeys(("choice", "text", "probability", "probabilities"))
-    model: nn.Module
-    tokenizer: RowTokenizer
-    batch_size: int = 256
-    max_length: int | None = None
 
     def predict(self, inputs: Sequence[tuple[str, Sequence[str]]]) -> list[ChoicePrediction]:
         """The best choice of each (text, choices); there may be any number of choices."""
@@ -74,9 +70,10 @@ class Chooser(Predictor):
     def predict_pairs(self, inputs: Sequence[Sequence[tuple[str, str]]]) -> list[ChoicePrediction]:
         """The same where each choice is a pair of texts."""
         rows = rows_of(self.tokenizer, [*chain(*inputs)], self.max_length)
-        logits_N = self.row_logits(rows, ChoiceHead.name, outputs=1)[:, 0]
+        scores = iter(self.logits_of(ChoiceHead, rows, convert=finite))
         results = []
-        for pairs, logits in zip(inputs, logits_N.split(list(map(len, inputs))), strict=True):
+        for pairs in inputs:
+            logits = torch.cat([next(scores) for _ in pairs])
             best = int(logits.argmax())
             probabilities = tuple(logits.softmax(0).tolist())
             results.append(ChoicePrediction(best, pairs[best][1], probabilities))
@@ -96,10 +93,9 @@ class Choose(EncoderTask):
     """The task "choose"."""
 
     name = "choose"
-    head = ChoiceHead
+    head, predictor_class = ChoiceHead, Chooser
     tables: ClassVar = {"text": EncoderTextConfig}
     dev_metrics = test_metrics = ("accuracy",)
-    smooths = False
 
     def make_head(self, dropout: float) -> ChoiceHead:
         """Over the pooled state."""
@@ -124,18 +120,6 @@ class Choose(EncoderTask):
             numbers = ", ".join(map(str, sorted(counts)))
             raise BadInput(f"questions have {numbers} choices; all must have the same number")
         return MultipleChoice(next(iter(counts)))
-
-    @classmethod
-    def predictor(
-        cls,
-        model: nn.Module,
-        tokenizer: RowTokenizer,
-        labels: None,
-        max_length: int | None,
-        notes: dict[str, Any],
-    ) -> Chooser:
-        """A chooser."""
-        return Chooser(model, tokenizer, max_length=max_length)
 
     def score(
         self, predictor: Chooser, examples: Sequence[ChoiceExample], with_interval: bool = False

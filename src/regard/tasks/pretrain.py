@@ -18,7 +18,8 @@ from regard.models.facts import TrunkWithHeads
 from regard.models.paper import Paper
 from regard.objectives.list import ObjectivesConfig
 from regard.objectives.sum import Sum
-from regard.tasks.task import Prepared, Processes, RunFolder, TaskScores
+from regard.tasks.run_paths import RunPaths
+from regard.tasks.task import Prepared, Processes
 from regard.tasks.trunk_task import TrunkTask
 from regard.text.config import EncoderTextConfig
 from regard.text.row_tokenizer import RowTokenizer
@@ -42,7 +43,7 @@ class Pretrain(TrunkTask):
     @cached_property
     def objectives(self) -> Sum:
         """What the recipe lists."""
-        return self.recipe.table(ObjectivesConfig).sum(self.recipe.train.smoothing)
+        return self.table(ObjectivesConfig).sum(self.recipe.train.smoothing)
 
     def facts(self, data: Path) -> tuple[Paper, TrunkWithHeads]:
         """The model as the recipe changes it, if it can learn the objectives."""
@@ -75,7 +76,7 @@ class Pretrain(TrunkTask):
                         raise BadInput(f"{path}: no such file or folder")
         return {}
 
-    def prepare(self, folder: RunFolder) -> Prepared:
+    def prepare(self, folder: RunPaths) -> Prepared:
         """The tokenizer, and all documents as ids."""
         given, dropped = self.recipe.data, DropCounts()
         tokenizer = self.tokenizer(folder, lambda: self._sentences(folder))
@@ -99,7 +100,7 @@ class Pretrain(TrunkTask):
         plan = self.objectives.rows(documents, tokenizer.template, longest, seed)
         return DocumentDataset(documents, plan, self.objectives.annotator(tokenizer), seed)
 
-    def _sentences(self, folder: RunFolder) -> Iterator[str]:
+    def _sentences(self, folder: RunPaths) -> Iterator[str]:
         """The sentences to learn from, or evenly sampled ones if they are too many."""
         given = self.recipe.data
 
@@ -148,21 +149,9 @@ class Pretrain(TrunkTask):
             metrics |= member.dev_metrics(loss / count, count, *others)
         return metrics
 
-    def test_scores(
-        self,
-        model: Any,
-        files: Any,
-        data: Path,
-        dropped: DropCounts | None = None,
-        *,
-        with_interval: bool = False,
-    ) -> TaskScores:
-        """None: what is learned is measured on the development set."""
-        raise BadInput("a pre-trained model has no test set; fine-tune it, and score that")
-
 
 def _tokenize(
-    name: str, files: Any, tokenizer: RowTokenizer, folder: RunFolder, dropped: DropCounts
+    name: str, files: Any, tokenizer: RowTokenizer, folder: RunPaths, dropped: DropCounts
 ) -> Documents:
     return tokenize_documents(
         folder.store,

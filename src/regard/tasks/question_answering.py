@@ -21,7 +21,7 @@ from regard.metrics.answers import answer_scores, best_threshold
 from regard.metrics.translation import MetricScore
 from regard.models.facts import SpanHead
 from regard.objectives.spans import SpanExtraction
-from regard.tasks.batch_runner import Predictor
+from regard.tasks.batch_runner import Predictor, finite
 from regard.tasks.encoder_task import Encoded, EncoderTask
 from regard.tasks.inputs import check_pairs
 from regard.tasks.task import TaskScores
@@ -47,16 +47,6 @@ class AnswersConfig(Config):
     """The most tokens of an answer."""
     threshold: float | None = None
     """How much better "no answer" must score than the best answer."""
-
-    @property
-    def notes(self) -> dict[str, Any]:
-        """The same under the names that an ``Answerer`` has for it."""
-        return {
-            "stride": self.stride,
-            "question": self.question,
-            "longest_answer": self.longest,
-            "threshold": self.threshold,
-        }
 
 
 @dataclass(frozen=True)
@@ -125,9 +115,6 @@ class Answerer(Predictor):
     """
 
     empty_record: ClassVar = {"answer": None, "none": None, "best": None}
-    model: nn.Module
-    tokenizer: RowTokenizer
-    batch_size: int = 256
     max_length: int = CONTEXT
     stride: int = OVERLAP
     question: int = QUESTION
@@ -140,7 +127,7 @@ class Answerer(Predictor):
         given = check_pairs(inputs, "of texts (question, context)", texts=True)
         windows = [self.windows(question, context) for question, context in given]
         rows = [window.row for of_question in windows for window in of_question]
-        logits = iter(self.token_logits(rows, SpanHead.name))
+        logits = iter(self.logits_of(SpanHead, rows, convert=finite))
         return [
             self._answers(context, [(window, next(logits)) for window in of_question])
             for (_, context), of_question in zip(given, windows, strict=True)
@@ -207,10 +194,10 @@ class QuestionAnswering(EncoderTask):
     """The task "answer": where the answer to a question stands in a text."""
 
     name = "answer"
-    head, usual_length = SpanHead, CONTEXT
+    head, predictor_class, usual_length = SpanHead, Answerer, CONTEXT
+    noted = ("stride", "question", "longest_answer", "threshold")
     tables: ClassVar = {"text": EncoderTextConfig, "answers": AnswersConfig}
     dev_metrics = test_metrics = ("exact match", "F1")
-    smooths = False
 
     def make_head(self, dropout: float) -> SpanHead:
         """Over the state of each token, without dropout, as others have it."""
@@ -222,14 +209,16 @@ class QuestionAnswering(EncoderTask):
 
     def notes(self) -> dict[str, Any]:
         """The length of rows, and the settings of windows."""
-        return super().notes() | self.recipe.table(AnswersConfig).notes
+        answers = self.table(AnswersConfig)
+        settings = answers.stride, answers.question, answers.longest, answers.threshold
+        return super().notes() | dict(zip(self.noted, settings, strict=True))
 
     def encode(
         self, tokenizer: RowTokenizer, labels: None, examples: Sequence[QuestionExample]
     ) -> list[Encoded]:
         """Each window of the context, and where the first answer begins and ends in it, if any."""
         longest = self.recipe.batches.longest
-        reader = self.predictor(nn.Identity(), tokenizer, None, longest, self.notes())
+        reader: Any = self.predictor(nn.Identity(), tokenizer, None, longest, self.notes())
         return [
             (window.row, _target(window, example))
             for example in examples
@@ -239,20 +228,6 @@ class QuestionAnswering(EncoderTask):
     def make_objective(self, labels: None, encoded: Sequence[Encoded]) -> SpanExtraction:
         """Two softmaxes over the tokens of a row."""
         return SpanExtraction()
-
-    @classmethod
-    def predictor(
-        cls,
-        model: nn.Module,
-        tokenizer: RowTokenizer,
-        labels: None,
-        max_length: int | None,
-        notes: dict[str, Any],
-    ) -> Answerer:
-        """A model that answers, with the windows it was trained with."""
-        names = ("stride", "question", "longest_answer", "threshold")
-        settings = {name: notes[name] for name in names if name in notes}
-        return Answerer(model, tokenizer, max_length=max_length or CONTEXT, **settings)
 
     def score(
         self, predictor: Answerer, examples: Sequence[QuestionExample], with_interval: bool = False

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 import torch
 from pydantic import model_validator
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.data.readers import TaggedExample
 from regard.ground.batch import IGNORED
@@ -19,7 +19,7 @@ from regard.metrics.entities import OUTSIDE, entity_scores, entity_table, spans,
 from regard.models.facts import TokenLabelHead
 from regard.objectives.objective import Objective
 from regard.objectives.token_labels import OBJECTIVES
-from regard.tasks.batch_runner import Predictor
+from regard.tasks.batch_runner import Predictor, finite
 from regard.tasks.class_weights import class_weights
 from regard.tasks.classify import SCORES, ClassWeights
 from regard.tasks.encoder_task import Encoded, EncoderTask
@@ -129,10 +129,7 @@ class Tagger(Predictor):
     """
 
     empty_record: ClassVar = {"words": None}
-    model: nn.Module
-    tokenizer: RowTokenizer
     labels: LabelSet
-    batch_size: int = 256
     max_length: int = 512
     find_words: Spans = field(default=word_spans)
     prints_entities: bool = False
@@ -174,7 +171,9 @@ class Tagger(Predictor):
         ]
         size = len(self.labels)
         logits = [torch.full((len(words), size), nan, dtype=torch.float64) for words in sentences]
-        of_windows = self.token_logits([window.row for _, window in windows], TokenLabelHead.name)
+        of_windows = self.logits_of(
+            TokenLabelHead, [window.row for _, window in windows], convert=finite
+        )
         for (number, window), logits_LV in zip(windows, of_windows, strict=True):
             logits[number][window.words] = logits_LV[window.first_tokens]
         return logits
@@ -226,7 +225,7 @@ class Tag(EncoderTask):
     """The task "tag", for any trunk."""
 
     name = "tag"
-    head, labelled = TokenLabelHead, True
+    head, predictor_class = TokenLabelHead, Tagger
     tables: ClassVar = {"text": EncoderTextConfig, "labels": TagsConfig}
     dev_metrics = ("F1", "accuracy", "Pearson")
     test_metrics = ("F1", "accuracy", "Pearson", "precision", "recall")
@@ -234,15 +233,7 @@ class Tag(EncoderTask):
     @property
     def tags_config(self) -> TagsConfig:
         """The table ``labels``."""
-        return self.recipe.table(TagsConfig)
-
-    @property
-    def names_labels(self) -> bool:
-        return bool(LABEL_SETS[self.tags_config.kind].names_one)
-
-    @property
-    def smooths(self) -> bool:
-        return self.names_labels
+        return self.table(TagsConfig)
 
     def make_head(self, dropout: float) -> TokenLabelHead:
         """Over the state of each token."""
@@ -286,18 +277,6 @@ class Tag(EncoderTask):
         targets = (target for _, of_row in encoded for target in of_row if target != IGNORED)
         weights = class_weights(labels, self.tags_config.weights, targets)
         return OBJECTIVES[labels.problem_type](self.recipe.train.smoothing, weights)
-
-    @classmethod
-    def predictor(
-        cls,
-        model: nn.Module,
-        tokenizer: RowTokenizer,
-        labels: LabelSet,
-        max_length: int | None,
-        notes: dict[str, Any],
-    ) -> Tagger:
-        """A tagger."""
-        return Tagger(model, tokenizer, labels, max_length=max_length or Tagger.max_length)
 
     def score(
         self, predictor: Tagger, examples: Sequence[TaggedExample], with_interval: bool = False

@@ -18,56 +18,21 @@ from regard.data.datasets.dataset import ProcessRank
 from regard.data.sources import DropCounts
 from regard.ground.batch import Batch
 from regard.ground.config import Config
+from regard.ground.errors import BadInput
 from regard.metrics.precision_recall import LabelScore
 from regard.metrics.translation import MetricScore
 from regard.models.facts import ModelFacts
 from regard.models.paper import Paper
+from regard.tasks.run_paths import RunPaths
 from regard.text.labels import LabelSet
 
 Table = TypeVar("Table", bound=Config)
 Computed = TypeVar("Computed")
 
 
-class TaskRecipe(Protocol):
-    """What a task reads of a recipe: common tables, and by type the tables of its own."""
-
-    @property
-    def data(self) -> Any: ...
-    @property
-    def model(self) -> Any: ...
-    @property
-    def batches(self) -> Any: ...
-    @property
-    def train(self) -> Any: ...
-    def table(self, kind: type[Table]) -> Table: ...
-
-
-class RunFolder(Protocol):
-    """Where a run reads and writes: see ``regard.training.run_paths``."""
-
-    @property
-    def data(self) -> Path: ...
-    @property
-    def out(self) -> Path: ...
-    @property
-    def store(self) -> Path: ...
-    @property
-    def text(self) -> Path: ...
-    @property
-    def fresh(self) -> bool: ...
-    @property
-    def resume(self) -> bool: ...
-    @property
-    def skip_bad(self) -> bool: ...
-    def dropping(self) -> DropCounts | None: ...
-    def keep_text(self, *values: Any) -> None: ...
-
-
 class Processes(ProcessRank, Protocol):
     """The processes of a run: see ``regard.training.distributed``."""
 
-    @property
-    def is_leader(self) -> bool: ...
     def all_reduce(self, sums: Tensor) -> Tensor: ...
     def from_leader(self, compute: Callable[[], Computed]) -> Computed: ...
 
@@ -102,8 +67,12 @@ class Task(ABC):
     test_metrics: ClassVar[tuple[str, ...]] = ()
     has_ladders: ClassVar[bool] = False  # whether models of it can be compared in one table
 
-    def __init__(self, recipe: TaskRecipe):
+    def __init__(self, recipe: Any):
         self.recipe = recipe
+
+    def table(self, kind: type[Table]) -> Table:
+        """Its table in the recipe that has this type."""
+        return self.recipe.table(kind)
 
     @property
     def smooths(self) -> bool:
@@ -141,15 +110,24 @@ class Task(ABC):
     def facts(self, data: Path) -> tuple[Paper, ModelFacts]:
         """The model of the recipe, except for what depends on the data."""
 
-    @abstractmethod
+    def read(self, files: Any, data: Path, dropped: DropCounts | None = None) -> list[Any]:
+        """The examples of files that the recipe names."""
+        return [*files.read(data, self.name, dropped)]
+
     def check_data(self, data: Path, skip_bad: bool) -> dict[str, int]:
         """The size of each test set; a bad one is refused before anything is written."""
+        sizes = {}
+        for name, files in self.recipe.data.tests.items():
+            sizes[name] = len(self.read(files, data, DropCounts() if skip_bad else None))
+            if not sizes[name]:
+                raise BadInput(f"data.{name}: no {self.unit} to test on")
+        return sizes
 
     @abstractmethod
-    def prepare(self, folder: RunFolder) -> Prepared:
+    def prepare(self, folder: RunPaths) -> Prepared:
         """Tokenizer, labels and examples; the leader writes them, all processes read them."""
 
-    def train_files(self, folder: RunFolder) -> Any:
+    def train_files(self, folder: RunPaths) -> Any:
         """The files of ``data.train``; standard input is copied: training reads it again."""
         copy = folder.out / "stdin.txt"
         return self.recipe.data.train.without_stdin(copy, again=not folder.fresh)
@@ -175,17 +153,11 @@ class Task(ABC):
     ) -> dict[str, float]:
         """The loss of the development set, and its metrics by name."""
 
-    @abstractmethod
     def test_scores(
-        self,
-        model: Any,
-        files: Any,
-        data: Path,
-        dropped: DropCounts | None = None,
-        *,
-        with_interval: bool = False,
+        self, model: Any, examples: Sequence[Any], with_interval: bool = False
     ) -> TaskScores:
-        """The scores of a loaded model on the examples of a file."""
+        """The scores of a loaded model on the examples of a test set."""
+        raise BadInput(f"task {self.name!r} has no test sets")
 
     def notes(self) -> dict[str, Any]:
         """What the model must remember of its recipe to be used as it was trained."""

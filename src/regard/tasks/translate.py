@@ -1,18 +1,17 @@
 """Translation as a task: pairs of texts to learn from, an encoder-decoder, and its BLEU."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import nn
 
 from regard.data.datasets.dataset import Batching
 from regard.data.datasets.pairs import PairData, PairStore, load_pairs
-from regard.data.sources import DropCounts, Source, read_pairs
+from regard.data.sources import DropCounts, read_pairs
 from regard.ground.config import Config
-from regard.ground.errors import BadInput
 from regard.metrics.bleu import bleu
 from regard.metrics.translation import chrf, ter
 from regard.models.config import encoder_decoder_facts
@@ -21,34 +20,14 @@ from regard.models.paper import Paper
 from regard.objectives.seq2seq import Seq2Seq
 from regard.search.beam import Beam
 from regard.search.greedy import Greedy
-from regard.tasks.task import Prepared, Processes, RunFolder, Task, TaskScores, mean_nll
+from regard.tasks.generation_settings import DecodeConfig
+from regard.tasks.run_paths import RunPaths
+from regard.tasks.task import Prepared, Processes, Task, TaskScores, mean_nll
 from regard.tasks.translator import Translator
 from regard.text.config import TranslationTextConfig
 from regard.text.translation_tokenizer import TranslationTokenizer, train_translation_tokenizer
 
 BLEU = "bleu"  # by which weights can be chosen
-
-
-class DecodeConfig(Config):
-    """The beam search of test sets, and of the model later, unless another is asked for."""
-
-    free_keys = ("beam", "length", "alpha")
-    beam: int = Field(5, ge=1)
-    """The size of the beam."""
-    length: Literal["none", "mean", "gnmt", "power"] = "gnmt"
-    """The length penalty: log-probabilities are divided by a function of the length."""
-    alpha: float = Field(0.6, ge=0, allow_inf_nan=False)
-    """The exponent of the length penalty."""
-
-    @property
-    def search(self) -> Beam:
-        """The same as a search."""
-        return Beam(self.beam, length=self.length, alpha=self.alpha)
-
-    @model_validator(mode="after")
-    def _can_be_searched(self) -> "DecodeConfig":
-        assert self.search
-        return self
 
 
 class MeasureConfig(Config):
@@ -82,17 +61,17 @@ class Translate(Task):
     @property
     def text(self) -> TranslationTextConfig:
         """The table ``text``."""
-        return self.recipe.table(TranslationTextConfig)
+        return self.table(TranslationTextConfig)
 
     @property
     def measure(self) -> MeasureConfig:
         """The table ``measure``."""
-        return self.recipe.table(MeasureConfig)
+        return self.table(MeasureConfig)
 
     @property
     def search(self) -> Beam:
         """The search of the table ``decode``."""
-        return self.recipe.table(DecodeConfig).search
+        return self.table(DecodeConfig).search
 
     @property
     def chooses_by_bleu(self) -> bool:
@@ -111,36 +90,26 @@ class Translate(Task):
         """The encoder-decoder, but for the sizes of its vocabularies."""
         return encoder_decoder_facts(self.recipe.model, joint=self.text.joint)
 
-    def pairs(
-        self, source: Source, dropped: DropCounts | None = None
-    ) -> Iterator[tuple[str, str, str]]:
+    def read(
+        self, files: Any, data: Path, dropped: DropCounts | None = None
+    ) -> list[tuple[str, str, str]]:
         """(where, source text, target text) of every pair."""
-        return read_pairs(source, self.recipe.data.longest_characters, dropped)
+        return [*read_pairs(files.under(data), self.recipe.data.longest_characters, dropped)]
 
-    def check_data(self, data: Path, skip_bad: bool) -> dict[str, int]:
-        """The size of each test set; a bad one is refused before anything is written."""
-        sizes = {}
-        for name, files in self.recipe.data.tests.items():
-            source, dropped = files.under(data), DropCounts() if skip_bad else None
-            sizes[name] = sum(1 for _ in self.pairs(source, dropped))  # to the last line
-            if not sizes[name]:
-                raise BadInput(f"{source.name}: no pairs to test on")
-        return sizes
-
-    def prepare(self, folder: RunFolder) -> Prepared:
+    def prepare(self, folder: RunPaths) -> Prepared:
         """The vocabularies of both languages, and pairs of ids."""
         given = self.recipe.data
-        train = self.train_files(folder).under(folder.data)
-        tokenizer = self._tokenizer(train, folder)
+        files = self.train_files(folder)
+        train, tokenizer = files.under(folder.data), self._tokenizer(files, folder)
         store = PairStore(tokenizer.sides, folder.store, given.longest_characters, folder.skip_bad)
         dev = given.dev.held_out or given.dev.under(folder.data)
         pairs = load_pairs(store, Batching.of(self.recipe), train, dev, self.text.dropout)
         return Prepared(tokenizer, None, pairs)
 
-    def _tokenizer(self, train: Source, folder: RunFolder) -> TranslationTokenizer:
+    def _tokenizer(self, files: Any, folder: RunPaths) -> TranslationTokenizer:
         if not folder.fresh and any(folder.text.glob("*tokenizer.json")):
             return TranslationTokenizer.load(folder.text)
-        config, pairs = self.text, [*self.pairs(train, folder.dropping())]
+        config, pairs = self.text, self.read(files, folder.data, folder.dropping())
         tokenizer = train_translation_tokenizer(
             (source for _, source, _ in pairs),
             (target for _, _, target in pairs),
@@ -165,7 +134,7 @@ class Translate(Task):
 
     def notes(self) -> dict[str, Any]:
         """The table ``decode``."""
-        return {"decode": self.recipe.table(DecodeConfig).model_dump()}
+        return {"decode": self.table(DecodeConfig).model_dump()}
 
     def dev_figures(
         self, prepared: Prepared, processes: Processes, model: nn.Module
@@ -188,18 +157,12 @@ class Translate(Task):
         return bleu(hypotheses, references, tokenize=tokenize, lowercase=lowercase).value
 
     def test_scores(
-        self,
-        model: Any,
-        files: Any,
-        data: Path,
-        dropped: DropCounts | None = None,
-        *,
-        with_interval: bool = False,
+        self, model: Any, examples: Sequence[Any], with_interval: bool = False
     ) -> TaskScores:
-        """BLEU, chrF and TER of the translations of a file."""
-        pairs = [*self.pairs(files.under(data), dropped)]
-        found = model.translate([source for _, source, _ in pairs], self.search)
-        hypotheses, references = [one[0].text for one in found], [[target for *_, target in pairs]]
+        """BLEU, chrF and TER of the translations of a test set."""
+        found = model.translate([source for _, source, _ in examples], self.search)
+        hypotheses = [one[0].text for one in found]
+        references = [[target for _, _, target in examples]]
         case: dict[str, Any] = {
             "lowercase": self.measure.lowercase,
             "with_interval": with_interval,

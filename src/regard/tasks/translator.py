@@ -4,7 +4,7 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from math import isnan
 from typing import Any, Self, cast
 
@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from regard import decoding
 from regard.data.packing import inference_batches
 from regard.decoding import EAGER, Engine
-from regard.ground.batch import Batch, BatchLimits, Ids, pack
-from regard.ground.checks import check_whole
+from regard.ground.batch import Batch, BatchLimits, Ids, SourceTarget, pack
 from regard.ground.errors import BadInput
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.formats.folder import vocabularies
@@ -29,7 +28,7 @@ from regard.search.ensemble import Ensemble
 from regard.search.hypothesis import Hypothesis
 from regard.search.sample import Sample
 from regard.search.step import Search, SearchState
-from regard.tasks.batch_runner import RECORDED, WINDOW
+from regard.tasks.batch_runner import RECORDED, WINDOW, in_order
 from regard.tasks.embed import Embedder
 from regard.tasks.generation_settings import GenerationSettings, as_trained, sampling_of
 from regard.tasks.inputs import (
@@ -39,7 +38,7 @@ from regard.tasks.inputs import (
     check_texts,
     listed,
     ran_out_of_memory,
-    read,
+    read_ids,
 )
 from regard.tasks.model_runner import ModelRunner
 from regard.tasks.workers import Job, Workers
@@ -106,10 +105,6 @@ class Translator(ModelRunner):
         """Itself."""
         return self
 
-    @property
-    def truncation(self) -> None:
-        """None: long texts are refused."""
-
     @cached_property
     def published(self) -> GenerationSettings | None:
         """The settings it was published with, understood."""
@@ -146,10 +141,6 @@ class Translator(ModelRunner):
     def beam(self) -> Beam:
         """Its beam search, by the rules of this library."""
         return Beam() if self.decode is None else as_trained(self.decode)
-
-    def with_batch_size(self, batch_size: int) -> "Translator":
-        """The same, taking at most ``batch_size`` sentences at once."""
-        return replace(self, batch_size=check_whole("batch_size", batch_size, 1))
 
     def with_others(self, *others: "Translator") -> "Translator":
         """The same, deciding together with ``others``."""
@@ -222,7 +213,7 @@ class Translator(ModelRunner):
         starts = None if prefixes is None else check_texts(prefixes, first + 1)
         if starts is not None and len(starts) != len(texts):
             raise BadInput(f"{len(starts)} prefixes for {len(texts)} texts")
-        sources = [one.read_sources(texts, first + 1) for one in (self, *self.others)]
+        sources = [one.read(texts, first + 1) for one in (self, *self.others)]
         begun = None if starts is None else self.tokenizer.target.encode_all(starts)
         results: list[list[Translation]] = [[Translation("", 0.0, EMPTY)] for _ in texts]
         lengths = np.array([len(one) for one in sources[0]], dtype=np.int64)
@@ -243,10 +234,6 @@ class Translator(ModelRunner):
                 results[i] = [self._as_text(hypothesis) for hypothesis in hypotheses]
         return results
 
-    def parse(self, line: str, where: str) -> str:
-        """The line is the text."""
-        return line
-
     def default_target(self, text: str) -> str:
         """Its best translation."""
         return self.translate([text])[0][0].text
@@ -258,17 +245,14 @@ class Translator(ModelRunner):
         embedder = Embedder(self.model, None, self.width, self.batch_size, pool=pool or "mean")
         return replace(embedder, normalise=bool(normalise)).vectors(self.read(inputs))
 
-    def read(self, inputs: Iterable[str | Ids]) -> list[list[int]]:
-        """What its encoder reads: texts with their end, ids as given."""
-        return self.read_sources(listed(inputs))
-
-    def read_sources(self, inputs: Sequence[str | Ids], first: int = 1) -> list[list[int]]:
-        """What the encoder reads: texts with their end, ids as given; counted from ``first``."""
+    def read(self, inputs: Iterable[str | Ids], first: int = 1) -> list[list[int]]:
+        """What its encoder reads: texts with their end, ids as given; counted from ``first``."""
+        inputs = listed(inputs)
         if self.others and not all(isinstance(one, str) for one in inputs):
             raise BadInput("an ensemble reads texts: token ids belong to one vocabulary")
         model: Any = self.model
         limits, end = InputLimits.of(model.source, self.max_length), self.tokenizer.target.eos
-        return read(inputs, self.tokenizer.source.encode_all, limits, end=end, first=first)
+        return read_ids(inputs, self.tokenizer.source.encode_all, limits, end=end, first=first)
 
     def read_pairs(self, pairs: Iterable[Any]) -> list[tuple[list[int], list[int]]]:
         """Pairs (source, target) of texts or ids; a target has no marks."""
@@ -276,8 +260,8 @@ class Translator(ModelRunner):
         model: Any = self.model
         limits = InputLimits.of(model.target, self.max_length)
         encode_all = self.tokenizer.target.encode_all
-        targets = read([target for _, target in given], encode_all, limits, marks=1)
-        return list(zip(self.read_sources([source for source, _ in given]), targets, strict=True))
+        targets = read_ids([target for _, target in given], encode_all, limits, marks=1)
+        return list(zip(self.read([source for source, _ in given]), targets, strict=True))
 
     def check_ids(self, examples: Sequence[tuple[Ids, Ids]], first: int = 1) -> None:
         """Refuse pairs in ids, without marks, that the model cannot read or write."""
@@ -355,13 +339,11 @@ class Translator(ModelRunner):
         if self.others:
             raise BadInput("an ensemble translates; given translations are scored by one model")
         examples = self.read_pairs(pairs)
-        results: list[list[float]] = [[] for _ in examples]
-        for chosen, batch in self._batches(examples):
-            found = self.objective.score(self.model, batch)
-            for i, row in zip(chosen, found, strict=True):
-                results[i] = row.tolist()
-                if any(map(isnan, results[i])):
-                    raise BadInput("the model is broken: its probabilities are not numbers")
+        score, batches = self.objective.score, self._batches(examples)
+        rows = in_order((numbers, score(self.model, batch)) for numbers, batch in batches)
+        results = [row.tolist() for row in rows]
+        if any(map(isnan, chain(*results))):
+            raise BadInput("the model is broken: its probabilities are not numbers")
         return results
 
     @torch.no_grad()
@@ -369,18 +351,14 @@ class Translator(ModelRunner):
         self, pairs: Iterable[tuple[str | Ids, str | Ids]], tape: NullTape = NULL_TAPE
     ) -> list[Tensor]:
         """(tokens, vocabulary) for each pair: row t predicts target token t, the last the end."""
-        examples = self.read_pairs(pairs)
-        results: list[Tensor] = [torch.empty(0)] * len(examples)
+
+        def split(inputs: SourceTarget, tape: NullTape) -> Sequence[Tensor]:
+            logits_TV = self.model(inputs, tape=tape).by_head[self.objective.head]
+            return inputs.target.layout.split(logits_TV)
+
         with tape.batches() as next_tape:
-            for chosen, batch in self._batches(examples, tape):
-                outputs = self.model(batch.inputs, tape=next_tape())
-                for i, one in zip(
-                    chosen,
-                    batch.inputs.target.layout.split(outputs.by_head["next_token"]),
-                    strict=True,
-                ):
-                    results[i] = one
-        return results
+            batches = self._batches(self.read_pairs(pairs), tape)
+            return in_order((chosen, split(batch.inputs, next_tape())) for chosen, batch in batches)
 
     def _batches(
         self, examples: Sequence[tuple[list[int], list[int]]], tape: NullTape = NULL_TAPE

@@ -17,7 +17,8 @@ from regard.models.facts import TrunkWithHeads, change
 from regard.models.formats.loaded_model import LoadedModel
 from regard.models.paper import Paper
 from regard.models.papers import paper
-from regard.tasks.task import Prepared, RunFolder, Task
+from regard.tasks.run_paths import RunPaths
+from regard.tasks.task import Prepared, Task
 from regard.text.config import EncoderTextConfig
 from regard.text.row_tokenizer import RowTokenizer
 from regard.text.tokenizers import learn_tokenizer, load_tokenizer, unread_settings
@@ -40,7 +41,7 @@ class TrunkTask(Task):
     def unread_keys(self) -> Iterator[str]:
         """Settings of a tokenizer that is not learned, or that its family does not have."""
         yield from super().unread_keys()
-        model, text = self.recipe.model, self.recipe.table(EncoderTextConfig)
+        model, text = self.recipe.model, self.table(EncoderTextConfig)
         if model.start is not None:
             if text.model_fields_set:
                 yield "text beside model.start, which has a tokenizer: text=false removes the table"
@@ -65,7 +66,7 @@ class TrunkTask(Task):
 
         return trunk_facts(self.recipe.model, start, with_heads, self.decided)
 
-    def tokenizer(self, folder: RunFolder, texts: Callable[[], Iterable[str]]) -> RowTokenizer:
+    def tokenizer(self, folder: RunPaths, texts: Callable[[], Iterable[str]]) -> RowTokenizer:
         """That of ``model.start``, that of an earlier run, or one learned from ``texts``."""
         start = self.start(folder.data)
         if start is not None:
@@ -76,7 +77,7 @@ class TrunkTask(Task):
         saved = None if folder.fresh else load_tokenizer(of_paper.tokenizer, folder.text)
         if saved is not None:
             return saved
-        settings, limit = self.recipe.table(EncoderTextConfig), facts.trunk.embed.limit
+        settings, limit = self.table(EncoderTextConfig), facts.trunk.embed.limit
         learned = learn_tokenizer(of_paper.tokenizer, texts(), settings, limit)
         folder.keep_text(learned)
         return learned

@@ -21,6 +21,7 @@ from regard.models.facts.positions import AnyPosition
 from regard.models.formats import folder as folders
 from regard.models.formats.loaded_model import CONFIG
 from regard.models.paper import Paper, count_parameters
+from regard.tasks.run_paths import RunPaths
 from regard.tasks.task import Prepared
 from regard.text.labels import LabelSet
 from regard.training.checkpoint import Checkpoints, RunProgress
@@ -30,7 +31,6 @@ from regard.training.loop.events import DevResult
 from regard.training.optim.layer_groups import freeze
 from regard.training.precision import CHOOSE, RESUME, as_asked
 from regard.training.recipe import Recipe, task_of
-from regard.training.run_paths import RunPaths
 from regard.weights.files import load_weights
 
 RECIPE = "recipe.json"  # marks the folder of a run
@@ -87,7 +87,7 @@ def prepare(
 
     Whatever can be checked is checked before anything is written.
     """
-    place = RunPaths(data, out, world, resume, skip_bad)
+    place = RunPaths(data, out, world.is_leader, resume, skip_bad)
     task = task_of(recipe)
     paper, facts = task.facts(data)
     check_model(recipe, facts)

@@ -112,14 +112,14 @@ def _load_to_save(folder: str) -> "Model":
 def _save_rule(model: "Model", folder: str, tried: "list[Outcome]") -> None:
     """Make the best rule without a coverage penalty the model's default; its beam size stays."""
     from regard.search.beam import Beam
-    from regard.tasks.generation_settings import decode_table
+    from regard.tasks.generation_settings import DecodeConfig
 
     rules = (one.setting for one in tried if one.setting and not one.setting.coverage)
     best = next(rules, None)
     if best is None:
         raise BadInput("--save: no setting without a coverage penalty was tried (--coverage 0)")
     beam = Beam(model.translator.beam.size, length=best.length, alpha=best.alpha)
-    model.notes["decode"] = decode_table(beam)
+    model.notes["decode"] = DecodeConfig.of(beam).model_dump()
     model.save(folder)
     note(f"saved with {folder}: {beam.formula}")
 

@@ -6,16 +6,18 @@ from typing import Any
 
 from regard.data.sources import DropCounts
 from regard.ground.files import remove, replacing_folder
-from regard.training.distributed import World
 
 
 @dataclass(frozen=True)
 class RunPaths:
-    """``data`` holds the files of the recipe, ``out`` everything that is written."""
+    """``data`` holds the files of the recipe, ``out`` everything that is written.
+
+    One process ``leads``: it writes.
+    """
 
     data: Path
     out: Path
-    world: World
+    leads: bool = True
     resume: bool = False
     skip_bad: bool = False
 
@@ -32,7 +34,7 @@ class RunPaths:
     @property
     def fresh(self) -> bool:
         """Whether this process writes, and the run is not resumed."""
-        return self.world.is_leader and not self.resume
+        return self.leads and not self.resume
 
     def dropping(self) -> DropCounts | None:
         """A new drop count, if bad examples may be left out."""
