@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.ground.errors import BadInput
-from regard.text.plain_tokenizer import TEMPLATE as PLAIN
+from regard.text.row_tokenizer import TEMPLATE as PLAIN
 from regard.text.templates import RowBuilder, Template
 from regard.text.wordpiece import WordPiece
 from regard.text.words import Span

@@ -4,7 +4,7 @@ import pytest
 
 from regard.ground.errors import BadInput
 from regard.text.encoder_tokenizer import train_encoder_tokenizer
-from regard.text.plain_tokenizer import PlainTokenizer
+from regard.text.row_tokenizer import PlainTokenizer
 from regard.text.token_labels import TokenLabels
 from regard.text.translation_tokenizer import train_translation_tokenizer
 

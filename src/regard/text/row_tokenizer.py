@@ -1,14 +1,15 @@
-"""What tokenizers of one vocabulary have in common: they make rows of texts by a template."""
+"""Tokenizers of one vocabulary: they make rows of texts by a template. The plainest is here."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from regard.ground.batch import Ids, TokenRow
 from regard.ground.errors import BadInput
 from regard.text.subwords import Subwords
-from regard.text.templates import TEXTS, ContextWindow, RowBuilder
+from regard.text.templates import TEXTS, ContextWindow, RowBuilder, Template
 from regard.text.token_labels import LabelledInput, LabelledRow, TokenLabels
 from regard.text.vocabulary import check_sizes
 
@@ -101,3 +102,27 @@ class RowTokenizer(ABC):
     @abstractmethod
     def save(self, folder: Path) -> None:
         """Write its files."""
+
+
+@dataclass(frozen=True)
+class PlainTokenizer(RowTokenizer):
+    """Texts as ids, one at a time, without special tokens around them."""
+
+    name: ClassVar = "plain"
+    FILES: ClassVar = ("tokenizer.json",)
+
+    words: Subwords
+
+    @property
+    def template(self) -> RowBuilder:
+        """A text is a row."""
+        return RowBuilder(Template("A"), {})
+
+    def save(self, folder: Path) -> None:
+        """Write tokenizer.json."""
+        self.words.save(folder / self.FILES[0])
+
+    @staticmethod
+    def load(folder: Path) -> "PlainTokenizer":
+        """Read what ``save`` wrote."""
+        return PlainTokenizer(Subwords.load(folder / PlainTokenizer.FILES[0]))

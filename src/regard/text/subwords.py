@@ -14,7 +14,6 @@ from tokenizers import Tokenizer
 from regard.ground.errors import BadInput, reason_of
 from regard.ground.files import read_bytes, write_text
 from regard.text.bpe_dropout import Merges, read_merges
-from regard.text.bytelevel import readable
 from regard.text.offsets import Segmentation, lost_words, stretched, touched
 from regard.text.vocabulary import check_pieces
 from regard.text.words import Span
@@ -191,7 +190,7 @@ class Subwords:
     @cached_property
     def _rendered(self) -> list[str]:
         tokens = [self._tokenizer.id_to_token(i) or "" for i in range(len(self))]
-        return [(readable(t) if self._byte_level else t).translate(_VISIBLE) for t in tokens]
+        return [(_readable(t) if self._byte_level else t).translate(_VISIBLE) for t in tokens]
 
     def _normalise(self, text: str) -> str:
         normalizer = self._tokenizer.normalizer
@@ -210,3 +209,28 @@ class Subwords:
 
 def _parse(content: str) -> Subwords:
     return Subwords(Tokenizer.from_str(content))
+
+
+def _letters() -> dict[str, int]:
+    """The alphabet of byte-level BPE (GPT-2), in which every byte is written as a visible letter.
+
+    Printable bytes of Latin-1 stand for themselves, the others are numbered from U+0100 up.
+    """
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    numbered = {chr(0x100 + number): byte for number, byte in enumerate(others)}
+    return {chr(byte): byte for byte in printable} | numbered
+
+
+_BYTE_OF = _letters()
+
+
+def _readable(token: str) -> str:
+    """A token as text, or its bytes in hexadecimal where they are not whole characters."""
+    if not all(letter in _BYTE_OF for letter in token):
+        return token  # an added token, written as it is
+    data = bytes(_BYTE_OF[letter] for letter in token)
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return "".join(f"<0x{byte:02X}>" for byte in data)

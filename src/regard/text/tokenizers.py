@@ -7,8 +7,7 @@ from regard.text.config import EncoderTextConfig
 from regard.text.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
 from regard.text.families import FAMILIES
 from regard.text.marian import MarianTokenizer
-from regard.text.plain_tokenizer import PlainTokenizer
-from regard.text.row_tokenizer import RowTokenizer
+from regard.text.row_tokenizer import PlainTokenizer, RowTokenizer
 from regard.text.train_tokenizer import train
 from regard.text.translation_tokenizer import TranslationTokenizer
 

@@ -28,6 +28,10 @@ class Extras:
     kept: Mapping[str, Tensor] = field(default_factory=dict)
     dtypes: Mapping[str, torch.dtype] = field(default_factory=dict)  # by our names
 
+    def in_file_precision(self, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Our tensors as precise as they were in the file."""
+        return {name: one.to(self.dtypes.get(name, one.dtype)) for name, one in ours.items()}
+
 
 @dataclass(frozen=True)
 class WeightMap:
@@ -90,7 +94,7 @@ class WeightMap:
     def write(self, ours: Mapping[str, Tensor], beside: Extras) -> dict[str, Tensor]:
         """Our tensors, and what was beside them, under the file's names."""
         file: dict[str, Tensor] = dict(beside.kept)
-        ours = {name: one.to(beside.dtypes.get(name, one.dtype)) for name, one in ours.items()}
+        ours = beside.in_file_precision(ours)
         groups = self._groups(ours, "the model")
         names = self._names(groups)
         for group in groups:

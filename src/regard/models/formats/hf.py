@@ -51,9 +51,9 @@ def read(
     file = read_folder(folder)
     try:
         facts = format.facts_of(config, file.keys())
-        check_depth(facts, len(file))
     except BadInput as error:
         raise BadInput(f"{where}: {error}") from None
+    check_depth(facts, len(file), where)
     shapes = weights_of(build_facts(facts, "meta", where))  # a misfit costs no memory
     tensors, extras = format.weights.read(file, shapes, str(folder), keep_unknown)
     module = build_facts(facts, device, where)

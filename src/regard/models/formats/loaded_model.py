@@ -43,11 +43,11 @@ def build_facts(facts: ModelFacts, device: torch.device | str, where: str) -> nn
         raise BadInput(f"{where}: its facts give no model ({reason_of(error)})") from None
 
 
-def check_depth(facts: ModelFacts, tensors: int) -> None:
+def check_depth(facts: ModelFacts, tensors: int, where: str) -> None:
     """A stack of more layers than tensors is not even tried: it could be endless."""
     for side in facts.sides:
         if (blocks := getattr(facts, side).stack.blocks) > tensors:
-            raise BadInput(f"{blocks} layers are said to be in {tensors} tensors")
+            raise BadInput(f"{where}: {blocks} layers are said to be in {tensors} tensors")
 
 
 def check_tokenizer(

@@ -47,7 +47,8 @@ def write(folder: Path, model: LoadedModel) -> None:
     (folder / KEPT).unlink(missing_ok=True)
     if model.extras is not None:
         config["hf"] = _write_extras(folder, model.extras)
-    write_tensors(folder / WEIGHTS, _in_original_precision(model))
+    extras = Extras() if model.extras is None else model.extras.weights
+    write_tensors(folder / WEIGHTS, extras.in_file_precision(weights_of(model.module)))
     write_json(folder / CONFIG, config)
 
 
@@ -61,10 +62,7 @@ def read(folder: Path, config: dict[str, Any], device: torch.device | str) -> Lo
     if not isinstance(notes, dict):
         raise BadInput(f"{where}: notes is not a table of names and values")
     facts, tensors = from_json(config.get("facts"), where), read_tensors(folder / WEIGHTS)
-    try:
-        check_depth(facts, len(tensors))
-    except BadInput as error:
-        raise BadInput(f"{where}: {error}") from None
+    check_depth(facts, len(tensors), where)
     load_weights(build_facts(facts, "meta", where), tensors, str(folder / WEIGHTS))  # does it fit?
     module = build_facts(facts, device, where)
     load_weights(module, tensors, str(folder / WEIGHTS))
@@ -87,13 +85,6 @@ def _read_tokenizer(
         raise BadInput(f"{folder / CONFIG}: tokenizer is {name!r}, not {', '.join(TOKENIZERS)}")
     there = any((folder / file).exists() for file in kind.FILES)
     return kind.load(folder) if there else None
-
-
-def _in_original_precision(model: LoadedModel) -> dict[str, Tensor]:
-    """A model's tensors as precise as they were in the folder it came from."""
-    dtypes = model.extras.weights.dtypes if model.extras is not None else {}
-    weights = weights_of(model.module)
-    return {name: tensor.to(dtypes.get(name, tensor.dtype)) for name, tensor in weights.items()}
 
 
 def _write_extras(folder: Path, extras: HFExtras) -> dict[str, Any]:
