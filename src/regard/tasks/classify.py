@@ -231,7 +231,7 @@ class Classify(EncoderTask):
     """The task "classify", for any trunk."""
 
     name = "classify"
-    head, predictor_class, draws_dropout = LabelHead, Classifier, True
+    head, predictor_class, has_bpe_dropout = LabelHead, Classifier, True
     tables: ClassVar = {"text": EncoderTextConfig, "labels": LabelsConfig}
     dev_metrics = ("accuracy", "macro-F1", "Matthews", "F1", "Pearson", "Spearman", "micro-F1")
     test_metrics = dev_metrics

@@ -89,7 +89,7 @@ class EncoderModel(ModelRunner):
         task, notes = ENCODER_TASKS[heads[0]], self._checked_notes()
         if "labels" in task.tables and self.labels is None:
             raise BadInput("this folder has no labels: predictions have no names")
-        max_length = _smallest(self.truncation, notes.get("longest", task.usual_length))
+        max_length = _smallest(self.truncation, notes.get("longest", task.default_length))
         predictor = task.predictor(self.model, self.text, self.labels, max_length, notes)
         own = {} if self.max_length is None else {"max_length": max_length}
         return replace(cast(Any, predictor), batch_size=self.batch_size, **own)

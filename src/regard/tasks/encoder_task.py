@@ -28,29 +28,32 @@ Encoded = tuple[Any, Any]  # a row, or the rows of an example, and the target
 
 
 class EncoderTask(TrunkTask):
-    """A task of a trunk with one head. One that has a table ``labels`` names its predictions."""
+    """A task of a trunk with one head.
+
+    If ``tables`` has a table "labels", its predictions are labels (or numbers) of a ``LabelSet``.
+    """
 
     head: ClassVar[type[AnyHead]]
     predictor_class: ClassVar[type[Predictor]]
-    noted: ClassVar[tuple[str, ...]] = ()  # settings of the predictor that a model remembers
-    usual_length: ClassVar[int | None] = None  # of rows, where no training is noted
+    saved_settings: ClassVar[tuple[str, ...]] = ()  # of the predictor, saved in ``notes``
+    default_length: ClassVar[int | None] = None  # of rows, for models without ``notes``
 
     @property
-    def names_labels(self) -> bool:
+    def single_label(self) -> bool:
         labels: Any = self.tables.get("labels")
-        return labels is not None and LABEL_SETS[self.table(labels).kind].names_one
+        return labels is not None and LABEL_SETS[self.table(labels).kind].single_label
 
     @property
-    def smooths(self) -> bool:
-        return self.names_labels
+    def allows_smoothing(self) -> bool:
+        return self.single_label
 
     @abstractmethod
     def make_head(self, dropout: float) -> AnyHead:
-        """Its head, with one output until labels are known."""
+        """Its head, with one output; the labels of the data decide how many it gets."""
 
     @abstractmethod
     def texts(self, example: Any) -> Iterable[str]:
-        """The texts of an example."""
+        """The texts of an example, from which a tokenizer may be trained."""
 
     def label_set(self, examples: Sequence[Any]) -> LabelSet | None:
         """The labels of the examples, if the task has labels."""
@@ -60,15 +63,15 @@ class EncoderTask(TrunkTask):
     def encode(
         self, tokenizer: RowTokenizer, labels: Any, examples: Sequence[Any]
     ) -> list[Encoded]:
-        """Examples as rows and targets; a long example may become several."""
+        """(row, target) for each example; a long example may give several."""
 
     @abstractmethod
     def make_objective(self, labels: Any, encoded: Sequence[Encoded]) -> Objective:
-        """What is learned from them."""
+        """The objective, with class weights that may depend on the encoded examples."""
 
     @classmethod
     def row_limit(cls, tokenizer: RowTokenizer, max_length: int | None) -> int | None:
-        """The length to which rows are truncated, or at which they are divided."""
+        """The length at which rows are truncated, or divided into windows."""
         return max_length
 
     @classmethod
@@ -80,8 +83,8 @@ class EncoderTask(TrunkTask):
         max_length: int | None,
         notes: dict[str, Any],
     ) -> Predictor:
-        """A model that predicts, with the settings it was trained with."""
-        settings = {name: notes[name] for name in cls.noted if name in notes}
+        """The predictor of a trained model, with the settings of its training (``notes``)."""
+        settings = {name: notes[name] for name in cls.saved_settings if name in notes}
         if (limit := cls.row_limit(tokenizer, max_length)) is not None:
             settings["max_length"] = limit
         return cls.predictor_class(model, tokenizer, labels, **settings)
@@ -147,7 +150,7 @@ class EncoderTask(TrunkTask):
         """The length of rows in training."""
         return {"longest": self.recipe.batches.longest}
 
-    def dev_figures(
+    def evaluate_dev(
         self, prepared: Prepared, processes: Processes, model: nn.Module
     ) -> dict[str, float]:
         """The negative log-likelihood of the development set, and the scores of the task."""

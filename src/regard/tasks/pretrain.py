@@ -129,7 +129,7 @@ class Pretrain(TrunkTask):
         """The length of rows in training."""
         return {"longest": self.recipe.batches.longest}
 
-    def dev_figures(
+    def evaluate_dev(
         self, prepared: Prepared, processes: Processes, model: nn.Module
     ) -> dict[str, float]:
         """The negative log-likelihood of the development set, and the metrics of each objective."""

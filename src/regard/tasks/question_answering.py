@@ -194,8 +194,8 @@ class QuestionAnswering(EncoderTask):
     """The task "answer": where the answer to a question stands in a text."""
 
     name = "answer"
-    head, predictor_class, usual_length = SpanHead, Answerer, CONTEXT
-    noted = ("stride", "question", "longest_answer", "threshold")
+    head, predictor_class, default_length = SpanHead, Answerer, CONTEXT
+    saved_settings = ("stride", "question", "longest_answer", "threshold")
     tables: ClassVar = {"text": EncoderTextConfig, "answers": AnswersConfig}
     dev_metrics = test_metrics = ("exact match", "F1")
 
@@ -211,7 +211,7 @@ class QuestionAnswering(EncoderTask):
         """The length of rows, and the settings of windows."""
         answers = self.table(AnswersConfig)
         settings = answers.stride, answers.question, answers.longest, answers.threshold
-        return super().notes() | dict(zip(self.noted, settings, strict=True))
+        return super().notes() | dict(zip(self.saved_settings, settings, strict=True))
 
     def encode(
         self, tokenizer: RowTokenizer, labels: None, examples: Sequence[QuestionExample]

@@ -1,6 +1,11 @@
-"""Tagging: sentences in, a tag (or a number) for each word out, and the entities that tags mark."""
+"""Tagging: a tag (or a number) for each word of a sentence, and the entities that tags mark.
 
-from collections.abc import Sequence
+The order of this file: ``TagsConfig``, the table of recipes; ``TaggedText``, the result for one
+sentence; ``Tagger``, which predicts with a trained model; ``Tag``, the task: labels, targets, head,
+objective and scores. A word is labelled at its first token; other tokens have no target.
+"""
+
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate, chain, islice
 from math import nan
@@ -15,7 +20,8 @@ from regard.data.readers import TaggedExample
 from regard.ground.batch import IGNORED
 from regard.ground.config import EMPTY_IS_NONE, Config
 from regard.ground.errors import BadInput
-from regard.metrics.entities import OUTSIDE, entity_scores, entity_table, spans, to_scheme
+from regard.metrics.entities import OUTSIDE, entity_scores, entity_table, to_scheme
+from regard.metrics.entities import spans as entity_spans
 from regard.models.facts import TokenLabelHead
 from regard.objectives.objective import Objective
 from regard.objectives.token_labels import OBJECTIVES
@@ -28,17 +34,18 @@ from regard.tasks.task import TaskScores
 from regard.text.config import EncoderTextConfig
 from regard.text.labels import LABEL_SETS, LabelSet
 from regard.text.row_tokenizer import RowTokenizer
+from regard.text.templates import WordRow
 from regard.text.words import Span, Spans, spaced_spans, word_spans
 
 Sentence = str | Sequence[str]  # a text, or its words
 
 
 class TagsConfig(Config):
-    """The tags of words: their names where files write them otherwise, and their weights.
+    """The table ``[labels]`` of a recipe with ``task = "tag"``.
 
     A word has "one" tag or a "number". Tags of entities are converted to ``scheme`` ("" or none:
-    as they are). ``weights`` are one per tag (default 1), or "balanced": all tags together count
-    the same.
+    as they are in the files). ``weights`` are one per tag (default 1), or "balanced": each tag has
+    the same total weight.
     """
 
     kind: Literal["one", "number"] = "one"
@@ -63,7 +70,7 @@ class TagsConfig(Config):
 
 @dataclass(frozen=True)
 class TaggedWord:
-    """A word, its characters in the text, and its tag; or its ``value``, if it has a number."""
+    """A word, its characters [start, end) in the text, and its tag; or ``value``, its number."""
 
     text: str
     start: int
@@ -74,7 +81,7 @@ class TaggedWord:
 
     @property
     def prediction(self) -> str | float:
-        """What is compared with the gold tag, or number."""
+        """Tag or number, to be compared with the gold one."""
         return self.tag if self.tag is not None else self.value or 0.0
 
     @property
@@ -85,9 +92,9 @@ class TaggedWord:
 
 @dataclass(frozen=True)
 class Entity:
-    """Characters ``start`` to ``end`` (exclusive) of a text, and the kind of entity.
+    """Characters [start, end) of a text, and the type of the entity.
 
-    Its probability is the mean of those of its words' tags.
+    Its probability is the mean over the tags of its words.
     """
 
     label: str
@@ -99,7 +106,7 @@ class Entity:
 
 @dataclass(frozen=True)
 class TaggedText:
-    """A text with its words. If the sentence was given as words, they are joined by spaces."""
+    """A text and its tagged words. A sentence that was given as words is joined by spaces."""
 
     text: str
     words: tuple[TaggedWord, ...]
@@ -111,8 +118,8 @@ class TaggedText:
 
     @property
     def entities(self) -> list[Entity]:
-        """The entities that tags such as B-PER mark."""
-        return [self._entity(label, self.words[i:j]) for i, j, label in spans(self.tags)]
+        """The entities that tags such as B-PER and I-PER mark."""
+        return [self._entity(label, self.words[i:j]) for i, j, label in entity_spans(self.tags)]
 
     def _entity(self, label: str, words: tuple[TaggedWord, ...]) -> Entity:
         start, end = words[0].start, words[-1].end
@@ -122,10 +129,10 @@ class TaggedText:
 
 @dataclass(frozen=True, eq=False)
 class Tagger(Predictor):
-    """A model with a token-label head, which reads the label of a word off its first piece.
+    """Tags words with a model that has a token-label head.
 
-    A sentence of more than ``max_length`` tokens is read in several rows. ``find_words`` finds the
-    words of a text.
+    ``find_words`` gives the words of a text. A sentence of more than ``max_length`` tokens is read
+    in overlapping windows.
     """
 
     empty_record: ClassVar = {"words": None}
@@ -135,51 +142,50 @@ class Tagger(Predictor):
     prints_entities: bool = False
 
     def __post_init__(self) -> None:
-        if self.labels.classes and not self.labels.names_one:
+        if self.labels.classes and not self.labels.single_label:
             raise BadInput("a word has one tag: labels of which a text has several are no tags")
 
     @property
     def finds_entities(self) -> bool:
         """Whether its tags mark entities, as B-PER does and NOUN does not."""
         try:
-            spans(self.labels.classes)
+            entity_spans(self.labels.classes)
         except BadInput:
             return False
         return bool(self.labels.classes)
 
     def predict(self, inputs: Sequence[Sentence]) -> list[TaggedText]:
-        """The words of each text or sentence with their tags, or with numbers."""
-        given = [_sentence(one, number) for number, one in enumerate(listed(inputs), start=1)]
-        texts = [one if isinstance(one, str) else " ".join(one) for one in given]
-        words = [self.find_words(one) if isinstance(one, str) else _spans(one) for one in given]
-        sentences = [
-            [text[start:end] for start, end in of_text]
-            for text, of_text in zip(texts, words, strict=True)
+        """The words of each sentence with their tags, or with numbers."""
+        numbered = enumerate(listed(inputs), start=1)
+        texts = [self._text_and_spans(sentence, number) for number, sentence in numbered]
+        sentences = [[text[start:end] for start, end in spans] for text, spans in texts]
+        return [
+            TaggedText(text, self._tag_words(text, spans, logits_NV))
+            for (text, spans), logits_NV in zip(texts, self.logits(sentences), strict=True)
         ]
-        results = zip(texts, words, self.logits(sentences), strict=True)
-        return [TaggedText(text, self._tagged(text, at, logits)) for text, at, logits in results]
+
+    def _text_and_spans(self, sentence: Any, number: int) -> tuple[str, Sequence[Span]]:
+        """The text of input ``number``, and the characters of each of its words."""
+        if isinstance(sentence, tuple | list):
+            words = [check_text(word, number) for word in sentence]
+            return " ".join(words), _spans_of_joined(words)
+        text = check_text(sentence, number, "neither a text nor a list of words")
+        return text, self.find_words(text)
 
     def logits(self, sentences: Sequence[Sequence[str]]) -> list[Tensor]:
         """(words, labels) for each sentence."""
-        pieces = iter(self.tokenizer.pieces([*chain(*sentences)]))
-        windows = [
-            (number, window)
-            for number, words in enumerate(sentences)
-            for window in self.tokenizer.template.windows_of_words(
-                [*islice(pieces, len(words))], self.max_length
-            )
-        ]
-        size = len(self.labels)
-        logits = [torch.full((len(words), size), nan, dtype=torch.float64) for words in sentences]
+        windows = [*_windows(self.tokenizer, sentences, self.max_length)]
         of_windows = self.logits_of(
             TokenLabelHead, [window.row for _, window in windows], convert=finite
         )
+        size = len(self.labels)
+        logits = [torch.full((len(words), size), nan, dtype=torch.float64) for words in sentences]
         for (number, window), logits_LV in zip(windows, of_windows, strict=True):
             logits[number][window.words] = logits_LV[window.first_tokens]
         return logits
 
-    def _tagged(
-        self, text: str, words: Sequence[Span], logits_NV: Tensor
+    def _tag_words(
+        self, text: str, spans: Sequence[Span], logits_NV: Tensor
     ) -> tuple[TaggedWord, ...]:
         if not self.labels.classes:
             values = ({"value": value} for value in logits_NV[:, 0].tolist())
@@ -189,22 +195,22 @@ class Tagger(Predictor):
             values = ({"tag": self.labels.names[i], "probability": p} for i, p in best)
         return tuple(
             TaggedWord(text[start:end], start, end, **value)
-            for (start, end), value in zip(words, values, strict=True)
+            for (start, end), value in zip(spans, values, strict=True)
         )
 
     def parse(self, line: str, where: str) -> str:
-        """The line is the text."""
+        """A line of a file is one text."""
         return line
 
     def line(self, result: TaggedText) -> str:
-        """word/tag for each word, or entity/label for each entity."""
+        """A result as one line: word/tag for each word, or entity/label for each entity."""
         if self.prints_entities:
-            flat = ((" ".join(one.text.split()), one.label) for one in result.entities)
+            flat = ((" ".join(entity.text.split()), entity.label) for entity in result.entities)
             return "\t".join(f"{text}/{label}" for text, label in flat)
         return " ".join(f"{word.text}/{word.label}" for word in result.words)
 
     def record(self, result: TaggedText) -> dict[str, Any]:
-        """Words and entities for JSON, without keys that have no value."""
+        """A result for JSON: words and entities, without keys that have no value."""
         words = [
             {name: value for name, value in asdict(word).items() if value is not None}
             for word in result.words
@@ -214,7 +220,7 @@ class Tagger(Predictor):
         return {"words": words, "entities": [asdict(entity) for entity in result.entities]}
 
     def with_options(self, *, pretokenised: bool = False, entities: bool = False) -> "Tagger":
-        """Words are separated by white space alone; lines show ``entities``."""
+        """The same with options: split words at white space only; print ``entities``."""
         if entities and not self.finds_entities:
             raise BadInput("entities cannot be printed: the tags of this model mark none")
         find_words = spaced_spans if pretokenised else self.find_words
@@ -222,7 +228,7 @@ class Tagger(Predictor):
 
 
 class Tag(EncoderTask):
-    """The task "tag", for any trunk."""
+    """The task "tag", for any trunk. ``EncoderTask`` reads the files and runs the rest."""
 
     name = "tag"
     head, predictor_class = TokenLabelHead, Tagger
@@ -232,23 +238,20 @@ class Tag(EncoderTask):
 
     @property
     def tags_config(self) -> TagsConfig:
-        """The table ``labels``."""
+        """The table ``[labels]`` of the recipe."""
         return self.table(TagsConfig)
 
-    def make_head(self, dropout: float) -> TokenLabelHead:
-        """Over the state of each token."""
-        return TokenLabelHead(1, dropout)
-
     def texts(self, example: TaggedExample) -> tuple[str, ...]:
-        """Its words."""
+        """The sentence, from which a tokenizer may be trained."""
         return (" ".join(example.words),)
 
     def label_set(self, examples: Sequence[TaggedExample]) -> LabelSet:
-        """The tags that occur, as their scheme writes them."""
+        """The tags that occur, in the scheme of the recipe."""
         tags = chain.from_iterable(self._tags(example) for example in examples)
         return LABEL_SETS[self.tags_config.kind].of(tags, self.tags_config.names or {})
 
     def _tags(self, example: TaggedExample) -> Sequence[str]:
+        """The gold tags of an example, in the scheme of the recipe."""
         scheme = self.tags_config.scheme
         try:
             return example.tags if scheme is None else to_scheme(example.tags, scheme)
@@ -258,22 +261,25 @@ class Tag(EncoderTask):
     def encode(
         self, tokenizer: RowTokenizer, labels: LabelSet, examples: Sequence[TaggedExample]
     ) -> list[Encoded]:
-        """A row of each sentence, or several; the target of a word stands at its first piece."""
-        pieces = iter(tokenizer.pieces([*chain(*(example.words for example in examples))]))
+        """(row, target of each token) for each sentence, or for each window of a long one."""
+        targets = [
+            np.array([labels.encode((tag,), example.where)[0] for tag in self._tags(example)])
+            for example in examples
+        ]
         encoded: list[Encoded] = []
-        for example in examples:
-            tags = self._tags(example)
-            targets = np.array([labels.encode((tag,), example.where)[0] for tag in tags])
-            words = [*islice(pieces, len(example.words))]
-            longest = self.recipe.batches.longest
-            for window in tokenizer.template.windows_of_words(words, longest):
-                of_tokens = labels.no_targets(len(window.row.tokens))
-                of_tokens[window.first_tokens] = targets[window.words]
-                encoded.append((window.row, of_tokens))
+        sentences = [example.words for example in examples]
+        for number, window in _windows(tokenizer, sentences, self.recipe.batches.longest):
+            of_tokens = labels.no_targets(len(window.row.tokens))
+            of_tokens[window.first_tokens] = targets[number][window.words]
+            encoded.append((window.row, of_tokens))
         return encoded
 
+    def make_head(self, dropout: float) -> TokenLabelHead:
+        """A linear layer over the state of each token."""
+        return TokenLabelHead(1, dropout)
+
     def make_objective(self, labels: LabelSet, encoded: Sequence[Encoded]) -> Objective:
-        """Cross-entropy over tags, or squared error."""
+        """Cross-entropy over tags, or squared error of numbers."""
         targets = (target for _, of_row in encoded for target in of_row if target != IGNORED)
         weights = class_weights(labels, self.tags_config.weights, targets)
         return OBJECTIVES[labels.problem_type](self.recipe.train.smoothing, weights)
@@ -281,9 +287,13 @@ class Tag(EncoderTask):
     def score(
         self, predictor: Tagger, examples: Sequence[TaggedExample], with_interval: bool = False
     ) -> TaskScores:
-        """F1 of entities where tags mark some; else the scores of all words."""
-        results, labels = predictor.predict([one.words for one in examples]), predictor.labels
-        golds = [[labels.gold((tag,), one.where) for tag in self._tags(one)] for one in examples]
+        """F1 of entities if tags mark any; else accuracy over words, or correlation of numbers."""
+        labels = predictor.labels
+        results = predictor.predict([example.words for example in examples])
+        golds = [
+            [labels.gold((tag,), example.where) for tag in self._tags(example)]
+            for example in examples
+        ]
         if predictor.finds_entities:
             tags = [result.tags for result in results]
             scores = entity_scores(golds, tags, with_interval)
@@ -292,14 +302,18 @@ class Tag(EncoderTask):
         return SCORES[labels.problem_type]([*chain(*golds)], values, with_interval)
 
 
-def _sentence(given: Any, number: int) -> Sentence:
-    """A text or its words, checked."""
-    if not isinstance(given, tuple | list):
-        return check_text(given, number, "neither a text nor a list of words")
-    return [check_text(word, number) for word in given]
+def _windows(
+    tokenizer: RowTokenizer, sentences: Sequence[Sequence[str]], longest: int
+) -> Iterator[tuple[int, WordRow]]:
+    """(index of the sentence, row): one row for each sentence, or several for a long one."""
+    ids = iter(tokenizer.pieces([*chain(*sentences)]))  # of all words at once: tokenizers batch
+    for number, sentence in enumerate(sentences):
+        of_words = [*islice(ids, len(sentence))]
+        for window in tokenizer.template.windows_of_words(of_words, longest):
+            yield number, window
 
 
-def _spans(words: Sequence[str]) -> list[Span]:
-    """Where words stand when they are joined by spaces."""
+def _spans_of_joined(words: Sequence[str]) -> list[Span]:
+    """The characters of each word when words are joined by spaces."""
     starts = accumulate((len(word) + 1 for word in words), initial=0)
     return [Span(start, start + len(word)) for word, start in zip(words, starts, strict=False)]

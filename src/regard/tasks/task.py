@@ -75,12 +75,12 @@ class Task(ABC):
         return self.recipe.table(kind)
 
     @property
-    def smooths(self) -> bool:
-        """Whether its targets can be smoothed: classes can, numbers and positions cannot."""
+    def allows_smoothing(self) -> bool:
+        """Whether label smoothing applies: to classes, not to numbers or positions."""
         return True
 
     @property
-    def names_labels(self) -> bool:
+    def single_label(self) -> bool:
         """Whether it predicts one label of several, so that each label has scores of its own."""
         return False
 
@@ -100,7 +100,7 @@ class Task(ABC):
         Each may be followed by the reason: "text.vocab beside model.start".
         """
         train = self.recipe.train
-        if "smoothing" in train.model_fields_set and train.smoothing and not self.smooths:
+        if "smoothing" in train.model_fields_set and train.smoothing and not self.allows_smoothing:
             yield "train.smoothing"
         data = self.recipe.data
         if "longest_characters" in data.model_fields_set and not self.limits_characters:
@@ -148,7 +148,7 @@ class Task(ABC):
         return facts.training_flops(lengths)
 
     @abstractmethod
-    def dev_figures(
+    def evaluate_dev(
         self, prepared: Prepared, processes: Processes, model: nn.Module
     ) -> dict[str, float]:
         """The loss of the development set, and its metrics by name."""

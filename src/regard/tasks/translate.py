@@ -136,7 +136,7 @@ class Translate(Task):
         """The table ``decode``."""
         return {"decode": self.table(DecodeConfig).model_dump()}
 
-    def dev_figures(
+    def evaluate_dev(
         self, prepared: Prepared, processes: Processes, model: nn.Module
     ) -> dict[str, float]:
         """Negative log-likelihood and perplexity of the development set, and BLEU if it decides."""

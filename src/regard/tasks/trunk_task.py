@@ -27,7 +27,7 @@ from regard.text.tokenizers import learn_tokenizer, load_tokenizer, unread_setti
 class TrunkTask(Task):
     """A task of a trunk with heads. ``decided`` are facts that a recipe cannot change, and why."""
 
-    draws_dropout: ClassVar[bool] = False  # whether it draws BPE-dropout
+    has_bpe_dropout: ClassVar[bool] = False  # whether training can draw BPE-dropout
     decided: ClassVar[Mapping[str, str]] = {
         "vocab": "text.vocab",
         "outputs": "the labels of the training data",
@@ -48,7 +48,7 @@ class TrunkTask(Task):
             return
         family = paper(model.paper).tokenizer
         unread = {*unread_settings(family, text)}
-        if not self.draws_dropout and "dropout" in text.model_fields_set:
+        if not self.has_bpe_dropout and "dropout" in text.model_fields_set:
             unread.add("dropout")
         yield from (f"text.{key}" for key in sorted(unread))
 

@@ -31,7 +31,7 @@ class LabelSet(ABC):
 
     kind: ClassVar[str]  # in recipes and in labels.json
     problem_type: ClassVar[str]  # in the config.json of Hugging Face
-    names_one: ClassVar[bool] = False  # whether a text has exactly one of its names
+    single_label: ClassVar[bool] = False  # whether a text has exactly one label
 
     names: tuple[str, ...]
     written: Mapping[str, str] = field(default_factory=dict)
@@ -121,7 +121,7 @@ class LabelSet(ABC):
 class SingleLabelSet(LabelSet):
     """Labels of which a text, or a word, has exactly one."""
 
-    kind, problem_type, names_one = "one", "single_label_classification", True
+    kind, problem_type, single_label = "one", "single_label_classification", True
 
     def gold(self, labels: Sequence[str], where: str) -> str:
         """The name of the label."""

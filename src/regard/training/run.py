@@ -132,7 +132,7 @@ def prepare(
 
 def dev_result(task: Any, prepared: Prepared, world: World, model: nn.Module) -> DevResult:
     """The figures of the development set, and the one that selects the best weights."""
-    figures, chosen = task.dev_figures(prepared, world, model), task.recipe.train.judge
+    figures, chosen = task.evaluate_dev(prepared, world, model), task.recipe.train.judge
     if chosen not in figures:
         raise BadInput(f"train.judge: {chosen!r} is not measured here: {', '.join(figures)}")
     return DevResult(-figures["loss"] if chosen == "loss" else figures[chosen], figures)

@@ -51,7 +51,7 @@ def evaluate(
     from regard.training.recipe_files import find
 
     described = read(find(recipe))
-    if labels and not task_of(described).names_labels:
+    if labels and not task_of(described).single_label:
         raise BadInput(f"--labels: {described.about.title} has no labels")
     loaded = load(model, device, precision=precision, batch_size=batch_size)
     dropped = DropCounts() if skip_bad else None
