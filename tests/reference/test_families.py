@@ -96,8 +96,8 @@ def test_a_class_of_no_family(folder):
     (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "GPT2Tokenizer"}')
     with pytest.raises(BadInput, match="the tokenizer_class 'GPT2Tokenizer' is not supported"):
         EncoderTokenizer.load(folder)
-    with pytest.raises(BadInput, match="encoders learn wordpiece or byte-bpe, not 'unigram'"):
-        train_encoder_tokenizer(CORPUS, "unigram", 300)
+    with pytest.raises(BadInput, match="encoders learn wordpiece, byte-bpe or unigram, not"):
+        train_encoder_tokenizer(CORPUS, "bpe", 300)
 
 
 def test_a_tokenizer_as_it_stands(folder):

@@ -13,8 +13,6 @@ from regard.text.templates import Template
 from regard.text.tokenizer_family import Model, TokenizerFamily, TokenizerSettings
 from regard.text.train_tokenizer import learn_model
 
-SPACE = "▁"  # how people read the space of a piece
-
 
 class ByteBPE(TokenizerFamily):
     """The tokenizers of RoBERTa and of those that took them over."""
@@ -63,11 +61,3 @@ class ByteBPE(TokenizerFamily):
         frame.pre_tokenizer = bytes_
         special, alphabet = self.special_tokens.values(), {"initial_alphabet": bytes_.alphabet()}
         return learn_model(frame, texts, trainers.BpeTrainer, vocab, special, **alphabet), {}
-
-    def continues_word(self, piece: str) -> bool:
-        """Whether there is no space before it."""
-        return not piece.startswith(SPACE)
-
-    def join(self, text: str, piece: str) -> str:
-        """A piece brings its own space."""
-        return text.rstrip() + piece.replace(SPACE, " ") if text.strip() else piece.lstrip(SPACE)

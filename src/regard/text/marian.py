@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from regard.ground.errors import BadInput
 from regard.ground.files import read_bytes, read_json, write_files
 from regard.text.offsets import Segmentation, lost_words, touched
+from regard.text.sentencepiece import load_processor
 from regard.text.translation_tokenizer import TranslationTokenizer
 from regard.text.vocabulary import check_pieces
 from regard.text.words import Span
@@ -51,7 +52,7 @@ class MarianPieces:
         self, model: bytes, vocabulary: Mapping[str, int], marks: MarianIds, tidy: bool = False
     ) -> None:
         self._given = (model, vocabulary, marks, tidy)
-        self._processor = _processor(model)
+        self._processor = load_processor(model)
         self._pieces = {number: piece for piece, number in vocabulary.items()}
         self._special = {marks.pad, marks.eos, marks.unk}
         self._ids = {name: i for name, i in vocabulary.items() if name not in marks.names}
@@ -178,19 +179,6 @@ def _without_code(text: str) -> tuple[list[str], str]:
     """The language code at the start of a text, if there is one, and the rest."""
     end = text.find("<<") if text.startswith(">>") else -1
     return ([], text) if end < 0 else ([text[: end + 2]], text[end + 2 :])
-
-
-def _processor(model: bytes) -> Any:
-    try:
-        from sentencepiece import SentencePieceProcessor
-    except ImportError:
-        raise BadInput("to read it, install sentencepiece") from None
-    processor = SentencePieceProcessor()
-    try:
-        processor.LoadFromSerializedProto(model)
-    except (RuntimeError, ValueError):
-        raise BadInput("not a SentencePiece model") from None
-    return processor
 
 
 def _refuse_extras(

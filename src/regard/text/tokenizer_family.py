@@ -10,7 +10,9 @@ from tokenizers import Tokenizer, processors
 
 from regard.ground.errors import BadInput
 from regard.text.templates import TEXTS, Template
+from regard.text.vocabulary import check_pieces
 
+SPACE = "▁"  # how people read the space of a piece
 Model = Mapping[str, Any]  # the "model" of a tokenizer.json: its "vocab", and what belongs to it
 
 
@@ -54,6 +56,16 @@ class TokenizerFamily(ABC):
     def write_files(self, model: Model) -> dict[str, str]:
         """The content of ``files``."""
 
+    def model_in(self, content: Mapping[str, Any], path: Path) -> Model:
+        """The model in a tokenizer.json; ids that it leaves out get names that no text has."""
+        model: Any = content.get("model")
+        self.check(model, path)
+        pieces: Any = model.get("vocab")
+        check_pieces(pieces, path)
+        taken = set(pieces.values())
+        left = set(range(max(taken, default=-1))) - taken
+        return {**model, "vocab": pieces | {f"(no piece {number})": number for number in left}}
+
     def check(self, model: Any, path: Path) -> None:
         """Refuse the model of a tokenizer.json if it is not one of this family."""
         if not isinstance(model, dict) or model.get("type", self.model) != self.model:
@@ -78,10 +90,10 @@ class TokenizerFamily(ABC):
         special = [(names[role], ids[role]) for role in names]
         return processors.TemplateProcessing(single=single, pair=pair, special_tokens=special)
 
-    @abstractmethod
     def continues_word(self, piece: str) -> bool:
-        """Whether a piece, as people read it, continues the word before it."""
+        """Whether a piece, as people read it, continues the word before it: has no space."""
+        return not piece.startswith(SPACE)
 
-    @abstractmethod
     def join(self, text: str, piece: str) -> str:
-        """A text with a piece, as people read it, at its end."""
+        """A text with a piece, as people read it, at its end; the piece brings its own space."""
+        return text.rstrip() + piece.replace(SPACE, " ") if text.strip() else piece.lstrip(SPACE)

@@ -18,7 +18,6 @@ from regard.text.families import FAMILIES
 from regard.text.subwords import Subwords
 from regard.text.templates import TEXTS
 from regard.text.tokenizer_family import Model, TokenizerFamily, TokenizerSettings
-from regard.text.vocabulary import check_pieces
 
 WORDS = "tokenizer.json"
 SETTINGS, NAMES, ADDED = "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"
@@ -71,7 +70,8 @@ def learn_files(
     """A tokenizer learned from texts, and files with which ``transformers`` makes the same."""
     families = {family.name: family for family in FAMILIES}
     if kind not in families:
-        raise BadInput(f"text.kind: encoders learn {' or '.join(families)}, not {kind!r}")
+        *others, last = families
+        raise BadInput(f"text.kind: encoders learn {', '.join(others)} or {last}, not {kind!r}")
     family, names = families[kind], dict(families[kind].special_tokens)
     if vocab < len(names):
         raise BadInput(f"a vocabulary of {vocab} has no room for {', '.join(names.values())}")
@@ -139,7 +139,7 @@ def _rebuilt(
     """A tokenizer put together by its family from the pieces in a folder."""
     path = folder / (WORDS if WORDS in files else family.files[0])
     content = read_json(path) if WORDS in files else {}
-    model = _model_in(content, family, path) if WORDS in files else family.read_files(folder)
+    model = family.model_in(content, path) if WORDS in files else family.read_files(folder)
     _refuse_missing(model["vocab"], names, path)
     try:
         tokenizer = _assembled(family, model, names, settings)
@@ -177,7 +177,7 @@ def _assembled(
 def _as_it_stands(
     path: Path, content: dict[str, Any], family: TokenizerFamily, names: Mapping[str, str]
 ) -> Tokenizer:
-    _refuse_missing(_model_in(content, family, path)["vocab"], names, path)
+    _refuse_missing(family.model_in(content, path)["vocab"], names, path)
     try:
         tokenizer = Tokenizer.from_str(json.dumps(content))
         tokenizer.no_padding()
@@ -190,17 +190,6 @@ def _as_it_stands(
     if empty.tokens != tokens or empty.type_ids != [part.segment for part in special]:
         raise BadInput(f"{path}: its template is not that of {family.classes[0]}")
     return tokenizer
-
-
-def _model_in(content: dict[str, Any], family: TokenizerFamily, path: Path) -> Model:
-    """The model in a tokenizer.json; ids that it leaves out get names that no text has."""
-    model: Any = content.get("model")
-    family.check(model, path)
-    pieces: Any = model.get("vocab")
-    check_pieces(pieces, path)
-    taken = set(pieces.values())
-    left = set(range(max(taken, default=-1))) - taken
-    return {**model, "vocab": pieces | {f"(no piece {number})": number for number in left}}
 
 
 def _refuse_missing(vocabulary: Mapping[str, int], names: Mapping[str, str], path: Path) -> None:

@@ -7,7 +7,7 @@ rules, and a word with a character that the training text does not have becomes 
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
@@ -161,15 +161,28 @@ def _byte_bpe(frame: _Frame, texts: Iterable[str], vocab: int) -> models.Model:
 
 
 def _unigram(frame: _Frame, texts: Iterable[str], vocab: int) -> models.Model:
-    trainer = partial(trainers.UnigramTrainer, unk_token=SPECIALS[UNK])
+    learned = learn_unigram(frame(), texts, vocab, SPECIALS, SPECIALS[UNK], len(BYTES))
+    fixed = [(piece, 0.0) for piece in (*SPECIALS, *BYTES)]
+    return models.Unigram([*fixed, *learned], UNK, byte_fallback=True)
+
+
+def learn_unigram(
+    frame: Tokenizer,
+    texts: Iterable[str],
+    vocab: int,
+    special: Sequence[str],
+    unk: str,
+    reserved: int = 0,
+) -> list[tuple[str, float]]:
+    """Pieces with their scores; with ``special`` and ``reserved`` ones they are ``vocab``."""
+    trainer = partial(trainers.UnigramTrainer, unk_token=unk)
     try:
-        learned = learn_model(frame(), texts, trainer, vocab - len(BYTES), SPECIALS)["vocab"]
+        learned = learn_model(frame, texts, trainer, vocab - reserved, special)["vocab"]
     except Exception as error:  # the library raises bare Exception
         if "not large enough" in str(error):
             raise _too_small(vocab) from error
         raise
-    fixed = [(piece, 0.0) for piece in (*SPECIALS, *BYTES)]
-    return models.Unigram([*fixed, *_settled(learned[len(SPECIALS) :])], UNK, byte_fallback=True)
+    return _settled(learned[len(special) :])
 
 
 def _settled(pieces: list[tuple[str, float]]) -> list[tuple[str, float]]:

@@ -1,0 +1,92 @@
+"""SentencePiece models, the files of Marian and ALBERT folders (Kudo and Richardson, 2018)."""
+
+import struct
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from regard.ground.errors import BadInput
+
+NOT_ONE = "not a SentencePiece model"
+# Numbers of fields and values in sentencepiece_model.proto.
+PIECES, TRAINER, NORMALIZER = 1, 2, 3
+TEXT, SCORE, TYPE = 1, 2, 3  # of a piece
+MODEL_TYPE, UNIGRAM = 3, 1  # of the trainer
+CHARSMAP = 2  # of the normalizer
+NORMAL, USER_DEFINED = 1, 4  # types of pieces
+
+
+class Piece(NamedTuple):
+    """A piece of text with its score (a log-probability) and its type."""
+
+    text: str
+    score: float
+    type: int
+
+
+class UnigramModel(NamedTuple):
+    """The pieces of a unigram model by their ids, and its compiled table of characters, if any."""
+
+    pieces: list[Piece]
+    charsmap: bytes
+
+
+def load_processor(model: bytes) -> Any:
+    """The library, with a model."""
+    try:
+        from sentencepiece import SentencePieceProcessor
+    except ImportError:
+        raise BadInput("to read it, install sentencepiece") from None
+    processor = SentencePieceProcessor()
+    try:
+        processor.LoadFromSerializedProto(model)
+    except (RuntimeError, ValueError):
+        raise BadInput(NOT_ONE) from None
+    return processor
+
+
+def read_unigram(model: bytes) -> UnigramModel:
+    """The content of a unigram model; other models are an error."""
+    try:
+        fields = [*_fields(model)]
+        pieces = [_piece(value) for number, value in fields if number == PIECES]
+        parts = {number: dict(_fields(value)) for number, value in fields if number in (2, 3)}
+    except (ValueError, LookupError, TypeError, struct.error):
+        raise BadInput(NOT_ONE) from None
+    if not pieces:
+        raise BadInput(NOT_ONE)
+    if parts.get(TRAINER, {}).get(MODEL_TYPE, UNIGRAM) != UNIGRAM:
+        raise BadInput("a SentencePiece model that is no unigram model")
+    return UnigramModel(pieces, parts.get(NORMALIZER, {}).get(CHARSMAP, b""))
+
+
+def _piece(message: bytes) -> Piece:
+    fields = dict(_fields(message))
+    (score,) = struct.unpack("<f", fields.get(SCORE, bytes(4)))
+    return Piece(fields.get(TEXT, b"").decode(), score, fields.get(TYPE, NORMAL))
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
+    """The fields of a protocol buffer: their numbers, and integers or bytes."""
+    at = 0
+    while at < len(message):
+        tag, at = _varint(message, at)
+        number, kind = tag >> 3, tag & 7
+        if kind == 0:
+            value, at = _varint(message, at)
+            yield number, value
+            continue
+        size, at = _varint(message, at) if kind == 2 else ({1: 8, 5: 4}[kind], at)
+        if at + size > len(message):
+            raise ValueError("it ends too early")
+        yield number, message[at : at + size]
+        at += size
+
+
+def _varint(message: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = message[at]
+        value |= (byte & 127) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 128:
+            return value, at
