@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.ground.errors import BadInput
-from regard.text.row_tokenizer import TEMPLATE as PLAIN
 from regard.text.templates import RowBuilder, Template
 from regard.text.wordpiece import WordPiece
 from regard.text.words import Span
@@ -18,6 +17,7 @@ IDS = {"cls": CLS, "sep": SEP}
 BERT = WordPiece.template
 ROBERTA = Template("cls A sep", "cls A sep sep B sep")
 XLNET = Template("A sep cls:2", "A sep B:1 sep:1 cls:2")
+PLAIN = Template("A")  # as that of ``PlainTokenizer``
 TEMPLATE = RowBuilder(BERT, IDS)
 LENGTHS = st.integers(0, 30)
 BUILDERS = {
