@@ -23,8 +23,7 @@ from regard.models.facts import (
     change,
 )
 from regard.models.papers import bert
-from regard.objectives.labels import Classification
-from regard.objectives.token_labels import TokenClassification
+from regard.objectives.labels import Classification, TokenClassification
 
 VOCAB = 20
 SMALL = change(bert.TINY, vocab=VOCAB, width=8, inner=12, longest=10, segments=0, init_std=0.3)

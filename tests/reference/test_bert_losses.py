@@ -12,13 +12,18 @@ from regard.ground.batch import IGNORED, BatchLimits, TokenRow
 from regard.models.build.trunk_with_heads import Outputs
 from regard.models.formats import folder as folders
 from regard.objectives.choices import MultipleChoice
-from regard.objectives.labels import Classification, MultiLabel, Regression
+from regard.objectives.labels import (
+    Classification,
+    MultiLabel,
+    Regression,
+    TokenClassification,
+    TokenRegression,
+)
 from regard.objectives.masked_lm import MaskedLM
 from regard.objectives.next_sentence import NextSentence
 from regard.objectives.rows import AnnotatedRow
 from regard.objectives.spans import SpanExtraction
 from regard.objectives.sum import Sum
-from regard.objectives.token_labels import TokenClassification, TokenRegression
 from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.loop.events import ReportEvent

@@ -10,9 +10,8 @@ from regard.ground.layout import Layout
 from regard.ground.pytree import without_caches
 from regard.models.facts import LabelHead, SpanHead, TokenLabelHead, change
 from regard.models.papers import bert
-from regard.objectives.labels import Classification
+from regard.objectives.labels import Classification, TokenClassification
 from regard.objectives.spans import SpanExtraction
-from regard.objectives.token_labels import TokenClassification
 from regard.training.loop.microbatch import EagerStep, GraphedStep, fixed_shape
 
 BUDGET = BatchLimits(64, 6, 20)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, ClassVar
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from regard.ground.batch import IGNORED, Batch, BatchLimits, PackedTokens, TokenRow
 from regard.models.build.trunk_with_heads import Outputs
-from regard.objectives.objective import Objective
+from regard.objectives.objective import Objective, filled
 from regard.parts.losses import smoothed_cross_entropy
 
 
@@ -24,21 +25,19 @@ class MultipleChoice(Objective):
         """Tokens of each choice."""
         return tuple(len(row.tokens) for row in example[0])
 
-    def collate(
-        self, examples: Sequence[tuple[Sequence[TokenRow], int]], limits: BatchLimits | None = None
-    ) -> Batch:
-        """A batch of rows, the choices of a question side by side."""
-        inputs = self.read([row for choices, _ in examples for row in choices], limits)
-        targets_B = torch.full((len(examples) if limits is None else limits.rows,), IGNORED)
-        targets_B[: len(examples)] = torch.tensor([label for _, label in examples])
-        return Batch(inputs, {self.head: targets_B}, len(examples))
-
     def read(self, rows: Sequence[Any], limits: BatchLimits | None = None) -> PackedTokens:
-        """The rows alone; a budget is that of each choice."""
+        """The choices of all questions side by side; limits are those of each choice."""
         if limits is not None:
             all_choices = self.choices * limits.tokens, self.choices * limits.rows
             limits = BatchLimits(*all_choices, limits.longest)
-        return super().read(rows, limits)
+        return super().read([*chain(*rows)], limits)
+
+    def pack_targets(
+        self, targets: Sequence[int], inputs: PackedTokens, limits: BatchLimits | None
+    ) -> Tensor:
+        """The number of the right choice of each question."""
+        labels_B = torch.tensor(targets, dtype=torch.int64)
+        return filled(labels_B, len(targets) if limits is None else limits.rows, IGNORED)
 
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
         """Cross-entropy of the right choice of each question."""

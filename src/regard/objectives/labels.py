@@ -1,7 +1,11 @@
-"""Labels of whole rows as objectives: one of several classes, several at once, or numbers."""
+"""Labels as objectives: one of several classes, several at once, or numbers.
+
+They are those of whole rows, with one target each, or those of tokens: then a target is given for
+each token of a row, and most are ignored.
+"""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import nan
 from typing import Any, ClassVar
 
@@ -12,25 +16,39 @@ from torch import Tensor
 
 from regard.ground.batch import IGNORED, Batch, BatchLimits, Ids, PackedTokens
 from regard.models.build.trunk_with_heads import Outputs
-from regard.objectives.objective import Objective
+from regard.objectives.objective import Objective, filled
 from regard.parts.losses import smoothed_cross_entropy
 from regard.text.labels import MultiLabelSet, RegressionSet, SingleLabelSet
 
 
 @dataclass(frozen=True)
-class ClassObjective(Objective):
-    """Cross-entropy over classes, each target weighted by its class as ``weights`` say."""
+class Classification(Objective):
+    """One of several classes for each row: cross-entropy, weighted by class as ``weights`` say."""
 
+    head: ClassVar[str] = "label"
     smoothing: float = 0.0
     weights: tuple[float, ...] | None = None
 
-    def batch(self, inputs: PackedTokens, targets: Tensor, examples: Sequence[Any]) -> Batch:
+    def weight(self, example: tuple[Any, Ids]) -> float:
+        """That of its targets."""
+        targets = np.asarray(example[1])
+        targets = targets[targets != IGNORED]
+        return len(targets) if self.weights is None else float(np.take(self.weights, targets).sum())
+
+    def collate(self, examples: Sequence[Any], limits: BatchLimits | None = None) -> Batch:
         """A batch with the weight of each target; any weight for an ignored target."""
-        weights = {}
-        if self.weights is not None:
-            weights[self.head] = torch.tensor(self.weights)[targets.clamp(min=0)]
-        weight: Any = sum(map(self.weight, examples))
-        return Batch(inputs, {self.head: targets}, weight, weights=weights)
+        batch = super().collate(examples, limits)
+        if self.weights is None:
+            return batch
+        weights = torch.tensor(self.weights)[batch.targets[self.head].clamp(min=0)]
+        return replace(batch, weights={self.head: weights})
+
+    def pack_targets(
+        self, targets: Sequence[Ids], inputs: PackedTokens, limits: BatchLimits | None
+    ) -> Tensor:
+        """One for each row or token; those that only fill have none."""
+        numbers = np.concatenate([np.zeros(0, np.int64), *targets])
+        return filled(torch.from_numpy(numbers), self.places(inputs), IGNORED)
 
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
         """Cross-entropy of every target."""
@@ -42,22 +60,10 @@ class ClassObjective(Objective):
         )
 
 
-@dataclass(frozen=True)
-class Classification(ClassObjective):
-    """One of several classes for each row."""
+class TokenClassification(Classification):
+    """One of several classes for each token; the loss of a step is the mean over its targets."""
 
-    head: ClassVar[str] = "label"
-
-    def weight(self, example: tuple[Any, Ids]) -> float:
-        """That of its class."""
-        return 1 if self.weights is None else self.weights[int(example[1][0])]
-
-    def collate(self, examples: Sequence[Any], limits: BatchLimits | None = None) -> Batch:
-        """A batch of rows; those that only fill have no target."""
-        inputs = self.read([row for row, _ in examples], limits)
-        targets_B = torch.full((inputs.layout.rows,), IGNORED)
-        targets_B[: len(examples)] = torch.tensor([int(target[0]) for _, target in examples])
-        return self.batch(inputs, targets_B, examples)
+    head, per_token = "token_label", True
 
 
 @dataclass(frozen=True)
@@ -67,23 +73,23 @@ class NumberObjective(Objective):
     head: ClassVar[str] = "label"
     outputs: int = 1
 
-    def collate(self, examples: Sequence[Any], limits: BatchLimits | None = None) -> Batch:
-        """A batch of rows; those that only fill have no target."""
-        inputs = self.read([row for row, _ in examples], limits)
-        targets_BV = torch.full((inputs.layout.rows, self.outputs), nan)
-        numbers = np.array([target for _, target in examples], dtype=np.float32)
-        targets_BV[: len(examples)] = torch.from_numpy(numbers.reshape(-1, self.outputs))
-        return Batch(inputs, {self.head: targets_BV}, len(examples))
+    def pack_targets(
+        self, targets: Sequence[Any], inputs: PackedTokens, limits: BatchLimits | None
+    ) -> Tensor:
+        """One for each output; rows or tokens that only fill have none."""
+        numbers = np.concatenate([np.zeros(0), *targets]).astype(np.float32)
+        numbers_NV = torch.from_numpy(numbers.reshape(-1, self.outputs))
+        return filled(numbers_NV, self.places(inputs), nan)
 
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The mean over the outputs of each row, twice: there is no likelihood but this."""
-        targets_BV = batch.targets[self.head]
-        counts_BV = ~targets_BV.isnan()
-        logits_BV = outputs.by_head[self.head].float()
-        loss = (self.each(logits_BV, targets_BV.nan_to_num()) * counts_BV).mean(-1).sum()
+        """The mean over the outputs, twice: there is no likelihood but this."""
+        targets_NV = batch.targets[self.head]
+        counts_NV = ~targets_NV.isnan()
+        logits_NV = outputs.by_head[self.head].float()
+        loss = (self.each(logits_NV, targets_NV.nan_to_num()) * counts_NV).mean(-1).sum()
         return loss, loss.detach()
 
-    def each(self, logits_BV: Tensor, targets_BV: Tensor) -> Tensor:
+    def each(self, logits_NV: Tensor, targets_NV: Tensor) -> Tensor:
         """The loss of each number."""
         raise NotImplementedError
 
@@ -91,22 +97,37 @@ class NumberObjective(Objective):
 class MultiLabel(NumberObjective):
     """Each label holds (1) or does not (0), whatever the others: binary cross-entropy."""
 
-    def each(self, logits_BV: Tensor, targets_BV: Tensor) -> Tensor:
+    def each(self, logits_NV: Tensor, targets_NV: Tensor) -> Tensor:
         """Of each label alone."""
-        return F.binary_cross_entropy_with_logits(logits_BV, targets_BV, reduction="none")
+        return F.binary_cross_entropy_with_logits(logits_NV, targets_NV, reduction="none")
 
 
 class Regression(NumberObjective):
     """Squared error."""
 
-    def each(self, logits_BV: Tensor, targets_BV: Tensor) -> Tensor:
+    def each(self, logits_NV: Tensor, targets_NV: Tensor) -> Tensor:
         """Of each number."""
-        return (logits_BV - targets_BV) ** 2
+        return (logits_NV - targets_NV) ** 2
 
 
-OBJECTIVES: dict[str, Callable[[int, float, tuple[float, ...] | None], Objective]] = {
+class TokenRegression(Regression):
+    """A number for each word: squared error, the mean over the words of a step."""
+
+    head, per_token = "token_label", True
+
+    def weight(self, example: tuple[Any, Sequence[float]]) -> float:
+        """How many words have a number."""
+        return float(np.isfinite(example[1]).sum())
+
+
+Make = Callable[[int, float, tuple[float, ...] | None], Objective]
+ROW_OBJECTIVES: dict[str, Make] = {
     SingleLabelSet.problem_type: lambda outputs, *settings: Classification(*settings),
     MultiLabelSet.problem_type: lambda outputs, *settings: MultiLabel(outputs),
     RegressionSet.problem_type: lambda outputs, *settings: Regression(outputs),
 }
-"""By the labels of a row: made of the number of outputs, smoothing and class weights."""
+TOKEN_OBJECTIVES: dict[str, Make] = {
+    SingleLabelSet.problem_type: lambda outputs, *settings: TokenClassification(*settings),
+    RegressionSet.problem_type: lambda outputs, *settings: TokenRegression(outputs),
+}
+"""By the labels of rows or words: made of the number of outputs, smoothing and class weights."""

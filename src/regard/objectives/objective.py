@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from regard.ground.batch import Batch, BatchLimits, PackedTokens, as_row, pack_texts
@@ -19,6 +20,7 @@ class Objective:
     """
 
     head: ClassVar[str]  # its name in the outputs of the model
+    per_token: ClassVar[bool] = False  # whether each token has a target, or each row
 
     def length(self, example: Any) -> tuple[int, ...]:
         """The number of tokens of each row of an example."""
@@ -34,7 +36,20 @@ class Objective:
 
     def collate(self, examples: Sequence[Any], limits: BatchLimits | None = None) -> Batch:
         """A batch of examples; with ``limits``, of fixed shape."""
+        rows, targets = zip(*examples, strict=True) if examples else ((), ())
+        inputs = self.read(rows, limits)
+        weight: Any = sum(map(self.weight, examples))
+        return Batch(inputs, {self.head: self.pack_targets(targets, inputs, limits)}, weight)
+
+    def pack_targets(
+        self, targets: Sequence[Any], inputs: PackedTokens, limits: BatchLimits | None
+    ) -> Tensor:
+        """The targets of all examples in one tensor."""
         raise NotImplementedError
+
+    def places(self, inputs: PackedTokens) -> int:
+        """How many targets a batch has room for."""
+        return inputs.layout.tokens if self.per_token else inputs.layout.rows
 
     def __call__(
         self, model: nn.Module, batch: Batch, tape: NullTape = NULL_TAPE
@@ -45,3 +60,10 @@ class Objective:
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
         """The same from the outputs of the model."""
         raise NotImplementedError
+
+
+def filled(targets: Tensor, places: int, fill: float) -> Tensor:
+    """Targets, and a ``fill`` that no loss counts in the places after them."""
+    packed = torch.full((places, *targets.shape[1:]), fill, dtype=targets.dtype)
+    packed[: len(targets)] = targets
+    return packed

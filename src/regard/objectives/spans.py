@@ -1,14 +1,14 @@
 """Spans as an objective: where an answer begins and ends (Devlin et al., 2018, section 4.2)."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from regard.ground.batch import IGNORED, Batch, BatchLimits
+from regard.ground.batch import IGNORED, Batch, BatchLimits, PackedTokens
 from regard.models.build.trunk_with_heads import Outputs
-from regard.objectives.objective import Objective
+from regard.objectives.objective import Objective, filled
 from regard.parts.losses import smoothed_cross_entropy
 
 
@@ -20,14 +20,12 @@ class SpanExtraction(Objective):
 
     head: ClassVar[str] = "span"
 
-    def collate(
-        self, examples: Sequence[tuple[Any, tuple[int, int]]], limits: BatchLimits | None = None
-    ) -> Batch:
-        """A batch of rows; with a ``limits``, of fixed shape."""
-        inputs = self.read([row for row, _ in examples], limits)
-        targets_BV = torch.full((inputs.layout.rows, 2), IGNORED)
-        targets_BV[: len(examples)] = torch.tensor([ends for _, ends in examples]).view(-1, 2)
-        return Batch(inputs, {self.head: targets_BV}, len(examples))
+    def pack_targets(
+        self, targets: Sequence[tuple[int, int]], inputs: PackedTokens, limits: BatchLimits | None
+    ) -> Tensor:
+        """The first and the last token of each span, counted in its row."""
+        ends_BV = torch.tensor(targets, dtype=torch.int64).view(-1, 2)
+        return filled(ends_BV, self.places(inputs), IGNORED)
 
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
         """Cross-entropy of both ends over the tokens of their rows."""

@@ -13,11 +13,12 @@ from regard.ground.batch import Batch, BatchLimits
 from regard.ground.errors import BadInput
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.facts import TrunkWithHeads
+from regard.objectives.objective import Objective
 from regard.objectives.rows import AnnotatedRow, RowObjective, collate_rows
 from regard.text.templates import RowBuilder
 
 
-class Sum:
+class Sum(Objective):
     """The sum of the losses of its members, each a mean over targets of its own.
 
     An objective may consist of several members.

@@ -24,7 +24,7 @@ from regard.metrics.classification import (
 )
 from regard.metrics.regression import regression_scores
 from regard.models.facts import LabelHead
-from regard.objectives.labels import OBJECTIVES
+from regard.objectives.labels import ROW_OBJECTIVES
 from regard.objectives.objective import Objective
 from regard.tasks.batch_runner import Predictor, TextOrPair, finite, rows_of
 from regard.tasks.class_weights import class_weights
@@ -307,7 +307,7 @@ class Classify(EncoderTask):
         """Cross-entropy over all labels, over each alone, or squared error."""
         targets = (target[0] for _, target in encoded)
         weights = class_weights(labels, self.labels_config.weights, targets)
-        make = OBJECTIVES[labels.problem_type]
+        make = ROW_OBJECTIVES[labels.problem_type]
         return make(len(labels), self.recipe.train.smoothing, weights)
 
     @classmethod

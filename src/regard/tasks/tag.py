@@ -23,8 +23,8 @@ from regard.ground.errors import BadInput
 from regard.metrics.entities import OUTSIDE, entity_scores, entity_table, to_scheme
 from regard.metrics.entities import spans as entity_spans
 from regard.models.facts import TokenLabelHead
+from regard.objectives.labels import TOKEN_OBJECTIVES
 from regard.objectives.objective import Objective
-from regard.objectives.token_labels import OBJECTIVES
 from regard.tasks.batch_runner import Predictor, finite
 from regard.tasks.class_weights import class_weights
 from regard.tasks.classify import SCORES, ClassWeights
@@ -282,7 +282,8 @@ class Tag(EncoderTask):
         """Cross-entropy over tags, or squared error of numbers."""
         targets = (target for _, of_row in encoded for target in of_row if target != IGNORED)
         weights = class_weights(labels, self.tags_config.weights, targets)
-        return OBJECTIVES[labels.problem_type](self.recipe.train.smoothing, weights)
+        make = TOKEN_OBJECTIVES[labels.problem_type]
+        return make(len(labels), self.recipe.train.smoothing, weights)
 
     def score(
         self, predictor: Tagger, examples: Sequence[TaggedExample], with_interval: bool = False

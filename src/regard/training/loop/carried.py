@@ -1,4 +1,9 @@
-"""State that is carried from batch to batch of the same streams, and into checkpoints."""
+"""State that is carried from batch to batch of the same streams, and into checkpoints.
+
+An objective over streams gives the ``initial_state`` of a model and a number of streams: a tree of
+tensors (``ground/pytree.py``) whose first axis are the streams. It finds its state in the batch,
+and returns the next one beside the losses; it is carried without its gradient.
+"""
 
 from typing import Any
 
