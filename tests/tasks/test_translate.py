@@ -101,7 +101,7 @@ def test_rows(translator):
 
 
 def test_an_ensemble_of_a_model_with_itself_is_the_model(translator, texts):
-    twice = translator.with_others(translator)
+    twice = replace(translator, others=(translator,))
     for search in (Greedy(), Beam(3, best=2)):
         both, alone = (one.translate(texts[:20], search) for one in (twice, translator))
         for found, expected in zip(both, alone, strict=True):
@@ -118,7 +118,7 @@ def test_an_ensemble_decides_by_the_mean(translator, small_run):
     with torch.no_grad():
         for parameter in other.model.parameters():
             parameter.mul_(1.5)
-    ((found,),) = translator.with_others(other).translate(["dog cow owl"], Greedy())
+    ((found,),) = replace(translator, others=(other,)).translate(["dog cow owl"], Greedy())
     tokens = found.hypothesis.tokens
     assert tuple(translator.tokenizer.target.encode(found.text)) == tokens
     each = [
@@ -223,7 +223,7 @@ def test_engines_say_why_they_cannot_run(translator, monkeypatch):
 
 def test_an_ensemble_has_one_engine(translator, monkeypatch):
     """Compiled steps run all of its models, or none."""
-    other = translator.with_others(replace(translator, model=recurrent()))
+    other = replace(translator, others=(replace(translator, model=recurrent()),))
     monkeypatch.setattr("regard.decoding.engines.engine_in_table", lambda *_: "cpp")
     assert other.choice("int8") == ("int8", "torch")
 
@@ -236,7 +236,7 @@ def test_a_precision_there_is_not_is_reported(translator):
 def test_workers_find_the_same(small_run, translator, texts):
     folder = str(small_run / "run" / "model")
     with Workers(2, partial(start_worker, [folder], "fp32", "torch")) as workers:
-        shared = translator.with_limits(8).with_workers(workers)
+        shared = replace(translator, batch_size=8, workers=workers)
         found = shared.translate(texts, Sample(seed=4))
         assert [one.text for (one,) in found] == [
             one.text for (one,) in translator.with_limits(8).translate(texts, Sample(seed=4))

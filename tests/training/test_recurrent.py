@@ -1,5 +1,7 @@
 """Recurrent translators train, resume and are looked into like any other."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -112,7 +114,7 @@ def test_it_learns_to_reverse_and_every_search_runs(learned):
     for search in (Greedy(), Beam(3), Beam(3, coverage=0.1), Sample(top_k=1), Exact(length="none")):
         found = [one[0].text for one in learned.translate(texts, search)]
         assert found == wanted, search
-    both = learned.translator.with_others(learned.translator)
+    both = replace(learned.translator, others=(learned.translator,))
     assert [one[0].text for one in both.translate(texts, Beam(2))] == wanted
 
 

@@ -177,7 +177,7 @@ def load_ensemble(
     """The first model, with the others as an ensemble."""
     loaded = (load(folder, device, batch_size=batch_size) for folder in folders)
     first, *others = (model.translator for model in loaded)
-    return first.with_others(*others)
+    return replace(first, others=tuple(others))
 
 
 def start_worker(folders: Sequence[str], precision: str, engine: str) -> Callable[..., Any]:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.data.packing import inference_batches
 from regard.ground.batch import BatchLimits, Ids, PackedTokens, TokenRow, as_row, pack_texts
@@ -30,7 +30,7 @@ Result = TypeVar("Result")
 class BatchRunner:
     """Runs a model over many inputs, at most ``batch_size`` rows at once."""
 
-    model: nn.Module
+    model: Any
     batch_size: int
 
     @property
@@ -42,8 +42,7 @@ class BatchRunner:
         self, rows: Rows, tape: NullTape = NULL_TAPE
     ) -> Iterator[tuple[list[int], PackedTokens]]:
         """Batches with the numbers of their rows; for a live ``tape`` in the order given."""
-        model: Any = self.model
-        readable = InputLimits.of(model.encoder)
+        readable = InputLimits.of(self.model.encoder)
         for number, row in enumerate(rows, start=1):  # where an input makes several, all are pairs
             readable.check_segments(as_row(row), number)
         lengths = np.array([row_length(row) for row in rows], dtype=np.int64)
@@ -54,11 +53,10 @@ class BatchRunner:
     @torch.no_grad()
     def states(self, rows: Rows, name: str) -> list[Tensor]:
         """(tokens, width) for each row: the value of the encoder that the tape calls ``name``."""
-        model: Any = self.model
 
         def states_of(batch: PackedTokens) -> Sequence[Tensor]:
             tape = Tape(name)
-            model.encode(batch, tape=tape)
+            self.model.encode(batch, tape=tape)
             return batch.layout.split(tape.records[name])
 
         return in_order((numbers, states_of(batch)) for numbers, batch in self.batches(rows))
@@ -93,7 +91,7 @@ class Predictor(BatchRunner):
     """
 
     empty_record: ClassVar[dict[str, Any]]  # of an empty line: the same keys, and nothing
-    model: nn.Module
+    model: Any
     tokenizer: RowTokenizer
     labels: LabelSet | None = None
     batch_size: int = 256

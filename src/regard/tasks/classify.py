@@ -1,13 +1,13 @@
 """Classification: a text or a pair of texts in, a label out; or several labels, or a number."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import model_validator
 from torch import Tensor
 
 from regard.data.datasets.dataset import Dataset
@@ -16,28 +16,20 @@ from regard.data.readers import GLUE_TASKS, LabelledExample
 from regard.data.sources import DropCounts, read_pairs
 from regard.ground.config import EMPTY_IS_NONE, Config
 from regard.ground.errors import BadInput
-from regard.metrics.classification import (
-    MEASURES,
-    class_table,
-    classification_scores,
-    several_scores,
-)
-from regard.metrics.regression import regression_scores
+from regard.metrics.classification import MEASURES
 from regard.models.facts import LabelHead
 from regard.objectives.labels import ROW_OBJECTIVES
 from regard.objectives.objective import Objective
 from regard.tasks.batch_runner import Predictor, TextOrPair, finite, rows_of
-from regard.tasks.class_weights import class_weights
 from regard.tasks.encoder_task import Encoded, EncoderTask
 from regard.tasks.inputs import text_or_pair
+from regard.tasks.labels import SCORES, ClassWeights, class_weights
 from regard.tasks.task import TaskScores
 from regard.text.config import EncoderTextConfig
 from regard.text.labels import LABEL_SETS, LabelSet, MultiLabelSet, RegressionSet, SingleLabelSet
 from regard.text.row_tokenizer import RowTokenizer
 
 THRESHOLD = 0.5  # a label of several is predicted if it is more probable
-ClassWeights = dict[str, Annotated[float, Field(gt=0)]] | Literal["balanced"]
-
 
 METRICS = {
     "one": tuple(MEASURES),
@@ -329,32 +321,6 @@ class Classify(EncoderTask):
         return SCORES[labels.problem_type](
             golds, values, with_interval, self.labels_config.positive
         )
-
-
-def _score_single(
-    golds: Any, values: Any, with_interval: bool, positive: str | None = None
-) -> TaskScores:
-    scores = classification_scores(golds, values, with_interval, positive)
-    return TaskScores(scores, class_table(golds, values))
-
-
-def _score_several(
-    golds: Any, values: Any, with_interval: bool, positive: str | None = None
-) -> TaskScores:
-    return TaskScores(several_scores(golds, values, with_interval))
-
-
-def _score_numbers(
-    golds: Any, values: Any, with_interval: bool, positive: str | None = None
-) -> TaskScores:
-    return TaskScores(regression_scores(golds, values, with_interval))
-
-
-SCORES: dict[str, Callable[..., TaskScores]] = {
-    SingleLabelSet.problem_type: _score_single,
-    MultiLabelSet.problem_type: _score_several,
-    RegressionSet.problem_type: _score_numbers,
-}
 
 
 def _labels(example: LabelledExample) -> tuple[str, ...]:

@@ -146,10 +146,6 @@ class EncoderTask(TrunkTask):
         """What is learned."""
         return self.make_objective(prepared.labels, prepared.dataset.train)
 
-    def notes(self) -> dict[str, Any]:
-        """The length of rows in training."""
-        return {"longest": self.recipe.batches.longest}
-
     def evaluate_dev(
         self, prepared: Prepared, processes: Processes, model: nn.Module
     ) -> dict[str, float]:

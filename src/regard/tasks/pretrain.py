@@ -125,10 +125,6 @@ class Pretrain(TrunkTask):
         tokens = sum(length for (length,) in lengths)
         return facts.training_flops(lengths, self.objectives.expected_positions(tokens))
 
-    def notes(self) -> dict[str, Any]:
-        """The length of rows in training."""
-        return {"longest": self.recipe.batches.longest}
-
     def evaluate_dev(
         self, prepared: Prepared, processes: Processes, model: nn.Module
     ) -> dict[str, float]:

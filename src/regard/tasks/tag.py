@@ -26,10 +26,9 @@ from regard.models.facts import TokenLabelHead
 from regard.objectives.labels import TOKEN_OBJECTIVES
 from regard.objectives.objective import Objective
 from regard.tasks.batch_runner import Predictor, finite
-from regard.tasks.class_weights import class_weights
-from regard.tasks.classify import SCORES, ClassWeights
 from regard.tasks.encoder_task import Encoded, EncoderTask
 from regard.tasks.inputs import check_text, listed
+from regard.tasks.labels import SCORES, ClassWeights, class_weights
 from regard.tasks.task import TaskScores
 from regard.text.config import EncoderTextConfig
 from regard.text.labels import LABEL_SETS, LabelSet

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, islice
 from math import isnan
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -65,10 +65,10 @@ class Translator(ModelRunner):
     vocabulary, but all write the same one. ``generation`` are the settings it was published with:
     how it searches unless told otherwise, and what it may write by transformers' rules; ``decode``
     is the table of the recipe it was trained by. ``engine`` steps the decoder; ``workers``
-    share the searches out.
+    share the searches out, each by ``found`` of a translator like this.
     """
 
-    model: nn.Module
+    model: Any
     tokenizer: TranslationTokenizer
     batch_size: int = 64
     others: tuple["Translator", ...] = ()
@@ -110,9 +110,8 @@ class Translator(ModelRunner):
         """The settings it was published with, understood."""
         if self.generation is None:
             return None
-        model: Any = self.model
         return GenerationSettings.of(
-            self.generation, self.tokenizer.target.eos, model.head.out_features
+            self.generation, self.tokenizer.target.eos, self.model.head.out_features
         )
 
     @cached_property
@@ -141,14 +140,6 @@ class Translator(ModelRunner):
     def beam(self) -> Beam:
         """Its beam search, by the rules of this library."""
         return Beam() if self.decode is None else as_trained(self.decode)
-
-    def with_others(self, *others: "Translator") -> "Translator":
-        """The same, deciding together with ``others``."""
-        return replace(self, others=others)
-
-    def with_workers(self, workers: Workers) -> "Translator":
-        """The same, leaving each batch to ``workers``, who must have ``found`` of its like."""
-        return replace(self, workers=workers)
 
     def choice(self, precision: str = "auto", engine: str = "auto") -> tuple[str, str]:
         """The precision and the engine that would run; BadInput if none can."""
@@ -250,23 +241,20 @@ class Translator(ModelRunner):
         inputs = listed(inputs)
         if self.others and not all(isinstance(one, str) for one in inputs):
             raise BadInput("an ensemble reads texts: token ids belong to one vocabulary")
-        model: Any = self.model
-        limits, end = InputLimits.of(model.source, self.max_length), self.tokenizer.target.eos
+        limits, end = InputLimits.of(self.model.source, self.max_length), self.tokenizer.target.eos
         return read_ids(inputs, self.tokenizer.source.encode_all, limits, end=end, first=first)
 
     def read_pairs(self, pairs: Iterable[Any]) -> list[tuple[list[int], list[int]]]:
         """Pairs (source, target) of texts or ids; a target has no marks."""
         given = check_pairs(pairs, "(source, target)")
-        model: Any = self.model
-        limits = InputLimits.of(model.target, self.max_length)
+        limits = InputLimits.of(self.model.target, self.max_length)
         encode_all = self.tokenizer.target.encode_all
         targets = read_ids([target for _, target in given], encode_all, limits, marks=1)
         return list(zip(self.read([source for source, _ in given]), targets, strict=True))
 
     def check_ids(self, examples: Sequence[tuple[Ids, Ids]], first: int = 1) -> None:
         """Refuse pairs in ids, without marks, that the model cannot read or write."""
-        model: Any = self.model
-        limits = [InputLimits.of(side) for side in (model.source, model.target)]
+        limits = [InputLimits.of(side) for side in (self.model.source, self.model.target)]
         for number, example in enumerate(examples, first):
             for limit, ids in zip(limits, example, strict=True):
                 limit.check(ids, number, marks=1)
@@ -307,8 +295,8 @@ class Translator(ModelRunner):
 
     def _limits(self, ids: list[list[int]], prefixes: list[list[int]] | None) -> Constraints:
         """What may be written; where positions are learned, no more tokens than there are."""
-        target, model = self.tokenizer.target, cast(Any, self.model)
-        most = model.decoder.embed.position_limit or sys.maxsize
+        target = self.tokenizer.target
+        most = self.model.decoder.embed.position_limit or sys.maxsize
         if self.followed is not None:
             limits = self.followed.limits(target.bos, target.eos)
             return replace(limits, longest=min(self.followed.longest, most))

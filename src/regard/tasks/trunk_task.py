@@ -6,7 +6,7 @@ The trunk may be a Transformer, a recurrent or a convolutional encoder, of any p
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -102,6 +102,10 @@ class TrunkTask(Task):
             copy_start(start, model)
         else:
             copy_start(start, model, self.labelled_head, prepared.labels.order_in(start.labels))
+
+    def notes(self) -> dict[str, Any]:
+        """The length of rows in training."""
+        return {"longest": self.recipe.batches.longest}
 
     @property
     def labelled_head(self) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -149,7 +150,7 @@ def translate(
     with ExitStack() as stack:
         if workers:
             start = partial(decode.start_worker, folders, **chosen)
-            translator = translator.with_workers(stack.enter_context(Workers(workers, start)))
+            translator = replace(translator, workers=stack.enter_context(Workers(workers, start)))
         else:
             translator = translator.with_precision(*chosen.values())
             note(translator.description)

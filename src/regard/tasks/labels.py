@@ -1,0 +1,48 @@
+"""What labels of texts and of words share: how much each class counts, and how it is scored."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from regard.ground.errors import BadInput
+from regard.metrics.classification import class_table, classification_scores, several_scores
+from regard.metrics.regression import regression_scores
+from regard.tasks.task import TaskScores
+from regard.text.labels import LabelSet, MultiLabelSet, RegressionSet, SingleLabelSet
+
+ClassWeights = dict[str, Annotated[float, Field(gt=0)]] | Literal["balanced"]
+
+
+def class_weights(
+    labels: LabelSet, asked: Mapping[str, float] | str | None, occurring: Iterable[int]
+) -> tuple[float, ...] | None:
+    """A weight for each class as a recipe asks for it; "balanced": all together count the same."""
+    if asked is None:
+        return None
+    if isinstance(asked, str):
+        counts = Counter(occurring)
+        if missing := [name for i, name in enumerate(labels.names) if not counts[i]]:
+            raise BadInput(
+                f"labels.weights: balanced, but there is no {missing[0]!r} to learn from"
+            )
+        share = counts.total() / len(labels)
+        return tuple(share / counts[number] for number in range(len(labels)))
+    given = {labels.name(name, "labels.weights"): weight for name, weight in asked.items()}
+    return tuple(given.get(name, 1.0) for name in labels.names)
+
+
+def _score_classes(
+    golds: Any, values: Any, with_interval: bool, positive: str | None = None
+) -> TaskScores:
+    scores = classification_scores(golds, values, with_interval, positive)
+    return TaskScores(scores, class_table(golds, values))
+
+
+SCORES: dict[str, Callable[..., TaskScores]] = {
+    SingleLabelSet.problem_type: _score_classes,
+    MultiLabelSet.problem_type: lambda *given: TaskScores(several_scores(*given[:3])),
+    RegressionSet.problem_type: lambda *given: TaskScores(regression_scores(*given[:3])),
+}
+"""By the labels: from golds, values, with_interval and, of classes, the one of which F1 is."""
