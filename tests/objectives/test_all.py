@@ -40,10 +40,11 @@ from regard.objectives.labels import (
     TokenRegression,
 )
 from regard.objectives.masked_lm import MaskedLM
-from regard.objectives.next_sentence import NextSentence
+from regard.objectives.next_sentence import NextSentence, SentencePairObjective
 from regard.objectives.objective import Objective
 from regard.objectives.replaced_tokens import ReplacedTokens
 from regard.objectives.rows import AnnotatedRow, RowObjective
+from regard.objectives.sentence_order import SentenceOrder
 from regard.objectives.seq2seq import Seq2Seq
 from regard.objectives.spans import SpanExtraction
 from regard.objectives.sum import Sum
@@ -144,6 +145,7 @@ CASES = {
     ),
     "MaskedLM": Case(MASKED, Sum(MASKED).fit(TINY), annotated),
     "NextSentence": Case(FOLLOWS, Sum(FOLLOWS).fit(TINY), annotated),
+    "SentenceOrder": Case(SentenceOrder(), Sum(SentenceOrder()).fit(TINY), annotated),
     "Sum of one": Case(Sum(MASKED), Sum(MASKED).fit(TINY), annotated),
     "Sum of two": Case(Sum(MASKED, FOLLOWS), Sum(MASKED, FOLLOWS).fit(TINY), annotated),
     "ReplacedTokens": Case(REPLACED, joint(REPLACED), annotated),
@@ -161,7 +163,8 @@ def test_no_objective_is_left_out():
         if isinstance(thing, type) and thing.__module__ == module.__name__
         if hasattr(thing, "collate") and "__call__" in dir(thing)
     }
-    assert found - {Objective, RowObjective, NumberObjective} == {
+    shared = {Objective, RowObjective, NumberObjective, SentencePairObjective}
+    assert found - shared == {
         type(one)
         for case in CASES.values()
         for one in (case.objective, *getattr(case.objective, "objectives", ()))
