@@ -35,9 +35,12 @@ NOT_SHOWN = {
     "train.compile": "steps are compiled on CUDA only",
 }
 
-LINKS = {"data.links": 'data.links={dev = "a", test = "b"}'}
+ANY = {
+    "data.links": 'data.links={dev = "a", test = "b"}',
+    "model.layers": "model.layers=[0]",  # of no model.start
+}
 PLAIN = {
-    **LINKS,
+    **ANY,
     "model.target": "model.target=cho:base",
     "rung": 'rung=[{name = "a", model = {}}]',
 }
@@ -55,7 +58,7 @@ NAMES = {"labels.names": 'labels.names={a = "b"}'}
 # For each run the keys that it refuses, each by a setting that sets it.
 REFUSED: dict[str, dict[str, str]] = {
     "translate": {
-        **LINKS,
+        **ANY,
         "model.start": "model.start=folder",
         "measure.dev_sentences": "measure.dev_sentences=9",
     },

@@ -1,24 +1,21 @@
 """The table of recipes that describes a model: its facts, and the weights it starts with."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import lru_cache
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
-from torch import nn
 
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
 from regard.models.facts import EncoderDecoder, TrunkWithHeads, change
-from regard.models.formats import folder as folders
 from regard.models.formats.loaded_model import LoadedModel
 from regard.models.paper import Paper
 from regard.models.papers import paper, sized
-from regard.weights.files import weights_of
 
 SCRATCH = ("", "scratch")  # TOML has no word for nothing
+LayerNumber = Annotated[int, Field(ge=0)]
+EVERY_SECOND: Literal["every second"] = "every second"
 Optional = Annotated[str | None, AfterValidator(lambda name: name or None)]
 
 
@@ -29,6 +26,7 @@ class ModelConfig(Config):
     Transformer's decoder, say. The paper is then the recurrent one. A model with one side has a
     source only: its trunk. With ``start``, a folder (here or under the data root), an encoder
     begins with the facts, the vocabulary and the weights of that folder; "scratch" (or "") is none.
+    Of its layers, ``layers`` are taken over, in this order.
     """
 
     paper: str = "transformer"
@@ -39,6 +37,10 @@ class ModelConfig(Config):
         None
     )
     """A model folder whose facts, vocabulary and weights the run starts with."""
+    layers: (
+        Literal["all", "every second"] | Annotated[tuple[LayerNumber, ...], Field(min_length=1)]
+    ) = "all"
+    """The layers of `start` that are taken over, from 0, as in `[0, 2, 4]`, or "every second"."""
     source: Optional = None
     """Take the encoder from another model, "PAPER:SIZE"."""
     target: Optional = None
@@ -53,6 +55,8 @@ class ModelConfig(Config):
                 raise ValueError(
                     f'{key} cannot be used with start, which has its own facts: {key}="" removes it'
                 )
+        if self.start is None and self.layers != "all":
+            raise ValueError("layers are those of start: set that as well")
         return self
 
     @property
@@ -113,43 +117,5 @@ def trunk_facts(
     facts = change(with_heads(facts), **config.change)
     if start is not None and (less := facts.trunk.stack.depth) < depth:
         said = f"a depth of {less} would drop layers of model.start, which has {depth}"
-        raise BadInput(f"model.change: {said}")
+        raise BadInput(f"model.change: {said}; model.layers chooses them")
     return (paper(config.paper) if start is None else start.paper), facts
-
-
-def read_start(config: ModelConfig, data: Path) -> LoadedModel | None:
-    """The folder that a recipe starts from, here or under the data root."""
-    if config.start is None:
-        return None
-    folder = next((one for one in (Path(config.start), data / config.start) if one.is_dir()), None)
-    if folder is None:
-        raise BadInput(f"model.start: {config.start} is no folder, here or under {data}")
-    start = _read(folder)
-    if "paper" in config.model_fields_set and config.paper.lower() != start.paper.key:
-        raise BadInput(f"model.paper: {config.start} holds a {start.paper.key}, no {config.paper}")
-    return start
-
-
-def copy_start(
-    start: LoadedModel, model: nn.Module, head: str = "", outputs: Sequence[int] | None = None
-) -> None:
-    """Copy what the start has into a model; what it does not have stays as it was drawn.
-
-    Of the task's ``head``, the ``outputs`` of the start that mean the same are copied, in this
-    order; with None the head stays as it was drawn.
-    """
-    given = weights_of(start.module)
-    for name, tensor in weights_of(model).items():
-        if head and name.startswith(f"heads.{head}."):
-            if outputs is not None:
-                tensor.copy_(given[name][outputs] if ".out." in name else given[name])
-        elif name in given and given[name].shape == tensor.shape:
-            tensor.copy_(given[name])
-        elif name.startswith("trunk."):
-            raise BadInput(f"model.start: {name} there does not fit the model as changed")
-
-
-@lru_cache(maxsize=1)
-def _read(folder: Path) -> LoadedModel:
-    """A folder, read once."""
-    return folders.read(folder)

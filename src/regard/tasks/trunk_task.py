@@ -12,11 +12,12 @@ import torch
 from torch import nn
 
 from regard.ground.errors import BadInput
-from regard.models.config import copy_start, read_start, trunk_facts
+from regard.models.config import trunk_facts
 from regard.models.facts import TrunkWithHeads, change
 from regard.models.formats.loaded_model import LoadedModel
 from regard.models.paper import Paper
 from regard.models.papers import paper
+from regard.models.start import copy_start, read_start
 from regard.tasks.run_paths import RunPaths
 from regard.tasks.task import Prepared, Task
 from regard.text.config import EncoderTextConfig

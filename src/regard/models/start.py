@@ -1,0 +1,135 @@
+"""The folder that a model starts from: read, cut down to some of its layers, and copied."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from regard.ground.errors import BadInput
+from regard.models.config import EVERY_SECOND, ModelConfig
+from regard.models.facts import TrunkWithHeads, change
+from regard.models.formats import folder as folders
+from regard.models.formats.loaded_model import LoadedModel
+from regard.models.hub import fetch, is_hub_id
+from regard.models.paper import Paper
+from regard.models.papers import paper
+from regard.weights.files import load_weights, weights_of
+
+BLOCK = re.compile(r"trunk\.blocks\.(\d+)\.")
+
+
+def read_start(config: ModelConfig, data: Path) -> LoadedModel | None:
+    """The folder that a recipe starts from, here or under the data root.
+
+    With ``layers`` it has only these; with a ``paper`` that it is not of, it becomes one.
+    """
+    if config.start is None:
+        return None
+    start = read_model("model.start", config.start, data)
+    if "paper" in config.model_fields_set and config.paper.lower() != start.paper.key:
+        start = _as_paper(start, paper(config.paper), config.start)
+    if config.layers == "all":
+        return start
+    return select_layers(start, config.layers)
+
+
+def read_model(key: str, name: str, data: Path, *, hub: bool = False) -> LoadedModel:
+    """The model that ``key`` of a recipe names: a folder here or under the data root, read once.
+
+    With ``hub``, the name may also be an id of the Hugging Face hub.
+    """
+    folder = next((one for one in (Path(name), data / name) if one.is_dir()), None)
+    if folder is None and hub and is_hub_id(name):
+        folder = fetch(name)
+    if folder is None:
+        raise BadInput(f"{key}: {name} is no folder, here or under {data}")
+    return _read(folder)
+
+
+def select_layers(model: LoadedModel, layers: Sequence[int] | str) -> LoadedModel:
+    """The model with these layers and no others, in this order (Sanh et al., 2019, section 3).
+
+    "every second" are the layers 0, 2, 4 and so on.
+    """
+    stack = model.facts.encoder.stack
+    if not stack.attends or stack.blocks != stack.depth:
+        raise BadInput(
+            "model.layers: model.start has no Transformer layers with weights of their own"
+        )
+    chosen = [*range(0, stack.depth, 2)] if layers == EVERY_SECOND else [*map(int, layers)]
+    if wrong := [number for number in chosen if number >= stack.depth]:
+        last = stack.depth - 1
+        raise BadInput(f"model.layers: no layer {wrong[0]} in model.start, which has 0 to {last}")
+    return _rebuilt(model, model.paper, change(model.facts, depth=len(chosen)), chosen)
+
+
+def _as_paper(start: LoadedModel, of: Paper, name: str) -> LoadedModel:
+    """A model of a paper that leaves out parts of the start's: DistilBERT of BERT.
+
+    Both have the same layers and tokenizer; segments, and a pool with its heads, may be dropped.
+    """
+    ours: Any = next(iter(of.sizes.values()))
+    theirs: Any = next(iter(start.paper.sizes.values()))
+    facts: Any = start.facts
+    if not (
+        of.after == start.paper.name
+        and of.tokenizer == start.paper.tokenizer
+        and facts.sides == ours.sides == TrunkWithHeads.sides
+        and change(ours, depth=theirs.encoder.stack.depth).encoder.stack == theirs.encoder.stack
+        and (ours.pool is None or facts.pool is not None)
+    ):
+        raise BadInput(f"model.paper: {name} holds a {start.paper.key}, no {of.key}")
+    heads = tuple(head for head in facts.output_heads if ours.pool is not None or not head.per_row)
+    trunk = change(facts.trunk, segments=ours.trunk.embed.segments)
+    return _rebuilt(start, of, TrunkWithHeads(trunk, ours.pool, heads, facts.init_std))
+
+
+def _rebuilt(
+    model: LoadedModel, of: Paper, facts: Any, layers: Sequence[int] | None = None
+) -> LoadedModel:
+    """A model of these facts with the weights of another, and of its layers those listed."""
+
+    def original(name: str) -> str:
+        if layers is None:
+            return name
+        return BLOCK.sub(lambda found: f"trunk.blocks.{layers[int(found[1])]}.", name)
+
+    given = weights_of(model.module)
+    with torch.random.fork_rng(devices=[]):  # the weights of a run are drawn as without a start
+        module = facts.build().eval()
+    weights = {name: given[original(name)] for name in weights_of(module)}
+    load_weights(module, weights, "model.start")
+    labels = model.labels if facts.sizes["labels"] else None
+    return replace(
+        model, paper=of, facts=facts, module=module, labels=labels, notes={}, extras=None
+    )
+
+
+def copy_start(
+    start: LoadedModel, model: nn.Module, head: str = "", outputs: Sequence[int] | None = None
+) -> None:
+    """Copy what the start has into a model; what it does not have stays as it was drawn.
+
+    Of the task's ``head``, the ``outputs`` of the start that mean the same are copied, in this
+    order; with None the head stays as it was drawn.
+    """
+    given = weights_of(start.module)
+    for name, tensor in weights_of(model).items():
+        if head and name.startswith(f"heads.{head}."):
+            if outputs is not None:
+                tensor.copy_(given[name][outputs] if ".out." in name else given[name])
+        elif name in given and given[name].shape == tensor.shape:
+            tensor.copy_(given[name])
+        elif name.startswith("trunk."):
+            raise BadInput(f"model.start: {name} there does not fit the model as changed")
+
+
+@lru_cache(maxsize=2)
+def _read(folder: Path) -> LoadedModel:
+    """A folder, read once: that of a start and that of a teacher."""
+    return folders.read(folder)
