@@ -11,6 +11,7 @@ import regard
 from regard.data.config import FilesConfig, LinksConfig
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
+from regard.objectives.list import OBJECTIVES
 from regard.tasks.list import TASKS
 from regard.training.distributed import World
 from regard.training.loop import train
@@ -54,6 +55,8 @@ ENCODER = {
 SMOOTH = {"train.smoothing": "train.smoothing=0.1"}
 CLASSES = {"labels.weights": "labels.weights=balanced", "labels.positive": "labels.positive=owl"}
 NAMES = {"labels.names": 'labels.names={a = "b"}'}
+
+GIVEN: dict[str, Any] = {}  # keys of objectives that have no default
 
 # For each run the keys that it refuses, each by a setting that sets it.
 REFUSED: dict[str, dict[str, str]] = {
@@ -124,8 +127,28 @@ def test_every_key_is_read_or_refused(run, tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(Config, "__getattribute__", record)
         use(recipe, tmp_path)
-    unread = {path for path, table, key in tables(type(recipe)) if (table, key) not in seen}
+    absent = [f"objective.{name}." for name, table in getattr(recipe, "objective", ()) if not table]
+    unread = {
+        path
+        for path, table, key in tables(type(recipe))
+        if (table, key) not in seen and not path.startswith(tuple(absent))
+    }
     assert {path for path in unread if path not in NOT_SHOWN} - {"task"} <= REFUSED[run].keys()
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_every_key_of_an_objective_is_read(name, monkeypatch):
+    kind, seen = OBJECTIVES[name], set()
+    table = kind.config(**{key: GIVEN[key] for key in GIVEN if key in kind.config.model_fields})
+
+    def record(self: Config, key: str) -> Any:
+        seen.add(key)
+        return object.__getattribute__(self, key)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Config, "__getattribute__", record)
+        kind.from_config(table, 0.0)
+    assert {*kind.config.model_fields} <= seen
 
 
 def use(recipe: Recipe, folder: Path) -> None:
