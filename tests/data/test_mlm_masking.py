@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.mlm_masking import MOST, MaskedTokens, TokenMasker, fitting
+from regard.data.mlm_masking import MOST, MaskedTokens, TokenMasker, fitting, span_starts
 from regard.ground.errors import BadInput
 
 VOCAB = 1_000
@@ -285,3 +285,40 @@ def test_ngrams_end_where_words_do_not_follow():
     assert masker._draw_counts(np.empty(0, bool), np.empty(0)).tolist() == []
     with pytest.raises(BadInput, match="n-grams of up to 0 words"):
         TokenMasker(MASK, SPECIAL, ngrams=0)
+
+
+SPANS = {"ngrams": 10, "geometric": 0.2}
+
+
+def test_spans_have_the_geometric_lengths_of_the_paper():
+    masker = TokenMasker(MASK, SPECIAL, **SPANS)
+    counts = masker._draw_counts(np.ones(10**5 - 1, bool), np.random.default_rng(0).random(10**5))
+    kept = counts[:-10]  # the last words have fewer after them
+    for n in range(1, 11):
+        assert close((kept == n).mean(), 0.2 * 0.8 ** (n - 1) / (1 - 0.8**10), len(kept))
+    assert kept.mean() == pytest.approx(3.8, abs=0.03)  # section 3.1, figure 2
+
+
+def test_spans_are_masked_replaced_or_kept_as_a_whole():
+    rows, length = 400, 200
+    tokens = np.full(rows * length, 7)
+    masker = TokenMasker(MASK, SPECIAL, **SPANS)
+    masked = masker.mask_rows(tokens, np.full(rows, length), np.arange(rows), (0, 0))
+    assert len(masked.positions) == rows * 30  # 15%
+    row = masked.positions // length
+    first = span_starts(masked.positions, row)
+    fate = np.where(masked.tokens[masked.positions] == MASK, 0, 1)
+    assert np.array_equal(fate, fate[first])
+    spans = np.unique(first)
+    assert 2.5 < len(first) / len(spans) < 4.5
+    assert close((fate[spans] == 0).mean(), 0.8, len(spans))
+    moved = masked.tokens[masked.positions] != 7
+    kept = ~np.maximum.reduceat(moved, spans)  # no token of the span changed
+    assert close(kept.mean(), 0.1, len(spans))
+
+
+def test_spans_of_neighbouring_rows_are_not_joined():
+    assert span_starts(np.array([3, 4, 6, 7, 8]), np.array([0, 0, 0, 1, 1])).tolist() == [
+        *(0, 0, 2, 3, 3)
+    ]
+    assert span_starts(np.empty(0, int), np.empty(0, int)).tolist() == []

@@ -46,6 +46,7 @@ from regard.objectives.replaced_tokens import ReplacedTokens
 from regard.objectives.rows import AnnotatedRow, RowObjective
 from regard.objectives.sentence_order import SentenceOrder
 from regard.objectives.seq2seq import Seq2Seq
+from regard.objectives.span_boundary import SpanBoundary
 from regard.objectives.spans import SpanExtraction
 from regard.objectives.sum import Sum
 
@@ -109,6 +110,7 @@ CLASSIFIER = change(LIN, vocab=WORDS, width=6, embedding=6, dropout=0.0).with_he
     LabelHead(LABELS)
 )
 MASKED, FOLLOWS = MaskedLM(rate=0.5, smoothing=0.1), NextSentence()
+SPANS = Sum(SpanBoundary(MaskedLM(rate=0.5)))
 REPLACED = Sum(ReplacedTokens(MaskedLM(rate=0.5)))
 REPLACED_PAIRS = Sum(NextSentence(), ReplacedTokens(MaskedLM(rate=0.5)))
 CASES = {
@@ -148,6 +150,7 @@ CASES = {
     "SentenceOrder": Case(SentenceOrder(), Sum(SentenceOrder()).fit(TINY), annotated),
     "Sum of one": Case(Sum(MASKED), Sum(MASKED).fit(TINY), annotated),
     "Sum of two": Case(Sum(MASKED, FOLLOWS), Sum(MASKED, FOLLOWS).fit(TINY), annotated),
+    "SpanBoundary": Case(SPANS, SPANS.fit(TINY), annotated),
     "ReplacedTokens": Case(REPLACED, joint(REPLACED), annotated),
     "ReplacedTokens, pairs": Case(REPLACED_PAIRS, joint(REPLACED_PAIRS), annotated),
 }

@@ -47,7 +47,9 @@ class TokenMasker:
     chosen: an id with False continues the word before it. `rate` is the share of chosen tokens,
     `kept` and `random` the shares of these that stay or become a random token; `most` limits the
     chosen tokens of a row. With `ngrams`, up to so many successive words are chosen at once, n of
-    them with probability ∝ 1/n (Lan et al., 2019, section 4.1).
+    them with probability ∝ 1/n (Lan et al., 2019, section 4.1). With `geometric` the probability is
+    ∝ p (1-p)^(n-1) for this p, and all tokens of a span are masked, replaced or kept together
+    (Joshi et al., 2019, section 3.1).
     """
 
     mask: int
@@ -58,6 +60,7 @@ class TokenMasker:
     random: float = 0.1
     most: int | None = None
     ngrams: int = 1
+    geometric: float | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.rate <= 1:
@@ -68,6 +71,12 @@ class TokenMasker:
             raise BadInput(f"n-grams of up to {self.ngrams} words: must be at least 1")
         if self.most is not None and self.most < 1:
             raise BadInput(f"at most {self.most} masked tokens in a row: must be at least 1")
+
+    @property
+    def ngram_weights(self) -> np.ndarray:
+        """The probabilities of 1, 2, ... successive words, up to a factor."""
+        numbers = np.arange(1, self.ngrams + 1)
+        return 1 / numbers if self.geometric is None else (1 - self.geometric) ** (numbers - 1)
 
     @cached_property
     def ordinary(self) -> np.ndarray:
@@ -93,7 +102,8 @@ class TokenMasker:
         at, stream = positions - first[row], stream[row]
 
         masked, originals = np.array(tokens), np.asarray(tokens)[positions]
-        fate = uniform(stream, FATE + at)
+        decided_at = at if self.geometric is None else at[span_starts(positions, row)]
+        fate = uniform(stream, FATE + decided_at)
         other = fate < self.random
         drawn = below(len(self.ordinary), stream[other], OTHER + at[other])
         masked[positions[other]] = self.ordinary[drawn]
@@ -134,15 +144,24 @@ class TokenMasker:
         return np.sort(starts + np.arange(len(starts)))
 
     def _draw_counts(self, follows: np.ndarray, drawn: np.ndarray) -> np.ndarray:
-        """The words of the n-gram at each word: n ∝ 1/n, of those n that the text after it allows.
+        """The words of the n-gram at each word, of those n that the text after it allows.
 
         `follows`: whether each word but the first comes directly after the one before it.
         """
         reaches, available = np.append(follows, False), np.ones(len(follows) + 1, np.int64)
         for _ in range(self.ngrams - 1):
             available = 1 + reaches * np.append(available[1:], 0)
-        total = np.cumsum(1 / np.arange(1, self.ngrams + 1))
+        total = np.cumsum(self.ngram_weights)
         return 1 + np.searchsorted(total, drawn * total[available - 1], side="right")
+
+
+def span_starts(positions: np.ndarray, row: np.ndarray) -> np.ndarray:
+    """For each of these sorted positions the number of the first one of its span.
+
+    A span is as many successive positions of a row as there are.
+    """
+    begins = np.append(True, (np.diff(positions) > 1) | (np.diff(row) > 0))[: len(positions)]
+    return np.maximum.accumulate(np.where(begins, np.arange(len(positions)), 0))
 
 
 def fitting_ngrams(

@@ -10,6 +10,8 @@ from torch import nn
 from regard.models.facts import ModelFacts, TrunkWithHeads
 from regard.models.formats.hf_format import HFFormat
 
+PAPER_KEY = "regard_paper"  # names the paper in a config.json, where several share a model_type
+
 
 @dataclass(frozen=True)
 class Paper:

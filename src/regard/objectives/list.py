@@ -10,10 +10,11 @@ from regard.objectives.next_sentence import NextSentence
 from regard.objectives.replaced_tokens import ReplacedTokens
 from regard.objectives.rows import RowObjective
 from regard.objectives.sentence_order import SentenceOrder
+from regard.objectives.span_boundary import SpanBoundary
 from regard.objectives.sum import Sum
 
 OBJECTIVES: dict[str, type[RowObjective]] = {
-    one.name: one for one in (MaskedLM, NextSentence, SentenceOrder, ReplacedTokens)
+    one.name: one for one in (MaskedLM, NextSentence, SentenceOrder, SpanBoundary, ReplacedTokens)
 }
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from regard.data.mlm_masking import MaskedTokens, TokenMasker
@@ -24,6 +24,8 @@ from regard.ground.batch import IGNORED, BatchLimits, pack_ids
 from regard.ground.config import Config
 from regard.models.facts import MLMHead
 from regard.objectives.rows import Annotate, AnnotatedRow, RowObjective
+
+LONGEST_SPAN = 10  # words (Joshi et al., 2019, section 3.1)
 
 
 class MaskedLMConfig(Config):
@@ -35,6 +37,15 @@ class MaskedLMConfig(Config):
     """Choose whole words (all their tokens), not single tokens."""
     ngrams: int = Field(1, ge=1, le=10)
     """Choose up to this many successive whole words at once, n of them with probability ∝ 1/n."""
+    spans: float | None = Field(None, gt=0, lt=1)
+    """Choose spans of up to ten whole words, n of them with probability ∝ (1-p)^(n-1), where p is
+    this number (SpanBERT: 0.2); the tokens of a span are masked, replaced or kept together."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> "MaskedLMConfig":
+        if self.spans is not None and self.ngrams > 1:
+            raise ValueError("ngrams and spans both say how many words are chosen; choose one")
+        return self
 
 
 @dataclass(frozen=True)
@@ -46,13 +57,14 @@ class MaskedLM(RowObjective):
     whole_words: bool = False
     smoothing: float = 0.0
     ngrams: int = 1
+    spans: float | None = None
     kept: float = 0.1
     random: float = 0.1
 
     @classmethod
     def from_config(cls, config: MaskedLMConfig, smoothing: float) -> "MaskedLM":
         """The objective with the settings of a recipe."""
-        return cls(config.rate, config.whole_words, smoothing, config.ngrams)
+        return cls(config.rate, config.whole_words, smoothing, config.ngrams, config.spans)
 
     def make_head(self) -> MLMHead:
         """An output layer over the vocabulary, tied to the token embeddings."""
@@ -61,7 +73,8 @@ class MaskedLM(RowObjective):
     def annotator(self, tokenizer: Any) -> Annotate:
         """A function that masks rows, and adds the chosen positions and their original tokens."""
         special = np.isin(np.arange(len(tokenizer.words)), list(tokenizer.special))
-        word_starts = ~tokenizer.continues if self.whole_words or self.ngrams > 1 else None
+        ngrams = self.ngrams if self.spans is None else LONGEST_SPAN
+        word_starts = ~tokenizer.continues if self.whole_words or ngrams > 1 else None
         masker = TokenMasker(
             tokenizer.mask,
             special,
@@ -69,7 +82,8 @@ class MaskedLM(RowObjective):
             self.rate,
             kept=self.kept,
             random=self.random,
-            ngrams=self.ngrams,
+            ngrams=ngrams,
+            geometric=self.spans,
         )
 
         def annotate(

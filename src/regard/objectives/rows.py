@@ -74,6 +74,10 @@ class RowObjective(Objective):
         """The head that it trains."""
         raise NotImplementedError
 
+    def make_heads(self) -> tuple[AnyHead, ...]:
+        """The heads of the model that it trains."""
+        return (self.make_head(),)
+
     def check(self, facts: TrunkWithHeads) -> None:
         """Raise an error if the model cannot be trained with it."""
 

@@ -43,7 +43,7 @@ class Sum(Objective):
 
     def fit(self, facts: TrunkWithHeads) -> TrunkWithHeads:
         """The model with the heads of all objectives, and no others."""
-        heads = tuple(objective.make_head() for objective in self.objectives)
+        heads = tuple(head for objective in self.objectives for head in objective.make_heads())
         pool = facts.pool if any(head.per_row for head in heads) else None
         return TrunkWithHeads(facts.trunk, pool, heads, facts.init_std)
 

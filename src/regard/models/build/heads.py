@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.parts.dropout import Dropout
@@ -26,6 +28,31 @@ class MLMHeadModule(nn.Module):
 
     def forward(self, states_ND: Tensor) -> Tensor:
         return self.out(self.norm(self.activation(self.dense(states_ND))))
+
+
+class SpanBoundaryHeadModule(nn.Module):
+    """Two dense layers, each with GELU and norm, and a vector for each token of the vocabulary.
+
+    ``positions``: how many places in a span have vectors, and the size of these.
+    """
+
+    def __init__(self, width: int, size: int, vocab: int, positions: tuple[int, int], eps: float):
+        super().__init__()
+        self.position = nn.Embedding(*positions)
+        inputs = 2 * width + positions[1]
+        self.dense = nn.ModuleList([nn.Linear(inputs, width), nn.Linear(width, size)])
+        self.norm = nn.ModuleList([nn.LayerNorm(width, eps=eps), nn.LayerNorm(size, eps=eps)])
+        self.out = nn.Linear(size, vocab)
+
+    def forward(self, states_TD: Tensor, positions_3N: Tensor) -> Tensor:
+        """Logits of tokens whose spans have a token before and after them."""
+        before_N, after_N, at_N = positions_3N
+        place_N = (at_N - before_N - 1).clamp(0, self.position.num_embeddings - 1)
+        parts = (states_TD[before_N], states_TD[after_N], self.position(place_N))
+        x_ND = torch.cat([part.to(states_TD.dtype) for part in parts], -1)
+        for dense, norm in zip(self.dense, self.norm, strict=True):
+            x_ND = norm(F.gelu(dense(x_ND)))
+        return self.out(x_ND)
 
 
 class LinearHeadModule(nn.Module):

@@ -28,7 +28,10 @@ class Outputs(NamedTuple):
 
 
 class TrunkWithHeadsModule(nn.Module):
-    """A trunk, a pool of its rows, and heads; those ``per_row`` read the pooled state."""
+    """A trunk, a pool of its rows, and heads; those ``per_row`` read the pooled state.
+
+    Heads of ``spans`` read states around the tokens at their positions, and nothing without these.
+    """
 
     cross_attention = None
 
@@ -38,9 +41,10 @@ class TrunkWithHeadsModule(nn.Module):
         pool: nn.Module | None,
         heads: Mapping[str, nn.Module],
         per_row: frozenset[str],
+        spans: frozenset[str] = frozenset(),
     ):
         super().__init__()
-        self.per_row = per_row
+        self.per_row, self.spans = per_row, spans
         self.trunk: Any = trunk
         self.pool = pool
         self.heads = nn.ModuleDict(heads)
@@ -82,10 +86,14 @@ class TrunkWithHeadsModule(nn.Module):
         pooled_BD = self.pooled(encoded, tape=tape)
         by_head = {}
         for name, head in self.heads.items():
-            read = pooled_BD if name in self.per_row else encoded.states_TD
-            if name in positions:
-                read = encoded.states_TD[positions[name]]
-            by_head[name] = tape(f"heads.{name}.logits", head(read))
+            read = [pooled_BD if name in self.per_row else encoded.states_TD]
+            if name in self.spans:
+                if name not in positions:
+                    continue
+                read.append(positions[name])
+            elif name in positions:
+                read = [encoded.states_TD[positions[name]]]
+            by_head[name] = tape(f"heads.{name}.logits", head(*read))
         return Outputs(encoded.states_TD, pooled_BD, by_head)
 
     def encode(self, inputs: PackedTokens, *, tape: NullTape = NULL_TAPE) -> EncoderOutput:

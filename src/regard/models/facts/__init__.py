@@ -11,6 +11,7 @@ from regard.models.facts.heads import (
     NextTokenHead,
     ReplacedTokenHead,
     SentencePairHead,
+    SpanBoundaryHead,
     SpanHead,
     TokenLabelHead,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "RNNEncoderFacts",
     "ReplacedTokenHead",
     "SentencePairHead",
+    "SpanBoundaryHead",
     "SpanHead",
     "Stack",
     "TokenLabelHead",

@@ -1,7 +1,8 @@
 """Facts of heads: what is read off the states of a trunk. A model has those that it uses.
 
 A head's ``name`` stands in state dicts, tape paths and outputs. Heads ``per_row`` read the pooled
-state of each row, the others the states of tokens.
+state of each row, the others the states of tokens. One that ``reads_spans`` is given the states of
+all tokens and, for each token of its targets, the positions around its span and its own.
 """
 
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from typing import ClassVar
 
 from torch import nn
 
-from regard.models.build.heads import LinearHeadModule, MLMHeadModule
+from regard.models.build.heads import LinearHeadModule, MLMHeadModule, SpanBoundaryHeadModule
 from regard.models.facts.checks import at_least, one_of, share
 from regard.models.facts.trunk import Trunk
 from regard.parts.mlp import ACTIVATIONS
@@ -20,6 +21,7 @@ class AnyHead:
 
     name: ClassVar[str]
     per_row: ClassVar[bool] = False
+    reads_spans: ClassVar[bool] = False
     outputs: int
 
     def build(self, trunk: Trunk, tokens: nn.Embedding) -> nn.Module:
@@ -80,6 +82,39 @@ class NextTokenHead(AnyHead):
     def products(self, trunk: Trunk) -> int:
         """All token vectors."""
         return trunk.width * trunk.embed.vocab
+
+
+@dataclass(frozen=True)
+class SpanBoundaryHead(AnyHead):
+    """A token of a span, from the states of the two tokens around it (Joshi et al., 2019).
+
+    Two dense layers with GELU and norm over [x_{s-1}; x_{e+1}; p_{i-s+1}] and token vectors, by
+    default those of the embedding (``tied``).
+    """
+
+    name: ClassVar[str] = "span_boundary"
+    reads_spans: ClassVar[bool] = True
+    positions: ClassVar[int] = 20  # of tokens in a span
+    position_size: ClassVar[int] = 200
+    tied: bool = True
+
+    def build(self, trunk: Trunk, tokens: nn.Embedding) -> SpanBoundaryHeadModule:
+        """With the epsilon of the stack."""
+        module = SpanBoundaryHeadModule(
+            trunk.width,
+            trunk.token_width,
+            trunk.embed.vocab,
+            (self.positions, self.position_size),
+            trunk.stack.eps,
+        )
+        if self.tied:
+            _tie(module.out, tokens)
+        return module
+
+    def products(self, trunk: Trunk) -> int:
+        """Both dense layers and all token vectors."""
+        first = trunk.width * (2 * trunk.width + self.position_size)
+        return first + trunk.token_width * (trunk.width + trunk.embed.vocab)
 
 
 class LinearHead(AnyHead):

@@ -14,6 +14,7 @@ from regard.models.facts.heads import (
     NextTokenHead,
     ReplacedTokenHead,
     SentencePairHead,
+    SpanBoundaryHead,
     SpanHead,
     TokenLabelHead,
 )
@@ -32,7 +33,7 @@ VALUES = {
         *(Stack, RNNEncoderFacts, RNNDecoderFacts, CrossAttentionFacts, ConvEncoderFacts),
         *(FirstToken, LastToken, MeanPool, AttentionPool),
         *(MLMHead, NextTokenHead, ReplacedTokenHead, SentencePairHead, LabelHead),
-        *(TokenLabelHead, SpanHead, ChoiceHead),
+        *(TokenLabelHead, SpanHead, SpanBoundaryHead, ChoiceHead),
         *(Sinusoid, Learned, Relative, WindowMask, PermutationMask),
     )
 }

@@ -91,7 +91,8 @@ class TrunkWithHeads:
     def layer_paths(self) -> dict[str, str]:
         """The tape path of every layer, pool and head."""
         pool = {} if self.pool is None else {"pooled": "pool.output"}
-        heads = {f"{name} logits": f"heads.{name}.logits" for name in self.head_names}
+        named = (head.name for head in self.output_heads if not head.reads_spans)
+        heads = {f"{name} logits": f"heads.{name}.logits" for name in named}
         return {**self.trunk.layer_paths("trunk"), **pool, **heads}
 
     def inputs(self, trunk: PackedTokens) -> PackedTokens:
@@ -114,6 +115,7 @@ class TrunkWithHeads:
             None if self.pool is None else self.pool.build(self.trunk.width),
             {head.name: head.build(self.trunk, trunk.embed.token) for head in self.output_heads},
             frozenset(head.name for head in self.output_heads if head.per_row),
+            frozenset(head.name for head in self.output_heads if head.reads_spans),
         )
         if self.init_std is not None:
             for part in module.modules():

@@ -5,7 +5,7 @@ from typing import Any
 
 from regard.ground.errors import BadInput, did_you_mean, shown
 from regard.models.facts import ModelFacts, difference
-from regard.models.paper import Paper
+from regard.models.paper import PAPER_KEY, Paper
 from regard.models.papers import (
     albert,
     bahdanau,
@@ -18,6 +18,7 @@ from regard.models.papers import (
     luong,
     marian,
     roberta,
+    spanbert,
     sutskever,
     transformer,
 )
@@ -33,6 +34,7 @@ LINEAGE: tuple[Paper, ...] = (
     marian.PAPER,
     bert.PAPER,
     roberta.PAPER,
+    spanbert.PAPER,
     albert.PAPER,
     distilbert.PAPER,
     electra.PAPER,
@@ -49,13 +51,20 @@ def paper(name: str) -> Paper:
 
 
 def paper_of_folder(config: Mapping[str, Any], where: str) -> Paper:
-    """The paper of a Hugging Face config.json, by its ``model_type``; the latest of several."""
-    known = {one.formats["hf"].model_type: one for one in LINEAGE if "hf" in one.formats}
+    """The paper of a Hugging Face config.json, by its ``model_type``.
+
+    Of several papers it is the one that the file names, else the one called like the type.
+    """
+    known = dict[str, dict[str, Paper]]()
+    for one in LINEAGE:
+        if "hf" in one.formats:
+            known.setdefault(one.formats["hf"].model_type, {})[one.key] = one
     name = config.get("model_type")
     if str(name) not in known:
         supported = f"is not supported, only {', '.join(known)}"
         raise BadInput(f"{where}: model_type {shown(name)} {supported}")
-    return known[str(name)]
+    papers = known[str(name)]
+    return papers.get(str(config.get(PAPER_KEY)), papers[str(name)])
 
 
 def sized(name: str) -> Any:
