@@ -21,6 +21,7 @@ from regard.models.facts import (
     NextTokenHead,
     RNNDecoderFacts,
     RNNEncoderFacts,
+    SentenceOrderHead,
     SentencePairHead,
     SpanHead,
     Stack,
@@ -337,7 +338,7 @@ WRITES = st.one_of(
 SOME_HEADS = st.tuples(
     st.builds(MLMHead, tied=st.booleans()),
     st.builds(NextTokenHead, tied=st.booleans(), bias=st.booleans()),
-    st.just(SentencePairHead()),
+    st.sampled_from([SentencePairHead(), SentenceOrderHead(0.2)]),
     st.builds(LabelHead, SIZE, dropout=SHARE, dense=st.none() | ACTIVATION),
     st.builds(TokenLabelHead, SIZE, dropout=SHARE),
     st.just(SpanHead()),

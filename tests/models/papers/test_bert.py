@@ -151,6 +151,10 @@ def test_segments_and_both_directions_count():
     assert not torch.allclose(same[0], other_token[0])  # a later token is seen
 
 
+def test_the_sentence_pair_head_has_no_dropout_to_change():
+    assert change(WHOLE, dropout=0.5).head("sentence_pair") == SentencePairHead()
+
+
 def test_logits_only_at_the_given_positions():
     module = WHOLE.build().eval()
     packed, chosen_N = pack_rows(ROWS), torch.tensor([6, 1])

@@ -154,6 +154,12 @@ class SentencePairHead(LinearHead):
     name: ClassVar[str] = "sentence_pair"
     per_row: ClassVar[bool] = True
     outputs: ClassVar[int] = 2  # type: ignore[misc]
+
+
+@dataclass(frozen=True)
+class SentenceOrderHead(SentencePairHead):
+    """The same with dropout (ALBERT): a fact of its own, which BERT's head does not have."""
+
     dropout: float = 0.0
 
 

@@ -13,6 +13,7 @@ from regard.models.facts.heads import (
     MLMHead,
     NextTokenHead,
     ReplacedTokenHead,
+    SentenceOrderHead,
     SentencePairHead,
     SpanBoundaryHead,
     SpanHead,
@@ -33,7 +34,7 @@ VALUES = {
         *(Stack, RNNEncoderFacts, RNNDecoderFacts, CrossAttentionFacts, ConvEncoderFacts),
         *(FirstToken, LastToken, MeanPool, AttentionPool),
         *(MLMHead, NextTokenHead, ReplacedTokenHead, SentencePairHead, LabelHead),
-        *(TokenLabelHead, SpanHead, SpanBoundaryHead, ChoiceHead),
+        *(SentenceOrderHead, TokenLabelHead, SpanHead, SpanBoundaryHead, ChoiceHead),
         *(Sinusoid, Learned, Relative, WindowMask, PermutationMask),
     )
 }

@@ -8,7 +8,7 @@ output of both sublayers, as in the authors' code; ``transformers`` leaves out t
 from regard.models.facts import (
     ChoiceHead,
     LabelHead,
-    SentencePairHead,
+    SentenceOrderHead,
     TokenLabelHead,
     change,
 )
@@ -43,7 +43,7 @@ CONFIG = (
 DROPOUT = Key("classifier_dropout_prob", "dropout")
 MLM = HFHead(bert.MLM.head, tensors="predictions.", config_map=bert.MLM.config_map)
 SENTENCE_ORDER = HFHead(
-    SentencePairHead(dropout=HEAD_DROPOUT), tensors="sop_classifier.", config_map=(DROPOUT,)
+    SentenceOrderHead(dropout=HEAD_DROPOUT), tensors="sop_classifier.", config_map=(DROPOUT,)
 )
 LABEL = HFHead(
     LabelHead(2, dropout=HEAD_DROPOUT), tensors="classifier.", config_map=(DROPOUT, bert.LABELS)
