@@ -126,6 +126,8 @@ def test_masked_lm_with_sentence_order_trains_and_is_tuned(tmp_path):
     model = FAMILY.pretrain(tmp_path, objectives)
     assert model.facts.head_names == ("mlm", "sentence_pair")
     assert model.facts.head("sentence_pair").dropout == 0.1
+    (filled,) = model.fill(["The old [MASK] mended his nets."])
+    assert len(filled.blanks) == 1 and len(filled.blanks[0]) == 5
     model.save(tmp_path / "hf", "hf")
     theirs = transformers.AutoModelForPreTraining.from_pretrained(
         tmp_path / "hf", local_files_only=True

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from encoder_family import FILES, SENTENCES, Family
+from regard.ground.errors import BadInput
+from regard.models.facts import change
 from regard.models.papers import roberta
 from regard.text.encoder_tokenizer import train_encoder_tokenizer
 
@@ -44,6 +46,13 @@ def test_a_folder_comes_back_bit_for_bit(kind, tmp_path):
 
 def test_a_folder_without_tokenizer_files_serves_ids(tmp_path):
     FAMILY.check_ids("RobertaModel", tmp_path)
+
+
+def test_positions_of_another_pad_are_refused():
+    with pytest.raises(BadInput, match="pad_token_id is 0, and only 1 is supported"):
+        roberta.HF.facts_of({"pad_token_id": 0}, ())
+    with pytest.raises(BadInput, match=r"a RoBERTa folder cannot express .*offset is 3, not 2"):
+        roberta.HF.config_of(change(roberta.BASE, offset=3))
 
 
 def test_sizes_are_those_of_the_published_models():
