@@ -2,11 +2,14 @@
 
 import json
 import re
+import tomllib
+from importlib.resources import files
 
 import pytest
 from sacrebleu import BLEU, CHRF
 
 from regard.api import load
+from regard.models.papers import LINEAGE
 from regard.search.beam import Beam
 from verb import run
 
@@ -431,3 +434,8 @@ def test_resuming_nothing_says_that_it_begins(small_run, tmp_path):
     common = ("--data", small_run, "--out", tmp_path / "new", "--set", "train.steps=1")
     done = run("train", small_run / "small.toml", *common, "--resume")
     assert "nothing to resume yet" in done.stderr
+
+
+def test_every_paper_with_printed_results_is_known():
+    text = (files("regard.models.papers") / "results.toml").read_text(encoding="utf-8")
+    assert set(tomllib.loads(text)) <= {paper.key for paper in LINEAGE}
