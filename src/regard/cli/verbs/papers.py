@@ -18,7 +18,7 @@ def papers(
         list[str] | None,
         typer.Argument(
             metavar="PAPER[:SIZE] PAPER[:SIZE]",
-            help="Two models to compare; a paper alone means its first size.",
+            help="Two models to compare; a paper alone means its size base.",
         ),
     ] = None,
     results: Annotated[

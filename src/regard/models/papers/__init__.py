@@ -68,11 +68,9 @@ def paper_of_folder(config: Mapping[str, Any], where: str) -> Paper:
 
 
 def sized(name: str) -> Any:
-    """The facts of "PAPER:SIZE"; of "PAPER", those of its first size."""
+    """The facts of "PAPER:SIZE"; of "PAPER", those of its size "base"."""
     key, colon, size = name.partition(":")
-    one = paper(key)
-    if not colon:
-        return next(iter(one.sizes.values()))
+    one, size = paper(key), size if colon else "base"
     if size not in one.sizes:
         raise BadInput(f"{one.name} has no size {size!r}{did_you_mean(size, list(one.sizes))}")
     return one.sizes[size]
