@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from encoder_family import FILES, Family
-from regard.models.facts import LabelHead
+from regard.models.facts import LabelHead, SpanHead, change
 from regard.models.formats import folder as folders
-from regard.models.papers import distilbert
+from regard.models.papers import bert, distilbert
 
 transformers = pytest.importorskip("transformers")
 
@@ -81,6 +81,16 @@ def test_dropout_of_rows_falls_on_the_input_of_the_last_layer_only():
     module(torch.ones(4, 768))
     assert (seen["dense"] == 1).all()
     assert (seen["out"] == 0).float().mean() > 0.8
+
+
+def test_only_its_own_span_head_has_dropout():
+    facts = change(bert.BASE, pool=None).with_heads(SpanHead())
+    ours, theirs = (
+        change(paper.fit_heads(facts), dropout=0.3) for paper in (distilbert.PAPER, bert.PAPER)
+    )
+    assert ours.head("span").dropout == theirs.trunk.stack.dropout == 0.3
+    assert theirs.head("span") == SpanHead()
+    bert.HF.config_of(theirs)  # has no key for another rate
 
 
 @pytest.mark.parametrize("task", FILES)

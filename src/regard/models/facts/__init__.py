@@ -6,6 +6,7 @@ from regard.models.facts.embedding import Tokens
 from regard.models.facts.heads import (
     AnyHead,
     ChoiceHead,
+    DropoutSpanHead,
     LabelHead,
     MLMHead,
     NextTokenHead,
@@ -33,6 +34,7 @@ __all__ = [
     "ChoiceHead",
     "ConvEncoderFacts",
     "CrossAttentionFacts",
+    "DropoutSpanHead",
     "EncoderDecoder",
     "FirstToken",
     "Joint",

@@ -211,6 +211,12 @@ class SpanHead(LinearHead):
 
     name: ClassVar[str] = "span"
     outputs: ClassVar[int] = 2  # type: ignore[misc]
+
+
+@dataclass(frozen=True)
+class DropoutSpanHead(SpanHead):
+    """The same with dropout (DistilBERT's form)."""
+
     dropout: float = 0.0
 
 

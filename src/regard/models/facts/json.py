@@ -9,6 +9,7 @@ from regard.models.facts.conv import ConvEncoderFacts
 from regard.models.facts.embedding import Tokens
 from regard.models.facts.heads import (
     ChoiceHead,
+    DropoutSpanHead,
     LabelHead,
     MLMHead,
     NextTokenHead,
@@ -34,7 +35,14 @@ VALUES = {
         *(Stack, RNNEncoderFacts, RNNDecoderFacts, CrossAttentionFacts, ConvEncoderFacts),
         *(FirstToken, LastToken, MeanPool, AttentionPool),
         *(MLMHead, NextTokenHead, ReplacedTokenHead, SentencePairHead, LabelHead),
-        *(SentenceOrderHead, TokenLabelHead, SpanHead, SpanBoundaryHead, ChoiceHead),
+        *(
+            SentenceOrderHead,
+            TokenLabelHead,
+            SpanHead,
+            DropoutSpanHead,
+            SpanBoundaryHead,
+            ChoiceHead,
+        ),
         *(Sinusoid, Learned, Relative, WindowMask, PermutationMask),
     )
 }

@@ -2,7 +2,14 @@
 and pooler, taught by BERT. A dense layer over the first state classifies rows.
 """
 
-from regard.models.facts import ChoiceHead, FirstToken, LabelHead, SpanHead, TokenLabelHead, change
+from regard.models.facts import (
+    ChoiceHead,
+    DropoutSpanHead,
+    FirstToken,
+    LabelHead,
+    TokenLabelHead,
+    change,
+)
 from regard.models.formats import Architectures, Constant, HFFormat, HFHead, Key, UnreadKey
 from regard.models.formats.config_map import ACTIVATIONS
 from regard.models.paper import Paper
@@ -45,7 +52,7 @@ CHOICE = HFHead(
     pool=FIRST,
 )
 SPAN = HFHead(
-    SpanHead(dropout=0.1),
+    DropoutSpanHead(dropout=0.1),
     tensors="qa_outputs.",
     config_map=(Key("qa_dropout", "dropout"),),
 )
