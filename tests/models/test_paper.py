@@ -2,7 +2,15 @@
 
 import torch
 
-from regard.models.facts import FirstToken, LabelHead, MLMHead, TokenLabelHead, change
+from regard.models.config import ModelConfig, trunk_facts
+from regard.models.facts import (
+    FirstToken,
+    LabelHead,
+    MLMHead,
+    SentencePairHead,
+    TokenLabelHead,
+    change,
+)
 from regard.models.papers import bert, distilbert, lin, roberta
 
 
@@ -32,3 +40,14 @@ def test_other_heads_stay_as_they_are():
 def test_the_dense_layer_of_the_mlm_head_may_have_its_own_activation():
     head, embed = MLMHead(dense_activation="relu"), bert.TINY.trunk.build().embed
     assert head.build(bert.TINY.trunk, embed.token).activation(torch.tensor(-1.0)) == 0
+
+
+def test_a_dropout_that_a_recipe_changes_is_that_of_the_trunk():
+    config = ModelConfig(paper="bert", size="tiny", change={"dropout": 0.3, "label.dense": "relu"})
+
+    def with_heads(facts):
+        return bert.PAPER.fit_heads(facts.with_heads(SentencePairHead(), LabelHead(2)))
+
+    _, facts = trunk_facts(config, None, with_heads, {})
+    assert facts.trunk.stack.dropout == 0.3
+    assert facts.output_heads == (SentencePairHead(), LabelHead(2, dropout=0.3, dense="relu"))

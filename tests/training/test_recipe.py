@@ -155,7 +155,7 @@ def test_what_belongs_to_another_task_is_refused(recipe):
             ["model.size=", "text=false", "model.target=a", "model.start=folder"],
             "target cannot be used with start",
         ),
-        (TUNING, ["text.kind=unigram"], "text.kind cannot be used with task 'tag'"),
+        (TUNING, ["text.kind=bpe"], "text.kind cannot be used with task 'tag'"),
         (TUNING, ["text.normalise=nfkc"], "text.normalise cannot be used with task 'tag'"),
         (TUNING, ["text.dropout=0.1"], "text.dropout cannot be used with task 'tag'"),
         (classify, ["labels.wheights={a=2}"], "unknown key 'labels.wheights'; did you mean"),

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
-from regard.models.facts import EncoderDecoder, TrunkWithHeads, change
+from regard.models.facts import EncoderDecoder, TrunkWithHeads, change, values_named
 from regard.models.formats.loaded_model import LoadedModel
 from regard.models.paper import Paper
 from regard.models.papers import paper, sized
@@ -102,8 +102,9 @@ def trunk_facts(
 ) -> tuple[Paper, TrunkWithHeads]:
     """The trunk of a recipe with the heads of a task, but for what depends on the data.
 
-    ``with_heads`` replaces the heads; ``decided`` are the facts that the recipe cannot change, and
-    what decides them.
+    ``with_heads`` replaces the heads, which follow the trunk as changed: a dropout that the recipe
+    names is that of the trunk, and of heads only as their paper says. ``decided`` are the facts
+    that the recipe cannot change, and what decides them.
     """
     config.check_changes(decided)
     if config.target is not None:
@@ -113,8 +114,10 @@ def trunk_facts(
         raise BadInput(f"model: {config.start or config.paper} is no encoder")
     if start is None and config.source is not None:
         facts = replace(facts, trunk=sized(config.source).encoder)
-    depth = facts.trunk.stack.depth
-    facts = change(with_heads(facts), **config.change)
+    depth, changes = facts.trunk.stack.depth, dict(config.change)
+    in_trunk = [name for name in changes if values_named(facts.trunk, name)]
+    facts = change(facts, **{name: changes.pop(name) for name in in_trunk})
+    facts = change(with_heads(facts), **changes)
     if start is not None and (less := facts.trunk.stack.depth) < depth:
         said = f"a depth of {less} would drop layers of model.start, which has {depth}"
         raise BadInput(f"model.change: {said}; model.layers chooses them")
