@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from encoder_family import FILES, Family
 from regard.models.formats import folder as folders
 from regard.models.papers import bert, spanbert
 
@@ -49,3 +50,8 @@ def test_a_folder_of_its_own_is_a_bert_folder_for_the_reference(kind, tmp_path):
     assert not any(info[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     before = theirs.state_dict()
     assert all(torch.equal(before[name], one) for name, one in back.state_dict().items())
+
+
+@pytest.mark.parametrize("task", FILES)
+def test_every_task_trains_and_predicts(task, tmp_path):
+    Family(spanbert.PAPER, "BertConfig", SIZES, {}, segments=2).check_task(task, tmp_path)
