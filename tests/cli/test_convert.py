@@ -167,7 +167,7 @@ def test_an_unknown_form(marian, tmp_path, to):
 
 def test_bad_input_is_one_line(small_run, tmp_path):
     for source, said in (
-        (small_run / "run" / "model", "a Marian folder cannot express this model"),
+        (small_run / "run" / "model", "the Marian format cannot express this model"),
         (tmp_path / "nowhere", "no such folder"),
     ):
         done = run("convert", source, tmp_path / "x", "--to", "hf", code=2)

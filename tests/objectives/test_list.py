@@ -24,8 +24,13 @@ def members(path, *settings):
     return read(path, settings).table(ObjectivesConfig).sum(0.0).members
 
 
-def test_a_recipe_that_lists_none_learns_those_of_bert(recipe):
+def test_a_recipe_that_lists_none_learns_those_of_its_paper(recipe):
     assert members(recipe) == (MaskedLM(), NextSentence())
+    assert members(recipe, "model.paper=roberta") == (MaskedLM(),)
+    assert members(recipe, "model.paper=albert") == (MaskedLM(ngrams=3), SentenceOrder())
+    changed = members(recipe, "objective.masked-lm.ngrams=2", "model.paper=albert")
+    assert changed == (MaskedLM(ngrams=2), SentenceOrder())
+    assert members(recipe, "model.paper=marian") == (MaskedLM(), NextSentence())
 
 
 @pytest.mark.parametrize(

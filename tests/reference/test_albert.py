@@ -111,7 +111,7 @@ def test_what_changed_since_bert():
 def test_groups_of_several_layers_are_refused_in_folders():
     with pytest.raises(BadInput, match="inner_group_num is 2, and only 1 is supported"):
         albert.HF.facts_of({"inner_group_num": 2}, ())
-    with pytest.raises(BadInput, match=r"a ALBERT folder cannot express .*group_depth"):
+    with pytest.raises(BadInput, match=r"the ALBERT format cannot express .*group_depth"):
         albert.HF.config_of(change(albert.BASE, group_depth=2))
 
 

@@ -51,7 +51,7 @@ def test_a_folder_without_tokenizer_files_serves_ids(tmp_path):
 def test_positions_of_another_pad_are_refused():
     with pytest.raises(BadInput, match="pad_token_id is 0, and only 1 is supported"):
         roberta.HF.facts_of({"pad_token_id": 0}, ())
-    with pytest.raises(BadInput, match=r"a RoBERTa folder cannot express .*offset is 3, not 2"):
+    with pytest.raises(BadInput, match=r"the RoBERTa format cannot express .*offset is 3, not 2"):
         roberta.HF.config_of(change(roberta.BASE, offset=3))
 
 

@@ -1,7 +1,6 @@
 """Tables of recipes: each is defined beside the code that reads it."""
 
 from collections.abc import Collection, Mapping
-from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict
@@ -12,15 +11,18 @@ EMPTY_IS_NONE = AfterValidator(lambda name: name or None)  # TOML has no word fo
 class Config(BaseModel):
     """A table of a recipe: unknown keys are errors, and values do not change.
 
-    A run that is resumed may change ``free_keys``: they do not decide its weights. A recipe without
-    the table has its ``default_keys``; all other keys have a default each.
+    A run that is resumed may change ``free_keys``: they do not decide its weights.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     free_keys: ClassVar[Collection[str]] = ()
-    default_keys: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+
+    @classmethod
+    def default_keys(cls, model: Mapping[str, Any]) -> dict[str, Any]:
+        """The keys of the table in a recipe without it, which has this table ``model``."""
+        return {}
 
     @classmethod
     def default(cls) -> Self:
         """The table of a recipe that does not have it."""
-        return cls.model_validate(dict(cls.default_keys))
+        return cls.model_validate(cls.default_keys({}))

@@ -1,10 +1,12 @@
 """The objectives of pre-training by name, and the table of recipes that lists them."""
 
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any
 
 from pydantic import PrivateAttr, create_model, model_validator
 
 from regard.ground.config import Config
+from regard.models.papers import LINEAGE, bert
 from regard.objectives.masked_lm import MaskedLM
 from regard.objectives.next_sentence import NextSentence
 from regard.objectives.replaced_tokens import ReplacedTokens
@@ -21,8 +23,14 @@ OBJECTIVES: dict[str, type[RowObjective]] = {
 class ObjectiveTables(Config):
     """A table for each objective, in the order of the recipe; ``NAME = false`` removes one."""
 
-    default_keys: ClassVar = {MaskedLM.name: {}, NextSentence.name: {}}
     _names: tuple[str, ...] = PrivateAttr(())
+
+    @classmethod
+    def default_keys(cls, model: Mapping[str, Any]) -> dict[str, Any]:
+        """The objectives of the model's paper; BERT's, if the paper has none."""
+        papers = {paper.key: paper.pretraining for paper in LINEAGE}
+        objectives = papers.get(str(model.get("paper")).lower()) or bert.PAPER.pretraining
+        return {name: dict(keys) for name, keys in objectives.items()}
 
     @model_validator(mode="wrap")
     @classmethod

@@ -184,4 +184,4 @@ def refuse_loss(kind: str, facts: Any, again: Any) -> None:
     """Raise an error if a fact is another after writing and reading it (``again``)."""
     if lost := difference(facts, again):
         listed = ", ".join(f"{path} is {one!r}, not {two!r}" for path, (one, two) in lost.items())
-        raise BadInput(f"a {kind} folder cannot express this model: {listed}")
+        raise BadInput(f"the {kind} format cannot express this model: {listed}")

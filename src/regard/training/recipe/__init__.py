@@ -4,7 +4,6 @@ A recipe has the tables that all runs need, and those of its task.
 """
 
 from collections.abc import Iterable
-from copy import deepcopy
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -124,9 +123,13 @@ def make_recipe(content: dict[str, Any], where: str, settings: Settings = ()) ->
     task = content.get("task", "translate")
     if task not in TASKS:
         raise BadInput(f"{where}: no task is called {task!r}{did_you_mean(str(task), list(TASKS))}")
+    for override in overrides:
+        if override.name.startswith("model."):
+            lay_over(content, override)
+    model = content.get("model")
     for name, table in TASKS[task].tables.items():
-        if table.default_keys:
-            content.setdefault(name, deepcopy(dict(table.default_keys)))
+        if keys := table.default_keys(model if isinstance(model, dict) else {}):
+            content.setdefault(name, keys)
     for override in overrides:
         lay_over(content, override)
     try:
