@@ -48,7 +48,7 @@ PLAIN = {
 ENCODER = {
     **PLAIN,
     "data.longest_characters": "data.longest_characters=9",
-    "text.kind": "text.kind=unigram",
+    "text.kind": "text.kind=bpe",
     "text.normalise": "text.normalise=nfkc",
     "text.dropout": "text.dropout=0.1",
 }
