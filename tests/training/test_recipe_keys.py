@@ -53,6 +53,10 @@ ENCODER = {
     "text.dropout": "text.dropout=0.1",
 }
 SMOOTH = {"train.smoothing": "train.smoothing=0.1"}
+TEACHER = {  # of no distillation.teacher
+    "distillation.temperature": "distillation.temperature=3",
+    "distillation.weight": "distillation.weight=0.1",
+}
 CLASSES = {"labels.weights": "labels.weights=balanced", "labels.positive": "labels.positive=owl"}
 NAMES = {"labels.names": 'labels.names={a = "b"}'}
 
@@ -65,13 +69,14 @@ REFUSED: dict[str, dict[str, str]] = {
         "model.start": "model.start=folder",
         "measure.dev_sentences": "measure.dev_sentences=9",
     },
-    "pooled": PLAIN,
-    "one": ENCODER,
-    "several": {**ENCODER, **SMOOTH, **CLASSES},
-    "number": {**ENCODER, **SMOOTH, **CLASSES, **NAMES},
-    "tags": ENCODER,
+    "pooled": {**PLAIN, **TEACHER},
+    "one": {**ENCODER, **TEACHER},
+    "several": {**ENCODER, **TEACHER, **SMOOTH, **CLASSES},
+    "number": {**ENCODER, **TEACHER, **SMOOTH, **CLASSES, **NAMES},
+    "tags": {**ENCODER, **TEACHER},
     "numbers": {
         **ENCODER,
+        **TEACHER,
         **SMOOTH,
         **NAMES,
         "labels.weights": "labels.weights=balanced",

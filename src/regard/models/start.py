@@ -45,7 +45,10 @@ def read_model(key: str, name: str, data: Path, *, hub: bool = False) -> LoadedM
     """
     folder = next((one for one in (Path(name), data / name) if one.is_dir()), None)
     if folder is None and hub and is_hub_id(name):
-        folder = fetch(name)
+        try:
+            folder = fetch(name)
+        except BadInput as error:
+            raise BadInput(f"{key}: {error}") from None
     if folder is None:
         raise BadInput(f"{key}: {name} is no folder, here or under {data}")
     return _read(folder)

@@ -1,6 +1,7 @@
-"""Losses: cross-entropy with label smoothing."""
+"""Losses: cross-entropy with label smoothing, and that of soft targets."""
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from regard.ground.batch import IGNORED
@@ -25,3 +26,15 @@ def smoothed_cross_entropy(
         return likelihood, likelihood.detach()
     spread = -(logp_TV.mean(-1) * counts_T).sum()
     return (1 - smoothing) * likelihood + smoothing * spread, likelihood.detach()
+
+
+def soft_target_losses(logits_NV: Tensor, teacher_logits_NV: Tensor, temperature: float) -> Tensor:
+    """T² · KL(teacher ‖ student) of each row, both softened by the temperature T.
+
+    The factor T² keeps the size of its gradients for every temperature (Hinton et al., 2015,
+    section 2).
+    """
+    logp_NV = torch.log_softmax(logits_NV.float() / temperature, dim=-1)
+    teacher_logp_NV = torch.log_softmax(teacher_logits_NV.float() / temperature, dim=-1)
+    divergence_NV = F.kl_div(logp_NV, teacher_logp_NV, reduction="none", log_target=True)
+    return temperature**2 * divergence_NV.sum(-1)

@@ -6,6 +6,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from pydantic import model_validator
 from torch import Tensor
@@ -18,6 +19,7 @@ from regard.ground.config import EMPTY_IS_NONE, Config
 from regard.ground.errors import BadInput
 from regard.metrics.classification import MEASURES
 from regard.models.facts import LabelHead
+from regard.objectives.label_distillation import LabelDistillationConfig
 from regard.objectives.labels import ROW_OBJECTIVES
 from regard.objectives.objective import Objective
 from regard.tasks.batch_runner import Predictor, TextOrPair, finite, rows_of
@@ -209,10 +211,13 @@ class Classifier(Predictor):
 
     def predict(self, inputs: Sequence[TextOrPair]) -> list[TextPrediction]:
         """The labels of each text or pair, or its numbers."""
-        rows = rows_of(self.tokenizer, inputs, self.max_length)
-        logits = self.logits_of(LabelHead, rows, convert=finite)
         result = PREDICTIONS[self.labels.problem_type]
-        return [result.of(logits_V, self.labels.names) for logits_V in logits]
+        return [result.of(logits_V, self.labels.names) for logits_V in self.logits(inputs)]
+
+    def logits(self, inputs: Sequence[TextOrPair]) -> list[Tensor]:
+        """(labels,) for each text or pair."""
+        rows = rows_of(self.tokenizer, inputs, self.max_length)
+        return self.logits_of(LabelHead, rows, convert=finite)
 
     def parse(self, line: str, where: str) -> TextOrPair:
         """A text, or two with a tab between them."""
@@ -224,7 +229,11 @@ class Classify(EncoderTask):
 
     name = "classify"
     head, predictor_class, has_bpe_dropout = LabelHead, Classifier, True
-    tables: ClassVar = {"text": EncoderTextConfig, "labels": LabelsConfig}
+    tables: ClassVar = {
+        "text": EncoderTextConfig,
+        "labels": LabelsConfig,
+        "distillation": LabelDistillationConfig,
+    }
     dev_metrics = ("accuracy", "macro-F1", "Matthews", "F1", "Pearson", "Spearman", "micro-F1")
     test_metrics = dev_metrics
 
@@ -301,6 +310,13 @@ class Classify(EncoderTask):
         weights = class_weights(labels, self.labels_config.weights, targets)
         make = ROW_OBJECTIVES[labels.problem_type]
         return make(len(labels), self.recipe.train.smoothing, weights)
+
+    def teacher_logits(
+        self, teacher: Classifier, tokenizer: RowTokenizer, examples: Sequence[LabelledExample]
+    ) -> list[np.ndarray]:
+        """(1, labels) for each text or pair."""
+        logits = teacher.logits([_input(example) for example in examples])
+        return [logits_V[None].numpy() for logits_V in logits]
 
     @classmethod
     def row_limit(cls, tokenizer: RowTokenizer, max_length: int | None) -> int | None:

@@ -4,11 +4,13 @@ Each adds what it reads, its head, its targets, its objective, its predictor and
 """
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Any, ClassVar, cast
 
+import numpy as np
 from torch import nn
 
 from regard.data.datasets.dataset import Batching, Dataset, TrainingData, split_held_out
@@ -16,6 +18,15 @@ from regard.data.datasets.memory import MemoryDataset
 from regard.data.sources import DropCounts
 from regard.ground.errors import BadInput
 from regard.models.facts import AnyHead, FirstToken, TrunkWithHeads
+from regard.models.formats.loaded_model import LoadedModel
+from regard.models.paper import Paper
+from regard.models.start import read_model
+from regard.objectives.label_distillation import (
+    LabelDistillation,
+    LabelDistillationConfig,
+    with_teacher,
+    without_teacher,
+)
 from regard.objectives.objective import Objective
 from regard.tasks.batch_runner import Predictor
 from regard.tasks.run_paths import RunPaths
@@ -30,7 +41,8 @@ Encoded = tuple[Any, Any]  # a row, or the rows of an example, and the target
 class EncoderTask(TrunkTask):
     """A task of a trunk with one head.
 
-    If ``tables`` has a table "labels", its predictions are labels (or numbers) of a ``LabelSet``.
+    If ``tables`` has a table "labels", its predictions are labels (or numbers) of a ``LabelSet``;
+    if it has a table "distillation", those of a teacher can be learned as well.
     """
 
     head: ClassVar[type[AnyHead]]
@@ -46,6 +58,41 @@ class EncoderTask(TrunkTask):
     @property
     def allows_smoothing(self) -> bool:
         return self.single_label
+
+    @property
+    def distillation(self) -> LabelDistillationConfig | None:
+        """The table ``distillation``, if it names a teacher."""
+        table: Any = self.tables.get("distillation")
+        config = None if table is None else self.table(table)
+        return None if config is None or config.teacher is None else config
+
+    def unread_keys(self) -> Iterator[str]:
+        """Keys of a distillation without a teacher, or of numbers."""
+        yield from super().unread_keys()
+        table: Any = self.tables.get("distillation")
+        for key in () if table is None else sorted(self.table(table).model_fields_set):
+            if self.distillation is None and key != "teacher":
+                yield f"distillation.{key} without distillation.teacher"
+            elif self.distillation is not None and not self.single_label:
+                yield f"distillation.{key} where a text, or a word, has not one label of several"
+
+    def facts(self, data: Path) -> tuple[Paper, TrunkWithHeads]:
+        """As of every trunk; a teacher that cannot teach is refused."""
+        self.teacher(data)
+        return super().facts(data)
+
+    def teacher(self, data: Path) -> LoadedModel | None:
+        """The fine-tuned model whose predictions are learned, if the recipe names one."""
+        if (config := self.distillation) is None or config.teacher is None:
+            return None
+        teacher = read_model("distillation.teacher", config.teacher, data, hub=True)
+        facts: Any = teacher.facts
+        where = f"distillation.teacher: {config.teacher}"
+        if self.head.name not in facts.head_names or teacher.labels is None:
+            raise BadInput(f"{where} was not fine-tuned for task {self.name!r}")
+        if teacher.tokenizer is None:
+            raise BadInput(f"{where} has no tokenizer files")
+        return teacher
 
     @abstractmethod
     def make_head(self, dropout: float) -> AnyHead:
@@ -68,6 +115,12 @@ class EncoderTask(TrunkTask):
     @abstractmethod
     def make_objective(self, labels: Any, encoded: Sequence[Encoded]) -> Objective:
         """The objective, with class weights that may depend on the encoded examples."""
+
+    def teacher_logits(
+        self, teacher: Any, tokenizer: RowTokenizer, examples: Sequence[Any]
+    ) -> list[np.ndarray]:
+        """For each encoded example, the logits of a teacher for each of its targets."""
+        raise NotImplementedError
 
     @classmethod
     def row_limit(cls, tokenizer: RowTokenizer, max_length: int | None) -> int | None:
@@ -131,6 +184,7 @@ class EncoderTask(TrunkTask):
         encoded, dev_encoded = (self.encode(tokenizer, labels, of) for of in (train, dev))
         for files in self.recipe.data.tests.values():  # wrong targets are found before training
             self.encode(tokenizer, labels, self.read(files, folder.data, folder.dropping()))
+        encoded = self._with_teacher(folder, tokenizer, labels, train, encoded)
         sizes = {"train": len(train), "dev": len(dev)}
         dataset = TrainingData(
             batching=Batching.of(self.recipe),
@@ -142,15 +196,58 @@ class EncoderTask(TrunkTask):
         )
         return Prepared(tokenizer, labels, dataset)
 
+    def _with_teacher(
+        self,
+        folder: RunPaths,
+        tokenizer: RowTokenizer,
+        labels: Any,
+        examples: Sequence[Any],
+        encoded: list[Encoded],
+    ) -> list[Encoded]:
+        """The encoded examples with the logits of the teacher, if there is one."""
+        if (teacher := self.teacher(folder.data)) is None:
+            return encoded
+        if (order := labels.order_in(teacher.labels)) is None:
+            sets: list[Any] = [labels, teacher.labels]
+            ours, theirs = (", ".join(one.names[:8]) for one in sets)
+            raise BadInput(f"distillation.teacher: its labels are {theirs}, not {ours}")
+        facts, text = cast(Any, teacher.facts), cast(Any, teacher.tokenizer)
+        lengths = (self.recipe.batches.longest, text.longest, facts.trunk.embed.limit)
+        longest = min(length for length in lengths if length is not None)
+
+        def predict() -> np.ndarray:
+            module = teacher.module.to(folder.device)
+            predictor = self.predictor(module, text, teacher.labels, longest, {})
+            logits = self.teacher_logits(predictor, tokenizer, examples)
+            module.cpu()
+            return np.concatenate(logits)[:, order].astype(np.float32)
+
+        logits_NV = folder.keep_array("teacher", predict)
+        ends = np.cumsum([len(targets) for _, targets in encoded])
+        if logits_NV.shape != (ends[-1], len(labels)):
+            raise BadInput(f"{folder.store}: the teacher's predictions are not of these examples")
+        of_examples = np.split(logits_NV, ends[:-1])
+        return [with_teacher(*both) for both in zip(encoded, of_examples, strict=True)]
+
     def objective(self, prepared: Prepared) -> Objective:
-        """What is learned."""
-        return self.make_objective(prepared.labels, prepared.dataset.train)
+        """What is learned: labels, and perhaps the predictions of a teacher."""
+        labels: Any = self._label_objective(prepared)
+        if (config := self.distillation) is None:
+            return labels
+        outputs = len(prepared.labels)  # type: ignore[arg-type]
+        return LabelDistillation(labels, outputs, config.temperature, config.weight)
+
+    def _label_objective(self, prepared: Prepared) -> Objective:
+        examples = prepared.dataset.train
+        if self.distillation is not None:
+            examples = [without_teacher(example) for example in examples]
+        return self.make_objective(prepared.labels, examples)
 
     def evaluate_dev(
         self, prepared: Prepared, processes: Processes, model: nn.Module
     ) -> dict[str, float]:
         """The negative log-likelihood of the development set, and the scores of the task."""
-        objective, dataset = self.objective(prepared), prepared.dataset
+        objective, dataset = self._label_objective(prepared), prepared.dataset
         loss = mean_nll(objective, dataset.dev_batches(objective, processes), model, processes)
 
         def scores() -> dict[str, float]:

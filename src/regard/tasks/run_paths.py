@@ -1,18 +1,26 @@
 """The folders of a run, and how it reads its data."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+
 from regard.data.sources import DropCounts
+from regard.ground.errors import BadInput
 from regard.ground.files import remove, replacing_folder
+from regard.weights.files import read_tensors, write_tensors
+
+CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
 class RunPaths:
     """``data`` holds the files of the recipe, ``out`` everything that is written.
 
-    One process ``leads``: it writes.
+    One process ``leads``: it writes. Models that help to prepare the data run on its ``device``.
     """
 
     data: Path
@@ -20,6 +28,7 @@ class RunPaths:
     leads: bool = True
     resume: bool = False
     skip_bad: bool = False
+    device: torch.device = CPU
 
     @property
     def store(self) -> Path:
@@ -47,3 +56,16 @@ class RunPaths:
                 if value is not None:
                     value.save(folder)
             remove(self.text)
+
+    def keep_array(self, name: str, compute: Callable[[], np.ndarray]) -> np.ndarray:
+        """An array that is computed once: the leader of a new run writes it, all others read it."""
+        path = self.store / f"{name}.safetensors"
+        if self.fresh or not path.exists():
+            array = compute()
+            if self.leads:
+                write_tensors(path, {name: torch.from_numpy(array)})
+            return array
+        tensors = read_tensors(path)
+        if name not in tensors:
+            raise BadInput(f"{path}: {name} is missing")
+        return tensors[name].numpy()

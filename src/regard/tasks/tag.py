@@ -23,6 +23,7 @@ from regard.ground.errors import BadInput
 from regard.metrics.entities import OUTSIDE, entity_scores, entity_table, to_scheme
 from regard.metrics.entities import spans as entity_spans
 from regard.models.facts import TokenLabelHead
+from regard.objectives.label_distillation import LabelDistillationConfig
 from regard.objectives.labels import TOKEN_OBJECTIVES
 from regard.objectives.objective import Objective
 from regard.tasks.batch_runner import Predictor, finite
@@ -231,7 +232,11 @@ class Tag(EncoderTask):
 
     name = "tag"
     head, predictor_class = TokenLabelHead, Tagger
-    tables: ClassVar = {"text": EncoderTextConfig, "labels": TagsConfig}
+    tables: ClassVar = {
+        "text": EncoderTextConfig,
+        "labels": TagsConfig,
+        "distillation": LabelDistillationConfig,
+    }
     dev_metrics = ("F1", "accuracy", "Pearson")
     test_metrics = ("F1", "accuracy", "Pearson", "precision", "recall")
 
@@ -272,6 +277,18 @@ class Tag(EncoderTask):
             of_tokens[window.first_tokens] = targets[number][window.words]
             encoded.append((window.row, of_tokens))
         return encoded
+
+    def teacher_logits(
+        self, teacher: Tagger, tokenizer: RowTokenizer, examples: Sequence[TaggedExample]
+    ) -> list[np.ndarray]:
+        """(tokens, tags) for each row of ``encode``: those of a word at its first token."""
+        sentences = [example.words for example in examples]
+        logits, of_rows = teacher.logits(sentences), []
+        for number, window in _windows(tokenizer, sentences, self.recipe.batches.longest):
+            of_tokens = np.zeros((len(window.row.tokens), len(teacher.labels)))
+            of_tokens[window.first_tokens] = logits[number][window.words]
+            of_rows.append(of_tokens)
+        return of_rows
 
     def make_head(self, dropout: float) -> TokenLabelHead:
         """A linear layer over the state of each token."""

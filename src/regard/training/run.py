@@ -87,7 +87,7 @@ def prepare(
 
     Whatever can be checked is checked before anything is written.
     """
-    place = RunPaths(data, out, world.is_leader, resume, skip_bad)
+    place = RunPaths(data, out, world.is_leader, resume, skip_bad, world.device)
     task = task_of(recipe)
     paper, facts = task.facts(data)
     check_model(recipe, facts)
