@@ -1,6 +1,7 @@
 """What the training loop asks of every objective: no examples, fixed shapes, tensors in place."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pkgutil import iter_modules
@@ -26,11 +27,14 @@ from regard.models.facts import (
     TrunkWithHeads,
     change,
 )
+from regard.models.formats.loaded_model import LoadedModel
 from regard.models.papers import bahdanau, bert, gehring
 from regard.models.papers.lin import LAPTOP as LIN
 from regard.models.papers.transformer import LAPTOP
 from regard.objectives import __path__ as PATH
 from regard.objectives.choices import MultipleChoice
+from regard.objectives.distillation import Distillation, Teacher, TeacherLoss
+from regard.objectives.label_distillation import LabelDistillation, with_teacher
 from regard.objectives.labels import (
     Classification,
     MultiLabel,
@@ -74,6 +78,12 @@ def joint(objectives: Sum) -> Joint:
     return objectives.extend(objectives.fit(TINY), bert.PAPER.fit_heads)
 
 
+def teacher() -> Teacher:
+    made, facts = Teacher("teacher"), Sum(MaskedLM()).fit(change(TINY, depth=2))
+    made.use(LoadedModel(bert.PAPER, facts, facts.build()))
+    return made
+
+
 def row(draw: np.random.Generator) -> TokenRow:
     size = draw.integers(2, 9)
     return TokenRow(draw.integers(0, WORDS, size), (np.arange(size) > size // 2).astype(int))
@@ -95,6 +105,10 @@ def token_numbers(draw: np.random.Generator) -> tuple[TokenRow, np.ndarray]:
     return one, np.where(np.arange(len(one.tokens)) % 2, draw.normal(size=len(one.tokens)), np.nan)
 
 
+def taught(example: Any, draw: np.random.Generator) -> tuple[TokenRow, np.ndarray]:
+    return with_teacher(example, draw.normal(size=(len(example[1]), LABELS)))
+
+
 def ids(draw: np.random.Generator) -> list[int]:
     return draw.integers(3, WORDS, draw.integers(1, 6)).tolist()
 
@@ -113,6 +127,8 @@ MASKED, FOLLOWS = MaskedLM(rate=0.5, smoothing=0.1), NextSentence()
 SPANS = Sum(SpanBoundary(MaskedLM(rate=0.5)))
 REPLACED = Sum(ReplacedTokens(MaskedLM(rate=0.5)))
 REPLACED_PAIRS = Sum(NextSentence(), ReplacedTokens(MaskedLM(rate=0.5)))
+TAUGHT = Sum(MASKED, Distillation(teacher()))
+TAUGHT_ALL = Sum(MASKED, Distillation(teacher(), all_tokens=True))
 CASES = {
     "Seq2Seq": Case(Seq2Seq(1, 2), TRANSLATOR, pair),
     "Seq2Seq, recurrent": Case(Seq2Seq(1, 2), RECURRENT, pair),
@@ -138,6 +154,16 @@ CASES = {
     "TokenClassification": Case(
         TokenClassification(0.1, WEIGHTS), encoder(TokenLabelHead(LABELS)), token_labels
     ),
+    "LabelDistillation": Case(
+        LabelDistillation(Classification(0.1, WEIGHTS), LABELS),
+        encoder(LabelHead(LABELS)),
+        lambda d: taught((row(d), [d.integers(LABELS)]), d),
+    ),
+    "LabelDistillation, tokens": Case(
+        LabelDistillation(TokenClassification(), LABELS),
+        encoder(TokenLabelHead(LABELS)),
+        lambda d: taught(token_labels(d), d),
+    ),
     "TokenRegression": Case(TokenRegression(), encoder(TokenLabelHead(1)), token_numbers),
     "SpanExtraction": Case(SpanExtraction(), encoder(SpanHead()), lambda d: (row(d), (0, 1))),
     "MultipleChoice": Case(
@@ -150,6 +176,8 @@ CASES = {
     "SentenceOrder": Case(SentenceOrder(), Sum(SentenceOrder()).fit(TINY), annotated),
     "Sum of one": Case(Sum(MASKED), Sum(MASKED).fit(TINY), annotated),
     "Sum of two": Case(Sum(MASKED, FOLLOWS), Sum(MASKED, FOLLOWS).fit(TINY), annotated),
+    "Distillation": Case(TAUGHT, TAUGHT.fit(TINY), annotated),
+    "Distillation, all tokens": Case(TAUGHT_ALL, TAUGHT_ALL.fit(TINY), annotated),
     "SpanBoundary": Case(SPANS, SPANS.fit(TINY), annotated),
     "ReplacedTokens": Case(REPLACED, joint(REPLACED), annotated),
     "ReplacedTokens, pairs": Case(REPLACED_PAIRS, joint(REPLACED_PAIRS), annotated),
@@ -166,11 +194,12 @@ def test_no_objective_is_left_out():
         if isinstance(thing, type) and thing.__module__ == module.__name__
         if hasattr(thing, "collate") and "__call__" in dir(thing)
     }
-    shared = {Objective, RowObjective, NumberObjective, SentencePairObjective}
+    shared = {Objective, RowObjective, NumberObjective, SentencePairObjective, TeacherLoss}
     assert found - shared == {
         type(one)
         for case in CASES.values()
-        for one in (case.objective, *getattr(case.objective, "objectives", ()))
+        for name in ("objectives", "members")
+        for one in (case.objective, *getattr(case.objective, name, ()))
     }
 
 
@@ -215,7 +244,9 @@ def test_everything_a_step_reads_is_in_the_batch_or_the_model(case):
     if getattr(case.facts, "eager", False):
         pytest.skip("is not captured")
     batch = case.objective.collate([case.example(draw) for _ in range(4)], BUDGET).to("meta")
+    objective = deepcopy(case.objective)
+    objective.to("meta")
     with InPlace():
-        loss, _ = case.objective(model, batch)
+        loss, _ = objective(model, batch)
         loss.sum().backward()
     assert loss.is_meta

@@ -60,7 +60,7 @@ TEACHER = {  # of no distillation.teacher
 CLASSES = {"labels.weights": "labels.weights=balanced", "labels.positive": "labels.positive=owl"}
 NAMES = {"labels.names": 'labels.names={a = "b"}'}
 
-GIVEN: dict[str, Any] = {}  # keys of objectives that have no default
+GIVEN: dict[str, Any] = {"teacher": "folder"}  # keys of objectives that have no default
 
 # For each run the keys that it refuses, each by a setting that sets it.
 REFUSED: dict[str, dict[str, str]] = {

@@ -7,6 +7,7 @@ from pydantic import PrivateAttr, create_model, model_validator
 
 from regard.ground.config import Config
 from regard.models.papers import LINEAGE, bert
+from regard.objectives.distillation import Distillation
 from regard.objectives.masked_lm import MaskedLM
 from regard.objectives.next_sentence import NextSentence
 from regard.objectives.replaced_tokens import ReplacedTokens
@@ -16,7 +17,8 @@ from regard.objectives.span_boundary import SpanBoundary
 from regard.objectives.sum import Sum
 
 OBJECTIVES: dict[str, type[RowObjective]] = {
-    one.name: one for one in (MaskedLM, NextSentence, SentenceOrder, SpanBoundary, ReplacedTokens)
+    one.name: one
+    for one in (MaskedLM, NextSentence, SentenceOrder, SpanBoundary, ReplacedTokens, Distillation)
 }
 
 

@@ -20,8 +20,9 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from regard.data.mlm_masking import MaskedTokens, TokenMasker
-from regard.ground.batch import IGNORED, BatchLimits, pack_ids
+from regard.ground.batch import IGNORED, Batch, BatchLimits, pack_ids
 from regard.ground.config import Config
+from regard.models.build.trunk_with_heads import Outputs
 from regard.models.facts import MLMHead
 from regard.objectives.rows import Annotate, AnnotatedRow, RowObjective
 
@@ -40,6 +41,8 @@ class MaskedLMConfig(Config):
     spans: float | None = Field(None, gt=0, lt=1)
     """Choose spans of up to ten whole words, n of them with probability ∝ (1-p)^(n-1), where p is
     this number (SpanBERT: 0.2); the tokens of a span are masked, replaced or kept together."""
+    weight: float = Field(1.0, ge=0)
+    """The weight of its loss, beside those of other objectives."""
 
     @model_validator(mode="after")
     def _one_way(self) -> "MaskedLMConfig":
@@ -60,11 +63,13 @@ class MaskedLM(RowObjective):
     spans: float | None = None
     kept: float = 0.1
     random: float = 0.1
+    loss_weight: float = 1.0
 
     @classmethod
     def from_config(cls, config: MaskedLMConfig, smoothing: float) -> "MaskedLM":
         """The objective with the settings of a recipe."""
-        return cls(config.rate, config.whole_words, smoothing, config.ngrams, config.spans)
+        settings = config.rate, config.whole_words, smoothing, config.ngrams, config.spans
+        return cls(*settings, loss_weight=config.weight)
 
     def make_head(self) -> MLMHead:
         """An output layer over the vocabulary, tied to the token embeddings."""
@@ -130,6 +135,11 @@ class MaskedLM(RowObjective):
         positions_N[:count] = pack_ids(positions)
         targets_N[:count] = pack_ids([example.targets[self.head] for example in examples])
         return positions_N, targets_N
+
+    def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Cross-entropy at the chosen positions; the first sum has the weight of the loss."""
+        loss, nll = super().loss(outputs, batch)
+        return self.loss_weight * loss, nll
 
     def max_positions(self, limits: BatchLimits) -> int:
         """The most positions that can be chosen in a batch of fixed shape.

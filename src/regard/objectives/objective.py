@@ -22,6 +22,9 @@ class Objective:
     head: ClassVar[str]  # its name in the outputs of the model
     per_token: ClassVar[bool] = False  # whether each token has a target, or each row
 
+    def to(self, device: torch.device | str) -> None:
+        """Move the models that it runs beside the one that is trained: by default it has none."""
+
     def length(self, example: Any) -> tuple[int, ...]:
         """The number of tokens of each row of an example."""
         return (len(as_row(example[0]).tokens),)

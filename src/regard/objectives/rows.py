@@ -5,7 +5,9 @@ From documents to a loss: one objective makes rows (``rows``), each may annotate
 heads, from which each objective computes its ``loss``. ``Sum`` combines several.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -18,6 +20,7 @@ from regard.ground.batch import IGNORED, Batch, BatchLimits, Ids, TokenRow, pack
 from regard.ground.config import Config
 from regard.models.build.trunk_with_heads import Outputs
 from regard.models.facts import AnyHead, TrunkWithHeads
+from regard.models.formats.loaded_model import LoadedModel
 from regard.objectives.objective import Objective
 from regard.parts.losses import smoothed_cross_entropy
 from regard.text.templates import RowBuilder
@@ -70,6 +73,25 @@ class RowObjective(Objective):
         """
         return facts
 
+    @property
+    def reads_all_tokens(self) -> frozenset[str]:
+        """Heads that must read all tokens because of it, also if they would read some only."""
+        return frozenset()
+
+    def open(self, data: Path, longest: int) -> LoadedModel | None:
+        """Read the model that it needs, if it needs one: its vocabulary is the student's, too."""
+        return None
+
+    def add_outputs(self, outputs: Outputs, batch: Batch) -> Outputs:
+        """The outputs of the model with those of other models that the loss compares them with."""
+        return outputs
+
+    def extra_flops(
+        self, lengths: Sequence[tuple[int, ...]], positions: Mapping[str, int]
+    ) -> float:
+        """Operations of these other models in one step."""
+        return 0.0
+
     def make_head(self) -> AnyHead:
         """The head that it trains."""
         raise NotImplementedError
@@ -108,7 +130,7 @@ class RowObjective(Objective):
         starts: np.ndarray,
         rows: int,
         limits: BatchLimits | None,
-    ) -> tuple[Tensor | None, Tensor]:
+    ) -> tuple[Tensor | None, Tensor | None]:
         """(positions, targets) of a batch whose rows start at ``starts``; here: one per row."""
         targets_B = torch.full((rows,), IGNORED)
         targets_B[: len(examples)] = torch.tensor([row.targets[self.head] for row in examples])
@@ -123,7 +145,7 @@ class RowObjective(Objective):
         """What is summed over the development set: loss, targets, correct ones (``dev_size``)."""
         targets = batch.targets[self.head]
         correct = outputs.by_head[self.head].argmax(-1) == targets
-        return [self.loss(outputs, batch)[1], torch.tensor(len(targets)), correct.sum()]
+        return [self.loss(outputs, batch)[1], (targets != IGNORED).sum(), correct.sum()]
 
     def dev_metrics(self, loss: float, count: float, *others: float) -> dict[str, float]:
         """Metrics of the development set, by name, from its mean loss and the other sums."""
@@ -146,8 +168,20 @@ def collate_rows(
     positions, targets = {}, {}
     for objective in objectives:
         rows, head = inputs.layout.rows, objective.head
-        chosen, targets[head] = objective.collate_targets(examples, starts, rows, limits)
+        chosen, of_head = objective.collate_targets(examples, starts, rows, limits)
         if chosen is not None:
             positions[head] = chosen
+        if of_head is not None:
+            targets[head] = of_head
     weight = sum(float(one.weight(example)) for one in objectives for example in examples)
     return Batch(inputs, targets, weight, positions)
+
+
+def at_all_tokens(batch: Batch, head: str) -> Batch:
+    """The same batch for a head that reads all tokens: those without a target are ignored."""
+    at_N, targets_N = batch.positions[head], batch.targets[head]
+    counts_N = targets_N != IGNORED
+    targets_T = torch.full((batch.inputs.layout.tokens,), IGNORED)
+    targets_T[at_N[counts_N]] = targets_N[counts_N]
+    positions = {name: at for name, at in batch.positions.items() if name != head}
+    return replace(batch, positions=positions, targets={**batch.targets, head: targets_T})

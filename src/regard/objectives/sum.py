@@ -1,6 +1,7 @@
 """Several objectives of pre-training at once: BERT is ``Sum(MaskedLM(), NextSentence())``."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,9 @@ from regard.ground.batch import Batch, BatchLimits
 from regard.ground.errors import BadInput
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.facts import TrunkWithHeads
+from regard.models.formats.loaded_model import LoadedModel
 from regard.objectives.objective import Objective
-from regard.objectives.rows import AnnotatedRow, RowObjective, collate_rows
+from regard.objectives.rows import AnnotatedRow, RowObjective, at_all_tokens, collate_rows
 from regard.text.templates import RowBuilder
 
 
@@ -60,6 +62,16 @@ class Sum(Objective):
             facts = objective.extend(facts, fit_heads)
         return facts
 
+    def open(self, data: Path, longest: int) -> LoadedModel | None:
+        """Read the models that objectives need; the first one has the vocabulary."""
+        opened = [objective.open(data, longest) for objective in self.objectives]
+        return next((model for model in opened if model is not None), None)
+
+    def to(self, device: torch.device | str) -> None:
+        """Move these models."""
+        for objective in self.objectives:
+            objective.to(device)
+
     def rows(self, documents: Documents, template: RowBuilder, longest: int, seed: int) -> PlanRows:
         """Documents as rows."""
         return self._row_maker.rows(documents, template, longest, seed)
@@ -86,7 +98,18 @@ class Sum(Objective):
     def expected_positions(self, tokens: int) -> dict[str, int]:
         """How many of this many tokens each head reads; heads that read all are left out."""
         counts = {member.head: member.expected_positions(tokens) for member in self.members}
-        return {head: count for head, count in counts.items() if count is not None}
+        of_all = {head for objective in self.objectives for head in objective.reads_all_tokens}
+        return {
+            head: count
+            for head, count in counts.items()
+            if count is not None and head not in of_all
+        }
+
+    def flops(self, facts: Any, lengths: Sequence[tuple[int, ...]]) -> float:
+        """Operations of one step; a head may read some of the tokens only."""
+        positions = self.expected_positions(sum(length for (length,) in lengths))
+        extra = sum(objective.extra_flops(lengths, positions) for objective in self.objectives)
+        return facts.training_flops(lengths, positions) + extra
 
     def length(self, example: AnnotatedRow) -> tuple[int, ...]:
         """Tokens of the row."""
@@ -99,13 +122,23 @@ class Sum(Objective):
 
     def collate(self, examples: Sequence[AnnotatedRow], limits: BatchLimits | None = None) -> Batch:
         """A batch of rows with the targets of all members."""
-        return collate_rows(self.members, examples, limits)
+        batch = collate_rows(self.members, examples, limits)
+        for head in sorted(head for one in self.objectives for head in one.reads_all_tokens):
+            batch = at_all_tokens(batch, head)
+        return batch
+
+    def outputs(self, model: nn.Module, batch: Batch, tape: NullTape = NULL_TAPE) -> Any:
+        """The outputs of the model, and of those that objectives compare it with."""
+        outputs: Any = model(batch.inputs, positions=batch.positions, tape=tape)
+        for objective in self.objectives:
+            outputs = objective.add_outputs(outputs, batch)
+        return outputs
 
     def __call__(
         self, model: nn.Module, batch: Batch, tape: NullTape = NULL_TAPE
     ) -> tuple[Tensor, Tensor]:
         """(loss, negative log-likelihood) of each member, summed over the batch."""
-        outputs: Any = model(batch.inputs, positions=batch.positions, tape=tape)
+        outputs = self.outputs(model, batch, tape)
         losses = [member.loss(outputs, batch) for member in self.members]
         if len(losses) == 1:
             return losses[0]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -14,7 +14,8 @@ from regard.data.datasets.documents import DocumentDataset
 from regard.data.documents import Documents, tokenize_documents
 from regard.data.sources import DropCounts
 from regard.ground.errors import BadInput
-from regard.models.facts import TrunkWithHeads
+from regard.models.facts import TrunkWithHeads, change
+from regard.models.formats.loaded_model import LoadedModel
 from regard.models.paper import Paper
 from regard.objectives.list import ObjectivesConfig
 from regard.objectives.sum import Sum
@@ -25,6 +26,7 @@ from regard.text.config import EncoderTextConfig
 from regard.text.row_tokenizer import RowTokenizer
 from regard.text.tokenizers import PLAIN
 
+TEACHER = "objective.distillation.teacher"
 DEV_SEED = 0  # the targets of development sets are the same for every seed
 SAMPLE = 50_000_000  # characters that a vocabulary is learned from, at most
 
@@ -45,9 +47,38 @@ class Pretrain(TrunkTask):
         """What the recipe lists."""
         return self.table(ObjectivesConfig).sum(self.recipe.train.smoothing)
 
+    @property
+    def vocabulary_key(self) -> str | None:
+        """``model.start``, or the key of a teacher."""
+        if (key := super().vocabulary_key) is not None:
+            return key
+        listed: Any = self.table(ObjectivesConfig)
+        return None if listed.distillation is None else TEACHER
+
+    def vocabulary(self, data: Path) -> RowTokenizer | None:
+        """That of ``model.start``, or of a teacher; where both are given they must be the same."""
+        start, teacher = super().vocabulary(data), self._teacher(data)
+        if teacher is None:
+            return start
+        of_teacher = cast(RowTokenizer, teacher.tokenizer)
+        if start is not None and start.words.fingerprint != of_teacher.words.fingerprint:
+            raise BadInput(f"{TEACHER}: its vocabulary is not that of model.start")
+        return start or of_teacher
+
+    def _teacher(self, data: Path) -> LoadedModel | None:
+        """The teacher of a distillation, if there is one."""
+        return self.objectives.open(data, self.recipe.batches.longest)
+
     def facts(self, data: Path) -> tuple[Paper, TrunkWithHeads]:
         """The model as the recipe changes it, if it can learn the objectives."""
         paper, facts = super().facts(data)
+        if (teacher := self._teacher(data)) is not None:
+            self.vocabulary(data)
+            if teacher.paper.tokenizer != paper.tokenizer:
+                kinds = f"{teacher.paper.tokenizer}, that of {paper.name} is {paper.tokenizer}"
+                raise BadInput(f"{TEACHER}: its tokenizer is {kinds}")
+            if self.recipe.model.start is None:
+                facts = change(facts, vocab=teacher.facts.sizes["tokens"])
         if paper.tokenizer == PLAIN:
             raise BadInput(f"model: the tokenizer of {paper.name} has no special tokens to mask by")
         self.objectives.check(facts)
@@ -86,6 +117,7 @@ class Pretrain(TrunkTask):
         else:
             train_N, dev_N = map(np.sort, held_out_indices(len(train), given.dev.held_out))
             train, dev = train.chosen(train_N), train.chosen(dev_N)
+        self.objectives.to(folder.device)
         dataset = TrainingData(
             batching=Batching.of(self.recipe),
             train=self._rows(train, tokenizer, self.recipe.train.seed),
@@ -122,8 +154,7 @@ class Pretrain(TrunkTask):
 
     def flops(self, facts: Any, lengths: Sequence[tuple[int, ...]]) -> float:
         """Operations of one step; a head may read some of the tokens only."""
-        tokens = sum(length for (length,) in lengths)
-        return facts.training_flops(lengths, self.objectives.expected_positions(tokens))
+        return self.objectives.flops(facts, lengths)
 
     def evaluate_dev(
         self, prepared: Prepared, processes: Processes, model: nn.Module
@@ -134,7 +165,7 @@ class Pretrain(TrunkTask):
         torch.manual_seed(DEV_SEED)  # of samples of a generator; steps of training have their own
         with torch.inference_mode():
             for batch in prepared.dataset.dev_batches(self.objectives, processes):
-                outputs = model(batch.inputs, positions=batch.positions)
+                outputs = self.objectives.outputs(model, batch)
                 for total, member in zip(sums, members, strict=True):
                     for number, one in enumerate(member.dev_sums(outputs, batch)):
                         total[number] += one

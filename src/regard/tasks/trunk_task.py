@@ -6,7 +6,7 @@ The trunk may be a Transformer, a recurrent or a convolutional encoder, of any p
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import nn
@@ -43,15 +43,28 @@ class TrunkTask(Task):
         """Settings of a tokenizer that is not learned, or that its family does not have."""
         yield from super().unread_keys()
         model, text = self.recipe.model, self.table(EncoderTextConfig)
-        if model.start is not None:
+        if (key := self.vocabulary_key) is not None:
             if text.model_fields_set:
-                yield "text beside model.start, which has a tokenizer: text=false removes the table"
+                yield f"text beside {key}, which has a tokenizer: text=false removes the table"
             return
         family = paper(model.paper).tokenizer
         unread = {*unread_settings(family, text)}
         if not self.has_bpe_dropout and "dropout" in text.model_fields_set:
             unread.add("dropout")
         yield from (f"text.{key}" for key in sorted(unread))
+
+    @property
+    def vocabulary_key(self) -> str | None:
+        """The key of the recipe that names a model whose vocabulary is used, if one does."""
+        return None if self.recipe.model.start is None else "model.start"
+
+    def vocabulary(self, data: Path) -> RowTokenizer | None:
+        """The tokenizer of that model."""
+        if (start := self.start(data)) is None:
+            return None
+        if start.tokenizer is None:
+            raise BadInput(f"model.start: {self.recipe.model.start} has no tokenizer files")
+        return cast(RowTokenizer, start.tokenizer)
 
     def start(self, data: Path) -> LoadedModel | None:
         """The model in the folder ``model.start``, if the recipe names one."""
@@ -69,11 +82,8 @@ class TrunkTask(Task):
 
     def tokenizer(self, folder: RunPaths, texts: Callable[[], Iterable[str]]) -> RowTokenizer:
         """That of ``model.start``, that of an earlier run, or one learned from ``texts``."""
-        start = self.start(folder.data)
-        if start is not None:
-            if start.tokenizer is None:
-                raise BadInput(f"model.start: {self.recipe.model.start} has no tokenizer files")
-            return start.tokenizer  # type: ignore[return-value]
+        if (given := self.vocabulary(folder.data)) is not None:
+            return given
         of_paper, facts = self.facts(folder.data)
         saved = None if folder.fresh else load_tokenizer(of_paper.tokenizer, folder.text)
         if saved is not None:
@@ -87,7 +97,7 @@ class TrunkTask(Task):
         """As many outputs as there are labels, and the vocabulary where it was learned."""
         if prepared.labels is not None:
             facts = change(facts, outputs=len(prepared.labels))
-        if self.recipe.model.start is None:
+        if self.vocabulary_key is None:
             facts = change(facts, vocab=len(prepared.tokenizer.words))
         return facts
 

@@ -18,13 +18,15 @@ NEXT_TOKEN = "next_token"  # the head of language models and decoders
 class Outputs(NamedTuple):
     """States of tokens, pooled states of rows if there is a pool, and the logits of each head.
 
-    ``tokens_T`` are the tokens that were read, where a generator replaced those of the inputs.
+    ``tokens_T`` are the tokens that were read, where a generator replaced those of the inputs;
+    ``teacher`` are the outputs of a teacher for the same inputs, in distillation.
     """
 
     states_TD: Tensor
     pooled_BD: Tensor | None
     by_head: dict[str, Tensor]
     tokens_T: Tensor | None = None
+    teacher: Any = None
 
 
 class TrunkWithHeadsModule(nn.Module):

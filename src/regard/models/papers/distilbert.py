@@ -115,6 +115,7 @@ PAPER = Paper(
     arxiv="1910.01108",
     after="BERT",
     tokenizer="wordpiece",
+    pretraining={"masked-lm": {"weight": 2.0}, "distillation": {"weight": 5.0, "cosine": 1.0}},
     sizes={"base": BASE},
     published={"base": 66_000_000},
     formats={"hf": HF},

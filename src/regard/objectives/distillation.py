@@ -1,0 +1,250 @@
+"""Distillation in pre-training (Sanh et al., 2019, section 3): a student imitates a teacher.
+
+The teacher, a trained masked LM with the same vocabulary, reads the masked rows of the student. Two
+losses are added to that of masked LM: T² · KL(teacher ‖ student) of distributions over tokens that
+are softened by the temperature T, and 1 - cosine of their last states. DistilBERT is
+``Sum(MaskedLM(loss_weight=2.0), Distillation(Teacher(FOLDER)))``.
+
+The order of this file: the table in recipes; the teacher; the objective; its two losses.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor
+
+from regard.ground.batch import IGNORED, Batch, BatchLimits
+from regard.ground.config import Config
+from regard.ground.errors import BadInput
+from regard.models.build.trunk_with_heads import Outputs, TrunkWithHeadsModule
+from regard.models.facts import MLMHead, TrunkWithHeads
+from regard.models.formats.loaded_model import LoadedModel
+from regard.models.start import read_model
+from regard.objectives.rows import AnnotatedRow, RowObjective
+from regard.parts.losses import soft_target_losses
+
+HEAD = MLMHead.name
+
+
+class DistillationConfig(Config):
+    """The table ``[objective.distillation]``; that of masked LM has a ``weight`` as well."""
+
+    teacher: str
+    """A masked LM with the same vocabulary: a folder, here or under the data root, or an id of the
+    Hugging Face hub."""
+    temperature: float = Field(2.0, gt=0)
+    """The temperature of both distributions over tokens."""
+    weight: float = Field(5.0, ge=0)
+    """The weight of the loss of these distributions."""
+    cosine: float = Field(1.0, ge=0)
+    """The weight of 1 - cosine of the last states, for a student as wide as its teacher."""
+    tokens: Literal["masked", "all"] = "masked"
+    """Compare distributions at the tokens that masked LM predicts, or at all tokens."""
+
+
+class Teacher:
+    """A trained model, read from a folder, that runs without gradients."""
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def read(self, data: Path, longest: int) -> None:
+        """Read its folder; one that cannot read rows of ``longest`` tokens is refused."""
+        model = read_model(f"objective.{Distillation.name}.teacher", self.name, data, hub=True)
+        facts: Any = model.facts
+        if HEAD not in facts.head_names:
+            self._refuse("has no masked-LM head")
+        if model.tokenizer is None:
+            self._refuse("has no tokenizer files")
+        if (limit := facts.trunk.embed.limit) is not None and limit < longest:
+            self._refuse(f"knows {limit} positions, and batches.longest is {longest}")
+        self.use(model)
+
+    def use(self, model: LoadedModel) -> None:
+        """Use a model that is in memory."""
+        whole: Any = model.module
+        heads = {HEAD: whole.heads[HEAD]}
+        module = TrunkWithHeadsModule(whole.trunk, None, heads, frozenset())
+        self.model, self.module = model, module.eval().requires_grad_(False)
+
+    def check(self, facts: TrunkWithHeads, *, same_width: bool) -> None:
+        """Refuse a student that cannot learn from it."""
+        ours, theirs = facts.trunk, self._facts.trunk
+        if ours.embed.vocab != theirs.embed.vocab:
+            self._refuse(f"knows {theirs.embed.vocab} tokens, and the student {ours.embed.vocab}")
+        if ours.embed.segments > 1 and theirs.embed.segments == 1:
+            self._refuse("knows one segment, and the student two")
+        if same_width and ours.width != theirs.width:
+            widths = f"states of {theirs.width} numbers, and the student of {ours.width}"
+            self._refuse(f"has {widths}: cosine = 0 leaves out their comparison")
+
+    @property
+    def _facts(self) -> TrunkWithHeads:
+        facts: Any = self.model.facts
+        return TrunkWithHeads(facts.trunk, None, (facts.head(HEAD),))
+
+    def _refuse(self, why: str) -> None:
+        raise BadInput(f"objective.{Distillation.name}.teacher: {self.name} {why}")
+
+    @torch.no_grad()
+    def __call__(self, batch: Batch) -> Outputs:
+        """Its states, and its logits where the student has some."""
+        positions = {head: at for head, at in batch.positions.items() if head == HEAD}
+        return self.module(batch.inputs, positions=positions)
+
+    def flops(self, lengths: Sequence[tuple[int, ...]], positions: Mapping[str, int]) -> float:
+        """Operations of its forward pass."""
+        return self._facts.training_flops(lengths, positions) / 3  # backward costs twice as much
+
+
+@dataclass(frozen=True)
+class Distillation(RowObjective):
+    """A teacher's distributions over tokens and its states; it goes with masked LM."""
+
+    name, config, head = "distillation", DistillationConfig, "distillation"
+    teacher: Teacher
+    temperature: float = 2.0
+    loss_weight: float = 5.0
+    cosine_weight: float = 1.0
+    all_tokens: bool = False
+
+    @classmethod
+    def from_config(cls, config: DistillationConfig, smoothing: float) -> "Distillation":
+        """The objective with the settings of a recipe."""
+        weights = config.weight, config.cosine
+        return cls(Teacher(config.teacher), config.temperature, *weights, config.tokens == "all")
+
+    @property
+    def members(self) -> tuple[RowObjective, ...]:
+        """A loss of distributions and one of states."""
+        soft = SoftTargets(self.temperature, self.loss_weight, self.all_tokens)
+        return (soft, StateCosine(self.cosine_weight)) if self.cosine_weight else (soft,)
+
+    @property
+    def reads_all_tokens(self) -> frozenset[str]:
+        """The head of masked LM, if distributions are compared at all tokens."""
+        return frozenset({HEAD} if self.all_tokens else ())
+
+    def make_heads(self) -> tuple[Any, ...]:
+        """None: it trains that of masked LM."""
+        return ()
+
+    def open(self, data: Path, longest: int) -> LoadedModel:
+        """Read the teacher, which has the vocabulary as well."""
+        self.teacher.read(data, longest)
+        return self.teacher.model
+
+    def to(self, device: torch.device | str) -> None:
+        """Move the teacher."""
+        self.teacher.module.to(device)
+
+    def check(self, facts: TrunkWithHeads) -> None:
+        """Refuse a model without masked LM, and one that the teacher does not fit."""
+        if facts.head(HEAD) is None:
+            raise BadInput("distillation: list masked-lm as well, whose head it trains")
+        self.teacher.check(facts, same_width=bool(self.cosine_weight))
+
+    def add_outputs(self, outputs: Outputs, batch: Batch) -> Outputs:
+        """Those of the teacher beside those of the student."""
+        return outputs._replace(teacher=self.teacher(batch))
+
+    def extra_flops(
+        self, lengths: Sequence[tuple[int, ...]], positions: Mapping[str, int]
+    ) -> float:
+        """Those of the teacher."""
+        return self.teacher.flops(lengths, positions)
+
+
+class TeacherLoss(RowObjective):
+    """A loss of a distillation: a comparison with the outputs of the teacher."""
+
+    dev_size = 2
+    metric: ClassVar[str]
+    loss_weight: float
+
+    def weight(self, example: AnnotatedRow) -> float:
+        """The number of its tokens."""
+        return len(example.row.tokens)
+
+    def collate_targets(
+        self,
+        examples: Sequence[AnnotatedRow],
+        starts: np.ndarray,
+        rows: int,
+        limits: BatchLimits | None,
+    ) -> tuple[None, Tensor | None]:
+        """Which tokens are no fill."""
+        count = sum(len(example.row.tokens) for example in examples)
+        return None, torch.arange(count if limits is None else limits.tokens) < count
+
+    def losses(self, outputs: Outputs) -> Tensor:
+        """The loss at each token, or at each one that masked LM predicts."""
+        raise NotImplementedError
+
+    def counts(self, batch: Batch) -> Tensor:
+        """Which of these losses count: those of tokens that are no fill."""
+        return batch.targets[self.head]
+
+    def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The sum of the losses; the first has the weight of the loss."""
+        loss = (self.losses(outputs) * self.counts(batch)).sum()
+        return self.loss_weight * loss, loss.detach()
+
+    def dev_sums(self, outputs: Outputs, batch: Batch) -> list[Tensor]:
+        """The loss, and how many tokens it is of."""
+        return [self.loss(outputs, batch)[1], self.counts(batch).sum()]
+
+    def dev_metrics(self, loss: float, count: float, *others: float) -> dict[str, float]:
+        """The mean loss."""
+        return {self.metric: loss}
+
+
+@dataclass(frozen=True)
+class SoftTargets(TeacherLoss):
+    """T² · KL(teacher ‖ student) at the tokens that masked LM predicts, or at all tokens."""
+
+    head, metric = "soft_targets", "divergence"
+    temperature: float = 2.0
+    loss_weight: float = 5.0
+    all_tokens: bool = False
+
+    def weight(self, example: AnnotatedRow) -> float:
+        """How many tokens are compared."""
+        return super().weight(example) if self.all_tokens else len(example.positions[HEAD])
+
+    def collate_targets(
+        self,
+        examples: Sequence[AnnotatedRow],
+        starts: np.ndarray,
+        rows: int,
+        limits: BatchLimits | None,
+    ) -> tuple[None, Tensor | None]:
+        """Which tokens are no fill; none where those of masked LM say what counts."""
+        if not self.all_tokens:
+            return None, None
+        return super().collate_targets(examples, starts, rows, limits)
+
+    def counts(self, batch: Batch) -> Tensor:
+        return super().counts(batch) if self.all_tokens else batch.targets[HEAD] != IGNORED
+
+    def losses(self, outputs: Outputs) -> Tensor:
+        logits, teacher_logits = outputs.by_head[HEAD], outputs.teacher.by_head[HEAD]
+        return soft_target_losses(logits, teacher_logits, self.temperature)
+
+
+@dataclass(frozen=True)
+class StateCosine(TeacherLoss):
+    """1 - cosine of the last states of student and teacher, at all tokens."""
+
+    head, metric = "state_cosine", "state_distance"
+    loss_weight: float = 1.0
+
+    def losses(self, outputs: Outputs) -> Tensor:
+        states_TD, teacher_TD = outputs.states_TD.float(), outputs.teacher.states_TD.float()
+        return 1 - F.cosine_similarity(states_TD, teacher_TD, dim=-1)
