@@ -14,6 +14,7 @@ from regard.models import start as starts
 from regard.models.facts import change
 from regard.models.formats import folder as folders
 from regard.objectives.distillation import Distillation, Teacher
+from regard.objectives.list import ObjectivesConfig
 from regard.objectives.masked_lm import MaskedLM
 from regard.objectives.sum import Sum
 from regard.text.encoder_tokenizer import train_encoder_tokenizer
@@ -23,7 +24,7 @@ from regard.training.loop.events import DevEvent, ReportEvent
 from regard.training.recipe import read
 from regard.training.run import prepare
 from regard.weights.files import read_tensors, weights_of
-from small_documents import write_animals
+from small_documents import RECIPE, write_animals
 from small_teacher import write_teacher
 
 ALONE = World(0, 1, torch.device("cpu"))
@@ -188,6 +189,18 @@ def test_resume_is_exact(data, tmp_path, tokens):
     assert seen[:4] + [event.loss for event in reports(second, resume=True)] == all_losses
     one, other = weights_of(straight.job.model), weights_of(second.job.model)
     assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_a_distilbert_that_lists_no_objectives_needs_a_teacher_and_has_the_papers_weights(tmp_path):
+    path = tmp_path / "distilbert.toml"
+    path.write_text(RECIPE.replace('"bert"', '"distilbert"'))
+    others = ("model.size=base", "text=false")
+    with pytest.raises(BadInput, match=r"objective.distillation.teacher is missing"):
+        read(path, others)
+    recipe = read(path, (*others, "objective.distillation.teacher=folder"))
+    masked, soft, cosine = recipe.table(ObjectivesConfig).sum(0.0).members
+    assert (masked.loss_weight, soft.loss_weight, cosine.loss_weight) == (2.0, 5.0, 1.0)
+    assert masked.name == "masked-lm" and soft.temperature == 2.0 and not soft.all_tokens
 
 
 def test_a_student_from_scratch_has_the_vocabulary_of_its_teacher(data, teacher, tmp_path):
