@@ -9,6 +9,7 @@ import pytest
 from small import start, write_corpus
 from small_documents import RECIPE as ANIMALS
 from small_documents import write_animals
+from small_teacher import write_teacher
 from small_tuning import write_tuning
 
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
@@ -54,6 +55,28 @@ def test_ranks_add_up_weights_that_only_reading_tells(tmp_path):
     alone, together = losses(tmp_path / "animals.toml", *still, "train.steps=6")
     assert len(alone) == 7
     assert together == pytest.approx(alone, abs=1e-5)
+
+
+@pytest.mark.slow
+def test_ranks_learn_the_same_from_a_teacher(tmp_path):
+    """In pre-training each runs it, in fine-tuning all read what the leader wrote."""
+    write_animals(tmp_path)
+    write_teacher(tmp_path / "teacher")
+    begin = ("model.start=teacher", "model.layers=every second", "model.size=", "text=false")
+    still = "model.change={dropout=0.0, attention_dropout=0.0}"
+    taught = ("objective.next-sentence=false", "objective.distillation.teacher=teacher")
+    alone, together = losses(tmp_path / "animals.toml", *begin, still, *taught, "train.steps=6")
+    assert len(alone) == 7 and together == pytest.approx(alone, abs=1e-4)
+    (tmp_path / "tuning").mkdir()
+    recipe = write_tuning(tmp_path / "tuning", "one")
+    first = (*begin[:1], "model.size=", "text=false", still)
+    write_teacher(tmp_path / "tuning" / "teacher")
+    losses(recipe, *first)
+    for out in ("out-0", "out-5"):
+        (recipe.parent / out).rename(recipe.parent / f"teacher-{out}")
+    taught = ("distillation.teacher=teacher-out-0/model", "distillation.weight=1.0")
+    alone, together = losses(recipe, *begin, still, *taught)
+    assert len(alone) == 14 and together == pytest.approx(alone, abs=1e-4)
 
 
 def test_a_batch_of_fewer_rows_than_ranks(tmp_path):

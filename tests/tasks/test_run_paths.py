@@ -1,8 +1,12 @@
 """What a run writes beside its checkpoints is whole or absent too."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 import torch
 
+from regard.tasks.run_paths import RunPaths
 from regard.text.subwords import Subwords
 from regard.training.distributed import World
 from regard.training.loop import train
@@ -30,3 +34,19 @@ def test_a_kill_between_two_vocabularies_leaves_neither(tmp_path, monkeypatch):
     assert not list((tmp_path / "run").glob("text/*"))
     run = prepare(recipe, tmp_path / "run", ALONE, data=tmp_path, resume=True)
     assert list(train(run.job, resume=True))[-1].progress.step == 1
+
+
+def test_an_array_is_computed_once_and_read_by_other_processes_and_resumed_runs(tmp_path):
+    computed = []
+
+    def compute():
+        computed.append(1)
+        return np.arange(6, dtype=np.float32).reshape(3, 2)
+
+    leader = RunPaths(tmp_path, tmp_path / "run")
+    expected = leader.keep_array("logits", compute)
+    for other in (replace(leader, leads=False), replace(leader, resume=True)):
+        np.testing.assert_array_equal(other.keep_array("logits", compute), expected)
+    assert len(computed) == 1
+    leader.keep_array("logits", compute)  # of a new run
+    assert len(computed) == 2
