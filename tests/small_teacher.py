@@ -14,12 +14,12 @@ from small_tuning import OTHERS
 SIZES = {"width": 16, "heads": 2, "inner": 32, "longest": 48, "init_std": 0.2, "depth": 5}
 
 
-def write_teacher(folder: Path, **changes: int) -> Path:
+def write_teacher(folder: Path, seed: int = 5, **changes: int) -> Path:
     """A random one with a pool and a masked-LM head."""
     words = [*OTHERS, "owl", *(word for kind in KINDS.values() for word in kind)]
     text = train_encoder_tokenizer([" ".join(words)], "wordpiece", 120, longest=48)
     sizes = {**SIZES, **changes, "vocab": len(text.words)}
     facts = change(bert.TINY, pool=FirstToken(), output_heads=(MLMHead(),), **sizes)
-    torch.manual_seed(5)
+    torch.manual_seed(seed)
     folders.write(folder, folders.LoadedModel(bert.PAPER, facts, facts.build(), text))
     return folder

@@ -1,5 +1,7 @@
 """Distillation in pre-training: losses and gradients, the teacher, whole runs, what is refused."""
 
+import re
+import shutil
 from dataclasses import replace
 from functools import cache
 
@@ -189,6 +191,21 @@ def test_resume_is_exact(data, tmp_path, tokens):
     assert seen[:4] + [event.loss for event in reports(second, resume=True)] == all_losses
     one, other = weights_of(straight.job.model), weights_of(second.job.model)
     assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_a_resumed_run_says_that_its_teacher_is_another_one(data, tmp_path):
+    shutil.copytree(data / "teacher", data / "changing")
+    other = "objective.distillation.teacher=changing"
+    run = prepared(data, tmp_path / "run", other, "train.steps=4")
+    first, *_ = train(run.job)
+    assert first.differences == ()
+    again = prepared(data, tmp_path / "run", other, "train.steps=6", resume=True)
+    assert next(train(again.job, resume=True)).differences == ()
+    starts._read.cache_clear()
+    write_teacher(data / "changing", seed=6)
+    changed = prepared(data, tmp_path / "run", other, "train.steps=6", resume=True)
+    (difference,) = next(train(changed.job, resume=True)).differences
+    assert re.fullmatch(r"data was (.*), teacher (\w+), is \1, teacher (?!\2)\w+", difference)
 
 
 def test_a_distilbert_that_lists_no_objectives_needs_a_teacher_and_has_the_papers_weights(tmp_path):

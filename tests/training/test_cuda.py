@@ -13,6 +13,8 @@ from regard.training.loop.trainer import Trainer
 from regard.training.recipe import read
 from regard.training.run import prepare
 from small import regard, tensors_of, write_corpus
+from small_documents import write_animals
+from small_teacher import write_teacher
 
 pytestmark = [
     pytest.mark.gpu,
@@ -87,6 +89,28 @@ def test_gradients_are_those_of_eager_steps(corpus, tmp_path, monkeypatch, way):
     choose_way(monkeypatch, *way)
     found, _ = gradients(prepared(corpus, tmp_path / "found", *STILL).job, 3)
     torch.testing.assert_close(found, eager, rtol=1e-3, atol=1e-5)
+
+
+@EVERY_WAY
+@pytest.mark.parametrize("tokens", ["masked", "all"])
+def test_a_student_learns_as_in_eager_steps(tmp_path, monkeypatch, way, tokens):
+    write_animals(tmp_path, documents=10)
+    write_teacher(tmp_path / "teacher")
+    settings = (
+        *("model.start=teacher", "model.layers=every second", "model.size=", "text=false"),
+        *("model.change={dropout=0.0, attention_dropout=0.0}", "objective.next-sentence=false"),
+        *("objective.distillation.teacher=teacher", f"objective.distillation.tokens={tokens}"),
+    )
+
+    def found(name):
+        recipe, cuda = read(tmp_path / "animals.toml", settings), torch.device("cuda", 0)
+        return losses(prepare(recipe, tmp_path / name, World(0, 1, cuda), data=tmp_path).job)
+
+    choose_way(monkeypatch, False, False)
+    eager = found("eager")
+    choose_way(monkeypatch, *way)
+    assert len(eager) == 12 and eager[-1] < eager[0]
+    assert found("found") == pytest.approx(eager, rel=5e-3)
 
 
 def test_the_loop_compiles_and_captures_on_its_own(corpus, tmp_path):

@@ -8,8 +8,10 @@ are softened by the temperature T, and 1 - cosine of their last states. DistilBE
 The order of this file: the table in recipes; the teacher; the objective; its two losses.
 """
 
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -28,6 +30,7 @@ from regard.models.formats.loaded_model import LoadedModel
 from regard.models.start import read_model
 from regard.objectives.rows import AnnotatedRow, RowObjective
 from regard.parts.losses import soft_target_losses
+from regard.weights.files import weights_of
 
 HEAD = MLMHead.name
 
@@ -139,6 +142,13 @@ class Distillation(RowObjective):
         """Read the teacher, which has the vocabulary as well."""
         self.teacher.read(data, longest)
         return self.teacher.model
+
+    @property
+    def mark(self) -> str:
+        """A checksum of the weights of the teacher."""
+        weights = weights_of(self.teacher.module).values()
+        content = (tensor.cpu().float().numpy().tobytes() for tensor in weights)
+        return f", teacher {reduce(lambda crc, one: zlib.crc32(one, crc), content, 0):08x}"
 
     def to(self, device: torch.device | str) -> None:
         """Move the teacher."""

@@ -22,8 +22,13 @@ class Objective:
     head: ClassVar[str]  # its name in the outputs of the model
     per_token: ClassVar[bool] = False  # whether each token has a target, or each row
 
+    @property
+    def mark(self) -> str:
+        """What identifies the models that it runs beside the one that is trained, if any."""
+        return ""
+
     def to(self, device: torch.device | str) -> None:
-        """Move the models that it runs beside the one that is trained: by default it has none."""
+        """Move these models to a device."""
 
     def length(self, example: Any) -> tuple[int, ...]:
         """The number of tokens of each row of an example."""

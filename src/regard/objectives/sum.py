@@ -67,6 +67,11 @@ class Sum(Objective):
         opened = [objective.open(data, longest) for objective in self.objectives]
         return next((model for model in opened if model is not None), None)
 
+    @property
+    def mark(self) -> str:
+        """What identifies these models."""
+        return "".join(objective.mark for objective in self.objectives)
+
     def to(self, device: torch.device | str) -> None:
         """Move these models."""
         for objective in self.objectives:

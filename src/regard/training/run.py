@@ -120,7 +120,7 @@ def prepare(
         flops=partial(task.flops, facts),
         checkpoints=checkpoints,
         world=world,
-        data=dataset.mark,
+        data=dataset.mark + objective.mark,
         eager=facts.eager,
         **limits,
     )
