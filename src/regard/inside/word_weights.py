@@ -16,7 +16,7 @@ from regard.inside.view import View
 from regard.inside.views.attention_svg import draw_attention
 from regard.inside.views.attention_text import LEVELS, SHADES, ramp_colour
 from regard.inside.views.escape import escape_controls, escape_line
-from regard.inside.views.html import fill_template, read_asset
+from regard.inside.views.html import fill_template
 from regard.tasks.classify import TextPrediction
 
 CAPTION = "pooling weight of each word"
@@ -77,7 +77,7 @@ class WordWeights(View):
         return fill_template(
             "words.html",
             title=self.title,
-            style=read_asset("page.css"),
+            styles=["page.css", "words.css"],
             words=" ".join(words),
             classes="\n".join(classes),
             peak=f"{self.weights.max(initial=0.0):.3f}",

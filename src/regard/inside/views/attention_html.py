@@ -8,7 +8,7 @@ import numpy as np
 
 from regard.inside.attention_map import AttentionMap
 from regard.inside.views.escape import escape_controls, escape_line
-from regard.inside.views.html import fill_template, read_asset
+from regard.inside.views.html import fill_template
 
 UNIT = 10_000  # weights are written as whole ten-thousandths: four decimals at half the size
 
@@ -19,8 +19,8 @@ def attention_page(title: str, summary: str, maps: Sequence[AttentionMap]) -> st
         "attention.html",
         title=title,
         summary=escape(escape_line(summary)),
-        style=read_asset("page.css"),
-        script=read_asset("attention.js"),
+        styles=["page.css"],
+        script="attention.js",
         data=_inline_json([_to_json(each) for each in maps]),
     )
 

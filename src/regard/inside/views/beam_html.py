@@ -6,7 +6,7 @@ from html import escape
 from regard.inside.beam_tree import PRUNED, BeamTree
 from regard.inside.views.beam_svg import BeamDrawing
 from regard.inside.views.escape import escape_controls, escape_line
-from regard.inside.views.html import fill_template, read_asset
+from regard.inside.views.html import fill_template
 
 TableRow = tuple[str, Sequence[str]]
 """The CSS class of a row, and its cells."""
@@ -21,8 +21,8 @@ def tree_page(tree: BeamTree) -> str:
         best=escape(escape_line(tree.hypotheses[0].text)),
         summary=escape(tree.summary),
         formula=escape(tree.beam.formula),
-        style=read_asset("page.css") + read_asset("beam.css"),
-        script=read_asset("beam.js"),
+        styles=["page.css", "beam.css"],
+        script="beam.js",
         drawing=BeamDrawing(tree, in_page=True).svg(),
         hypotheses=_table(hypotheses, _hypothesis_rows(tree)),
         choices=_table(("", "score", "length penalty", "translation"), _choice_rows(tree)),

@@ -7,15 +7,29 @@ from string import Template
 
 from regard.inside.views.escape import escape_line
 
+POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+
 
 def read_asset(name: str) -> str:
     """The text of a file in ``assets``."""
     return (files("regard.inside.views") / "assets" / name).read_text(encoding="utf-8")
 
 
-def fill_template(name: str, *, title: str, **parts: str) -> str:
-    """A page from the template of that name; the title is plain text, other parts are HTML."""
-    return Template(read_asset(name)).substitute(title=escape(escape_line(title)), **parts)
+def fill_template(
+    name: str, *, title: str, styles: Sequence[str], script: str | None = None, **parts: str
+) -> str:
+    """A page from the template of that name, which loads no file, font or script.
+
+    The title is plain text, styles and script are names of assets, and other parts are HTML.
+    """
+    title = escape(escape_line(title))
+    head = Template(read_asset("head.html")).substitute(
+        title=title,
+        policy=POLICY if script is None else f"{POLICY}; script-src 'unsafe-inline'",
+        style="".join(map(read_asset, styles)),
+    )
+    code = "" if script is None else read_asset(script)
+    return Template(read_asset(name)).substitute(title=title, head=head, script=code, **parts)
 
 
 def report_page(
@@ -29,7 +43,7 @@ def report_page(
     return fill_template(
         "report.html",
         title=title,
-        style=read_asset("report.css"),
+        styles=["report.css"],
         table=html_table(columns, rows),
         chart="\n".join(charts),
         notes="\n".join(f"<p>{escape(escape_line(note))}</p>" for note in notes),

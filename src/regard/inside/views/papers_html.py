@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from regard.inside.views.html import fill_template, html_table, read_asset
+from regard.inside.views.html import fill_template, html_table
 
 YEAR, LINE, INDENT, LEFT, TOP = 130, 26, 18, 12, 50  # pixels
 
@@ -32,7 +32,7 @@ def papers_page(sections: Sequence[PaperSection]) -> str:
     return fill_template(
         "papers.html",
         title="Attention models, paper by paper",
-        style=read_asset("report.css"),
+        styles=["report.css", "papers.css"],
         lineage="\n".join(_lineage(sections)),
         sections="\n".join(map(_section, sections)),
     )
