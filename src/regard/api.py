@@ -160,7 +160,7 @@ class Model:
         batch_size: int | None = None,
         max_length: int | None = None,
     ) -> list[FilledText]:
-        """The most probable words for each [MASK] of each text."""
+        """The most probable words for each mask token of each text ([MASK], RoBERTa's <mask>)."""
         given, runner = listed(texts), self.runner.with_limits(batch_size, max_length)
         return runner.encoder.filler(top).predict(given)
 

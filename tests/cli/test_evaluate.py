@@ -7,6 +7,7 @@ import pytest
 from regard.cli.scores import check_expected
 from regard.metrics.translation import MetricScore
 from regard.training.recipe_files import ExpectConfig
+from verb import run
 
 
 def expects(metric: str, value: float, tolerance: float = 0.5) -> bool:
@@ -27,3 +28,16 @@ def test_less_is_better_in_ter():
     assert [expects("TER", value) for value in (0, 39, 40, 40.25, 40.5)] == [True] * 5
     assert [expects("TER", value) for value in (40.625, 41, 44, 120, math.nan)] == [False] * 5
     assert expects("TER", 40, tolerance=0) and not expects("TER", 40.01, tolerance=0)
+
+
+def test_a_translator_is_not_evaluated_as_a_classifier(small_run, tmp_path):
+    (tmp_path / "test.tsv").write_text("dog cow\towl\nrat hen\tpig\n")
+    (tmp_path / "a.toml").write_text(
+        'like = "sst2-pooled"\nexpect = false\n[data]\n'
+        'train = { reader = "tsv", file = "test.tsv", options = { texts = [0], label = 1 } }\n'
+        "dev = { held_out = 1 }\n"
+        'test = { reader = "tsv", file = "test.tsv", options = { texts = [0], label = 1 } }\n'
+    )
+    model = small_run / "run" / "model"
+    done = run("evaluate", model, tmp_path / "a.toml", "--data", tmp_path, code=2)
+    assert done.stderr == "regard: this model was not trained for task 'classify'\n"

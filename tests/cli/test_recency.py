@@ -3,6 +3,7 @@
 import pytest
 
 from regard.cli.recency_study import classifier_form, spread
+from small_bert import model as bert
 from verb import run
 
 
@@ -32,3 +33,10 @@ def test_seeds_are_a_sample_and_one_has_no_spread():
     assert spread([90.0]) == "90.0"
     assert "one seed" in classifier_form(1) and "±" not in classifier_form(1)
     assert "3 seeds ±" in classifier_form(3)
+
+
+@pytest.mark.parametrize(("head", "reason"), [("one", "special tokens"), ("words", "no pooled")])
+def test_other_models_are_refused_in_one_line(texts, tmp_path, head, reason):
+    bert(head).save(tmp_path / "bert")
+    (line,) = run("recency", tmp_path / "bert", texts[1], code=2).stderr.splitlines()
+    assert reason in line

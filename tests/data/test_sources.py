@@ -279,3 +279,10 @@ def test_a_whole_number_in_json_is_the_text_of_its_digits(tmp_path):
     path = put(tmp_path / "b.jsonl", '{"text": "x", "label": true}\n')
     with complains(f"{path}:1: the value of 'label' is not text"):
         list(read_pairs(JsonLines(path, ("text", "label"))))
+
+
+def test_a_comma_that_is_not_quoted_is_refused(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("text,label\na film,good\na film, well told,good\n")
+    with pytest.raises(BadInput, match=r"a.csv:3: 3 cells, and the first line has 2"):
+        list(read_pairs(Csv(str(path), ("text", "label"))))

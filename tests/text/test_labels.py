@@ -104,3 +104,14 @@ def test_a_foreign_file_is_refused(tmp_path, content, said):
     (tmp_path / "labels.json").write_text(json.dumps(content))
     with pytest.raises(BadInput, match=f"labels.json: {said}"):
         load_labels(tmp_path)
+
+
+@pytest.mark.parametrize("number", ["nan", "inf", "-inf"])
+def test_a_number_is_finite(number):
+    with pytest.raises(BadInput, match=f"^a.csv:3: {number} is not a finite number"):
+        RegressionSet.of(["1"], {}).encode([number], "a.csv:3")
+
+
+def test_spaces_around_labels_do_not_count():
+    labels = SingleLabelSet.of([" good", "bad", "good"], {})
+    assert labels.names == ("bad", "good") and labels.encode([" good"], "") == [1]

@@ -14,7 +14,8 @@ from regard.cli.table import print_table
 from regard.cli.training import run_loop
 from regard.data.agreement import long_prefixes, make_agreement, write
 from regard.ground.errors import BadInput
-from regard.inside.gradient_reach import GradientNorms, GradientReach, gradient_norms
+from regard.inside.gradient_reach import FINAL, GradientNorms, GradientReach, gradient_norms
+from regard.text.tokenizers import PLAIN
 from regard.training.distributed import World
 from regard.training.loop import seed_everything
 from regard.training.recipe import read
@@ -53,6 +54,10 @@ def spread(values: Sequence[float]) -> str:
 
 def study_model(model: Model, texts: list[str]) -> GradientReach:
     """Gradient norms of a model, and of the same architecture with random weights."""
+    if FINAL not in model.facts.layer_paths.values():
+        raise BadInput("this model has no pooled state: recency is that of a classifier")
+    if model.paper.tokenizer != PLAIN:
+        raise BadInput("this classifier reads special tokens: recency is that of words alone")
     ids = [one for one in model.encoder.text.words.encode_all(texts) if one]
     if not ids:
         raise BadInput("there is no text")

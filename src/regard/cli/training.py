@@ -27,7 +27,7 @@ def train_run(recipe: Recipe, folder: Path, *, world: World, resume: bool, **opt
     options["stop_requested"] = lambda: bool(signals)
     run = prepare(recipe, folder, world, resume=resume, **options)
     warmup, steps = recipe.optimiser.warmup, recipe.train.steps
-    if warmup >= steps and world.is_leader:
+    if warmup > steps and world.is_leader:
         peak = "the learning rate never reaches its peak"
         note(f"optimiser.warmup: {warmup:,} steps of {steps:,}: {peak}")
     with collect_signals(signals):

@@ -5,7 +5,7 @@ A bad line is an error with file and line, or left out and counted.
 
 import csv
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import chain, zip_longest
@@ -131,6 +131,7 @@ class Table(OneFile):
 
     optional: tuple[str, ...] = ()
     unnamed: tuple[str, ...] = ()
+    most_cells: int | None = None  # of a line, if that is known
 
     def records(self, lines: _Numbered) -> _Numbered:
         """The lines of the table; in CSV several lines of a file may be one."""
@@ -160,10 +161,17 @@ class Table(OneFile):
                 numbers.append(header.index(column))
             elif column not in self.optional:
                 raise BadInput(f"{where}: no column {column!r} among {', '.join(header)!r}")
-        return replace(self, columns=tuple(numbers)), lines
+        return replace(self, columns=tuple(numbers), most_cells=self.limit(header)), lines
+
+    def limit(self, header: Sequence[str]) -> int | None:
+        """The most cells of a line below these names; tables of benchmarks have longer ones."""
+        return None
 
     def parse(self, line: str, where: str) -> tuple[str, ...]:
         cells = self.cells(line, where)
+        if self.most_cells is not None and len(cells) > self.most_cells:
+            detail = f"{len(cells)} cells, and the first line has {self.most_cells}"
+            raise BadExample(where, "of too many cells", detail)
         for column in self.columns:
             if not 0 <= cast(int, column) < len(cells):
                 detail = f"no column {column}, counted from 0: the line has {len(cells)}"
@@ -184,6 +192,10 @@ class Csv(Table):
                 begun = b""
         if begun:
             raise BadInput(f"{name_of(self.path)}:{first}: a quote that is never closed")
+
+    def limit(self, header: Sequence[str]) -> int | None:
+        """As many as there are names: more mean a comma that is not quoted."""
+        return len(header)
 
     def cells(self, line: str, where: str) -> list[str]:
         try:

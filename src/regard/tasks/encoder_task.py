@@ -262,6 +262,6 @@ class EncoderTask(TrunkTask):
         self, model: Any, examples: Sequence[Any], with_interval: bool = False
     ) -> TaskScores:
         """The scores of a loaded model on a test set, always with intervals."""
-        if model.facts.head(self.head.name) is None:
+        if self.head.name not in model.facts.head_names:
             raise BadInput(f"this model was not trained for task {self.name!r}")
         return self.score(model.predictor, examples, with_interval=True)

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import nan
+from math import isfinite, nan
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -39,7 +39,7 @@ class LabelSet(ABC):
     @classmethod
     def of(cls, labels: Iterable[str], written: Mapping[str, str]) -> "LabelSet":
         """The labels that occur, sorted."""
-        names = sorted({written.get(label, label) for label in labels})
+        names = sorted({written.get(label.strip(), label.strip()) for label in labels})
         if len(names) < 2:
             raise BadInput(f"there must be two labels or more to tell apart, not {names}")
         return cls(tuple(names), dict(written))
@@ -179,9 +179,12 @@ class RegressionSet(LabelSet):
         """The number."""
         try:
             (label,) = labels
-            return float(label)
+            number = float(label)
         except ValueError:
             raise BadInput(f"{where}: {', '.join(labels) or 'nothing'} is not a number") from None
+        if not isfinite(number):
+            raise BadInput(f"{where}: {label} is not a finite number")
+        return number
 
     def encode(self, labels: Sequence[str], where: str) -> list[float]:
         """The number itself."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def fill(
     model: MODEL,
     file: FILE = "-",
-    top: Annotated[int, typer.Option(help="Words printed for each [MASK].")] = 5,
+    top: Annotated[int, typer.Option(help="Words printed for each mask token.")] = 5,
     max_length: MAX_LENGTH = None,
     batch_size: BATCH_SIZE = None,
     precision: PRECISION = "auto",
@@ -24,8 +24,8 @@ def fill(
 ) -> None:
     """Fill the [MASK] tokens of each line with the most probable words.
 
-    Prints the filled line, then for each [MASK], after a tab, the most probable words with their
-    probabilities. An empty line stays empty.
+    Prints the filled line, then for each mask token (BERT: [MASK], RoBERTa: <mask>), after a tab,
+    the most probable words with their probabilities. An empty line stays empty.
 
     Example: echo "The old man [MASK] a book." | regard fill runs/bert/model
     """

@@ -14,7 +14,7 @@ def tour(
 ) -> None:
     """Train, measure and inspect a small model on a toy language.
 
-    A Transformer learns to translate a built-in language on a CPU, in about three minutes. Exits
+    A Transformer learns to translate a built-in language on a CPU, in about two minutes. Exits
     with code 1 if BLEU or the alignment error rate is worse than expected.
 
     Example: regard tour --out runs/tour

@@ -20,6 +20,8 @@ from regard.parts.attention import EncoderOutput
 class EncoderDecoderModule(nn.Module):
     """Source and target sides, and the layer of logits, tied as ``tie`` says."""
 
+    pool = None  # it translates, and has no pooled state
+
     def __init__(
         self,
         source: nn.Module,
