@@ -197,7 +197,7 @@ class DataConfig(Config):
     links: LinksConfig | None = None
     """Gold word links, for the alignment error rate of a ladder."""
     longest_characters: int = Field(5_000, ge=1)
-    """Longer texts are bad lines: an error, or left out with `--skip-bad`."""
+    """Longer texts are bad lines: an error, or left out where bad lines are."""
 
     @property
     def tests(self) -> dict[str, FilesConfig]:
