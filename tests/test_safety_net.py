@@ -42,6 +42,7 @@ def differences(base: dict, new: dict, folder: Path, capsys: pytest.CaptureFixtu
     return lines
 
 
+@pytest.mark.slow
 def test_two_records_of_the_same_code_are_the_same(record, tmp_path):
     again = recorded(tmp_path / "again.json")
     assert sorted(again["entries"]) == sorted(ENTRIES)

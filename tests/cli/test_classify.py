@@ -115,6 +115,7 @@ def test_recency_of_a_model(model, tmp_path):
     assert "no text" in run("recency", model, stdin="\n", code=2).stderr
 
 
+@pytest.mark.slow
 def test_recency_of_four_models(tmp_path):
     done = run("recency", "--quick", "--seeds", 1, "--out", tmp_path / "out")
     for part in (

@@ -36,7 +36,9 @@ def losses(recipe: Path, *settings: str) -> tuple[list[float], list[float]]:
     "settings",
     [
         (STILL,),
-        ("model.change.dropout=0.2", "batches.accumulate=2"),  # a batch for each: draws are equal
+        pytest.param(  # a batch for each: draws are equal
+            ("model.change.dropout=0.2", "batches.accumulate=2"), marks=pytest.mark.slow
+        ),
         (*RECURRENT, STILL),
     ],
     ids=["slices", "whole batches", "recurrent"],

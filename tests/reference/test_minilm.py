@@ -78,6 +78,7 @@ def test_vectors_of_sentences_agree(both, folder):
     assert alike[0, 1] > alike[0, 2] + 0.3  # and it means something
 
 
+@pytest.mark.slow
 def test_it_is_converted_and_comes_back(folder, tmp_path):
     run("convert", folder, tmp_path / "ours", "--to", "regard", "--check")
     regard.load(tmp_path / "ours", "cpu").save(tmp_path / "hf", format="hf")
