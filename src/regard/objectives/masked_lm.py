@@ -24,7 +24,7 @@ from regard.ground.batch import IGNORED, Batch, BatchLimits, pack_ids
 from regard.ground.config import Config
 from regard.models.build.trunk_with_heads import Outputs
 from regard.models.facts import MLMHead
-from regard.objectives.rows import Annotate, AnnotatedRow, RowObjective
+from regard.objectives.rows import Annotate, AnnotatedRow, RowObjective, batch_positions
 
 LONGEST_SPAN = 10  # words (Joshi et al., 2019, section 3.1)
 
@@ -123,10 +123,7 @@ class MaskedLM(RowObjective):
 
         With ``limits``, both have the fixed size ``max_positions``; the rest is ignored.
         """
-        positions = [
-            np.asarray(example.positions[self.head]) + start
-            for example, start in zip(examples, starts, strict=True)
-        ]
+        positions = batch_positions(examples, starts, self.head)
         count = sum(map(len, positions))
         size = count if limits is None else self.max_positions(limits)
         if count > size:

@@ -27,7 +27,7 @@ from regard.ground.errors import BadInput
 from regard.models.build.trunk_with_heads import Outputs
 from regard.models.facts import Joint, ReplacedTokenHead, TrunkWithHeads, change
 from regard.objectives.masked_lm import MaskedLM
-from regard.objectives.rows import AnnotatedRow, RowObjective
+from regard.objectives.rows import AnnotatedRow, RowObjective, batch_positions
 
 KEPT = 0.15  # the share of chosen tokens that stay as they are
 
@@ -112,12 +112,8 @@ class ReplacedTokens(RowObjective):
         Tokens of the fill are replaced by none and ignored.
         """
         masked = self.generator.head
-        positions = [
-            np.asarray(example.positions[masked]) + start
-            for example, start in zip(examples, starts, strict=True)
-        ]
         originals_T = pack_ids([example.row.tokens for example in examples])
-        chosen_N = pack_ids(positions)
+        chosen_N = pack_ids(batch_positions(examples, starts, masked))
         originals_T[chosen_N] = pack_ids([example.targets[masked] for example in examples])
         number_T = torch.full_like(originals_T, -1)
         number_T[chosen_N] = torch.arange(len(chosen_N))

@@ -157,6 +157,14 @@ class RowObjective(Objective):
         raise NotImplementedError
 
 
+def batch_positions(
+    examples: Sequence[AnnotatedRow], starts: np.ndarray, head: str
+) -> list[np.ndarray]:
+    """The positions of a head in each row, counted from the beginning of the batch."""
+    pairs = zip(examples, starts, strict=True)
+    return [np.asarray(example.positions[head]) + start for example, start in pairs]
+
+
 def collate_rows(
     objectives: Sequence[RowObjective],
     examples: Sequence[AnnotatedRow],
