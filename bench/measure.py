@@ -1,5 +1,6 @@
 """One clock for the scripts of this folder: systems take turns, and figures have intervals."""
 
+import json
 import math
 import platform
 import statistics
@@ -11,12 +12,19 @@ from typing import Any, NamedTuple
 import torch
 import torch._dynamo.utils
 import torch.fx.experimental._config
-from torch import nn
+from torch import Tensor, nn
 
 from regard.ground.machine import has_bf16
 
 MEASURED, NOMINAL = 784e12, 989e12  # bf16 products a second on an H200: a large matmul; the sheet
 CLEAR = 0.05  # how often an interval may miss
+
+
+class System(NamedTuple):
+    """What is done in a round, giving the losses of its steps, and what is printed beside it."""
+
+    work: Callable[[], Sequence[Tensor]]
+    remarks: dict[str, Any]
 
 
 class Interval(NamedTuple):
@@ -25,6 +33,32 @@ class Interval(NamedTuple):
     low: float
     median: float
     high: float
+
+
+def warm_up(name: str, build: Callable[[], Callable[[], Sequence[Tensor]]]) -> System:
+    """Build a system and let it do one round, in which it compiles; its losses must be finite."""
+    before, work = graphs(), build()
+    losses = [float(loss) for loss in work()]
+    if not all(map(math.isfinite, losses)):
+        raise SystemExit(f"{name}: the losses are {losses}")
+    return System(work, {"first_loss": round(losses[0], 3), "graphs": graphs() - before})
+
+
+def print_speeds(
+    systems: dict[str, System], tokens: int, flops: float, rounds: int, limit: float
+) -> None:
+    """Let systems take turns; print a JSON line for each, with the ratio of "regard" to it.
+
+    A round has so many real ``tokens``, for which so many ``flops`` must be computed.
+    """
+    taken = take_turns({name: one.work for name, one in systems.items()}, rounds, limit=limit)
+    for name, seconds in taken.items():
+        speed = interval([tokens / one for one in seconds])
+        line = {"system": name, "tokens_per_second": rounded(speed, 0), "rounds": len(seconds)}
+        line |= systems[name].remarks | of_peak(flops / tokens * speed.median)
+        if name != "regard":
+            line |= {"regard_over_it": rounded(ratio(seconds, taken["regard"]))}
+        print(json.dumps(line), flush=True)
 
 
 def settle() -> None:

@@ -19,21 +19,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
-from measure import (
-    compile_layers,
-    graphs,
-    half,
-    interval,
-    of_peak,
-    ratio,
-    rounded,
-    setting,
-    take_turns,
-)
+from measure import compile_layers, half, print_speeds, setting, warm_up
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from regard.ground.batch import IGNORED, BatchLimits, TokenRow
+from regard.ground.pytree import move_tensor
 from regard.models.facts import TrunkWithHeads, change
 from regard.models.papers import bert
 from regard.objectives.masked_lm import MaskedLM
@@ -138,7 +129,7 @@ def theirs(facts: TrunkWithHeads, device: torch.device, *, compiled: bool, ragge
             ids[number, :size], mask[number, :size] = one.row.tokens, 1
             goals[number, one.positions["mlm"]] = one.targets["mlm"]
         given = {"input_ids": ids, "goals": goals, "attention_mask": mask}
-        batch = {name: sent(torch.from_numpy(one), device) for name, one in given.items()}
+        batch = {name: move_tensor(torch.from_numpy(one), device) for name, one in given.items()}
         with half(device):
             loss = forward(**batch)
         loss.backward()
@@ -149,9 +140,9 @@ def theirs(facts: TrunkWithHeads, device: torch.device, *, compiled: bool, ragge
     return step
 
 
-def sent(tensor: Tensor, device: torch.device) -> Tensor:
-    """The tensor on ``device``, without waiting for it."""
-    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
+def round_of(step: Step, batches: Sequence[list[AnnotatedRow]]) -> Callable[[], Sequence[Tensor]]:
+    """What is done in a round: a step for each batch."""
+    return lambda: [step(rows) for rows in batches]
 
 
 def main() -> None:
@@ -188,27 +179,14 @@ def compare(facts: TrunkWithHeads, asked: argparse.Namespace) -> None:
             others,
         ),
     }
-    working, compiled = {}, {}
+    systems = {}
     for name, (build, batches) in built.items():
-        before, step = graphs(), build()
-        working[name] = lambda step=step, batches=batches: [step(rows) for rows in batches][-1]
-        loss = working[name]()  # compile and warm up
-        compiled[name] = graphs() - before
-        if not torch.isfinite(loss):
-            raise SystemExit(f"{name}: the loss is {float(loss)}")
-    taken = take_turns(working, asked.rounds, limit=asked.seconds)
+        systems[name] = warm_up(name, lambda build=build, of=batches: round_of(build(), of))
+        systems[name].remarks["batches"] = len(batches)
     lengths = list(map(length, corpus))
-    real = sum(lengths)
     masked = sum(len(row.positions["mlm"]) for row in corpus)
     needed = facts.training_flops([(one,) for one in lengths], {"mlm": masked})
-    for name, seconds in taken.items():
-        speed = interval([real / one for one in seconds])
-        line = {"system": name, "tokens_per_second": rounded(speed, 0), "rounds": len(seconds)}
-        line |= {"batches": len(built[name][1]), "graphs": compiled[name]}
-        line |= of_peak(needed / real * speed.median)
-        if name != "regard":
-            line |= {"regard_over_it": rounded(ratio(seconds, taken["regard"]))}
-        print(json.dumps(line), flush=True)
+    print_speeds(systems, sum(lengths), needed, asked.rounds, asked.seconds)
     print(json.dumps({"ragged": ragged, "padding": round(padding(others, ragged), 3), **setting()}))
 
 

@@ -1,5 +1,6 @@
 """The clock of the bench scripts, and how their peers are fed."""
 
+import json
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -9,6 +10,11 @@ import pytest
 import torch
 
 from marian_folders import sentences, write_marian
+from regard.models.facts import change
+from regard.models.paper import count_parameters
+from regard.models.papers import electra
+from regard.weights.files import weights_of
+from regard.weights.weight_map import Extras
 
 BENCH = Path(__file__).parents[2] / "bench"
 
@@ -93,6 +99,60 @@ def test_ragged_rows_are_packed_for_one_and_bucketed_for_the_other():
         assert sum(map(len, batches)) == 64
     assert all(sum(map(length, batch)) <= 512 for batch in ours)
     assert padding(theirs, ragged=False) < 0.15
+
+
+def test_systems_take_turns_at_pretraining_two_models(monkeypatch, capsys):
+    from pretrain_electra import main
+
+    monkeypatch.setattr(sys, "argv", ["pretrain_electra.py", "--tiny", "--peers", "eager"])
+    main()
+    ours, theirs, where = map(json.loads, capsys.readouterr().out.splitlines())
+    assert ours["system"] == "regard" and theirs["system"] == "transformers, eager"
+    assert all(one["rounds"] == 2 and one["tokens_per_second"][0] > 0 for one in (ours, theirs))
+    assert theirs["regard_over_it"][0] > 0 and where["size"] == "tiny"
+    untrained = np.log(2_000) + 50 * np.log(2)
+    assert [ours["first_loss"], theirs["first_loss"]] == pytest.approx([untrained] * 2, rel=0.05)
+
+
+@pytest.mark.parametrize("size", ["small", "base"])
+def test_the_peer_has_the_generator_and_discriminator_of_the_paper(size):
+    from pretrain_electra import SIZES, Pair, joint
+
+    facts, sizes = joint(SIZES[size]), electra.PAPER.sizes
+    assert facts.discriminator.trunk == sizes[size].trunk
+    assert facts.generator.trunk == sizes[f"{size}-generator"].trunk
+    with torch.device("meta"):
+        assert count_parameters(Pair(facts)) == count_parameters(facts.build())
+
+
+def test_the_peer_has_the_same_loss_of_replaced_tokens():
+    from pretrain_electra import SIZES, Pair, collated, joint, objective_of, rows_of
+
+    size = SIZES["tiny"]
+    tiny = change(size.discriminator, dropout=0.0, attention_dropout=0.0)
+    size = size._replace(discriminator=tiny)
+    torch.manual_seed(1)
+    facts, objective = joint(size), objective_of(size)
+    model, pair = facts.build(), Pair(facts)
+    model.generator.heads["mlm"].out.bias.data[7] = 100.0  # the only token that is ever drawn
+    for of_model, of_pair in (
+        (model.generator, pair.generator),
+        (model.discriminator, pair.discriminator),
+    ):
+        written = electra.HF.weights.write(weights_of(of_model), Extras())
+        assert not of_pair.load_state_dict(written, strict=False).unexpected_keys
+    rows = rows_of(4, 64, 2_000, False, np.random.default_rng(1))
+    losses, _ = objective(model, objective.collate(rows))
+    weights = torch.from_numpy(sum(map(objective.weight, rows)))
+    loss = pair(**collated(rows))
+    torch.testing.assert_close((losses / weights).sum().float(), loss, rtol=1e-5, atol=0)
+    loss.backward()
+    (losses / weights).sum().backward()
+    ours, theirs = (
+        model.discriminator.trunk.embed.token.weight.grad,
+        pair.generator.electra.embeddings.word_embeddings.weight.grad,
+    )
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
 def test_the_peer_on_a_cpu_reads_sentences_of_like_length():
