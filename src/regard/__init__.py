@@ -37,7 +37,14 @@ if TYPE_CHECKING:
     from regard.tasks.question_answering import AnswerPrediction, AnswerSpan
     from regard.tasks.tag import Entity, TaggedText, TaggedWord
     from regard.tasks.translator import Translation
-    from regard.training.loop.events import DevEvent, EndEvent, ReportEvent, SaveEvent, StartEvent
+    from regard.training.loop.events import (
+        DevEvent,
+        EndEvent,
+        ReportEvent,
+        SaveEvent,
+        ScoreEvent,
+        StartEvent,
+    )
     from regard.training.recipe import Recipe
     from regard.training.train import train
 
@@ -73,6 +80,7 @@ __all__ = [
     "ReportEvent",
     "Sample",
     "SaveEvent",
+    "ScoreEvent",
     "StartEvent",
     "TaggedText",
     "TaggedWord",
@@ -125,6 +133,7 @@ _NAMES = {
         "EndEvent",
         "ReportEvent",
         "SaveEvent",
+        "ScoreEvent",
         "StartEvent",
     ),
     "regard.training.recipe": ("Recipe",),

@@ -23,7 +23,7 @@ from regard.inside.look import look
 from regard.inside.record_translator import align
 from regard.inside.view import View
 from regard.metrics.alignment import Links
-from regard.models.facts import EncoderDecoder, ModelFacts, TrunkWithHeads
+from regard.models.facts import ModelFacts
 from regard.models.formats import folder as folders
 from regard.models.hub import local_folder
 from regard.models.paper import Paper
@@ -34,6 +34,7 @@ from regard.tasks.encoder_model import EncoderInput, EncoderModel
 from regard.tasks.fill_mask import FilledText
 from regard.tasks.inputs import check_pairs, check_text, listed
 from regard.tasks.model_runner import ModelRunner
+from regard.tasks.runners import runner_of
 from regard.tasks.translator import Translation, Translator
 from regard.text.ids_only import MISSING
 from regard.text.labels import LabelSet
@@ -41,11 +42,6 @@ from regard.text.tokenizers import Tokenizer
 from regard.text.words import word_spans
 
 Texts = Iterable[EncoderInput]
-RUNNERS: dict[tuple[str, ...], type[ModelRunner]] = {
-    TrunkWithHeads.sides: EncoderModel,
-    EncoderDecoder.sides: Translator,
-}
-"""What runs a model, by the sides that it reads."""
 
 
 def load(
@@ -119,7 +115,7 @@ class Model:
     @cached_property
     def runner(self) -> ModelRunner:
         """The model on its device, in its precision: what all methods call."""
-        runner = RUNNERS[self.facts.sides].of(self._loaded).with_limits(self._batch_size)
+        runner = runner_of(self._loaded).with_limits(self._batch_size)
         return runner if self.precision is None else runner.with_precision(self.precision)
 
     @property

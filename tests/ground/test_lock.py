@@ -89,3 +89,23 @@ def test_what_is_no_file_is_no_lock(tmp_path):
         with pytest.raises(BadInput, match="cannot be written"):
             lock_folder(folder)
     assert (tmp_path / "mine").read_text() == "precious"
+
+
+def test_a_discarded_lock_leaves_neither_file_nor_folder(tmp_path):
+    lock_folder(tmp_path / "runs" / "one").discard()
+    assert not [*tmp_path.iterdir()]
+    kept = lock_folder(tmp_path / "runs" / "one")
+    (tmp_path / "runs" / "other").touch()
+    kept.discard()
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["other"]
+    lock_folder(tmp_path).discard()  # was there before
+    assert tmp_path.is_dir() and not (tmp_path / LOCK).exists()
+
+
+def test_a_lock_on_a_file_that_was_removed_meanwhile_is_refused(tmp_path, monkeypatch):
+    def removed(*_):
+        (tmp_path / LOCK).unlink()
+
+    monkeypatch.setattr(locks.fcntl, "flock", removed)
+    with pytest.raises(BadInput, match="was in use until now; try again"):
+        lock_folder(tmp_path)

@@ -113,6 +113,8 @@ def test_a_field_takes_whatever_its_declaration_allows():
         ({"qqqq": 2}, "no fact is called 'qqqq'; known: .*width"),
         ({"source.dept": 2}, "no fact is called 'source.dept'"),
         ({"depth": "two"}, "depth of Stack is int, so it cannot be 'two'"),
+        ({"eps": float("inf")}, "eps of Stack must be a finite number, not inf"),
+        ({"dropout": float("nan")}, "dropout of Stack must be a finite number, not nan"),
         ({"depth": 2.0}, "depth of Stack is int"),
         ({"depth": True}, "depth of Stack is int"),
         ({"depth": None}, "depth of Stack is int"),

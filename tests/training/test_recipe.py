@@ -37,6 +37,13 @@ def test_every_recipe_that_comes_with_regard_is_valid_and_named_by_its_command()
         ("text.kind=bqe", "no kind 'bqe'; did you mean 'bpe'?"),
         ("optimiser.schedule=cosinus", "optimiser.schedule: Input should be"),
         ("decode.beam=1000000", "decode: the size of a beam"),
+        ("optimiser.rate=inf", "optimiser.rate: Input should be a finite number (given inf)"),
+        ("optimiser.rate=nan", "optimiser.rate: Input should be a finite number (given nan)"),
+        ("optimiser.eps=inf", "optimiser.eps: Input should be a finite number"),
+        ("optimiser.decay=inf", "optimiser.decay: Input should be a finite number"),
+        ("optimiser.clip=inf", "optimiser.clip: Input should be a finite number"),
+        ("optimiser.betas=[0.9, nan]", "optimiser.betas.1: Input should be a finite number"),
+        ("decode.alpha=-inf", "decode.alpha: Input should be a finite number"),
         ("train.ema=0.9", None),
     ],
 )

@@ -1,20 +1,22 @@
 """``regard.train``: recipes and data from memory, by the same rules as from files."""
 
 import json
+import re
 import tomllib
 from itertools import islice
 
 import pytest
 
 import regard
-from regard import BadInput, DevEvent, EndEvent, ReportEvent, SaveEvent, StartEvent
+from regard import BadInput, DevEvent, EndEvent, ReportEvent, SaveEvent, ScoreEvent, StartEvent
 from regard.training.recipe import read, task_of
+from regard.training.test_sets import score_tests
 from small import RECIPE, tensors_of, write_corpus
 from small_documents import write_animals
 from small_labels import write_owls
 from small_tuning import write_tuning
 
-EVENTS = (StartEvent, ReportEvent, DevEvent, SaveEvent, EndEvent)
+EVENTS = (StartEvent, ReportEvent, DevEvent, SaveEvent, ScoreEvent, EndEvent)
 
 
 @pytest.fixture(scope="module")
@@ -241,8 +243,58 @@ def test_nothing_runs_before_the_first_event_is_requested(pairs, tmp_path):
     events.close()
 
 
-def test_other_names_are_test_sets(pairs, tmp_path):
-    run(tables(), {**pairs, "more": pairs["test"]}, tmp_path / "run", settings={"train.steps": 1})
-    recipe = json.loads((tmp_path / "run" / "recipe.json").read_text())
-    assert recipe["data"]["more_tests"]["more"]["mark"].startswith("12 examples, ")
-    assert recipe["data"]["train"]["mark"].startswith("120 examples, ")
+def test_the_trained_model_is_scored_on_every_test_set(corpus, pairs, tmp_path):
+    data = {**pairs, "more_tests": {"dev again": pairs["dev"]}}
+    events = run(tables(), data, tmp_path / "run", settings={"train.steps": 1})
+    found = {event.test_set: event.scores for event in events if isinstance(event, ScoreEvent)}
+    assert [*found] == ["test", "dev again"]
+    recipe = read(corpus / "small.toml")
+    model = regard.load(tmp_path / "run" / "model", "cpu", precision="auto")
+    assert [*found["test"]] == score_tests(model, recipe, corpus)["test"].scores
+    assert [score.name for score in found["dev again"]] == ["BLEU", "chrF2", "TER"]
+    stored = json.loads((tmp_path / "run" / "recipe.json").read_text())
+    assert stored["data"]["more_tests"]["dev again"]["mark"].startswith("12 examples, ")
+    assert stored["data"]["train"]["mark"].startswith("120 examples, ")
+
+
+def test_a_classifier_is_scored_on_its_test_set(tmp_path):
+    recipe = write_tuning(tmp_path, "one", 24, 8)
+    for data, out in ((tmp_path, "files"), (examples("one", recipe, tmp_path), "memory")):
+        *_, scored, _ = run(recipe, data, tmp_path / out, settings={"train.steps": 1})
+        assert scored.test_set == "test"
+        assert [score.name for score in scored.scores] == ["accuracy", "macro-F1", "Matthews"]
+        assert scored.lines(1)[0].startswith("test  accuracy ")
+
+
+def test_sets_of_unknown_names_are_refused(pairs, tmp_path):
+    for data, message in [
+        ({**pairs, "tset": pairs["test"]}, "no set is called 'tset'; did you mean 'test'?"),
+        ({**pairs, 3: pairs["test"]}, "no set is called 3; known: dev, more_tests, test, train"),
+        ({**pairs, "more_tests": pairs["test"]}, "['more_tests']: give a table of test sets"),
+        ({**pairs, "more_tests": {"a": "dog"}}, "give a list of texts, not one text"),
+    ]:
+        with pytest.raises(BadInput, match=re.escape(message)):
+            regard.train(tables(), data, tmp_path / "run")
+
+
+def test_a_run_that_never_began_leaves_nothing(corpus, pairs, tmp_path):
+    out = tmp_path / "runs" / "one"
+    for data, settings in [
+        ({**pairs, "train": [*pairs["train"], ("dog", "")]}, {}),
+        ({**pairs, "train": []}, {}),
+        (pairs, {"batches.longest": 1, "model.change.dropout": 0.0}),
+        (pairs, {"text.vocab": 4}),
+    ]:
+        with pytest.raises(BadInput):
+            run(tables(), data, out, settings=settings)
+        assert not out.parent.exists(), settings
+    events = regard.train(tables(), pairs, out, device="cpu")
+    next(events)
+    events.close()  # before its first step
+    assert not out.parent.exists()
+    out.mkdir(parents=True)
+    (out / "recipe.json").write_text(json.dumps({"task": "translate"}))  # a run that was killed
+    with pytest.raises(BadInput):
+        run(tables(), {**pairs, "train": []}, out)
+    assert [*tmp_path.iterdir()] == [out.parent] and not [*out.iterdir()]
+    run(tables(), pairs, out, settings={"train.steps": 1})

@@ -42,8 +42,7 @@ def _measure(recipe: Recipe, world: World, **options: Any) -> DryRun:
         try:
             return estimate_run(run)
         finally:
-            if run.lock is not None:
-                run.lock.release()
+            run.release()
 
 
 def _lines(

@@ -24,7 +24,8 @@ from regard.tasks.translate import MeasureConfig
 from regard.text.words import word_spans, words
 from regard.training.distributed import World
 from regard.training.recipe import Recipe, task_of
-from regard.training.run import Run, check_model, claim
+from regard.training.run import Run, check_model
+from regard.training.run_folder import claim, give_up
 
 Train = Callable[[Recipe, Path], Run]
 
@@ -113,7 +114,8 @@ def _claimed(ladder: LadderRun) -> Iterator[None]:
     runs = ladder.runs.items() if ladder.world.is_leader else ()
     with ExitStack() as locks:
         for folder, described in runs:
-            locks.enter_context(claim(folder, described, resume=ladder.resume))
+            lock = locks.enter_context(claim(folder, described, resume=ladder.resume))
+            locks.callback(give_up, lock)
         yield
 
 

@@ -12,8 +12,9 @@ from regard.ground.errors import BadInput
 from regard.metrics.precision_recall import MEASURES, LabelScore
 from regard.metrics.translation import MetricScore
 from regard.tasks.task import TaskScores
-from regard.training.recipe import Recipe, task_of
+from regard.training.recipe import Recipe
 from regard.training.recipe_files import ExpectConfig
+from regard.training.test_sets import score_tests
 
 MISTAKES = 3  # shown of each label
 
@@ -36,11 +37,7 @@ def evaluate_tests(
     """The same, with the scores of each label."""
     if recipe.data.test is None:
         raise BadInput("the recipe names no test set (data.test)")
-    task = task_of(recipe)
-    return {
-        name: task.test_scores(model, task.read(files, data, dropped), with_interval)
-        for name, files in recipe.data.tests.items()
-    }
+    return score_tests(model, recipe, data, dropped, with_interval=with_interval)
 
 
 def print_record(name: str, found: TaskScores, model: Model, labels: bool) -> None:

@@ -23,7 +23,8 @@ from regard.training.distributed import World
 from regard.training.loop.events import duration
 from regard.training.recipe import Recipe, read
 from regard.training.recipe_files import find
-from regard.training.run import OURS, RECIPE, claim, prepare
+from regard.training.run import prepare
+from regard.training.run_folder import OURS, RECIPE, claim
 
 RECIPE_NAME = "tour"
 EXPECTED_AER = 0.26  # at most, beside the recipe's BLEU; 0.178 to 0.222 over seeds and machines

@@ -46,7 +46,8 @@ def train_run(recipe: Recipe, folder: Path, *, world: World, resume: bool, **opt
 def run_loop(run: Run, *, resume: bool = False, quiet: bool = False) -> EndEvent:
     """Run the training loop to its end; events are logged and printed."""
     job, leads = run.job, run.job.world.is_leader
-    with Progress(job.recipe.train.steps, quiet=quiet or not leads) as progress:
+    progress = Progress(job.recipe.train.steps, quiet=quiet or not leads)
+    with progress, released_on_error(run):
         for number, event in enumerate(run_events(run, resume=resume)):
             if not number and leads:
                 if resume and not event.progress.step:
@@ -67,6 +68,16 @@ def evaluate_run(run: Run, recipe: Recipe, data: Path, check: bool, skip_bad: bo
     tables = test_scores(model, recipe, data, DropCounts() if skip_bad else None)
     show_scores(tables, model)
     return not check or recipe.expect is None or check_expected(recipe.expect, tables["test"])
+
+
+@contextmanager
+def released_on_error(run: Run) -> Iterator[None]:
+    """If this block fails, release the folder of the run."""
+    try:
+        yield
+    except BaseException:
+        run.release()
+        raise
 
 
 @contextmanager

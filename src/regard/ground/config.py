@@ -9,12 +9,12 @@ EMPTY_IS_NONE = AfterValidator(lambda name: name or None)  # TOML has no word fo
 
 
 class Config(BaseModel):
-    """A table of a recipe: unknown keys are errors, and values do not change.
+    """A table of a recipe: unknown keys and infinite numbers are errors, values do not change.
 
     A run that is resumed may change ``free_keys``: they do not decide its weights.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
     free_keys: ClassVar[Collection[str]] = ()
 
     @classmethod

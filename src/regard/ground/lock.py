@@ -4,6 +4,7 @@ import fcntl
 import os
 import socket
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 from weakref import WeakValueDictionary, finalize
@@ -17,12 +18,14 @@ LOCK = "run.lock"
 class FolderLock:
     """Held to the end of the outermost ``with`` block, or without one as long as this object lives.
 
-    The system releases it when the process ends or is killed. The lock file stays; its presence
-    means nothing. ``held`` is false where the file system has no locks.
+    The system releases it when the process ends or is killed. The lock file stays, unless
+    the lock is discarded; its presence means nothing. ``held`` is false where the file system has
+    no locks.
     """
 
     def __init__(self, folder: Path):
         self.folder, self._blocks = folder, 0
+        self._made = [path for path in (folder, *folder.parents) if not path.exists()]
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
             no_link = os.O_NOFOLLOW  # its target would be truncated
@@ -32,6 +35,9 @@ class FolderLock:
             self._close()
             raise BadInput(f"{folder / LOCK}: cannot be written (not a regular file)")
         self.held = self._acquire(handle)
+        if self.held and not self._is_in_place(handle):
+            self._close()
+            raise BadInput(f"{folder}: was in use until now; try again")
 
     @property
     def is_open(self) -> bool:
@@ -51,6 +57,14 @@ class FolderLock:
         if not self._blocks:
             self._close()
 
+    def discard(self) -> None:
+        """Release the lock; its file is removed, and the folders made for it that are empty."""
+        with suppress(OSError):
+            (self.folder / LOCK).unlink(missing_ok=True)
+            for folder in self._made:
+                folder.rmdir()
+        self.release()
+
     def _acquire(self, handle: int) -> bool:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -66,6 +80,12 @@ class FolderLock:
         os.ftruncate(handle, 0)
         os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
         return True
+
+    def _is_in_place(self, handle: int) -> bool:
+        """Whether the file was not removed, by ``discard``, between opening and locking it."""
+        with suppress(OSError):
+            return os.path.samestat(os.fstat(handle), (self.folder / LOCK).stat())
+        return False
 
 
 _OWN: WeakValueDictionary[Path, FolderLock] = WeakValueDictionary()

@@ -55,7 +55,7 @@ class DecodeConfig(Config):
     """The size of the beam."""
     length: Literal["none", "mean", "gnmt", "power"] = "gnmt"
     """The length penalty: log-probabilities are divided by a function of the length."""
-    alpha: float = Field(0.6, ge=0, allow_inf_nan=False)
+    alpha: float = Field(0.6, ge=0)
     """The exponent of the length penalty."""
 
     @classmethod

@@ -14,6 +14,7 @@ from regard.ground.files import remove, replacing_folder
 from regard.weights.files import read_tensors, write_tensors
 
 CPU = torch.device("cpu")
+STDIN_COPY = "stdin.txt"  # of a run that trains on standard input
 
 
 @dataclass(frozen=True)

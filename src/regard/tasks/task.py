@@ -23,7 +23,7 @@ from regard.metrics.precision_recall import LabelScore
 from regard.metrics.translation import MetricScore
 from regard.models.facts import ModelFacts
 from regard.models.paper import Paper
-from regard.tasks.run_paths import RunPaths
+from regard.tasks.run_paths import STDIN_COPY, RunPaths
 from regard.text.labels import LabelSet
 
 Table = TypeVar("Table", bound=Config)
@@ -129,7 +129,7 @@ class Task(ABC):
 
     def train_files(self, folder: RunPaths) -> Any:
         """The files of ``data.train``; standard input is copied: training reads it again."""
-        copy = folder.out / "stdin.txt"
+        copy = folder.out / STDIN_COPY
         return self.recipe.data.train.without_stdin(copy, again=not folder.fresh)
 
     @abstractmethod

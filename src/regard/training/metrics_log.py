@@ -8,14 +8,16 @@ from regard.ground.errors import BadInput
 from regard.ground.files import read_bytes, replacing, writing
 from regard.training.loop.events import Event
 
+LOG, BOARD = "metrics.jsonl", "tensorboard"
+
 
 class MetricsLog:
     """Appends one line per event with figures; a resumed run first removes later lines."""
 
     def __init__(self, folder: Path, *, after_step: int = 0):
-        self.path = folder / "metrics.jsonl"
+        self.path = folder / LOG
         self._truncate(after_step)
-        self.board = _tensorboard(folder / "tensorboard", after_step)
+        self.board = _tensorboard(folder / BOARD, after_step)
 
     def write(self, event: Event) -> None:
         """Log an event, if it has figures."""

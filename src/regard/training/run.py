@@ -1,7 +1,6 @@
 """From a recipe to a trained model folder."""
 
 import os
-import shutil
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,17 +11,14 @@ from torch import nn
 
 from regard.data.sources import DropCounts
 from regard.ground.batch import BatchLimits
-from regard.ground.config import Config
 from regard.ground.errors import BadInput
-from regard.ground.files import read_json, sweep_folder, write_json
-from regard.ground.lock import FolderLock, is_vacant, lock_folder
+from regard.ground.lock import FolderLock
 from regard.models.facts import ModelFacts, paths
 from regard.models.facts.positions import AnyPosition
 from regard.models.formats import folder as folders
-from regard.models.formats.loaded_model import CONFIG
 from regard.models.paper import Paper, count_parameters
 from regard.tasks.run_paths import RunPaths
-from regard.tasks.task import Prepared
+from regard.tasks.task import Prepared, Task
 from regard.text.labels import LabelSet
 from regard.training.checkpoint import Checkpoints, RunProgress
 from regard.training.distributed import World
@@ -31,10 +27,8 @@ from regard.training.loop.events import DevResult
 from regard.training.optim.layer_groups import freeze
 from regard.training.precision import CHOOSE, RESUME, as_asked
 from regard.training.recipe import Recipe, task_of
+from regard.training.run_folder import RECIPE, claim, give_up
 from regard.weights.files import load_weights
-
-RECIPE = "recipe.json"  # marks the folder of a run
-OURS = ("checkpoints", "text", "data", "model", "generator")
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +53,11 @@ class Run:
     def model_folder(self) -> Path:
         """The folder of the trained model."""
         return self.out / "model"
+
+    def release(self) -> None:
+        """Release its folder, of which nothing is left if it has done no steps."""
+        if self.lock is not None:
+            give_up(self.lock)
 
     def finish(self, progress: RunProgress) -> str:
         """Write the final weights to the model folder; returns a description of them."""
@@ -85,7 +84,8 @@ def prepare(
 ) -> Run:
     """Prepare a run up to its first step. The leader writes vocabularies and shards, all read them.
 
-    Whatever can be checked is checked before anything is written.
+    Whatever can be checked is checked before anything is written, and nothing is left of a run that
+    cannot be prepared.
     """
     place = RunPaths(data, out, world.is_leader, resume, skip_bad, world.device)
     task = task_of(recipe)
@@ -94,8 +94,26 @@ def prepare(
     goes_on = resume and (out / RECIPE).is_file()
     as_asked(recipe.train.precision, world.device, "as asked", RESUME if goes_on else CHOOSE)
     tests = task.check_data(data, skip_bad)
-    checkpoints = Checkpoints(out / "checkpoints")
     lock = claim(out, recipe, resume=resume) if world.is_leader else None
+    try:
+        return _prepared_run(task, paper, facts, place, world, tests, lock, limits)
+    except BaseException:
+        if lock is not None:
+            give_up(lock)
+        raise
+
+
+def _prepared_run(
+    task: Task,
+    paper: Paper,
+    facts: Any,
+    place: RunPaths,
+    world: World,
+    tests: dict[str, int],
+    lock: FolderLock | None,
+    limits: dict[str, Any],
+) -> Run:
+    recipe = task.recipe
     if recipe.train.deterministic:
         os.environ.setdefault(
             "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
@@ -109,7 +127,7 @@ def prepare(
     dataset, facts = prepared.dataset, task.fit(facts, prepared)
     seed_everything(recipe.train.seed, 0)
     model = _built(facts)
-    task.begin(model, data, prepared)
+    task.begin(model, place.data, prepared)
     objective = task.objective(prepared)
     job = Job(
         recipe=recipe,
@@ -118,7 +136,7 @@ def prepare(
         sampler=dataset.sampler(objective),
         evaluate=partial(dev_result, task, prepared, world),
         flops=partial(task.flops, facts),
-        checkpoints=checkpoints,
+        checkpoints=Checkpoints(place.out / "checkpoints"),
         world=world,
         data=dataset.mark + objective.mark,
         eager=facts.eager,
@@ -127,7 +145,7 @@ def prepare(
     world.barrier()  # collectives have a time limit, this has none
     sizes = {**dataset.sizes, **tests}
     read = prepared.tokenizer, prepared.labels
-    return Run(job, paper, facts, *read, out, dataset.dropped, task.notes(), sizes, lock)
+    return Run(job, paper, facts, *read, place.out, dataset.dropped, task.notes(), sizes, lock)
 
 
 def dev_result(task: Any, prepared: Prepared, world: World, model: nn.Module) -> DevResult:
@@ -146,76 +164,6 @@ def cost(module: nn.Module, progress: RunProgress, world: World) -> dict[str, fl
         "tokens": progress.tokens,
         "device_seconds": round(progress.seconds * world.size, 1),
     }
-
-
-def claim(out: Path, recipe: Recipe, *, resume: bool = False) -> FolderLock:
-    """Lock a folder for this run; a folder with other content is refused.
-
-    Resuming in an empty folder starts a run, which may have been killed before its first write.
-    """
-    if not (out / RECIPE).is_file() and not is_vacant(out):
-        raise BadInput(f"{out}: holds something else; choose a folder that is empty or not there")
-    lock = lock_folder(out)
-    try:
-        _clear(out, recipe, resume)
-        if lock.held:
-            sweep_folder(out)
-        write_json(out / RECIPE, _dump(recipe))
-    except BadInput:
-        lock.release()
-        raise
-    return lock
-
-
-def _dump(recipe: Recipe) -> dict[str, Any]:
-    return recipe.model_dump(mode="json", serialize_as_any=True)  # also examples in memory
-
-
-def _clear(out: Path, recipe: Recipe, resume: bool) -> None:
-    """Remove the files of an earlier run without steps; refuse any other, unless it is resumed."""
-    ours, steps = (out / RECIPE).is_file(), Checkpoints(out / "checkpoints").steps()
-    whole = (out / "model" / CONFIG).exists()
-    if whole and not steps:
-        raise BadInput(
-            f"{out}: holds a finished model and no checkpoints to go on from; choose another folder"
-        )
-    if resume and ours:
-        _check_same(out, recipe)
-    elif whole or (steps and steps[-1] > 0):
-        raise BadInput(f"{out}: holds a run already; resume it, or choose another folder")
-    else:
-        for name in OURS:
-            shutil.rmtree(out / name, ignore_errors=True)
-
-
-def _check_same(out: Path, recipe: Recipe) -> None:
-    """Refuse a changed recipe, except for keys that do not affect the weights."""
-    before, now = read_json(out / RECIPE), _dump(recipe)
-    changed = [
-        f"{name}.{key}"
-        for name, table in recipe
-        if isinstance(table, Config)
-        for key, value in now[name].items()
-        if key not in table.free_keys and _said(_before(before, table, name, key)) != _said(value)
-    ]
-    if before.get("task", "translate") != now["task"]:
-        changed = ["task"]
-    if changed:
-        raise BadInput(f"{out}: was begun with another recipe (differs in: {', '.join(changed)})")
-
-
-def _before(before: dict[str, Any], table: Config, name: str, key: str) -> Any:
-    """The value in the stored recipe, which may be older and lack keys."""
-    defaults = type(table).model_construct().model_dump(mode="json")
-    said = before.get(name) or {}
-    return said.get(key, defaults.get(key)) if isinstance(said, dict) else said
-
-
-def _said(value: Any) -> Any:
-    """A value without unset keys."""
-    if not isinstance(value, dict):
-        return value
-    return {key: _said(inner) for key, inner in value.items() if inner is not None}
 
 
 SIDES = {"source": "source side", "target": "target side"}  # by the path of their facts

@@ -6,21 +6,26 @@ from pathlib import Path
 from typing import Any
 
 from regard.data.config import MemoryConfig
+from regard.data.sources import DropCounts
 from regard.ground.checks import check_whole
-from regard.ground.errors import BadInput, shown
+from regard.ground.errors import BadInput, did_you_mean, shown
+from regard.models.formats import folder as folders
 from regard.tasks.inputs import listed
+from regard.tasks.runners import runner_of
+from regard.training.checkpoint import RunProgress
 from regard.training.distributed import World
 from regard.training.loop import train as train_loop
-from regard.training.loop.events import Event
+from regard.training.loop.events import Event, ScoreEvent
 from regard.training.metrics_log import MetricsLog
 from regard.training.recipe import Recipe, make_recipe
 from regard.training.recipe.overrides import Settings
 from regard.training.recipe_files import find, parse_tables, read_tables
 from regard.training.run import Run, prepare
+from regard.training.test_sets import score_tests
 
 AnyRecipe = str | Path | Mapping[str, Any] | Recipe
 AnyData = str | Path | Mapping[str, Iterable[Any] | int]
-TRAIN, DEV = "train", "dev"
+TRAIN, DEV, TEST, MORE = SPLITS = ("train", "dev", "test", "more_tests")
 
 
 def train(
@@ -38,13 +43,15 @@ def train(
 
     The recipe is a name or a path, the text of a recipe file, its tables or a ``Recipe``;
     ``settings`` such as {"train.steps": 100} are laid over it. ``data`` is the folder of its files,
-    or has examples under "train", "dev" and "test" (and names of other test sets): (source, target)
-    to translate, (text, label) to classify, (words, tags) to tag, (question, context, answers) to
-    answer, (text, choices, number) to choose, texts or lists of sentences to pre-train. A number
-    under "dev" holds so many training examples out. With ``skip_bad``, bad examples are left out.
+    or has examples under "train", "dev" and "test", and further test sets by name under
+    "more_tests": (source, target) to translate, (text, label) to classify, (words, tags) to tag,
+    (question, context, answers) to answer, (text, choices, number) to choose, texts or lists of
+    sentences to pre-train. A number under "dev" holds so many training examples out. With
+    ``skip_bad``, bad examples are left out.
 
     The default of ``out`` is runs/NAME. Training stops after ``budget`` seconds; with ``resume`` it
-    goes on from the last checkpoint.
+    goes on from the last checkpoint. The trained model is scored on each test set: a ``ScoreEvent``
+    before the ``EndEvent``.
     """
     tables, name = _tables_of(recipe)
     root = Path()
@@ -83,10 +90,21 @@ def _events(
             for event in run_events(run, resume=options["resume"]):
                 if event.is_last and world.is_leader:
                     run.finish(event.progress)
+                    yield from _score_events(run, event.progress, options)
                 yield event
         finally:
-            if run.lock is not None:
-                run.lock.release()
+            run.release()
+
+
+def _score_events(run: Run, progress: RunProgress, options: dict[str, Any]) -> Iterator[ScoreEvent]:
+    """The scores of the trained model on each test set of the recipe."""
+    recipe = run.job.recipe
+    if not recipe.data.tests:
+        return
+    model = runner_of(folders.read(run.model_folder, run.job.world.device)).with_precision("auto")
+    dropped = DropCounts() if options["skip_bad"] else None
+    for name, found in score_tests(model, recipe, options["data"], dropped).items():
+        yield ScoreEvent(progress, name, tuple(found.scores))
 
 
 def _tables_of(recipe: AnyRecipe) -> tuple[dict[str, Any], str]:
@@ -112,6 +130,9 @@ def _data_tables(data: Mapping[str, Any], before: Any) -> dict[str, Any]:
     """The table ``data`` with examples in memory; what is said of no file stays as it was."""
     before = before if isinstance(before, dict) else {}
     kept = {key: before[key] for key in ("longest_characters",) if key in before}
+    for name in data:
+        if name not in SPLITS:
+            raise BadInput(f"data: no set is called {shown(name)}{did_you_mean(str(name), SPLITS)}")
     if TRAIN not in data:
         raise BadInput("data: give examples under 'train'")
     found = {
@@ -119,11 +140,21 @@ def _data_tables(data: Mapping[str, Any], before: Any) -> dict[str, Any]:
         if name == DEV and isinstance(given, int)
         else MemoryConfig.of(f"data[{name!r}]", listed(given, "examples"))
         for name, given in data.items()
+        if name != MORE
     }
     dev = before.get(DEV)
     if DEV not in data and isinstance(dev, dict) and "held_out" in dev:
         found[DEV] = dev
     if DEV not in found:
         raise BadInput("data: give examples under 'dev', or how many of 'train' are held out")
-    others = {name: found.pop(name) for name in [*found] if name not in (TRAIN, DEV, "test")}
-    return kept | found | ({"more_tests": others} if others else {})
+    return kept | found | {MORE: _more_tests(data.get(MORE, {}))}
+
+
+def _more_tests(given: Any) -> dict[str, Any]:
+    """Further test sets, which the caller has named."""
+    if not isinstance(given, Mapping):
+        raise BadInput(f"data[{MORE!r}]: give a table of test sets by name, not {shown(given)}")
+    return {
+        str(name): MemoryConfig.of(f"data[{MORE!r}][{name!r}]", listed(examples, "examples"))
+        for name, examples in given.items()
+    }

@@ -1,6 +1,7 @@
 """Checks of facts: wrong values are refused in one line."""
 
 from collections.abc import Collection
+from math import isfinite
 from typing import Any, get_args, get_origin, get_type_hints
 
 from regard.ground.errors import BadInput, did_you_mean
@@ -30,6 +31,8 @@ def check_type(kind: type, name: str, value: Any) -> None:
     if not _fits(value, expected):
         wanted = expected.__name__ if isinstance(expected, type) else expected
         raise BadInput(f"{name} of {kind.__name__} is {wanted}, so it cannot be {value!r}")
+    if isinstance(value, float) and not isfinite(value):
+        raise BadInput(f"{name} of {kind.__name__} must be a finite number, not {value}")
 
 
 def _fits(value: Any, expected: Any) -> bool:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from regard.metrics.translation import MetricScore
 from regard.training.checkpoint import RunProgress
 from regard.training.precision import Precision
 
@@ -119,6 +120,18 @@ class DevEvent(Event):
 @dataclass(frozen=True)
 class SaveEvent(Event):
     """A checkpoint was written."""
+
+
+@dataclass(frozen=True)
+class ScoreEvent(Event):
+    """The trained model, which is written, was scored on a test set."""
+
+    test_set: str
+    scores: tuple[MetricScore, ...]
+
+    def lines(self, steps: int) -> list[str]:
+        """One for each metric."""
+        return [f"{self.test_set}  {score}" for score in self.scores]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,113 @@
+"""The folder of a run: claimed before anything is written, given up if the run never begins."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from regard.ground.config import Config
+from regard.ground.errors import BadInput
+from regard.ground.files import read_json, remove, sweep_folder, write_json
+from regard.ground.lock import LOCK, FolderLock, is_vacant, lock_folder
+from regard.models.formats.loaded_model import CONFIG
+from regard.tasks.run_paths import STDIN_COPY
+from regard.training.checkpoint import Checkpoints
+from regard.training.metrics_log import BOARD, LOG
+from regard.training.recipe import Recipe
+
+RECIPE = "recipe.json"  # marks the folder of a run
+OURS = ("checkpoints", "text", "data", "model", "generator")
+OTHERS = (STDIN_COPY, LOG, BOARD, RECIPE, LOCK)  # also written by a run
+
+
+def claim(out: Path, recipe: Recipe, *, resume: bool = False) -> FolderLock:
+    """Lock a folder for this run; a folder with other content is refused.
+
+    Resuming in an empty folder starts a run, which may have been killed before its first write.
+    """
+    if not (out / RECIPE).is_file() and not is_vacant(out):
+        raise BadInput(f"{out}: holds something else; choose a folder that is empty or not there")
+    lock = lock_folder(out)
+    try:
+        _clear(out, recipe, resume)
+        if lock.held:
+            sweep_folder(out)
+        write_json(out / RECIPE, _dump(recipe))
+    except BadInput:
+        lock.release()
+        raise
+    return lock
+
+
+def give_up(lock: FolderLock) -> None:
+    """Release the folder of a run; everything in it is removed if the run has done no steps.
+
+    A folder that holds other files as well stays as it is.
+    """
+    out, names = lock.folder, (*OURS, *OTHERS)
+    if not _has_steps(out) and out.is_dir() and {path.name for path in out.iterdir()} <= {*names}:
+        for name in names:
+            remove(out / name)
+        lock.discard()
+    lock.release()
+
+
+def _has_steps(out: Path) -> bool:
+    """Whether there are weights of a step, or figures of one."""
+    log = out / LOG
+    logged = log.is_file() and log.stat().st_size > 0
+    return logged or any(_steps(out)) or (out / "model" / CONFIG).exists()
+
+
+def _steps(out: Path) -> list[int]:
+    return Checkpoints(out / "checkpoints").steps()
+
+
+def _dump(recipe: Recipe) -> dict[str, Any]:
+    return recipe.model_dump(mode="json", serialize_as_any=True)  # also examples in memory
+
+
+def _clear(out: Path, recipe: Recipe, resume: bool) -> None:
+    """Remove the files of an earlier run without steps; refuse any other, unless it is resumed."""
+    ours, steps = (out / RECIPE).is_file(), _steps(out)
+    whole = (out / "model" / CONFIG).exists()
+    if whole and not steps:
+        raise BadInput(
+            f"{out}: holds a finished model and no checkpoints to go on from; choose another folder"
+        )
+    if resume and ours:
+        _check_same(out, recipe)
+    elif whole or (steps and steps[-1] > 0):
+        raise BadInput(f"{out}: holds a run already; resume it, or choose another folder")
+    else:
+        for name in OURS:
+            shutil.rmtree(out / name, ignore_errors=True)
+
+
+def _check_same(out: Path, recipe: Recipe) -> None:
+    """Refuse a changed recipe, except for keys that do not affect the weights."""
+    before, now = read_json(out / RECIPE), _dump(recipe)
+    changed = [
+        f"{name}.{key}"
+        for name, table in recipe
+        if isinstance(table, Config)
+        for key, value in now[name].items()
+        if key not in table.free_keys and _said(_before(before, table, name, key)) != _said(value)
+    ]
+    if before.get("task", "translate") != now["task"]:
+        changed = ["task"]
+    if changed:
+        raise BadInput(f"{out}: was begun with another recipe (differs in: {', '.join(changed)})")
+
+
+def _before(before: dict[str, Any], table: Config, name: str, key: str) -> Any:
+    """The value in the stored recipe, which may be older and lack keys."""
+    defaults = type(table).model_construct().model_dump(mode="json")
+    said = before.get(name) or {}
+    return said.get(key, defaults.get(key)) if isinstance(said, dict) else said
+
+
+def _said(value: Any) -> Any:
+    """A value without unset keys."""
+    if not isinstance(value, dict):
+        return value
+    return {key: _said(inner) for key, inner in value.items() if inner is not None}

@@ -1,0 +1,24 @@
+"""The test sets of a recipe: a trained model is scored on each."""
+
+from pathlib import Path
+from typing import Any
+
+from regard.data.sources import DropCounts
+from regard.tasks.task import TaskScores
+from regard.training.recipe import Recipe, task_of
+
+
+def score_tests(
+    model: Any,
+    recipe: Recipe,
+    data: Path,
+    dropped: DropCounts | None = None,
+    *,
+    with_interval: bool = False,
+) -> dict[str, TaskScores]:
+    """The scores of a model on each test set, by its name."""
+    task = task_of(recipe)
+    return {
+        name: task.test_scores(model, task.read(files, data, dropped), with_interval)
+        for name, files in recipe.data.tests.items()
+    }
