@@ -12,7 +12,12 @@ from regard.models.facts import LabelHead, SpanHead, TokenLabelHead, change
 from regard.models.papers import bert
 from regard.objectives.labels import Classification, TokenClassification
 from regard.objectives.spans import SpanExtraction
-from regard.training.loop.microbatch import EagerStep, GraphedStep, fixed_shape
+from regard.training.loop.microbatch import (
+    EagerStep,
+    GraphedStep,
+    fixed_shape,
+    gradients_added_at_once,
+)
 
 BUDGET = BatchLimits(64, 6, 20)
 SIZES = {"vocab": 50, "depth": 2, "width": 32, "heads": 2, "inner": 48, "longest": 20}
@@ -28,6 +33,17 @@ def test_nothing_is_remembered():
     assert again.inputs.layout.offsets is batch.inputs.layout.offsets
     assert torch.equal(again.inputs.layout.slots_T, slots_T)
     assert isinstance(again.inputs.layout, Layout) and again.weight == batch.weight
+
+
+def test_gradients_are_added_to_the_tensors_that_hold_earlier_ones():
+    used, unused = torch.nn.Parameter(torch.ones(2)), torch.nn.Parameter(torch.ones(3))
+    used.grad, unused.grad = torch.tensor([1.0, 2.0]), torch.tensor([5.0, 6.0, 7.0])
+    kept = used.grad, unused.grad
+    with gradients_added_at_once([used, unused]):
+        (3 * used).sum().backward()
+        (4 * used).sum().backward()
+    assert used.grad is kept[0] and unused.grad is kept[1]
+    assert used.grad.tolist() == [8.0, 9.0] and unused.grad.tolist() == [5.0, 6.0, 7.0]
 
 
 @pytest.mark.parametrize(
