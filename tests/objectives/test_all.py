@@ -94,6 +94,10 @@ def annotated(draw: np.random.Generator) -> AnnotatedRow:
     return AnnotatedRow(row(draw), {"mlm": [1]}, targets)
 
 
+def with_boundaries(draw: np.random.Generator) -> AnnotatedRow:
+    return SpanBoundary().annotator(None)([annotated(draw)], np.arange(1), (1, 0))[0]
+
+
 def token_labels(draw: np.random.Generator) -> tuple[TokenRow, np.ndarray]:
     one = row(draw)
     targets = draw.integers(0, LABELS, len(one.tokens))
@@ -178,7 +182,7 @@ CASES = {
     "Sum of two": Case(Sum(MASKED, FOLLOWS), Sum(MASKED, FOLLOWS).fit(TINY), annotated),
     "Distillation": Case(TAUGHT, TAUGHT.fit(TINY), annotated),
     "Distillation, all tokens": Case(TAUGHT_ALL, TAUGHT_ALL.fit(TINY), annotated),
-    "SpanBoundary": Case(SPANS, SPANS.fit(TINY), annotated),
+    "SpanBoundary": Case(SPANS, SPANS.fit(TINY), with_boundaries),
     "ReplacedTokens": Case(REPLACED, joint(REPLACED), annotated),
     "ReplacedTokens, pairs": Case(REPLACED_PAIRS, joint(REPLACED_PAIRS), annotated),
 }

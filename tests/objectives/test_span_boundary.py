@@ -26,7 +26,8 @@ def example(length, at):
     at = np.array(at, int)
     tokens = np.arange(10, 10 + length)
     row = TokenRow(np.where(np.isin(np.arange(length), at), 4, tokens), [0] * length)
-    return AnnotatedRow(row, {"mlm": at}, {"mlm": tokens[at]})
+    masked = AnnotatedRow(row, {"mlm": at}, {"mlm": tokens[at]})
+    return SpanBoundary().annotator(None)([masked], np.arange(1), (1, 0))[0]
 
 
 def test_boundaries_are_those_of_whole_runs():
@@ -38,6 +39,14 @@ def test_boundaries_are_those_of_whole_runs():
     ]
     assert torch.equal(batch.targets["span_boundary"], batch.targets["mlm"])
     assert SUM.weight(example(9, [2, 3, 4, 7])).tolist() == [4, 4]
+
+
+def test_rows_that_are_annotated_together_keep_their_own_boundaries():
+    both = [example(9, [2, 3, 8]), example(6, [0, 1, 3])]
+    together = SpanBoundary().annotator(None)(both, np.arange(2), (1, 0))
+    for alone, one in zip(both, together, strict=True):
+        assert np.array_equal(alone.positions["span_boundary"], one.positions["span_boundary"])
+        assert np.array_equal(alone.targets["span_boundary"], one.targets["span_boundary"])
 
 
 def test_tokens_far_in_a_span_or_at_an_end_of_a_row_are_not_predicted():

@@ -7,13 +7,14 @@ the sum of both.
 A span is as many successive chosen tokens as there are; as in the code of the paper, the boundary
 predicts the first 20 of a span.
 
-The order of this file: the table in recipes; the heads; examples → a batch; metrics. The loss is
-that of ``RowObjective``.
+The order of this file: the table in recipes; the heads; boundaries; examples → a batch; metrics.
+The loss is that of ``RowObjective``.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import exp
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,7 +26,7 @@ from regard.ground.batch import IGNORED, BatchLimits, pack_ids
 from regard.ground.config import Config
 from regard.models.facts import AnyHead, SpanBoundaryHead
 from regard.objectives.masked_lm import MaskedLM
-from regard.objectives.rows import AnnotatedRow, RowObjective
+from regard.objectives.rows import Annotate, AnnotatedRow, RowObjective, batch_positions
 
 
 class SpanBoundaryConfig(Config):
@@ -67,9 +68,41 @@ class SpanBoundary(RowObjective):
         """Those of both predictions."""
         return (self.masked.make_head(), self.make_head())
 
+    def annotator(self, tokenizer: Any) -> Annotate:
+        """A function that adds boundaries and targets to rows whose tokens are masked."""
+        return lambda rows, indices, key: self._with_boundaries(rows)
+
+    def _with_boundaries(self, rows: Sequence[AnnotatedRow]) -> list[AnnotatedRow]:
+        """For each chosen token the tokens before and after its span and itself, and its target.
+
+        A span at an end of the row, where no token is, and tokens far in a span are not predicted.
+        """
+        chosen = [np.asarray(example.positions[self.masked.head]) for example in rows]
+        counts_B = np.array([*map(len, chosen)])
+        row_N, at_N = np.repeat(np.arange(len(rows)), counts_B), np.concatenate(chosen)
+        end_N = np.array([len(example.row.tokens) for example in rows])[row_N]
+        first_N = span_starts(at_N, row_N)
+        last_N = np.searchsorted(first_N, first_N, side="right") - 1
+        before_N, after_N = at_N[first_N] - 1, at_N[last_N] + 1
+        whole_N = (before_N >= 0) & (after_N < end_N)
+        near_N = at_N - before_N <= SpanBoundaryHead.positions
+        originals_N = np.concatenate([example.targets[self.masked.head] for example in rows])
+        targets_N = np.where(whole_N & near_N, originals_N, IGNORED)
+        positions_3N = np.clip(np.stack([before_N, after_N, at_N]), 0, end_N - 1)
+        borders = np.cumsum(counts_B)[:-1]
+        found = np.split(positions_3N, borders, axis=1), np.split(targets_N, borders)
+        return [
+            AnnotatedRow(
+                example.row,
+                {**example.positions, self.head: positions},
+                {**example.targets, self.head: targets},
+            )
+            for example, positions, targets in zip(rows, *found, strict=True)
+        ]
+
     def weight(self, example: AnnotatedRow) -> float:
         """The number of tokens that it predicts."""
-        return int(self._boundaries(example)[1].sum())
+        return int(np.count_nonzero(example.targets[self.head] != IGNORED))
 
     def collate_targets(
         self,
@@ -82,34 +115,16 @@ class SpanBoundary(RowObjective):
 
         With ``limits``, there are as many as masked LM has; the rest is ignored.
         """
-        found = [self._boundaries(example) for example in examples]
-        targets = [
-            np.where(predicted, example.targets[self.masked.head], IGNORED)
-            for example, (_, predicted) in zip(examples, found, strict=True)
-        ]
+        positions = batch_positions(examples, starts, self.head)
+        targets = [example.targets[self.head] for example in examples]
         count = sum(map(len, targets))
         size = count if limits is None else self.masked.max_positions(limits)
         positions_3N = torch.zeros(3, size, dtype=torch.int64)
         targets_N = torch.full((size,), IGNORED)
         for row in range(3):
-            moved = [at[row] + start for (at, _), start in zip(found, starts, strict=True)]
-            positions_3N[row, :count] = pack_ids(moved)
+            positions_3N[row, :count] = pack_ids([at[row] for at in positions])
         targets_N[:count] = pack_ids(targets)
         return positions_3N, targets_N
-
-    def _boundaries(self, example: AnnotatedRow) -> tuple[np.ndarray, np.ndarray]:
-        """(tokens before and after its span and itself, for each chosen token; those predicted).
-
-        A span at an end of the row, where no token is, and tokens far in a span are not predicted.
-        """
-        at_N = np.asarray(example.positions[self.masked.head])
-        first_N = span_starts(at_N, np.zeros_like(at_N))
-        last_N = np.searchsorted(first_N, first_N, side="right") - 1
-        before_N, after_N = at_N[first_N] - 1, at_N[last_N] + 1
-        whole_N = (before_N >= 0) & (after_N < len(example.row.tokens))
-        near_N = at_N - before_N <= SpanBoundaryHead.positions
-        inside = np.clip(np.stack([before_N, after_N, at_N]), 0, len(example.row.tokens) - 1)
-        return inside, whole_N & near_N
 
     def expected_positions(self, tokens: int) -> int:
         """As many as masked LM."""
