@@ -16,6 +16,7 @@ from regard.models.papers.transformer import BASE
 from regard.search.beam import Beam
 from regard.search.constraints import Constraints
 from regard.search.greedy import Greedy
+from regard.search.sample import Sample
 
 FACTS = change(BASE, width=16, heads=2, inner=12, depth=2, vocab=40)
 BOS, EOS, PAD = 1, 2, 0
@@ -66,6 +67,12 @@ SEARCHES = [
     Beam(4, best=3, length="power", alpha=1.0, stop="transformers"),
     Beam(3, best=3, length="power", alpha=-0.5, stop="transformers-never"),
     Beam(3, length="power", alpha=0.7, stop="transformers-early"),
+    Greedy(repetition_penalty=1.5),
+    Beam(1, repetition_penalty=1.5),
+    Beam(3, best=2, repetition_penalty=1.3),
+    Sample(count=2),
+    Sample(temperature=0.7, top_k=5, seed=3),
+    Sample(top_p=0.8, count=3, repetition_penalty=2.0),
 ]
 
 
@@ -77,11 +84,12 @@ SEARCHES = [
     longest=st.integers(1, 12),
     sharp=st.sampled_from([1.0, 4.0, 12.0]),
     must_end=st.booleans(),
+    shortest=st.integers(0, 5),
     renormalise=st.booleans(),
     seed=SEED,
 )
 def test_the_device_finds_what_the_host_finds(
-    device, search, lengths, longest, sharp, must_end, renormalise, seed
+    device, search, lengths, longest, sharp, must_end, shortest, renormalise, seed
 ):
     translator = model(seed, sharp, device)
     ids = sources(lengths)
@@ -89,6 +97,7 @@ def test_the_device_finds_what_the_host_finds(
         BOS,
         EOS,
         [min(longest, n + 3) for n in lengths],
+        shortest,
         forbidden=(PAD, BOS),
         must_end=must_end,
         renormalise=renormalise,
@@ -140,8 +149,18 @@ def test_what_only_the_host_does_is_done_there():
     translator, engine = model(1, 6.0, "cpu"), CudaGraphEngine()
     constraints = Constraints(BOS, EOS, 8)
     found(Beam(2, no_repeat=2), translator, sources([2, 3]), constraints, engine)
-    found(Beam(2), translator, sources([2]), Constraints(BOS, EOS, 8, shortest=3), engine)
+    found(Sample(no_repeat=2), translator, sources([2, 3]), constraints, engine)
     assert not engine.decoders
+
+
+def test_one_graph_serves_all_seeds():
+    translator, engine = model(1, 1.0, "cpu"), CudaGraphEngine()
+    constraints = Constraints(BOS, EOS, 8, forbidden=(PAD, BOS))
+    drawn = [
+        found(Sample(seed=seed), translator, sources([2, 3]), constraints, engine)[0][0].tokens
+        for seed in range(4)
+    ]
+    assert len(set(drawn)) > 1 and len(engine.decoders) == 1
 
 
 def test_a_pool_keeps_so_many_decoders():
@@ -155,5 +174,6 @@ def test_a_broken_model_is_reported():
     translator = model(1, 1.0, "cpu")
     with torch.no_grad():
         translator.head.bias.fill_(torch.nan)
-    with pytest.raises(FloatingPointError, match="not numbers"):
-        found(Beam(2), translator, sources([2]), Constraints(BOS, EOS, 4), CudaGraphEngine())
+    for search in (Beam(2), Greedy(), Sample()):
+        with pytest.raises(FloatingPointError, match="not numbers"):
+            found(search, translator, sources([2]), Constraints(BOS, EOS, 4), CudaGraphEngine())

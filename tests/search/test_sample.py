@@ -8,13 +8,13 @@ from regard.search import Constraints, Sample
 from .toy import BOS, EOS, Toy, in_batches
 
 CHANCES = [0.05, 0.4, 0.1, 0.3, 0.15]
-GRID = (np.arange(2_000) + 0.5) / 2_000
+GRID = (torch.arange(2_000, dtype=torch.float64) + 0.5) / 2_000
 
 
 def shares(sample: Sample, chances: list[float] = CHANCES) -> list[float]:
     """How much of [0, 1) leads to each token."""
     logprobs_RV = torch.tensor([chances]).log().expand(len(GRID), -1)
-    tokens = sample.draw(logprobs_RV, GRID)
+    tokens = sample.choose(logprobs_RV, GRID)
     return (torch.bincount(tokens, minlength=len(chances)) / len(GRID)).tolist()
 
 
@@ -47,7 +47,8 @@ def test_of_equally_probable_tokens_the_lower_ids_stay(sample):
 @pytest.mark.parametrize("sample", [Sample(), Sample(top_p=0.999), Sample(top_k=4)])
 def test_tokens_without_a_chance_are_never_drawn(sample):
     logprobs_RV = torch.tensor([[0.0, 0.5, 0.5, 0.0]]).log().expand(2, -1)
-    assert sample.draw(logprobs_RV, np.array([0.0, np.nextafter(1.0, 0.0)])).tolist() == [1, 2]
+    draws_R = torch.tensor([0.0, np.nextafter(1.0, 0.0)], dtype=torch.float64)
+    assert sample.choose(logprobs_RV, draws_R).tolist() == [1, 2]
 
 
 def test_draws_follow_the_distribution():

@@ -226,7 +226,7 @@ class CppDecodingState(DecodingState):
         )
         library().regard_step(byref(self.decoder), byref(step))
         self.at += 1
-        return torch.log_softmax(logits_RV[:, : engine.vocab], dim=-1)
+        return self._logprobs(logits_RV[:, : engine.vocab])
 
     def select_rows(self, index_R: Tensor) -> None:
         """Drop, repeat or reorder rows: tables change, keys stay where they are."""

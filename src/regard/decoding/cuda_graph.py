@@ -160,14 +160,15 @@ class GraphDecodingState(DecodingState):
         super().__init__(model, source, prompts, capacity)
 
     def graphed(
-        self, copies: int, key: Hashable, selector: Callable[[int, int, torch.device], Any]
+        self, copies: int, key: Hashable, selector: Callable[[int, int, int, torch.device], Any]
     ) -> GraphedDecoder:
         """A decoder of this batch, with ``copies`` rows for each sentence.
 
-        ``selector`` makes one for so many sentences and steps on that device.
+        ``selector`` makes one for so many sentences, steps and tokens on that device.
         """
         sentences = at_least(self.rows, LEAST_SENTENCES)
         capacity = at_least(self.cache.capacity, LEAST_CAPACITY)
+        capacity = min(capacity, self.model.decoder.embed.position_limit or capacity)
         places = 0
         if self.inputs is not None:
             places = at_least(self.inputs.layout.longest, LEAST_PLACES)
@@ -176,7 +177,7 @@ class GraphDecodingState(DecodingState):
         sizes = (sentences, copies, capacity, places)
 
         def build() -> GraphedDecoder:
-            selects = selector(sentences, capacity, self.device)
+            selects = selector(sentences, capacity, self.model.output.out_features, self.device)
             return GraphedDecoder(self.model, selects, *sizes, self.device)
 
         made_for = (self.model, next(self.model.parameters()).dtype)

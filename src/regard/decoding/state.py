@@ -64,6 +64,7 @@ class DecodingState:
         if attention:
             self.recorded = require_cross_attention(model.cross_attention).weights[-1]
         self._weights_RS: Tensor | None = None
+        self._normaliser_R: Tensor | None = None
         self._unread = None if prompts is None else prompts.read
 
     @cached_property
@@ -84,7 +85,7 @@ class DecodingState:
         logits_RV = self.model.decode(tokens_R, layout, self.source, cache=self.cache, tape=tape)
         if self.recorded is not None:
             self._weights_RS = self._recorded_weights(tape.records[self.recorded])
-        return torch.log_softmax(logits_RV.float(), dim=-1)
+        return self._logprobs(logits_RV.float())
 
     def select_rows(self, index_R: Tensor) -> None:
         """Drop, repeat or reorder rows: row i becomes what row ``index_R[i]`` was."""
@@ -96,6 +97,16 @@ class DecodingState:
         if self._weights_RS is None:
             raise ValueError("this state was opened without recording attention")
         return self._weights_RS
+
+    def normaliser(self) -> Tensor:
+        """(R,): the logits of the last step minus its log-probabilities."""
+        assert self._normaliser_R is not None
+        return self._normaliser_R
+
+    def _logprobs(self, logits_RV: Tensor) -> Tensor:
+        logprobs_RV = torch.log_softmax(logits_RV, dim=-1)
+        self._normaliser_R = logits_RV[:, 0] - logprobs_RV[:, 0]
+        return logprobs_RV
 
     def graphed(self, copies: int, key: Hashable, selector: Callable[..., Any]) -> Any:
         """A decoder whose steps are CUDA graphs; there is none here."""

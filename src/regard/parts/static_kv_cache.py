@@ -118,9 +118,12 @@ class StaticKVCache:
         return self.layers[number]
 
     def advance(self, layout: Layout) -> None:
-        """All layers have taken in one more token; what layouts have cached is outdated."""
-        self.at_R += 1
-        self.lengths_R += 1
+        """All layers have taken in one more token; what layouts have cached is outdated.
+
+        Rows that have ended stay at their last place when they are full.
+        """
+        self.at_R.add_(1).clamp_(max=self.owners_RS.shape[1] - 1)
+        torch.add(self.at_R, 1, out=self.lengths_R)
         self.keys, self.source_keys = replace(self.keys), replace(self.source_keys)
 
     def select_rows(self, index_R: Tensor) -> None:

@@ -34,7 +34,8 @@ class Beam(BeamRules, Search):
     Scores follow ``formula``, where n counts the tokens with EOS and without BOS. The length
     penalty and the coverage penalty rank finished hypotheses; active ones are ranked by log p. With
     a ``coverage``, even 0, hypotheses have a coverage term. With ``no_repeat`` no n-gram of that
-    many tokens occurs twice in a hypothesis.
+    many tokens occurs twice in a hypothesis and its prompt; with a ``repetition_penalty`` the log p
+    of a token that has occurred is multiplied by it, in scores as well.
     """
 
     def search(self, batch: SearchBatch) -> list[list[Hypothesis]]:

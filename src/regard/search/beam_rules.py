@@ -8,6 +8,7 @@ from regard.ground.checks import check_number, check_whole
 from regard.ground.errors import BadInput, shown
 from regard.search.hypothesis import Hypothesis
 from regard.search.length_penalty import Length, check_length_penalty, formula
+from regard.search.repetition import Repetition
 
 Stop = Literal["default", "transformers", "transformers-early", "transformers-never"]
 # When a search ends by transformers' rules: early_stopping=False, True and "never".
@@ -33,13 +34,14 @@ class BeamRules:
     no_repeat: int = 0
     early: bool = True
     stop: Stop = "default"
+    repetition_penalty: float = 1.0
 
     def __post_init__(self) -> None:
         if self.stop not in [*STOPS]:
             raise BadInput(f"stop must be one of {', '.join(STOPS)}, not {shown(self.stop)}")
         check_whole("the size of a beam", self.size, 1, WIDEST)
         check_whole("best", self.best, 1, WIDEST)
-        check_whole("no_repeat", self.no_repeat, 0)
+        assert self.repetition
         if self.finished is not None:
             check_whole("finished", self.finished, 1)
         if self.follows_transformers and (self.finished is not None or not self.early):
@@ -57,6 +59,11 @@ class BeamRules:
         check_number("coverage", self.coverage or 0.0)
         if not 0 <= (self.coverage or 0.0) < math.inf:
             raise BadInput(f"coverage must be finite and at least 0, not {self.coverage}")
+
+    @property
+    def repetition(self) -> Repetition:
+        """The rules against repetition; those of a beam of one are those of greedy search."""
+        return Repetition(self.no_repeat, self.repetition_penalty, of_logits=self.size == 1)
 
     @property
     def follows_transformers(self) -> bool:

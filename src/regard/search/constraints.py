@@ -100,7 +100,7 @@ def restrict(
     if n < constraints.shortest:
         logprobs_RV[:, constraints.eos] = -torch.inf
     if no_repeat:
-        logprobs_RV[repeats(alive.tokens_RL[:, 1:], no_repeat)] = -torch.inf
+        logprobs_RV[repeats(alive.seen_RL, no_repeat)] = -torch.inf
     if constraints.renormalise:
         logprobs_RV.copy_(torch.log_softmax(logprobs_RV, dim=-1))
     if forced:

@@ -6,7 +6,7 @@ that are done run on, ignored, until all are.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -18,23 +18,21 @@ from torch import Tensor
 from regard.search.beam_rules import BeamRules
 from regard.search.candidates import place
 from regard.search.constraints import Constraints
+from regard.search.device_rules import AHEAD, AsyncCopy, DeviceRules
 from regard.search.hypothesis import Hypothesis
 from regard.search.length_penalty import LENGTHS
 from regard.search.step import SearchBatch
-from regard.search.topk import topk_of_logits
 
-AHEAD = 3  # steps that the host launches before it polls whether the first of them was the last
 TOKEN, SLOT, LOGPROB, TOTAL = range(4)  # of a continuation; SLOT is the slot that it continues
 
 
 def search_on_device(rules: BeamRules, batch: SearchBatch) -> list[list[Hypothesis]] | None:
     """What a beam with these rules finds, every step a CUDA graph; None where that is not possible.
 
-    Prefixes, minimum lengths, the coverage penalty and repeated n-grams need the host.
+    Prefixes, the coverage penalty and repeated n-grams need the host.
     """
     constraints = batch.constraints
-    on_host = batch.prefixes is not None or constraints.shortest > 1
-    if on_host or rules.needs_attention or rules.no_repeat:
+    if batch.prefixes is not None or rules.needs_attention or rules.no_repeat:
         return None
     longest_B = batch.longest_B
     key = (rules, replace(constraints, bos=0, longest=1))  # these two are data of a batch
@@ -42,30 +40,14 @@ def search_on_device(rules: BeamRules, batch: SearchBatch) -> list[list[Hypothes
     if decoder is None:
         return None
     decoder.feed(torch.from_numpy(constraints.bos_of(len(longest_B))))
-    decoder.selector.start(longest_B)
-    flags: deque[AsyncFlag] = deque()
+    decoder.selector.start(longest_B, batch.prompts)
+    flags: deque[AsyncCopy] = deque()
     for _ in range(longest_B.max(initial=0)):
         decoder.step()
-        flags.append(AsyncFlag(decoder.selector.going))
+        flags.append(AsyncCopy(decoder.selector.going))
         if len(flags) > AHEAD and not flags.popleft().read():
             break
     return decoder.selector.results(longest_B)
-
-
-class AsyncFlag:
-    """Asynchronous device-to-host copy of a boolean."""
-
-    def __init__(self, value: Tensor):
-        self.copy = value.to("cpu", non_blocking=True)
-        self.event = torch.cuda.Event() if value.is_cuda else None
-        if self.event is not None:
-            self.event.record()
-
-    def read(self) -> bool:
-        """Wait for the copy."""
-        if self.event is not None:
-            self.event.synchronize()
-        return bool(self.copy)
 
 
 class DeviceBeam:
@@ -81,6 +63,7 @@ class DeviceBeam:
         constraints: Constraints,
         sentences: int,
         capacity: int,
+        vocab: int,
         device: torch.device,
     ):
         def table(*shape: int, dtype: torch.dtype = torch.long) -> Tensor:
@@ -91,7 +74,7 @@ class DeviceBeam:
 
         B, k = sentences, rules.size
         self.rules, self.constraints = rules, constraints
-        self.bias_V: Tensor | None = None
+        self.allowed = DeviceRules(constraints, rules.repetition, B * k, vocab, device)
         self.first_row_B = torch.arange(B, device=device)[:, None] * k
         self.slot_W = torch.arange(k, dtype=torch.float64, device=device)
         self.certain_N = torch.full((k + 1,), -torch.inf, device=device)
@@ -102,8 +85,9 @@ class DeviceBeam:
         self.going, self.broken = table(dtype=torch.bool), table(dtype=torch.bool)
         self.grown, self.ended = double(capacity, 4, B, k), double(capacity, 4, B, k)
 
-    def start(self, longest_B: np.ndarray) -> None:
+    def start(self, longest_B: np.ndarray, prompts: Sequence[Sequence[int]] | None = None) -> None:
         """Start a batch; unused sentences are done from the start."""
+        self.allowed.start(prompts, self.rules.size)
         there = len(longest_B)
         self.longest_B[:there] = torch.from_numpy(longest_B).to(self.longest_B.device)
         self.over_at_B.fill_(-1)
@@ -129,8 +113,12 @@ class DeviceBeam:
         self.n += 1
         self.total_BW.copy_(grown[TOTAL])
         self._settle(ended[TOTAL])
-        rows_BW = grown[SLOT].long() + self.first_row_B
-        return grown[TOKEN].long().flatten(), rows_BW.flatten()
+        tokens_R, rows_R = grown[TOKEN].long().flatten(), self._rows(grown[SLOT])
+        self.allowed.advance(tokens_R, rows_R)
+        return tokens_R, rows_R
+
+    def _rows(self, slot_BW: Tensor) -> Tensor:
+        return (slot_BW.long() + self.first_row_B).flatten()
 
     def _stopped(self, ends: Tensor) -> Tensor:
         """Which ranked continuations count as finished; by transformers' rules all at the limit."""
@@ -143,13 +131,8 @@ class DeviceBeam:
 
         Impossible ones come last, as their total is -inf.
         """
-        if self.bias_V is None:
-            self.bias_V = torch.zeros(logits_RV.shape[1], device=logits_RV.device)
-            self.bias_V[list(self.constraints.forbidden)] = -torch.inf
         B, k = self.total_BW.shape
-        if self.constraints.renormalise:
-            logits_RV = logits_RV + self.bias_V
-        values_RN, tokens_RN = topk_of_logits(logits_RV, self.bias_V, k + 1)
+        values_RN, tokens_RN = self.allowed.topk(logits_RV, self.n, k + 1)
         if self.constraints.must_end:
             last_R = (self.longest_B == self.n + 1).repeat_interleave(k)[:, None]
             values_RN = torch.where(last_R, self.certain_N[: values_RN.shape[1]], values_RN)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from regard.ground.checks import check_whole
+from regard.ground.errors import BadInput
 from regard.search.hypothesis import ActiveHypotheses, Hypothesis
 from regard.search.length_penalty import (
     Length,
@@ -21,6 +22,7 @@ from regard.search.length_penalty import (
     normalised,
     rescore,
 )
+from regard.search.repetition import Repetition
 from regard.search.step import Search, SearchBatch, select_rows, to_host
 
 
@@ -56,9 +58,11 @@ class Exact(Search):
     def search(self, batch: SearchBatch) -> list[list[Hypothesis]]:
         """Level by level, until no prefix is promising."""
         eos, best, alive = batch.constraints.eos, self.first(batch.ids), batch.begin()
+        if eos < 0:
+            raise BadInput("exact search needs a vocabulary with an end token")
         given_up_B = np.zeros(len(best), dtype=bool)
         while len(alive):
-            logprobs_RV = batch.step(alive, self.no_repeat)
+            logprobs_RV = batch.step(alive, Repetition(self.no_repeat))
             self.end(alive, eos, logprobs_RV, best)
             promising_RV = self.promising(alive, logprobs_RV, batch.longest_B, best)
             promising_RV[:, eos] = False

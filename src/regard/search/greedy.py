@@ -1,37 +1,52 @@
 """Greedy search: always the most probable next token."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from torch import Tensor
 
-from regard.ground.checks import check_whole
-from regard.search.beam_rules import BeamRules
-from regard.search.device_beam import search_on_device
-from regard.search.hypothesis import Hypothesis
-from regard.search.step import Search, SearchBatch
-from regard.search.token_loop import run_token_loop
+from regard.search.device_rules import DeviceRules
+from regard.search.repetition import Repetition
+from regard.search.token_loop import TokenSearch
 from regard.search.topk import topk
 
 
 @dataclass(frozen=True)
-class Greedy(Search):
+class Greedy(TokenSearch):
     """One hypothesis per sentence; among equally probable tokens the lower id.
 
-    With ``no_repeat`` no n-gram of that many tokens occurs twice in it.
+    With ``no_repeat`` no n-gram of that many tokens occurs twice in it and its prompt; a
+    ``repetition_penalty`` changes the distribution, see ``Repetition``.
     """
 
     no_repeat: int = 0
+    repetition_penalty: float = 1.0
 
     def __post_init__(self) -> None:
-        check_whole("no_repeat", self.no_repeat, 0)
+        assert self.repetition
 
-    def search(self, batch: SearchBatch) -> list[list[Hypothesis]]:
-        """On the device where the state and the rules allow it, as a beam of one."""
-        beam = BeamRules(1, length="none", alpha=0.0, no_repeat=self.no_repeat)
-        found = search_on_device(beam, batch)
-        return run_token_loop(batch, _most_probable, 1, self.no_repeat) if found is None else found
+    @property
+    def copies(self) -> int:
+        """One."""
+        return 1
 
+    @property
+    def repetition(self) -> Repetition:
+        """The rules against repetition."""
+        return Repetition(self.no_repeat, self.repetition_penalty)
 
-def _most_probable(logprobs_RV: Tensor, number_R: np.ndarray, n: int) -> Tensor:
-    return topk(logprobs_RV, 1)[1][:, 0]
+    def draws(self, ids: Sequence[int], steps: int) -> np.ndarray:
+        """Nothing is random."""
+        return np.zeros((len(ids), steps))
+
+    def choose(self, logprobs_RV: Tensor, draws_R: Tensor) -> Tensor:
+        """The most probable."""
+        return topk(logprobs_RV, 1)[1][:, 0]
+
+    def select(
+        self, rules: DeviceRules, logits_RV: Tensor, n: Tensor, draws_R: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The same on the device, without the other log-probabilities."""
+        values_RN, tokens_RN = rules.topk(logits_RV, n, 1)
+        return values_RN[:, 0], tokens_RN[:, 0]

@@ -72,7 +72,7 @@ class HostBeam(Search):
         self.results = FinishedHypotheses(len(batch.ids), self.rules.beaten)
         alive = batch.begin()
         while len(alive):
-            logprobs_RV = batch.step(alive, self.rules.no_repeat)
+            logprobs_RV = batch.step(alive, self.rules.repetition)
             looked = add_coverage(batch.state, alive) if self.needs_attention else alive
             candidates = self.rank(alive, logprobs_RV)
             self.store_stuck(alive, candidates)

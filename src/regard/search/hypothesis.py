@@ -28,18 +28,18 @@ class ActiveHypotheses:
     """
 
     sentence_R: np.ndarray
-    tokens_RL: np.ndarray  # the first column is BOS
+    tokens_RL: np.ndarray  # after BOS, or after nothing (-1) and a prompt
     logprobs_RL: np.ndarray
     total_R: np.ndarray
     coverage_RS: np.ndarray | None = None  # attention summed over the steps
 
     @classmethod
-    def begin(cls, bos_B: np.ndarray) -> "ActiveHypotheses":
-        """One empty hypothesis per sentence."""
-        sentences = len(bos_B)
+    def begin(cls, before_BL: np.ndarray) -> "ActiveHypotheses":
+        """One empty hypothesis per sentence, after BOS or a prompt."""
+        sentences = len(before_BL)
         return cls(
             sentence_R=np.arange(sentences),
-            tokens_RL=bos_B[:, None],
+            tokens_RL=before_BL,
             logprobs_RL=np.zeros((sentences, 0)),
             total_R=np.zeros(sentences),
         )
@@ -51,6 +51,16 @@ class ActiveHypotheses:
     def length(self) -> int:
         """n, the tokens so far, without BOS."""
         return self.logprobs_RL.shape[1]
+
+    @property
+    def seen_RL(self) -> np.ndarray:
+        """The tokens that count as repeated: of the prompt and so far; -1 is none."""
+        return self.tokens_RL[:, 1:]
+
+    @property
+    def written_RL(self) -> np.ndarray:
+        """The tokens so far, without BOS and prompt."""
+        return self.tokens_RL[:, self.tokens_RL.shape[1] - self.length :]
 
     @property
     def last_R(self) -> np.ndarray:
@@ -88,7 +98,7 @@ class ActiveHypotheses:
         coverage: float | None = None,
     ) -> Hypothesis:
         """One row as a result; its score is its log-probability unless another is given."""
-        tokens = self.tokens_RL[row, 1:].tolist()
+        tokens = self.written_RL[row].tolist()
         logprob = float(self.total_R[row])
         return Hypothesis(
             tokens=tuple(tokens[:-1] if finished else tokens),
@@ -98,3 +108,9 @@ class ActiveHypotheses:
             finished=finished,
             coverage=coverage,
         )
+
+
+def by_sentence(hypotheses: list[Hypothesis], copies: int) -> list[list[Hypothesis]]:
+    """``copies`` hypotheses for each sentence, the most probable first."""
+    groups = (hypotheses[at : at + copies] for at in range(0, len(hypotheses), copies))
+    return [sorted(group, key=lambda one: -one.score) for group in groups]

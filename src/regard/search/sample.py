@@ -1,7 +1,9 @@
 """Sampling: temperature, top-k, and nucleus sampling (Holtzman et al., 2019, arXiv:1904.09751)."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 import torch
@@ -9,23 +11,23 @@ from torch import Tensor
 
 from regard.ground.checks import check_number, check_whole
 from regard.ground.errors import BadInput
-from regard.search.hypothesis import Hypothesis
-from regard.search.step import Search, SearchBatch
-from regard.search.token_loop import run_token_loop
+from regard.search.repetition import Repetition
+from regard.search.token_loop import TokenSearch
 from regard.search.topk import topk
 
 MOST = 100_000  # draws for a sentence
 
 
 @dataclass(frozen=True)
-class Sample(Search):
+class Sample(TokenSearch):
     """``count`` samples per sentence, the most probable first.
 
     Log-probabilities are divided by the temperature, then limited to the ``top_k`` most probable
     tokens (0: all), then to the fewest whose total probability reaches ``top_p``. Scores are the
     model's own log-probabilities. A draw depends on the seed, the sentence's id, the number of the
     sample and the step, so it is the same in any batch. With ``no_repeat`` no n-gram of that many
-    tokens occurs twice in a sample.
+    tokens occurs twice in a sample and its prompt; a ``repetition_penalty`` changes the model's
+    distribution, see ``Repetition``.
     """
 
     temperature: float = 1.0
@@ -34,6 +36,7 @@ class Sample(Search):
     count: int = 1
     seed: int = 0
     no_repeat: int = 0
+    repetition_penalty: float = 1.0
 
     def __post_init__(self) -> None:
         check_number("a temperature", self.temperature)
@@ -41,36 +44,45 @@ class Sample(Search):
         check_whole("top_k, or 0 for all tokens,", self.top_k, 0)
         check_whole("samples", self.count, 1, MOST)
         check_whole("a seed", self.seed, 0, 2**64 - 1)
-        check_whole("no_repeat", self.no_repeat, 0)
+        assert self.repetition
         if not 0 < self.temperature < math.inf:
             raise BadInput(f"a temperature must be positive and finite, not {self.temperature}")
         if not 0 < self.top_p <= 1:
             raise BadInput(f"top_p must be above 0 and at most 1, not {self.top_p}")
 
-    def search(self, batch: SearchBatch) -> list[list[Hypothesis]]:
-        """Each sample in a row of its own."""
-        steps, copies = int(batch.longest_B.max(initial=0)), range(self.count)
-        draws = [self.uniforms(one, number, steps) for one in batch.ids for number in copies]
-        uniform = np.array(draws).reshape(len(draws), steps)
+    @property
+    def copies(self) -> int:
+        """Each sample has a row of its own."""
+        return self.count
 
-        def choose(logprobs_RV: Tensor, number_R: np.ndarray, n: int) -> Tensor:
-            return self.draw(logprobs_RV, uniform[number_R, n - 1])
+    @property
+    def repetition(self) -> Repetition:
+        """The rules against repetition."""
+        return Repetition(self.no_repeat, self.repetition_penalty)
 
-        return run_token_loop(batch, choose, self.count, self.no_repeat)
+    @property
+    def selection(self) -> Self:
+        """How tokens are drawn, whatever the seed and the number of samples."""
+        return replace(self, seed=0, count=1)
+
+    def draws(self, ids: Sequence[int], steps: int) -> np.ndarray:
+        """(samples, steps): numbers in [0, 1)."""
+        drawn = [self.uniforms(one, number, steps) for one in ids for number in range(self.count)]
+        return np.array(drawn).reshape(len(drawn), steps)
 
     def uniforms(self, sentence: int, number: int, steps: int) -> np.ndarray:
         """One number in [0, 1) for each step, from a counter-based generator."""
         bits = np.random.Philox(key=[self.seed, sentence], counter=[0, 0, 0, number])
         return np.random.Generator(bits).random(steps)
 
-    def draw(self, logprobs_RV: Tensor, uniform_R: np.ndarray) -> Tensor:
-        """The token at which the cumulative probability passes ``uniform_R``."""
+    def choose(self, logprobs_RV: Tensor, draws_R: Tensor) -> Tensor:
+        """The token at which the cumulative probability passes ``draws_R``."""
         values, index = self.shortlist(logprobs_RV)
         chances = torch.softmax(values.double() / self.temperature, dim=1)
         if self.top_p < 1:
             chances = chances.masked_fill(chances.cumsum(1) - chances >= self.top_p, 0)
         passed = chances.cumsum(1)
-        goal_R = torch.from_numpy(uniform_R).to(passed) * passed[:, -1]
+        goal_R = draws_R * passed[:, -1]
         place = torch.searchsorted(passed, goal_R[:, None], right=True)
         # Where no token is allowed, any will do: its log-probability is -inf.
         return index.gather(1, place.clamp(max=index.shape[1] - 1))[:, 0]

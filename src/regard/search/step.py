@@ -1,10 +1,10 @@
 """The protocol between decoding and search: a state that gives the next distribution."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Hashable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor
 from regard.ground.errors import BadInput
 from regard.search.constraints import Constraints, restrict
 from regard.search.hypothesis import ActiveHypotheses, Hypothesis
+from regard.search.repetition import Repetition
 
 
 class SearchState(Protocol):
@@ -44,24 +45,34 @@ class SearchState(Protocol):
         """weights_RS of the last step, over the source; NaN beyond a row's own source."""
         raise BadInput("a coverage penalty needs attention weights, and this model gives none")
 
+    def normaliser(self) -> Tensor:
+        """(R,): the logits of the last step minus its log-probabilities; 0 if there are none."""
+        return torch.zeros(self.rows, device=self.device)
+
     def graphed(
-        self, copies: int, key: Hashable, selector: Callable[[int, int, torch.device], Any]
+        self, copies: int, key: Hashable, selector: Callable[[int, int, int, torch.device], Any]
     ) -> Any:
         """A decoder whose steps are CUDA graphs, with ``copies`` rows per sentence; None: none.
 
-        ``selector`` makes its token selector, of sentences, steps and device.
+        ``selector`` makes its token selector, of sentences, steps, vocabulary and device.
         """
         return None
 
 
+StopTest = Callable[[Sequence[int]], bool]
+"""Whether a hypothesis of these tokens ends here, though EOS has not come."""
+
+
 @dataclass(frozen=True)
 class SearchBatch:
-    """The sentences of a new state, their constraints, forced prefixes and ids."""
+    """The sentences of a new state, their constraints, forced prefixes, ids and prompts."""
 
     state: SearchState
     constraints: Constraints
     prefixes: Sequence[Sequence[int]] | None
     ids: Sequence[int]
+    prompts: Sequence[Sequence[int]] | None = None
+    stop_test: StopTest | None = None
 
     @cached_property
     def longest_B(self) -> np.ndarray:
@@ -77,20 +88,41 @@ class SearchBatch:
         """``copies`` of each sentence, one after the other, as rows of the same state."""
         each = np.repeat(np.arange(len(self.ids)), copies)
         select_rows(self.state, each)
-        begun = self.prefixes
-        prefixes = None if begun is None else [one for one in begun for _ in range(copies)]
-        constraints = self.constraints.repeated(len(self.ids), copies)
-        return SearchBatch(self.state, constraints, prefixes, [self.ids[i] for i in each.tolist()])
+        return replace(
+            self,
+            constraints=self.constraints.repeated(len(self.ids), copies),
+            prefixes=_repeated(self.prefixes, copies),
+            ids=[self.ids[i] for i in each.tolist()],
+            prompts=_repeated(self.prompts, copies),
+        )
 
     def begin(self) -> ActiveHypotheses:
         """One empty hypothesis per sentence."""
-        return ActiveHypotheses.begin(self.constraints.bos_of(len(self.ids)))
+        if self.prompts is None:
+            return ActiveHypotheses.begin(self.constraints.bos_of(len(self.ids))[:, None])
+        widest = max(map(len, self.prompts), default=0) + 1
+        return ActiveHypotheses.begin(
+            np.array([[-1] * (widest - len(prompt)) + [*prompt] for prompt in self.prompts])
+        )
 
-    def step(self, alive: ActiveHypotheses, no_repeat: int) -> Tensor:
+    def step(self, alive: ActiveHypotheses, repetition: Repetition) -> Tensor:
         """Feed the last tokens; log-probabilities_RV of the next, -inf where it is forbidden."""
         logprobs_RV = feed(self.state, alive.last_R)
-        restrict(logprobs_RV, alive, self.constraints, self.forced_BL, no_repeat)
+        if repetition.penalises:
+            logits = (self.state.normaliser(), alive.seen_RL)
+            logprobs_RV = repetition.logprobs(logprobs_RV, *logits)
+        restrict(logprobs_RV, alive, self.constraints, self.forced_BL, repetition.no_repeat)
         return logprobs_RV
+
+    def stopped(self, rows: ActiveHypotheses) -> np.ndarray:
+        """Which rows end by the stop test."""
+        if self.stop_test is None:
+            return np.zeros(len(rows), dtype=bool)
+        return np.array([self.stop_test(row) for row in rows.written_RL.tolist()], dtype=bool)
+
+
+def _repeated(lists: Sequence[Sequence[int]] | None, copies: int) -> Any:
+    return None if lists is None else [one for one in lists for _ in range(copies)]
 
 
 class Search(ABC):
@@ -108,20 +140,73 @@ class Search(ABC):
         constraints: Constraints,
         prefixes: Sequence[Sequence[int]] | None = None,
         ids: Sequence[int] | None = None,
+        *,
+        prompts: Sequence[Sequence[int]] | None = None,
+        stop_test: StopTest | None = None,
     ) -> list[list[Hypothesis]]:
         """For each sentence its hypotheses, best first.
 
         ``prefixes`` are the tokens that each sentence's hypotheses must begin with. ``ids`` number
-        the sentences, so that samples do not depend on the batch; by default from 0.
+        the sentences, so that samples do not depend on the batch; by default from 0. The tokens of
+        ``prompts``, which the state has read up to the last, count as repeated. Searches without
+        branching end a hypothesis, unfinished, where ``stop_test`` is true of its tokens.
         """
-        ids = range(state.rows) if ids is None else ids
-        if len(ids) != state.rows:
-            raise ValueError(f"{len(ids)} ids for {state.rows} sentences")
-        return self.search(SearchBatch(state, constraints, prefixes, ids))
+        return self.search(_batch(state, constraints, prefixes, ids, prompts, stop_test))
 
     @abstractmethod
     def search(self, batch: SearchBatch) -> list[list[Hypothesis]]:
         """See ``__call__``."""
+
+    @torch.inference_mode()
+    def stream(
+        self,
+        state: SearchState,
+        constraints: Constraints,
+        ids: Sequence[int] | None = None,
+        *,
+        prompts: Sequence[Sequence[int]] | None = None,
+        stop_test: StopTest | None = None,
+    ) -> Generator["NextTokens", None, list[list[Hypothesis]]]:
+        """Tokens as they come, if the search does not branch; it returns what a call does."""
+        return (yield from self.steps(_batch(state, constraints, None, ids, prompts, stop_test)))
+
+    def steps(self, batch: SearchBatch) -> "TokenSteps":
+        """See ``stream``."""
+        raise BadInput(f"{type(self).__name__} cannot stream: its tokens are known at its end")
+
+
+class NextTokens(NamedTuple):
+    """One more token of some hypotheses, EOS included; they are numbered by sentence."""
+
+    numbers: list[int]
+    tokens: list[int]
+
+
+TokenSteps = Generator[NextTokens, None, list[list[Hypothesis]]]
+
+
+def run(steps: TokenSteps) -> list[list[Hypothesis]]:
+    """What a stream returns."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+
+
+def _batch(
+    state: SearchState,
+    constraints: Constraints,
+    prefixes: Sequence[Sequence[int]] | None,
+    ids: Sequence[int] | None,
+    prompts: Sequence[Sequence[int]] | None,
+    stop_test: StopTest | None,
+) -> SearchBatch:
+    ids = range(state.rows) if ids is None else ids
+    for name, given in {"ids": ids, "prompts": ids if prompts is None else prompts}.items():
+        if len(given) != state.rows:
+            raise ValueError(f"{len(given)} {name} for {state.rows} sentences")
+    return SearchBatch(state, constraints, prefixes, ids, prompts, stop_test)
 
 
 def feed(state: SearchState, tokens_R: np.ndarray) -> Tensor:
