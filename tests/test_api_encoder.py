@@ -52,7 +52,7 @@ def test_logits_by_what_the_model_says():
     }
     for kind, wanted in shapes.items():
         assert [tuple(one.shape) for one in model(kind).logits(texts)] == wanted
-    with pytest.raises(BadInput, match=r"this encoder has no output head; use encode\(\)"):
+    with pytest.raises(BadInput, match=r"this model has no output head; use encode\(\)"):
         model("states").logits(texts)
 
 

@@ -254,6 +254,7 @@ def test_a_difference_says_which_heads_differ():
         "output_heads.label.outputs": (None, 3),
         "output_heads.label.dropout": (None, 0.2),
         "output_heads.label.last_only": (None, False),
+        "output_heads.label.bias": (None, True),
     }
     assert difference(ENCODER, change(ENCODER, **{"label.dropout": 0.2})) == {
         "output_heads.label.dropout": (0.0, 0.2)

@@ -44,7 +44,9 @@ def section(paper: Paper) -> PaperSection:
     if paper.after is not None:
         tables[f"Changed from {paper.after}"] = change_rows(paper.after, paper.name)
     tables["Results"] = result_rows(paper)
-    return PaperSection(paper.name, paper.year, paper.title, paper.arxiv, paper.after, tables)
+    link = f"https://arxiv.org/abs/{paper.arxiv}" if paper.arxiv else None
+    about = (paper.name, paper.year, paper.title, paper.reference, link, paper.after)
+    return PaperSection(*about, tables)
 
 
 def _published(paper: Paper) -> Iterator[dict[str, Any]]:
@@ -52,7 +54,7 @@ def _published(paper: Paper) -> Iterator[dict[str, Any]]:
         table, _, about = where.partition(": ")
         for model, scores in models.items():
             for data, score in scores.items():
-                yield _result(model, f"{about}: {data}", score, f"arXiv:{paper.arxiv}, {table}")
+                yield _result(model, f"{about}: {data}", score, f"{paper.reference}, {table}")
 
 
 def _reached(paper: Paper) -> Iterator[dict[str, Any]]:
@@ -63,7 +65,8 @@ def _reached(paper: Paper) -> Iterator[dict[str, Any]]:
         for title, run in runs:
             if run.expect is None or run.model.start or run.model.paper != paper.key:
                 continue
-            data, model = f"{title}, {run.expect.metric}", f"ours, {run.model.size or 'base'}"
+            size = run.model.size or paper.default_size
+            data, model = f"{title}, {run.expect.metric}", f"ours, {size}"
             yield _result(model, data, run.expect.score, recipe.about.command)
 
 

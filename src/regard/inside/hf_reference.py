@@ -59,11 +59,14 @@ def layer_outputs(model: Any, facts: ModelFacts, examples: Iterable[Example]) ->
 
 def _layers(model: Any, facts: ModelFacts, example: Example) -> dict[str, Tensor]:
     output = model(**_inputs(facts, example), output_hidden_states=True)
-    layers = {}
-    for side in (SIDES[side] for side in facts.sides):
-        first, *blocks = output[side.states]
-        layers[f"{side.prefix}embedding"] = first
-        layers |= {f"{side.prefix}block {number}": x for number, x in enumerate(blocks, 1)}
+    layers = dict[str, Tensor]()
+    for name in facts.sides:
+        side, stack = SIDES[name], getattr(facts, name).stack
+        names = ["embedding", *(f"block {number + 1}" for number in range(stack.depth))]
+        if stack.final_norm:  # the last states are given after it only
+            names[-1] = "final norm"
+        states = zip(names, output[side.states], strict=True)
+        layers |= {f"{side.prefix}{layer}": x for layer, x in states}
     pooler = dict(model.base_model.named_children()).get("pooler")
     if pooler is not None:
         layers["pooled"] = pooler(output.hidden_states[-1])
@@ -80,7 +83,7 @@ def _inputs(facts: ModelFacts, example: Example) -> dict[str, Tensor]:
     for name, row in example.items():
         side = SIDES[name]
         inputs[side.ids] = torch.tensor([[int(i) for i in row.tokens]])
-        if side.segments is not None:
+        if side.segments is not None and getattr(facts, name).embed.segments:
             inputs[side.segments] = torch.tensor([[int(i) for i in row.segments]])
     if "choice" in facts.head_names:  # one choice per question
         inputs = {name: ids[None] for name, ids in inputs.items()}

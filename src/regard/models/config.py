@@ -20,7 +20,7 @@ Optional = Annotated[str | None, AfterValidator(lambda name: name or None)]
 
 
 class ModelConfig(Config):
-    """A paper, one of its sizes ("base"), and the facts that differ.
+    """A paper, one of its sizes, and the facts that differ.
 
     ``source`` or ``target`` takes that side from another, "PAPER:SIZE": a recurrent encoder under a
     Transformer's decoder, say. The paper is then the recurrent one. A model with one side has a
@@ -32,7 +32,7 @@ class ModelConfig(Config):
     paper: str = "transformer"
     """A paper of `regard papers`."""
     size: Optional = None
-    """One of its sizes; "base" if there is none."""
+    """One of its sizes; by default "base", or the first."""
     start: Annotated[str | None, AfterValidator(lambda name: None if name in SCRATCH else name)] = (
         None
     )
@@ -62,7 +62,7 @@ class ModelConfig(Config):
     @property
     def name(self) -> str:
         """The paper and its size."""
-        return f"{self.paper}:{self.size or 'base'}"
+        return self.paper if self.size is None else f"{self.paper}:{self.size}"
 
     def check_changes(self, decided: Mapping[str, str]) -> None:
         """Refuse changes of facts that something else decides: ``decided`` says what."""

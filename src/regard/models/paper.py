@@ -20,24 +20,36 @@ class Paper:
     ``after`` is the paper it builds on; ``sizes`` are facts of models without heads, ``published``
     their parameter counts as the paper gives them. ``tokenizer`` is the family of tokenizer that
     is trained with it, ``pretraining`` the objectives, each with the keys of its table in recipes.
-    ``formats`` are file formats of other libraries ("hf").
+    ``formats`` are file formats of other libraries ("hf"). A paper without arXiv number has a
+    ``report``: who published it.
     """
 
     name: str
     year: int
     title: str
-    arxiv: str
+    arxiv: str | None
     after: str | None
     sizes: Mapping[str, ModelFacts]
     published: Mapping[str, int] = field(default_factory=dict)
     tokenizer: str = "plain"
     pretraining: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     formats: Mapping[str, HFFormat] = field(default_factory=dict)
+    report: str = ""
 
     @property
     def key(self) -> str:
         """The name in recipes and configuration files."""
         return self.name.lower()
+
+    @property
+    def default_size(self) -> str:
+        """The size "base", or the first if there is none."""
+        return "base" if "base" in self.sizes else next(iter(self.sizes))
+
+    @property
+    def reference(self) -> str:
+        """Where to find the paper."""
+        return f"arXiv:{self.arxiv}" if self.arxiv else self.report
 
     @property
     def training(self) -> dict[str, Any]:

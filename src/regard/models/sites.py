@@ -4,11 +4,7 @@ from dataclasses import dataclass
 
 from regard.ground.errors import BadInput
 
-MAP_NAMES = {
-    ("trunk", "self"): "encoder",
-    ("source", "self"): "encoder",
-    ("target", "self"): "decoder",
-}
+MAP_NAMES = {("self", False): "encoder", ("self", True): "decoder"}  # by kind and ``causal``
 
 
 @dataclass(frozen=True)
@@ -17,13 +13,15 @@ class AttentionSite:
 
     The side is "trunk", "source" or "target"; queries are its tokens (a pool has one query for each
     row). Keys are tokens of the same side, or of the source for cross-attention. ``heads`` has the
-    number of heads of each layer. ``tape_path`` has "{layer}" in place of the number of a layer.
+    number of heads of each layer. ``tape_path`` has "{layer}" in place of the number of a layer. In
+    ``causal`` attention no key is later than the query.
     """
 
     side: str
     kind: str
     heads: tuple[int, ...]
     tape_path: str
+    causal: bool = False
 
     @property
     def layers(self) -> int:
@@ -33,7 +31,7 @@ class AttentionSite:
     @property
     def name(self) -> str:
         """What its attention map is called: "encoder", "decoder", "cross" or "pool"."""
-        return MAP_NAMES.get((self.side, self.kind), self.kind)
+        return MAP_NAMES.get((self.kind, self.causal), self.kind)
 
     @property
     def query_side(self) -> str:

@@ -58,6 +58,12 @@ class Block(nn.Module):
             self.cross, self.cross_residual = cross, residual()
         self.mlp, self.mlp_residual = mlp, residual()
 
+    @property
+    def residual_outputs(self) -> list[nn.Linear]:
+        """The last layer of each sublayer."""
+        cross = [self.cross.o] if self.decodes else []
+        return [self.attention.o, *cross, self.mlp.down]
+
     def forward(
         self,
         x_TD: Tensor,

@@ -10,7 +10,7 @@ from regard.ground.batch import Ids, TokenRow
 from regard.ground.errors import BadInput
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.build.trunk_with_heads import TrunkWithHeadsModule
-from regard.models.facts import MLMHead, ReplacedTokenHead, TrunkWithHeads
+from regard.models.facts import MLMHead, NextTokenHead, ReplacedTokenHead, TrunkWithHeads
 from regard.models.formats.hf import PREDICTION_KEYS
 from regard.models.formats.loaded_model import LoadedModel
 from regard.parts.linear.convert import in_precision
@@ -160,10 +160,13 @@ class EncoderModel(ModelRunner):
     def logits(self, inputs: Iterable[EncoderInput], tape: NullTape = NULL_TAPE) -> list[Tensor]:
         """(tokens, outputs) for each input, or (outputs,) of a head that reads whole rows."""
         rows = self.read(inputs, masks=self.facts.head(MLMHead.name) is not None)
-        known = (*ENCODER_TASKS, MLMHead.name, ReplacedTokenHead.name)
+        known = (
+            *ENCODER_TASKS,
+            *(head.name for head in (MLMHead, ReplacedTokenHead, NextTokenHead)),
+        )
         heads = [head for head in self.facts.output_heads if head.name in known]
         if not heads:
-            raise BadInput("this encoder has no output head; use encode()")
+            raise BadInput("this model has no output head; use encode()")
         return self.logits_of(heads[-1], rows, tape)
 
     def _row(self, given: EncoderInput, masks: bool, number: int) -> TokenRow:

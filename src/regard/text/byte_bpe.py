@@ -1,6 +1,8 @@
-"""Byte-level BPE as RoBERTa has it: pieces of bytes, with the space before a word in its piece."""
+"""Byte-level BPE (Radford et al., 2019): pieces of bytes; a word's piece has the space before it.
 
-import json
+RoBERTa took over the pieces of GPT-2, and put special tokens of its own around texts.
+"""
+
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -8,7 +10,7 @@ from typing import Any, ClassVar
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
 from regard.ground.errors import BadInput
-from regard.ground.files import read_bytes, read_json
+from regard.text.merges import MERGES, read_merges, write_merges
 from regard.text.templates import Template
 from regard.text.tokenizer_family import Model, TokenizerFamily, TokenizerSettings
 from regard.text.train_tokenizer import learn_model
@@ -18,7 +20,7 @@ class ByteBPE(TokenizerFamily):
     """The tokenizers of RoBERTa and of those that took them over."""
 
     name, model, classes = "byte-bpe", "BPE", ("RobertaTokenizer",)
-    files: ClassVar = ("vocab.json", "merges.txt")
+    files: ClassVar = MERGES
     special_tokens: ClassVar = {
         **{"cls_token": "<s>", "pad_token": "<pad>", "sep_token": "</s>"},
         **{"unk_token": "<unk>", "mask_token": "<mask>"},
@@ -27,15 +29,11 @@ class ByteBPE(TokenizerFamily):
 
     def read_files(self, folder: Path) -> Model:
         """Pieces with their ids, and merges in order, one in each line."""
-        lines = read_bytes(folder / "merges.txt").decode().splitlines()
-        merges = [line.split(" ") for line in lines if line and not line.startswith("#version")]
-        return {"vocab": read_json(folder / "vocab.json"), "merges": merges}
+        return read_merges(folder)
 
     def write_files(self, model: Model) -> dict[str, str]:
         """The same files."""
-        lines = ["#version: 0.2", *(f"{left} {right}" for left, right in model["merges"]), ""]
-        vocabulary = json.dumps(model["vocab"], ensure_ascii=False)
-        return {"vocab.json": vocabulary, "merges.txt": "\n".join(lines)}
+        return write_merges(model)
 
     def build(self, model: Model, unk: str, settings: TokenizerSettings) -> Tokenizer:
         """Words with the space before them, as bytes, and the merges."""
@@ -59,5 +57,16 @@ class ByteBPE(TokenizerFamily):
             raise BadInput("text.lower: byte-level BPE keeps the case of letters")
         frame, bytes_ = Tokenizer(models.BPE()), pre_tokenizers.ByteLevel(add_prefix_space=False)
         frame.pre_tokenizer = bytes_
-        special, alphabet = self.special_tokens.values(), {"initial_alphabet": bytes_.alphabet()}
+        special = dict.fromkeys(self.special_tokens.values())
+        alphabet = {"initial_alphabet": bytes_.alphabet()}
         return learn_model(frame, texts, trainers.BpeTrainer, vocab, special, **alphabet), {}
+
+
+class GPT2BPE(ByteBPE):
+    """The tokenizers of GPT-2: nothing stands around a text, and one token separates texts."""
+
+    name, classes = "gpt2-bpe", ("GPT2Tokenizer",)
+    special_tokens: ClassVar = dict.fromkeys(
+        ("bos_token", "eos_token", "unk_token"), "<|endoftext|>"
+    )
+    template = Template("A", "A B")

@@ -8,12 +8,15 @@ from typing import ClassVar
 
 import numpy as np
 
+from regard.ground.errors import BadInput
 from regard.ground.files import write_files
 from regard.text.row_tokenizer import RowTokenizer
 from regard.text.subwords import Subwords
 from regard.text.templates import TEXTS, RowBuilder
 from regard.text.tokenizer_family import TokenizerFamily
 from regard.text.tokenizer_files import all_files, learn_files, read_files
+
+IN_CONFIG = ("pad_token", "bos_token", "eos_token")  # roles whose ids config.json has
 
 
 @dataclass(frozen=True)
@@ -34,23 +37,28 @@ class EncoderTokenizer(RowTokenizer):
 
     @property
     def pad(self) -> int:
-        return self._special["pad_token"]
+        return self._id("pad_token")
 
     @property
     def unk(self) -> int:
-        return self._special["unk_token"]
+        return self._id("unk_token")
 
     @property
     def cls(self) -> int:
-        return self._special["cls_token"]
+        return self._id("cls_token")
 
     @property
     def sep(self) -> int:
-        return self._special["sep_token"]
+        return self._id("sep_token")
 
     @property
     def mask(self) -> int:
-        return self._special["mask_token"]
+        return self._id("mask_token")
+
+    @property
+    def special_ids(self) -> dict[str, int]:
+        """The ids that a config.json has, by role."""
+        return {role: self._special[role] for role in IN_CONFIG if role in self._special}
 
     @cached_property
     def special(self) -> frozenset[int]:
@@ -91,10 +99,18 @@ class EncoderTokenizer(RowTokenizer):
         write_files(folder, self.files, stale=self.FILES)
 
     @staticmethod
-    def load(folder: Path) -> "EncoderTokenizer | None":
-        """Read the tokenizer of a folder, ours or another's; None where it has none."""
-        read = read_files(folder)
+    def load(folder: Path, family: TokenizerFamily | None = None) -> "EncoderTokenizer | None":
+        """Read the tokenizer of a folder, ours or another's; None where it has none.
+
+        Files that name no class, and may be of several families, are of this ``family``.
+        """
+        read = read_files(folder, family)
         return None if read is None else EncoderTokenizer(*read)
+
+    def _id(self, role: str) -> int:
+        if role not in self._special:
+            raise BadInput(f"this tokenizer has no {role.replace('_', ' ')}")
+        return self._special[role]
 
     @cached_property
     def _special(self) -> dict[str, int]:

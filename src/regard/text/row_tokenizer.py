@@ -36,6 +36,11 @@ class RowTokenizer(ABC):
         return self.words.unk
 
     @property
+    def special_ids(self) -> dict[str, int]:
+        """The ids that a config.json has, by role."""
+        return {"pad_token": self.pad}
+
+    @property
     def vocabularies(self) -> tuple[Subwords, ...]:
         """Its only one."""
         return (self.words,)

@@ -6,7 +6,7 @@ class that takes tokenizer.json as it stands does the normaliser written there c
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,11 +18,13 @@ from regard.text.families import FAMILIES
 from regard.text.subwords import Subwords
 from regard.text.templates import TEXTS
 from regard.text.tokenizer_family import Model, TokenizerFamily, TokenizerSettings
+from regard.text.train_tokenizer import KINDS
 
 WORDS = "tokenizer.json"
 SETTINGS, NAMES, ADDED = "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"
 AS_IT_STANDS = ("PreTrainedTokenizer", "TokenizersBackend")  # classes that take tokenizer.json so
 PROPERTIES = ("single_word", "lstrip", "rstrip", "normalized", "special")  # of an added token
+OPTIONAL = ("pad_token",)  # roles that a family may do without
 EXTRAS = ("extra_special_tokens", "additional_special_tokens")
 LONGEST = 1_000_000  # a greater model_max_length is how folders write that there is none
 
@@ -42,24 +44,29 @@ class TokenizerFiles(NamedTuple):
     files: Mapping[str, bytes]
 
 
-def read_files(folder: Path) -> TokenizerFiles | None:
-    """The tokenizer of a folder; None where it has no vocabulary."""
+def read_files(folder: Path, first: TokenizerFamily | None = None) -> TokenizerFiles | None:
+    """The tokenizer of a folder; None where it has no vocabulary.
+
+    Where several families can read its files, and they name no class, it is of the ``first``.
+    """
+    families = FAMILIES if first is None else (first, *FAMILIES)
     files = {name: read_bytes(folder / name) for name in all_files() if (folder / name).exists()}
     content = read_json(folder / SETTINGS) if SETTINGS in files else {}
     settings = TokenizerSettings(content, str(folder / SETTINGS))
     named = str(content.get("tokenizer_class") or "").removesuffix("Fast")
-    complete = [one for one in FAMILIES if {*one.files} <= files.keys()]
+    complete = [one for one in families if {*one.files} <= files.keys()]
     if WORDS not in files and not complete:
         return None
     if named in AS_IT_STANDS:
         written = read_json(folder / WORDS)
-        family = _family_of(written)
+        family = _family_of(written, families)
         names = _names(folder, family, settings, NAMES in files)
         tokenizer = _as_it_stands(folder / WORDS, written, family, names)
     else:
-        family = _family_named(named, complete, settings)
+        family = _family_named(named, complete or [*families], settings)
         names = _names(folder, family, settings, NAMES in files)
         tokenizer = _rebuilt(folder, family, settings, names, files.keys())
+    names |= _optional(tokenizer, family, settings)
     longest = _longest(content.get("model_max_length"))
     return TokenizerFiles(family, Subwords(tokenizer), names, longest, files)
 
@@ -70,7 +77,7 @@ def learn_files(
     """A tokenizer learned from texts, and files with which ``transformers`` makes the same."""
     families = {family.name: family for family in FAMILIES}
     if kind not in families:
-        *others, last = families
+        *others, last = (name for name in families if name in KINDS)
         raise BadInput(f"text.kind: encoders learn {', '.join(others)} or {last}, not {kind!r}")
     family, names = families[kind], dict(families[kind].special_tokens)
     if vocab < len(names):
@@ -88,22 +95,22 @@ def learn_files(
 
 
 def _family_named(
-    named: str, complete: list[TokenizerFamily], settings: TokenizerSettings
+    named: str, usual: Sequence[TokenizerFamily], settings: TokenizerSettings
 ) -> TokenizerFamily:
-    """The family of a class; without one, that whose files are there."""
+    """The family of a class; without one, the first of the ``usual``."""
     if not named:
-        return (complete or FAMILIES)[0]
+        return usual[0]
     for family in FAMILIES:
         if named in family.classes:
             return family
     raise BadInput(f"{settings.where}: the tokenizer_class {named!r} is not supported")
 
 
-def _family_of(content: dict[str, Any]) -> TokenizerFamily:
+def _family_of(content: dict[str, Any], families: Sequence[TokenizerFamily]) -> TokenizerFamily:
     """The family by the model of a tokenizer.json; the first one reports what does not fit."""
     model = content.get("model")
     kind = model.get("type") if isinstance(model, dict) else None
-    return next((one for one in FAMILIES if one.model == kind), FAMILIES[0])
+    return next((one for one in families if one.model == kind), families[0])
 
 
 def _names(
@@ -116,17 +123,37 @@ def _names(
     if mapped and "added_tokens_decoder" not in settings.content:
         older = read_json(folder / NAMES)
         tokens |= {role: (NAMES, older[role]) for role in usual if role in older}
-    names = {}
-    for role, (file, token) in tokens.items():
-        token = usual[role] if token is None else token
-        name = token.get("content") if isinstance(token, dict) else token
-        if not isinstance(name, str) or not name:
-            raise BadInput(f"{folder / file}: {role} is not the name of a token")
-        names[role] = name
+    names = {
+        role: _name(usual[role] if token is None else token, role, str(folder / file))
+        for role, (file, token) in tokens.items()
+    }
     for role, name in names.items():
-        if role != "mask_token" and name == names["mask_token"]:
+        if role != "mask_token" and name == names.get("mask_token"):
             raise BadInput(f"{folder}: {role} and mask_token are both {name!r}")
     return names
+
+
+def _optional(
+    tokenizer: Tokenizer, family: TokenizerFamily, settings: TokenizerSettings
+) -> dict[str, str]:
+    """Special tokens that the family does not need; the tokenizer knows them afterwards."""
+    given = {
+        role: settings.content.get(role) for role in OPTIONAL if role not in family.special_tokens
+    }
+    names = {
+        role: _name(token, role, settings.where)
+        for role, token in given.items()
+        if token is not None
+    }
+    tokenizer.add_special_tokens([*names.values()])
+    return names
+
+
+def _name(token: Any, role: str, where: str) -> str:
+    name = _as_dict(token).get("content")
+    if not isinstance(name, str) or not name:
+        raise BadInput(f"{where}: {role} is not the name of a token")
+    return name
 
 
 def _rebuilt(

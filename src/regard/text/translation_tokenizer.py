@@ -50,6 +50,11 @@ class TranslationTokenizer:
     def pad(self) -> int:
         return self.target.pad
 
+    @property
+    def special_ids(self) -> dict[str, int]:
+        """The ids that a config.json has, by role."""
+        return {"pad_token": self.pad}
+
     def check(self, known: Mapping[str, int], summaries: Collection[str | None]) -> None:
         """Refuse a model that does not know every id."""
         first, ids = self.target.bos, known.get("target tokens", 0)

@@ -52,7 +52,7 @@ def papers(
     elif len(names) == 2:
         _show(change_rows(*names), as_json)
     elif not names:
-        about = [{"paper": one.name, "year": one.year, "arxiv": one.arxiv} for one in chosen]
+        about = [{"paper": one.name, "year": one.year, "arxiv": one.arxiv or ""} for one in chosen]
         pairs = zip(about, map(size_rows, chosen), strict=True)
         _show([{**one, **row} for one, rows in pairs for row in rows], as_json)
     else:

@@ -12,12 +12,16 @@ YEAR, LINE, INDENT, LEFT, TOP = 130, 26, 18, 12, 50  # pixels
 
 @dataclass(frozen=True)
 class PaperSection:
-    """A paper, the one it comes ``after``, and its tables by heading: rows of named values."""
+    """A paper, the one it comes ``after``, and its tables by heading: rows of named values.
+
+    ``reference`` says where it appeared, and ``link`` leads there.
+    """
 
     name: str
     year: int
     title: str
-    arxiv: str
+    reference: str
+    link: str | None
     after: str | None
     tables: Mapping[str, Sequence[Mapping[str, Any]]]
 
@@ -46,7 +50,8 @@ def show_value(value: Any) -> str:
 
 
 def _section(paper: PaperSection) -> str:
-    link = f'<a href="https://arxiv.org/abs/{paper.arxiv}">arXiv:{paper.arxiv}</a>'
+    where = escape(paper.reference)
+    link = where if paper.link is None else f'<a href="{paper.link}">{where}</a>'
     tables = (
         f"<h3>{escape(heading)}</h3>\n"
         + html_table(list(rows[0]), [[*map(show_value, row.values())] for row in rows])

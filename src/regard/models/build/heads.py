@@ -58,22 +58,23 @@ class SpanBoundaryHeadModule(nn.Module):
 class LinearHeadModule(nn.Module):
     """Dropout and a linear layer; with an ``activation``, a dense layer before it.
 
-    ``dense_dropout`` is that of the input of the dense layer.
+    ``dropout`` are the rates on the inputs of the linear and of the dense layer.
     """
 
     def __init__(
         self,
         width: int,
         outputs: int,
-        dropout: float = 0.0,
+        dropout: tuple[float, float] = (0.0, 0.0),
         activation: Callable[[Tensor], Tensor] | None = None,
-        dense_dropout: float = 0.0,
+        *,
+        bias: bool = True,
     ):
         super().__init__()
-        self.dropout, self.dense_dropout = Dropout(dropout), Dropout(dense_dropout)
+        self.dropout, self.dense_dropout = map(Dropout, dropout)
         self.activation = activation
         self.dense = None if activation is None else nn.Linear(width, width)
-        self.out = nn.Linear(width, outputs)
+        self.out = nn.Linear(width, outputs, bias=bias)
 
     def forward(self, states_ND: Tensor) -> Tensor:
         if self.dense is not None and self.activation is not None:

@@ -1,7 +1,7 @@
 """The one Transformer stack: an embedding and N layers. Every Transformer is built on it."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor, nn
 
@@ -39,6 +39,11 @@ class TransformerModule(nn.Module):
     def layers(self) -> list[Any]:
         """The block of each layer, the first one first."""
         return [self.blocks[number] for number in self.order]
+
+    @property
+    def residual_outputs(self) -> list[nn.Linear]:
+        """The layers whose outputs are added to the states."""
+        return [layer for block in self.blocks for layer in cast(Block, block).residual_outputs]
 
     def new_cache(self, rows: int, capacity: int) -> KVCache:
         """For the keys and values of earlier tokens."""

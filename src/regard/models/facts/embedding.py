@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from regard.models.facts.checks import at_least
+from regard.models.facts.checks import at_least, share
 from regard.models.facts.positions import Position
 from regard.parts.embed import Embedding
 
@@ -13,7 +13,8 @@ class Tokens:
 
     ``scaled`` multiplies token vectors by √width; ``normed`` adds a layer norm. With
     ``embedding_size`` all vectors have that size instead, and a linear layer maps their sum to the
-    width of the stack (factorised embeddings: Lan et al., 2019, section 3.1).
+    width of the stack (factorised embeddings: Lan et al., 2019, section 3.1). The dropout on their
+    sum is that of the stack, or else ``embedding_dropout``.
     """
 
     vocab: int
@@ -22,11 +23,13 @@ class Tokens:
     scaled: bool = False
     normed: bool = False
     embedding_size: int | None = None
+    embedding_dropout: float | None = None
 
     def __post_init__(self) -> None:
         at_least(1, "vocab", self.vocab)
         at_least(0, "segments", self.segments)
         at_least(1, "embedding_size", self.embedding_size)
+        share("embedding_dropout", self.embedding_dropout or 0.0)
 
     @property
     def limit(self) -> int | None:
@@ -43,7 +46,7 @@ class Tokens:
             segments=self.segments,
             scaled=self.scaled,
             norm=eps if self.normed else None,
-            dropout=dropout,
+            dropout=dropout if self.embedding_dropout is None else self.embedding_dropout,
             projected=None if self.embedding_size is None else width,
         )
 

@@ -122,12 +122,14 @@ class LinearHead(AnyHead):
 
     With ``dense``, an activation such as "tanh", a dense layer comes before it (RoBERTa's form),
     with dropout as well unless it falls on the input of the ``last_only`` (DistilBERT's form).
+    ``bias`` adds a number to each output.
     """
 
     outputs: int
     dropout: float = 0.0
     dense: str | None = None
     last_only: bool = False
+    bias: bool = True
 
     def __post_init__(self) -> None:
         at_least(1, "outputs", self.outputs)
@@ -139,7 +141,8 @@ class LinearHead(AnyHead):
         """Of the width of the trunk."""
         activation = None if self.dense is None else ACTIVATIONS[self.dense]
         before = 0.0 if self.last_only else self.dropout
-        return LinearHeadModule(trunk.width, self.outputs, self.dropout, activation, before)
+        rates = (self.dropout, before)
+        return LinearHeadModule(trunk.width, self.outputs, rates, activation, bias=self.bias)
 
     def products(self, trunk: Trunk) -> int:
         """Both layers."""
@@ -182,6 +185,7 @@ class LabelHead(LinearHead):
     dropout: float = 0.0
     dense: str | None = None
     last_only: bool = False
+    bias: bool = True
 
 
 @dataclass(frozen=True)

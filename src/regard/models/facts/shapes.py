@@ -1,5 +1,6 @@
 """The two shapes of models: a trunk with heads, and an encoder with a decoder."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -28,7 +29,8 @@ class TrunkWithHeads:
     """One trunk, the pool of its rows, and the heads that read tokens or pooled rows.
 
     With ``init_std``, all new weights are drawn from a normal distribution of that standard
-    deviation; otherwise each layer draws its own.
+    deviation; otherwise each layer draws its own. With ``scaled_init``, layers whose output is
+    added to the states have 1/√N of it, for N such layers (Radford et al., 2019, section 2.3).
     """
 
     sides: ClassVar[tuple[str, ...]] = ("trunk",)
@@ -37,8 +39,11 @@ class TrunkWithHeads:
     pool: AnyPool | None = None
     output_heads: tuple[AnyHead, ...] = ()
     init_std: float | None = None
+    scaled_init: bool = False
 
     def __post_init__(self) -> None:
+        if self.scaled_init and (self.init_std is None or not self.trunk.stack.attends):
+            raise BadInput("scaled_init: only Transformer layers with init_std are scaled")
         if self.trunk.stack.decodes:
             raise BadInput("cross: only the target of an encoder-decoder attends to a source")
         names = [head.name for head in self.output_heads]
@@ -120,6 +125,10 @@ class TrunkWithHeads:
         if self.init_std is not None:
             for part in module.modules():
                 _draw(part, self.init_std)
+            if self.scaled_init:
+                std = self.init_std / math.sqrt(2 * self.trunk.stack.depth)
+                for layer in trunk.residual_outputs:
+                    _draw(layer, std)
         return module
 
     def models(self, module: nn.Module) -> dict[str, tuple["TrunkWithHeads", nn.Module]]:
@@ -135,7 +144,8 @@ class TrunkWithHeads:
         """
         rows = list(chain.from_iterable(lengths))
         tokens, reads = sum(rows), self.trunk.products()
-        forward = reads.token * tokens + reads.own_pair * sum(length * length for length in rows)
+        pairs = sum(length * length for length in rows) / (2 if self.trunk.stack.causal else 1)
+        forward = reads.token * tokens + reads.own_pair * pairs
         if self.pool is not None:
             pool = self.pool.products(self.trunk.width)
             forward += pool.token * tokens + pool.row * len(rows)

@@ -14,7 +14,7 @@ from regard.models.facts.positions import Position
 from regard.models.sites import AttentionSite
 from regard.parts.attention import CrossAttention, Heads, SelfAttention
 from regard.parts.block import Block
-from regard.parts.mask import Mask, full
+from regard.parts.mask import Mask, causal, full
 from regard.parts.mlp import ACTIVATIONS, Mlp
 
 MOST_SHARED = 1_000  # layers that share weights: no file limits their number
@@ -35,6 +35,7 @@ class AnyStack:
     dropout: float
     activation: str = "gelu"
     eps: float = 1e-5
+    final_norm: bool = False
 
     @property
     def blocks(self) -> int:
@@ -50,6 +51,11 @@ class AnyStack:
     def output_width(self) -> int:
         """The size of the state of a token."""
         return self.width
+
+    @property
+    def causal(self) -> bool:
+        """Whether a token attends to no later one."""
+        return False
 
     @property
     def decodes(self) -> bool:
@@ -147,6 +153,10 @@ class Stack(AnyStack):
         return self.group_depth * (self.shared_groups or self.depth)
 
     @property
+    def causal(self) -> bool:
+        return self.mask == causal
+
+    @property
     def decodes(self) -> bool:
         return self.cross
 
@@ -202,7 +212,8 @@ class Stack(AnyStack):
     def self_attention(self, side: str) -> AttentionSite:
         """In every block."""
         heads = (self.heads,) * self.depth
-        return AttentionSite(side, "self", heads, f"{side}.blocks.{{layer}}.attention")
+        path = f"{side}.blocks.{{layer}}.attention"
+        return AttentionSite(side, "self", heads, path, self.causal)
 
     def cross_attention(self, side: str) -> AttentionSite | None:
         """In every block, if it is a decoder."""

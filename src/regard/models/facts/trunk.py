@@ -45,7 +45,8 @@ class Trunk:
         blocks = {
             f"{prefix}block {i + 1}": f"{path}.blocks.{i}.output" for i in range(self.stack.depth)
         }
-        return {f"{prefix}embedding": f"{path}.embed.output", **blocks}
+        norm = {f"{prefix}final norm": f"{path}.output"} if self.stack.final_norm else {}
+        return {f"{prefix}embedding": f"{path}.embed.output", **blocks, **norm}
 
     def build(self, source: "Trunk | None" = None) -> nn.Module:
         """The module of these facts; a decoder's depends on its source."""

@@ -1,7 +1,14 @@
 """Folders of models: regard's own, and those of Hugging Face by tables that hang on the papers."""
 
 from regard.models.formats.architectures import Architectures, HFHead
-from regard.models.formats.config_map import Constant, Key, LabelCount, Presence, UnreadKey
+from regard.models.formats.config_map import (
+    Constant,
+    Key,
+    LabelCount,
+    OverridingKey,
+    Presence,
+    UnreadKey,
+)
 from regard.models.formats.hf_format import HFExtras, HFFormat
 
 __all__ = [
@@ -12,6 +19,7 @@ __all__ = [
     "HFHead",
     "Key",
     "LabelCount",
+    "OverridingKey",
     "Presence",
     "UnreadKey",
 ]

@@ -21,8 +21,9 @@ class HFHead:
 
     ``head`` is what an empty config.json means, ``config_map`` the keys that change it. ``tensors``
     is the prefix of its tensor names, by which it is recognised; a head without tensors of its own
-    ("") is recognised by the architecture. Beside tensors of the prefix ``unless`` they are another
-    head's. ``pool`` is the pool under it in a model without pooler.
+    ("") is recognised by the architecture; so is one that is ``tied``, for it may have none. Beside
+    tensors of the prefix ``unless`` they are another head's. ``pool`` is the pool under it in a
+    model without pooler.
     """
 
     head: AnyHead
@@ -30,12 +31,15 @@ class HFHead:
     config_map: tuple[ConfigRow, ...] = ()
     pool: AnyPool | None = None
     unless: str = ""
+    tied: bool = False
 
     def is_in(self, tensors: Names, named: bool) -> bool:
         """Whether a model of these tensors has it; ``named``: its architecture does."""
         if self.unless and begins(tensors, self.unless):
             return False
-        return begins(tensors, self.tensors) if self.tensors else named
+        if named and (self.tied or not self.tensors):
+            return True
+        return bool(self.tensors) and begins(tensors, self.tensors)
 
 
 @dataclass(frozen=True)

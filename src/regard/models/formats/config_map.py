@@ -90,6 +90,28 @@ class Key(ConfigRow):
 
 
 @dataclass(frozen=True)
+class OverridingKey(ConfigRow):
+    """A key whose fact is None where it says the same as another key, and then follows that one.
+
+    ``default`` is what both keys are if they are missing.
+    """
+
+    key: str
+    fact: str
+    other_key: str
+    other_fact: str
+    default: Any
+
+    def read(self, config: Config, tensors: Names) -> dict[str, Any]:
+        value, other = (config.get(key, self.default) for key in (self.key, self.other_key))
+        return {self.fact: None if value == other else value}
+
+    def write(self, facts: Any) -> dict[str, Any]:
+        given = [*values_named(facts, self.fact), *values_named(facts, self.other_fact)]
+        return {self.key: next(value for value in given if value is not None)}
+
+
+@dataclass(frozen=True)
 class Constant(ConfigRow):
     """A key of which only one value is supported; any other is refused."""
 

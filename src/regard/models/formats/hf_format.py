@@ -1,6 +1,6 @@
 """The Hugging Face format of a paper: tables for config.json, tensor names and tokenizer."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
@@ -46,7 +46,7 @@ class HFFormat:
     defaults: Any
     config_map: tuple[ConfigRow, ...]
     weights: WeightMap
-    tokenizer: type[Tokenizer]
+    tokenizer: Callable[[Path], Tokenizer | None]
 
     def facts_of(self, config: Config, tensors: Collection[str]) -> Any:
         """The facts of a folder, from its config.json and the names of its tensors."""
@@ -96,11 +96,12 @@ class HFFormat:
 
     def load_tokenizer(self, folder: Path, config: Config) -> Tokenizer | None:
         """The tokenizer of a folder, if it has one."""
-        return self.tokenizer.load(folder)
+        return self.tokenizer(folder)
 
     def new_extras(self, tokenizer: Tokenizer | None) -> HFExtras:
         """The extras of a model that was not loaded from a Hugging Face folder."""
-        return HFExtras({} if tokenizer is None else {"pad_token_id": tokenizer.pad})
+        ids = {} if tokenizer is None else tokenizer.special_ids
+        return HFExtras({f"{role}_id": number for role, number in ids.items()})
 
     def special_ids(self, config: Config) -> dict[str, int]:
         """The pad, bos and eos of a translator whose folder has no tokenizer files."""

@@ -189,5 +189,5 @@ HF = MarianFormat(
     defaults=EncoderDecoder(Trunk(TOKENS, ENCODER), Trunk(TOKENS, DECODER)),
     config_map=CONFIG,
     weights=WEIGHTS,
-    tokenizer=MarianTokenizer,
+    tokenizer=MarianTokenizer.load,
 )

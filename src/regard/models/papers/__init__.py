@@ -14,6 +14,8 @@ from regard.models.papers import (
     distilbert,
     electra,
     gehring,
+    gpt,
+    gpt2,
     lin,
     luong,
     marian,
@@ -32,7 +34,9 @@ LINEAGE: tuple[Paper, ...] = (
     lin.PAPER,
     transformer.PAPER,
     marian.PAPER,
+    gpt.PAPER,
     bert.PAPER,
+    gpt2.PAPER,
     roberta.PAPER,
     spanbert.PAPER,
     albert.PAPER,
@@ -64,13 +68,15 @@ def paper_of_folder(config: Mapping[str, Any], where: str) -> Paper:
         supported = f"is not supported, only {', '.join(known)}"
         raise BadInput(f"{where}: model_type {shown(name)} {supported}")
     papers = known[str(name)]
-    return papers.get(str(config.get(PAPER_KEY)), papers[str(name)])
+    order = (str(config.get(PAPER_KEY)), str(name), *papers)
+    return next(papers[key] for key in order if key in papers)
 
 
 def sized(name: str) -> Any:
-    """The facts of "PAPER:SIZE"; of "PAPER", those of its size "base"."""
+    """The facts of "PAPER:SIZE"; of "PAPER", those of its default size."""
     key, colon, size = name.partition(":")
-    one, size = paper(key), size if colon else "base"
+    one = paper(key)
+    size = size if colon else one.default_size
     if size not in one.sizes:
         raise BadInput(f"{one.name} has no size {size!r}{did_you_mean(size, list(one.sizes))}")
     return one.sizes[size]

@@ -96,7 +96,7 @@ HF = HFFormat(
     defaults=XXLARGE,
     config_map=(*CONFIG, ARCHITECTURES),
     weights=WeightMap(TRUNK, prefix="albert.", unprefixed=HEADS),
-    tokenizer=EncoderTokenizer,
+    tokenizer=EncoderTokenizer.load,
 )
 
 PAPER = Paper(

@@ -137,7 +137,7 @@ HF = HFFormat(
     defaults=BASE,
     config_map=(*CONFIG, ARCHITECTURES),
     weights=WeightMap(TRUNK, prefix="bert.", unprefixed=HEADS, old=OLD),
-    tokenizer=EncoderTokenizer,
+    tokenizer=EncoderTokenizer.load,
 )
 
 PAPER = Paper(
@@ -145,7 +145,7 @@ PAPER = Paper(
     year=2018,
     title="BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding",
     arxiv="1810.04805",
-    after="Transformer",
+    after="GPT",
     tokenizer="wordpiece",
     pretraining={"masked-lm": {}, "next-sentence": {}},
     sizes={

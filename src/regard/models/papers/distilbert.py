@@ -105,7 +105,7 @@ HF = HFFormat(
     defaults=BASE,
     config_map=(*CONFIG, ARCHITECTURES),
     weights=WeightMap(TRUNK, prefix="distilbert.", unprefixed=HEADS),
-    tokenizer=EncoderTokenizer,
+    tokenizer=EncoderTokenizer.load,
 )
 
 PAPER = Paper(

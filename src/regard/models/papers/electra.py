@@ -118,7 +118,7 @@ HF = HFFormat(
     defaults=SMALL,
     config_map=(*CONFIG, ARCHITECTURES),
     weights=WeightMap(TRUNK, prefix="electra.", unprefixed=HEADS),
-    tokenizer=EncoderTokenizer,
+    tokenizer=EncoderTokenizer.load,
 )
 
 PAPER = Paper(

@@ -76,7 +76,7 @@ HF = HFFormat(
     defaults=HF_DEFAULTS,
     config_map=(*CONFIG, ARCHITECTURES),
     weights=WeightMap(TRUNK, prefix="roberta.", unprefixed=HEADS),
-    tokenizer=EncoderTokenizer,
+    tokenizer=EncoderTokenizer.load,
 )
 
 PAPER = Paper(

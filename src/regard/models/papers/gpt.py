@@ -1,0 +1,137 @@
+"""GPT (Radford et al., 2018): the decoder of the Transformer without a source, pre-trained to
+predict the next token of books; its token vectors are the output layer too.
+
+Fine-tuned as here and in ``transformers``, a text is classified from the state of its last token.
+"""
+
+from functools import partial
+from typing import Any
+
+from regard.models.facts import (
+    LabelHead,
+    LastToken,
+    NextTokenHead,
+    Stack,
+    Tokens,
+    Trunk,
+    TrunkWithHeads,
+)
+from regard.models.facts.positions import Learned
+from regard.models.formats import (
+    Architectures,
+    Constant,
+    HFFormat,
+    HFHead,
+    Key,
+    LabelCount,
+    OverridingKey,
+)
+from regard.models.formats.config_map import Config, ConfigRow, Names
+from regard.models.paper import Paper
+from regard.parts.mask import causal
+from regard.text.encoder_tokenizer import EncoderTokenizer
+from regard.text.gpt_bpe import GPTBPE
+from regard.weights import Alias, Passthrough, Rule, Transpose, WeightLine, WeightMap
+
+DROPOUT = 0.1
+BASE = TrunkWithHeads(
+    trunk=Trunk(
+        Tokens(vocab=40_478, position=Learned(512)),
+        Stack(
+            width=768,
+            depth=12,
+            heads=12,
+            inner=3_072,
+            mask=causal,
+            activation="gelu-tanh",
+            eps=1e-5,
+            dropout=DROPOUT,
+            attention_dropout=DROPOUT,
+        ),
+    ),
+    init_std=0.02,
+)
+
+
+class FourfoldInner(ConfigRow):
+    """The size inside feed-forward layers: four times the width, for which GPT has no key."""
+
+    key = "n_embd"
+
+    def read(self, config: Config, tensors: Names) -> dict[str, Any]:
+        width = config.get(self.key)
+        return {"inner": 4 * width} if isinstance(width, int) else {}
+
+
+# The format of Hugging Face: config.json ↔ facts, heads, and names of tensors ↔ ours.
+CONFIG = (
+    Key("vocab_size", "vocab"),
+    Key("n_embd", "width"),
+    Key("n_layer", "depth"),
+    Key("n_head", "heads"),
+    FourfoldInner(),
+    Key("n_positions", "longest"),
+    Key("resid_pdrop", "stack.dropout"),
+    OverridingKey("embd_pdrop", "embedding_dropout", "resid_pdrop", "stack.dropout", DROPOUT),
+    Key("attn_pdrop", "attention_dropout"),
+    Key("layer_norm_epsilon", "eps"),
+    Key("initializer_range", "init_std"),
+    Constant("is_encoder_decoder", False),
+    Constant("add_cross_attention", False),
+    Constant("pruned_heads", {}),
+    Constant("quantization_config", None),
+)
+# Its "gelu" is the approximation by tanh, which other configurations call "gelu_new".
+ACTIVATIONS = {"gelu": "gelu-tanh", "relu": "relu", "swish": "swish", "silu": "swish"}
+NEXT_TOKEN = HFHead(NextTokenHead(), "lm_head.", (Key("tie_word_embeddings", "tied"),), tied=True)
+LABEL = HFHead(LabelHead(2, bias=False), "score.", (LabelCount("outputs"),), pool=LastToken())
+ARCHITECTURES = Architectures(
+    {
+        "OpenAIGPTModel": (),
+        "OpenAIGPTLMHeadModel": (NEXT_TOKEN,),
+        "OpenAIGPTForSequenceClassification": (LABEL,),
+    }
+)
+LAYER, OURS = "h.{i}.", "trunk.blocks.{i}."
+BLOCK = (
+    Rule(LAYER + "attn.c_attn.*", OURS + "attention.qkv.*", (Transpose(),)),
+    Rule(LAYER + "attn.c_proj.*", OURS + "attention.o.*", (Transpose(),)),
+    Rule(LAYER + "ln_1.*", OURS + "attention_residual.norm.*"),
+    Rule(LAYER + "mlp.c_fc.*", OURS + "mlp.up.*", (Transpose(),)),
+    Rule(LAYER + "mlp.c_proj.*", OURS + "mlp.down.*", (Transpose(),)),
+    Rule(LAYER + "ln_2.*", OURS + "mlp_residual.norm.*"),
+    Passthrough(LAYER + "attn.bias"),  # masks, in older files
+    Passthrough(LAYER + "attn.masked_bias"),
+)
+TRUNK = (
+    Rule("tokens_embed.weight", "trunk.embed.token.weight"),
+    Rule("positions_embed.weight", "trunk.embed.position.weight"),
+    Passthrough("position_ids"),
+    *BLOCK,
+)
+HEADS: tuple[WeightLine, ...] = (
+    Rule("lm_head.weight", "heads.next_token.weight"),  # if not tied
+    Alias("lm_head.weight", "trunk.embed.token.weight"),
+    Rule("score.*", "heads.label.out.*"),
+)
+HF = HFFormat(
+    name="GPT",
+    model_type="openai-gpt",
+    defaults=BASE,
+    config_map=(*CONFIG, Key("afn", "activation", ACTIVATIONS), ARCHITECTURES),
+    weights=WeightMap(TRUNK, prefix="transformer.", unprefixed=HEADS),
+    tokenizer=partial(EncoderTokenizer.load, family=GPTBPE()),
+)
+
+PAPER = Paper(
+    name="GPT",
+    year=2018,
+    title="Improving Language Understanding by Generative Pre-Training",
+    arxiv=None,
+    report="OpenAI, 2018",
+    after="Transformer",
+    tokenizer=GPTBPE.name,
+    sizes={"base": BASE},
+    published={"base": 117_000_000},
+    formats={"hf": HF},
+)

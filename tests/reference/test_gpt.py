@@ -1,0 +1,203 @@
+"""GPT and GPT-2: values of every head on ragged rows, folders both ways, and sizes."""
+
+import json
+
+import pytest
+import torch
+
+import regard
+from encoder_family import CLOSE, FILES, Family
+from regard.ground.batch import pack_texts
+from regard.ground.errors import BadInput
+from regard.models.facts import LabelHead, LastToken, NextTokenHead, change
+from regard.models.formats import folder as folders
+from regard.models.papers import gpt, gpt2
+from regard.weights.files import read_folder, write_tensors
+from verb import run
+
+transformers = pytest.importorskip("transformers")
+
+SIZES = {"vocab_size": 60, "n_embd": 12, "n_layer": 2, "n_head": 3, "n_positions": 20}
+GPT = Family(
+    gpt.PAPER,
+    "OpenAIGPTConfig",
+    SIZES,
+    {
+        "OpenAIGPTModel": None,
+        "OpenAIGPTLMHeadModel": "next_token",
+        "OpenAIGPTForSequenceClassification": "label",
+    },
+)
+GPT2 = Family(
+    gpt2.PAPER,
+    "GPT2Config",
+    SIZES,
+    {
+        "GPT2Model": None,
+        "GPT2LMHeadModel": "next_token",
+        "GPT2ForSequenceClassification": "label",
+        "GPT2ForTokenClassification": "token_label",
+        "GPT2ForQuestionAnswering": "span",
+    },
+)
+FAMILY = {kind: family for family in (GPT, GPT2) for kind in family.heads}
+LM = ("OpenAIGPTLMHeadModel", "GPT2LMHeadModel")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"tie_word_embeddings": False},
+        {"afn": "relu", "activation_function": "relu", "n_inner": 20, "n_head": 1},
+        {"embd_pdrop": 0.3, "layer_norm_epsilon": 1e-3},
+    ],
+)
+@pytest.mark.parametrize("kind", FAMILY)
+def test_every_head_agrees_on_ragged_rows(kind, settings, tmp_path):
+    if FAMILY[kind] is GPT:
+        settings = {key: value for key, value in settings.items() if key != "n_inner"}
+    FAMILY[kind].check_values(kind, settings, tmp_path)
+
+
+@pytest.mark.parametrize("settings", [{}, {"embd_pdrop": 0.3}])
+@pytest.mark.parametrize("kind", FAMILY)
+def test_a_folder_comes_back_bit_for_bit(kind, settings, tmp_path):
+    FAMILY[kind].check_folder(kind, tmp_path, **settings)
+
+
+@pytest.mark.parametrize("kind", FAMILY)
+def test_a_new_folder_is_read_whole_by_the_reference(kind, tmp_path):
+    FAMILY[kind].check_new_folder(kind, tmp_path)
+
+
+@pytest.mark.parametrize("kind", LM)
+def test_a_folder_without_tokenizer_files_serves_ids(kind, tmp_path):
+    FAMILY[kind].check_ids(kind, tmp_path)
+    model, theirs, row = (
+        regard.load(tmp_path, "cpu"),
+        FAMILY[kind].reference(kind),
+        FAMILY[kind].rows()[0],
+    )
+    (logits_TV,) = model.logits([row.tokens])
+    torch.testing.assert_close(logits_TV, theirs(torch.tensor([row.tokens])).logits[0], **CLOSE)
+
+
+@pytest.mark.parametrize("kind", LM)
+def test_old_files_without_prefix_and_with_masks_come_back(kind, tmp_path):
+    """As published: no prefix, and the causal masks of each layer among the tensors."""
+    FAMILY[kind].reference(kind).save_pretrained(tmp_path / "theirs")
+    path = tmp_path / "theirs" / "model.safetensors"
+    file = {name.removeprefix("transformer."): x for name, x in read_folder(path.parent).items()}
+    for layer in range(2):
+        file[f"h.{layer}.attn.bias"] = torch.tril(torch.ones(1, 1, 20, 20)).to(torch.uint8)
+        file[f"h.{layer}.attn.masked_bias"] = torch.tensor(-1e4)
+    write_tensors(path, file)
+    regard.load(path.parent, "cpu").save(tmp_path / "ours", "regard")
+    regard.load(tmp_path / "ours", "cpu").save(tmp_path / "again", "hf")
+    again = read_folder(tmp_path / "again")
+    assert again.keys() == file.keys()
+    assert all(torch.equal(again[name], tensor) for name, tensor in file.items())
+
+
+def test_the_head_of_a_tied_model_is_known_by_its_architecture_or_its_tensor(tmp_path):
+    GPT2.reference("GPT2LMHeadModel").save_pretrained(tmp_path)
+    assert "lm_head.weight" not in read_folder(tmp_path)
+    assert folders.read(tmp_path).facts.output_heads == (NextTokenHead(),)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "architectures": ["GPT2Model"]}))
+    assert folders.read(tmp_path).facts.output_heads == ()
+    file = read_folder(tmp_path)
+    write_tensors(
+        tmp_path / "model.safetensors",
+        {**file, "lm_head.weight": file["transformer.wte.weight"].clone()},
+    )
+    assert folders.read(tmp_path).facts.output_heads == (NextTokenHead(),)
+
+
+def test_sizes_are_those_of_the_published_models():
+    exact = {size: gpt2.PAPER.parameters(facts) for size, facts in gpt2.PAPER.sizes.items()}
+    sizes = {"small": 124_439_808, "medium": 354_823_168, "large": 774_030_080, "xl": 1_557_611_200}
+    assert exact == sizes
+    assert gpt.PAPER.parameters(gpt.BASE) == 116_534_784
+
+
+def test_facts_that_a_config_cannot_express_and_keys_that_are_not_supported():
+    with pytest.raises(BadInput, match=r"the GPT format cannot express .*inner is 20, not 3072"):
+        gpt.HF.config_of(change(gpt.BASE, inner=20))
+    assert gpt2.HF.config_of(change(gpt2.SMALL, inner=20))["n_inner"] == 20
+    assert gpt2.HF.config_of(gpt2.MEDIUM)["n_inner"] is None
+    for key in ("scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn"):
+        with pytest.raises(BadInput, match=f"{key} is True, and only False is supported"):
+            gpt2.HF.facts_of({key: True}, ())
+    with pytest.raises(BadInput, match="afn is 'gelu_new', not gelu, relu"):
+        gpt.HF.facts_of({"afn": "gelu_new"}, ())
+
+
+def test_an_empty_config_is_the_published_model():
+    assert gpt2.HF.facts_of({}, ()) == gpt2.SMALL
+    assert gpt.HF.facts_of({}, ()) == gpt.BASE
+
+
+def test_dropout_of_the_embedding_follows_the_stack_unless_it_differs():
+    facts = gpt2.HF.facts_of({"embd_pdrop": 0.3, "resid_pdrop": 0.3}, ())
+    assert facts.trunk.embed.embedding_dropout is None
+    assert change(facts, **{"stack.dropout": 0.2}).build().trunk.embed.dropout.rate == 0.2
+    facts = gpt2.HF.facts_of({"embd_pdrop": 0.0}, ())
+    assert change(facts, width=12, heads=2, depth=1, vocab=9).build().trunk.embed.dropout.rate == 0
+    config = gpt2.HF.config_of(facts)
+    assert (config["embd_pdrop"], config["resid_pdrop"]) == (0.0, 0.1)
+
+
+def test_layers_that_add_to_the_states_start_smaller():
+    torch.manual_seed(0)
+    module = change(gpt2.SMALL, width=128, heads=2, inner=512, depth=8, vocab=50).build()
+    block = module.trunk.blocks[3]
+    for scaled in (block.attention.o, block.mlp.down):
+        assert scaled.weight.detach().std().item() == pytest.approx(
+            0.02 / 4, rel=0.05
+        )  # 2 · 8 such layers
+    for whole in (block.attention.qkv, block.mlp.up):
+        assert whole.weight.detach().std().item() == pytest.approx(0.02, rel=0.05)
+
+
+def test_a_classifier_reads_the_last_token():
+    fitted = gpt2.PAPER.fit_heads(gpt2.SMALL.with_heads(NextTokenHead()))
+    assert fitted.pool is None
+    fitted = gpt2.PAPER.fit_heads(
+        change(gpt2.SMALL, pool=LastToken(), output_heads=(LabelHead(3),))
+    )
+    assert fitted.output_heads == (LabelHead(3, bias=False),) and fitted.pool == LastToken()
+
+
+@pytest.mark.parametrize("task", sorted(FILES.keys() - {"choose"}))
+def test_gpt2_trains_for_tasks(task, tmp_path):
+    GPT2.check_task(task, tmp_path)
+
+
+@pytest.mark.parametrize("kind", LM)
+@torch.no_grad()
+def test_decoding_with_a_cache_gives_the_same_logits(kind, tmp_path):
+    """Prompts of different lengths, then one token more in every row."""
+    FAMILY[kind].reference(kind).save_pretrained(tmp_path)
+    module, rows = folders.read(tmp_path).module, [[5, 6, 7], [8], [9, 10]]
+    cache = module.trunk.new_cache(rows=3, capacity=6)
+    prompts = pack_texts(rows)
+    module.decode(prompts.tokens_T, prompts.layout, cache=cache)
+    for token in (20, 21):
+        layout = cache.next_layout(torch.device("cpu"))
+        logits_RV = module.decode(torch.full((3,), token), layout, cache=cache)
+        rows = [[*row, token] for row in rows]
+        whole = pack_texts(rows)
+        logits = whole.layout.split(module(whole).by_head["next_token"])
+        expected = torch.stack([one[-1] for one in logits])
+        torch.testing.assert_close(logits_RV, expected, **CLOSE)
+
+
+@pytest.mark.parametrize("kind", LM)
+def test_convert_compares_with_the_reference(kind, tmp_path):
+    FAMILY[kind].reference(kind).save_pretrained(tmp_path / "theirs")
+    ours, back = (str(tmp_path / name) for name in ("ours", "back"))
+    run("convert", str(tmp_path / "theirs"), ours, "--to", "regard", "--check")
+    said = run("convert", ours, back, "--to", "hf", "--check")
+    assert "next_token logits" in said.stdout
