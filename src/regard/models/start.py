@@ -89,7 +89,7 @@ def _as_paper(start: LoadedModel, of: Paper, name: str) -> LoadedModel:
         raise BadInput(f"model.paper: {name} holds a {start.paper.key}, no {of.key}")
     heads = tuple(head for head in facts.output_heads if ours.pool is not None or not head.per_row)
     trunk = change(facts.trunk, segments=ours.trunk.embed.segments)
-    return _rebuilt(start, of, TrunkWithHeads(trunk, ours.pool, heads, facts.init_std))
+    return _rebuilt(start, of, replace(facts, trunk=trunk, pool=ours.pool, output_heads=heads))
 
 
 def _rebuilt(

@@ -1,6 +1,7 @@
 """Several objectives of pre-training at once: BERT is ``Sum(MaskedLM(), NextSentence())``."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ class Sum(Objective):
         """The model with the heads of all objectives, and no others."""
         heads = tuple(head for objective in self.objectives for head in objective.make_heads())
         pool = facts.pool if any(head.per_row for head in heads) else None
-        return TrunkWithHeads(facts.trunk, pool, heads, facts.init_std)
+        return replace(facts, pool=pool, output_heads=heads)
 
     def check(self, facts: TrunkWithHeads) -> None:
         """Raise an error if the model cannot be trained with all objectives."""

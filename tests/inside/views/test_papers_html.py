@@ -40,14 +40,14 @@ def test_nothing_is_loaded(page):
 
 def test_names_are_escaped():
     row = {"size": "<b>", "parameters": 3}
-    page = papers_page([PaperSection("A&B", 2020, "<i>", "1", None, {"Sizes": [row]})])
-    assert "A&amp;B" in page and "&lt;i&gt;" in page and "&lt;b&gt;" in page
+    page = papers_page([PaperSection("A&B", 2020, "<i>", "<u>", None, None, {"Sizes": [row]})])
+    assert "A&amp;B" in page and "&lt;i&gt;" in page and "&lt;b&gt;" in page and "&lt;u&gt;" in page
 
 
 def test_a_paper_stands_below_and_right_of_the_one_it_comes_after(page):
     at = {
         name: (int(x), int(y))
-        for x, y, name in re.findall(r'<text x="(\d+)" y="(\d+)">(\w+)</text></a>', page)
+        for x, y, name in re.findall(r'<text x="(\d+)" y="(\d+)">([\w-]+)</text></a>', page)
     }
     assert len(at) == len(LINEAGE)
     for paper in LINEAGE:

@@ -125,10 +125,10 @@ class TrunkWithHeads:
         if self.init_std is not None:
             for part in module.modules():
                 _draw(part, self.init_std)
-            if self.scaled_init:
-                std = self.init_std / math.sqrt(2 * self.trunk.stack.depth)
-                for layer in trunk.residual_outputs:
-                    _draw(layer, std)
+        if self.scaled_init and self.init_std is not None:
+            std = self.init_std / math.sqrt(2 * self.trunk.stack.depth)
+            for layer in trunk.residual_outputs:
+                _draw(layer, std)
         return module
 
     def models(self, module: nn.Module) -> dict[str, tuple["TrunkWithHeads", nn.Module]]:
