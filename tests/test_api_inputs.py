@@ -113,6 +113,15 @@ def test_what_is_no_list_is_refused(models, family, method):
     assert refused(call, models, family, method, "dog") == "give a list of texts, not one text"
 
 
+def test_functions_refuse_one_text_in_the_same_words(models):
+    expected = "give a list of texts, not one text"
+    assert refused(regard.bleu, "a b", "a b") == expected
+    assert refused(models["translator"].translate, ["dog"], prefixes="dog") == expected
+    for name in ("train", "dev", "test"):
+        data = {"train": [("a", "b")], "dev": [("a", "b")], name: "a b"}
+        assert refused(regard.train, "tour", data) == expected
+
+
 @pytest.mark.parametrize(("family", "method"), CASES)
 def test_what_is_no_input_is_refused(models, family, method):
     good = METHODS[family][method]

@@ -100,6 +100,12 @@ def test_a_translator_refuses_a_long_text(translator):
             getattr(translator, method.strip())([short, one], max_length=count - 1)
 
 
+def test_a_precision_that_the_device_lacks_is_refused_at_load(small_run):
+    for precision in ("fp16", "", "float32"):
+        with pytest.raises(BadInput, match=r"^a precision is int8, fp32, bf16 or auto, not "):
+            regard.load(small_run / "run" / "model", "cpu", precision=precision)
+
+
 @pytest.mark.parametrize("option", ["batch_size", "max_length"])
 @pytest.mark.parametrize("wrong", [0, -1, 2.5, "3", True])
 def test_limits_are_whole_numbers(option, wrong):

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.ground.batch import Ids, TokenRow, pack_rows
-from regard.ground.checks import check_whole
+from regard.ground.checks import check_whole, listed
 from regard.ground.device import device_named
 from regard.ground.errors import BadInput, shown
 from regard.ground.files import writing
@@ -28,11 +28,12 @@ from regard.models.formats import folder as folders
 from regard.models.hub import local_folder
 from regard.models.paper import Paper
 from regard.models.sites import require_cross_attention
+from regard.parts.linear.convert import chosen_precision
 from regard.search.step import Search
 from regard.tasks.batch_runner import Predictor
 from regard.tasks.encoder_model import EncoderInput, EncoderModel
 from regard.tasks.fill_mask import FilledText
-from regard.tasks.inputs import check_pairs, check_text, listed
+from regard.tasks.inputs import check_pairs, check_text
 from regard.tasks.model_runner import ModelRunner
 from regard.tasks.runners import runner_of
 from regard.tasks.translator import Translation, Translator
@@ -90,6 +91,8 @@ class Model:
         self._loaded, self.precision, self._batch_size = loaded, precision, batch_size
         if batch_size is not None:
             check_whole("batch_size", batch_size, 1)
+        if precision is not None:
+            chosen_precision(precision, next(loaded.module.parameters()).device)
         self._folder = None if folder is None else folder.resolve()
         self.paper: Paper = loaded.paper
         self.facts: ModelFacts = loaded.facts
@@ -108,7 +111,10 @@ class Model:
 
     def to(self, device: str | torch.device) -> Self:
         """Move the model to a device; what was prepared for the device before is dropped."""
-        self.module.to(device_named(str(device)))
+        place = device_named(str(device))
+        if self.precision is not None:
+            chosen_precision(self.precision, place)
+        self.module.to(place)
         self.__dict__.pop("runner", None)
         return self
 

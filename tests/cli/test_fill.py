@@ -31,7 +31,7 @@ def test_blanks_are_filled(folder):
     records = [json.loads(line) for line in done.stdout.splitlines()]
     assert [len(blank) for blank in records[2]["blanks"]] == [5, 5]
     assert records[2]["text"] == two.text
-    assert records[1] == {"line": 2, "text": None, "blanks": None}
+    assert records[1] == {"line": 2, "text": None, "blanks": None, "cut": None}
 
 
 def test_what_is_wrong_is_reported(folder, tmp_path):

@@ -134,7 +134,7 @@ def test_a_line_that_is_too_long_is_named(model):
     done = run("translate", model, stdin=text, code=2)
     assert done.stdout == run("translate", model, stdin="dog cow\nowl\n").stdout
     complaint = done.stderr.splitlines()[-1]
-    assert complaint.startswith("regard: standard input:3: 2,001 tokens, more than 1,024; ")
+    assert complaint.startswith("regard: standard input:3: 2,002 tokens, more than 1,024; ")
     assert complaint.endswith("--max-length")
     run("translate", model, "--max-length", 3, stdin="dog cow\n")
     refused = run("translate", model, "--max-length", 1, stdin="dog cow\n", code=2)
@@ -155,7 +155,7 @@ def test_vectors_and_links_have_the_same_limit(model, tmp_path):
 def test_a_line_of_a_million_characters_is_refused_at_once(model):
     began = time.monotonic()
     refused = run("translate", model, stdin="a" * 1_000_000 + "\n", code=2)
-    assert "standard input:1: 1,000,000 tokens" in refused.stderr
+    assert "standard input:1: 1,000,001 tokens" in refused.stderr
     assert time.monotonic() - began < 30
 
 

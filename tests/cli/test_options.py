@@ -41,10 +41,7 @@ ABSENT = {  # verbs without an option, and why
         "tour": "a text for people",
         "train": "writes metrics.jsonl, seeds.json and ladder.json",
     },
-    "--out": dict.fromkeys(
-        ("translate", "predict", "fill", "score", "align", "evaluate", "bleu", "papers", "recipes"),
-        LINES,
-    )
+    "--out": dict.fromkeys(("align", "evaluate", "bleu", "papers", "recipes"), LINES)
     | dict.fromkeys(("look", "tree"), "--html and --svg name what they write")
     | {"convert": "the folder is its argument"},
 }

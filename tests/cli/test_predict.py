@@ -41,8 +41,55 @@ def test_labels_of_texts_and_pairs(folder):
     assert two == f"{second.label}\t{second.probability:.4f}"
     found = records(folder("one"), stdin=stdin)
     assert found[0]["probabilities"] == pytest.approx(first.probabilities)
-    assert found[1] == {"line": 2, "label": None, "probability": None, "probabilities": None}
+    nothing = dict.fromkeys(("label", "probability", "probabilities", "cut"))
+    assert found[1] == {"line": 2, **nothing} and found[0]["cut"] is False
     assert found[2]["label"] == second.label
+
+
+LONG = " ".join(SENTENCES)  # more tokens than the models read
+
+
+def test_texts_that_were_cut_are_counted(folder):
+    given = json.dumps({"first": "cat", "choices": ["sea", LONG]})
+    asked = f"Who?\t{LONG}\n{LONG}\tAda\n"
+    for kind, stdin, cut in [
+        ("one", f"cat\n\n{LONG}\ncat\t{LONG}\n", [False, None, True, True]),
+        ("choose", f"{given}\n", [True]),
+        ("tags", f"{LONG}\n", [False]),  # read in several rows
+        ("answer", asked, [False, True]),
+    ]:
+        done = run("predict", folder(kind), "--json", "--device", "cpu", stdin=stdin)
+        assert [json.loads(line)["cut"] for line in done.stdout.splitlines()] == cut
+        count, number = sum(map(bool, cut)), sum(one is not None for one in cut)
+        said = [line for line in done.stderr.splitlines() if "cut" in line]
+        expected = f"{count} of {number} inputs were cut: "
+        assert [line.startswith(expected) for line in said] == [True] * bool(count), said
+    done = run("predict", folder("one"), "--device", "cpu", stdin=f"{LONG}\n")
+    assert done.stderr.endswith(
+        "1 of 1 inputs were cut: more than 48 tokens, special ones counted\n"
+    )
+
+
+def test_special_tokens_count_as_in_the_api(folder):
+    text = SENTENCES[0]
+    count = len(model("one").encode([text])[0])  # with its special tokens
+    run("predict", folder("one"), "--max-length", count, "--device", "cpu", stdin=f"{text}\n")
+    short = ("--max-length", count - 1, "--device", "cpu")
+    refused = run("predict", folder("one"), *short, stdin=f"{text}\n", code=2)
+    assert f"standard input:1: {count} tokens, more than {count - 1}; " in refused.stderr
+    (whole,) = model("one").predict([text], max_length=count)
+    (cut,) = model("one").predict([text], max_length=count - 1)
+    assert whole == model("one").predict([text])[0] != cut
+
+
+def test_results_are_written_to_a_file_or_nothing_is(folder, tmp_path):
+    out, stdin = tmp_path / "labels.txt", "cat\nThe storm\n"
+    printed = run("predict", folder("one"), "--device", "cpu", stdin=stdin).stdout
+    done = run("predict", folder("one"), "--device", "cpu", "--out", out, stdin=stdin)
+    assert done.stdout == "" and out.read_text() == printed and f"wrote {out}" in done.stderr
+    long = ("--max-length", 9, "--out", out)
+    run("predict", folder("one"), "--device", "cpu", *long, stdin=f"cat\n{LONG}\n", code=2)
+    assert out.read_text() == printed and [*tmp_path.iterdir()] == [out]
 
 
 def test_several_labels_and_numbers(folder):
@@ -56,7 +103,7 @@ def test_several_labels_and_numbers(folder):
     assert float(lines(folder("number"), stdin=stdin)[0]) == pytest.approx(value, abs=1e-4)
     found = records(folder("number"), stdin=stdin)
     assert found[0]["values"] == {"likeness": pytest.approx(value, abs=1e-6)}
-    assert found[1] == {"line": 2, "values": None}
+    assert found[1] == {"line": 2, "values": None, "cut": None}
 
 
 def test_tags_and_entities(folder):
@@ -74,7 +121,7 @@ def test_tags_and_entities(folder):
         assert SENTENCES[4][one["start"] : one["end"]] == one["text"]
         assert 0 < one["probability"] <= 1
     assert [one["label"] for one in found[0]["entities"]] == [one.label for one in said.entities]
-    assert found[1] == {"line": 2, "words": None}
+    assert found[1] == {"line": 2, "words": None, "cut": None}
 
 
 def test_tags_that_mean_no_entities(folder):

@@ -147,7 +147,7 @@ def test_bad_input_is_one_line_with_its_place(small_run, model, nbest, tmp_path)
 def test_diverse_lists(model):
     text, options = "dog cow owl\n\nowl\n", ("--beam", 2, "--best", 4, "--json")
     done = run("translate", model, "--groups", 4, "--diversity", 2, *options, stdin=text)
-    assert "Diverse(beam=Beam(size=2" in done.stderr and "groups=4, strength=2.0" in done.stderr
+    assert "4 groups of diversity 2, each a beam of 2, 4 best: score = " in done.stderr
     lists = [[one for one in records(done) if one["line"] == line] for line in (1, 2, 3)]
     assert [len(found) for found in lists] == [4, 1, 4]
     for found in (lists[0], lists[2]):

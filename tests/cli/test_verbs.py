@@ -117,7 +117,21 @@ def test_translate_prefix(model, small_run):
     done = run("translate", model, "--prefix", small_run / "begin.txt", stdin="dog cow owl\n")
     assert done.stdout.startswith("owl")
     done = run("translate", model, "--prefix", small_run / "begin.txt", stdin="dog\ncow\n", code=2)
-    assert "fewer lines" in done.stderr
+    fewer = f"standard input:2: no prefix for this line: {small_run / 'begin.txt'} has 1 lines"
+    assert fewer in done.stderr
+    (small_run / "many.txt").write_text("dog\ncow\nowl\n")
+    more = ("--prefix", small_run / "many.txt", "--out", small_run / "none.de")
+    done = run("translate", model, *more, stdin="dog\ncow\n", code=2)
+    assert "many.txt:3: no text for this prefix: standard input has 2 lines" in done.stderr
+    assert not (small_run / "none.de").exists()
+    run("translate", model, *more, stdin="dog\ncow\nowl\n")
+    assert len((small_run / "none.de").read_text().splitlines()) == 3
+
+
+def test_scores_are_written_to_a_file(model, small_run):
+    printed = run("score", model, stdin="dog\tcow\n").stdout
+    done = run("score", model, "--out", small_run / "scores", stdin="dog\tcow\n")
+    assert (small_run / "scores").read_text() == printed and done.stdout == ""
 
 
 def test_score(model):

@@ -197,5 +197,9 @@ def test_wrong_shapes(measure):
         measure(["a"], [])
     with pytest.raises(BadInput, match="no lines"):
         measure([], [[]])
-    with pytest.raises(TypeError, match="a list of lists"):
-        measure(["a", "b"], ["aa", "bb"])
+    for one in (("a b", "a b"), ("a", [["a"]]), (["a", "b"], ["aa", "bb"]), (["a"], "a")):
+        with pytest.raises(BadInput, match=r"^give a list of texts, not one text$"):
+            measure(*one)
+    with pytest.raises(BadInput, match=r"^give a list of references, not 3$"):
+        measure(["a"], 3)
+    assert measure(iter(["a b"]), iter([iter(["a b"])]))

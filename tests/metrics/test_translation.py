@@ -152,8 +152,8 @@ def test_line_counts_are_checked_by_name():
         check_parallel(["a"], [], ["out"])
     with pytest.raises(BadInput, match="out: no lines"):
         check_parallel([], [[]], ["out", "ref"])
-    with pytest.raises(TypeError):
-        check_parallel("a", [["a"]])
+    with pytest.raises(BadInput, match="out: line 2 is 3, not a text"):
+        check_parallel(["a", 3], [["a", "b"]], ["out", "ref"])
     with pytest.raises(BadInput, match="1 in the system, 2 in reference 1"):
         compare(bleu_metric(), ["a", "b"], ["a"], [["a", "b"]])
 

@@ -93,7 +93,7 @@ KEYS = (
     *("num_attention_heads", "intermediate_size", "hidden_act", "hidden_dropout_prob"),
     *("attention_probs_dropout_prob", "max_position_embeddings", "type_vocab_size"),
     *("initializer_range", "layer_norm_eps", "classifier_dropout", "tie_word_embeddings"),
-    *("id2label", "num_labels", "problem_type", "is_decoder", "pruned_heads"),
+    *("id2label", "label2id", "num_labels", "problem_type", "is_decoder", "pruned_heads"),
 )
 
 
@@ -294,7 +294,11 @@ def test_all_that_does_not_fit_is_in_one_line(copy):
             "classifier_dropout: dropout of LabelHead is float, so it cannot be 'often'",
         ),
         ({"id2label": {"0": "a", "2": "b"}}, "id2label numbers [0, 2], not 0, 1, 2"),
-        ({"id2label": {"0": "a"}}, "classifier.bias is [3], not [1]"),
+        ({"id2label": {"0": "a"}, "label2id": None}, "classifier.bias is [3], not [1]"),
+        ({"num_labels": 2}, "num_labels is 2, and id2label has 3 labels"),
+        ({"label2id": {"a": 0, "b": 1, "c": 2}}, "label2id is {'a': 0, 'b': 1, 'c': 2}, and id2"),
+        ({"label2id": {"LABEL_0": 0}}, "label2id is {'LABEL_0': 0}, and id2label {0: 'LABEL_0', "),
+        ({"label2id": [0, 1, 2]}, "label2id is [0, 1, 2], and id2label"),
         ({"problem_type": "guess"}, "problem_type is 'guess', not single_label_classification"),
         ({"id2label": None, "num_labels": 10**12}, "num_labels is 1000000000000, not from 1 to"),
     ],

@@ -116,7 +116,7 @@ def check_lengths(pairs: Pairs, files: tuple[str, str], model: Model, most: int)
     sides = model.translator.tokenizer.sides
     for number, pair in enumerate(pairs, start=1):
         for text, vocabulary, file in zip(pair, sides, files, strict=True):
-            check_length(text, vocabulary, most, f"{name_of(file)}:{number}")
+            check_length((text,), vocabulary, most, f"{name_of(file)}:{number}")
 
 
 def linked_units(models: list[Model], spans: Spans | None) -> Units:

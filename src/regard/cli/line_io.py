@@ -5,16 +5,20 @@ writes a line and waits gets its result, while fast input still fills batches.
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from regard.cli.console import note
 from regard.cli.options import MAX_TOKENS
 from regard.data.arrivals import Arrivals
 from regard.data.sources import name_of, read_lines
 from regard.ground.errors import BadInput, BadItem
-from regard.text.vocabulary import Vocabulary
+from regard.text.vocabulary import Vocabulary, token_count
+
+if TYPE_CHECKING:
+    from regard.tasks.batch_runner import Predictor
 
 PAUSE = 0.02  # seconds without a line that end a window
 PATIENCE = 0.2  # seconds after which a window takes only lines that have arrived
@@ -22,6 +26,9 @@ WINDOW = 4_096  # lines
 
 Parse = Callable[[str, str], Any]
 """From a line and its place ("file:number") to the input of a model."""
+
+TokenCount = Callable[[Any, int], int]
+"""From an input and a limit to its tokens, special ones counted, exact beyond the limit."""
 
 Predict = Callable[[list[Any]], list[Any]]
 """From inputs to one result each; an invalid input raises ``BadItem``."""
@@ -107,9 +114,9 @@ def _until_pause(lines: Iterator[Line], arrivals: Arrivals, most: int) -> Iterat
 
 
 def with_max_length(
-    parse: Parse, vocabulary: Vocabulary, given: int | None, truncated: int | None = None
+    parse: Parse, count: TokenCount, given: int | None, truncated: int | None = None
 ) -> Parse:
-    """The same parser; a text of more tokens than ``given`` is an error.
+    """The same parser; an input of more tokens than ``given`` is an error.
 
     Without ``given``, models that do not truncate texts to ``truncated`` tokens have a limit.
     """
@@ -119,18 +126,21 @@ def with_max_length(
 
     def parse_short(line: str, where: str) -> Any:
         value = parse(line, where)
-        for text in _texts(value):
-            check_length(text, vocabulary, most, where)
+        _check_count(count(value, most), most, where)
         return value
 
     return parse_short
 
 
-def check_length(text: str, vocabulary: Vocabulary, most: int, where: str) -> None:
-    """Refuse a text of more than ``most`` tokens: attention is quadratic in its length."""
-    if len(text.encode()) <= most:  # a token has at least one byte
-        return
-    count = len(vocabulary.encode(text))
+def check_length(
+    texts: Sequence[str], vocabulary: Vocabulary, most: int, where: str, special: int = 1
+) -> None:
+    """Refuse texts that make a row of more than ``most`` tokens, ``special`` ones counted."""
+    _check_count(token_count(texts, vocabulary, special, most), most, where)
+
+
+def _check_count(count: int, most: int, where: str) -> None:
+    """Attention is quadratic in the number of tokens."""
     if count > most:
         raise BadInput(
             f"{where}: {count:,} tokens, more than {most:,}; "
@@ -138,13 +148,23 @@ def check_length(text: str, vocabulary: Vocabulary, most: int, where: str) -> No
         )
 
 
-def _texts(value: Any) -> Iterator[str]:
-    """All texts of a parsed line."""
-    if isinstance(value, str):
-        yield value
-    else:
-        for part in value:
-            yield from _texts(part)
+class CutInputs:
+    """A predictor that says of each result whether only the beginning of its texts was read."""
+
+    def __init__(self, predictor: "Predictor"):
+        self.predictor, self.cut, self.all = predictor, 0, 0
+
+    def predict(self, inputs: list[Any]) -> list[tuple[Any, bool]]:
+        """(result, whether its input was cut) of each."""
+        results = self.predictor.predict(inputs)
+        cut = [self.predictor.is_cut(one) for one in inputs]
+        self.cut, self.all = self.cut + sum(cut), self.all + len(cut)
+        return [*zip(results, cut, strict=True)]
+
+    def report(self) -> None:
+        """Print how many inputs were cut, if any were."""
+        if self.cut:
+            note(f"{self.cut:,} of {self.all:,} inputs were cut: {self.predictor.cut_reason}")
 
 
 def check_argument(text: str, second: str | None = None) -> None:

@@ -38,7 +38,7 @@ MAX_LENGTH = Annotated[
     typer.Option(
         "--max-length",
         min=1,
-        help="A text of more tokens is an error.",
+        help="A line of more tokens, special ones counted, is an error.",
         show_default=f"{MAX_TOKENS}; none where the model truncates",
     ),
 ]

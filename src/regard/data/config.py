@@ -1,6 +1,6 @@
 """The recipe tables ``data`` and ``batches``: files of examples, and the size of batches."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from regard.ground.files import write_text
 from regard.text.hansards import LANGUAGES
 
 TABLES = {"table": Table, "csv": Csv, "jsonl": JsonLines}
+ONE_FILE = tuple({kind} for kind in TABLES)  # keys of pairs whose columns are missing
 PAIRS = ({"source", "target"}, *({"columns", kind} for kind in TABLES))  # keys of pairs
 
 
@@ -90,11 +91,25 @@ class FilesConfig(Config):
             if given - {"held_out"}:
                 raise ValueError("held_out takes examples from train: name no file beside it")
         elif given - {"spaced"} not in PAIRS:
-            raise ValueError("give source and target, or columns and table, csv or jsonl")
+            named = f"{self.names}: " if self.names else ""
+            if given - {"spaced"} in ONE_FILE:
+                raise ValueError(f"{named}name the two columns, as in columns = [0, 1]")
+            raise ValueError(f"{named}give source and target, or columns and table, csv or jsonl")
         for language in self.spaced or ():
             if language not in LANGUAGES:
                 wrong = did_you_mean(language, list(LANGUAGES))
                 raise ValueError(f"words of {language!r} cannot be set apart{wrong}")
+
+    @property
+    def names(self) -> str:
+        """The files that it names, for messages."""
+        keys = ("source", "target", *TABLES, "file", "documents")
+        return " and ".join(name for key in keys if (name := getattr(self, key)) is not None)
+
+    def require(self, examples: Sized, name: str, unit: str) -> None:
+        """Refuse the set of this name, ``data.name``, if it has no examples."""
+        if not len(examples):
+            raise BadInput(f"data.{name}: no {unit} in {self.names}")
 
     @property
     def has_pairs(self) -> bool:
@@ -158,6 +173,11 @@ class MemoryConfig(FilesConfig):
 
     def check(self) -> None:
         """There are no files."""
+
+    @property
+    def names(self) -> str:
+        """That of the examples."""
+        return self.given.name
 
     @property
     def has_pairs(self) -> bool:

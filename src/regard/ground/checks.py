@@ -1,5 +1,6 @@
-"""Checks of single input values."""
+"""Checks of input values: numbers, and lists that are read once."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -22,3 +23,14 @@ def check_number(name: str, value: Any) -> None:
     """Raise ``BadInput`` unless the value is a number."""
     if not isinstance(value, int | float | np.integer | np.floating) or isinstance(value, bool):
         raise BadInput(f"{name} must be a number, not {shown(value)}")
+
+
+def listed(inputs: Any, of: str = "texts") -> list[Any]:
+    """Inputs as a list, read once; a single text is refused, for it would count as its letters."""
+    if isinstance(inputs, str | bytes):
+        raise BadInput("give a list of texts, not one text")
+    if isinstance(inputs, Mapping) or not isinstance(inputs, Iterable):
+        raise BadInput(f"give a list of {of}, not {shown(inputs)}")
+    if getattr(inputs, "ndim", None) == 0:  # of an array or a tensor
+        raise BadInput(f"give a list of {of}, not one number")
+    return list(inputs)

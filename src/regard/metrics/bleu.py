@@ -141,7 +141,7 @@ def explain(
     smoothing: Smoothing = "exp",
 ) -> Explanation:
     """BLEU with its intermediate results; ``Explanation.bleu`` equals ``bleu(...).value``."""
-    check_parallel(hypotheses, references)
+    hypotheses, references = check_parallel(hypotheses, references)
     metric = bleu_metric(tokenize, lowercase, smoothing)
     metric.num_refs = len(references)
 

@@ -10,7 +10,8 @@ import numpy as np
 from sacrebleu.metrics import CHRF, TER
 from sacrebleu.metrics.base import Metric
 
-from regard.ground.errors import BadInput
+from regard.ground.checks import listed
+from regard.ground.errors import BadInput, shown
 from regard.metrics.intervals import (
     SAMPLES,
     SEED,
@@ -133,32 +134,37 @@ def segment_statistics(
     names: Sequence[str] = (),
 ) -> FloatArray:
     """Match counts and lengths, one row per segment; ``metric`` is a function of their sums."""
-    check_parallel(hypotheses, references, names)
+    hypotheses, references = check_parallel(hypotheses, references, names)
     # sacreBLEU has no public door to these; a test compares what follows with `corpus_score`.
     return np.array(metric._extract_corpus_statistics(hypotheses, references), dtype=np.float64)
 
 
 def check_parallel(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], names: Sequence[str] = ()
-) -> None:
-    """Check that every reference has as many lines as there are hypotheses.
+) -> tuple[list[str], list[list[str]]]:
+    """Hypotheses and references as lists; every reference must have a line for each hypothesis.
 
     ``names`` are the files of hypotheses and references, for the message.
     """
-    if isinstance(hypotheses, str) or any(isinstance(lines, str) for lines in references):
-        raise TypeError("hypotheses: a list of lines; references: a list of lists of lines")
-    numbered = [f"reference {number}" for number in range(1, len(references) + 1)]
+    system: list[str] = listed(hypotheses)
+    streams: list[list[str]] = [listed(lines) for lines in listed(references, "references")]
+    numbered = [f"reference {number}" for number in range(1, len(streams) + 1)]
     called = [*names, *["the hypotheses", *numbered][len(names) :]]
-    if not references:
+    if not streams:
         raise BadInput(f"{called[0]}: no references to score against")
-    for name, lines in zip(called[1:], references, strict=True):
-        if len(lines) != len(hypotheses):
+    for name, lines in zip(called[1:], streams, strict=True):
+        if len(lines) != len(system):
             raise BadInput(
-                f"line counts differ: {len(hypotheses)} in {called[0]}, {len(lines)} in {name}; "
+                f"line counts differ: {len(system)} in {called[0]}, {len(lines)} in {name}; "
                 "every hypothesis needs a line in every reference"
             )
-    if not hypotheses:
+    if not system:
         raise BadInput(f"{called[0]}: no lines to score")
+    for name, lines in zip(called, (system, *streams), strict=True):
+        for number, line in enumerate(lines, start=1):
+            if not isinstance(line, str):
+                raise BadInput(f"{name}: line {number} is {shown(line)}, not a text")
+    return system, streams
 
 
 def _resampled(metric: Metric, statistics: FloatArray) -> FloatArray:

@@ -60,6 +60,15 @@ class BeamRules:
         if not 0 <= (self.coverage or 0.0) < math.inf:
             raise BadInput(f"coverage must be finite and at least 0, not {self.coverage}")
 
+    def __str__(self) -> str:
+        options = (
+            (self.best > 1, f"{self.best} best"),
+            (self.finished is not None, f"ends at {self.finished} finished"),
+            (self.no_repeat, f"no {self.no_repeat} tokens in a row occur twice"),
+            (self.repetition_penalty != 1, f"repetition penalty {self.repetition_penalty:g}"),
+        )
+        return ", ".join([f"beam of {self.size}", *(words for given, words in options if given)])
+
     @property
     def repetition(self) -> Repetition:
         """The rules against repetition; those of a beam of one are those of greedy search."""

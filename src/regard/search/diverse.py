@@ -46,6 +46,9 @@ class Diverse(Search):
         if not 0 <= self.strength < math.inf:
             raise BadInput(f"a diversity must be at least 0 and finite, not {self.strength}")
 
+    def __str__(self) -> str:
+        return f"{self.groups} groups of diversity {self.strength:g}, each a {self.beam}"
+
     @property
     def needs_attention(self) -> bool:
         """For the coverage penalty."""

@@ -50,6 +50,9 @@ class Exact(Search):
         check_whole("no_repeat", self.no_repeat, 0)
         check_whole("widest", self.widest, 1)
 
+    def __str__(self) -> str:
+        return "exact search"
+
     @property
     def formula(self) -> str:
         """The score in use; n is the number of tokens, EOS included."""

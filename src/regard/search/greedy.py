@@ -26,6 +26,9 @@ class Greedy(TokenSearch):
     def __post_init__(self) -> None:
         assert self.repetition
 
+    def __str__(self) -> str:
+        return "greedy search"
+
     @property
     def copies(self) -> int:
         """One."""

@@ -43,6 +43,10 @@ class MinimumRisk(Search):
             raise BadInput(f"utility must be one of {', '.join(UTILITIES)}, not {self.utility!r}")
         check_whole("best", self.best, 1)
 
+    def __str__(self) -> str:
+        best = f", {self.best} best" if self.best > 1 else ""
+        return f"minimum Bayes risk{best}"
+
     @property
     def formula(self) -> str:
         """The score in use."""

@@ -50,6 +50,9 @@ class Sample(TokenSearch):
         if not 0 < self.top_p <= 1:
             raise BadInput(f"top_p must be above 0 and at most 1, not {self.top_p}")
 
+    def __str__(self) -> str:
+        return f"{self.count} samples at temperature {self.temperature:g}"
+
     @property
     def copies(self) -> int:
         """Each sample has a row of its own."""

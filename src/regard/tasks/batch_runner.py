@@ -11,10 +11,11 @@ from torch import Tensor
 
 from regard.data.packing import inference_batches
 from regard.ground.batch import BatchLimits, Ids, PackedTokens, TokenRow, as_row, pack_texts
+from regard.ground.checks import listed
 from regard.ground.errors import BadInput, BadItem, shown
 from regard.ground.tape import NULL_TAPE, NullTape, Tape
 from regard.models.facts import AnyHead
-from regard.tasks.inputs import InputLimits, check_text, listed
+from regard.tasks.inputs import InputLimits, check_text
 from regard.text.labels import LabelSet
 from regard.text.row_tokenizer import RowTokenizer
 
@@ -105,6 +106,24 @@ class Predictor(BatchRunner):
         """The input in a line of a file."""
         raise NotImplementedError
 
+    def row_texts(self, given: Any) -> Sequence[tuple[str, ...]]:
+        """The texts of each row of an input that is read whole."""
+        return [one_or_two_texts(given, 1)]
+
+    def token_count(self, given: Any, most: int) -> int:
+        """The tokens of its longest row, special ones counted; exact beyond ``most``."""
+        return max(self.tokenizer.count(texts, most) for texts in self.row_texts(given))
+
+    def is_cut(self, given: Any) -> bool:
+        """Whether only the beginning of its texts is read."""
+        most = self.max_length
+        return most is not None and self.token_count(given, most) > most
+
+    @property
+    def cut_reason(self) -> str:
+        """What is wrong with an input that is cut."""
+        return f"more than {self.max_length} tokens, special ones counted"
+
     def line(self, result: Any) -> str:
         """A result in one line."""
         return result.line
@@ -153,7 +172,8 @@ def rows_of(
     tokenizer: RowTokenizer, inputs: Sequence[TextOrPair], max_length: int | None
 ) -> list[TokenRow]:
     """A row of each text or pair of texts, truncated to ``max_length``."""
-    texts = [_texts(given, number) for number, given in enumerate(listed(inputs), start=1)]
+    numbered = enumerate(listed(inputs), start=1)
+    texts = [one_or_two_texts(given, number) for number, given in numbered]
     ids = iter(tokenizer.words.encode_all([*chain(*texts)]))
     return [
         tokenizer.row(next(ids), next(ids) if len(given) == 2 else None, max_length)
@@ -161,8 +181,8 @@ def rows_of(
     ]
 
 
-def _texts(given: Any, number: int) -> tuple[str, ...]:
-    """One text or two."""
+def one_or_two_texts(given: Any, number: int) -> tuple[str, ...]:
+    """A text, or a pair of texts, as a tuple; ``number`` is that of the input."""
     pair = isinstance(given, tuple | list) and len(given) == 2
     if not isinstance(given, str) and not (pair and all(isinstance(text, str) for text in given)):
         raise BadItem(number, f"{shown(given)} is neither a text nor a pair of texts")

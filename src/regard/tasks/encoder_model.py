@@ -7,6 +7,7 @@ from typing import Any, Self, TypeGuard, cast
 from torch import Tensor
 
 from regard.ground.batch import Ids, TokenRow
+from regard.ground.checks import listed
 from regard.ground.errors import BadInput
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.build.trunk_with_heads import TrunkWithHeadsModule
@@ -14,12 +15,12 @@ from regard.models.facts import MLMHead, NextTokenHead, ReplacedTokenHead, Trunk
 from regard.models.formats.hf import PREDICTION_KEYS
 from regard.models.formats.loaded_model import LoadedModel
 from regard.parts.linear.convert import in_precision
-from regard.tasks.batch_runner import Predictor, TextOrPair, rows_of
+from regard.tasks.batch_runner import Predictor, TextOrPair, one_or_two_texts, rows_of
 from regard.tasks.classify import Classify
 from regard.tasks.embed import Embedder
 from regard.tasks.encoder_task import EncoderTask
 from regard.tasks.fill_mask import MaskFiller
-from regard.tasks.inputs import InputLimits, check_text, listed, text_or_pair, token_ids
+from regard.tasks.inputs import InputLimits, check_text, text_or_pair, token_ids
 from regard.tasks.model_runner import ModelRunner
 from regard.tasks.multiple_choice import Choose
 from regard.tasks.question_answering import QuestionAnswering
@@ -133,6 +134,10 @@ class EncoderModel(ModelRunner):
     def parse(self, line: str, where: str) -> TextOrPair:
         """A text, or two with a tab between them."""
         return text_or_pair(line, where)
+
+    def token_count(self, given: TextOrPair, most: int) -> int:
+        """Those of the row."""
+        return self.text.count(one_or_two_texts(given, 1), most)
 
     def read(self, inputs: Iterable[EncoderInput], *, masks: bool = False) -> list[TokenRow]:
         """Texts as rows, truncated to what it can read; ids as they are.

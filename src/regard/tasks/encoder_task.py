@@ -45,6 +45,7 @@ class EncoderTask(TrunkTask):
     if it has a table "distillation", those of a teacher can be learned as well.
     """
 
+    has_intervals = True
     head: ClassVar[type[AnyHead]]
     predictor_class: ClassVar[type[Predictor]]
     saved_settings: ClassVar[tuple[str, ...]] = ()  # of the predictor, saved in ``notes``
@@ -173,12 +174,12 @@ class EncoderTask(TrunkTask):
         given, dropped = self.recipe.data, DropCounts()
         may_drop = dropped if folder.skip_bad else None
         train = self.read(self.train_files(folder), folder.data, may_drop)
+        given.train.require(train, "train", self.unit)
         if given.dev.held_out:
             train, dev = split_held_out(train, given.dev.held_out)
         else:
             dev = self.read(given.dev, folder.data, folder.dropping())
-        if not train or not dev:
-            raise BadInput(f"data.{'dev' if train else 'train'}: no examples")
+            given.dev.require(dev, "dev", self.unit)
         texts = chain.from_iterable(map(self.texts, train))
         tokenizer, labels = self.tokenizer(folder, lambda: texts), self.label_set(train)
         encoded, dev_encoded = (self.encode(tokenizer, labels, of) for of in (train, dev))
@@ -261,7 +262,7 @@ class EncoderTask(TrunkTask):
     def test_scores(
         self, model: Any, examples: Sequence[Any], with_interval: bool = False
     ) -> TaskScores:
-        """The scores of a loaded model on a test set, always with intervals."""
+        """The scores of a loaded model on a test set."""
         if self.head.name not in model.facts.head_names:
             raise BadInput(f"this model was not trained for task {self.name!r}")
-        return self.score(model.predictor, examples, with_interval=True)
+        return self.score(model.predictor, examples, with_interval)

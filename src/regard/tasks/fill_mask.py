@@ -62,6 +62,10 @@ class MaskFiller(Predictor):
             raise BadItem(number, f"a {self.mask} stands behind the {count} tokens read")
         return row
 
+    def token_count(self, given: str, most: int) -> int:
+        """A mask is one token."""
+        return len(self.tokenizer.masked(given)) + self.tokenizer.template.specials(1)
+
     @torch.inference_mode()
     def predict(self, asked: Sequence[str]) -> list[FilledText]:
         """The words for every mask in each text, which has one or more."""

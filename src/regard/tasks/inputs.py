@@ -1,6 +1,6 @@
 """What callers give: lists of texts, pairs or token ids. What is wrong with one is ``BadInput``."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.ground.batch import TokenRow
+from regard.ground.checks import listed
 from regard.ground.errors import BadInput, BadItem, shown
 from regard.search.step import Search
 
@@ -60,17 +61,6 @@ class InputLimits:
             wrong = min(ids) if min(ids) < 0 else max(ids)
             reason = f"a token is none of the {self.vocab} that there are ({wrong})"
             raise BadItem(number, reason)
-
-
-def listed(inputs: Any, of: str = "texts") -> list[Any]:
-    """Inputs as a list, read once; a single text is refused, for it would count as its letters."""
-    if isinstance(inputs, str | bytes):
-        raise BadInput("give a list of texts, not one text")
-    if isinstance(inputs, Mapping) or not isinstance(inputs, Iterable):
-        raise BadInput(f"give a list of {of}, not {shown(inputs)}")
-    if isinstance(inputs, Tensor | np.ndarray) and inputs.ndim == 0:
-        raise BadInput(f"give a list of {of}, not one number")
-    return list(inputs)
 
 
 def check_text(one: Any, number: int, wanted: str = "not a text") -> str:

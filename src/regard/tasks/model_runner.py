@@ -66,6 +66,10 @@ class ModelRunner(BatchRunner, ABC):
         return line
 
     @abstractmethod
+    def token_count(self, given: Any, most: int) -> int:
+        """The tokens that it reads of a line, special ones counted; exact beyond ``most``."""
+
+    @abstractmethod
     def read(self, inputs: Iterable[Any]) -> list[Any]:
         """What its encoder reads: texts as ids with their special tokens, ids as they are."""
 

@@ -79,6 +79,11 @@ class Chooser(Predictor):
             results.append(ChoicePrediction(best, pairs[best][1], probabilities))
         return results
 
+    def row_texts(self, given: tuple[str, Sequence[str]]) -> list[tuple[str, ...]]:
+        """The text with each choice."""
+        text, choices = given
+        return [(text, choice) for choice in choices]
+
     def parse(self, line: str, where: str) -> tuple[str, list[str]]:
         """JSON with the keys "first" and "choices"."""
         record = json_object(line, where)

@@ -114,6 +114,7 @@ class Pretrain(TrunkTask):
         train = _tokenize("train", given.train, tokenizer, folder, dropped)
         if given.dev.held_out is None:
             dev = _tokenize("dev", given.dev, tokenizer, folder, DropCounts())
+            given.dev.require(dev, "dev", self.unit)
         else:
             train_N, dev_N = map(np.sort, held_out_indices(len(train), given.dev.held_out))
             train, dev = train.chosen(train_N), train.chosen(dev_N)
@@ -141,6 +142,7 @@ class Pretrain(TrunkTask):
             return (sentences for _, sentences in read if sentences)
 
         sizes = [sum(map(len, sentences)) for sentences in documents()]
+        given.train.require(sizes, "train", self.unit)
         chosen = np.ones(len(sizes), dtype=bool)
         if given.dev.held_out is not None:
             chosen[held_out_indices(len(sizes), given.dev.held_out)[1]] = False

@@ -28,6 +28,7 @@ from regard.tasks.task import TaskScores
 from regard.text.config import EncoderTextConfig
 from regard.text.row_tokenizer import RowTokenizer
 from regard.text.templates import ContextWindow
+from regard.text.vocabulary import token_count
 
 CONTEXT, OVERLAP, QUESTION, LONGEST = 384, 128, 64, 30  # tokens: row, overlap, question, answer
 
@@ -133,11 +134,26 @@ class Answerer(Predictor):
             for (_, context), of_question in zip(given, windows, strict=True)
         ]
 
+    @property
+    def longest_question(self) -> int:
+        """The most tokens of a question that are read."""
+        return min(self.question, self.max_length // 4)
+
     def windows(self, question: str, context: str) -> list[ContextWindow]:
         """The rows of a question, each with a part of its context."""
         limit = self.max_length
-        overlap, longest_question = min(self.stride, limit // 3), min(self.question, limit // 4)
-        return self.tokenizer.windows(question, context, limit, overlap, longest_question)
+        overlap = min(self.stride, limit // 3)
+        return self.tokenizer.windows(question, context, limit, overlap, self.longest_question)
+
+    def is_cut(self, given: tuple[str, str]) -> bool:
+        """Whether the question is; a long context is read in several rows."""
+        most = self.longest_question
+        return token_count(given[:1], self.tokenizer.words, 0, most) > most
+
+    @property
+    def cut_reason(self) -> str:
+        """The length of the question."""
+        return f"a question of more than {self.longest_question} tokens"
 
     def parse(self, line: str, where: str) -> tuple[str, str]:
         """Question and context with a tab between them, or JSON with these two keys."""

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from regard.data.readers import TaggedExample
 from regard.ground.batch import IGNORED
+from regard.ground.checks import listed
 from regard.ground.config import EMPTY_IS_NONE, Config
 from regard.ground.errors import BadInput
 from regard.metrics.entities import OUTSIDE, entity_scores, entity_table, to_scheme
@@ -28,7 +29,7 @@ from regard.objectives.labels import TOKEN_OBJECTIVES
 from regard.objectives.objective import Objective
 from regard.tasks.batch_runner import Predictor, finite
 from regard.tasks.encoder_task import Encoded, EncoderTask
-from regard.tasks.inputs import check_text, listed
+from regard.tasks.inputs import check_text
 from regard.tasks.labels import SCORES, ClassWeights, class_weights
 from regard.tasks.task import TaskScores
 from regard.text.config import EncoderTextConfig
@@ -197,6 +198,10 @@ class Tagger(Predictor):
             TaggedWord(text[start:end], start, end, **value)
             for (start, end), value in zip(spans, values, strict=True)
         )
+
+    def is_cut(self, given: Sentence) -> bool:
+        """A long sentence is read in several rows."""
+        return False
 
     def parse(self, line: str, where: str) -> str:
         """A line of a file is one text."""

@@ -65,6 +65,7 @@ class Task(ABC):
     tables: ClassVar[Mapping[str, type[Config]]] = {}
     dev_metrics: ClassVar[tuple[str, ...]] = ()
     test_metrics: ClassVar[tuple[str, ...]] = ()
+    has_intervals: ClassVar[bool] = False  # whether scores on test sets have intervals by default
     has_ladders: ClassVar[bool] = False  # whether models of it can be compared in one table
 
     def __init__(self, recipe: Any):
@@ -118,9 +119,9 @@ class Task(ABC):
         """The size of each test set; a bad one is refused before anything is written."""
         sizes = {}
         for name, files in self.recipe.data.tests.items():
-            sizes[name] = len(self.read(files, data, DropCounts() if skip_bad else None))
-            if not sizes[name]:
-                raise BadInput(f"data.{name}: no {self.unit} to test on")
+            examples = self.read(files, data, DropCounts() if skip_bad else None)
+            files.require(examples, name, self.unit)
+            sizes[name] = len(examples)
         return sizes
 
     @abstractmethod

@@ -110,6 +110,7 @@ class Translate(Task):
         if not folder.fresh and any(folder.text.glob("*tokenizer.json")):
             return TranslationTokenizer.load(folder.text)
         config, pairs = self.text, self.read(files, folder.data, folder.dropping())
+        self.recipe.data.train.require(pairs, "train", self.unit)
         tokenizer = train_translation_tokenizer(
             (source for _, source, _ in pairs),
             (target for _, _, target in pairs),

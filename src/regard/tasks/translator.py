@@ -43,6 +43,7 @@ from regard.tasks.inputs import (
 from regard.tasks.model_runner import ModelRunner
 from regard.tasks.workers import Job, Workers
 from regard.text.translation_tokenizer import TranslationTokenizer
+from regard.text.vocabulary import token_count
 
 TOKENS = 4_096  # source tokens translated at once
 GROWTH, MARGIN = 2, 10  # a translation has at most 2n + 10 tokens
@@ -235,6 +236,10 @@ class Translator(ModelRunner):
         """(inputs, width): the states of its encoder, pooled; by default their mean."""
         embedder = Embedder(self.model, None, self.width, self.batch_size, pool=pool or "mean")
         return replace(embedder, normalise=bool(normalise)).vectors(self.read(inputs))
+
+    def token_count(self, given: str, most: int) -> int:
+        """Those of the source, with its end."""
+        return token_count([given], self.tokenizer.source, 1, most)
 
     def read(self, inputs: Iterable[str | Ids], first: int = 1) -> list[list[int]]:
         """What its encoder reads: texts with their end, ids as given; counted from ``first``."""

@@ -11,7 +11,7 @@ from regard.ground.errors import BadInput
 from regard.text.subwords import Subwords
 from regard.text.templates import TEXTS, ContextWindow, RowBuilder, Template
 from regard.text.token_labels import LabelledInput, LabelledRow, TokenLabels
-from regard.text.vocabulary import check_sizes
+from regard.text.vocabulary import check_sizes, token_count
 
 
 class RowTokenizer(ABC):
@@ -64,6 +64,10 @@ class RowTokenizer(ABC):
     def row(self, a: Ids, b: Ids | None = None, longest: int | None = None) -> TokenRow:
         """A row of one text or two; the longer text is truncated first."""
         return self.template.row(a, b, longest)
+
+    def count(self, texts: Sequence[str], most: int) -> int:
+        """The tokens of a row of these texts, as ``token_count`` counts them."""
+        return token_count(texts, self.words, self.template.specials(len(texts)), most)
 
     def label(self, first: str, second: str | None = None) -> LabelledInput:
         """One text or two as a row with labels."""

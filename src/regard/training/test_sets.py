@@ -16,9 +16,10 @@ def score_tests(
     *,
     with_interval: bool = False,
 ) -> dict[str, TaskScores]:
-    """The scores of a model on each test set, by its name."""
+    """The scores of a model on each test set, by its name; those of some tasks have intervals."""
     task = task_of(recipe)
+    interval = with_interval or task.has_intervals
     return {
-        name: task.test_scores(model, task.read(files, data, dropped), with_interval)
+        name: task.test_scores(model, task.read(files, data, dropped), interval)
         for name, files in recipe.data.tests.items()
     }

@@ -7,10 +7,9 @@ from typing import Any
 
 from regard.data.config import MemoryConfig
 from regard.data.sources import DropCounts
-from regard.ground.checks import check_whole
+from regard.ground.checks import check_whole, listed
 from regard.ground.errors import BadInput, did_you_mean, shown
 from regard.models.formats import folder as folders
-from regard.tasks.inputs import listed
 from regard.tasks.runners import runner_of
 from regard.training.checkpoint import RunProgress
 from regard.training.distributed import World

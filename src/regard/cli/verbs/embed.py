@@ -91,8 +91,8 @@ def _parser(model: "Model", max_length: int | None) -> Parse:
 
     if model.tokenizer is None:
         raise BadInput(MISSING)
-    vocabulary, runner = model.tokenizer.vocabularies[0], model.runner
-    return with_max_length(runner.parse, vocabulary, max_length, runner.truncation)
+    runner = model.runner
+    return with_max_length(runner.parse, runner.token_count, max_length, runner.truncation)
 
 
 def _record(number: int, vector: Vector) -> dict[str, Any]:

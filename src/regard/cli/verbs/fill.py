@@ -4,9 +4,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.console import print_json, print_line
-from regard.cli.line_io import plain_text, predict_lines, with_max_length
-from regard.cli.options import BATCH_SIZE, DEVICE, FILE, JSON, MAX_LENGTH, MODEL, PRECISION
+from regard.cli.console import output_to, print_json, print_line
+from regard.cli.line_io import CutInputs, plain_text, predict_lines, with_max_length
+from regard.cli.options import (
+    BATCH_SIZE,
+    DEVICE,
+    FILE,
+    JSON,
+    MAX_LENGTH,
+    MODEL,
+    OUT_FILE,
+    PRECISION,
+)
 
 if TYPE_CHECKING:
     from regard.tasks.fill_mask import FilledText
@@ -20,6 +29,7 @@ def fill(
     batch_size: BATCH_SIZE = None,
     precision: PRECISION = "auto",
     device: DEVICE = None,
+    out: OUT_FILE = None,
     as_json: JSON = False,
 ) -> None:
     """Fill the [MASK] tokens of each line with the most probable words.
@@ -33,13 +43,16 @@ def fill(
 
     loaded = load(model, device, precision=precision, batch_size=batch_size)
     filler = loaded.encoder.filler(top)
-    vocabulary = filler.tokenizer.words
-    parse = with_max_length(plain_text, vocabulary, max_length, filler.max_length)
-    for number, filled in predict_lines(file, parse, filler.predict):
-        if as_json:
-            print_json({"line": number, **_record(filled)})
-        else:
-            print_line("" if filled is None else _line(filled))
+    parse = with_max_length(plain_text, filler.token_count, max_length, filler.max_length)
+    inputs = CutInputs(filler)
+    with output_to(out):
+        for number, found in predict_lines(file, parse, inputs.predict):
+            filled, cut = found or (None, None)
+            if as_json:
+                print_json({"line": number, **_record(filled), "cut": cut})
+            else:
+                print_line("" if filled is None else _line(filled))
+    inputs.report()
 
 
 def _line(filled: "FilledText") -> str:

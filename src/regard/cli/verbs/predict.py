@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.console import print_json, print_line
-from regard.cli.line_io import predict_lines, with_max_length
+from regard.cli.console import output_to, print_json, print_line
+from regard.cli.line_io import CutInputs, predict_lines, with_max_length
 from regard.cli.options import (
     BATCH_SIZE,
     DEVICE,
@@ -13,6 +13,7 @@ from regard.cli.options import (
     JSON,
     MAX_LENGTH,
     MODEL,
+    OUT_FILE,
     PRECISION,
     PRETOKENISED,
 )
@@ -29,6 +30,7 @@ def predict(
     batch_size: BATCH_SIZE = None,
     precision: PRECISION = "auto",
     device: DEVICE = None,
+    out: OUT_FILE = None,
     as_json: JSON = False,
 ) -> None:
     """Print labels, tags, answers or choices for each line.
@@ -39,8 +41,12 @@ def predict(
     "…", "choices": ["…", "…"]}; the index of the best is printed, counted from 0. An empty line
     stays empty.
 
-    With --json everything is printed: all probabilities, and the character offsets of words,
-    entities and answers.
+    Of texts longer than the model reads, the beginning is read; how many were cut is printed to
+    standard error. Taggers, and contexts of questions, are read in several parts instead. A line
+    longer than --max-length is an error.
+
+    With --json everything is printed: all probabilities, the character offsets of words, entities
+    and answers, and whether the input was cut.
 
     Example: echo "a gripping film" | regard predict runs/sst2-pooled/model
     """
@@ -48,12 +54,14 @@ def predict(
 
     loaded = load(model, device, precision=precision, batch_size=batch_size)
     predictor = loaded.predictor.with_options(pretokenised=pretokenised, entities=entities)
-    vocabulary = loaded.encoder.text.vocabularies[0]
-    limits = (max_length, predictor.max_length)
-    parse = with_max_length(predictor.parse, vocabulary, *limits)
-    for number, result in predict_lines(file, parse, predictor.predict):
-        if as_json:
-            record = predictor.empty_record if result is None else predictor.record(result)
-            print_json({"line": number, **record})
-        else:
-            print_line("" if result is None else predictor.line(result))
+    count, inputs = predictor.token_count, CutInputs(predictor)
+    parse = with_max_length(predictor.parse, count, max_length, predictor.max_length)
+    with output_to(out):
+        for number, found in predict_lines(file, parse, inputs.predict):
+            result, cut = found or (None, None)
+            if as_json:
+                record = predictor.empty_record if result is None else predictor.record(result)
+                print_json({"line": number, **record, "cut": cut})
+            else:
+                print_line("" if result is None else predictor.line(result))
+    inputs.report()

@@ -66,7 +66,8 @@ def recency(
         texts = list(read_lines(file))
         for number, text in enumerate(texts, start=1):
             where = f"{name_of(file)}:{number}"
-            check_length(text, loaded.encoder.text.words, max_length or MAX_TOKENS, where)
+            words = loaded.encoder.text.words
+            check_length((text,), words, max_length or MAX_TOKENS, where, special=0)
         shown = study.study_model(loaded, texts)
         study.print_distances(shown, as_json)
         write_page(html, shown.html)

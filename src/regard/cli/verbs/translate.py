@@ -1,6 +1,5 @@
 """``regard translate``: lines in, translations out."""
 
-from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from regard.cli.console import note, print_json, print_line
+from regard.cli.console import note, output_to, print_json, print_line
 from regard.cli.line_io import check_length, predict_window, read_windows
 from regard.cli.options import (
     ALPHA,
@@ -25,12 +24,13 @@ from regard.cli.options import (
     MAX_TOKENS,
     MODEL,
     NO_REPEAT,
+    OUT_FILE,
     OWN,
     PRECISION,
     STOP,
     was_given,
 )
-from regard.data.sources import read_lines
+from regard.data.sources import name_of, read_lines
 from regard.ground.errors import BadInput
 from regard.text.vocabulary import Vocabulary
 
@@ -102,6 +102,7 @@ def translate(
         typer.Option(min=0, help="Processes with one thread each, for long files on a CPU."),
     ] = 0,
     device: DEVICE = None,
+    out: OUT_FILE = None,
     as_json: JSON = False,
 ) -> None:
     """Translate text, one sentence per line.
@@ -148,6 +149,7 @@ def translate(
         note(f"{method.search}: score = {method.formula}")
     chosen = dict(zip(("precision", "engine"), translator.choice(precision, engine), strict=True))
     with ExitStack() as stack:
+        stack.enter_context(output_to(out))
         if workers:
             start = partial(decode.start_worker, folders, **chosen)
             translator = replace(translator, workers=stack.enter_context(Workers(workers, start)))
@@ -155,7 +157,7 @@ def translate(
             translator = translator.with_precision(*chosen.values())
             note(translator.description)
         source, target = translator.tokenizer.sides
-        prefixes = None if prefix is None else _read_prefixes(prefix)
+        prefixes = None if prefix is None else Prefixes(prefix)
         parse = partial(_parse, source, max_length or MAX_TOKENS, prefixes)
         for window in read_windows(file, parse):
             first = window[0].number
@@ -165,6 +167,8 @@ def translate(
                     _print_records(number, nbest, target, chosen)
                 else:
                     _print_texts(nbest, best)
+        if prefixes is not None:
+            prefixes.check_end(file)
     if report := method.report():
         note(report)
 
@@ -198,17 +202,32 @@ def _print_records(
         print_json(record | chosen)
 
 
-def _read_prefixes(path: str) -> Iterator[str]:
-    yield from read_lines(path)
-    raise BadInput(f"{path}: has fewer lines than the text to translate")
+class Prefixes:
+    """The forced beginnings of translations, a line of a file for each line of text."""
+
+    def __init__(self, path: str):
+        self.path, self.lines, self.count = path, read_lines(path), 0
+
+    def next(self, where: str) -> str:
+        """The prefix of the next text."""
+        for line in self.lines:
+            self.count += 1
+            return line
+        raise BadInput(f"{where}: no prefix for this line: {self.path} has {self.count} lines")
+
+    def check_end(self, file: str) -> None:
+        """Refuse prefixes beyond the last text."""
+        if next(self.lines, None) is not None:
+            where, text = f"{self.path}:{self.count + 1}", name_of(file)
+            raise BadInput(f"{where}: no text for this prefix: {text} has {self.count} lines")
 
 
 def _parse(
-    vocabulary: Vocabulary, most: int, prefixes: Iterator[str] | None, line: str, where: str
+    vocabulary: Vocabulary, most: int, prefixes: Prefixes | None, line: str, where: str
 ) -> tuple[str, str | None]:
     """A line and its forced prefix; words outside the vocabulary are printed."""
-    check_length(line, vocabulary, most, where)
+    check_length((line,), vocabulary, most, where)
     if vocabulary.kind in LOSSY and (unknown := vocabulary.unknown(line)):
         words = ", ".join(line[start:end] for start, end in unknown)
         note(f"line {where.rpartition(':')[2]}: not in the vocabulary: {words}")
-    return line, None if prefixes is None else next(prefixes)
+    return line, None if prefixes is None else prefixes.next(where)

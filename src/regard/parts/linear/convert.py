@@ -54,13 +54,21 @@ def in_precision(module: nn.Module, kind: str, *, but_for: Collection[nn.Module]
     if products_in_use(module) is not None:
         raise BadInput(f"precision {kind}: the model has been converted already")
     device = next(module.parameters()).device
+    chosen = chosen_precision(kind, device)
+    if device.type == "cpu":
+        return convert(module, chosen, but_for=but_for)
+    return ON_GPU[chosen](module)
+
+
+def chosen_precision(kind: str, device: torch.device) -> str:
+    """The precision that ``kind`` means on a device; BadInput if the device does not have it."""
     on_cpu = device.type == "cpu"
     chosen = {"auto": "bf16" if not on_cpu and has_bf16(device) else "fp32"}.get(kind, kind)
     if on_cpu:
-        return convert(module, chosen, but_for=but_for)
-    if chosen not in ON_GPU:
+        describe_products(chosen)
+    elif chosen not in ON_GPU:
         raise BadInput(f"precision {kind}: a GPU has {' and '.join(ON_GPU)}")
-    return ON_GPU[chosen](module)
+    return chosen
 
 
 def products_in_use(module: nn.Module) -> str | None:
