@@ -110,7 +110,7 @@ def gradients_added_at_once(parameters: Sequence[nn.Parameter]) -> Iterator[None
         parameter.grad = None
     yield
     changed = [parameter for parameter in parameters if parameter.grad is not None]
-    torch._foreach_add_([earlier[one] for one in changed], [one.grad for one in changed])
+    torch._foreach_add_([earlier[one] for one in changed], [one.grad for one in changed])  # type: ignore[misc]
     for parameter, gradient in earlier.items():
         parameter.grad = gradient
 
