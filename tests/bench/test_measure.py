@@ -19,14 +19,6 @@ from regard.weights.weight_map import Extras
 BENCH = Path(__file__).parents[2] / "bench"
 
 
-@pytest.fixture(autouse=True)
-def bench_on_path(monkeypatch):
-    monkeypatch.syspath_prepend(BENCH)
-    yield
-    for script in BENCH.glob("*.py"):
-        sys.modules.pop(script.stem, None)
-
-
 @pytest.mark.parametrize("script", sorted(path.stem for path in BENCH.glob("*.py")))
 def test_every_script_finds_what_it_imports(script):
     import_module(script)

@@ -15,14 +15,8 @@ from regard.training.recipe import read, task_of
 from regard.training.recipe_files import find
 from small_documents import KINDS
 
-BENCH = Path(__file__).parents[2] / "bench"
 COLA = "gj04\t{label}\t\t{text}\n"
 MRPC = "{label}\t1\t2\t{text}\t{other}\n"
-
-
-@pytest.fixture(autouse=True)
-def bench_on_path(monkeypatch):
-    monkeypatch.syspath_prepend(BENCH)
 
 
 def write_gzip(path, text):
