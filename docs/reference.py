@@ -16,6 +16,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 import regard
 from regard.ground.config import Config
+from regard.ground.lazy import lazy
 from regard.tasks.list import TASKS
 from regard.training.recipe import Recipe, recipe_class
 
@@ -195,7 +196,7 @@ def class_parts(name: str, value: type) -> Iterator[str]:
     yield docstring(value)
     rows = []
     for method, function in vars(value).items():
-        made = isinstance(function, property | cached_property)
+        made = isinstance(function, property | cached_property | lazy)
         plain = function.__func__ if isinstance(function, classmethod | staticmethod) else function
         if method.startswith("_") or not (made or inspect.isfunction(plain)):
             continue

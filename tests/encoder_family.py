@@ -17,7 +17,7 @@ from regard.weights.files import read_folder
 from verb import run
 
 LENGTHS = (7, 1, 20, 3, 12)  # 20 is the last position
-TWO_LABELS = ("QuestionAnswering", "PreTraining")
+TWO_LABELS = ("QuestionAnswering", "QuestionAnsweringSimple", "PreTraining")
 LOGITS = {"mlm": "prediction_logits", "sentence_pair": "sop_logits"}  # of several heads
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 
@@ -35,6 +35,7 @@ class Family:
     first_id: int = 1
     segments: int = 1
     pooled: frozenset[str] = field(default_factory=frozenset)  # architectures with a pooler
+    changes: str = "width = 12, depth = 1, heads = 2, inner = 16, longest = 48"  # of recipes
 
     def reference(self, kind: str, **settings: Any) -> Any:
         """A random model of ``transformers``, whose biases and norms differ from their start."""
@@ -142,7 +143,9 @@ class Family:
 
     def train(self, task: str, folder: Any, train: str, dev: str, more: str = "") -> Any:
         """The model that a small recipe of a task gives."""
-        recipe = RECIPE.format(task=task, train=train, dev=dev, paper=self.paper.key)
+        recipe = RECIPE.format(
+            task=task, train=train, dev=dev, paper=self.paper.key, changes=self.changes
+        )
         (folder / "r.toml").write_text(recipe + more)
         run("train", str(folder / "r.toml"), "--data", str(folder), "--out", str(folder / "run"))
         model = regard.load(folder / "run" / "model", "cpu")
@@ -181,7 +184,7 @@ dev = {dev}
 vocab = 300
 [model]
 paper = "{paper}"
-change = {{ width = 12, depth = 1, heads = 2, inner = 16, longest = 48 }}
+change = {{ {changes} }}
 [batches]
 tokens = 256
 rows = 8

@@ -15,7 +15,8 @@ from regard.ground.layout import Layout
 from regard.ground.tape import Tape, forced_row, without_head
 from regard.parts.attend import attend, fast_attend, masked_softmax
 from regard.parts.mask import PermutationMask, WindowMask, causal, full
-from regard.parts.score import Additive, Bilinear, Cosine, Dot, Location, RelativeDot, ScaledDot
+from regard.parts.relative_score import RelativeDot
+from regard.parts.score import Additive, Bilinear, Cosine, Dot, Location, ScaledDot
 
 HEADS, SIZE, VALUE = 2, 4, 3
 SCORES = [

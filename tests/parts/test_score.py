@@ -11,6 +11,7 @@ from naive import gradients, spans
 from regard.ground.layout import Layout
 from regard.ground.tape import Tape
 from regard.parts.attend import attend
+from regard.parts.relative_score import RelativeDot
 from regard.parts.score import (
     Additive,
     Bilinear,
@@ -18,7 +19,6 @@ from regard.parts.score import (
     DistanceDot,
     Dot,
     Location,
-    RelativeDot,
     ScaledDot,
 )
 

@@ -6,12 +6,12 @@ are a rectangle (images, full blocks, one-token decoding), so that padding and p
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import accumulate
 
 import torch
 from torch import Tensor
 
+from regard.ground.lazy import lazy
 from regard.ground.pytree import TensorTree
 from regard.ground.scatter_gather import gather_rows, scatter_rows
 from regard.ground.time_major import TimeMajor
@@ -95,7 +95,7 @@ class Layout(TensorTree):
         """Whether it is a rectangle without padding."""
         return self.even and self.lengths is not None
 
-    @cached_property
+    @lazy
     def rows_T(self) -> Tensor:
         """The row each token belongs to."""
         if self.even:
@@ -103,30 +103,30 @@ class Layout(TensorTree):
             return every.repeat_interleave(self.longest, output_size=self.tokens)
         return _row_of_token(self.lengths_B, self.tokens)
 
-    @cached_property
+    @lazy
     def slots_T(self) -> Tensor:
         """The index of each token in the padded rectangle, flattened by rows."""
         within = torch.arange(self.tokens, device=self.rows_T.device) - self.offsets[self.rows_T]
         return self.rows_T * self.longest + within
 
-    @cached_property
+    @lazy
     def real_BL(self) -> Tensor:
         """Which places of the padded rectangle hold a token."""
         places = torch.arange(self.longest, device=self.lengths_B.device)
         return places < self.lengths_B[:, None]
 
-    @cached_property
+    @lazy
     def key_bias_BS(self) -> Tensor:
         """Bias on the scores of these keys: -inf at padding, but 0 in rows that have no keys."""
         bias_BS = torch.zeros(self.real_BL.shape, device=self.real_BL.device)
         return bias_BS.masked_fill_(~self.real_BL & ~self.empty_B[:, None], -torch.inf)
 
-    @cached_property
+    @lazy
     def empty_B(self) -> Tensor:
         """Which rows have no tokens."""
         return self.lengths_B == 0
 
-    @cached_property
+    @lazy
     def time_major(self) -> TimeMajor:
         """Time-major order for recurrent layers; waits for the device where only it has lengths."""
         lengths = self.known_lengths

@@ -22,12 +22,15 @@ INTO_HEADS = 1 / math.sqrt(2)
 class EncoderOutput(NamedTuple):
     """The states of an encoder, with their layout.
 
-    ``ends`` are the final states of the layers of a recurrent encoder, (B, width) each.
+    ``ends`` are the final states of the layers of a recurrent encoder, (B, width) each. Of XLNet's,
+    ``queries_ND`` are the states of predicted tokens, ``memory`` those for the rows that follow.
     """
 
     states_TD: Tensor
     layout: Layout
     ends: Sequence[tuple[Tensor, ...]] | None = None
+    queries_ND: Tensor | None = None
+    memory: Sequence[Tensor] | None = None
 
     def to(self, dtype: torch.dtype) -> "EncoderOutput":
         """The same with states in that precision."""

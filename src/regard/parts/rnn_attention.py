@@ -12,13 +12,13 @@ from regard.ground.tape import NULL_TAPE, NullTape
 from regard.parts.attend import fast_attend
 from regard.parts.attention import EncoderOutput
 from regard.parts.kv_cache import LayerKVCache
+from regard.parts.relative_score import RelativeDot
 from regard.parts.score import (
     Additive,
     Bilinear,
     Cosine,
     Dot,
     Location,
-    RelativeDot,
     ScaledDot,
     Score,
 )

@@ -11,7 +11,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.ground.layout import Layout
-from regard.parts.position import sinusoid
 
 
 class Score(nn.Module):
@@ -105,33 +104,6 @@ class Location(Score):
         where = place_BS.clamp(max=known - 1)[:, None, None, :]
         score_BHLS = score_BHLP.gather(-1, where.expand(*score_BHLP.shape[:3], keys.longest))
         return score_BHLS.masked_fill((place_BS >= known)[:, None, None, :], -torch.inf)
-
-
-class RelativeDot(Score):
-    """((q+u)·k + (q+w)·r) / √K with r from the distance of the two (Dai et al., 2019, eq. 4).
-
-    Transformer-XL's and XLNet's score: r is a projection of the sinusoid of the distance, u and w
-    are learned biases of content and of distance.
-    """
-
-    def __init__(self, width: int, heads: int, size: int):
-        super().__init__()
-        self.width = width
-        self.distance = nn.Linear(width, heads * size, bias=False)
-        self.content_bias = nn.Parameter(torch.zeros(heads, size))
-        self.distance_bias = nn.Parameter(torch.zeros(heads, size))
-
-    def between(self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout) -> Tensor:
-        heads, size = q_BLHK.shape[-2:]
-        gap_BLS = queries.pad(queries.positions_T)[:, :, None] - keys.pad(keys.positions_T)[:, None]
-        nearest, farthest = (gap_BLS.min(), gap_BLS.max()) if gap_BLS.numel() else (0, -1)
-        distances_P = torch.arange(int(nearest), int(farthest) + 1, device=q_BLHK.device)
-        r_PHK = self.distance(sinusoid(distances_P, self.width, halves=True).to(q_BLHK.dtype))
-        r_PHK = r_PHK.view(-1, heads, size)
-        content = torch.einsum("blhk,bshk->bhls", q_BLHK + self.content_bias, k_BSHK)
-        by_distance = torch.einsum("blhk,phk->bhlp", q_BLHK + self.distance_bias, r_PHK)
-        index = (gap_BLS - nearest)[:, None].expand(-1, heads, -1, -1)
-        return (content + by_distance.gather(-1, index)) / math.sqrt(size)
 
 
 class DistanceDot(Score):

@@ -3,7 +3,7 @@
 from regard.text.byte_bpe import GPT2BPE, ByteBPE
 from regard.text.gpt_bpe import GPTBPE
 from regard.text.tokenizer_family import TokenizerFamily
-from regard.text.unigram import Unigram
+from regard.text.unigram import Unigram, XLNetUnigram
 from regard.text.wordpiece import WordPiece
 
 FAMILIES: tuple[TokenizerFamily, ...] = (
@@ -12,5 +12,6 @@ FAMILIES: tuple[TokenizerFamily, ...] = (
     Unigram(),
     GPT2BPE(),
     GPTBPE(),
+    XLNetUnigram(),
 )
 """A folder whose files name no class has a tokenizer of its paper, or else of the first."""

@@ -1,13 +1,13 @@
-"""SentencePiece unigrams as ALBERT has them (Kudo, 2018; Lan et al., 2019): of all ways to cut a
-text into pieces, the most probable; the space before a word is part of its first piece.
+"""SentencePiece unigrams as ALBERT and XLNet have them (Kudo, 2018): of all ways to cut a text into
+pieces, the most probable; the space before a word is part of its first piece.
 
-The tokenizer is put together as ``transformers`` does it, so that both give the same ids.
+The tokenizers are put together as ``transformers`` does it, so that both give the same ids.
 """
 
 from base64 import b64decode
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from tokenizers import (
     AddedToken,
@@ -27,12 +27,19 @@ from regard.text.train_tokenizer import learn_unigram
 from regard.text.vocabulary import check_pieces
 
 FILE = "spiece.model"
-UNKNOWN = 1  # the id of the unknown token, in all vocabularies of this family
 LESS = 100.0  # by which a piece such as "9," is less probable: digits and commas are kept apart
 
 
+class UnigramText(NamedTuple):
+    """How texts are read: in lower case, with accents, with a space before the first word."""
+
+    lower: bool
+    accents: bool
+    spaced: bool = True
+
+
 class Unigram(TokenizerFamily):
-    """The tokenizers of ALBERT."""
+    """The tokenizers of ALBERT. ``unknown`` is the id of the unknown token in all vocabularies."""
 
     name, model, classes = "unigram", "Unigram", ("AlbertTokenizer",)
     files: ClassVar = (FILE,)
@@ -41,6 +48,16 @@ class Unigram(TokenizerFamily):
         **{"sep_token": "[SEP]", "mask_token": "[MASK]"},
     }
     template = Template("cls A sep", "cls A sep B:1 sep:1")
+    unknown: ClassVar[int] = 1
+
+    def text(self, settings: TokenizerSettings) -> UnigramText:
+        """How its settings say that texts are read."""
+        flags = {"do_lower_case": True, "keep_accents": False, "add_prefix_space": True}
+        return UnigramText(*(settings.flag(key, default) for key, default in flags.items()))
+
+    def text_settings(self, lower: bool) -> dict[str, Any]:
+        """The settings of a learned tokenizer: accents are kept where the case is."""
+        return {"do_lower_case": lower, "keep_accents": not lower}
 
     def read_files(self, folder: Path) -> Model:
         """A SentencePiece model; its user-defined pieces are never cut."""
@@ -70,13 +87,9 @@ class Unigram(TokenizerFamily):
         return {**_model(pieces, path), "charsmap": _charsmap(content, path), "whole": []}
 
     def build(self, model: Model, unk: str, settings: TokenizerSettings) -> Tokenizer:
-        """ALBERT's normaliser, words with the space before them, and the pieces."""
-        lower, accents = (
-            settings.flag("do_lower_case", True),
-            settings.flag("keep_accents", False),
-        )
-        tokenizer = Tokenizer(models.Unigram(model["scores"], UNKNOWN, byte_fallback=False))
-        _frame(tokenizer, lower, accents, settings.flag("add_prefix_space", True))
+        """The normaliser, words with the space before them, and the pieces."""
+        tokenizer = Tokenizer(models.Unigram(model["scores"], self.unknown, byte_fallback=False))
+        _frame(tokenizer, self.text(settings))
         if model["charsmap"]:
             steps = [tokenizer.normalizer, normalizers.Precompiled(model["charsmap"])]
             tokenizer.normalizer = normalizers.Sequence(steps)
@@ -86,18 +99,38 @@ class Unigram(TokenizerFamily):
         return tokenizer
 
     def learn(self, texts: Iterable[str], vocab: int, lower: bool) -> tuple[Model, dict[str, Any]]:
-        """The same for the same texts in any order; accents are kept where the case is."""
-        frame = Tokenizer(models.Unigram())
-        _frame(frame, lower, accents=not lower, spaced=True)
+        """The same for the same texts in any order."""
+        frame, settings = Tokenizer(models.Unigram()), self.text_settings(lower)
+        _frame(frame, self.text(TokenizerSettings(settings)))
         special = list(self.special_tokens.values())
-        learned = learn_unigram(frame, texts, vocab, special, special[UNKNOWN])
+        learned = learn_unigram(frame, texts, vocab, special, special[self.unknown])
         scores = [*((piece, 0.0) for piece in special), *learned]
-        settings = {"do_lower_case": lower, "keep_accents": not lower}
         return {**_model(scores, Path(FILE)), "charsmap": b"", "whole": []}, settings
 
 
-def _frame(tokenizer: Tokenizer, lower: bool, accents: bool, spaced: bool) -> None:
+class XLNetUnigram(Unigram):
+    """The tokenizers of XLNet: the class token stands last, and accents are never kept."""
+
+    name, classes = "xlnet-unigram", ("XLNetTokenizer",)
+    special_tokens: ClassVar = {
+        **{"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>", "cls_token": "<cls>"},
+        **{"sep_token": "<sep>", "pad_token": "<pad>", "mask_token": "<mask>"},
+        **{"eod_token": "<eod>", "eop_token": "<eop>"},
+    }
+    template = Template("A sep cls:2", "A sep B:1 sep:1 cls:2")
+    unknown: ClassVar[int] = 0
+
+    def text(self, settings: TokenizerSettings) -> UnigramText:
+        """In the case of the text, unless its settings say otherwise."""
+        return UnigramText(settings.flag("do_lower_case", False), accents=False)
+
+    def text_settings(self, lower: bool) -> dict[str, Any]:
+        return {"do_lower_case": lower}
+
+
+def _frame(tokenizer: Tokenizer, text: UnigramText) -> None:
     """Give a tokenizer all but its model."""
+    lower, accents, spaced = text
     steps: list[Any] = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
     steps += [] if accents else [normalizers.NFKD(), normalizers.StripAccents()]
     steps += [normalizers.Lowercase()] if lower else []

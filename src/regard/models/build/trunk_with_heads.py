@@ -19,7 +19,8 @@ class Outputs(NamedTuple):
     """States of tokens, pooled states of rows if there is a pool, and the logits of each head.
 
     ``tokens_T`` are the tokens that were read, where a generator replaced those of the inputs;
-    ``teacher`` are the outputs of a teacher for the same inputs, in distillation.
+    ``teacher`` are the outputs of a teacher for the same inputs, in distillation. ``state`` is what
+    a trunk that was given one carries on to the next tokens of the same rows.
     """
 
     states_TD: Tensor
@@ -27,12 +28,14 @@ class Outputs(NamedTuple):
     by_head: dict[str, Tensor]
     tokens_T: Tensor | None = None
     teacher: Any = None
+    state: Any = None
 
 
 class TrunkWithHeadsModule(nn.Module):
     """A trunk, a pool of its rows, and heads; those ``per_row`` read the pooled state.
 
-    Heads of ``spans`` read states around the tokens at their positions, and nothing without these.
+    Heads of ``spans`` read states around the tokens at their positions, and nothing without these;
+    heads of ``queries`` read the query stream of the trunk at their positions.
     """
 
     cross_attention = None
@@ -44,9 +47,10 @@ class TrunkWithHeadsModule(nn.Module):
         heads: Mapping[str, nn.Module],
         per_row: frozenset[str],
         spans: frozenset[str] = frozenset(),
+        queries: frozenset[str] = frozenset(),
     ):
         super().__init__()
-        self.per_row, self.spans = per_row, spans
+        self.per_row, self.spans, self.queries = per_row, spans, queries
         self.trunk: Any = trunk
         self.pool = pool
         self.heads = nn.ModuleDict(heads)
@@ -81,10 +85,17 @@ class TrunkWithHeadsModule(nn.Module):
         inputs: PackedTokens,
         *,
         positions: Mapping[str, Tensor] = ALL_TOKENS,
+        state: Any = None,
         tape: NullTape = NULL_TAPE,
     ) -> Outputs:
-        """All outputs; a head of tokens reads those at its ``positions``, default all of them."""
-        encoded = self.encode(inputs, tape=tape)
+        """All outputs; a head of tokens reads those at its ``positions``, default all of them.
+
+        ``state`` is what the trunk carries on from earlier tokens of the same rows.
+        """
+        predicted = [positions[name] for name in self.queries if name in positions]
+        more = {"predicted_N": predicted[0]} if predicted else {}
+        more |= {} if state is None else {"memory": state}
+        encoded = self.encode(inputs, tape=tape, **more)
         pooled_BD = self.pooled(encoded, tape=tape)
         by_head = {}
         for name, head in self.heads.items():
@@ -93,14 +104,18 @@ class TrunkWithHeadsModule(nn.Module):
                 if name not in positions:
                     continue
                 read.append(positions[name])
+            elif name in positions and name in self.queries:
+                read = [encoded.queries_ND]
             elif name in positions:
                 read = [encoded.states_TD[positions[name]]]
             by_head[name] = tape(f"heads.{name}.logits", head(*read))
-        return Outputs(encoded.states_TD, pooled_BD, by_head)
+        return Outputs(encoded.states_TD, pooled_BD, by_head, state=encoded.memory)
 
-    def encode(self, inputs: PackedTokens, *, tape: NullTape = NULL_TAPE) -> EncoderOutput:
-        """A state for every token."""
-        return self.trunk(inputs.tokens_T, inputs.layout, tape=tape.under("trunk"))
+    def encode(
+        self, inputs: PackedTokens, *, tape: NullTape = NULL_TAPE, **more: Any
+    ) -> EncoderOutput:
+        """A state for every token; ``more`` is what only a trunk of that kind is given."""
+        return self.trunk(inputs.tokens_T, inputs.layout, tape=tape.under("trunk"), **more)
 
     def pooled(self, encoded: EncoderOutput, *, tape: NullTape = NULL_TAPE) -> Tensor | None:
         """One state for every row, if there is a pool."""

@@ -10,6 +10,7 @@ from regard.models.facts.heads import (
     LabelHead,
     MLMHead,
     NextTokenHead,
+    PermutationLMHead,
     ReplacedTokenHead,
     SentenceOrderHead,
     SentencePairHead,
@@ -24,6 +25,7 @@ from regard.models.facts.rnn import CrossAttentionFacts, RNNDecoderFacts, RNNEnc
 from regard.models.facts.shapes import EncoderDecoder, ModelFacts, TrunkWithHeads
 from regard.models.facts.stack import AnyStack, Stack
 from regard.models.facts.trunk import Trunk
+from regard.models.facts.two_stream import TwoStreamStack
 
 __all__ = [
     "POSITIONS",
@@ -44,6 +46,7 @@ __all__ = [
     "MeanPool",
     "ModelFacts",
     "NextTokenHead",
+    "PermutationLMHead",
     "RNNDecoderFacts",
     "RNNEncoderFacts",
     "ReplacedTokenHead",
@@ -56,6 +59,7 @@ __all__ = [
     "Tokens",
     "Trunk",
     "TrunkWithHeads",
+    "TwoStreamStack",
     "change",
     "difference",
     "from_json",

@@ -2,7 +2,8 @@
 
 A head's ``name`` stands in state dicts, tape paths and outputs. Heads ``per_row`` read the pooled
 state of each row, the others the states of tokens. One that ``reads_spans`` is given the states of
-all tokens and, for each token of its targets, the positions around its span and its own.
+all tokens and, for each token of its targets, the positions around its span and its own. One that
+``reads_queries`` is given the query stream of a two-stream stack at its positions.
 """
 
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ class AnyHead:
     name: ClassVar[str]
     per_row: ClassVar[bool] = False
     reads_spans: ClassVar[bool] = False
+    reads_queries: ClassVar[bool] = False
     outputs: int
 
     def build(self, trunk: Trunk, tokens: nn.Embedding) -> nn.Module:
@@ -82,6 +84,17 @@ class NextTokenHead(AnyHead):
     def products(self, trunk: Trunk) -> int:
         """All token vectors."""
         return trunk.width * trunk.embed.vocab
+
+
+@dataclass(frozen=True)
+class PermutationLMHead(NextTokenHead):
+    """The token at a position, from its query state (Yang et al., 2019); without any predicted
+    positions, from the content states of all tokens.
+    """
+
+    name: ClassVar[str] = "permutation_lm"
+    reads_queries: ClassVar[bool] = True
+    bias: bool = True
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from regard.models.facts.heads import (
     LabelHead,
     MLMHead,
     NextTokenHead,
+    PermutationLMHead,
     ReplacedTokenHead,
     SentenceOrderHead,
     SentencePairHead,
@@ -26,15 +27,30 @@ from regard.models.facts.rnn import CrossAttentionFacts, RNNDecoderFacts, RNNEnc
 from regard.models.facts.shapes import EncoderDecoder, TrunkWithHeads
 from regard.models.facts.stack import Stack
 from regard.models.facts.trunk import Trunk
+from regard.models.facts.two_stream import TwoStreamStack
 from regard.parts.mask import PermutationMask, WindowMask
 
 VALUES = {
     kind.__name__: kind
     for kind in (
         *(TrunkWithHeads, EncoderDecoder, Trunk, Tokens),
-        *(Stack, RNNEncoderFacts, RNNDecoderFacts, CrossAttentionFacts, ConvEncoderFacts),
+        *(
+            Stack,
+            TwoStreamStack,
+            RNNEncoderFacts,
+            RNNDecoderFacts,
+            CrossAttentionFacts,
+            ConvEncoderFacts,
+        ),
         *(FirstToken, LastToken, MeanPool, AttentionPool),
-        *(MLMHead, NextTokenHead, ReplacedTokenHead, SentencePairHead, LabelHead),
+        *(
+            MLMHead,
+            NextTokenHead,
+            PermutationLMHead,
+            ReplacedTokenHead,
+            SentencePairHead,
+            LabelHead,
+        ),
         *(
             SentenceOrderHead,
             TokenLabelHead,

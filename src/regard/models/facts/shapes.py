@@ -19,6 +19,7 @@ from regard.models.facts.heads import AnyHead, NextTokenHead
 from regard.models.facts.pools import ANYWHERE, AnyPool, Summaries
 from regard.models.facts.trunk import Trunk
 from regard.models.sites import AttentionSite
+from regard.parts.relative_score import RelativeDot
 
 TIES = ("all", "target", "none")
 NO_POSITIONS: Mapping[str, int] = MappingProxyType({})
@@ -121,6 +122,7 @@ class TrunkWithHeads:
             {head.name: head.build(self.trunk, trunk.embed.token) for head in self.output_heads},
             frozenset(head.name for head in self.output_heads if head.per_row),
             frozenset(head.name for head in self.output_heads if head.reads_spans),
+            frozenset(head.name for head in self.output_heads if head.reads_queries),
         )
         if self.init_std is not None:
             for part in module.modules():
@@ -261,8 +263,11 @@ ModelFacts = TrunkWithHeads | EncoderDecoder
 
 
 def _draw(module: nn.Module, std: float) -> None:
-    """Weights from a normal distribution, and biases of zero."""
+    """Weights from a normal distribution, and biases of zero, but for those of scores."""
     if isinstance(module, nn.Linear | nn.Embedding):
         nn.init.normal_(module.weight, std=std)
     if isinstance(module, nn.Linear) and module.bias is not None:
         nn.init.zeros_(module.bias)
+    if isinstance(module, RelativeDot):
+        for vectors in module.parameters(recurse=False):
+            nn.init.normal_(vectors, std=std)

@@ -55,7 +55,7 @@ def read(
         raise BadInput(f"{where}: {error}") from None
     check_depth(facts, len(file), where)
     shapes = weights_of(build_facts(facts, "meta", where))  # a misfit costs no memory
-    tensors, extras = format.weights.read(file, shapes, str(folder), keep_unknown)
+    tensors, extras = format.weight_map(facts).read(file, shapes, str(folder), keep_unknown)
     module = build_facts(facts, device, where)
     load_weights(module, tensors, str(folder))
     tokenizer, labels = format.load_tokenizer(folder, config), format.labels_of(config, facts)
@@ -71,7 +71,7 @@ def write(folder: Path, model: LoadedModel) -> None:
         raise BadInput(f"{model.paper.name}: Hugging Face has no format for such models")
     config = format.config_of(model.facts, model.labels)
     extras = model.extras or format.new_extras(model.tokenizer)
-    tensors = format.weights.write(weights_of(model.module), extras.weights)
+    tensors = format.weight_map(model.facts).write(weights_of(model.module), extras.weights)
     if model.extras is not None:
         config = format.update(extras.config, tensors, model.facts, model.labels)
     (folder / CONFIG).unlink(missing_ok=True)

@@ -94,6 +94,10 @@ class HFFormat:
         config = write_config(self.config_map, facts.with_heads())
         return reduce(lambda fitted, row: row.fit_heads(fitted, config), self.config_map, facts)
 
+    def weight_map(self, facts: Any) -> WeightMap:
+        """The names of tensors ↔ ours; their shapes may depend on the sizes of the model."""
+        return self.weights
+
     def load_tokenizer(self, folder: Path, config: Config) -> Tokenizer | None:
         """The tokenizer of a folder, if it has one."""
         return self.tokenizer(folder)

@@ -23,6 +23,7 @@ from regard.models.papers import (
     spanbert,
     sutskever,
     transformer,
+    xlnet,
 )
 
 LINEAGE: tuple[Paper, ...] = (
@@ -37,6 +38,7 @@ LINEAGE: tuple[Paper, ...] = (
     gpt.PAPER,
     bert.PAPER,
     gpt2.PAPER,
+    xlnet.PAPER,
     roberta.PAPER,
     spanbert.PAPER,
     albert.PAPER,

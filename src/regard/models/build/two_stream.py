@@ -1,0 +1,235 @@
+"""XLNet's stack (Yang et al., 2019, section 2): two streams, relative positions, and a memory.
+
+The content stream has a state for every token, which sees the token itself and those before it in
+the factorization order. The query stream has a state for each predicted token only, which knows its
+position and the tokens before it, and not the token. Both share all weights; keys and values are
+those of the content stream and of the memory before it.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.ground.layout import Layout
+from regard.ground.tape import NULL_TAPE, NullTape
+from regard.parts.attend import fast_attend
+from regard.parts.attention import EncoderOutput, Heads, HeadsModule, fused_linear
+from regard.parts.block import Residual
+from regard.parts.dropout import Dropout
+from regard.parts.embed import Embedding
+from regard.parts.mask import Mask, PermutationMask, full
+from regard.parts.mlp import Mlp
+from regard.parts.relative_score import Distances, RelativeSegmentDot, distances_between
+
+BEFORE_ALL = -(1 << 30)  # the order of memory
+Memory = Sequence[Tensor]
+"""The states of earlier tokens before each layer, (B, M, D): the segment before this one."""
+
+
+class Stream(NamedTuple):
+    """What attends in a stream: its layout, its mask, and where its tape stands in a block."""
+
+    name: str
+    layout: Layout
+    mask: Mask
+
+
+class TwoStreamAttention(HeadsModule):
+    """Attention of both streams, laid end to end, to the memory and the content stream."""
+
+    score: RelativeSegmentDot
+
+    def __init__(self, width: int, heads: Heads, dropout: float):
+        super().__init__(heads, RelativeSegmentDot(width, heads.count, heads.key), dropout)
+        self.qkv = fused_linear(width, [heads.count * heads.key] * 3, bias=False)
+        self.o = fused_linear(heads.count * heads.key, [width], bias=False)
+
+    def forward(
+        self,
+        x_ND: Tensor,
+        streams: Sequence[Stream],
+        keys: Layout,
+        memory_BMD: Tensor | None,
+        distances: Distances,
+        tape: NullTape,
+    ) -> Tensor:
+        h, content = self.heads, streams[0].layout
+        to_query, to_key_value = self.qkv.weight.split([h.count * h.key, 2 * h.count * h.key])
+        (q,) = h.part(F.linear(x_ND, to_query), h.key)
+        kv_TX = F.linear(x_ND[: content.tokens], to_key_value)
+        if memory_BMD is not None:
+            before_BMX = F.linear(memory_BMD.to(x_ND.dtype), to_key_value)
+            kv_TX = torch.cat([before_BMX, content.pad(kv_TX)], dim=1)
+        k, v = h.part(kv_TX, h.key, h.key)
+        score = partial(self.score.with_distances, distances=self.score.project(distances, q.dtype))
+        attended = [
+            fast_attend(
+                score,
+                part,
+                k,
+                v,
+                queries=stream.layout,
+                keys=keys,
+                mask=stream.mask,
+                dropout=self.dropout if self.training else 0.0,
+                tape=tape.under(stream.name),
+            )
+            for stream, part in zip(streams, _split(q, streams), strict=True)
+        ]
+        return self.o(torch.cat(attended).flatten(1))
+
+
+class TwoStreamBlock(nn.Module):
+    """One layer: attention and a feed-forward sublayer, the same for both streams."""
+
+    def __init__(
+        self, width: int, attention: TwoStreamAttention, mlp: Mlp, *, eps: float, dropout: float
+    ):
+        super().__init__()
+        self.attention, self.mlp = attention, mlp
+        self.attention_residual = Residual(width, eps=eps, dropout=dropout)
+        self.mlp_residual = Residual(width, eps=eps, dropout=dropout)
+
+    def forward(
+        self,
+        x_ND: Tensor,
+        streams: Sequence[Stream],
+        keys: Layout,
+        memory_BMD: Tensor | None,
+        distances: Distances,
+        *,
+        tape: NullTape = NULL_TAPE,
+    ) -> Tensor:
+        def attend_to_content(x: Tensor) -> Tensor:
+            return self.attention(x, streams, keys, memory_BMD, distances, tape)
+
+        x_ND = self.mlp_residual(self.attention_residual(x_ND, attend_to_content), self.mlp)
+        parts = zip(streams, _split(x_ND, streams), strict=True)
+        return torch.cat([tape(OUTPUTS[stream.name], part) for stream, part in parts])
+
+
+# Names on the tape: the attention of a stream, and its output.
+CONTENT, QUERY = "attention", "query_attention"
+OUTPUTS = {CONTENT: "output", QUERY: "query_output"}
+
+
+class TwoStreamModule(nn.Module):
+    """Tokens in, one state per token out, and one per predicted token where there are any."""
+
+    attends = True
+
+    def __init__(self, embed: Embedding, blocks: Iterable[TwoStreamBlock], dropout: float):
+        super().__init__()
+        self.embed = embed
+        self.width = embed.token.embedding_dim
+        self.query_embed = nn.Embedding(1, self.width)  # where every query state begins
+        self.blocks = nn.ModuleList(blocks)
+        self.dropout = Dropout(dropout)
+
+    def new_memory(self, rows: int, size: int) -> tuple[Tensor, ...]:
+        """That of streams which have read nothing: zeros, as in the code of the paper."""
+        weight = self.embed.token.weight
+        return tuple(weight.new_zeros(rows, size, self.width) for _ in self.blocks)
+
+    def forward(
+        self,
+        tokens_T: Tensor,
+        layout: Layout,
+        *,
+        predicted_N: Tensor | None = None,
+        memory: Memory | None = None,
+        tape: NullTape = NULL_TAPE,
+    ) -> EncoderOutput:
+        """States of all tokens, of the ``predicted`` ones in the query stream, and the new memory.
+
+        Every row has as many predicted tokens; they are counted in the batch, row by row. Without
+        ``layout.orders_T``, all tokens see each other.
+        """
+        x_ND = tape("embed.output", self.embed(tokens_T, layout))
+        streams = [Stream(CONTENT, layout, _mask(layout, itself=True))]
+        if predicted_N is not None:
+            begin_ND = self.query_embed.weight.expand(len(predicted_N), -1)
+            x_ND = torch.cat([x_ND, self.dropout(begin_ND).to(x_ND.dtype)])
+            chosen = _layout_of(predicted_N, layout)
+            streams.append(Stream(QUERY, chosen, _mask(layout, itself=False)))
+        keys = layout if memory is None else _after_memory(layout, memory[0].shape[1])
+        distances = distances_between(layout, keys, self.width)
+        distances = distances._replace(vectors=self.dropout(distances.vectors))
+        later = []
+        for number, block in enumerate(self.blocks):
+            before_BMD = None if memory is None else memory[number]
+            if before_BMD is not None:
+                later.append(_remember(before_BMD, x_ND[: layout.tokens], layout))
+            inner = tape.under("blocks").under(number)
+            x_ND = block(x_ND, streams, keys, before_BMD, distances, tape=inner)
+        states_TD, *queries = _split(self.dropout(x_ND), streams)
+        return EncoderOutput(
+            tape("output", states_TD),
+            layout,
+            queries_ND=queries[0] if queries else None,
+            memory=tuple(later) if later else None,
+        )
+
+
+def _split(x: Tensor, streams: Sequence[Stream]) -> Sequence[Tensor]:
+    """The part of each stream."""
+    return x.split([stream.layout.tokens for stream in streams])
+
+
+def _mask(layout: Layout, *, itself: bool) -> Mask:
+    return full if layout.orders_T is None else PermutationMask(itself)
+
+
+def _layout_of(predicted_N: Tensor, layout: Layout) -> Layout:
+    """The predicted tokens as rows of their own, at the positions that they have in their rows."""
+    size, rest = divmod(len(predicted_N), layout.rows)
+    if rest:
+        raise ValueError(f"{len(predicted_N)} predicted tokens are not {layout.rows} equal rows")
+    segments_T, orders_T = layout.segments_T, layout.orders_T
+    return replace(
+        Layout.rectangle(layout.rows, size, predicted_N.device),
+        start=None,
+        positions_T=layout.positions_T[predicted_N],
+        segments_T=None if segments_T is None else segments_T[predicted_N],
+        orders_T=None if orders_T is None else orders_T[predicted_N],
+    )
+
+
+def _after_memory(layout: Layout, size: int) -> Layout:
+    """Rows of the memory and the tokens after it. The memory has segment 0, as in the paper's code,
+    and comes first in every order."""
+    assert layout.start is not None
+
+    def with_memory(values_T: Tensor | None, fill: int) -> Tensor | None:
+        return None if values_T is None else F.pad(layout.pad(values_T), (size, 0), value=fill)
+
+    segments_BS = with_memory(layout.segments_T, 0)
+    orders_BS = with_memory(layout.orders_T, BEFORE_ALL)
+    rows = Layout.rectangle(
+        layout.rows,
+        size + layout.longest,
+        layout.positions_T.device,
+        start=layout.start - size,
+        lengths_B=None if layout.full else layout.lengths_B + size,
+        padded=True,
+    )
+    return replace(
+        rows,
+        segments_T=None if segments_BS is None else segments_BS.flatten(),
+        orders_T=None if orders_BS is None else orders_BS.flatten(),
+    )
+
+
+def _remember(memory_BMD: Tensor, x_TD: Tensor, layout: Layout) -> Tensor:
+    """The last states of each row, as many as before."""
+    size, own_BLD = memory_BMD.shape[1], layout.pad(x_TD).to(memory_BMD.dtype)
+    all_BSD = torch.cat([memory_BMD, own_BLD], dim=1).detach()
+    if layout.full:
+        return all_BSD[:, layout.longest :].contiguous()
+    at_BM = layout.lengths_B.long()[:, None] + torch.arange(size, device=x_TD.device)
+    return all_BSD.gather(1, at_BM[:, :, None].expand(-1, -1, x_TD.shape[-1]))

@@ -1,0 +1,92 @@
+"""The Hugging Face format of XLNet: its config.json, and tensors that have an axis of heads."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from regard.ground.errors import BadInput
+from regard.models.facts import values_named
+from regard.models.formats.config_map import ACTIVATIONS, Config, ConfigRow, Constant, Key, Names
+from regard.models.formats.hf_format import HFFormat
+from regard.weights import Alias, Join, Reshape, Rule, Transpose, WeightMap
+
+
+@dataclass(frozen=True)
+class HeadSize(ConfigRow):
+    """The size of a head, which follows from the width and the number of heads."""
+
+    key: str = "d_head"
+
+    def read(self, config: Config, tensors: Names) -> dict[str, Any]:
+        width, heads = config.get("d_model", 1_024), config.get("n_head", 16)
+        size = config.get(self.key)
+        if isinstance(size, int) and isinstance(heads, int) and size * heads != width:
+            raise BadInput(f"{self.key} is {size}, not {width} / {heads}, width by heads")
+        return {}
+
+    def write(self, facts: Any) -> dict[str, Any]:
+        (width,), (heads,) = (values_named(facts, name) for name in ("width", "heads"))
+        return {self.key: width // heads}
+
+
+CONFIG = (
+    Key("vocab_size", "vocab", fallback="n_token"),
+    Key("d_model", "width"),
+    Key("n_layer", "depth"),
+    Key("n_head", "heads"),
+    Key("d_inner", "inner"),
+    HeadSize(),
+    Key("ff_activation", "activation", ACTIVATIONS),
+    Key("dropout", "stack.dropout"),
+    Key("dropout", "attention_dropout"),
+    Key("initializer_range", "init_std"),
+    Key("layer_norm_eps", "eps"),
+    Constant("attn_type", "bi"),
+    Constant("bi_data", False),
+    Constant("clamp_len", -1),
+    Constant("same_length", False),
+    Constant("untie_r", True),
+    Constant("pruned_heads", {}),
+    Constant("quantization_config", None),
+)
+JOIN = Join((1, 1, 1))
+HEADS = (
+    Rule("lm_loss.*", "heads.permutation_lm.*"),
+    Alias("lm_loss.weight", "trunk.embed.token.weight"),
+    Rule("sequence_summary.summary.*", "heads.label.dense.*"),
+    Rule("sequence_summary.summary.*", "heads.choice.dense.*"),
+    Rule("logits_proj.*", "heads.label.out.*"),
+    Rule("logits_proj.*", "heads.choice.out.*"),
+    Rule("classifier.*", "heads.token_label.out.*"),
+    Rule("qa_outputs.*", "heads.span.out.*"),
+)
+
+
+def weights(width: int, heads: int) -> WeightMap:
+    """The map for a model of these sizes."""
+    size, theirs, ours = width // heads, "layer.{i}.", "trunk.blocks.{i}."
+    into_heads = (Reshape((width, heads, size), (width, width)), Transpose())
+    score = ours + "attention.score."
+    trunk = (
+        Rule("word_embedding.weight", "trunk.embed.token.weight"),
+        Rule("mask_emb", "trunk.query_embed.weight", (Reshape((1, 1, width), (1, width)),)),
+        Rule(theirs + "rel_attn.{q,k,v}", ours + "attention.qkv.weight", (*into_heads, JOIN)),
+        Rule(theirs + "rel_attn.o", ours + "attention.o.weight", into_heads[:1]),
+        Rule(theirs + "rel_attn.r", score + "distance.weight", into_heads),
+        Rule(theirs + "rel_attn.r_w_bias", score + "content_bias"),
+        Rule(theirs + "rel_attn.r_r_bias", score + "distance_bias"),
+        Rule(theirs + "rel_attn.r_s_bias", score + "segment_bias"),
+        Rule(theirs + "rel_attn.seg_embed", score + "segment"),
+        Rule(theirs + "rel_attn.layer_norm.*", ours + "attention_residual.norm.*"),
+        Rule(theirs + "ff.layer_1.*", ours + "mlp.up.*"),
+        Rule(theirs + "ff.layer_2.*", ours + "mlp.down.*"),
+        Rule(theirs + "ff.layer_norm.*", ours + "mlp_residual.norm.*"),
+    )
+    return WeightMap(trunk, prefix="transformer.", unprefixed=HEADS)
+
+
+class XLNetFormat(HFFormat):
+    """Shapes of tensors depend on the number of heads."""
+
+    def weight_map(self, facts: Any) -> WeightMap:
+        stack = facts.trunk.stack
+        return weights(stack.width, stack.heads)

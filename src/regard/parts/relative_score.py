@@ -1,0 +1,114 @@
+"""Scores by the distance of query and key, a sinusoid each: Transformer-XL's and XLNet's.
+
+A query scores all distances in one product; the relative shift turns scores by distance into scores
+by key. It is a view where positions count from a known start, and a lookup where they do not.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from regard.ground.layout import Layout
+from regard.parts.position import sinusoid
+from regard.parts.score import Score
+
+
+class Distances(NamedTuple):
+    """A vector for each distance (position of the query minus that of the key), the farthest first.
+
+    They are sinusoids (P, width), the same in all layers, or their projection (P, H, K) in one.
+    """
+
+    farthest: int
+    vectors: Tensor
+
+
+def distances_between(queries: Layout, keys: Layout, width: int) -> Distances:
+    """The sinusoids of all distances between queries and keys, and of one more."""
+    if queries.start is not None and keys.start is not None:
+        farthest = queries.start + queries.longest - keys.start
+        count = max(1, queries.longest + keys.longest)
+    else:
+        gaps = _gaps(queries, keys)
+        farthest = int(gaps.max()) if gaps.numel() else 0
+        count = farthest - int(gaps.min()) + 1 if gaps.numel() else 0
+    steps_P = torch.arange(count, device=keys.positions_T.device)
+    return Distances(farthest, sinusoid(farthest - steps_P, width, halves=True))
+
+
+class RelativeDot(Score):
+    """((q+u)·k + (q+w)·r) / √K with r from the distance of the two (Dai et al., 2019, eq. 4).
+
+    r is a projection of the sinusoid of the distance, u and w are learned biases of content and of
+    distance.
+    """
+
+    def __init__(self, width: int, heads: int, size: int):
+        super().__init__()
+        self.width = width
+        self.distance = nn.Linear(width, heads * size, bias=False)
+        self.content_bias = nn.Parameter(torch.zeros(heads, size))
+        self.distance_bias = nn.Parameter(torch.zeros(heads, size))
+
+    def between(self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout) -> Tensor:
+        distances = self.project(distances_between(queries, keys, self.width), q_BLHK.dtype)
+        return self.with_distances(q_BLHK, k_BSHK, queries, keys, distances)
+
+    def project(self, distances: Distances, dtype: torch.dtype) -> Distances:
+        """The vectors r of a layer."""
+        r_PX = self.distance(distances.vectors.to(dtype))
+        return distances._replace(vectors=r_PX.unflatten(-1, self.content_bias.shape))
+
+    def with_distances(
+        self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout, distances: Distances
+    ) -> Tensor:
+        """The scores, given the vectors r."""
+        scaled = (q_BLHK + self.content_bias) / math.sqrt(q_BLHK.shape[-1])
+        content = torch.einsum("blhk,bshk->bhls", scaled, k_BSHK)
+        return content + self.bias(q_BLHK, queries, keys, distances)
+
+    def bias(self, q_BLHK: Tensor, queries: Layout, keys: Layout, distances: Distances) -> Tensor:
+        """The part of the scores that does not depend on the content of keys, (B, H, L, S)."""
+        scaled = (q_BLHK + self.distance_bias) / math.sqrt(q_BLHK.shape[-1])
+        by_distance = torch.einsum("blhk,phk->bhlp", scaled, distances.vectors)
+        return shift(by_distance, queries, keys, distances.farthest)
+
+
+class RelativeSegmentDot(RelativeDot):
+    """``RelativeDot`` + (q+b)·s / √K with one vector s for keys of the query's segment and one for
+    those of others (Yang et al., 2019, section 2.5).
+    """
+
+    def __init__(self, width: int, heads: int, size: int):
+        super().__init__(width, heads, size)
+        self.segment = nn.Parameter(torch.zeros(2, heads, size))
+        self.segment_bias = nn.Parameter(torch.zeros(heads, size))
+
+    def bias(self, q_BLHK: Tensor, queries: Layout, keys: Layout, distances: Distances) -> Tensor:
+        by_distance = super().bias(q_BLHK, queries, keys, distances)
+        if queries.segments_T is None or keys.segments_T is None:
+            return by_distance
+        scaled = (q_BLHK + self.segment_bias) / math.sqrt(q_BLHK.shape[-1])
+        same, other = torch.einsum("blhk,shk->sbhl", scaled, self.segment).unbind()
+        in_query_BL, in_key_BS = queries.pad(queries.segments_T), keys.pad(keys.segments_T)
+        is_same = (in_query_BL[:, :, None] == in_key_BS[:, None])[:, None]
+        return by_distance + torch.where(is_same, same[..., None], other[..., None])
+
+
+def shift(scores_BHLP: Tensor, queries: Layout, keys: Layout, farthest: int) -> Tensor:
+    """Scores by distance, from the ``farthest`` down, as scores by key (Dai et al., appendix B)."""
+    length, distances = scores_BHLP.shape[-2:]
+    known = queries.start is not None and keys.start is not None
+    if known and farthest == queries.start + length - keys.start:  # type: ignore[operator]
+        # From query to query the distance of the first key stands one column further to the left.
+        flat = scores_BHLP.flatten(-2)[..., length:]
+        return flat.unflatten(-1, (length, distances - 1))[..., : keys.longest]
+    index = (farthest - _gaps(queries, keys))[:, None]
+    return scores_BHLP.gather(-1, index.expand(-1, scores_BHLP.shape[1], -1, -1))
+
+
+def _gaps(queries: Layout, keys: Layout) -> Tensor:
+    """How far each query lies behind each key, (B, L, S)."""
+    return queries.pad(queries.positions_T)[:, :, None] - keys.pad(keys.positions_T)[:, None]

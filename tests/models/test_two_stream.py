@@ -1,0 +1,122 @@
+"""XLNet's two streams: what each state depends on, by gradient; memory; one compiled graph."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch._dynamo.testing import CompileCounter
+
+from regard.ground.batch import PackedTokens
+from regard.ground.layout import Layout
+from regard.ground.tape import Tape
+from regard.models.facts import PermutationLMHead, change
+from regard.models.papers import xlnet
+
+HEAD = PermutationLMHead.name
+ROWS, LENGTH, MEMORY = 2, 8, 3
+FACTS = change(xlnet.BASE, vocab=40, width=12, depth=3, heads=3, inner=16)
+
+
+def model(**changes):
+    torch.manual_seed(1)
+    module = change(FACTS, **changes).with_heads(PermutationLMHead()).build().eval()
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return module
+
+
+def batch(seed: int = 2) -> tuple[PackedTokens, torch.Tensor]:
+    """Rows with random orders, and all of their tokens, to be predicted."""
+    torch.manual_seed(seed)
+    orders_T = torch.cat([torch.randperm(LENGTH) for _ in range(ROWS)])
+    segments_T = torch.randint(2, (ROWS * LENGTH,))
+    even = Layout.rectangle(ROWS, LENGTH)
+    layout = replace(even, orders_T=orders_T, segments_T=segments_T)
+    return PackedTokens(torch.randint(40, (ROWS * LENGTH,)), layout), torch.arange(ROWS * LENGTH)
+
+
+@pytest.mark.parametrize("with_memory", [False, True])
+def test_states_depend_on_tokens_that_come_earlier_in_the_order(with_memory):
+    """A query state on those before it alone, a content state on its own token as well."""
+    module, (inputs, every_T) = model(), batch()
+    memory = tuple(torch.randn(3, ROWS, MEMORY, 12)) if with_memory else None
+    embedded_TD = torch.randn(ROWS * LENGTH, 12, requires_grad=True)
+    tape = Tape(edits={"trunk.embed.output": lambda name, x_TD: embedded_TD})
+    encoded = module.encode(
+        inputs, tape=tape, predicted_N=every_T, **({"memory": memory} if with_memory else {})
+    )
+    order_T, row_T = inputs.layout.orders_T, inputs.layout.rows_T
+    for states_TD, itself in ((encoded.queries_ND, False), (encoded.states_TD, True)):
+        for at in range(ROWS * LENGTH):
+            (gradient_TD,) = torch.autograd.grad(
+                states_TD[at].sum() + 0 * embedded_TD.sum(), embedded_TD, retain_graph=True
+            )
+            seen_T = gradient_TD.abs().sum(-1) > 0
+            before_T = (order_T <= order_T[at]) if itself else (order_T < order_T[at])
+            assert torch.equal(seen_T, before_T & (row_T == row_T[at]))
+
+
+def test_the_memory_has_no_gradient_and_every_token_sees_it():
+    module, (inputs, every_T) = model(), batch()
+    memory = tuple(torch.randn(3, ROWS, MEMORY, 12, requires_grad=True).unbind())
+    outputs = module(inputs, positions={HEAD: every_T}, state=memory)
+    assert not any(one.requires_grad for one in outputs.state)
+    gradients = torch.autograd.grad(outputs.by_head[HEAD].sum(), memory)
+    assert all((gradient.abs().sum(-1) > 0).all() for gradient in gradients)
+
+
+@torch.no_grad()
+def test_predicting_does_not_change_the_content_stream():
+    module, (inputs, every_T) = model(), batch()
+    states_TD = module(inputs).states_TD
+    for chosen_N in (every_T, every_T[::4], every_T[:0]):
+        both = module(inputs, positions={HEAD: chosen_N})
+        torch.testing.assert_close(both.states_TD, states_TD)
+    some_TV = module(inputs, positions={HEAD: every_T[::4]}).by_head[HEAD]
+    all_TV = module(inputs, positions={HEAD: every_T}).by_head[HEAD]
+    torch.testing.assert_close(some_TV, all_TV[::4])
+
+
+def test_rows_have_equal_numbers_of_predicted_tokens():
+    module, (inputs, every_T) = model(), batch()
+    with pytest.raises(ValueError, match="5 predicted tokens are not 2 equal rows"):
+        module(inputs, positions={HEAD: every_T[:5]})
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the compiler's own
+def test_one_graph_serves_all_batches_and_agrees():
+    module, counter = model(), CompileCounter()
+    compiled = torch.compile(module, backend=counter, fullgraph=True)
+    memory = module.trunk.new_memory(ROWS, MEMORY)
+    for seed in (3, 4):
+        inputs, every_T = batch(seed)
+        given = {"positions": {HEAD: every_T[::2]}, "state": memory}
+        found, expected = compiled(inputs, **given), module(inputs, **given)
+        torch.testing.assert_close(found.by_head[HEAD], expected.by_head[HEAD])
+        memory = tuple(one.detach() for one in expected.state)
+    assert counter.frame_count == 1
+
+
+def test_new_weights_are_drawn_from_the_papers_distribution():
+    torch.manual_seed(0)
+    module = change(FACTS, width=96, inner=64, depth=1).build()
+    score = module.trunk.blocks[0].attention.score
+    vectors = (score.content_bias, score.distance_bias, score.segment, score.distance.weight)
+    for weights in (*vectors, module.trunk.query_embed.weight, module.trunk.embed.token.weight):
+        assert weights.std().item() == pytest.approx(0.02, rel=0.35)
+
+
+@torch.no_grad()
+def test_attention_weights_of_both_streams_are_recorded():
+    module, (inputs, every_T) = model(), batch()
+    tape = Tape("trunk.blocks.*.weights")
+    module(inputs, positions={HEAD: every_T}, tape=tape)
+    names = [
+        f"trunk.blocks.{n}.{one}.weights"
+        for n in range(3)
+        for one in ("attention", "query_attention")
+    ]
+    assert sorted(tape.records) == sorted(names)
+    site = FACTS.trunk.stack.self_attention("trunk")
+    assert [*site.weights] == [name for name in names if "query" not in name]
