@@ -15,6 +15,7 @@
 | R      | active rows of a search                           |
 | W      | slots of a beam                                   |
 | P      | positions of a table, or distances between two    |
+| M      | memory: states of the tokens before each row      |
 """
 
-LEGEND = frozenset("BTLSHKDFVNRWP")
+LEGEND = frozenset("BTLSHKDFVNRWPM")

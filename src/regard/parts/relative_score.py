@@ -58,8 +58,8 @@ class RelativeDot(Score):
 
     def project(self, distances: Distances, dtype: torch.dtype) -> Distances:
         """The vectors r of a layer."""
-        r_PX = self.distance(distances.vectors.to(dtype))
-        return distances._replace(vectors=r_PX.unflatten(-1, self.content_bias.shape))
+        r_PD = self.distance(distances.vectors.to(dtype))
+        return distances._replace(vectors=r_PD.unflatten(-1, self.content_bias.shape))
 
     def with_distances(
         self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout, distances: Distances

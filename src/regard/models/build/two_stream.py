@@ -61,11 +61,11 @@ class TwoStreamAttention(HeadsModule):
         h, content = self.heads, streams[0].layout
         to_query, to_key_value = self.qkv.weight.split([h.count * h.key, 2 * h.count * h.key])
         (q,) = h.part(F.linear(x_ND, to_query), h.key)
-        kv_TX = F.linear(x_ND[: content.tokens], to_key_value)
+        key_values = F.linear(x_ND[: content.tokens], to_key_value)
         if memory_BMD is not None:
-            before_BMX = F.linear(memory_BMD.to(x_ND.dtype), to_key_value)
-            kv_TX = torch.cat([before_BMX, content.pad(kv_TX)], dim=1)
-        k, v = h.part(kv_TX, h.key, h.key)
+            of_memory = F.linear(memory_BMD.to(x_ND.dtype), to_key_value)
+            key_values = torch.cat([of_memory, content.pad(key_values)], dim=1)
+        k, v = h.part(key_values, h.key, h.key)
         score = partial(self.score.with_distances, distances=self.score.project(distances, q.dtype))
         attended = [
             fast_attend(
