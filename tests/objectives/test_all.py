@@ -28,10 +28,11 @@ from regard.models.facts import (
     change,
 )
 from regard.models.formats.loaded_model import LoadedModel
-from regard.models.papers import bahdanau, bert, gehring
+from regard.models.papers import bahdanau, bert, gehring, gpt2
 from regard.models.papers.lin import LAPTOP as LIN
 from regard.models.papers.transformer import LAPTOP
 from regard.objectives import __path__ as PATH
+from regard.objectives.causal_lm import CausalLM
 from regard.objectives.choices import MultipleChoice
 from regard.objectives.distillation import Distillation, Teacher, TeacherLoss
 from regard.objectives.label_distillation import LabelDistillation, with_teacher
@@ -94,6 +95,11 @@ def annotated(draw: np.random.Generator) -> AnnotatedRow:
     return AnnotatedRow(row(draw), {"mlm": [1]}, targets)
 
 
+def with_next_tokens(draw: np.random.Generator) -> AnnotatedRow:
+    example = AnnotatedRow(row(draw), {}, {"next_token": int(draw.integers(WORDS))})
+    return CausalLM().annotator(None)([example], np.arange(1), (1, 0))[0]
+
+
 def with_boundaries(draw: np.random.Generator) -> AnnotatedRow:
     return SpanBoundary().annotator(None)([annotated(draw)], np.arange(1), (1, 0))[0]
 
@@ -128,6 +134,7 @@ CLASSIFIER = change(LIN, vocab=WORDS, width=6, embedding=6, dropout=0.0).with_he
     LabelHead(LABELS)
 )
 MASKED, FOLLOWS = MaskedLM(rate=0.5, smoothing=0.1), NextSentence()
+CAUSAL = change(gpt2.SMALL, vocab=WORDS, depth=1, width=8, heads=2, inner=12, longest=20)
 SPANS = Sum(SpanBoundary(MaskedLM(rate=0.5)))
 REPLACED = Sum(ReplacedTokens(MaskedLM(rate=0.5)))
 REPLACED_PAIRS = Sum(NextSentence(), ReplacedTokens(MaskedLM(rate=0.5)))
@@ -176,6 +183,7 @@ CASES = {
         lambda d: ([row(d) for _ in range(CHOICES)], int(d.integers(CHOICES))),
     ),
     "MaskedLM": Case(MASKED, Sum(MASKED).fit(TINY), annotated),
+    "CausalLM": Case(CausalLM(), Sum(CausalLM()).fit(CAUSAL), with_next_tokens),
     "NextSentence": Case(FOLLOWS, Sum(FOLLOWS).fit(TINY), annotated),
     "SentenceOrder": Case(SentenceOrder(), Sum(SentenceOrder()).fit(TINY), annotated),
     "Sum of one": Case(Sum(MASKED), Sum(MASKED).fit(TINY), annotated),

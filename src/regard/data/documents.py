@@ -25,6 +25,8 @@ from regard.data.sources import (
 from regard.ground.errors import BadInput
 
 FORMAT = "regard documents 1"  # changes when the rules of sentence splitting change
+WHOLE_FORMAT = "regard texts 1"  # of documents that are not split
+CHARACTERS = 200  # as many count like a sentence, where documents are encoded together
 LONGEST = 1 << 32  # upper limit of a sentence's length
 
 
@@ -53,6 +55,11 @@ class TextFolder(FileSource):
         for path in self.paths:
             yield path, [one for text in _paragraphs(path) for one in sentences(text)]
 
+    def texts(self, dropped: DropCounts | None) -> Iterator[tuple[str, str]]:
+        """(where, text) of every document."""
+        for path in self.paths:
+            yield path, "\n".join(read_lines(path))
+
 
 @dataclass(frozen=True)
 class SentenceFile(FileSource):
@@ -68,6 +75,10 @@ class SentenceFile(FileSource):
         """(where, sentences) of every document."""
         return _blocks(self.path)
 
+    def texts(self, dropped: DropCounts | None) -> Iterator[tuple[str, str]]:
+        """(where, text) of every document: its lines."""
+        return ((where, "\n".join(lines)) for where, lines in _blocks(self.path))
+
 
 class JsonDocuments(JsonLines):
     """A document on each line of JSON, a paragraph on each line of its text."""
@@ -77,8 +88,21 @@ class JsonDocuments(JsonLines):
         for where, text in read_texts(self, dropped=dropped):
             yield where, [one for line in text.split("\n") for one in sentences(line)]
 
+    def texts(self, dropped: DropCounts | None) -> Iterator[tuple[str, str]]:
+        """(where, text) of every document."""
+        return read_texts(self, dropped=dropped)
+
 
 DocumentSource = TextFolder | SentenceFile | JsonDocuments
+
+
+def read_documents(
+    source: DocumentSource, dropped: DropCounts | None, *, whole: bool
+) -> Iterator[list[str]]:
+    """The sentences of every document, or its ``whole`` text as one."""
+    if whole:
+        return ([text] if text else [] for _, text in source.texts(dropped))
+    return (texts for _, texts in source.documents(dropped))
 
 
 def document_source(path: str, key: str | None = None) -> DocumentSource:
@@ -148,8 +172,11 @@ def tokenize_documents(
     vocab: int,
     fingerprint: str,
     dropped: DropCounts | None = None,
+    whole: bool = False,
 ) -> Documents:
     """The documents as ids below `vocab`; those stored in `folder` are used if they are current.
+
+    Texts are encoded by sentence, or as a `whole`, with the spaces and lines between sentences.
 
     They are current if the files and the tokenizer's `fingerprint` are unchanged. Documents without
     a sentence are left out and counted in `dropped`; with it, so are bad lines of JSON.
@@ -157,8 +184,8 @@ def tokenize_documents(
     path = Path(folder) / name
 
     def encoded(counted: DropCounts) -> Iterator[Chunk]:
-        read = collection.documents(None if dropped is None else counted)
-        for chunk in _many(texts for _, texts in read):
+        read = read_documents(collection, None if dropped is None else counted, whole=whole)
+        for chunk in _many(read):
             coded = iter(encode_chunk(encode, [text for texts in chunk for text in texts]))
             documents = [[ids for ids in islice(coded, len(texts)) if len(ids)] for texts in chunk]
             full = [document for document in documents if document]
@@ -170,7 +197,8 @@ def tokenize_documents(
                     [[*map(len, document)] for document in full],
                 )
 
-    settings = {"format": FORMAT, "vocab": vocab, "fingerprint": fingerprint}
+    format = WHOLE_FORMAT if whole else FORMAT
+    settings = {"format": format, "vocab": vocab, "fingerprint": fingerprint}
     sides = {"tokens": vocab, "sentences": LONGEST}
     stored = store_rows(path, collection, sides, settings, encoded, dropped)
     documents = Documents(stored.source, stored.target, collection.name, stored.checksum)
@@ -180,12 +208,12 @@ def tokenize_documents(
 
 
 def _many(documents: Iterable[list[str]]) -> Iterator[list[list[str]]]:
-    """Groups of documents with about a chunk of sentences each."""
+    """Groups of documents with about a chunk of sentences each, or as much text."""
     chunk: list[list[str]] = []
     count = 0
     for texts in documents:
         chunk.append(texts)
-        count += len(texts) + 1
+        count += 1 + sum(1 + len(text) // CHARACTERS for text in texts)
         if count >= shards.CHUNK:
             yield chunk
             chunk, count = [], 0

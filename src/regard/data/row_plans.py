@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from regard.text.templates import RowFrame
 
 
 class Passage(NamedTuple):
-    """A row, and the label of its second part; None if it has one part."""
+    """A row, and what follows it: the label of its second part, or the next token, or nothing."""
 
     row: TokenRow
     follows: int | None
@@ -90,7 +90,20 @@ class RowPlan:
             tokens[b : b + length] = self.documents.rows[d][a : a + length]
 
 
-PlanRows = Callable[[int], RowPlan]
+class Plan(Protocol):
+    """The rows of an epoch, of whatever kind."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Tokens of every row, special tokens included."""
+
+    def read(self, rows: np.ndarray) -> list[Passage]:
+        """The rows of these numbers."""
+
+
+PlanRows = Callable[[int], Plan]
 """Epoch → its rows."""
 
 

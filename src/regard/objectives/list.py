@@ -7,6 +7,7 @@ from pydantic import PrivateAttr, create_model, model_validator
 
 from regard.ground.config import Config
 from regard.models.papers import LINEAGE, bert
+from regard.objectives.causal_lm import CausalLM
 from regard.objectives.distillation import Distillation
 from regard.objectives.masked_lm import MaskedLM
 from regard.objectives.next_sentence import NextSentence
@@ -18,7 +19,10 @@ from regard.objectives.sum import Sum
 
 OBJECTIVES: dict[str, type[RowObjective]] = {
     one.name: one
-    for one in (MaskedLM, NextSentence, SentenceOrder, SpanBoundary, ReplacedTokens, Distillation)
+    for one in (
+        *(MaskedLM, NextSentence, SentenceOrder, SpanBoundary, ReplacedTokens),
+        *(CausalLM, Distillation),
+    )
 }
 
 

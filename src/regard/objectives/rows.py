@@ -51,6 +51,7 @@ class RowObjective(Objective):
     name: ClassVar[str]
     config: ClassVar[type[Config]]
     makes_rows: ClassVar[bool] = False
+    whole_texts: ClassVar[bool] = False  # whether documents are read as they are, not by sentence
     dev_size: ClassVar[int] = 3
     smoothing: float  # label smoothing
 
@@ -155,6 +156,12 @@ class RowObjective(Objective):
     def metrics(self, loss: float, accuracy: float) -> dict[str, float]:
         """Metrics of the development set, by name, from its mean loss and accuracy."""
         raise NotImplementedError
+
+    def text_metrics(
+        self, loss: float, tokenizer: Any, examples: Sequence[AnnotatedRow]
+    ) -> dict[str, float]:
+        """Those that depend on the texts of the development set as well, if there are any."""
+        return {}
 
 
 def batch_positions(

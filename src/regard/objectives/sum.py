@@ -82,6 +82,11 @@ class Sum(Objective):
         """Documents as rows."""
         return self._row_maker.rows(documents, template, longest, seed)
 
+    @property
+    def whole_texts(self) -> bool:
+        """Whether documents are read as they are, not by sentence."""
+        return self._row_maker.whole_texts
+
     def annotator(self, tokenizer: Any) -> Callable[..., list[AnnotatedRow]]:
         """A function that makes rows with the targets of all members from passages."""
         functions = [member.annotator(tokenizer) for member in self.members]

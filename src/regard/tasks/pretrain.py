@@ -11,7 +11,7 @@ from torch import nn
 
 from regard.data.datasets.dataset import Batching, TrainingData, held_out_indices
 from regard.data.datasets.documents import DocumentDataset
-from regard.data.documents import Documents, tokenize_documents
+from regard.data.documents import Documents, read_documents, tokenize_documents
 from regard.data.sources import DropCounts
 from regard.ground.errors import BadInput
 from regard.models.facts import TrunkWithHeads, change
@@ -111,9 +111,9 @@ class Pretrain(TrunkTask):
         """The tokenizer, and all documents as ids."""
         given, dropped = self.recipe.data, DropCounts()
         tokenizer = self.tokenizer(folder, lambda: self._sentences(folder))
-        train = _tokenize("train", given.train, tokenizer, folder, dropped)
+        train = self._tokenize("train", given.train, tokenizer, folder, dropped)
         if given.dev.held_out is None:
-            dev = _tokenize("dev", given.dev, tokenizer, folder, DropCounts())
+            dev = self._tokenize("dev", given.dev, tokenizer, folder, DropCounts())
             given.dev.require(dev, "dev", self.unit)
         else:
             train_N, dev_N = map(np.sort, held_out_indices(len(train), given.dev.held_out))
@@ -138,8 +138,9 @@ class Pretrain(TrunkTask):
         given = self.recipe.data
 
         def documents() -> Iterator[list[str]]:
-            read = given.train.collection(folder.data).documents(folder.dropping())
-            return (sentences for _, sentences in read if sentences)
+            source, whole = given.train.collection(folder.data), self.objectives.whole_texts
+            read = read_documents(source, folder.dropping(), whole=whole)
+            return (sentences for sentences in read if sentences)
 
         sizes = [sum(map(len, sentences)) for sentences in documents()]
         given.train.require(sizes, "train", self.unit)
@@ -176,21 +177,22 @@ class Pretrain(TrunkTask):
             loss, count, *others = processes.all_reduce(total).tolist()
             metrics["loss"] += loss / count
             metrics |= member.dev_metrics(loss / count, count, *others)
+            metrics |= member.text_metrics(loss / count, prepared.tokenizer, prepared.dataset.dev)
         return metrics
 
-
-def _tokenize(
-    name: str, files: Any, tokenizer: RowTokenizer, folder: RunPaths, dropped: DropCounts
-) -> Documents:
-    return tokenize_documents(
-        folder.store,
-        name,
-        files.collection(folder.data),
-        tokenizer.words.encode_all,
-        vocab=len(tokenizer.words),
-        fingerprint=tokenizer.words.fingerprint,
-        dropped=dropped if folder.skip_bad else None,
-    )
+    def _tokenize(
+        self, name: str, files: Any, tokenizer: RowTokenizer, folder: RunPaths, dropped: DropCounts
+    ) -> Documents:
+        return tokenize_documents(
+            folder.store,
+            name,
+            files.collection(folder.data),
+            tokenizer.words.encode_all,
+            vocab=len(tokenizer.words),
+            fingerprint=tokenizer.words.fingerprint,
+            dropped=dropped if folder.skip_bad else None,
+            whole=self.objectives.whole_texts,
+        )
 
 
 def sample(texts: Iterator[str], share: float) -> Iterator[str]:

@@ -69,4 +69,4 @@ class GPT2BPE(ByteBPE):
     special_tokens: ClassVar = dict.fromkeys(
         ("bos_token", "eos_token", "unk_token"), "<|endoftext|>"
     )
-    template = Template("A", "A B")
+    template, separator = Template("A", "A B"), "eos_token"

@@ -76,6 +76,8 @@ class EncoderTokenizer(RowTokenizer):
         """How rows are built: by the template of the family."""
         roles = {part.name for part in self.family.template.parts(2)} - {*TEXTS}
         ids = {role: self._special[f"{role}_token"] for role in roles}
+        if (separator := self._special.get(self.family.separator)) is not None:
+            ids["sep"] = separator
         return RowBuilder(self.family.template, ids)
 
     def masked(self, text: str) -> list[int]:

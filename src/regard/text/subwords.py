@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 from tokenizers import Tokenizer
 
 from regard.ground.errors import BadInput, reason_of
@@ -114,6 +115,15 @@ class Subwords:
     def number(self, piece: str) -> int:
         """The id of a piece by its exact name."""
         return self._special((piece,))
+
+    @cached_property
+    def byte_sizes(self) -> np.ndarray | None:
+        """The bytes of text that each id stands for (special ones: 0), in byte-level BPE only."""
+        if self.kind != "byte-bpe":
+            return None
+        special = {token["id"] for token in self._content["added_tokens"] if token["special"]}
+        tokens = (self._tokenizer.id_to_token(i) or "" for i in range(len(self)))
+        return np.array([len(t) * (i not in special) for i, t in enumerate(tokens)], np.int64)
 
     def strips_left(self, number: int) -> bool:
         """Whether an added token removes the white space before it."""

@@ -37,7 +37,8 @@ class TokenizerFamily(ABC):
 
     ``name`` is the ``text.kind`` of a recipe, ``model`` the type in tokenizer.json, ``classes`` the
     tokenizer_class in tokenizer_config.json (the first is written), ``files`` are those that hold a
-    vocabulary without tokenizer.json. ``word_prefix`` stands before a word that is encoded alone.
+    vocabulary without tokenizer.json. ``word_prefix`` stands before a word that is encoded alone,
+    ``separator`` is the role of the token between the documents of a row.
     """
 
     name: ClassVar[str]
@@ -47,6 +48,7 @@ class TokenizerFamily(ABC):
     special_tokens: ClassVar[Mapping[str, str]]
     template: ClassVar[Template]
     word_prefix: ClassVar[str] = ""
+    separator: ClassVar[str] = "sep_token"
 
     @abstractmethod
     def read_files(self, folder: Path) -> Model:

@@ -131,6 +131,7 @@ PAPER = Paper(
     report="OpenAI, 2018",
     after="Transformer",
     tokenizer=GPTBPE.name,
+    pretraining={"causal-lm": {}},
     sizes={"base": BASE},
     published={"base": 117_000_000},
     formats={"hf": HF},

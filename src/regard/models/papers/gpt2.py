@@ -86,6 +86,7 @@ PAPER = Paper(
     report="OpenAI, 2019",
     after="GPT",
     tokenizer=GPT2BPE.name,
+    pretraining={"causal-lm": {"rows": "blocks"}},
     sizes={"small": SMALL, "medium": MEDIUM, "large": LARGE, "xl": XL},
     # As the authors corrected them: table 2 of the paper says 117M, 345M, 762M and 1,542M.
     published={

@@ -1,0 +1,112 @@
+"""Rows of running text for causal language models: blocks of all documents, or of each alone.
+
+The documents are read as one stream, each after a separator if the vocabulary has one. A row is a
+part of it, and ``Passage.follows`` the token that comes next. So every token is predicted once in
+an epoch, except for the first of a text that no separator stands before.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from regard.data.counter_rng import below, streams
+from regard.data.documents import Documents
+from regard.data.row_plans import Passage, PlanRows
+from regard.ground.batch import TokenRow
+from regard.ground.errors import BadInput
+
+
+@dataclass(frozen=True, eq=False)
+class TokenStream:
+    """All documents one after the other, each after the ``separator``, if there is one."""
+
+    documents: Documents
+    separator: int | None
+
+    @cached_property
+    def borders(self) -> np.ndarray:
+        """The first token of every document, its separator, and the total at the end."""
+        borders = self.documents.borders
+        return borders if self.separator is None else borders + np.arange(len(borders))
+
+    def read(self, begin: int, end: int) -> np.ndarray:
+        """The tokens from ``begin`` to ``end`` (exclusive)."""
+        marks = [] if self.separator is None else [self.separator]
+        first, last = np.searchsorted(self.borders, (begin, end - 1), side="right") - 1
+        parts = list[np.ndarray]()
+        for number in range(first, last + 1):
+            start = int(self.borders[number])
+            at, stop = max(begin - start, 0), end - start
+            parts.append(np.array(marks[at:], np.int32))
+            tokens = self.documents.rows[number]
+            parts.append(tokens[max(at - len(marks), 0) : stop - len(marks)])
+        return np.concatenate(parts, dtype=np.int32, casting="same_kind")
+
+
+@dataclass(frozen=True, eq=False)
+class BlockPlan:
+    """The rows of an epoch: tokens ``begin`` to ``end`` (exclusive) of a stream.
+
+    After those that are ``last`` in their text only the separator can follow.
+    """
+
+    stream: TokenStream
+    begin: np.ndarray
+    end: np.ndarray
+    last: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.begin)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Tokens of every row."""
+        return self.end - self.begin
+
+    def read(self, rows: np.ndarray) -> list[Passage]:
+        """The rows of these numbers, each with the token after it."""
+        columns = (one[rows].tolist() for one in (self.begin, self.end, self.last))
+        return [self._passage(*row) for row in zip(*columns, strict=True)]
+
+    def _passage(self, begin: int, end: int, last: bool) -> Passage:
+        tokens = self.stream.read(begin, end if last else end + 1)
+        follows = self.stream.separator if last else int(tokens[-1])
+        row = tokens[: end - begin]
+        return Passage(TokenRow(row, np.zeros(len(row), np.int32)), follows)
+
+
+def text_rows(
+    documents: Documents, separator: int | None, longest: int, seed: int, *, across: bool
+) -> PlanRows:
+    """Rows of at most ``longest`` tokens, of one document each, or ``across`` documents.
+
+    The latter are full; where they begin is drawn anew in every epoch after the first. The former
+    are the same in every epoch.
+    """
+    stream = TokenStream(documents, separator)
+    texts = stream.borders[[0, -1]] if across else stream.borders
+
+    def plan(epoch: int) -> BlockPlan:
+        shift = 0
+        if across and epoch:
+            shift = int(below(longest, streams((seed, epoch), np.zeros(1)), 0)[0])
+        rows = _blocks(stream, texts, longest, shift)
+        if not len(rows):
+            raise BadInput("the documents are too short: there is no token to predict")
+        return rows
+
+    return plan
+
+
+def _blocks(stream: TokenStream, texts: np.ndarray, longest: int, shift: int) -> BlockPlan:
+    """Every text cut at multiples of ``longest``, the first of them at ``shift`` if it is not 0."""
+    lengths = np.diff(texts)
+    counts = -(-(lengths + (longest - shift) % longest) // longest)
+    number = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    starts = np.repeat(texts[:-1], counts)
+    begin = starts + np.maximum(number * longest - (longest - shift) % longest, 0)
+    last = number == np.repeat(counts, counts) - 1
+    end = np.where(last, np.repeat(texts[1:], counts), np.append(begin[1:], 0))
+    targets = end - begin - (last & (stream.separator is None))
+    return BlockPlan(stream, *(one[targets > 0] for one in (begin, end, last)))
