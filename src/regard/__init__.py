@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from regard.search.sample import Sample
     from regard.tasks.classify import LabelPrediction, MultiLabelPrediction, NumberPrediction
     from regard.tasks.fill_mask import FilledText, TokenFill
+    from regard.tasks.generator import Generation
     from regard.tasks.multiple_choice import ChoicePrediction
     from regard.tasks.question_answering import AnswerPrediction, AnswerSpan
     from regard.tasks.tag import Entity, TaggedText, TaggedWord
@@ -67,6 +68,7 @@ __all__ = [
     "Entity",
     "Exact",
     "FilledText",
+    "Generation",
     "Greedy",
     "Hypothesis",
     "LabelPrediction",
@@ -124,6 +126,7 @@ _NAMES = {
     "regard.search.sample": ("Sample",),
     "regard.tasks.classify": ("LabelPrediction", "MultiLabelPrediction", "NumberPrediction"),
     "regard.tasks.fill_mask": ("FilledText", "TokenFill"),
+    "regard.tasks.generator": ("Generation",),
     "regard.tasks.multiple_choice": ("ChoicePrediction",),
     "regard.tasks.question_answering": ("AnswerPrediction", "AnswerSpan"),
     "regard.tasks.tag": ("Entity", "TaggedText", "TaggedWord"),

@@ -33,6 +33,7 @@ from regard.search.step import Search
 from regard.tasks.batch_runner import Predictor
 from regard.tasks.encoder_model import EncoderInput, EncoderModel
 from regard.tasks.fill_mask import FilledText
+from regard.tasks.generator import Ending, Generation, Generator
 from regard.tasks.inputs import check_pairs, check_text
 from regard.tasks.model_runner import ModelRunner
 from regard.tasks.runners import runner_of
@@ -133,6 +134,11 @@ class Model:
     def translator(self) -> Translator:
         """The model as a translator."""
         return self.runner.translator
+
+    @property
+    def generator(self) -> Generator:
+        """The model as a generator."""
+        return self.runner.generator
 
     @property
     def predictor(self) -> Predictor:
@@ -260,6 +266,46 @@ class Model:
         """
         given, runner = listed(texts), self.runner.with_limits(batch_size, max_length)
         return runner.translator.translate(given, search, prefixes)
+
+    def generate(
+        self,
+        prompts: Iterable[str | Ids],
+        search: Search | None = None,
+        *,
+        max_new_tokens: int | None = None,
+        min_new_tokens: int = 0,
+        stop_strings: Iterable[str] = (),
+        batch_size: int | None = None,
+        max_length: int | None = None,
+    ) -> list[list[Generation]]:
+        """Continuations of each prompt with scores, best first; ids are used as given.
+
+        Unless told otherwise: by greedy search, at most 128 tokens, or as the folder was published.
+        A text ends before the first of the ``stop_strings``, and where positions end. A batch gives
+        what its prompts give alone, and a sample depends on the seed, the number of its prompt and
+        its own.
+        """
+        given, runner = listed(prompts, "prompts"), self.runner.with_limits(batch_size, max_length)
+        ending = Ending.of(max_new_tokens, min_new_tokens, stop_strings)
+        return runner.generator.generate(given, search, ending)
+
+    def stream(
+        self,
+        prompt: str | Ids,
+        search: Search | None = None,
+        *,
+        max_new_tokens: int | None = None,
+        min_new_tokens: int = 0,
+        stop_strings: Iterable[str] = (),
+        number: int = 0,
+    ) -> Iterator[str]:
+        """The continuation of one prompt as pieces of text, as they come.
+
+        Together they are the text that ``generate`` gives for the prompt with this ``number``,
+        counted from 0. Only greedy search and sampling can stream.
+        """
+        ending = Ending.of(max_new_tokens, min_new_tokens, stop_strings)
+        return self.runner.generator.stream(prompt, search, ending, number=number)
 
     def score(
         self,

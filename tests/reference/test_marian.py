@@ -468,7 +468,7 @@ def test_generation_settings_that_cannot_be_followed_are_reported(tied, tmp_path
         ({"length_penalty": "x"}, "length_penalty 'x'"),
         ({"bad_words_ids": [[58_100]]}, "bad_words_ids has 58100"),
         ({"bad_words_ids": [[-1]]}, "bad_words_ids has -1"),
-        ({"repetition_penalty": 1.5}, "repetition_penalty 1.5 is not supported"),
+        ({"repetition_penalty": 0}, "a repetition penalty must be positive"),
         ({"suppress_tokens": [3]}, "suppress_tokens"),
         ({"do_sample": True}, "do_sample"),
         ({"invented": 1}, "invented 1 is not supported"),
@@ -522,8 +522,8 @@ def test_what_a_folder_allows_holds_for_any_search(search, tied, tmp_path):
 def test_settings_that_cannot_be_followed_are_named_where_a_search_is(tied, tmp_path):
     folder = shutil.copytree(tied, tmp_path / "folder")
     path = folder / "generation_config.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "repetition_penalty": 1.5}))
+    path.write_text(json.dumps({**json.loads(path.read_text()), "penalty_alpha": 0.6}))
     refused = run("translate", folder, stdin="A book.\n", code=2)
-    assert "repetition_penalty 1.5 is not supported" in refused.stderr
+    assert "penalty_alpha 0.6 is not supported" in refused.stderr
     done = run("translate", folder, "--search", "greedy", stdin="A book.\n")
-    assert "not used: generation settings: repetition_penalty 1.5" in done.stderr
+    assert "not used: generation settings: penalty_alpha 0.6" in done.stderr

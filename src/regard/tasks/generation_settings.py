@@ -1,4 +1,4 @@
-"""How a translator searches by what came with it: generation settings, or its recipe's table."""
+"""How a model searches by what came with it: generation settings, or its recipe's table."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,10 +26,8 @@ LONGEST = 20  # max_length where nothing is said
 NEUTRAL: dict[str, Any] = {
     "num_beam_groups": 1,
     "diversity_penalty": 0.0,
-    "repetition_penalty": 1.0,
     "encoder_repetition_penalty": 1.0,
     "encoder_no_repeat_ngram_size": 0,
-    "min_new_tokens": 0,
     "penalty_alpha": 0.0,
     "guidance_scale": 1.0,
     "epsilon_cutoff": 0.0,
@@ -79,11 +77,13 @@ class GenerationSettings:
     """The search that ``generate`` makes with these settings, and what it may write.
 
     ``length_penalty`` A divides log p by n^A, n counting EOS and not what comes first; lengths
-    are fixed numbers, not multiples of the source's.
+    are fixed numbers, not multiples of the source's. Where ``counts_prompt``, they count the tokens
+    of a prompt, which of a translation is BOS alone.
     """
 
     search: Beam
     longest: int
+    counts_prompt: bool
     shortest: int = 0
     forbidden: tuple[int, ...] = ()
     must_end: bool = False
@@ -91,52 +91,59 @@ class GenerationSettings:
     do_sample: bool = False  # then ``search`` is not what ``generate`` does
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any], eos: int, vocab: int) -> "GenerationSettings":
-        """Read Hugging Face's generation settings; what cannot be done is an error."""
+    def of(
+        cls, settings: Mapping[str, Any], eos: int, vocab: int, new_tokens: int = LONGEST - 1
+    ) -> "GenerationSettings":
+        """Read Hugging Face's generation settings; what cannot be done is an error.
+
+        ``new_tokens`` is the limit where nothing is said.
+        """
         for name, value in settings.items():
             known = name in UNDERSTOOD or name in IDLE
             if not known and value not in (None, NEUTRAL.get(name)):
                 raise BadInput(
                     f"generation settings: {name} {shown(value)} is not supported; choose a search"
                 )
-        if settings.get("eos_token_id") not in (None, eos, [eos]):
+        ends = (None, -1) if eos < 0 else (None, eos, [eos])
+        if settings.get("eos_token_id") not in ends:
             raise BadInput(f"generation settings: eos_token_id is not {eos}, as the vocabulary has")
         early = settings.get("early_stopping", False)
         if not isinstance(early, bool | str) or early not in STOPS:
             raise BadInput(f"generation settings: early_stopping {shown(early)} means nothing")
-        longest = _whole(settings, "max_length", LONGEST, least=2) - 1
-        if settings.get("max_new_tokens") is not None:
-            longest = _whole(settings, "max_new_tokens", least=1)
-        ends = settings.get("forced_eos_token_id")
-        if ends not in (None, eos, [eos]):
+        forced = settings.get("forced_eos_token_id")
+        if forced not in ends:
             raise BadInput(
-                f"generation settings: forced_eos_token_id is {shown(ends)}, the end is {eos}"
+                f"generation settings: forced_eos_token_id is {shown(forced)}, the end is {eos}"
             )
-        penalty = settings.get("length_penalty", 1.0)
-        if not isinstance(penalty, int | float):
-            raise BadInput(f"generation settings: length_penalty {shown(penalty)} is no number")
+        longest, counts_prompt = _longest(settings, new_tokens)
+        least_new = _whole(settings, "min_new_tokens", 0)
         return cls(
             Beam(
                 size=_whole(settings, "num_beams", 1, least=1),
                 length="power",
-                alpha=float(penalty),
-                no_repeat=_whole(settings, "no_repeat_ngram_size", 0),
+                alpha=_number(settings, "length_penalty", 1.0),
                 stop=STOPS[early],
+                **repetition_of(settings),
             ),
             longest,
-            _whole(settings, "min_length", 0),
+            counts_prompt,
+            max(_whole(settings, "min_length", 0), least_new + (least_new > 0)),
             _forbidden(settings.get("bad_words_ids") or [], vocab),
-            must_end=ends is not None,
+            must_end=forced is not None,
             renormalise=bool(settings.get("renormalize_logits", False)),
             do_sample=bool(settings.get("do_sample", False)),
         )
 
-    def limits(self, bos: int, eos: int) -> Constraints:
-        """What may be written."""
+    def longest_after(self, prompt: int) -> int:
+        """The most tokens after a prompt of so many; one at least."""
+        return max(self.longest - prompt, 1) if self.counts_prompt else self.longest
+
+    def limits(self, bos: int, eos: int, most: int) -> Constraints:
+        """What may be written after BOS, at most so many tokens."""
         return Constraints(
             bos,
             eos,
-            self.longest,
+            min(self.longest_after(1), most),
             self.shortest,
             self.forbidden,
             must_end=self.must_end,
@@ -144,10 +151,22 @@ class GenerationSettings:
         )
 
 
+def repetition_of(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The rules against repetition of generation settings, as arguments of a search."""
+    return {
+        "no_repeat": _whole(settings, "no_repeat_ngram_size", 0),
+        "repetition_penalty": _number(settings, "repetition_penalty", 1.0),
+    }
+
+
 def sampling_of(settings: Mapping[str, Any]) -> Sample:
-    """Sampling with the temperature, top_k and top_p of generation settings that have them."""
+    """Sampling with the temperature, top_k and top_p of generation settings that have them.
+
+    Their rules against repetition hold as well.
+    """
     try:
-        return Sample(**{n: settings[n] for n in SAMPLING if settings.get(n) is not None})
+        given = {n: settings[n] for n in SAMPLING if settings.get(n) is not None}
+        return Sample(**given, **repetition_of(settings))
     except BadInput as error:
         raise BadInput(f"generation settings: {error}") from None
 
@@ -170,6 +189,23 @@ def _whole(settings: Mapping[str, Any], name: str, default: int = 0, least: int 
             f"generation settings: {name} is {shown(value)}, not a number from {least} up"
         )
     return value
+
+
+def _number(settings: Mapping[str, Any], name: str, default: float) -> float:
+    value = settings.get(name)
+    value = default if value is None else value
+    if not isinstance(value, int | float):
+        raise BadInput(f"generation settings: {name} {shown(value)} is no number")
+    return float(value)
+
+
+def _longest(settings: Mapping[str, Any], new_tokens: int) -> tuple[int, bool]:
+    """The most tokens, and whether those of the prompt are among them."""
+    if settings.get("max_new_tokens") is not None:
+        return _whole(settings, "max_new_tokens", least=1), False
+    if settings.get("max_length") is not None:
+        return _whole(settings, "max_length", least=2), True
+    return new_tokens, False
 
 
 def _forbidden(words: Any, vocab: int) -> tuple[int, ...]:

@@ -1,6 +1,7 @@
 """A model as people use it: what a trunk with heads and an encoder with a decoder both do.
 
-What only one of them does is asked of ``encoder`` or ``translator``, and refused by the other.
+What only one of them does is asked of ``encoder``, ``generator`` or ``translator``, and refused by
+the others.
 """
 
 from abc import ABC, abstractmethod
@@ -18,6 +19,7 @@ from regard.tasks.batch_runner import BatchRunner
 
 if TYPE_CHECKING:
     from regard.tasks.encoder_model import EncoderModel
+    from regard.tasks.generator import Generator
     from regard.tasks.translator import Translator
 
 
@@ -45,6 +47,11 @@ class ModelRunner(BatchRunner, ABC):
     def translator(self) -> "Translator":
         """It, if it is an encoder with a decoder."""
         raise BadInput(f"{self.name} has no decoder: it cannot translate")
+
+    @property
+    def generator(self) -> "Generator":
+        """It, if it is a causal trunk with a next-token head."""
+        raise BadInput(f"{self.name} is no causal model with a next-token head: it cannot generate")
 
     @property
     def truncation(self) -> int | None:

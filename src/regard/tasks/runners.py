@@ -3,16 +3,18 @@
 from regard.models.facts import EncoderDecoder, TrunkWithHeads
 from regard.models.formats.loaded_model import LoadedModel
 from regard.tasks.encoder_model import EncoderModel
+from regard.tasks.generator import Generator
 from regard.tasks.model_runner import ModelRunner
 from regard.tasks.translator import Translator
 
-RUNNERS: dict[tuple[str, ...], type[ModelRunner]] = {
-    TrunkWithHeads.sides: EncoderModel,
-    EncoderDecoder.sides: Translator,
+RUNNERS: dict[tuple[tuple[str, ...], bool], type[ModelRunner]] = {
+    (TrunkWithHeads.sides, False): EncoderModel,
+    (TrunkWithHeads.sides, True): Generator,
+    (EncoderDecoder.sides, True): Translator,
 }
-"""By the sides that the model reads."""
+"""By the sides of the model, and whether it writes."""
 
 
 def runner_of(loaded: LoadedModel) -> ModelRunner:
     """The runner of the model of a folder."""
-    return RUNNERS[loaded.facts.sides].of(loaded)
+    return RUNNERS[loaded.facts.sides, loaded.facts.writes].of(loaded)

@@ -1,7 +1,7 @@
 """Translation: text in, text out, by any model that can be stepped."""
 
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, islice
@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard import decoding
 from regard.data.packing import inference_batches
@@ -21,29 +21,27 @@ from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.formats.folder import vocabularies
 from regard.models.formats.loaded_model import LoadedModel
 from regard.objectives.seq2seq import Seq2Seq
-from regard.parts.linear.convert import in_precision, products_in_use
+from regard.parts.linear.convert import products_in_use
 from regard.search.beam import Beam
 from regard.search.constraints import Constraints
 from regard.search.ensemble import Ensemble
 from regard.search.hypothesis import Hypothesis
-from regard.search.sample import Sample
 from regard.search.step import Search, SearchState
 from regard.tasks.batch_runner import RECORDED, WINDOW, in_order
+from regard.tasks.decoder_model import DecoderModel, search_errors_as_bad_input
 from regard.tasks.embed import Embedder
-from regard.tasks.generation_settings import GenerationSettings, as_trained, sampling_of
+from regard.tasks.generation_settings import GenerationSettings
 from regard.tasks.inputs import (
     InputLimits,
     check_pairs,
     check_search,
     check_texts,
     listed,
-    ran_out_of_memory,
     read_ids,
 )
-from regard.tasks.model_runner import ModelRunner
-from regard.tasks.workers import Job, Workers
+from regard.tasks.workers import Workers
 from regard.text.translation_tokenizer import TranslationTokenizer
-from regard.text.vocabulary import token_count
+from regard.text.vocabulary import Vocabulary, token_count
 
 TOKENS = 4_096  # source tokens translated at once
 GROWTH, MARGIN = 2, 10  # a translation has at most 2n + 10 tokens
@@ -59,14 +57,11 @@ class Translation:
 
 
 @dataclass(frozen=True, eq=False)
-class Translator(ModelRunner):
+class Translator(DecoderModel):
     """A model with its vocabularies, and how many sentences it takes at once.
 
     ``others`` decide with it on every token, as an ensemble. Each reads the source in its own
-    vocabulary, but all write the same one. ``generation`` are the settings it was published with:
-    how it searches unless told otherwise, and what it may write by transformers' rules; ``decode``
-    is the table of the recipe it was trained by. ``engine`` steps the decoder; ``workers``
-    share the searches out, each by ``found`` of a translator like this.
+    vocabulary, but all write the same one. What else it has, ``DecoderModel`` explains.
     """
 
     model: Any
@@ -106,22 +101,24 @@ class Translator(ModelRunner):
         """Itself."""
         return self
 
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """That of the target."""
+        return self.tokenizer.target
+
+    @property
+    def models(self) -> list[Any]:
+        """Its own, and those of the others."""
+        return [one.model for one in (self, *self.others)]
+
     @cached_property
     def published(self) -> GenerationSettings | None:
         """The settings it was published with, understood."""
         if self.generation is None:
             return None
         return GenerationSettings.of(
-            self.generation, self.tokenizer.target.eos, self.model.head.out_features
+            self.generation, self.vocabulary.eos, self.model.head.out_features
         )
-
-    @cached_property
-    def followed(self) -> GenerationSettings | None:
-        """The same where they can be followed: what they allow holds for any search."""
-        try:
-            return self.published
-        except BadInput:
-            return None
 
     @property
     def search(self) -> Beam:
@@ -132,45 +129,12 @@ class Translator(ModelRunner):
             raise BadInput("generation settings: do_sample is not followed; choose a search")
         return self.published.search
 
-    @property
-    def sampling(self) -> Sample:
-        """How it samples unless told otherwise."""
-        return sampling_of(self.generation or {})
-
-    @cached_property
-    def beam(self) -> Beam:
-        """Its beam search, by the rules of this library."""
-        return Beam() if self.decode is None else as_trained(self.decode)
-
-    def choice(self, precision: str = "auto", engine: str = "auto") -> tuple[str, str]:
-        """The precision and the engine that would run; BadInput if none can."""
-        models = [one.model for one in (self, *self.others)]
-        return decoding.choose_engine(models, precision, engine, self.batch_size)
-
     def with_precision(self, kind: str, engine: str = "auto") -> Self:
-        """The same, for inference only, in "fp32", "bf16" or (on a CPU) "int8"; or "auto".
-
-        What "auto" means, and which ``engine`` steps the decoder, ``choice`` says.
-        """
-        steps: Engine = self.engine
-        packed: Collection[nn.Module] = ()
+        """The same with all models of its ensemble, for inference only; see ``DecoderModel``."""
         if products_in_use(self.model) is None:
             kind, engine = self.choice(kind, engine)
-            steps = decoding.build_engine(engine, self.model, kind)
-            packed = steps.packed_layers if kind == "fp32" else packed
-        model = in_precision(self.model, kind, but_for=packed)
         others = tuple(other.with_precision(kind, engine) for other in self.others)
-        return replace(self, model=model, others=others, engine=steps)
-
-    @property
-    def description(self) -> str:
-        """What does the work, in words."""
-        dtype = str(next(self.model.parameters()).dtype).removeprefix("torch.")
-        return (
-            self.engine.description
-            or products_in_use(self.model)
-            or f"{dtype} on {self.device.type}"
-        )
+        return replace(super().with_precision(kind, engine), others=others)
 
     def stream(
         self,
@@ -221,7 +185,7 @@ class Translator(ModelRunner):
             )
             for numbers in chosen
         ]
-        for numbers, found in zip(chosen, self._each_found(jobs), strict=True):
+        for numbers, found in zip(chosen, self.each_found(jobs), strict=True):
             for i, hypotheses in zip(numbers, found, strict=True):
                 results[i] = [self._as_text(hypothesis) for hypothesis in hypotheses]
         return results
@@ -264,11 +228,6 @@ class Translator(ModelRunner):
             for limit, ids in zip(limits, example, strict=True):
                 limit.check(ids, number, marks=1)
 
-    def _each_found(self, jobs: list[Job]) -> Iterator[list[list[Hypothesis]]]:
-        if self.workers is not None:
-            return self.workers.map(jobs)
-        return (self.found(*job) for job in jobs)
-
     @torch.inference_mode()
     def found(
         self,
@@ -280,31 +239,20 @@ class Translator(ModelRunner):
         """The hypotheses for each sentence of one batch, in ids."""
         limits = self._limits(sources[0], prefixes)
         capacity = int(limits.longest_of(len(sources[0])).max()) + 1
-        try:
+        with search_errors_as_bad_input(search, sources[0]):
             states = [
                 one._open(ids, capacity, search.needs_attention)
                 for one, ids in zip((self, *self.others), sources, strict=True)
             ]
             state = Ensemble(states) if self.others else states[0]
             return search(state, limits, prefixes, numbers)
-        except FloatingPointError as error:
-            raise BadInput(f"the model is broken: {error}") from None
-        except (MemoryError, RuntimeError) as error:
-            if not ran_out_of_memory(error):
-                raise
-            many = f"{len(sources[0])} sentences of up to {max(map(len, sources[0]))} tokens"
-            raise BadInput(
-                f"not enough memory to search {many} at once by {search}; "
-                "take fewer at once, or a smaller beam"
-            ) from error
 
     def _limits(self, ids: list[list[int]], prefixes: list[list[int]] | None) -> Constraints:
         """What may be written; where positions are learned, no more tokens than there are."""
         target = self.tokenizer.target
         most = self.model.decoder.embed.position_limit or sys.maxsize
         if self.followed is not None:
-            limits = self.followed.limits(target.bos, target.eos)
-            return replace(limits, longest=min(self.followed.longest, most))
+            return self.followed.limits(target.bos, target.eos, most)
         begun = [0] * len(ids) if prefixes is None else [len(prefix) for prefix in prefixes]
         longest = [
             min(GROWTH * (len(one) - 1) + MARGIN + start, most)  # the end is not counted

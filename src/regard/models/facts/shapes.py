@@ -65,6 +65,11 @@ class TrunkWithHeads:
         return self.trunk.stack.eager
 
     @property
+    def writes(self) -> bool:
+        """Whether it predicts the next token from those before it."""
+        return self.trunk.stack.causal and self.head(NextTokenHead.name) is not None
+
+    @property
     def sizes(self) -> dict[str, int]:
         """How many ids and labels it knows, under the names that tokenizers use."""
         heads = [head for head in map(self.head, ("label", "token_label")) if head is not None]
@@ -168,6 +173,7 @@ class EncoderDecoder:
     sides: ClassVar[tuple[str, ...]] = ("source", "target")
     head_names: ClassVar[tuple[str, ...]] = (NextTokenHead.name,)
     encoder_path: ClassVar[str] = "source"
+    writes: ClassVar[bool] = True
     source: Trunk
     target: Trunk
     tie: str = "all"

@@ -9,9 +9,10 @@ from regard.ground.errors import BadInput
 from regard.ground.files import read_json
 from regard.models.formats import hf, regard
 from regard.models.formats.loaded_model import CONFIG, LoadedModel
-from regard.text.ids_only import ids_only
+from regard.text.ids_only import IdVocabulary, ids_only
 from regard.text.train_tokenizer import BOS, EOS, PAD
 from regard.text.translation_tokenizer import TranslationTokenizer
+from regard.text.vocabulary import Vocabulary
 
 MODEL = "model"  # where a run folder keeps what it trained
 WRITERS = {"regard": regard.write, "hf": hf.write}
@@ -58,6 +59,17 @@ def vocabularies(model: LoadedModel) -> TranslationTokenizer:
         ids = model.paper.formats["hf"].special_ids(model.extras.config)
     sizes = model.facts.sizes
     return ids_only(sizes["source tokens"], sizes["target tokens"], **ids)
+
+
+def vocabulary_of(model: LoadedModel) -> Vocabulary:
+    """That of a model of one side; where its folder has no tokenizer files, its ids alone."""
+    if model.tokenizer is not None:
+        (vocabulary,) = model.tokenizer.vocabularies
+        return vocabulary
+    config = {} if model.extras is None else model.extras.config
+    ids = (config.get(f"{name}_token_id") for name in ("pad", "bos", "eos"))
+    pad, bos, eos = (number if isinstance(number, int) else -1 for number in ids)
+    return IdVocabulary(model.facts.sizes["tokens"], pad, bos, eos)
 
 
 def _format_of(folder: Path) -> str:

@@ -32,6 +32,8 @@ GENERATION_KEYS = (
     "max_length",
     "max_new_tokens",
     "min_length",
+    "min_new_tokens",
+    "repetition_penalty",
     "no_repeat_ngram_size",
     "renormalize_logits",
     "forced_eos_token_id",

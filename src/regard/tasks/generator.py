@@ -1,0 +1,281 @@
+"""Generation: prompts in, continuations out, by any causal model with a next-token head."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal, Self
+
+import numpy as np
+import torch
+
+from regard import decoding
+from regard.data.packing import inference_batches
+from regard.decoding import EAGER, Engine, Prompts
+from regard.ground.batch import BatchLimits, Ids
+from regard.ground.checks import check_whole, listed
+from regard.ground.errors import BadInput, BadItem
+from regard.models.formats.folder import vocabulary_of
+from regard.models.formats.loaded_model import LoadedModel
+from regard.search.constraints import Constraints
+from regard.search.greedy import Greedy
+from regard.search.hypothesis import Hypothesis
+from regard.search.sample import Sample
+from regard.search.step import Search, SearchState
+from regard.tasks.decoder_model import DecoderModel, search_errors_as_bad_input
+from regard.tasks.encoder_model import EncoderModel
+from regard.tasks.generation_settings import GenerationSettings, sampling_of
+from regard.tasks.inputs import InputLimits, check_search, read_ids
+from regard.tasks.workers import Workers
+from regard.text.continuation import Continuation, StopStrings, TextStream
+from regard.text.ids_only import MISSING
+from regard.text.vocabulary import Vocabulary
+
+TOKENS = 16_384  # of the prompts of a batch and what is written after them
+NEW_TOKENS = 128  # after a prompt, where nothing is said
+TOP_K = 50  # of sampling that generation settings ask for, if they say nothing else
+
+End = Literal["eos", "stop", "length", "positions"]
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One continuation of a prompt as text.
+
+    It ``ended`` with EOS ("eos"), before a stop string ("stop"), at the limit ("length"), or where
+    the model has no more positions ("positions"). The tokens of the hypothesis are all that were
+    generated, those of a stop string included.
+    """
+
+    text: str
+    score: float
+    hypothesis: Hypothesis
+    ended: End
+
+
+@dataclass(frozen=True)
+class Ending:
+    """When a continuation ends, beside EOS: at most and at least so many tokens, stop strings.
+
+    EOS is not generated before ``min_new_tokens`` others. ``max_new_tokens`` None: as the model's
+    generation settings say, else 128.
+    """
+
+    max_new_tokens: int | None = None
+    min_new_tokens: int = 0
+    stop_strings: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_whole("min_new_tokens", self.min_new_tokens, 0)
+        if self.max_new_tokens is not None:
+            check_whole("max_new_tokens", self.max_new_tokens, max(1, self.min_new_tokens))
+        assert StopStrings(lambda tokens: "", self.stop_strings)
+
+    @classmethod
+    def of(
+        cls, max_new_tokens: int | None, min_new_tokens: int, stop_strings: Iterable[str]
+    ) -> "Ending":
+        """The same; stop strings are any iterable of texts."""
+        return cls(max_new_tokens, min_new_tokens, tuple(listed(stop_strings, "stop strings")))
+
+
+ENDING = Ending()
+
+
+@dataclass(frozen=True, eq=False)
+class Generator(DecoderModel, EncoderModel):
+    """A causal trunk with a next-token head: it reads as an encoder does, and writes.
+
+    What it has beside, ``DecoderModel`` explains.
+    """
+
+    batch_size: int = 64
+    written: Vocabulary | None = None
+    engine: Engine = EAGER
+    workers: Workers | None = None
+
+    @classmethod
+    def of(cls, loaded: LoadedModel) -> Self:
+        """The model of a folder, with its settings."""
+        engine = decoding.default_engine(loaded.module)
+        return replace(super().of(loaded), written=vocabulary_of(loaded), engine=engine)
+
+    @property
+    def generator(self) -> Self:
+        """Itself."""
+        return self
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """What it reads and writes."""
+        return self.text.words if self.written is None else self.written
+
+    @property
+    def generation(self) -> Mapping[str, Any] | None:
+        """The settings it was published with."""
+        return self.notes.get("generation")
+
+    @property
+    def decode(self) -> Any:
+        """The table of the recipe it was trained by."""
+        return self.notes.get("decode")
+
+    @cached_property
+    def published(self) -> GenerationSettings | None:
+        """The settings it was published with, understood."""
+        if self.generation is None:
+            return None
+        if self.generation.get("min_length"):
+            raise BadInput("generation settings: min_length is not supported; choose a search")
+        return GenerationSettings.of(self.generation, self.eos, len(self.vocabulary), NEW_TOKENS)
+
+    @property
+    def search(self) -> Search:
+        """As it was published or trained; else greedy."""
+        if self.published is None:
+            return Greedy() if self.decode is None else self.beam
+        beam = self.published.search
+        if not self.published.do_sample:
+            return beam if beam.size > 1 else Greedy(beam.no_repeat, beam.repetition_penalty)
+        if beam.size > 1:
+            raise BadInput("generation settings: beams cannot sample; choose a search")
+        return self.sampling
+
+    @property
+    def sampling(self) -> Sample:
+        """How it samples unless told otherwise."""
+        settings = self.generation or {}
+        default = {"top_k": TOP_K} if settings.get("do_sample") else {}
+        return sampling_of({**default, **settings})
+
+    @cached_property
+    def eos(self) -> int:
+        """The token that ends a text; -1: there is none."""
+        return self._special("eos_token", lambda: self.vocabulary.eos)
+
+    def read_prompts(self, prompts: Iterable[str | Ids], first: int = 1) -> list[list[int]]:
+        """Prompts in ids, counted from ``first``; the empty text is BOS, or EOS."""
+        limits = InputLimits.of(self.model.decoder, self.max_length)
+        rows = read_ids(listed(prompts, "prompts"), self.vocabulary.encode_all, limits, first=first)
+        start = self._special("bos_token", lambda: self.vocabulary.bos)
+        start = self.eos if start < 0 else start
+        for number, row in enumerate(rows, first):
+            if not row and start < 0:
+                raise BadItem(number, "is empty, and the vocabulary has no token to begin with")
+        return [row or [start] for row in rows]
+
+    def generate(
+        self,
+        prompts: Iterable[str | Ids],
+        search: Search | None = None,
+        ending: Ending = ENDING,
+        *,
+        first: int = 0,
+    ) -> list[list[Generation]]:
+        """The continuations of each prompt, best first.
+
+        Prompts are put together by length; the result does not depend on how. Sampling draws by a
+        prompt's number, counted from ``first``, and a sample's. Token ids are read as given.
+        """
+        search = self.search if search is None else check_search(search)
+        rows = self.read_prompts(prompts, first + 1)
+        lengths = np.array([len(row) + self._longest(row, ending)[0] for row in rows], np.int64)
+        chosen = inference_batches(lengths, BatchLimits(TOKENS, self.batch_size, TOKENS))
+        jobs = [
+            ([rows[i] for i in numbers], search, ending, [first + i for i in numbers])
+            for numbers in chosen
+        ]
+        results: list[list[Generation]] = [[] for _ in rows]
+        for numbers, found in zip(chosen, self.each_found(jobs), strict=True):
+            for i, hypotheses in zip(numbers, found, strict=True):
+                results[i] = [self._as_text(rows[i], one, ending) for one in hypotheses]
+        return results
+
+    def stream(
+        self,
+        prompt: str | Ids,
+        search: Search | None = None,
+        ending: Ending = ENDING,
+        *,
+        number: int = 0,
+    ) -> Iterator[str]:
+        """The continuation of one prompt, piece by piece; ``number`` is that of the prompt."""
+        search = self.search if search is None else check_search(search)
+        return self._pieces(self.read_prompts([prompt], number + 1), search, ending, number)
+
+    def _pieces(
+        self, rows: list[list[int]], search: Search, ending: Ending, number: int
+    ) -> Iterator[str]:
+        text = TextStream(Continuation(self.vocabulary.decode, rows[0]), self._stops(ending))
+        with search_errors_as_bad_input(search, rows):
+            state, limits, others = self._begin(rows, ending)
+            for step in search.stream(state, limits, [number], **others):
+                if step.numbers != [0]:
+                    raise BadInput("a stream is one text: ask for one sample")
+                if step.tokens != [self.eos]:
+                    yield from filter(None, [text.add(*step.tokens)])
+        yield from filter(None, [text.end()])
+
+    @torch.inference_mode()
+    def found(
+        self, rows: list[list[int]], search: Search, ending: Ending, numbers: list[int]
+    ) -> list[list[Hypothesis]]:
+        """The hypotheses for each prompt of one batch, in ids."""
+        with search_errors_as_bad_input(search, rows):
+            state, limits, others = self._begin(rows, ending)
+            return search(state, limits, None, numbers, **others)
+
+    def _begin(
+        self, rows: list[list[int]], ending: Ending
+    ) -> tuple[SearchState, Constraints, dict[str, Any]]:
+        """A state that has read the prompts, what may follow, and what else a search takes."""
+        limits, stops = self._limits(rows, ending), self._stops(ending)
+        lengths = zip(rows, limits.longest_of(len(rows)).tolist(), strict=True)
+        capacity = max(len(row) + longest for row, longest in lengths)
+        prompts = Prompts.of(rows, self.device)
+        state = decoding.open(self.model, prompts=prompts, capacity=capacity, engine=self.engine)
+        stop_test = stops if stops.strings else None
+        return state, limits, {"prompts": rows, "stop_test": stop_test}
+
+    def _limits(self, rows: list[list[int]], ending: Ending) -> Constraints:
+        """What may be written after each prompt, where generation settings are followed."""
+        settings, least = self.followed, ending.min_new_tokens + (ending.min_new_tokens > 0)
+        rules: dict[str, Any] = {"shortest": least}
+        if settings is not None:
+            rules = {
+                "shortest": max(least, settings.shortest),
+                "forbidden": settings.forbidden,
+                "must_end": settings.must_end,
+                "renormalise": settings.renormalise,
+            }
+        rules["shortest"] *= self.eos >= 0
+        longest = [self._longest(row, ending)[0] for row in rows]
+        return Constraints([row[-1] for row in rows], self.eos, longest, **rules)
+
+    def _longest(self, row: list[int], ending: Ending) -> tuple[int, End]:
+        """The most tokens after a prompt, and what sets this limit."""
+        longest = NEW_TOKENS if self.followed is None else self.followed.longest_after(len(row))
+        if ending.max_new_tokens is not None:
+            longest = ending.max_new_tokens
+        places = (self.model.decoder.embed.position_limit or sys.maxsize) - len(row) + 1
+        return (places, "positions") if places < longest else (longest, "length")
+
+    def _stops(self, ending: Ending) -> StopStrings:
+        if ending.stop_strings and self.tokenizer is None:
+            raise BadInput(f"{MISSING}, and no stop strings")
+        return StopStrings(self.vocabulary.decode, ending.stop_strings)
+
+    def _as_text(self, row: list[int], one: Hypothesis, ending: Ending) -> Generation:
+        whole = Continuation(self.vocabulary.decode, row).text(one.tokens)
+        text = self._stops(ending).cut(whole)
+        _, limit = self._longest(row, ending)
+        ended: End = "eos" if one.finished else limit
+        return Generation(text, one.score, one, "stop" if text != whole else ended)
+
+    def _special(self, role: str, by_usual_name: Callable[[], int]) -> int:
+        """The id of a special token: as the tokenizer names it, else by a usual name; -1: none."""
+        try:
+            named = {} if self.tokenizer is None else self.tokenizer.special_ids
+            return named[role] if role in named else by_usual_name()
+        except BadInput:
+            return -1

@@ -1,0 +1,266 @@
+"""Generation: what ``generate`` of transformers gives, in any batch; streams, stops, limits."""
+
+import json
+
+import pytest
+import torch
+
+import regard
+from regard.ground.errors import BadInput
+from regard.search import Beam, Diverse, Greedy, MinimumRisk, Sample
+from small_gpt import POSITIONS, write_gpt2
+
+transformers = pytest.importorskip("transformers")
+
+PROMPTS = ["The old man", "", "A", "The house is old; naïve", "The girl sees the dog near the"]
+SEARCHES = [
+    Greedy(),
+    Greedy(no_repeat=2, repetition_penalty=1.3),
+    Beam(3, best=2),
+    Beam(2, repetition_penalty=1.2, no_repeat=3),
+    Diverse(Beam(2, best=3), groups=2),
+    Sample(count=3, top_p=0.9, temperature=1.5, seed=4),
+    Sample(top_k=7, repetition_penalty=1.5),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_gpt2(tmp_path_factory.mktemp("gpt2"))
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    return regard.load(folder, "cpu")
+
+
+def theirs(folder, prompt: str, model, **settings) -> list[list[int]]:
+    """What ``generate`` adds to a prompt, without EOS."""
+    gpt2 = transformers.GPT2LMHeadModel.from_pretrained(folder)
+    row = torch.tensor(model.generator.read_prompts([prompt]))
+    out = gpt2.generate(
+        row,
+        attention_mask=torch.ones_like(row),
+        pad_token_id=gpt2.config.eos_token_id,
+        **settings,
+    )
+    eos = gpt2.config.eos_token_id
+    new = [row_L[row.shape[1] :] for row_L in out.tolist()]
+    return [one[: one.index(eos)] if eos in one else one for one in new]
+
+
+SETTINGS = [
+    (Greedy(), {}),
+    (Greedy(no_repeat=2), {"no_repeat_ngram_size": 2}),
+    (Greedy(repetition_penalty=1.4), {"repetition_penalty": 1.4}),
+    (Greedy(repetition_penalty=0.8), {"repetition_penalty": 0.8}),
+    (Beam(4, 4, "power", 1.0, stop="transformers"), {"num_beams": 4, "num_return_sequences": 4}),
+    (
+        Beam(3, 2, "power", 0.5, no_repeat=2, stop="transformers-early", repetition_penalty=1.3),
+        {
+            **{"num_beams": 3, "num_return_sequences": 2, "length_penalty": 0.5},
+            **{"early_stopping": True, "no_repeat_ngram_size": 2, "repetition_penalty": 1.3},
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize("least", [0, 5])
+@pytest.mark.parametrize(("search", "settings"), SETTINGS, ids=lambda one: str(one)[:60])
+def test_it_is_what_generate_gives(search, settings, least, tmp_path):
+    for seed in range(3):
+        folder = write_gpt2(tmp_path / str(seed), seed=seed)
+        model = regard.load(folder, "cpu")
+        found = model.generate(PROMPTS, search, max_new_tokens=12, min_new_tokens=least)
+        for prompt, best in zip(PROMPTS, found, strict=True):
+            expected = theirs(
+                folder, prompt, model, max_new_tokens=12, min_new_tokens=least, **settings
+            )
+            assert [[*one.hypothesis.tokens] for one in best] == expected
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"max_new_tokens": 7},
+        {"max_length": 20, "repetition_penalty": 1.3},
+        {"num_beams": 3, "length_penalty": 0.3, "max_new_tokens": 9, "min_new_tokens": 4},
+    ],
+)
+def test_a_folder_generates_as_it_was_published(settings, tmp_path):
+    folder = write_gpt2(tmp_path, **settings)
+    model = regard.load(folder, "cpu")
+    for prompt, (best,) in zip(PROMPTS, model.generate(PROMPTS), strict=True):
+        (expected,) = theirs(folder, prompt, model)
+        assert [*best.hypothesis.tokens] == expected
+
+
+@pytest.mark.parametrize("engine", ["torch", "cuda-graph"])
+@pytest.mark.parametrize("search", SEARCHES, ids=str)
+def test_a_batch_gives_what_its_prompts_give_alone(search, engine, model):
+    from dataclasses import replace
+
+    from regard import decoding
+    from regard.tasks.generator import Ending
+
+    generator = replace(model.generator, engine=decoding.build_engine(engine, model.module, "fp32"))
+    ending = Ending(14, stop_strings=("e ",))
+    together = generator.generate(PROMPTS, search, ending)
+    for number, prompt in enumerate(PROMPTS):
+        (alone,) = model.generator.generate([prompt], search, ending, first=number)
+        assert [(one.text, one.ended) for one in together[number]] == [
+            (one.text, one.ended) for one in alone
+        ]
+        for one, other in zip(together[number], alone, strict=True):
+            assert one.hypothesis.tokens == other.hypothesis.tokens
+            assert one.hypothesis.logprobs == pytest.approx(other.hypothesis.logprobs, abs=1e-4)
+    assert generator.generate(PROMPTS, search, ending) == together
+
+
+@pytest.mark.parametrize("search", [Greedy(), Sample(top_p=0.9, seed=3, temperature=2.0)], ids=str)
+@pytest.mark.parametrize("stops", [(), ("e",), ("d th", "book")])
+def test_a_stream_gives_the_text_of_generate(search, stops, model):
+    settings = {"max_new_tokens": 30, "stop_strings": stops}
+    for number, found in enumerate(model.generate(PROMPTS, search, **settings)):
+        pieces = list(model.stream(PROMPTS[number], search, number=number, **settings))
+        assert "".join(pieces) == found[0].text
+        assert all(pieces) and not any(stop in found[0].text for stop in stops)
+        pieces[:-1] = [piece for piece in pieces[:-1] if not piece.endswith("\ufffd")]
+        assert "".join(pieces) == found[0].text
+
+
+def test_a_stop_string_ends_the_text_and_the_search(model):
+    (free,) = model.generate(PROMPTS[:1], max_new_tokens=30)
+    stop = free[0].text[5:8]
+    assert stop.strip() and free[0].ended in ("length", "eos")
+    (stopped,) = model.generate(PROMPTS[:1], max_new_tokens=30, stop_strings=[stop])
+    assert stopped[0].text == free[0].text[: free[0].text.index(stop)]
+    assert stopped[0].ended == "stop" and not stopped[0].hypothesis.finished
+    assert len(stopped[0].hypothesis.tokens) < len(free[0].hypothesis.tokens)
+    (beam,) = model.generate(PROMPTS[:1], Beam(1), max_new_tokens=30, stop_strings=[stop])
+    assert beam[0].text == stopped[0].text and beam[0].ended == "stop"
+
+
+def test_log_probabilities_are_those_of_the_model(model):
+    for prompt, (best,) in zip(PROMPTS, model.generate(PROMPTS, max_new_tokens=6), strict=True):
+        row = model.generator.read_prompts([prompt])[0]
+        written = [*best.hypothesis.tokens, *[model.generator.eos] * best.hypothesis.finished]
+        (logits_TV,) = model.logits([[*row, *written]])
+        logprobs = logits_TV.log_softmax(-1)[len(row) - 1 :]
+        expected = [float(logprobs[at, token]) for at, token in enumerate(written)]
+        assert best.hypothesis.logprobs == pytest.approx(expected, abs=1e-4)
+        assert best.score == pytest.approx(sum(expected), abs=1e-3)
+
+
+def test_positions_end_a_text(model):
+    row = model.generator.read_prompts(["The old man reads a book. The girl"])[0]
+    (found,) = model.generate([row], max_new_tokens=200, min_new_tokens=200)
+    assert found[0].ended == "positions"
+    assert len(row) + len(found[0].hypothesis.tokens) == POSITIONS + 1  # the last is not read
+    (found,) = model.generate([[5] * POSITIONS], max_new_tokens=3, min_new_tokens=3)
+    assert len(found[0].hypothesis.tokens) == 1
+    with pytest.raises(BadInput, match=f"input 1: 49 tokens, and the model knows {POSITIONS}"):
+        model.generate([[5] * 49])
+    with pytest.raises(BadInput, match="input 2: 4 tokens, more than 3"):
+        model.generate([[5] * 3, [5] * 4], max_length=3)
+
+
+def test_rows_that_reach_their_last_position_wait_for_the_others(model):
+    from dataclasses import replace
+
+    from regard import decoding
+
+    generator = replace(
+        model.generator, engine=decoding.build_engine("cuda-graph", model.module, "fp32")
+    )
+    prompts = [[5] * POSITIONS, [6, 7], [5] * (POSITIONS - 3)]
+    ending = {"max_new_tokens": 30, "min_new_tokens": 30}
+    expected = [found[0].hypothesis.tokens for found in model.generate(prompts, **ending)]
+    from regard.tasks.generator import Ending
+
+    found = generator.generate(prompts, None, Ending(**ending))
+    assert [one[0].hypothesis.tokens for one in found] == expected
+    assert [len(tokens) for tokens in expected] == [1, 30, 4]
+
+
+def test_samples_depend_on_seed_prompt_and_number(model):
+    search = Sample(count=2, temperature=3.0)
+    same = model.generate(["The", "The"], search, max_new_tokens=10)
+    texts = [one.text for found in same for one in found]
+    assert len({*texts}) == 4
+    assert model.generate(["The", "The"], search, max_new_tokens=10) == same
+    other = model.generate(["The"], Sample(temperature=3.0, seed=1), max_new_tokens=10)
+    assert other[0][0].text not in texts
+
+
+def test_minimum_risk_chooses_among_samples(model):
+    risk = MinimumRisk(model.tokenizer.words.decode, Sample(count=6, temperature=2.0), best=2)
+    for found in model.generate(PROMPTS[:2], risk, max_new_tokens=6):
+        assert len(found) == 2 and found[0].score >= found[1].score
+
+
+def test_a_folder_without_tokenizer_files_continues_ids(folder, tmp_path):
+    from shutil import copytree, ignore_patterns
+
+    bare = copytree(folder, tmp_path / "bare", ignore=ignore_patterns("*token*", "vocab*", "merg*"))
+    model, whole = regard.load(bare, "cpu"), regard.load(folder, "cpu")
+    row = whole.generator.read_prompts(["The old man"])[0]
+    (found,) = model.generate([row], max_new_tokens=8)
+    (expected,) = whole.generate([row], max_new_tokens=8)
+    assert found[0].hypothesis == expected[0].hypothesis and found[0].text == ""
+    with pytest.raises(BadInput, match="no tokenizer files"):
+        model.generate(["The"])
+    with pytest.raises(BadInput, match="no tokenizer files"):
+        model.generate([row], stop_strings=["x"])
+
+
+def test_sampling_as_published(tmp_path):
+    settings = {"do_sample": True, "temperature": 0.7, "repetition_penalty": 1.2}
+    model = regard.load(write_gpt2(tmp_path, **settings), "cpu")
+    expected = Sample(temperature=0.7, top_k=50, repetition_penalty=1.2)
+    assert model.generator.search == expected
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"max_new_tokens": 0}, "max_new_tokens must be at least 1"),
+        ({"max_new_tokens": 3, "min_new_tokens": 4}, "max_new_tokens must be at least 4"),
+        ({"stop_strings": [""]}, "at least one character"),
+        ({"stop_strings": "end"}, "not one text"),
+        ({"stop_strings": [3]}, "stop strings are a list of texts"),
+        ({"search": "greedy"}, "search is a value"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(wrong, message, model):
+    with pytest.raises(BadInput, match=message):
+        model.generate(["The"], **wrong)
+
+
+def test_one_prompt_is_no_list(model):
+    with pytest.raises(BadInput, match="give a list of texts, not one text"):
+        model.generate("The old man")
+
+
+def test_a_stream_is_one_text_of_a_search_without_branches(model):
+    with pytest.raises(BadInput, match="Beam cannot stream"):
+        list(model.stream("The", Beam(2)))
+    with pytest.raises(BadInput, match="ask for one sample"):
+        list(model.stream("The", Sample(count=2)))
+
+
+def test_settings_that_cannot_be_followed_are_reported(folder, tmp_path):
+    model = regard.load(write_gpt2(tmp_path, min_length=9), "cpu")
+    with pytest.raises(BadInput, match="min_length is not supported"):
+        model.generate(["The"])
+    assert model.generate(["The"], Greedy(), max_new_tokens=2)
+
+
+def test_models_that_do_not_write_say_so(tmp_path):
+    config = transformers.BertConfig(
+        vocab_size=30, hidden_size=8, num_hidden_layers=1, num_attention_heads=1
+    )
+    transformers.BertForMaskedLM(config).save_pretrained(tmp_path)
+    with pytest.raises(BadInput, match="BERT is no causal model with a next-token head"):
+        regard.load(tmp_path, "cpu").generate([[3, 4]])
+    assert json.loads((tmp_path / "config.json").read_text())["model_type"] == "bert"
