@@ -10,6 +10,7 @@ from regard.models.facts import (
     FirstToken,
     LabelHead,
     MLMHead,
+    SentencePairHead,
     SpanHead,
     TokenLabelHead,
     change,
@@ -44,6 +45,7 @@ HEADS = {
     },
     "answer": SpanHead(),
     "choose": ChoiceHead(dropout=0.1),
+    "pairs": SentencePairHead(),
     "words": MLMHead(),
 }
 

@@ -35,7 +35,8 @@ def loaded_by(*arguments, code=0) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "options", [("--help",), ("--version",), ("recipes",), ("recipes", "tour")]
+    "options",
+    [("--help",), ("--version",), ("recipes",), ("recipes", "tour"), ("recipes", "--json")],
 )
 def test_nothing_heavy_is_loaded(options):
     assert loaded_by(*options) == set()

@@ -198,3 +198,12 @@ def test_options_that_mean_nothing(folder):
 def test_an_encoder_without_a_task(folder):
     refused = run("predict", folder("states"), stdin="cat\n", code=2)
     assert "trained for no task" in refused.stderr
+
+
+def test_next_sentences(folder):
+    (line,) = lines(folder("pairs"), stdin="The storm\tcame in\n")
+    (found,) = model("pairs").predict([("The storm", "came in")])
+    assert line == f"{found.label}\t{found.probability:.4f}"
+    assert found.label in ("IsNext", "NotNext")
+    refused = run("predict", folder("pairs"), "--device", "cpu", stdin="cat\n", code=2)
+    assert "standard input:1: one text; give two" in refused.stderr

@@ -100,6 +100,13 @@ def test_the_next_token_head_is_one_layer(bias):
     torch.testing.assert_close(head(states_TD), states_TD @ model.trunk.embed.token.weight.T)
 
 
+def test_a_recurrent_trunk_decodes_without_a_cache():
+    model = TrunkWithHeads(BILSTM, output_heads=(NextTokenHead(tied=False),)).build().eval()
+    batch = pack(ROWS)
+    logits_TV = model.decode(batch.tokens_T, batch.layout)
+    torch.testing.assert_close(logits_TV, model(batch).by_head["next_token"])
+
+
 TOKEN_LABELS = [(row, np.where(np.arange(len(row)) % 2, IGNORED, row[0] % 3)) for row in ROWS]
 LABELS = [(row, [number % 3]) for number, row in enumerate(ROWS)]
 TRAINED = {

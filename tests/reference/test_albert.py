@@ -3,6 +3,7 @@
 import re
 
 import pytest
+import torch
 
 import regard
 from encoder_family import FILES, Family
@@ -133,6 +134,13 @@ def test_masked_lm_with_sentence_order_trains_and_is_tuned(tmp_path):
         tmp_path / "hf", local_files_only=True
     )
     assert type(theirs) is transformers.AlbertForPreTraining
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf", local_files_only=True)
+    pair = ("The old sailor mended his nets.", "The storm came in.")
+    with torch.no_grad():
+        logits = theirs.eval()(**tokenizer(*pair, return_tensors="pt")).sop_logits[0]
+    (found,) = regard.load(tmp_path / "hf", "cpu").predict([pair])
+    expected = dict(zip(("InOrder", "Swapped"), logits.softmax(0).tolist(), strict=True))
+    assert found.probabilities == pytest.approx(expected, abs=1e-5)
     recipe = (tmp_path / "r.toml").read_text()
     tsv = '{ reader = "tsv", file = "a.tsv", options = { texts = ["text"], label = "label" } }'
     (tmp_path / "a.tsv").write_text(FILES["classify"][2])

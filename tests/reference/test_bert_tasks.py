@@ -10,6 +10,7 @@ import torch
 
 from bert_folders import quietly, read_by_reference
 from regard.api import load
+from regard.ground.errors import BadInput
 from small_bert import LABELS, LONGEST, SENTENCES, TAGS, model
 
 transformers = pytest.importorskip("transformers")
@@ -53,6 +54,24 @@ def test_labels(both, kind):
         values = found.values if kind == "number" else found.probabilities
         assert list(values) == list(LABELS[kind].names)
         assert list(values.values()) == pytest.approx(wanted.tolist(), abs=1e-5)
+
+
+PAIRS = [(SENTENCES[0], SENTENCES[1]), ("cat", LONG), ("", "cat")]
+
+
+def test_next_sentences(both):
+    ours, reference, tokenizer = both("pairs")
+    assert type(reference).__name__ == "BertForNextSentencePrediction"
+    for asked, found, logits in zip(PAIRS, ours.predict(PAIRS), ours.logits(PAIRS), strict=True):
+        theirs = said(reference, tokenizer, *asked).logits[0]
+        torch.testing.assert_close(logits, theirs, atol=1e-5, rtol=0)
+        assert list(found.probabilities) == ["IsNext", "NotNext"]
+        expected = theirs.double().softmax(0).tolist()
+        assert list(found.probabilities.values()) == pytest.approx(expected, abs=1e-5)
+    with pytest.raises(BadInput, match="input 2: one text; give two"):
+        ours.predict([PAIRS[0], "cat"])
+    with pytest.raises(BadInput, match="input 1: 3 is neither a text nor a pair of texts"):
+        ours.predict([3])
 
 
 def test_tags(both):

@@ -8,6 +8,7 @@ from regard.ground.errors import BadInput
 from regard.models.facts import change
 from regard.models.papers import roberta
 from regard.text.encoder_tokenizer import train_encoder_tokenizer
+from regard.text.words import word_spans
 
 transformers = pytest.importorskip("transformers")
 
@@ -75,6 +76,17 @@ def test_the_tokenizer_is_read_by_the_reference_and_gives_the_same_ids(tokenizer
     pair = tokenizer.row(*tokenizer.words.encode_all(["the sea", "a storm"]))
     assert pair.tokens.tolist() == theirs("the sea", "a storm").input_ids
     assert not np.any(pair.segments)
+
+
+def test_words_to_be_tagged_are_read_with_a_space_before_each(tokenizer, tmp_path):
+    """As transformers reads lists of words; its pipeline reads the text as it is."""
+    tokenizer.save(tmp_path)
+    kind, text = transformers.AutoTokenizer, "Ada met Babbage, in London."
+    theirs = kind.from_pretrained(tmp_path, add_prefix_space=True, local_files_only=True)
+    words = [text[start:end] for start, end in word_spans(text)]
+    ours = [token for word in tokenizer.pieces(words) for token in word]
+    assert ours == theirs(words, is_split_into_words=True, add_special_tokens=False).input_ids
+    assert ours != kind.from_pretrained(tmp_path)(text, add_special_tokens=False).input_ids
 
 
 @pytest.mark.parametrize("task", FILES)

@@ -118,19 +118,19 @@ def test_the_loop_compiles_and_captures_on_its_own(corpus, tmp_path):
     assert model.compiles and model.captures
 
 
-def test_rungs_are_several_graphs_in_one_pool(corpus, tmp_path, monkeypatch):
+def test_several_sizes_are_graphs_in_one_pool(corpus, tmp_path, monkeypatch):
     """Each replays its own batch, in whatever order they come."""
-    rungs = (*STILL, "batches.rung=16")
+    sizes = (*STILL, "batches.pad_to_multiple=16")
     one_shape, plain = gradients(
         prepared(corpus, tmp_path / "whole", *STILL, "train.compile=false").job, 9
     )
-    found, run = gradients(prepared(corpus, tmp_path / "found", *rungs).job, 9)
+    found, run = gradients(prepared(corpus, tmp_path / "found", *sizes).job, 9)
     assert not run.compiles and len(plain.run_batch.graphs) == 1 < len(run.run_batch.graphs)
     torch.testing.assert_close(found, one_shape, rtol=1e-3, atol=1e-5)
     monkeypatch.setattr(TrainableModel, "captures", False)
-    eager = losses(prepared(corpus, tmp_path / "eager", *rungs).job)
+    eager = losses(prepared(corpus, tmp_path / "eager", *sizes).job)
     monkeypatch.undo()
-    assert losses(prepared(corpus, tmp_path / "rungs", *rungs).job) == pytest.approx(
+    assert losses(prepared(corpus, tmp_path / "sizes", *sizes).job) == pytest.approx(
         eager, rel=5e-3
     )
 

@@ -50,11 +50,11 @@ def test_gradients_are_added_to_the_tensors_that_hold_earlier_ones():
     ("lengths", "tokens"),
     [([], 20), ([(3, 9), (4, 8)], 20), ([(20, 1), (1, 20)], 30), ([(19, 20)] * 3, 60)],
 )
-def test_shapes_go_up_in_rungs(lengths, tokens):
+def test_shapes_are_multiples(lengths, tokens):
     """A rank that has no rows of a step takes the smallest."""
-    limits = BatchConfig(tokens=60, rows=7, longest=20, rung=10)
+    limits = BatchConfig(tokens=60, rows=7, longest=20, pad_to_multiple=10)
     assert fixed_shape(limits, lengths, splits=2) == BatchLimits(tokens, 4, 20)
-    whole = limits.model_copy(update={"rung": 0})
+    whole = limits.model_copy(update={"pad_to_multiple": 0})
     assert fixed_shape(whole, lengths) == BatchLimits(60, 7, 20)
 
 

@@ -44,6 +44,7 @@ def test_every_recipe_that_comes_with_regard_is_valid_and_named_by_its_command()
         ("optimiser.clip=inf", "optimiser.clip: Input should be a finite number"),
         ("optimiser.betas=[0.9, nan]", "optimiser.betas.1: Input should be a finite number"),
         ("decode.alpha=-inf", "decode.alpha: Input should be a finite number"),
+        ("batches.rung=256", "batches: the key rung is called pad_to_multiple now"),
         ("train.ema=0.9", None),
     ],
 )
@@ -105,11 +106,16 @@ def test_where_pairs_come_from(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "fields",
-    [{}, {"source": "a"}, {"source": "a", "target": "b", "columns": (0, 1)}, {"table": "a"}],
+    ("fields", "said"),
+    [
+        ({}, "give source and target"),
+        ({"source": "a"}, "a: give source and target"),
+        ({"source": "a", "target": "b", "columns": (0, 1)}, "a and b: give source and target"),
+        ({"table": "a"}, "a: name the two columns"),
+    ],
 )
-def test_half_a_description_is_refused(fields):
-    with pytest.raises(ValueError, match="give source and target"):
+def test_half_a_description_is_refused(fields, said):
+    with pytest.raises(ValueError, match=said):
         FilesConfig(**fields)
 
 

@@ -32,7 +32,7 @@ NOT_SHOWN = {
     "about": "printed by `regard recipes`",
     "expect": "compared with the scores of `regard train` and `regard evaluate`",
     "rung": "read by ladders: see tests/cli/test_ladder.py",
-    "batches.rung": "shapes are fixed on CUDA only",
+    "batches.pad_to_multiple": "shapes are fixed on CUDA only",
     "train.compile": "steps are compiled on CUDA only",
 }
 

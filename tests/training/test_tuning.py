@@ -1,6 +1,7 @@
 """Fine-tuning through the one loop: every task learns, goes on exactly, leaves what can be used."""
 
 import json
+import shutil
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -485,3 +486,17 @@ def copied(corpus, tmp_path):
         if path.is_file():
             (folder / path.name).write_text(path.read_text())
     return folder
+
+
+@pytest.mark.parametrize("kind", ["one", "tags", "answer", "choose"])
+def test_rows_are_no_longer_than_the_tokenizer_of_a_start_allows(kind, start, tmp_path):
+    write_tuning(tmp_path, kind, 8, 4)
+    short = tmp_path / "short"
+    shutil.copytree(start, short)
+    config = json.loads((short / "tokenizer_config.json").read_text())
+    (short / "tokenizer_config.json").write_text(json.dumps({**config, "model_max_length": 9}))
+    more = ["answers.stride=1"] if kind == "answer" else []
+    run = prepared(tmp_path, tmp_path / "run", *begun(short, *more))
+    assert run.tokenizer.longest == 9 < run.job.recipe.batches.longest
+    batch = run.job.objective.collate([*run.job.sampler.dataset])
+    assert batch.inputs.layout.longest == 9

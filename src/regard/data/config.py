@@ -238,7 +238,8 @@ class BatchConfig(Config):
     """The size of batches: ``tokens``, ``rows`` and the ``longest`` row, on either side of a pair.
 
     A step has ``accumulate`` batches. ``mixed`` batches take rows in random order, others rows of
-    similar length. On CUDA a batch is padded to ``tokens``, or to the next multiple of ``rung``.
+    similar length. On CUDA a batch is padded to ``tokens``, or to the next multiple of
+    ``pad_to_multiple``.
     """
 
     tokens: int = Field(4_096, ge=1)
@@ -251,5 +252,12 @@ class BatchConfig(Config):
     """Batches per step (gradient accumulation)."""
     mixed: bool = False
     """Rows of all lengths in a batch, not rows of similar length."""
-    rung: int = Field(0, ge=0)
-    """On CUDA, batches are filled up to a multiple of so many tokens; 0: to `tokens`."""
+    pad_to_multiple: int = Field(0, ge=0)
+    """On CUDA, batches are padded to a multiple of so many tokens; 0: to `tokens`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_no_old_name(cls, keys: Any) -> Any:
+        if "rung" in keys:
+            raise ValueError("the key rung is called pad_to_multiple now")
+        return keys

@@ -17,7 +17,7 @@ from regard.models.formats import folder as folders
 from regard.models.formats.loaded_model import LoadedModel
 from regard.models.hub import fetch, is_hub_id
 from regard.models.paper import Paper
-from regard.models.papers import paper
+from regard.models.papers import paper, sized
 from regard.weights.files import load_weights, weights_of
 
 BLOCK = re.compile(r"trunk\.blocks\.(\d+)\.")
@@ -76,8 +76,7 @@ def _as_paper(start: LoadedModel, of: Paper, name: str) -> LoadedModel:
 
     Both have the same layers and tokenizer; segments, and a pool with its heads, may be dropped.
     """
-    ours: Any = next(iter(of.sizes.values()))
-    theirs: Any = next(iter(start.paper.sizes.values()))
+    ours, theirs = sized(of.key), sized(start.paper.key)
     facts: Any = start.facts
     if not (
         of.after == start.paper.name

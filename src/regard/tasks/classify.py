@@ -18,7 +18,7 @@ from regard.data.sources import DropCounts, read_pairs
 from regard.ground.config import EMPTY_IS_NONE, Config
 from regard.ground.errors import BadInput
 from regard.metrics.classification import MEASURES
-from regard.models.facts import LabelHead
+from regard.models.facts import AnyHead, LabelHead
 from regard.objectives.label_distillation import LabelDistillationConfig
 from regard.objectives.labels import ROW_OBJECTIVES
 from regard.objectives.objective import Objective
@@ -202,6 +202,7 @@ PREDICTIONS: dict[str, type[TextPrediction]] = {
 class Classifier(Predictor):
     """A model with a label head; texts are truncated to ``max_length`` tokens."""
 
+    head: ClassVar[type[AnyHead]] = LabelHead
     labels: LabelSet
 
     @property
@@ -217,7 +218,7 @@ class Classifier(Predictor):
     def logits(self, inputs: Sequence[TextOrPair]) -> list[Tensor]:
         """(labels,) for each text or pair."""
         rows = rows_of(self.tokenizer, inputs, self.max_length)
-        return self.logits_of(LabelHead, rows, convert=finite)
+        return self.logits_of(self.head, rows, convert=finite)
 
     def parse(self, line: str, where: str) -> TextOrPair:
         """A text, or two with a tab between them."""
@@ -297,7 +298,7 @@ class Classify(EncoderTask):
         self, tokenizer: RowTokenizer, labels: LabelSet, examples: Sequence[LabelledExample]
     ) -> list[Encoded]:
         """A row and a target for each."""
-        max_length = self.row_limit(tokenizer, self.recipe.batches.longest)
+        max_length = self.row_limit(tokenizer, self.row_length(tokenizer))
         rows = rows_of(tokenizer, [_input(example) for example in examples], max_length)
         return [
             (row, labels.encode(_labels(example), example.where))

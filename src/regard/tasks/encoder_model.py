@@ -11,7 +11,13 @@ from regard.ground.checks import listed
 from regard.ground.errors import BadInput
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.build.trunk_with_heads import TrunkWithHeadsModule
-from regard.models.facts import MLMHead, NextTokenHead, ReplacedTokenHead, TrunkWithHeads
+from regard.models.facts import (
+    MLMHead,
+    NextTokenHead,
+    ReplacedTokenHead,
+    SentencePairHead,
+    TrunkWithHeads,
+)
 from regard.models.formats.hf import PREDICTION_KEYS
 from regard.models.formats.loaded_model import LoadedModel
 from regard.parts.linear.convert import in_precision
@@ -24,6 +30,7 @@ from regard.tasks.inputs import InputLimits, check_text, text_or_pair, token_ids
 from regard.tasks.model_runner import ModelRunner
 from regard.tasks.multiple_choice import Choose
 from regard.tasks.question_answering import QuestionAnswering
+from regard.tasks.sentence_pair import SentencePairClassifier
 from regard.tasks.tag import Tag
 from regard.text.ids_only import MISSING
 from regard.text.labels import LabelSet
@@ -86,7 +93,7 @@ class EncoderModel(ModelRunner):
         """The predictor of its head, with the settings of training where they are noted."""
         heads = [head.name for head in self.facts.output_heads if head.name in ENCODER_TASKS]
         if not heads:
-            raise BadInput("this encoder was trained for no task: there is nothing to predict")
+            return self._pair_predictor()
         task, notes = ENCODER_TASKS[heads[0]], self._checked_notes()
         if "labels" in task.tables and self.labels is None:
             raise BadInput("this folder has no labels: predictions have no names")
@@ -94,6 +101,14 @@ class EncoderModel(ModelRunner):
         predictor = task.predictor(self.model, self.text, self.labels, max_length, notes)
         own = {} if self.max_length is None else {"max_length": max_length}
         return replace(cast(Any, predictor), batch_size=self.batch_size, **own)
+
+    def _pair_predictor(self) -> Predictor:
+        """That of a head of pre-training over pairs of texts."""
+        head = self.facts.head(SentencePairHead.name)
+        if head is None:
+            raise BadInput("this model was trained for no task: there is nothing to predict")
+        limits: dict[str, Any] = {"batch_size": self.batch_size, "max_length": self.truncation}
+        return SentencePairClassifier.of(cast(Any, head), self.model, self.text, **limits)
 
     def _checked_notes(self) -> dict[str, Any]:
         notes = {name: self.notes[name] for name in PREDICTION_KEYS if name in self.notes}
@@ -170,6 +185,7 @@ class EncoderModel(ModelRunner):
             *(head.name for head in (MLMHead, ReplacedTokenHead, NextTokenHead)),
         )
         heads = [head for head in self.facts.output_heads if head.name in known]
+        heads = heads or [head for head in self.facts.output_heads if head.per_row]
         if not heads:
             raise BadInput("this model has no output head; use encode()")
         return self.logits_of(heads[-1], rows, tape)

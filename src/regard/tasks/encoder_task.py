@@ -123,6 +123,10 @@ class EncoderTask(TrunkTask):
         """For each encoded example, the logits of a teacher for each of its targets."""
         raise NotImplementedError
 
+    def row_length(self, tokenizer: RowTokenizer) -> int:
+        """The most tokens of a row: as the recipe says, and no more than the tokenizer allows."""
+        return min(self.recipe.batches.longest, tokenizer.longest or self.recipe.batches.longest)
+
     @classmethod
     def row_limit(cls, tokenizer: RowTokenizer, max_length: int | None) -> int | None:
         """The length at which rows are truncated, or divided into windows."""
@@ -252,7 +256,7 @@ class EncoderTask(TrunkTask):
         loss = mean_nll(objective, dataset.dev_batches(objective, processes), model, processes)
 
         def scores() -> dict[str, float]:
-            read = prepared.tokenizer, prepared.labels, self.recipe.batches.longest
+            read = prepared.tokenizer, prepared.labels, self.row_length(prepared.tokenizer)
             predictor = self.predictor(model, *read, self.notes())
             scored = self.score(predictor, dataset.dev_examples).scores
             return {score.name: score.value for score in scored}

@@ -115,7 +115,7 @@ class Choose(EncoderTask):
     ) -> list[Encoded]:
         """A row of each choice, and the number of the right one."""
         pairs = [*chain(*(example.choices for example in examples))]
-        rows = iter(rows_of(tokenizer, pairs, self.recipe.batches.longest))
+        rows = iter(rows_of(tokenizer, pairs, self.row_length(tokenizer)))
         return [([*islice(rows, len(one.choices))], _label(one)) for one in examples]
 
     def make_objective(self, labels: None, encoded: Sequence[Encoded]) -> MultipleChoice:

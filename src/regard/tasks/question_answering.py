@@ -233,7 +233,7 @@ class QuestionAnswering(EncoderTask):
         self, tokenizer: RowTokenizer, labels: None, examples: Sequence[QuestionExample]
     ) -> list[Encoded]:
         """Each window of the context, and where the first answer begins and ends in it, if any."""
-        longest = self.recipe.batches.longest
+        longest = self.row_length(tokenizer)
         reader: Any = self.predictor(nn.Identity(), tokenizer, None, longest, self.notes())
         return [
             (window.row, _target(window, example))

@@ -277,7 +277,7 @@ class Tag(EncoderTask):
         ]
         encoded: list[Encoded] = []
         sentences = [example.words for example in examples]
-        for number, window in _windows(tokenizer, sentences, self.recipe.batches.longest):
+        for number, window in _windows(tokenizer, sentences, self.row_length(tokenizer)):
             of_tokens = labels.no_targets(len(window.row.tokens))
             of_tokens[window.first_tokens] = targets[number][window.words]
             encoded.append((window.row, of_tokens))
@@ -289,7 +289,7 @@ class Tag(EncoderTask):
         """(tokens, tags) for each row of ``encode``: those of a word at its first token."""
         sentences = [example.words for example in examples]
         logits, of_rows = teacher.logits(sentences), []
-        for number, window in _windows(tokenizer, sentences, self.recipe.batches.longest):
+        for number, window in _windows(tokenizer, sentences, self.row_length(tokenizer)):
             of_tokens = np.zeros((len(window.row.tokens), len(teacher.labels)))
             of_tokens[window.first_tokens] = logits[number][window.words]
             of_rows.append(of_tokens)

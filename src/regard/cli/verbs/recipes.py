@@ -23,7 +23,8 @@ def recipes(
 ) -> None:
     """List the recipes that come with regard, or print one of them.
 
-    A printed recipe is a starting point for your own.
+    A printed recipe is a starting point for your own. With --json, the list has the keys that each
+    file sets, and one recipe has every key and default.
 
     Example: regard recipes tour > mine.toml
     """
@@ -40,14 +41,14 @@ def recipes(
 
 
 def _print_records(path: Path | None) -> None:
-    """One recipe, or all with their names, with every key and default."""
+    """One recipe with every key and default, or all by name with the keys of their files."""
+    if path is None:
+        for one in built_in_recipes():
+            print_json({"recipe": one.stem, **read_tables(one)})
+        return
     from regard.training.recipe import read
 
-    if path is not None:
-        print_json(read(path).model_dump(mode="json"))
-        return
-    for one in built_in_recipes():
-        print_json({"recipe": one.stem, **read(one).model_dump(mode="json")})
+    print_json(read(path).model_dump(mode="json"))
 
 
 def _row(path: Path) -> list[str]:

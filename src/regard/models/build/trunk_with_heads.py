@@ -133,5 +133,6 @@ class TrunkWithHeadsModule(nn.Module):
         tape: NullTape = NULL_TAPE,
     ) -> Tensor:
         """Logits over the next token, given the tokens so far (or their cache); has no source."""
-        states_TD = self.trunk(tokens_T, layout, cache=cache, tape=tape.under("trunk")).states_TD
+        cached = {} if cache is None else {"cache": cache}  # other trunks than attention have none
+        states_TD = self.trunk(tokens_T, layout, **cached, tape=tape.under("trunk")).states_TD
         return tape(f"heads.{NEXT_TOKEN}.logits", self.output(states_TD))

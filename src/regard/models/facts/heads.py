@@ -168,14 +168,16 @@ class SentencePairHead(LinearHead):
     """Whether the second text of a row belongs behind the first: two classes."""
 
     name: ClassVar[str] = "sentence_pair"
+    classes: ClassVar[tuple[str, str]] = ("IsNext", "NotNext")
     per_row: ClassVar[bool] = True
     outputs: ClassVar[int] = 2  # type: ignore[misc]
 
 
 @dataclass(frozen=True)
 class SentenceOrderHead(SentencePairHead):
-    """The same with dropout (ALBERT): a fact of its own, which BERT's head does not have."""
+    """The same of two texts that follow each other, with dropout (ALBERT), which BERT's lacks."""
 
+    classes: ClassVar[tuple[str, str]] = ("InOrder", "Swapped")
     dropout: float = 0.0
 
 

@@ -63,7 +63,7 @@ class StartEvent(Event):
 
 @dataclass(frozen=True)
 class ReportEvent(Event):
-    """Means over the steps since the last report."""
+    """Means over the steps since the last report; ``fill`` is tokens over ``batches.tokens``."""
 
     loss: float
     nll: float
@@ -94,8 +94,8 @@ class ReportEvent(Event):
         """One line."""
         return [
             f"step {self.progress.step:>6,}/{steps:,}  loss {self.loss:.4f}  nll {self.nll:.4f}  "
-            f"rate {self.rate:.2e}  {self.tokens_per_second:,.0f} tok/s  fill {self.fill:.0%}  "
-            f"{duration(self.seconds_left)} left"
+            f"rate {self.rate:.2e}  {self.tokens_per_second:,.0f} tok/s  "
+            f"batches {self.fill:.0%} full  {duration(self.seconds_left)} left"
         ]
 
 

@@ -120,13 +120,13 @@ def fixed_shape(
 ) -> BatchLimits:
     """The shape of a batch on CUDA, or of one of the ``splits`` slices of a batch.
 
-    It has the recipe's tokens, or the smallest multiple of ``rung`` that holds examples of these
-    lengths. Tokens are not divided by ``splits``, as long rows may fall into one slice.
+    It has the recipe's tokens, or the smallest multiple of ``pad_to_multiple`` that holds examples
+    of these lengths. Tokens are not divided by ``splits``, as long rows may fall into one slice.
     """
-    tokens = limits.tokens
-    if limits.rung:
+    tokens, multiple = limits.tokens, limits.pad_to_multiple
+    if multiple:
         needed = max(map(sum, zip(*lengths, strict=True)), default=0)
-        tokens = min(tokens, limits.rung * -(-max(needed, limits.longest) // limits.rung))
+        tokens = min(tokens, multiple * -(-max(needed, limits.longest) // multiple))
     return BatchLimits(tokens, -(-limits.rows // splits), limits.longest)
 
 

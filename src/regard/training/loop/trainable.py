@@ -47,7 +47,7 @@ class TrainableModel:
     @property
     def compiles(self) -> bool:
         """Whether the forward pass is compiled: where there is one shape."""
-        return self.fixed and self.recipe.train.compile and not self.recipe.batches.rung
+        return self.fixed and self.recipe.train.compile and not self.recipe.batches.pad_to_multiple
 
     @property
     def captures(self) -> bool:

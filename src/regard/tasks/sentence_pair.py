@@ -1,0 +1,37 @@
+"""Pairs of texts judged by a head of pre-training: does the second text follow the first?"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from regard.ground.checks import listed
+from regard.ground.errors import BadItem
+from regard.models.facts import SentencePairHead
+from regard.tasks.batch_runner import TextOrPair, one_or_two_texts
+from regard.tasks.classify import Classifier
+from regard.text.labels import SingleLabelSet
+from regard.text.row_tokenizer import RowTokenizer
+
+
+@dataclass(frozen=True, eq=False)
+class SentencePairClassifier(Classifier):
+    """A model pre-trained by next-sentence or sentence-order prediction."""
+
+    head: ClassVar = SentencePairHead
+
+    @classmethod
+    def of(
+        cls, head: SentencePairHead, model: Any, tokenizer: RowTokenizer, **limits: Any
+    ) -> "SentencePairClassifier":
+        """With the classes of the head as labels."""
+        return cls(model, tokenizer, SingleLabelSet(head.classes), **limits)
+
+    def logits(self, inputs: Sequence[TextOrPair]) -> list[Tensor]:
+        """(classes,) for each pair."""
+        given = listed(inputs)
+        for number, one in enumerate(given, start=1):
+            if len(one_or_two_texts(one, number)) == 1:
+                raise BadItem(number, "one text; give two, of which one may follow the other")
+        return super().logits(given)
