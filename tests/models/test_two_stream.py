@@ -78,6 +78,14 @@ def test_predicting_does_not_change_the_content_stream():
     torch.testing.assert_close(some_TV, all_TV[::4])
 
 
+def test_every_parameter_has_a_gradient_where_nothing_is_predicted():
+    """As processes that share gradients need it."""
+    module, (inputs, _) = model(), batch()
+    module(inputs).by_head[HEAD].sum().backward()
+    for name, parameter in module.named_parameters():
+        assert parameter.grad is not None and parameter.grad.any() == ("query" not in name), name
+
+
 def test_rows_have_equal_numbers_of_predicted_tokens():
     module, (inputs, every_T) = model(), batch()
     with pytest.raises(ValueError, match="5 predicted tokens are not 2 equal rows"):

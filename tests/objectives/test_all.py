@@ -28,7 +28,7 @@ from regard.models.facts import (
     change,
 )
 from regard.models.formats.loaded_model import LoadedModel
-from regard.models.papers import bahdanau, bert, gehring, gpt2
+from regard.models.papers import bahdanau, bert, gehring, gpt2, xlnet
 from regard.models.papers.lin import LAPTOP as LIN
 from regard.models.papers.transformer import LAPTOP
 from regard.objectives import __path__ as PATH
@@ -47,6 +47,7 @@ from regard.objectives.labels import (
 from regard.objectives.masked_lm import MaskedLM
 from regard.objectives.next_sentence import NextSentence, SentencePairObjective
 from regard.objectives.objective import Objective
+from regard.objectives.permutation_lm import PermutationLM
 from regard.objectives.replaced_tokens import ReplacedTokens
 from regard.objectives.rows import AnnotatedRow, RowObjective
 from regard.objectives.sentence_order import SentenceOrder
@@ -58,6 +59,7 @@ from regard.objectives.sum import Sum
 BUDGET = BatchLimits(64, 6, 20)
 WORDS, LABELS, CHOICES = 50, 3, 4
 TINY = change(bert.TINY, vocab=WORDS, depth=1, width=8, heads=2, inner=12, longest=20, dropout=0.0)
+XLNET = change(xlnet.BASE, vocab=WORDS, depth=1, width=8, heads=2, inner=12, dropout=0.0)
 WEIGHTS = (0.5, 2.0, 1.0)
 
 
@@ -104,6 +106,14 @@ def with_boundaries(draw: np.random.Generator) -> AnnotatedRow:
     return SpanBoundary().annotator(None)([annotated(draw)], np.arange(1), (1, 0))[0]
 
 
+def ordered(draw: np.random.Generator) -> AnnotatedRow:
+    one = row(draw)
+    orders = draw.permutation(len(one.tokens))
+    at = np.flatnonzero(orders == len(orders) - 1)
+    head = PermutationLM.head
+    return AnnotatedRow(one._replace(orders=orders), {head: at}, {head: one.tokens[at]})
+
+
 def token_labels(draw: np.random.Generator) -> tuple[TokenRow, np.ndarray]:
     one = row(draw)
     targets = draw.integers(0, LABELS, len(one.tokens))
@@ -136,6 +146,7 @@ CLASSIFIER = change(LIN, vocab=WORDS, width=6, embedding=6, dropout=0.0).with_he
 MASKED, FOLLOWS = MaskedLM(rate=0.5, smoothing=0.1), NextSentence()
 CAUSAL = change(gpt2.SMALL, vocab=WORDS, depth=1, width=8, heads=2, inner=12, longest=20)
 SPANS = Sum(SpanBoundary(MaskedLM(rate=0.5)))
+PERMUTED = Sum(PermutationLM())
 REPLACED = Sum(ReplacedTokens(MaskedLM(rate=0.5)))
 REPLACED_PAIRS = Sum(NextSentence(), ReplacedTokens(MaskedLM(rate=0.5)))
 TAUGHT = Sum(MASKED, Distillation(teacher()))
@@ -191,6 +202,7 @@ CASES = {
     "Distillation": Case(TAUGHT, TAUGHT.fit(TINY), annotated),
     "Distillation, all tokens": Case(TAUGHT_ALL, TAUGHT_ALL.fit(TINY), annotated),
     "SpanBoundary": Case(SPANS, SPANS.fit(TINY), with_boundaries),
+    "PermutationLM": Case(PERMUTED, PERMUTED.fit(XLNET), ordered),
     "ReplacedTokens": Case(REPLACED, joint(REPLACED), annotated),
     "ReplacedTokens, pairs": Case(REPLACED_PAIRS, joint(REPLACED_PAIRS), annotated),
 }

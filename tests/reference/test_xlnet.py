@@ -193,6 +193,23 @@ def test_every_task_trains_and_predicts(task, tmp_path):
     FAMILY.check_task(task, tmp_path)
 
 
+@pytest.mark.parametrize("memory", [0, 6])
+def test_it_is_pretrained_by_its_objective(memory, tmp_path):
+    model = FAMILY.pretrain(tmp_path, f"permutation-lm = {{ memory = {memory} }}")
+    assert model.facts.head_names == ("permutation_lm",)
+    model.save(tmp_path / "hf", "hf")
+    theirs, info = transformers.XLNetLMHeadModel.from_pretrained(
+        tmp_path / "hf", output_loading_info=True, local_files_only=True
+    )
+    assert not any(info[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    text = "The old sailor mended his nets."
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf", local_files_only=True)
+    given = tokenizer(text, return_tensors="pt", return_token_type_ids=True)
+    with torch.no_grad():
+        expected = theirs.eval()(**given).logits[0]
+    torch.testing.assert_close(torch.as_tensor(model.logits([text])[0]), expected, **CLOSE)
+
+
 COUNTS = {"base": 116_718_336, "large": 360_268_800}
 
 

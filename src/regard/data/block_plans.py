@@ -1,8 +1,9 @@
-"""Rows of running text for causal language models: blocks of all documents, or of each alone.
+"""Rows of running text: blocks of all documents, or of each alone.
 
 The documents are read as one stream, each after a separator if the vocabulary has one. A row is a
-part of it, and ``Passage.follows`` the token that comes next. So every token is predicted once in
-an epoch, except for the first of a text that no separator stands before.
+part of it. For causal language models (``text_rows``) ``Passage.follows`` is the token that comes
+next. So every token is predicted once in an epoch, except for the first of a text that no separator
+stands before.
 """
 
 from dataclasses import dataclass
@@ -12,9 +13,10 @@ import numpy as np
 
 from regard.data.counter_rng import below, streams
 from regard.data.documents import Documents
-from regard.data.row_plans import Passage, PlanRows
+from regard.data.row_plans import Passage, PlanRows, room_in
 from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput
+from regard.text.templates import RowFrame
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +76,50 @@ class BlockPlan:
         follows = self.stream.separator if last else int(tokens[-1])
         row = tokens[: end - begin]
         return Passage(TokenRow(row, np.zeros(len(row), np.int32)), follows)
+
+
+@dataclass(frozen=True, eq=False)
+class FramedBlocks:
+    """Rows of exactly ``longest`` tokens, in the order of the stream: a block in a ``frame`` each.
+
+    Tokens beyond the last full row are not used, unless there is no full one.
+    """
+
+    stream: TokenStream
+    frame: RowFrame
+    longest: int
+
+    def __len__(self) -> int:
+        return self._total // self._size if self._total else 0
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Tokens of every row, special tokens included."""
+        return np.full(len(self), self._size + self._specials)
+
+    def read(self, rows: np.ndarray) -> list[Passage]:
+        """The rows of these numbers."""
+        text = [(0, self.frame.segments[0])] * self._size
+        parts = np.array([*self.frame.before, *text, *self.frame.after], np.int32)
+        first, passages = len(self.frame.before), []
+        for row in np.asarray(rows).tolist():
+            tokens, begin = parts[:, 0].copy(), row * self._size
+            tokens[first : first + self._size] = self.stream.read(begin, begin + self._size)
+            passages.append(Passage(TokenRow(tokens, parts[:, 1]), None))
+        return passages
+
+    @property
+    def _size(self) -> int:
+        """Tokens of the stream in a row."""
+        return min(self._total, room_in(self.frame, self.longest, "a passage", 1))
+
+    @property
+    def _total(self) -> int:
+        return int(self.stream.borders[-1])
+
+    @property
+    def _specials(self) -> int:
+        return len(self.frame.before) + len(self.frame.after)
 
 
 def text_rows(

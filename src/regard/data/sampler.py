@@ -96,6 +96,12 @@ class Dataset:
         """The same of weights."""
         return None
 
+    def sampler(
+        self, objective: Any, limits: BatchLimits, seed: int, mixed: bool, dropped: DropCounts
+    ) -> "BatchSampler":
+        """Endless batches of its examples."""
+        return Sampler(self, objective, limits, seed, mixed, dropped=dropped)
+
 
 @dataclass(frozen=True, eq=False)
 class SampledBatch:

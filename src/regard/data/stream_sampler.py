@@ -12,11 +12,40 @@ from typing import Any
 import numpy as np
 
 from regard.data.sampler import START, BatchSampler, Cursor, Dataset, SampledBatch
+from regard.data.sources import DropCounts
+from regard.ground.batch import BatchLimits
 from regard.ground.errors import BadInput
 
 
+class Streams(Dataset):
+    """A dataset of ``rows`` streams, of which each has as many ``chunks``.
+
+    Example i is a chunk of stream i % `rows`.
+    """
+
+    rows: int
+
+    @property
+    def chunks(self) -> int:
+        """Chunks of each stream."""
+        raise NotImplementedError
+
+    def lengths(self, objective: Any, epoch: int, indices: np.ndarray) -> np.ndarray:
+        """Tokens of these chunks."""
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        return self.rows * self.chunks
+
+    def sampler(
+        self, objective: Any, limits: BatchLimits, seed: int, mixed: bool, dropped: DropCounts
+    ) -> "StreamSampler":
+        """All streams at once, in their order."""
+        return StreamSampler(self, dropped=dropped)
+
+
 @dataclass(frozen=True, eq=False)
-class TokenStreams(Dataset):
+class TokenStreams(Streams):
     """Example i is a chunk of stream i % `rows`, plus one token: the target of the last one."""
 
     tokens: np.ndarray
@@ -32,9 +61,6 @@ class TokenStreams(Dataset):
     def chunks(self) -> int:
         """Full chunks per stream; tokens beyond them are not used."""
         return (len(self.tokens) // self.rows - 1) // self.chunk
-
-    def __len__(self) -> int:
-        return self.rows * self.chunks
 
     def read(self, epoch: int, indices: np.ndarray) -> list[np.ndarray]:
         """The same in every epoch."""
@@ -55,7 +81,7 @@ class TokenStreams(Dataset):
 class StreamSampler(BatchSampler):
     """Endless batches of all streams, chunk by chunk; every epoch restarts the streams."""
 
-    dataset: TokenStreams
+    dataset: Streams
 
     @property
     def streams(self) -> int:

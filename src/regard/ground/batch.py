@@ -64,10 +64,14 @@ Ids = Sequence[int] | np.ndarray
 
 
 class TokenRow(NamedTuple):
-    """One input row of an encoder: tokens, and the segment (first or second text) of each."""
+    """One input row of an encoder: tokens, and the segment (first or second text) of each.
+
+    ``orders``: the place of each token in a factorization order, for permutation masks.
+    """
 
     tokens: Ids
     segments: Ids
+    orders: Ids | None = None
 
 
 @dataclass(frozen=True)
@@ -108,8 +112,9 @@ def pack_rows(
     fill: int = 0,
     *,
     even: bool = False,
+    ordered: bool = False,
 ) -> PackedTokens:
-    """``pack`` for rows with segments; tokens of the fill have segment 0.
+    """``pack`` for rows with segments, and orders if they are ``ordered``; those of the fill are 0.
 
     With ``even``, full rows that leave nothing to fill become a rectangle, for which there are
     faster kernels; batches of one set of limits then have two shapes.
@@ -118,7 +123,8 @@ def pack_rows(
     segments_T, layout = pack_ids([row.segments for row in rows], limits), packed.layout
     if even and limits is not None and len(rows) * limits.longest == packed.real == limits.tokens:
         layout = Layout.rectangle(len(rows), limits.longest)
-    return replace(packed, layout=replace(layout, segments_T=segments_T))
+    orders_T = pack_ids([row.orders for row in rows], limits) if ordered else None  # type: ignore[misc]
+    return replace(packed, layout=replace(layout, segments_T=segments_T, orders_T=orders_T))
 
 
 def pack_texts(texts: Sequence[Any], limits: BatchLimits | None = None) -> PackedTokens:

@@ -88,4 +88,4 @@ def truncate(example: Example, facts: ModelFacts) -> Example:
 
 
 def _as_lists(row: TokenRow) -> list[list[int]]:
-    return [[int(i) for i in ids] for ids in row]
+    return [[int(i) for i in ids] for ids in (row.tokens, row.segments)]

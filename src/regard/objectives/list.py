@@ -11,6 +11,7 @@ from regard.objectives.causal_lm import CausalLM
 from regard.objectives.distillation import Distillation
 from regard.objectives.masked_lm import MaskedLM
 from regard.objectives.next_sentence import NextSentence
+from regard.objectives.permutation_lm import PermutationLM
 from regard.objectives.replaced_tokens import ReplacedTokens
 from regard.objectives.rows import RowObjective
 from regard.objectives.sentence_order import SentenceOrder
@@ -21,7 +22,7 @@ OBJECTIVES: dict[str, type[RowObjective]] = {
     one.name: one
     for one in (
         *(MaskedLM, NextSentence, SentenceOrder, SpanBoundary, ReplacedTokens),
-        *(CausalLM, Distillation),
+        *(CausalLM, PermutationLM, Distillation),
     )
 }
 

@@ -61,7 +61,7 @@ class Objective:
 
     def __call__(
         self, model: nn.Module, batch: Batch, tape: NullTape = NULL_TAPE
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Any, ...]:
         """Run the model: (loss, negative log-likelihood), both summed over the batch."""
         return self.loss(model(batch.inputs, positions=batch.positions, tape=tape), batch)
 

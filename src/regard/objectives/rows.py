@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.data.documents import Documents
 from regard.data.row_plans import PlanRows, full_rows
@@ -52,6 +52,7 @@ class RowObjective(Objective):
     config: ClassVar[type[Config]]
     makes_rows: ClassVar[bool] = False
     whole_texts: ClassVar[bool] = False  # whether documents are read as they are, not by sentence
+    orders_rows: ClassVar[bool] = False  # whether it gives rows factorization orders
     dev_size: ClassVar[int] = 3
     smoothing: float  # label smoothing
 
@@ -92,6 +93,15 @@ class RowObjective(Objective):
     ) -> float:
         """Operations of these other models in one step."""
         return 0.0
+
+    @property
+    def carries_state(self) -> bool:
+        """Whether rows are read in streams, each with a state that is carried from row to row."""
+        return False
+
+    def initial_state(self, model: nn.Module, streams: int) -> Any:
+        """The state of so many streams at their beginning."""
+        raise NotImplementedError
 
     def make_head(self) -> AnyHead:
         """The head that it trains."""
@@ -178,7 +188,8 @@ def collate_rows(
     limits: BatchLimits | None = None,
 ) -> Batch:
     """A batch of rows with the positions and targets of each objective."""
-    inputs = pack_rows([example.row for example in examples], limits, even=True)
+    ordered = any(objective.orders_rows for objective in objectives)
+    inputs = pack_rows([example.row for example in examples], limits, even=True, ordered=ordered)
     starts = np.cumsum([0, *(len(example.row.tokens) for example in examples)])[:-1]
     positions, targets = {}, {}
     for objective in objectives:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from regard.data.documents import Documents
 from regard.data.row_plans import Passage, PlanRows
@@ -122,6 +122,16 @@ class Sum(Objective):
         extra = sum(objective.extra_flops(lengths, positions) for objective in self.objectives)
         return facts.training_flops(lengths, positions) + extra
 
+    @property
+    def carries_state(self) -> bool:
+        """Whether rows are read in streams."""
+        return any(objective.carries_state for objective in self.objectives)
+
+    def initial_state(self, model: nn.Module, streams: int) -> Any:
+        """The state of so many streams at their beginning."""
+        carrier = next(objective for objective in self.objectives if objective.carries_state)
+        return carrier.initial_state(model, streams)
+
     def length(self, example: AnnotatedRow) -> tuple[int, ...]:
         """Tokens of the row."""
         return self.members[0].length(example)
@@ -132,7 +142,10 @@ class Sum(Objective):
         return weights[0] if len(weights) == 1 else np.array(weights, dtype=np.float64)
 
     def collate(self, examples: Sequence[AnnotatedRow], limits: BatchLimits | None = None) -> Batch:
-        """A batch of rows with the targets of all members."""
+        """A batch of rows with the targets of all members; one of streams is never filled up."""
+        if self.carries_state and limits is not None:
+            lengths = [len(example.row.tokens) for example in examples]
+            limits = BatchLimits(sum(lengths), len(lengths), max(lengths))
         batch = collate_rows(self.members, examples, limits)
         for head in sorted(head for one in self.objectives for head in one.reads_all_tokens):
             batch = at_all_tokens(batch, head)
@@ -140,17 +153,22 @@ class Sum(Objective):
 
     def outputs(self, model: nn.Module, batch: Batch, tape: NullTape = NULL_TAPE) -> Any:
         """The outputs of the model, and of those that objectives compare it with."""
-        outputs: Any = model(batch.inputs, positions=batch.positions, tape=tape)
+        state = {} if batch.state is None else {"state": batch.state}
+        outputs: Any = model(batch.inputs, positions=batch.positions, tape=tape, **state)
         for objective in self.objectives:
             outputs = objective.add_outputs(outputs, batch)
         return outputs
 
     def __call__(
         self, model: nn.Module, batch: Batch, tape: NullTape = NULL_TAPE
-    ) -> tuple[Tensor, Tensor]:
-        """(loss, negative log-likelihood) of each member, summed over the batch."""
+    ) -> tuple[Any, ...]:
+        """(loss, negative log-likelihood) of each member, summed over the batch.
+
+        Where the batch has a state, the one after it comes third.
+        """
         outputs = self.outputs(model, batch, tape)
-        losses = [member.loss(outputs, batch) for member in self.members]
+        losses, nlls = zip(*(member.loss(outputs, batch) for member in self.members), strict=True)
+        carried = () if batch.state is None else (outputs.state,)
         if len(losses) == 1:
-            return losses[0]
-        return torch.stack([loss for loss, _ in losses]), torch.stack([nll for _, nll in losses])
+            return (losses[0], nlls[0], *carried)
+        return (torch.stack(losses), torch.stack(nlls), *carried)

@@ -14,6 +14,7 @@ from regard.models.build.trunk_with_heads import TrunkWithHeadsModule
 from regard.models.facts import (
     MLMHead,
     NextTokenHead,
+    PermutationLMHead,
     ReplacedTokenHead,
     SentencePairHead,
     TrunkWithHeads,
@@ -182,7 +183,7 @@ class EncoderModel(ModelRunner):
         rows = self.read(inputs, masks=self.facts.head(MLMHead.name) is not None)
         known = (
             *ENCODER_TASKS,
-            *(head.name for head in (MLMHead, ReplacedTokenHead, NextTokenHead)),
+            *(head.name for head in (MLMHead, PermutationLMHead, ReplacedTokenHead, NextTokenHead)),
         )
         heads = [head for head in self.facts.output_heads if head.name in known]
         heads = heads or [head for head in self.facts.output_heads if head.per_row]

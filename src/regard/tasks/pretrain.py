@@ -11,6 +11,7 @@ from torch import nn
 
 from regard.data.datasets.dataset import Batching, TrainingData, held_out_indices
 from regard.data.datasets.documents import DocumentDataset
+from regard.data.datasets.streams import RowStreams
 from regard.data.documents import Documents, read_documents, tokenize_documents
 from regard.data.sources import DropCounts
 from regard.ground.errors import BadInput
@@ -119,9 +120,13 @@ class Pretrain(TrunkTask):
             train_N, dev_N = map(np.sort, held_out_indices(len(train), given.dev.held_out))
             train, dev = train.chosen(train_N), train.chosen(dev_N)
         self.objectives.to(folder.device)
+        batching, rows = (
+            Batching.of(self.recipe),
+            self._rows(train, tokenizer, self.recipe.train.seed),
+        )
         dataset = TrainingData(
-            batching=Batching.of(self.recipe),
-            train=self._rows(train, tokenizer, self.recipe.train.seed),
+            batching=batching,
+            train=RowStreams.of(rows, batching.limits) if self.objectives.carries_state else rows,
             dev=self._rows(dev, tokenizer, DEV_SEED).read_all(),
             sizes={"train": len(train), "dev": len(dev)},
             dropped=dropped,

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from regard.data.packing import inference_batches
-from regard.data.sampler import Dataset, Sampler, shuffled
+from regard.data.sampler import BatchSampler, Dataset, shuffled
 from regard.data.sources import DropCounts
 from regard.ground.batch import Batch, BatchLimits
 from regard.ground.errors import BadInput
@@ -64,10 +64,10 @@ class TrainingData:
         """That of the training examples."""
         return self.train.mark
 
-    def sampler(self, objective: Any) -> Sampler:
+    def sampler(self, objective: Any) -> BatchSampler:
         """Endless batches of training examples."""
         how = self.batching
-        return Sampler(self.train, objective, how.limits, how.seed, how.mixed, dropped=self.dropped)
+        return self.train.sampler(objective, how.limits, how.seed, how.mixed, self.dropped)
 
     def dev_batches(self, objective: Any, processes: ProcessRank) -> Iterator[Batch]:
         """The batches of this process; those of all processes hold every example once."""

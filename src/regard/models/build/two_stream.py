@@ -151,10 +151,11 @@ class TwoStreamModule(nn.Module):
         ``layout.orders_T``, all tokens see each other.
         """
         x_ND = tape("embed.output", self.embed(tokens_T, layout))
+        count = 0 if predicted_N is None else len(predicted_N)
+        begin_ND = self.query_embed.weight.expand(count, -1)  # without any, with a gradient of zero
+        x_ND = torch.cat([x_ND, self.dropout(begin_ND).to(x_ND.dtype)])
         streams = [Stream(CONTENT, layout, _mask(layout, itself=True))]
         if predicted_N is not None:
-            begin_ND = self.query_embed.weight.expand(len(predicted_N), -1)
-            x_ND = torch.cat([x_ND, self.dropout(begin_ND).to(x_ND.dtype)])
             chosen = _layout_of(predicted_N, layout)
             streams.append(Stream(QUERY, chosen, _mask(layout, itself=False)))
         keys = layout if memory is None else _after_memory(layout, memory[0].shape[1])
@@ -187,7 +188,7 @@ def _mask(layout: Layout, *, itself: bool) -> Mask:
 
 def _layout_of(predicted_N: Tensor, layout: Layout) -> Layout:
     """The predicted tokens as rows of their own, at the positions that they have in their rows."""
-    size, rest = divmod(len(predicted_N), layout.rows)
+    size, rest = divmod(len(predicted_N), max(1, layout.rows))
     if rest:
         raise ValueError(f"{len(predicted_N)} predicted tokens are not {layout.rows} equal rows")
     segments_T, orders_T = layout.segments_T, layout.orders_T

@@ -159,6 +159,10 @@ class TrunkWithHeads:
         for head in self.output_heads:
             count = len(rows) if head.per_row else positions.get(head.name, tokens)
             forward += count * head.products(self.trunk)
+            if head.reads_queries and head.name in positions:
+                queries = self.trunk.stack.query_products()
+                pairs = count / max(1, tokens) * sum(length * length for length in rows)
+                forward += queries.token * count + queries.own_pair * pairs
         return FORWARD_AND_BACKWARD * forward
 
 

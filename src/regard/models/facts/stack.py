@@ -24,12 +24,14 @@ class AnyStack:
     """What every kind of stack can be asked, and the answers most of them give.
 
     An ``eager`` stack is neither compiled nor captured, and its batches have free shapes on every
-    device. Relative positions need a stack that ``attends``. ``activation`` and ``eps`` are those
+    device. Relative positions need a stack that ``attends``; one that ``has_queries`` has a second
+    stream of states, of predicted tokens. ``activation`` and ``eps`` are those
     of heads built on the stack.
     """
 
     eager: ClassVar[bool] = False
     attends: ClassVar[bool] = False
+    has_queries: ClassVar[bool] = False
     width: int
     depth: int
     dropout: float
@@ -78,6 +80,10 @@ class AnyStack:
 
     def products(self, source: "AnyStack | None" = None) -> Products:
         """Products of a forward pass."""
+        raise NotImplementedError
+
+    def query_products(self) -> Products:
+        """Products of the states of predicted tokens, if it ``has_queries``."""
         raise NotImplementedError
 
     def self_attention(self, side: str) -> AttentionSite | None:

@@ -23,6 +23,7 @@ class TwoStreamStack(AnyStack):
     """
 
     attends: ClassVar[bool] = True
+    has_queries: ClassVar[bool] = True
     width: int
     depth: int
     heads: int
@@ -58,6 +59,11 @@ class TwoStreamStack(AnyStack):
         """Those of the content stream; a pair of tokens is scored by content and by distance."""
         own = 4 * self.width * self.width + 2 * self.width * self.inner
         return Products(self.depth * own, own_pair=self.depth * 4 * self.width)
+
+    def query_products(self) -> Products:
+        """As many, but for keys and values."""
+        whole = self.products()
+        return whole._replace(token=whole.token - self.depth * 2 * self.width * self.width)
 
     def self_attention(self, side: str) -> AttentionSite:
         """That of the content stream, in every block."""

@@ -81,6 +81,7 @@ PAPER = Paper(
     arxiv="1906.08237",
     after="BERT",
     tokenizer=XLNetUnigram.name,
+    pretraining={"permutation-lm": {}},
     sizes={"base": BASE, "large": LARGE},
     formats={"hf": HF},
 )

@@ -1,0 +1,93 @@
+"""Factorization orders and the tokens to predict, for permutation LM (Yang et al., 2019).
+
+As in the code of the paper, spans of whole words are predicted, each in a context of K times its
+length. All tokens that are neither predicted nor special come first in the order, together: they
+see each other, and all others see them. Predicted and special tokens follow in random order.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from regard.data.counter_rng import streams, uniform
+from regard.ground.batch import TokenRow
+
+FACTORIZATION = 5  # appended to the key, which other draws use too
+CONTEXT = -1  # the order of tokens that are only seen
+# Counters in the stream of a row: of orders, of single tokens, of spans (two for each).
+ORDER, SINGLE, SPAN = 0, 1 << 16, 2 << 16
+
+
+class Factorization(NamedTuple):
+    """The order of each token of a row, and the positions of those that are predicted, in order."""
+
+    orders: np.ndarray
+    predicted: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class FactorizationSampler:
+    """Draws orders; ``special`` and ``word_starts`` have an entry for every id.
+
+    One token in ``one_in`` is predicted, in spans of up to ``words`` words, n of them with
+    probability ∝ 1/n.
+    """
+
+    special: np.ndarray
+    word_starts: np.ndarray
+    one_in: int = 6
+    words: int = 5
+
+    def draw(
+        self, rows: list[TokenRow], indices: np.ndarray, key: tuple[int, ...]
+    ) -> list[Factorization]:
+        """Those of rows, by their numbers and the key alone."""
+        row_streams = streams((*key, FACTORIZATION), indices)
+        return [
+            self._of_row(np.asarray(row.tokens), one)
+            for row, one in zip(rows, row_streams, strict=True)
+        ]
+
+    def count(self, length: int) -> int:
+        """How many tokens of a row are predicted; fewer where the others are special."""
+        return max(1, length // self.one_in)
+
+    def _of_row(self, tokens: np.ndarray, stream: np.ndarray) -> Factorization:
+        special, every = self.special[tokens], np.arange(len(tokens))
+        chosen = self._spans(tokens, special, stream)
+        singles = uniform(stream, SINGLE + every)
+        singles[special | chosen] = np.inf
+        missing = min(self.count(len(tokens)), int((~special).sum())) - int(chosen.sum())
+        chosen[np.argsort(singles, kind="stable")[: max(0, missing)]] = True
+        places = np.argsort(np.argsort(uniform(stream, ORDER + every), kind="stable"))
+        orders = np.where(chosen | special, places, CONTEXT)
+        return Factorization(orders, np.flatnonzero(chosen))
+
+    def _spans(self, tokens: np.ndarray, special: np.ndarray, stream: np.ndarray) -> np.ndarray:
+        """Which tokens are in spans; no more than ``count``."""
+        chosen, left = np.zeros(len(tokens), bool), self.count(len(tokens))
+        starts = np.flatnonzero(self.word_starts[tokens] | special)
+        lengths = uniform(stream, SPAN + 2 * np.arange(len(tokens)))
+        contexts = uniform(stream, SPAN + 2 * np.arange(len(tokens)) + 1)
+        sizes = 1 + np.searchsorted(self._cumulated, lengths, side="right")
+        at = number = 0
+        while left and at < len(tokens):
+            words = min(int(sizes[number]), left)
+            context = words * self.one_in
+            before = int(contexts[number] * context)
+            first = int(np.searchsorted(starts, at + before))
+            if first + words >= len(starts):
+                break
+            begin, end = int(starts[first]), int(starts[first + words])
+            if end - begin <= left and not special[begin:end].any():
+                chosen[begin:end] = True
+                left -= end - begin
+            at, number = end + context - before, number + 1
+        return chosen
+
+    @property
+    def _cumulated(self) -> np.ndarray:
+        """The distribution of the number of words of a span, but for the largest."""
+        shares = 1 / np.arange(1, self.words + 1)
+        return np.cumsum(shares / shares.sum())[:-1]

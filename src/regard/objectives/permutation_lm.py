@@ -1,0 +1,142 @@
+"""Permutation language modelling (Yang et al., 2019, section 2).
+
+A factorization order is drawn for each row, and its last tokens, one in six, are predicted: each
+from its position and the tokens before it in the order. The rows keep all of their tokens, and no
+mask token is read. Orders depend on (seed, epoch, index of the row).
+
+With a memory (section 2.4) a batch holds the next row of each of several streams of text, and
+attends to the last states of the row before it in its stream. The paper's two-segment rows, halves
+of which are reused, are left out: rows follow each other without overlap.
+
+The order of this file: the table in recipes; the head; rows; orders and targets; examples → a
+batch; memory; metrics. The loss, cross-entropy of predicted tokens, is that of ``RowObjective``.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import exp
+from typing import Any
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from regard.data.block_plans import FramedBlocks, TokenStream
+from regard.data.documents import Documents
+from regard.data.factorization import FactorizationSampler
+from regard.data.row_plans import PlanRows
+from regard.ground.batch import IGNORED, BatchLimits
+from regard.ground.config import Config
+from regard.ground.errors import BadInput
+from regard.models.facts import PermutationLMHead, TrunkWithHeads
+from regard.objectives.rows import Annotate, AnnotatedRow, RowObjective
+from regard.text.templates import RowBuilder
+
+
+class PermutationLMConfig(Config):
+    """The table ``[objective.permutation-lm]``."""
+
+    one_in: int = Field(6, ge=2)
+    """One token in so many is predicted (K in the paper)."""
+    words: int = Field(5, ge=1, le=10)
+    """The most words of a span that is predicted, n of them with probability ∝ 1/n."""
+    memory: int = Field(0, ge=0)
+    """Rows attend to the states of so many tokens before them (384 in the paper); 0: to none. Rows
+    are then read in the order of the text, in as many streams as a batch has rows."""
+
+
+@dataclass(frozen=True)
+class PermutationLM(RowObjective):
+    """Predicts tokens in random orders; the loss is the mean over those of a step."""
+
+    name, config, head = "permutation-lm", PermutationLMConfig, PermutationLMHead.name
+    makes_rows = orders_rows = True
+    one_in: int = 6
+    words: int = 5
+    memory: int = 0
+    smoothing: float = 0.0
+
+    @classmethod
+    def from_config(cls, config: PermutationLMConfig, smoothing: float) -> "PermutationLM":
+        """The objective with the settings of a recipe."""
+        return cls(config.one_in, config.words, config.memory, smoothing)
+
+    def make_head(self) -> PermutationLMHead:
+        """An output layer over the vocabulary, tied to the token embeddings."""
+        return PermutationLMHead()
+
+    def check(self, facts: TrunkWithHeads) -> None:
+        """Refuse a model without a query stream."""
+        if not facts.trunk.stack.has_queries:
+            raise BadInput(f"{self.name}: the model has no query stream, as XLNet has")
+
+    def rows(self, documents: Documents, template: RowBuilder, longest: int, seed: int) -> PlanRows:
+        """Full rows, in the order of the text."""
+        frame = template.frame(1)
+        separator = next((token for token, _ in frame.between), None)
+        plan = FramedBlocks(TokenStream(documents, separator), frame, longest)
+        return lambda epoch: plan
+
+    def annotator(self, tokenizer: Any) -> Annotate:
+        """A function that adds orders, and the tokens that are predicted."""
+        special = np.isin(np.arange(len(tokenizer.words)), list(tokenizer.special))
+        sampler = FactorizationSampler(special, ~tokenizer.continues, self.one_in, self.words)
+
+        def annotate(
+            rows: Sequence[AnnotatedRow], indices: np.ndarray, key: tuple[int, ...]
+        ) -> list[AnnotatedRow]:
+            drawn = sampler.draw([example.row for example in rows], indices, key)
+            return [
+                AnnotatedRow(
+                    example.row._replace(orders=orders),
+                    {**example.positions, self.head: at},
+                    {**example.targets, self.head: np.asarray(example.row.tokens)[at]},
+                )
+                for example, (orders, at) in zip(rows, drawn, strict=True)
+            ]
+
+        return annotate
+
+    def weight(self, example: AnnotatedRow) -> float:
+        """The number of tokens that are predicted."""
+        return len(example.positions[self.head])
+
+    def collate_targets(
+        self,
+        examples: Sequence[AnnotatedRow],
+        starts: np.ndarray,
+        rows: int,
+        limits: BatchLimits | None,
+    ) -> tuple[Tensor, Tensor]:
+        """As many positions for each row, and their tokens.
+
+        That is the number in the row that has most, or with ``limits`` in the longest row there can
+        be. Rows with fewer repeat their first token, and fill the first of the batch, as ignored.
+        """
+        counts = [len(example.positions[self.head]) for example in examples]
+        size = max(counts, default=0) if limits is None else max(1, limits.longest // self.one_in)
+        positions, targets = np.zeros((rows, size), np.int64), np.full((rows, size), IGNORED)
+        for row, (example, start, count) in enumerate(zip(examples, starts, counts, strict=True)):
+            positions[row] = start
+            positions[row, :count] += np.asarray(example.positions[self.head])
+            targets[row, :count] = example.targets[self.head]
+        return torch.from_numpy(positions.ravel()), torch.from_numpy(targets.ravel())
+
+    @property
+    def carries_state(self) -> bool:
+        """Whether it has a memory."""
+        return self.memory > 0
+
+    def initial_state(self, model: nn.Module, streams: int) -> Any:
+        """The memory of streams that have read nothing."""
+        whole: Any = model
+        return whole.trunk.new_memory(streams, self.memory)
+
+    def expected_positions(self, tokens: int) -> int:
+        """The tokens that are predicted."""
+        return tokens // self.one_in
+
+    def metrics(self, loss: float, accuracy: float) -> dict[str, float]:
+        """Perplexity and accuracy over the predicted tokens; on development sets without memory."""
+        return {"perplexity": exp(min(loss, 700.0)), "accuracy": accuracy}
