@@ -171,7 +171,7 @@ def test_an_overlap_must_leave_something_new():
 def test_windows_over_a_context():
     spans = [Span(i, i + 1) for i in range(7)]
     windows = TEMPLATE.windows([1, 2], ids(7, 10), spans, longest=9, stride=1)
-    assert [row.tokens.tolist() for row, _ in windows] == [
+    assert [row.tokens.tolist() for row, _, _ in windows] == [
         [CLS, 1, 2, SEP, 10, 11, 12, 13, SEP],
         [CLS, 1, 2, SEP, 13, 14, 15, 16, SEP],
     ]
@@ -185,13 +185,13 @@ def test_windows_leave_nothing_out(builder, length, longest, stride):
     stride = min(stride, longest - builder.specials(2) - 3)
     spans = [Span(i, i + 1) for i in range(length)]
     windows = builder.windows([1, 2], ids(length, 10), spans, longest, stride)
-    for row, covered in windows:
+    for row, covered, _ in windows:
         assert len(row.tokens) == len(covered) <= longest
         for token, span in zip(row.tokens, covered, strict=True):
             assert (span is None) == (token in (CLS, SEP, 1, 2)) and (
                 not span or token == span.start + 10
             )
-    parts = [[span.start for span in spans if span] for _, spans in windows]
+    parts = [[span.start for span in spans if span] for _, spans, _ in windows]
     assert sorted({place for part in parts for place in part}) == list(range(length))
     for earlier, later in pairwise(parts):
         assert set(earlier) & set(later) == set(later[:stride])
@@ -204,3 +204,11 @@ def test_rows_too_short_for_context():
     assert len(TEMPLATE.windows([1, 2], ids(4), spans[:4], longest=9, stride=4)) == 1
     with pytest.raises(BadInput, match="no room"):
         TEMPLATE.windows(ids(6), ids(9), spans, longest=9, stride=0)
+
+
+def test_windows_know_where_their_summary_token_stands():
+    spans = [Span(at, at + 1) for at in range(7)]
+    for name, expected in (("BERT", 0), ("XLNet", -1)):
+        for window in BUILDERS[name].windows([1, 2], ids(7, 10), spans, longest=9, stride=1):
+            summary = range(len(window.row.tokens))[expected]
+            assert window.summary == summary and window.spans[summary] is None

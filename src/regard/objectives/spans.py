@@ -15,7 +15,7 @@ from regard.parts.losses import smoothed_cross_entropy
 class SpanExtraction(Objective):
     """Two softmaxes over the tokens of each row, for the first and the last token of a span.
 
-    The loss of a row is the mean of the two. The first token of a row stands for "no answer".
+    The loss of a row is the mean of the two. The summary token of a row stands for "no answer".
     """
 
     head: ClassVar[str] = "span"

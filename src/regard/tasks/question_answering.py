@@ -1,7 +1,7 @@
 """Answers that stand in a text: the best spans, and whether there is one at all.
 
 A span scores the sum of the logits of its first and its last token, the lack of an answer those of
-the first token of a row (Devlin et al., 2018, sections 4.2 and 4.3).
+the summary token of a row (Devlin et al., 2018, sections 4.2 and 4.3): the first, XLNet's last.
 """
 
 from collections.abc import Iterator, Sequence
@@ -168,7 +168,7 @@ class Answerer(Predictor):
     def _answers(
         self, context: str, windows: list[tuple[ContextWindow, Tensor]]
     ) -> AnswerPrediction:
-        none = min(float(logits_LV[0].sum()) for _, logits_LV in windows)
+        none = min(float(logits_LV[window.summary].sum()) for window, logits_LV in windows)
         scored = [span for window, logits_LV in windows for span in self._spans(window, logits_LV)]
         once: dict[tuple[int, int], float] = {}  # neighbouring windows see the same spans
         for score, start, end in scored:
@@ -263,15 +263,16 @@ class QuestionAnswering(EncoderTask):
 
 
 def _target(window: ContextWindow, example: QuestionExample) -> tuple[int, int]:
-    """The first and the last token of the answer; the first token, twice, if it is not here."""
+    """The first and the last token of the answer; the summary token, twice, if it is not here."""
+    nowhere = (window.summary, window.summary)
     if not example.answers:
         if example.answerable:
             raise BadInput(f"{example.where}: its answers are hidden")
-        return 0, 0
+        return nowhere
     start = example.answers[0].start
     end = start + len(example.answers[0].text)
     first, last = _covering(window, start), _covering(window, end - 1)
-    return (0, 0) if first is None or last is None else (first, last)
+    return nowhere if first is None or last is None else (first, last)
 
 
 def _covering(window: ContextWindow, character: int) -> int | None:

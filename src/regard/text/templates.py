@@ -67,10 +67,12 @@ class ContextWindow(NamedTuple):
     """A row of a question and a part of its context.
 
     ``spans`` are the characters of the context that each token covers; None for other tokens.
+    ``summary`` is the position of the summary token, by default the first.
     """
 
     row: TokenRow
     spans: tuple[Span | None, ...]
+    summary: int = 0
 
 
 @dataclass(frozen=True)
@@ -202,7 +204,9 @@ class RowBuilder:
             end = min(begin + room, len(context))
             row = self.row(question, context[begin:end])
             covered = ((None,) * before, spans[begin:end], (None,) * after)
-            windows.append(ContextWindow(row, tuple(span for part in covered for span in part)))
+            summary = len(row.tokens) - 1 if self.template.summary == "last" else 0
+            all_spans = tuple(span for part in covered for span in part)
+            windows.append(ContextWindow(row, all_spans, summary))
             if end == len(context):
                 break
         return windows
