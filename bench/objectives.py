@@ -31,7 +31,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import torch
-from objectives_table import tables
+from objectives_table import best_rate, tables
 
 import regard
 from regard.cli.scores import test_scores
@@ -41,7 +41,8 @@ from regard.training.loop import seed_everything
 from regard.training.loop.events import DevEvent, ReportEvent
 from regard.training.recipe import Recipe, read
 from regard.training.recipe_files import find
-from regard.training.run import claim, prepare
+from regard.training.run import prepare
+from regard.training.run_folder import claim
 
 Line = dict[str, Any]  # of the results
 
@@ -283,7 +284,7 @@ class TuningPlan:
                 if len(lines) < len(first):
                     wanted = first
                 else:
-                    rate = max(lines, key=lambda line: line["dev"])["rate"]
+                    rate = best_rate(lines)
                     wanted = [Tuning(task, encoder, seed, rate) for seed in self.seeds[1:]]
                 yield from (one for one in wanted if _find(one, results) is None)
 

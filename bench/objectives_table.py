@@ -103,7 +103,7 @@ def tables(lines: Sequence[dict[str, Any]]) -> str:
 def chosen_runs(tuned: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Of each encoder and task the runs at the rate that the development set chose.
 
-    Rates were compared with one seed, the lowest.
+    Rates were compared with one seed, the lowest; if they are equally good, the lower one counts.
     """
     cells: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for run in tuned:
@@ -111,9 +111,14 @@ def chosen_runs(tuned: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     chosen = []
     for runs in cells.values():
         first = min(run["seed"] for run in runs)
-        best = max((run for run in runs if run["seed"] == first), key=lambda run: run["dev"])
-        chosen += [run for run in runs if run["rate"] == best["rate"]]
+        rate = best_rate([run for run in runs if run["seed"] == first])
+        chosen += [run for run in runs if run["rate"] == rate]
     return chosen
+
+
+def best_rate(runs: Sequence[dict[str, Any]]) -> float:
+    """The rate with the highest score on the development set; of several, the lowest."""
+    return max(runs, key=lambda run: (run["dev"], -run["rate"]))["rate"]
 
 
 def _by_task(

@@ -112,6 +112,13 @@ def test_intervals_are_those_of_scipy():
     assert estimate([1.0]).margin == inf
 
 
+def test_of_equal_rates_the_lower_one_is_chosen():
+    from objectives_table import best_rate
+
+    runs = [line("glue-sst2", "none", 1, rate, dev=80.0) for rate in (0.2, 0.1, 0.3)]
+    assert best_rate(runs) == 0.1
+
+
 def test_tables_show_runs_at_the_chosen_rate():
     from objectives_table import tables
 
