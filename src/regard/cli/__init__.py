@@ -23,6 +23,7 @@ from regard.ground.interrupt import raise_on_interrupt
 GROUPS = {
     "Run": {
         "translate": "Translate text, one sentence per line.",
+        "generate": "Continue prompts, one per line or typed at a terminal.",
         "predict": "Print labels, tags, answers or choices for each line.",
         "fill": "Fill the [MASK] tokens of each line with the most probable words.",
         "embed": "Print one vector for each line.",

@@ -1,4 +1,4 @@
-"""Decoding methods of the command line: from options to a search, from lines to translations."""
+"""Decoding methods of the command line: from options to a search, from lines to texts."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,22 +14,26 @@ from regard.search.greedy import Greedy
 from regard.search.hypothesis import Hypothesis
 from regard.search.mbr import MinimumRisk
 from regard.search.step import Search
-from regard.tasks.translator import EMPTY, Translation, Translator
+from regard.tasks.decoder_model import DecoderModel
+from regard.tasks.generator import Generator
+from regard.tasks.translator import EMPTY, Translator
 
-BEAM = {"size", "length", "alpha", "coverage", "no_repeat", "finished", "stop"}
+REPETITION = {"no_repeat", "repetition_penalty"}
+BEAM = {"size", "length", "alpha", "coverage", "finished", "stop", *REPETITION}
 SAMPLING = {"temperature", "top_k", "top_p", "seed"}
 OPTIONS = {  # by method
     "beam": {*BEAM, "best", "groups", "diversity"},
     "exact": {"size", "length", "alpha", "no_repeat", "widest"},
-    "sample": {*SAMPLING, "best", "no_repeat"},
-    "mbr": {*SAMPLING, "best", "no_repeat", "samples", "utility", "candidates"}
+    "sample": {*SAMPLING, *REPETITION, "best"},
+    "mbr": {*SAMPLING, *REPETITION, "best", "samples", "utility", "candidates"}
     | {"size", "length", "alpha"},
-    "greedy": {"no_repeat"},
+    "greedy": REPETITION,
 }
+KNOWN = frozenset[str]().union(*OPTIONS.values())
 NAMES = {"size": "--beam"}
 
 Requests = Sequence[tuple[str, str | None]]  # a text, and the forced prefix of its translation
-Lists = list[list[Translation]]  # for each text the best translations, best first
+Lists = list[list[Any]]  # for each text the best translations or continuations, best first
 
 
 @dataclass(frozen=True)
@@ -39,9 +43,14 @@ class Method:
     search: Search
     formula: str = ""  # of its scores
 
-    def decode(self, translator: Translator, requests: Requests, first: int) -> Lists:
-        """The translations of some texts, the first of which is number ``first``, from 0."""
-        return _translate(translator, self.search, requests, first)
+    @property
+    def streams(self) -> bool:
+        """Whether its tokens are known as they come."""
+        return self.search.streams
+
+    def decode(self, model: DecoderModel, requests: Requests, first: int) -> Lists:
+        """What is written for some texts, the first of which is number ``first``, from 0."""
+        return model.write(requests, self.search, first=first)
 
     def report(self) -> str:
         """What is printed at the end."""
@@ -55,12 +64,12 @@ class BeamRisk(Method):
     search: MinimumRisk
     beam: Beam = field(kw_only=True)
 
-    def decode(self, translator: Translator, requests: Requests, first: int) -> Lists:
+    def decode(self, model: DecoderModel, requests: Requests, first: int) -> Lists:
         """The least risky hypothesis of each n-best list."""
-        lists = enumerate(_translate(translator, self.beam, requests, first), first)
+        lists = enumerate(model.write(requests, self.beam, first=first), first)
         candidates = {number: [one.hypothesis for one in nbest] for number, nbest in lists}
         search = replace(self.search, candidates=candidates)
-        return _translate(translator, search, requests, first)
+        return model.write(requests, search, first=first)
 
 
 @dataclass(frozen=True)
@@ -72,13 +81,13 @@ class ExactSearch(Method):
     found: list[Hypothesis] = field(default_factory=list)  # by the beam
     optima: list[list[Hypothesis]] = field(default_factory=list)  # none where none is proven
 
-    def decode(self, translator: Translator, requests: Requests, first: int) -> Lists:
+    def decode(self, model: DecoderModel, requests: Requests, first: int) -> Lists:
         """Branch and bound from what the beam finds, one sentence at a time to bound memory."""
-        beam, single = self.search, translator.with_limits(1)
-        found = [nbest[0] for nbest in _translate(translator, beam, requests, first)]
+        beam, single = self.search, model.with_limits(1)
+        found = [nbest[0] for nbest in model.write(requests, beam, first=first)]
         known = {number: one.hypothesis for number, one in enumerate(found, first)}
         exact = Exact(beam.length, beam.alpha, beam.no_repeat, self.widest, known)
-        optima = _translate(single, exact, requests, first)
+        optima = single.write(requests, exact, first=first)
         for number, one in enumerate(optima, first + 1):
             if not one:
                 reason = f"more than {self.widest} prefixes are open (--widest)"
@@ -98,22 +107,31 @@ class ExactSearch(Method):
         )
 
 
-def _translate(translator: Translator, search: Search, requests: Requests, first: int) -> Lists:
-    texts = [text for text, _ in requests]
-    prefixes = [prefix for _, prefix in requests if prefix is not None]
-    return translator.translate(texts, search, prefixes or None, first=first)
+def choose_continuation(
+    generator: Generator, name: str | None, options: Mapping[str, Any], given: Collection[str]
+) -> Method:
+    """The same for a generator, whose own search may be any: options without a name name one.
+
+    It is the first of greedy search, sampling and beam search that has all of them.
+    """
+    if name is None and not given:
+        return Method(generator.search)
+    if name is None:
+        fitting = (one for one in ("greedy", "sample", "beam", "mbr") if {*given} <= OPTIONS[one])
+        name = next(fitting, "sample")
+    return choose_method(generator, name, options, given)
 
 
 def choose_method(
-    translator: Translator, name: str | None, options: Mapping[str, Any], given: Collection[str]
+    model: DecoderModel, name: str | None, options: Mapping[str, Any], given: Collection[str]
 ) -> Method:
     """The decoding method that options describe; the model's own settings hold where none do.
 
     ``options`` are all, ``given`` are the names of those on the command line.
     """
-    if name == "published" and translator.generation is None:
+    if name == "published" and model.generation is None:
         raise BadInput("--search published: the model has no generation settings")
-    own = base_beam(translator, overridden=bool(given) or name not in (None, "published"))
+    own = base_beam(model, overridden=bool(given) or name not in (None, "published"))
     name = "beam" if name in (None, "published") else name
     assert name is not None
     _check_options(name, options, given)
@@ -127,36 +145,37 @@ def choose_method(
         case "exact":
             return ExactSearch(beam, beam.formula, widest=options["widest"])
         case "greedy":
-            return Method(Greedy(beam.no_repeat))
+            return Method(Greedy(beam.no_repeat, beam.repetition_penalty))
     draws = replace(
-        translator.sampling,
+        model.sampling,
         **{key: options[key] for key in SAMPLING & {*given}},
         count=options["samples" if name == "mbr" else "best"],
         no_repeat=beam.no_repeat,
+        repetition_penalty=beam.repetition_penalty,
     )
     if name == "sample":
         return Method(draws)
-    decode, best = translator.tokenizer.target.decode, options["best"]
+    decode, best = model.vocabulary.decode, options["best"]
     risk = MinimumRisk(decode, draws, options["utility"], best)
     if options["candidates"] == "beam":
         return BeamRisk(risk, risk.formula, beam=replace(beam, best=beam.size))
     return Method(risk, risk.formula)
 
 
-def base_beam(translator: Translator, *, overridden: bool) -> Beam:
+def base_beam(model: DecoderModel, *, overridden: bool) -> Beam:
     """The model's own search, of which options override single settings.
 
     Generation settings that are not supported are an error unless they are ``overridden``.
     """
     try:
-        return translator.search
+        return model.base_beam
     except BadInput as error:
         if not overridden:
             raise
-        if translator.followed is not None:
-            return translator.followed.search
+        if model.followed is not None:
+            return model.followed.search
         note(f"generation settings are not used: {error}")
-        return translator.beam
+        return model.beam
 
 
 def _check_options(method: str, options: Mapping[str, Any], given: Collection[str]) -> None:
@@ -183,3 +202,8 @@ def load_ensemble(
 def start_worker(folders: Sequence[str], precision: str, engine: str) -> Callable[..., Any]:
     """What a worker process runs, in the precision and by the engine that its parent chose."""
     return load_ensemble(folders, "cpu").with_precision(precision, engine).found
+
+
+def start_generator(folder: str, precision: str, engine: str) -> Callable[..., Any]:
+    """The same for a generator."""
+    return load(folder, "cpu").generator.with_precision(precision, engine).found

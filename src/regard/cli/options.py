@@ -70,7 +70,7 @@ BATCH_SIZE = Annotated[
         "--batch-size",
         min=1,
         help="Inputs run at once; results depend on it by rounding only.",
-        show_default="64 for translation, else 256",
+        show_default="64 for translation and generation, else 256",
     ),
 ]
 
@@ -122,6 +122,50 @@ STOP = Annotated[
         "--stop",
         help="Stopping rule of a sentence: regard's default, or one of transformers.",
         show_default=OWN,
+    ),
+]
+
+REPETITION_PENALTY = Annotated[
+    float | None,
+    typer.Option(
+        "--repetition-penalty",
+        help="Penalty above 1 on tokens that have occurred, as in transformers.",
+        show_default=OWN,
+    ),
+]
+GROUPS_OF_BEAMS = Annotated[
+    int,
+    typer.Option("--groups", help="Groups of a diverse beam search, each of --beam hypotheses."),
+]
+DIVERSITY = Annotated[
+    float,
+    typer.Option("--diversity", help="Penalty for a token that an earlier group has just chosen."),
+]
+
+# How samples are drawn, and what minimum Bayes risk does with them.
+TEMPERATURE = Annotated[
+    float | None, typer.Option("--temperature", help="Sampling temperature.", show_default=OWN)
+]
+TOP_K = Annotated[
+    int | None,
+    typer.Option(
+        "--top-k", help="Sample from the k most probable tokens; 0: from all.", show_default=OWN
+    ),
+]
+TOP_P = Annotated[
+    float | None,
+    typer.Option("--top-p", help="Sample from the nucleus of this probability.", show_default=OWN),
+]
+SEED = Annotated[int, typer.Option("--seed", help="Sampling seed.")]
+SAMPLES = Annotated[int, typer.Option("--samples", help="Samples that mbr estimates risk with.")]
+UTILITY = Annotated[Literal["chrf", "bleu"], typer.Option("--utility", help="Utility of mbr.")]
+CANDIDATES = Annotated[
+    Literal["samples", "beam"], typer.Option("--candidates", help="Candidates of mbr.")
+]
+WORKERS = Annotated[
+    int,
+    typer.Option(
+        "--workers", min=0, help="Processes with one thread each, for long files on a CPU."
     ),
 ]
 

@@ -133,6 +133,11 @@ class Search(ABC):
         """Whether its states must give attention weights."""
         return False
 
+    @property
+    def streams(self) -> bool:
+        """Whether it can ``stream``: it does not branch."""
+        return False
+
     @torch.inference_mode()
     def __call__(
         self,

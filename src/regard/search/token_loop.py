@@ -30,6 +30,11 @@ class TokenSearch(Search):
     """
 
     @property
+    def streams(self) -> bool:
+        """It does not branch."""
+        return True
+
+    @property
     @abstractmethod
     def copies(self) -> int:
         """Hypotheses of a sentence."""

@@ -1,7 +1,7 @@
 """A model that writes, as people use it: how it searches, what steps it, who shares the work."""
 
 from abc import abstractmethod
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -72,6 +72,20 @@ class DecoderModel(ModelRunner):
     @abstractmethod
     def search(self) -> Search:
         """How it searches unless told otherwise."""
+
+    @property
+    @abstractmethod
+    def base_beam(self) -> Beam:
+        """The beam search of which options override single settings."""
+
+    @abstractmethod
+    def write(
+        self, requests: Sequence[tuple[str, str | None]], search: Search, *, first: int
+    ) -> list[list[Any]]:
+        """The texts for each request, best first: a text, and how what is written must begin.
+
+        Requests are numbered from ``first``.
+        """
 
     @property
     def sampling(self) -> Sample:

@@ -1,7 +1,7 @@
 """Generation: prompts in, continuations out, by any causal model with a next-token head."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, Self
@@ -17,6 +17,7 @@ from regard.ground.checks import check_whole, listed
 from regard.ground.errors import BadInput, BadItem
 from regard.models.formats.folder import vocabulary_of
 from regard.models.formats.loaded_model import LoadedModel
+from regard.search.beam import Beam
 from regard.search.constraints import Constraints
 from regard.search.greedy import Greedy
 from regard.search.hypothesis import Hypothesis
@@ -51,6 +52,11 @@ class Generation:
     score: float
     hypothesis: Hypothesis
     ended: End
+
+    @property
+    def remarks(self) -> dict[str, str]:
+        """What else a record says of it."""
+        return {"ended": self.ended}
 
 
 @dataclass(frozen=True)
@@ -93,6 +99,7 @@ class Generator(DecoderModel, EncoderModel):
     written: Vocabulary | None = None
     engine: Engine = EAGER
     workers: Workers | None = None
+    ending: Ending = ENDING  # where none is given
 
     @classmethod
     def of(cls, loaded: LoadedModel) -> Self:
@@ -142,6 +149,16 @@ class Generator(DecoderModel, EncoderModel):
         return self.sampling
 
     @property
+    def base_beam(self) -> Beam:
+        """As it was published, if that is a beam; else one with its rules against repetition."""
+        if self.published is None or self.published.search.size > 1:
+            return self.beam if self.published is None else self.published.search
+        rules = self.published.search
+        return replace(
+            self.beam, no_repeat=rules.no_repeat, repetition_penalty=rules.repetition_penalty
+        )
+
+    @property
     def sampling(self) -> Sample:
         """How it samples unless told otherwise."""
         settings = self.generation or {}
@@ -168,7 +185,7 @@ class Generator(DecoderModel, EncoderModel):
         self,
         prompts: Iterable[str | Ids],
         search: Search | None = None,
-        ending: Ending = ENDING,
+        ending: Ending | None = None,
         *,
         first: int = 0,
     ) -> list[list[Generation]]:
@@ -178,6 +195,7 @@ class Generator(DecoderModel, EncoderModel):
         prompt's number, counted from ``first``, and a sample's. Token ids are read as given.
         """
         search = self.search if search is None else check_search(search)
+        ending = self.ending if ending is None else ending
         rows = self.read_prompts(prompts, first + 1)
         lengths = np.array([len(row) + self._longest(row, ending)[0] for row in rows], np.int64)
         chosen = inference_batches(lengths, BatchLimits(TOKENS, self.batch_size, TOKENS))
@@ -191,17 +209,24 @@ class Generator(DecoderModel, EncoderModel):
                 results[i] = [self._as_text(rows[i], one, ending) for one in hypotheses]
         return results
 
+    def write(
+        self, requests: Sequence[tuple[str, str | None]], search: Search, *, first: int
+    ) -> list[list[Generation]]:
+        """The continuations of prompts; how one begins cannot be asked for, but by the prompt."""
+        return self.generate([prompt for prompt, _ in requests], search, first=first)
+
     def stream(
         self,
         prompt: str | Ids,
         search: Search | None = None,
-        ending: Ending = ENDING,
+        ending: Ending | None = None,
         *,
         number: int = 0,
     ) -> Iterator[str]:
         """The continuation of one prompt, piece by piece; ``number`` is that of the prompt."""
         search = self.search if search is None else check_search(search)
-        return self._pieces(self.read_prompts([prompt], number + 1), search, ending, number)
+        rows = self.read_prompts([prompt], number + 1)
+        return self._pieces(rows, search, ending or self.ending, number)
 
     def _pieces(
         self, rows: list[list[int]], search: Search, ending: Ending, number: int

@@ -55,6 +55,11 @@ class Translation:
     score: float
     hypothesis: Hypothesis
 
+    @property
+    def remarks(self) -> dict[str, str]:
+        """What else a record says of it: nothing."""
+        return {}
+
 
 @dataclass(frozen=True, eq=False)
 class Translator(DecoderModel):
@@ -119,6 +124,11 @@ class Translator(DecoderModel):
         return GenerationSettings.of(
             self.generation, self.vocabulary.eos, self.model.head.out_features
         )
+
+    @property
+    def base_beam(self) -> Beam:
+        """Its own search."""
+        return self.search
 
     @property
     def search(self) -> Beam:
@@ -189,6 +199,14 @@ class Translator(DecoderModel):
             for i, hypotheses in zip(numbers, found, strict=True):
                 results[i] = [self._as_text(hypothesis) for hypothesis in hypotheses]
         return results
+
+    def write(
+        self, requests: Sequence[tuple[str, str | None]], search: Search, *, first: int
+    ) -> list[list[Translation]]:
+        """The translations of texts, each with the beginning it must have or None."""
+        texts = [text for text, _ in requests]
+        prefixes = [prefix for _, prefix in requests if prefix is not None]
+        return self.translate(texts, search, prefixes or None, first=first)
 
     def default_target(self, text: str) -> str:
         """Its best translation."""

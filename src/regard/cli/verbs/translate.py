@@ -3,21 +3,25 @@
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from regard.cli.console import note, output_to, print_json, print_line
+from regard.cli.console import note, output_to
 from regard.cli.line_io import check_length, predict_window, read_windows
+from regard.cli.nbest_output import print_records, print_texts
 from regard.cli.options import (
     ALPHA,
     BATCH_SIZE,
     BEAM,
+    CANDIDATES,
     COVERAGE,
     DEVICE,
+    DIVERSITY,
     ENGINE,
     FILE,
     FINISHED,
+    GROUPS_OF_BEAMS,
     JSON,
     LENGTH,
     MAX_LENGTH,
@@ -25,17 +29,21 @@ from regard.cli.options import (
     MODEL,
     NO_REPEAT,
     OUT_FILE,
-    OWN,
     PRECISION,
+    REPETITION_PENALTY,
+    SAMPLES,
+    SEED,
     STOP,
+    TEMPERATURE,
+    TOP_K,
+    TOP_P,
+    UTILITY,
+    WORKERS,
     was_given,
 )
 from regard.data.sources import name_of, read_lines
 from regard.ground.errors import BadInput
 from regard.text.vocabulary import Vocabulary
-
-if TYPE_CHECKING:
-    from regard.tasks.translator import Translation
 
 LOSSY = ("wordpiece", "sentencepiece")  # vocabularies that cannot encode every word
 
@@ -63,32 +71,19 @@ def translate(
     finished: FINISHED = None,
     stop: STOP = None,
     no_repeat: NO_REPEAT = None,
-    groups: Annotated[
-        int, typer.Option(help="Groups of a diverse beam search, each of --beam hypotheses.")
-    ] = 1,
-    diversity: Annotated[
-        float, typer.Option(help="Penalty for a token that an earlier group has just chosen.")
-    ] = 0.5,
+    repetition_penalty: REPETITION_PENALTY = None,
+    groups: GROUPS_OF_BEAMS = 1,
+    diversity: DIVERSITY = 0.5,
     widest: Annotated[
         int, typer.Option(help="Open prefixes at which exact search gives up on a sentence.")
     ] = 1_000,
-    temperature: Annotated[
-        float | None, typer.Option(help="Sampling temperature.", show_default=OWN)
-    ] = None,
-    top_k: Annotated[
-        int | None,
-        typer.Option(help="Sample from the k most probable tokens; 0: from all.", show_default=OWN),
-    ] = None,
-    top_p: Annotated[
-        float | None,
-        typer.Option(help="Sample from the nucleus of this probability.", show_default=OWN),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Sampling seed.")] = 0,
-    samples: Annotated[int, typer.Option(help="Samples that mbr estimates risk with.")] = 32,
-    utility: Annotated[Literal["chrf", "bleu"], typer.Option(help="Utility of mbr.")] = "chrf",
-    candidates: Annotated[
-        Literal["samples", "beam"], typer.Option(help="Candidates of mbr.")
-    ] = "samples",
+    temperature: TEMPERATURE = None,
+    top_k: TOP_K = None,
+    top_p: TOP_P = None,
+    seed: SEED = 0,
+    samples: SAMPLES = 32,
+    utility: UTILITY = "chrf",
+    candidates: CANDIDATES = "samples",
     prefix: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="Forced beginnings of the translations, one per line."),
@@ -97,10 +92,7 @@ def translate(
     batch_size: BATCH_SIZE = None,
     precision: PRECISION = "auto",
     engine: ENGINE = "auto",
-    workers: Annotated[
-        int,
-        typer.Option(min=0, help="Processes with one thread each, for long files on a CPU."),
-    ] = 0,
+    workers: WORKERS = 0,
     device: DEVICE = None,
     out: OUT_FILE = None,
     as_json: JSON = False,
@@ -142,8 +134,7 @@ def translate(
     translator = decode.load_ensemble(folders, device, batch_size)
     if workers and translator.device.type != "cpu":
         raise BadInput("--workers: only for a CPU (--device cpu)")
-    known = set().union(*decode.OPTIONS.values())
-    given = {name for name in known if was_given(context, name)}
+    given = {name for name in decode.KNOWN if was_given(context, name)}
     method = decode.choose_method(translator, search, context.params, given)
     if method.formula:
         note(f"{method.search}: score = {method.formula}")
@@ -164,42 +155,13 @@ def translate(
             decode_window = partial(method.decode, translator, first=first - 1)
             for number, nbest in predict_window(file, window, decode_window, first):
                 if as_json:
-                    _print_records(number, nbest, target, chosen)
+                    print_records(number, nbest, target, chosen)
                 else:
-                    _print_texts(nbest, best)
+                    print_texts(nbest, best)
         if prefixes is not None:
             prefixes.check_end(file)
     if report := method.report():
         note(report)
-
-
-def _print_texts(nbest: "list[Translation]", best: int) -> None:
-    """Exactly ``best`` lines, so that files stay parallel."""
-    for one in nbest:
-        print_line(" ".join(one.text.split("\n")))
-    for _ in range(best - len(nbest)):
-        print_line("")
-
-
-def _print_records(
-    line: int, nbest: "list[Translation]", target: Vocabulary, chosen: dict[str, str]
-) -> None:
-    """Everything that another score needs to rank the translations of a line."""
-    for one in nbest:
-        hypothesis = one.hypothesis
-        record: dict[str, Any] = {
-            "line": line,
-            "text": one.text,
-            "score": one.score,
-            "logprob": hypothesis.logprob,
-            "n": len(hypothesis.logprobs),
-            "tokens": target.pieces(hypothesis.tokens),
-            "logprobs": hypothesis.logprobs,
-            "finished": hypothesis.finished,
-        }
-        if hypothesis.coverage is not None:
-            record["coverage"] = hypothesis.coverage
-        print_json(record | chosen)
 
 
 class Prefixes:

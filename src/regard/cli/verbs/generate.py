@@ -1,0 +1,200 @@
+"""``regard generate``: prompts in, continuations out."""
+
+import sys
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from regard.cli.console import complain, note, output_to
+from regard.cli.line_io import plain_text, predict_window, read_windows, with_max_length
+from regard.cli.nbest_output import print_records, print_texts
+from regard.cli.options import (
+    ALPHA,
+    BATCH_SIZE,
+    BEAM,
+    CANDIDATES,
+    DEVICE,
+    DIVERSITY,
+    ENGINE,
+    FILE,
+    FINISHED,
+    GROUPS_OF_BEAMS,
+    JSON,
+    LENGTH,
+    MAX_LENGTH,
+    MAX_TOKENS,
+    MODEL,
+    NO_REPEAT,
+    OUT_FILE,
+    OWN,
+    PRECISION,
+    REPETITION_PENALTY,
+    SAMPLES,
+    SEED,
+    STOP,
+    TEMPERATURE,
+    TOP_K,
+    TOP_P,
+    UTILITY,
+    WORKERS,
+    was_given,
+)
+from regard.ground.errors import BadInput
+
+if TYPE_CHECKING:
+    from regard.cli.decode import Method
+    from regard.tasks.generator import Generator
+
+
+def generate(
+    context: typer.Context,
+    model: MODEL,
+    file: FILE = "-",
+    search: Annotated[
+        Literal["greedy", "sample", "beam", "mbr"] | None,
+        typer.Option(
+            help="Decoding method; default: the one that other options belong to, else that of "
+            "generation_config.json, else greedy."
+        ),
+    ] = None,
+    max_new_tokens: Annotated[
+        int | None, typer.Option(help="Generate at most this many tokens.", show_default=OWN)
+    ] = None,
+    min_new_tokens: Annotated[
+        int, typer.Option(help="Generate at least this many tokens before the end.")
+    ] = 0,
+    stop_string: Annotated[
+        list[str] | None,
+        typer.Option(help="End a text before this string; repeatable. \\n is a line break."),
+    ] = None,
+    best: Annotated[int, typer.Option(help="Texts printed for each prompt.")] = 1,
+    temperature: TEMPERATURE = None,
+    top_k: TOP_K = None,
+    top_p: TOP_P = None,
+    seed: SEED = 0,
+    no_repeat: NO_REPEAT = None,
+    repetition_penalty: REPETITION_PENALTY = None,
+    size: BEAM = None,
+    length: LENGTH = None,
+    alpha: ALPHA = None,
+    finished: FINISHED = None,
+    stop: STOP = None,
+    groups: GROUPS_OF_BEAMS = 1,
+    diversity: DIVERSITY = 0.5,
+    samples: SAMPLES = 32,
+    utility: UTILITY = "chrf",
+    candidates: CANDIDATES = "samples",
+    stream: Annotated[
+        bool, typer.Option("--stream", help="Print each text while it is generated, as it is.")
+    ] = False,
+    max_length: MAX_LENGTH = None,
+    batch_size: BATCH_SIZE = None,
+    precision: PRECISION = "auto",
+    engine: ENGINE = "auto",
+    workers: WORKERS = 0,
+    device: DEVICE = None,
+    out: OUT_FILE = None,
+    as_json: JSON = False,
+) -> None:
+    """Continue prompts, one per line or typed at a terminal.
+
+    Only the continuation is printed, in one line: line breaks in it are spaces, unless it is
+    streamed or printed as JSON. An empty line is a prompt too: a text from its beginning. With
+    --best n, each prompt gives n lines, best first.
+
+    At a terminal without FILE, prompts are read one by one, and each text is printed while it is
+    generated; Ctrl-C stops a text, Ctrl-D ends. With --stream, the same is done for the lines of a
+    file. Only greedy search and sampling can stream.
+
+    A sample depends on --seed, the number of its line and its own number, not on the batch. A
+    prompt of more tokens than the model has positions is an error; a text that reaches the last
+    position ends there, which is noted on standard error.
+
+    The default search and limits are those of generation_config.json, else greedy search and 128
+    tokens; an option overrides one setting.
+
+    Example: echo "Once upon a time" | regard generate gpt2 --top-p 0.9 --best 3
+    """
+    from regard.api import load
+    from regard.cli import decode
+    from regard.tasks.generator import Ending
+    from regard.tasks.workers import Workers
+
+    typed = is_typed(file)
+    for name, asked in {"--json": as_json, "--workers": workers, "--out": out}.items():
+        if stream and asked:
+            raise BadInput(f"{name}: cannot be used with --stream")
+    generator = load(model, device, batch_size=batch_size).generator
+    if workers and generator.device.type != "cpu":
+        raise BadInput("--workers: only for a CPU (--device cpu)")
+    stops = tuple(one.replace("\\n", "\n") for one in stop_string or [])
+    ending = Ending(max_new_tokens, min_new_tokens, stops)
+    given = {name for name in decode.KNOWN if was_given(context, name)}
+    method = decode.choose_continuation(generator, search, context.params, given)
+    if method.formula:
+        note(f"{method.search}: score = {method.formula}")
+    chosen = dict(zip(("precision", "engine"), generator.choice(precision, engine), strict=True))
+    generator = replace(generator, ending=ending)
+    with ExitStack() as stack:
+        stack.enter_context(output_to(out))
+        if workers:
+            start = partial(decode.start_generator, model, **chosen)
+            generator = replace(generator, workers=stack.enter_context(Workers(workers, start)))
+        else:
+            generator = generator.with_precision(*chosen.values())
+            note(generator.description)
+        if stream or (typed and not as_json):
+            _answer(generator.with_limits(None, max_length), method, file, best, typed, stream)
+            return
+        parse = with_max_length(plain_text, generator.token_count, max_length or MAX_TOKENS)
+        for window in read_windows(file, lambda line, where: (parse(line, where), None)):
+            first = window[0].number
+            decode_window = partial(method.decode, generator, first=first - 1)
+            for number, nbest in predict_window(file, window, decode_window, first):
+                if as_json:
+                    print_records(number, nbest, generator.vocabulary, chosen)
+                else:
+                    print_texts(nbest, best)
+                if any(one.ended == "positions" for one in nbest):
+                    note(f"line {number}: ended at the last position of the model")
+
+
+def is_typed(file: str) -> bool:
+    """Whether somebody types the lines at a terminal."""
+    return file == "-" and sys.stdin.isatty()
+
+
+def _answer(
+    generator: "Generator", method: "Method", file: str, best: int, typed: bool, must_stream: bool
+) -> None:
+    """Continue line by line; ``typed`` ones are asked for, and a bad one is not the end."""
+    streams = must_stream or (best == 1 and method.streams)
+    _ask(typed)
+    for ((number, prompt),) in read_windows(file, plain_text, most=1):
+        try:
+            if streams:
+                for piece in generator.stream(prompt, method.search, number=number - 1):
+                    sys.stdout.write(piece)
+                    sys.stdout.flush()
+                print_texts([], 1)
+            else:
+                print_texts(method.decode(generator, [(prompt, None)], number - 1)[0], best)
+        except BadInput as bad:
+            if not typed:
+                raise
+            complain(str(bad))
+        except KeyboardInterrupt:
+            if not typed:
+                raise
+            print_texts([], 1)
+        _ask(typed)
+
+
+def _ask(typed: bool) -> None:
+    if typed:
+        sys.stdout.flush()
+        sys.stderr.write("> ")
+        sys.stderr.flush()
