@@ -93,6 +93,21 @@ def test_ragged_rows_are_packed_for_one_and_bucketed_for_the_other():
     assert padding(theirs, ragged=False) < 0.15
 
 
+def test_systems_take_turns_at_generation(monkeypatch, capsys):
+    from generate import main
+
+    monkeypatch.setattr(sys, "argv", ["generate.py", "--tiny", "--precision", "fp32"])
+    main()
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    systems = [one for one in lines if "batch" in one]
+    assert {one["batch"] for one in systems} == {1, 3} and lines[-1]["size"] == "tiny"
+    assert {one["system"] for one in systems} >= {"transformers fp32", "regard fp32, torch"}
+    for one in systems:
+        assert (
+            one["tokens_per_second"][0] > 0 and one["identical"] == f"{one['batch']}/{one['batch']}"
+        )
+
+
 def test_systems_take_turns_at_pretraining_two_models(monkeypatch, capsys):
     from pretrain_electra import main
 
