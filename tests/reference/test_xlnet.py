@@ -5,12 +5,14 @@ from dataclasses import replace
 import pytest
 import torch
 
-from encoder_family import CLOSE, FILES, Family
+from encoder_family import CLOSE, FILES, SENTENCES, Family
 from regard.ground.batch import TokenRow, pack_rows
 from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
 from regard.models.formats import folder as folders
 from regard.models.papers import xlnet
+from regard.text.encoder_tokenizer import train_encoder_tokenizer
+from verb import run
 
 transformers = pytest.importorskip("transformers")
 
@@ -178,6 +180,14 @@ def test_other_forms_are_refused(settings, said, tmp_path):
     FAMILY.reference("XLNetForSequenceClassification", **settings).save_pretrained(tmp_path)
     with pytest.raises(BadInput, match=said):
         folders.read(tmp_path)
+
+
+def test_a_conversion_is_checked_with_segments(tmp_path):
+    words = train_encoder_tokenizer(SENTENCES * 3, "xlnet-unigram", 120, lower=False)
+    theirs = FAMILY.reference("XLNetLMHeadModel", vocab_size=len(words.words))
+    theirs.save_pretrained(tmp_path / "theirs")
+    words.save(tmp_path / "theirs")
+    run("convert", tmp_path / "theirs", tmp_path / "ours", "--to", "regard", "--check")
 
 
 def test_heads_of_another_size_are_refused(tmp_path):

@@ -83,7 +83,7 @@ def _inputs(facts: ModelFacts, example: Example) -> dict[str, Tensor]:
     for name, row in example.items():
         side = SIDES[name]
         inputs[side.ids] = torch.tensor([[int(i) for i in row.tokens]])
-        if side.segments is not None and getattr(facts, name).embed.segments:
+        if side.segments is not None and getattr(facts, name).segments:
             inputs[side.segments] = torch.tensor([[int(i) for i in row.segments]])
     if "choice" in facts.head_names:  # one choice per question
         inputs = {name: ids[None] for name, ids in inputs.items()}

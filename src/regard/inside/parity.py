@@ -61,10 +61,10 @@ def random_examples(facts: ModelFacts) -> Iterator[Example]:
     for length in LENGTHS:
         example = {}
         for number, side in enumerate(facts.sides):  # a target has one token more, its first
-            embed = getattr(facts, side).embed
-            count = min(length + number, embed.limit or length + number)
-            tokens = draw(embed.vocab, count)
-            segments = draw(embed.segments, count) if embed.segments else [0] * count
+            trunk = getattr(facts, side)
+            count = min(length + number, trunk.embed.limit or length + number)
+            tokens = draw(trunk.embed.vocab, count)
+            segments = draw(trunk.segments, count) if trunk.segments else [0] * count
             example[side] = TokenRow(tokens, segments)
         yield example
 

@@ -32,6 +32,7 @@ class AnyStack:
     eager: ClassVar[bool] = False
     attends: ClassVar[bool] = False
     has_queries: ClassVar[bool] = False
+    segments: ClassVar[int] = 0  # how many it tells apart without vectors of the embedding
     width: int
     depth: int
     dropout: float

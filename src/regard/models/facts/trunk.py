@@ -35,6 +35,11 @@ class Trunk:
         """The size of token vectors by which a head names tokens."""
         return self.embed.embedding_size or self.width
 
+    @property
+    def segments(self) -> int:
+        """How many segments of a row it tells apart; 0 if it knows none."""
+        return self.embed.segments or self.stack.segments
+
     def products(self, source: "Trunk | None" = None) -> Products:
         """Products of a forward pass: of the stack, and of the projection of the embedding."""
         stack = self.stack.products(None if source is None else source.stack)

@@ -24,6 +24,7 @@ class TwoStreamStack(AnyStack):
 
     attends: ClassVar[bool] = True
     has_queries: ClassVar[bool] = True
+    segments: ClassVar[int] = 3  # two texts and the class token
     width: int
     depth: int
     heads: int
