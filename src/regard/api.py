@@ -309,14 +309,22 @@ class Model:
 
     def score(
         self,
-        pairs: Iterable[tuple[Any, Any]],
+        inputs: Iterable[Any],
         *,
+        stride: int | None = None,
         batch_size: int | None = None,
         max_length: int | None = None,
     ) -> list[list[float]]:
-        """Log-probabilities of given translations, per target token and for the end."""
-        given, runner = listed(pairs, "pairs"), self.runner.with_limits(batch_size, max_length)
-        return runner.translator.score(given)
+        """Log-probabilities of texts, or of given translations, token by token.
+
+        A causal model predicts each token of a text from those before it, a masked LM from all
+        others. Longer texts than it reads at once (``max_length``, or its positions) are read in
+        windows that overlap, ``stride`` tokens further each. Ids are used as given. A translator
+        scores pairs (source, target): the tokens of the target, and its end. The first token has
+        no score where nothing stands before it: of ids, and of GPT, whose texts have no separator.
+        """
+        given, runner = listed(inputs, "inputs"), self.runner.with_limits(batch_size, max_length)
+        return [list(one.logprobs) for one in runner.scorer(stride=stride).score(given)]
 
     def look(self, text: str, target: str | None = None, *, subwords: bool = False) -> View:
         """The attention of the model on a text: maps by layer and head, or pooling weights.

@@ -27,7 +27,7 @@ GROUPS = {
         "predict": "Print labels, tags, answers or choices for each line.",
         "fill": "Fill the [MASK] tokens of each line with the most probable words.",
         "embed": "Print one vector for each line.",
-        "score": "Print the log-probability of each given translation.",
+        "score": "Print the log-probability of each text, or translation.",
     },
     "Train": {
         "tour": "Train, measure and inspect a small model on a toy language.",

@@ -88,6 +88,13 @@ class ModelRunner(BatchRunner, ABC):
     def logits(self, inputs: Iterable[Any], tape: NullTape = NULL_TAPE) -> list[Tensor]:
         """The logits of each input, under the eyes of a tape."""
 
+    @abstractmethod
+    def scorer(self, window: int | None = None, stride: int | None = None) -> Any:
+        """Gives the log-probability of each token of texts, or of given translations.
+
+        ``window`` and ``stride`` are for texts that are read in several windows.
+        """
+
     def default_target(self, text: str) -> str | None:
         """The second text to look at where none is given."""
         return None

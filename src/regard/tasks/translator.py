@@ -39,6 +39,7 @@ from regard.tasks.inputs import (
     listed,
     read_ids,
 )
+from regard.tasks.score_pairs import PairScorer
 from regard.tasks.workers import Workers
 from regard.text.translation_tokenizer import TranslationTokenizer
 from regard.text.vocabulary import Vocabulary, token_count
@@ -291,6 +292,12 @@ class Translator(DecoderModel):
         return Translation(
             self.tokenizer.target.decode(hypothesis.tokens), hypothesis.score, hypothesis
         )
+
+    def scorer(self, window: int | None = None, stride: int | None = None) -> PairScorer:
+        """Scores given translations, each as a whole."""
+        if window is not None or stride is not None:
+            raise BadInput(f"{self.name} scores translations as a whole, without window or stride")
+        return PairScorer(self)
 
     @torch.inference_mode()
     def score(self, pairs: Iterable[tuple[str | Ids, str | Ids]]) -> list[list[float]]:

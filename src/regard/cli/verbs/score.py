@@ -1,7 +1,12 @@
-"""``regard score``: log-probabilities of given translations."""
+"""``regard score``: log-probabilities of texts, or of given translations."""
 
-from regard.cli.console import output_to, print_json, print_line
-from regard.cli.line_io import check_length, predict_window, read_windows
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from regard.cli.console import note, output_to, print_json, print_line
+from regard.cli.line_io import Line, check_length, predict_window, read_windows
 from regard.cli.options import (
     BATCH_SIZE,
     DEVICE,
@@ -14,14 +19,28 @@ from regard.cli.options import (
     STORED_PRECISION,
 )
 from regard.data.fields import filled
-from regard.data.sources import Table
-
-COLUMNS = Table("-", (0, 1))
+from regard.data.sources import name_of, read_lines
+from regard.ground.errors import BadInput
 
 
 def score(
     model: MODEL,
     file: FILE = "-",
+    whole: Annotated[
+        bool, typer.Option("--whole", help="The file is one text, not one in each line.")
+    ] = False,
+    window: Annotated[
+        int | None,
+        typer.Option(min=2, help="Tokens that are read at once.", show_default="the model's limit"),
+    ] = None,
+    stride: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Tokens from one window of a long text to the next.",
+            show_default="half a window",
+        ),
+    ] = None,
     max_length: MAX_LENGTH = None,
     batch_size: BATCH_SIZE = None,
     precision: STORED_PRECISION = None,
@@ -29,31 +48,47 @@ def score(
     out: OUT_FILE = None,
     as_json: JSON = False,
 ) -> None:
-    """Print the log-probability of each given translation.
+    """Print the log-probability of each text, or translation.
 
-    A line is a source text, a tab, and its translation. With --json, the log-probability of each
-    token is printed too.
+    A language model reads a text in each line, a translator a source text, a tab, and its
+    translation. Each token of a text is predicted from those before it (GPT), or from all others
+    if the model is a masked LM. Perplexity and bits per byte of all texts are printed at the end;
+    with --json, those of each text and the log-probability of each token.
 
     Example: paste test.en test.de | regard score runs/tour/model
     """
     from regard.api import load
+    from regard.tasks.score_text import TextScore
 
-    translator = load(model, device, precision=precision, batch_size=batch_size).translator
-    sides = translator.tokenizer.sides
+    runner = load(model, device, precision=precision, batch_size=batch_size).runner
+    scorer: Any = runner.scorer(window, stride)
+    if whole and not scorer.reads_whole:
+        raise BadInput("--whole cannot be used with a translator, which reads pairs of lines")
+    most = max_length if scorer.reads_whole else max_length or MAX_TOKENS
 
     def parse(line: str, where: str) -> tuple[str, ...]:
-        pair = COLUMNS.parse(filled(line, where, "empty line"), where)
-        for text, vocabulary in zip(pair, sides, strict=True):
-            check_length((filled(text, where),), vocabulary, max_length or MAX_TOKENS, where)
-        return pair
+        texts = scorer.parse(filled(line, where, "empty line"), where)
+        for text, vocabulary in zip(texts, scorer.vocabularies, strict=True):
+            if filled(text, where) and most is not None:
+                check_length((text,), vocabulary, most, where)
+        return texts
 
+    scores = []
     with output_to(out):
-        for window in read_windows(file, parse):
-            scores = predict_window(file, window, translator.score)
-            for (_, (source, target)), (_, logprobs) in zip(window, scores, strict=True):
+        for inputs in _whole(file, parse) if whole else read_windows(file, parse):
+            results = predict_window(file, inputs, scorer.score)
+            for (_, given), (_, result) in zip(inputs, results, strict=True):
                 if as_json:
-                    tokens = [*sides[1].pieces(sides[1].encode(target)), "</s>"]
-                    record = {"source": source, "target": target, "logprob": sum(logprobs)}
-                    print_json(record | {"tokens": tokens, "logprobs": logprobs})
+                    print_json(scorer.record(given, result))
                 else:
-                    print_line(f"{sum(logprobs):.4f}")
+                    print_line(f"{result.logprob:.4f}")
+                scores.append(result)
+    if scorer.reads_whole and scores:
+        total = TextScore.total(scores)
+        bits = f"{total.bits_per_byte:.4f} bits per byte"
+        note(f"perplexity {total.perplexity:.4f}, {bits}: {len(total.logprobs):,} tokens")
+
+
+def _whole(file: str, parse: Any) -> Iterator[list[Line]]:
+    """The file as one line."""
+    yield [Line(1, parse("\n".join(read_lines(file)), name_of(file)))]

@@ -1,0 +1,245 @@
+"""How probable texts are: the log-probability of every token, perplexity and bits per byte.
+
+A causal model gives the probability of each token after those before it. A masked LM gives that of
+each token if it alone is masked; their product is the pseudo-likelihood of a text (Salazar et al.,
+2020, arXiv:1910.14659). Texts longer than a window are read in windows that overlap, ``stride``
+tokens further each, and a window scores the tokens that those before it did not.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from math import exp, log
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.ground.batch import PackedTokens, TokenRow
+from regard.ground.errors import BadInput, BadItem
+from regard.models.facts import MLMHead, NextTokenHead, TrunkWithHeads
+from regard.tasks.batch_runner import BatchRunner, in_order
+from regard.tasks.inputs import InputLimits, check_text, token_ids
+from regard.text.ids_only import MISSING
+from regard.text.row_tokenizer import RowTokenizer
+from regard.text.subwords import Subwords
+
+WINDOW = 1_024  # tokens read at once by models without a limit
+ROWS = 1_024  # made at once
+STATES = 1_024  # whose logits are computed at once
+
+
+@dataclass(frozen=True)
+class TextScore:
+    """The log-probability of each token of a text; a first token without any before it has none.
+
+    ``bytes`` is the size of the text in UTF-8, 0 of token ids.
+    """
+
+    tokens: tuple[str, ...]
+    logprobs: tuple[float, ...]
+    bytes: int = 0
+
+    @property
+    def logprob(self) -> float:
+        """The sum over all tokens."""
+        return sum(self.logprobs)
+
+    @property
+    def perplexity(self) -> float:
+        """exp of the mean negative log-probability of a token."""
+        return exp(min(-self.logprob / max(1, len(self.logprobs)), 700.0))
+
+    @property
+    def bits_per_byte(self) -> float | None:
+        """The same in bits, for each byte of the text."""
+        return -self.logprob / log(2) / self.bytes if self.bytes else None
+
+    @classmethod
+    def total(cls, scores: "Iterable[TextScore]") -> "TextScore":
+        """Several texts as one."""
+        scores = list(scores)
+        logprobs = tuple(one for score in scores for one in score.logprobs)
+        return cls((), logprobs, sum(score.bytes for score in scores))
+
+
+class ScoredRow(NamedTuple):
+    """A row, the positions whose outputs are read, and the tokens that are predicted there."""
+
+    row: TokenRow
+    at: np.ndarray
+    targets: np.ndarray
+
+
+class Content(NamedTuple):
+    """The ids of an input, and how a part of them becomes a row."""
+
+    ids: list[int]
+    row: Callable[[list[int]], TokenRow]
+    bytes: int
+
+
+class Window(NamedTuple):
+    """Tokens ``begin`` to ``end`` (exclusive) of an input, of which those from ``first`` count."""
+
+    begin: int
+    end: int
+    first: int
+
+
+def windows(count: int, longest: int, stride: int) -> Iterator[Window]:
+    """Windows of at most ``longest`` tokens, in which every token counts once."""
+    end = min(longest, count)
+    yield Window(0, end, 0)
+    while end < count:
+        first, end = end, min(end + stride, count)
+        yield Window(max(0, end - longest), end, first)
+
+
+@dataclass(frozen=True, eq=False)
+class TextScorer(BatchRunner):
+    """A causal model, or a masked LM, that scores texts."""
+
+    reads_whole: ClassVar[bool] = True  # texts of any length
+    model: Any
+    facts: TrunkWithHeads
+    tokenizer: RowTokenizer | None
+    batch_size: int = 256
+    window: int = WINDOW
+    stride: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.head:
+            raise BadInput("this model predicts no tokens: it cannot score texts")
+        if self.stride is not None and not 1 <= self.stride < self.window:
+            most = f"the {self.window:,} tokens that it reads at once"
+            raise BadInput(f"a stride of {self.stride:,}: it must be from 1 to below {most}")
+
+    @property
+    def head(self) -> str:
+        """The head that predicts tokens; empty if there is none."""
+        return next((name for name in self.facts.head_names if name in ROWS_OF_HEADS), "")
+
+    @property
+    def vocabularies(self) -> tuple[Subwords, ...]:
+        """That of the text."""
+        if self.tokenizer is None:
+            raise BadInput(MISSING)
+        return self.tokenizer.vocabularies
+
+    def parse(self, line: str, where: str) -> tuple[str, ...]:
+        """A line is a text."""
+        return (line,)
+
+    def record(self, given: tuple[str, ...], score: TextScore) -> dict[str, Any]:
+        """A result for JSON."""
+        means = {"perplexity": score.perplexity, "bits_per_byte": score.bits_per_byte}
+        text = {"text": given[0], "logprob": score.logprob, **means}
+        return text | {"tokens": score.tokens, "logprobs": score.logprobs}
+
+    def score(self, inputs: Sequence[Any]) -> list[TextScore]:
+        """The score of each text, or of token ids as they are given."""
+        contents = [self._content(given, number) for number, given in enumerate(inputs, start=1)]
+        rows = (
+            (number, row)
+            for number, content in enumerate(contents)
+            for row in ROWS_OF_HEADS[self.head](self, content)
+        )
+        tokens, logprobs = ([list[Any]() for _ in contents] for _ in range(2))
+        while some := list(islice(rows, ROWS)):
+            results = self._logprobs([row for _, row in some])
+            for (number, row), result in zip(some, results, strict=True):
+                tokens[number] += row.targets.tolist()
+                logprobs[number] += result.tolist()
+        return [
+            TextScore(self._pieces(tokens[number]), tuple(logprobs[number]), content.bytes)
+            for number, content in enumerate(contents)
+        ]
+
+    def _content(self, given: Any, number: int) -> Content:
+        if isinstance(given, tuple) and len(given) == 1:  # as it was parsed
+            (given,) = given
+        if isinstance(given, str):
+            (words,) = self.vocabularies
+            ids = words.encode(check_text(given, number))
+            if not ids:
+                raise BadItem(number, "has no tokens")
+            return Content(ids, self._row_of_text, len(given.encode()))
+        ids = token_ids(given, number)
+        known = self.model.encoder.embed.token.num_embeddings
+        InputLimits(known).check(ids, number)
+        return Content(ids, lambda ids: TokenRow(ids, [0] * len(ids)), 0)
+
+    def _row_of_text(self, ids: list[int]) -> TokenRow:
+        assert self.tokenizer is not None
+        return self.tokenizer.row(ids)
+
+    def _windows(self, content: Content, special: int) -> Iterator[Window]:
+        """Windows that leave room for so many special tokens."""
+        longest = self.window - special
+        if longest < 2:
+            raise BadInput(f"windows of {self.window} tokens: no text fits beside special tokens")
+        stride = min(self.stride or longest // 2, longest - 1)
+        return windows(len(content.ids), longest, stride)
+
+    def causal_rows(self, content: Content) -> Iterator[ScoredRow]:
+        """Each token is predicted at the one before it; a text begins after the separator."""
+        if not self.facts.trunk.stack.causal:
+            raise BadInput("this model sees the tokens that it predicts: it cannot score texts")
+        before = list[int]()
+        if content.bytes and self.tokenizer is not None:
+            before = [token for token, _ in self.tokenizer.template.frame(1).between]
+        for begin, end, first in self._windows(content, len(before)):
+            prefix = before if begin == 0 else []
+            tokens = np.array([*prefix, *content.ids[begin:end]])
+            at = np.arange(max(first - begin + len(prefix), 1), len(tokens)) - 1
+            yield ScoredRow(TokenRow(tokens, np.zeros_like(tokens)), at, tokens[at + 1])
+
+    def masked_rows(self, content: Content) -> Iterator[ScoredRow]:
+        """A row for each token, in which it is masked; special tokens are none."""
+        tokenizer: Any = self.tokenizer
+        if tokenizer is None:
+            raise BadInput(MISSING)
+        special = len(content.row([]).tokens)
+        before = tokenizer.template.begin("A") if special else 0
+        for begin, end, first in self._windows(content, special):
+            row = content.row(content.ids[begin:end])
+            for at in range(first - begin + before, end - begin + before):
+                tokens = np.array(row.tokens)
+                target, tokens[at] = tokens[at], tokenizer.mask
+                if target not in tokenizer.special:
+                    yield ScoredRow(row._replace(tokens=tokens), np.array([at]), np.array([target]))
+
+    @torch.inference_mode()
+    def _logprobs(self, rows: Sequence[ScoredRow]) -> list[Tensor]:
+        """The log-probabilities that each row asks for."""
+        batches = self.batches([one.row for one in rows])
+        return in_order(
+            (chosen, self._of_batch(batch, [rows[i] for i in chosen])) for chosen, batch in batches
+        )
+
+    def _of_batch(self, batch: PackedTokens, rows: Sequence[ScoredRow]) -> Sequence[Tensor]:
+        starts = batch.layout.offsets.tolist()
+        at_N = np.concatenate([row.at + start for row, start in zip(rows, starts, strict=False)])
+        targets_N = torch.from_numpy(np.concatenate([row.targets for row in rows]))
+        states_ND = self.model.encode(batch).states_TD[torch.from_numpy(at_N).to(self.device)]
+        chunks = zip(states_ND.split(STATES), targets_N.to(self.device).split(STATES), strict=True)
+        logprobs_N = torch.cat([self._of_states(*chunk) for chunk in chunks]).cpu()
+        if not logprobs_N.isfinite().all():
+            raise BadInput("the model is broken: its probabilities are not numbers")
+        return logprobs_N.split([len(row.at) for row in rows])
+
+    def _of_states(self, states_ND: Tensor, targets_N: Tensor) -> Tensor:
+        logp_NV = torch.log_softmax(self.model.heads[self.head](states_ND).float(), dim=-1)
+        return logp_NV.gather(1, targets_N[:, None].long())[:, 0]
+
+    def _pieces(self, ids: list[int]) -> tuple[str, ...]:
+        return tuple(map(str, ids) if self.tokenizer is None else self.tokenizer.words.pieces(ids))
+
+
+ROWS_OF_HEADS: Mapping[str, Callable[[TextScorer, Content], Iterator[ScoredRow]]] = {
+    NextTokenHead.name: TextScorer.causal_rows,
+    MLMHead.name: TextScorer.masked_rows,
+}
+"""By the head that predicts tokens, how a text is read."""

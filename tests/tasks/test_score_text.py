@@ -1,0 +1,174 @@
+"""Scores of texts: windows, causal models and masked LMs against plain loops, and the verb."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import regard
+from regard.ground.errors import BadInput
+from regard.models.facts import MLMHead, NextTokenHead, change
+from regard.models.formats.loaded_model import LoadedModel
+from regard.models.papers import bert, gpt, gpt2
+from regard.tasks.score_text import TextScore, TextScorer, windows
+from regard.text.encoder_tokenizer import train_encoder_tokenizer
+from verb import run
+
+TEXTS = (
+    "The old sailor mended his nets before the storm came in.",
+    "Nobody believed it.",
+    "naïve café, 東京",
+)
+SIZES = {"width": 12, "depth": 2, "heads": 2, "inner": 16, "longest": 16, "init_std": 0.4}
+
+
+def small(paper, facts, head, kind, **changes):
+    torch.manual_seed(3)
+    tokenizer = train_encoder_tokenizer(TEXTS, kind, 300, lower=kind == "gpt-bpe", longest=None)
+    facts = change(facts, **SIZES, vocab=len(tokenizer.words), **changes).with_heads(head)
+    return regard.Model(LoadedModel(paper, facts, facts.build().eval(), tokenizer))
+
+
+@pytest.fixture(scope="module")
+def causal():
+    return small(gpt2.PAPER, gpt2.SMALL, NextTokenHead(), "gpt2-bpe")
+
+
+@pytest.fixture(scope="module")
+def masked():
+    return small(bert.PAPER, bert.TINY, MLMHead(), "wordpiece", pool=None)
+
+
+@given(st.integers(1, 60), st.integers(2, 20), st.data())
+def test_in_windows_every_token_counts_once(count, longest, data):
+    stride = data.draw(st.integers(1, longest - 1))
+    found = list(windows(count, longest, stride))
+    assert [at for one in found for at in range(one.first, one.end)] == [*range(count)]
+    for number, (begin, end, first) in enumerate(found):
+        assert 0 < end - begin <= longest and (number == 0) == (first == 0 == begin)
+        assert number == 0 or (first > begin and end - begin == longest)
+
+
+def logprobs(model, ids):
+    """For each position the log-probabilities of the next token."""
+    return torch.log_softmax(model.logits([ids])[0].double(), -1)
+
+
+def test_a_causal_model_predicts_each_token_from_those_before_it(causal):
+    words = causal.tokenizer.words
+    for text, found in zip(TEXTS[1:], causal.score(TEXTS[1:]), strict=True):
+        ids = words.encode(text)[:15]
+        table = logprobs(causal, [words.eos, *ids])
+        expected = [table[at, token].item() for at, token in enumerate(ids)]
+        assert found[:15] == pytest.approx(expected, abs=1e-5)
+        assert len(found) == len(words.encode(text))
+
+
+def test_long_texts_are_read_in_windows(causal):
+    """Of 16 positions, the first window has the separator and 15 tokens."""
+    words = causal.tokenizer.words
+    ids = words.encode(TEXTS[0])
+    first = logprobs(causal, [words.eos, *ids[:15]])
+    expected, done = [first[at, ids[at]].item() for at in range(15)], 15
+    while done < len(ids):
+        before, done = done, min(done + 4, len(ids))
+        table = logprobs(causal, ids[done - 15 : done])
+        expected += [table[at - done + 14, ids[at]].item() for at in range(before, done)]
+    (found,) = causal.score(TEXTS[:1], stride=4)
+    assert len(found) == len(ids) > 20 and found == pytest.approx(expected, abs=1e-5)
+    (other,) = causal.score(TEXTS[:1], stride=15)
+    assert other[:15] == pytest.approx(found[:15], abs=1e-5) and other[15:] != found[15:]
+
+
+def test_ids_are_used_as_given_and_need_no_tokenizer(causal):
+    ids = causal.tokenizer.words.encode(TEXTS[1])[:12]
+    bare = regard.Model(LoadedModel(causal.paper, causal.facts, causal.module))
+    (found,) = bare.score([ids])
+    table = logprobs(causal, ids)
+    assert found == pytest.approx(
+        [table[at, token].item() for at, token in enumerate(ids[1:])], abs=1e-5
+    )
+    with pytest.raises(BadInput, match="only token ids can be used"):
+        bare.score(["a text"])
+
+
+def test_a_masked_model_predicts_each_token_from_all_others(masked):
+    tokenizer = masked.tokenizer
+    ids = tokenizer.words.encode(TEXTS[1])[:10]
+    text = tokenizer.decode(ids)
+    assert tokenizer.words.encode(text) == ids
+    row = tokenizer.row(ids).tokens
+    expected = []
+    for at in range(1, len(row) - 1):
+        hidden = np.array(row)
+        hidden[at] = tokenizer.mask
+        expected.append(logprobs(masked, hidden.tolist())[at, row[at]].item())
+    assert masked.score([text])[0] == pytest.approx(expected, abs=1e-5)
+    assert masked.score([row])[0] == pytest.approx(expected, abs=1e-5)  # special ones are none
+    assert len(masked.score(TEXTS[:1])[0]) == len(tokenizer.words.encode(TEXTS[0])) > 14
+
+
+def test_scores_do_not_depend_on_the_batch(causal, masked):
+    for model in (causal, masked):
+        together = model.score(TEXTS)
+        for text, scores in zip(TEXTS, together, strict=True):
+            (alone,) = model.score([text], batch_size=1)
+            assert alone == pytest.approx(scores, abs=1e-5)
+
+
+def test_perplexity_and_bits_per_byte():
+    score = TextScore(("a", "b"), (-math.log(2), -math.log(8)), 8)
+    assert score.perplexity == pytest.approx(4) and score.bits_per_byte == pytest.approx(0.5)
+    both = TextScore.total([score, TextScore(("c",), (-math.log(4),), 2)])
+    assert both.perplexity == pytest.approx(4) and both.bits_per_byte == pytest.approx(0.6)
+    assert TextScore((), ()).bits_per_byte is None
+
+
+def test_a_text_of_gpt_begins_without_a_separator():
+    model = small(gpt.PAPER, gpt.BASE, NextTokenHead(), "gpt-bpe")
+    ids = model.tokenizer.words.encode(TEXTS[1])
+    assert len(model.score(TEXTS[1:2])[0]) == len(ids) - 1
+
+
+def test_what_cannot_be_scored_is_refused(causal, masked):
+    with pytest.raises(BadInput, match="a stride of 16: it must be from 1 to below the 16 tokens"):
+        causal.score(TEXTS, stride=16)
+    with pytest.raises(BadInput, match="input 2: has no tokens"):
+        causal.score([TEXTS[0], ""])
+    with pytest.raises(BadInput, match="give a list of texts, not one text"):
+        causal.score(TEXTS[0])
+    facts = causal.facts.with_heads()
+    with pytest.raises(BadInput, match="predicts no tokens: it cannot score texts"):
+        TextScorer(facts.build(), facts, None)
+    facts = change(masked.facts, output_heads=(NextTokenHead(),))
+    with pytest.raises(BadInput, match="sees the tokens that it predicts"):
+        regard.Model(LoadedModel(masked.paper, facts, facts.build())).score([[1, 2]])
+
+
+def test_the_verb_scores_lines_and_whole_files(causal, masked, tmp_path):
+    (tmp_path / "a.txt").write_text("\n".join(TEXTS) + "\n")
+    for name, model in {"causal": causal, "masked": masked}.items():
+        model.save(tmp_path / name)
+        plain = run("score", tmp_path / name, tmp_path / "a.txt")
+        expected = [sum(scores) for scores in model.score(TEXTS)]
+        assert [float(line) for line in plain.stdout.split()] == pytest.approx(expected, abs=1e-3)
+        assert "bits per byte" in plain.stderr and "perplexity" in plain.stderr
+        lines = run("score", tmp_path / name, tmp_path / "a.txt", "--json").stdout.splitlines()
+        records = [json.loads(line) for line in lines]
+        for record, text, total in zip(records, TEXTS, expected, strict=True):
+            assert record["text"] == text and record["logprob"] == pytest.approx(total, abs=1e-4)
+            bits = -total / math.log(2) / len(text.encode())
+            assert record["bits_per_byte"] == pytest.approx(bits, abs=1e-4)
+            assert len(record["tokens"]) == len(record["logprobs"])
+    whole = run("score", tmp_path / "causal", tmp_path / "a.txt", "--whole", "--json")
+    (record,) = [json.loads(line) for line in whole.stdout.splitlines()]
+    assert record["text"] == "\n".join(TEXTS)
+    options = ("--whole", "--window", "12", "--stride", "3")
+    other = run("score", tmp_path / "causal", tmp_path / "a.txt", *options)
+    assert float(other.stdout) != pytest.approx(record["logprob"], abs=1e-3)
+    refused = run("score", tmp_path / "causal", tmp_path / "a.txt", "--max-length", "9", code=2)
+    assert "tokens, more than 9" in refused.output
