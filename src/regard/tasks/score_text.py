@@ -231,7 +231,8 @@ class TextScorer(BatchRunner):
         return logprobs_N.split([len(row.at) for row in rows])
 
     def _of_states(self, states_ND: Tensor, targets_N: Tensor) -> Tensor:
-        logp_NV = torch.log_softmax(self.model.heads[self.head](states_ND).float(), dim=-1)
+        logits_NV = self.model.heads[self.head](states_ND).float()
+        logp_NV = torch.log_softmax(logits_NV, dim=-1)
         return logp_NV.gather(1, targets_N[:, None].long())[:, 0]
 
     def _pieces(self, ids: list[int]) -> tuple[str, ...]:
