@@ -1,6 +1,7 @@
 """Every score against its formula, one query and one key at a time."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from naive import gradients, spans
 from regard.ground.layout import Layout
 from regard.ground.tape import Tape
 from regard.parts.attend import attend
-from regard.parts.relative_score import RelativeDot
+from regard.parts.relative_score import RelativeDot, RelativeSegmentDot
 from regard.parts.score import (
     Additive,
     Bilinear,
@@ -161,6 +162,25 @@ def relative_dot() -> RelativeDot:
 def test_relative_dot_is_transformer_xls_four_terms():
     module = relative_dot()
     agrees(*scores(module, 3, 3), relative(module), 1e-5)  # sinusoids are made in fp32
+
+
+@pytest.mark.parametrize("kind", [RelativeDot, RelativeSegmentDot])
+def test_relative_dot_is_the_same_where_positions_are_free(kind):
+    """The shift is a view where they count up, and a lookup where they do not."""
+    torch.manual_seed(0)
+    module = kind(width=6, heads=HEADS, size=3)
+    for vectors in module.parameters():
+        nn.init.normal_(vectors)
+    queries, keys = Layout.rectangle(4, 3, start=2), Layout.rectangle(4, 5)
+    queries, keys = (
+        replace(one, segments_T=torch.randint(3, (one.tokens,))) for one in (queries, keys)
+    )
+    q, k = torch.randn(4, 3, HEADS, 3), torch.randn(4, 5, HEADS, 3)
+    expected = module(q, k, queries, keys)
+    torch.testing.assert_close(module(q, k, replace(queries, start=None), keys), expected)
+    other = replace(keys, segments_T=1 - keys.segments_T)
+    changed = not torch.allclose(module(q, k, queries, other), expected)
+    assert changed == (kind is RelativeSegmentDot)
 
 
 def test_relative_dot_counts_from_where_the_queries_stand():

@@ -27,12 +27,15 @@ from regard.parts.mlp import Mlp
 from regard.parts.relative_score import Distances, RelativeSegmentDot, distances_between
 
 BEFORE_ALL = -(1 << 30)  # the order of memory
+# Names on the tape: the attention of a stream, and its output.
+CONTENT, QUERY = "attention", "query_attention"
+OUTPUTS = {CONTENT: "output", QUERY: "query_output"}
 Memory = Sequence[Tensor]
 """The states of earlier tokens before each layer, (B, M, D): the segment before this one."""
 
 
 class Stream(NamedTuple):
-    """What attends in a stream: its layout, its mask, and where its tape stands in a block."""
+    """What attends: the layout and the mask of a stream, and its name on the tape of a block."""
 
     name: str
     layout: Layout
@@ -111,11 +114,6 @@ class TwoStreamBlock(nn.Module):
         x_ND = self.mlp_residual(self.attention_residual(x_ND, attend_to_content), self.mlp)
         parts = zip(streams, _split(x_ND, streams), strict=True)
         return torch.cat([tape(OUTPUTS[stream.name], part) for stream, part in parts])
-
-
-# Names on the tape: the attention of a stream, and its output.
-CONTENT, QUERY = "attention", "query_attention"
-OUTPUTS = {CONTENT: "output", QUERY: "query_output"}
 
 
 class TwoStreamModule(nn.Module):
