@@ -95,7 +95,10 @@ def test_a_folder_generates_as_it_was_published(settings, tmp_path):
         assert [*best.hypothesis.tokens] == expected
 
 
-@pytest.mark.parametrize("engine", ["torch", "cuda-graph"])
+CPP = pytest.param("cpp", marks=pytest.mark.native("compiler"))
+
+
+@pytest.mark.parametrize("engine", ["torch", "cuda-graph", CPP])
 @pytest.mark.parametrize("search", SEARCHES, ids=str)
 def test_a_batch_gives_what_its_prompts_give_alone(search, engine, model):
     from dataclasses import replace

@@ -22,12 +22,13 @@ from regard.parts.cpp.build import failure, library
 from regard.parts.kv_cache import PromptCache, shared_rectangle
 from regard.parts.linear.int8 import quantised
 from regard.parts.mask import causal
+from regard.parts.mlp import gelu_tanh
 from regard.parts.score import Dot
 
 PRECISIONS = ("fp32", "int8")
 BLOCK = 16  # outputs that lie together
 DEPTH = 64  # a multiple to which 8-bit inputs are padded
-ACTIVATIONS = (F.relu, F.gelu, F.silu)  # numbered as in the C++ code
+ACTIVATIONS = (F.relu, F.gelu, F.silu, gelu_tanh)  # numbered as in the C++ code
 
 
 class _Linear(ctypes.Structure):

@@ -27,7 +27,7 @@ struct Decoder {
     Linear head;
     Norm norm;               // after the last block, if weight is not null
     int64_t depth, width, heads, key, value, inner;
-    int32_t pre_norm, activation;   // 0 relu, 1 gelu, 2 swish
+    int32_t pre_norm, activation;   // 0 relu, 1 gelu, 2 swish, 3 gelu by tanh
     float scale;
 };
 
@@ -62,7 +62,8 @@ void normalise(const Norm &norm, const float *x, float *y, int64_t width) {
 float active(float x, int32_t kind) {
     if (kind == 0) return std::max(x, 0.0f);
     if (kind == 1) return 0.5f * x * (1 + std::erf(x * 0.70710678f));
-    return x / (1 + std::exp(-x));
+    if (kind == 2) return x / (1 + std::exp(-x));
+    return 0.5f * x * (1 + std::tanh(0.79788456f * (x + 0.044715f * x * x * x)));
 }
 
 // The floats of scratch: a part for each intermediate result, all of them rows long.
