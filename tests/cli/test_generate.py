@@ -106,6 +106,22 @@ def test_prompts_are_asked_for_at_a_terminal(folder, model, terminal):
     assert "and the model knows 48 positions" in done.stderr
 
 
+def test_an_interrupt_stops_a_text_and_not_the_session(folder, model, terminal, monkeypatch):
+    from regard.tasks.generator import Generator
+
+    stream = Generator.stream
+
+    def interrupted(self, prompt, *arguments, number, **settings):
+        yield from stream(self, prompt, *arguments, number=number, **settings)
+        if number == 0:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Generator, "stream", interrupted)
+    done = generate(folder, stdin=LINES)
+    found = model.generate(PROMPTS, max_new_tokens=9)
+    assert done.stdout == "".join(n[0].text + "\n" for n in found)
+
+
 def test_beams_answer_at_the_end(folder, model, terminal):
     done = generate(folder, "--beam", 2, "--best", 2, stdin=PROMPTS[0])
     found = model.generate(PROMPTS[:1], Beam(2, 2, repetition_penalty=1.5), max_new_tokens=9)

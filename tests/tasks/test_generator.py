@@ -1,13 +1,18 @@
 """Generation: what ``generate`` of transformers gives, in any batch; streams, stops, limits."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import regard
+from regard import decoding
 from regard.ground.errors import BadInput
 from regard.search import Beam, Diverse, Greedy, MinimumRisk, Sample
+from regard.tasks.generator import Ending
 from small_gpt import POSITIONS, write_gpt2
 
 transformers = pytest.importorskip("transformers")
@@ -32,6 +37,11 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def model(folder):
     return regard.load(folder, "cpu")
+
+
+def with_engine(model, name):
+    """The generator of a model, stepped by that engine."""
+    return replace(model.generator, engine=decoding.build_engine(name, model.module, "fp32"))
 
 
 def theirs(folder, prompt: str, model, **settings) -> list[list[int]]:
@@ -101,12 +111,7 @@ CPP = pytest.param("cpp", marks=pytest.mark.native("compiler"))
 @pytest.mark.parametrize("engine", ["torch", "cuda-graph", CPP])
 @pytest.mark.parametrize("search", SEARCHES, ids=str)
 def test_a_batch_gives_what_its_prompts_give_alone(search, engine, model):
-    from dataclasses import replace
-
-    from regard import decoding
-    from regard.tasks.generator import Ending
-
-    generator = replace(model.generator, engine=decoding.build_engine(engine, model.module, "fp32"))
+    generator = with_engine(model, engine)
     ending = Ending(14, stop_strings=("e ",))
     together = generator.generate(PROMPTS, search, ending)
     for number, prompt in enumerate(PROMPTS):
@@ -118,6 +123,27 @@ def test_a_batch_gives_what_its_prompts_give_alone(search, engine, model):
             assert one.hypothesis.tokens == other.hypothesis.tokens
             assert one.hypothesis.logprobs == pytest.approx(other.hypothesis.logprobs, abs=1e-4)
     assert generator.generate(PROMPTS, search, ending) == together
+
+
+@pytest.mark.parametrize("engine", ["torch", "cuda-graph"])
+@settings(
+    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    rows=st.lists(
+        st.lists(st.integers(0, 299), min_size=1, max_size=POSITIONS), min_size=1, max_size=7
+    ),
+    search=st.sampled_from(SEARCHES),
+    longest=st.integers(1, 12),
+)
+def test_any_prompts_in_one_batch_or_alone(engine, model, rows, search, longest):
+    generator = with_engine(model, engine)
+    together = generator.generate(rows, search, Ending(longest))
+    for number, row in enumerate(rows):
+        (alone,) = model.generator.generate([row], search, Ending(longest), first=number)
+        assert [(one.hypothesis.tokens, one.ended) for one in together[number]] == [
+            (one.hypothesis.tokens, one.ended) for one in alone
+        ]
 
 
 @pytest.mark.parametrize("search", [Greedy(), Sample(top_p=0.9, seed=3, temperature=2.0)], ids=str)
@@ -169,18 +195,10 @@ def test_positions_end_a_text(model):
 
 
 def test_rows_that_reach_their_last_position_wait_for_the_others(model):
-    from dataclasses import replace
-
-    from regard import decoding
-
-    generator = replace(
-        model.generator, engine=decoding.build_engine("cuda-graph", model.module, "fp32")
-    )
+    generator = with_engine(model, "cuda-graph")
     prompts = [[5] * POSITIONS, [6, 7], [5] * (POSITIONS - 3)]
     ending = {"max_new_tokens": 30, "min_new_tokens": 30}
     expected = [found[0].hypothesis.tokens for found in model.generate(prompts, **ending)]
-    from regard.tasks.generator import Ending
-
     found = generator.generate(prompts, None, Ending(**ending))
     assert [one[0].hypothesis.tokens for one in found] == expected
     assert [len(tokens) for tokens in expected] == [1, 30, 4]
