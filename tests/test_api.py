@@ -51,10 +51,13 @@ def test_one_vector_per_text(model):
         model.embed(texts, "median")
 
 
-def test_vectors_are_float32_in_any_precision():
+@pytest.mark.parametrize(
+    "dtype", [torch.float64, pytest.param(torch.bfloat16, marks=pytest.mark.native("bf16"))]
+)
+def test_vectors_are_float32_in_any_precision(dtype):
     for one in (placed(), small_encoder("states")):
         plain = one.embed(["ada cow", "dog"])
-        one.module.bfloat16()
+        one.module.to(dtype)
         assert one.embed(["ada cow", "dog"]).dtype == one.embed([]).dtype == torch.float32
         torch.testing.assert_close(one.embed(["ada cow", "dog"]), plain, atol=0.1, rtol=0.05)
         states = one.encode(["ada cow"])[0].float()

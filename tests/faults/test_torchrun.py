@@ -15,6 +15,7 @@ from small_tuning import write_tuning
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 RECURRENT = ("model.paper=bahdanau", "model.change={width=16, embedding=16, maxout=16}")
 STILL = "model.change.dropout=0.0"
+SMOOTH = "optimiser.eps=1e-6"  # at 1e-9 Adam makes whole steps of gradients that are only rounding
 
 
 def losses(recipe: Path, *settings: str) -> tuple[list[float], list[float]]:
@@ -39,7 +40,7 @@ def losses(recipe: Path, *settings: str) -> tuple[list[float], list[float]]:
         pytest.param(  # a batch for each: draws are equal
             ("model.change.dropout=0.2", "batches.accumulate=2"), marks=pytest.mark.slow
         ),
-        (*RECURRENT, STILL),
+        (*RECURRENT, STILL, SMOOTH),
     ],
     ids=["slices", "whole batches", "recurrent"],
 )

@@ -127,10 +127,17 @@ def test_the_teacher_is_in_evaluation_without_gradients_and_no_part_of_the_stude
     one, other = (objective.outputs(model, batch).teacher for _ in range(2))
     assert torch.equal(one.states_TD, other.states_TD) and not one.states_TD.requires_grad
     assert one.by_head.keys() == {"mlm"} and one.pooled_BD is None
-    with torch.autocast("cpu", torch.bfloat16):
-        assert objective.outputs(model, batch).teacher.by_head["mlm"].dtype == torch.bfloat16
     taught = objective.objectives[1].teacher.module
     assert not any(parameter.requires_grad for parameter in taught.parameters())
+
+
+@pytest.mark.native("bf16")
+def test_the_teacher_runs_in_the_precision_of_the_student(teacher):
+    objective = summed(teacher)
+    model = student(teacher, objective).train()
+    batch = objective.collate(examples(objective, teacher.tokenizer))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert objective.outputs(model, batch).teacher.by_head["mlm"].dtype == torch.bfloat16
 
 
 def test_the_counted_operations_are_those_of_student_and_teacher(teacher):
