@@ -58,9 +58,8 @@ def test_names_are_imported_when_they_are_used():
         _ = regard.lode  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("name", ["metrics", "search", "api"])
-def test_a_subpackage_is_imported_when_it_is_used(name):
-    used = f"import sys, regard; assert regard.{name} is sys.modules['regard.{name}']"
+def test_a_subpackage_is_imported_when_it_is_used():
+    used = "import sys, regard; assert regard.metrics is sys.modules['regard.metrics']"
     subprocess.run([sys.executable, "-c", used], check=True)
 
 

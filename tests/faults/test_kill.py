@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from small import command, environment, journal_of, regard, tensors_of, write_corpus
+from small import command, environment, journal_of, tensors_of, write_corpus
+from verb import run
 
 STEPS = 40
 CHANGES = (
@@ -33,8 +34,7 @@ def corpus(tmp_path_factory):
 @pytest.fixture(scope="module")
 def undisturbed(corpus, tmp_path_factory):
     out = tmp_path_factory.mktemp("undisturbed")
-    done = regard("train", corpus / "small.toml", "--data", corpus, "--out", out, *CHANGES)
-    assert done.returncode == 0, done.stderr
+    run("train", corpus / "small.toml", "--data", corpus, "--out", out, *CHANGES)
     return out
 
 
@@ -65,11 +65,9 @@ def test_sigkill_at_random_points(corpus, undisturbed, tmp_path):
     out.mkdir()
     first = kill_after(corpus, out, draw.randint(0, 2), draw.random() * 0.5)
     assert first == -signal.SIGKILL
-    for _ in range(2):
-        kill_after(corpus, out, draw.randint(1, 9), draw.random() * 0.05, "--resume")
+    kill_after(corpus, out, draw.randint(1, 9), draw.random() * 0.05, "--resume")
     arguments = ("train", corpus / "small.toml", "--data", corpus, "--out", out, *CHANGES)
-    done = regard(*arguments, "--resume")
-    assert done.returncode == 0, done.stderr
+    run(*arguments, "--resume")
     assert tensors_of(out, STEPS) == tensors_of(undisturbed, STEPS)
     model = "model/model.safetensors"
     assert (out / model).read_bytes() == (undisturbed / model).read_bytes()
@@ -113,7 +111,7 @@ def test_a_polite_signal_finishes_the_step_and_saves(corpus, tmp_path, number, c
 def test_a_full_disk_is_reported_and_the_last_checkpoint_stays(corpus, tmp_path):
     out = tmp_path / "run"
     arguments = ("train", corpus / "small.toml", "--data", corpus, "--out", out)
-    assert regard(*arguments).returncode == 0
+    run(*arguments)
     before = tensors_of(out, 12)
     script = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)); "
@@ -137,8 +135,8 @@ def test_a_full_disk_is_reported_and_the_last_checkpoint_stays(corpus, tmp_path)
 def test_an_unwritable_folder_is_one_line(corpus, tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
-    done = regard("train", corpus / "small.toml", "--data", corpus, "--out", blocked / "run")
-    assert done.returncode == 2
+    place = ("--data", corpus, "--out", blocked / "run")
+    done = run("train", corpus / "small.toml", *place, code=2)
     assert "cannot be written" in done.stderr
     assert "Traceback" not in done.stderr
     assert len(done.stderr.splitlines()) == 1

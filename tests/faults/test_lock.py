@@ -6,7 +6,8 @@ import time
 import pytest
 
 from regard.ground.lock import LOCK
-from small import command, environment, regard, write_corpus
+from small import command, environment, write_corpus
+from verb import run
 
 RARELY = ("--set", "train.checkpoint_every=1000000", "--set", "train.evaluate_every=1000000")
 
@@ -44,14 +45,12 @@ def test_a_second_run_is_refused_while_the_first_goes_on(running, tmp_path):
     process, words = running
     before = files_of(tmp_path / "run")
     for more in ((), ("--resume",)):
-        done = regard(*words, *more)
-        assert done.returncode == 2, done.stderr
+        done = run(*words, *more, code=2)
         assert f"in use by another run (process {process.pid}" in done.stderr
         assert len(done.stderr.splitlines()) == 1
         assert process.poll() is None
         assert files_of(tmp_path / "run") == before
     process.kill()
     process.wait()
-    done = regard(*words, "--resume")
-    assert done.returncode == 0, done.stderr
+    run(*words, "--resume")
     assert (tmp_path / "run" / LOCK).exists()

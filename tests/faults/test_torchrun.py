@@ -1,16 +1,17 @@
 """One process and two agree; if one fails, both end."""
 
 import json
-import socket
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from small import start, write_corpus
+from small import start, start_ranks, write_corpus
 from small_documents import RECIPE as ANIMALS
 from small_documents import write_animals
 from small_teacher import write_teacher
 from small_tuning import write_tuning
+from verb import run
 
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 RECURRENT = ("model.paper=bahdanau", "model.change={width=16, embedding=16, maxout=16}")
@@ -18,34 +19,40 @@ STILL = "model.change.dropout=0.0"
 SMOOTH = "optimiser.eps=1e-6"  # at 1e-9 Adam makes whole steps of gradients that are only rounding
 
 
-def losses(recipe: Path, *settings: str) -> tuple[list[float], list[float]]:
+def losses(recipe: Path, *settings: str, launch=start_ranks) -> tuple[list[float], list[float]]:
     """Of one process, and of two that share every step."""
     changes = [word for setting in settings for word in ("--set", setting)]
-    found = []
-    for launcher in ((), TORCHRUN):
-        out = recipe.parent / f"out-{len(launcher)}"
-        place = ("--data", recipe.parent, "--out", out, "--device", "cpu")
-        running = start(*launcher, "-m", "regard", "train", recipe, *place, *changes)
-        said = running.communicate(timeout=240)[1]
-        assert running.returncode == 0, said
-        lines = map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
-        found.append([line["loss"] for line in lines])
-    return found[0], found[1]
+    words = ("train", recipe, "--data", recipe.parent, "--device", "cpu", *changes, "--out")
+    alone, together = recipe.parent / "alone", recipe.parent / "together"
+    run(*words, alone)
+    for process in launch("-m", "regard", *words, together):
+        said = process.communicate(timeout=240)[1]
+        assert process.returncode == 0, said
+    return losses_of(alone), losses_of(together)
+
+
+def losses_of(out: Path) -> list[float]:
+    lines = map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
+    return [line["loss"] for line in lines]
+
+
+def torchrun(*words: object) -> list[subprocess.Popen[str]]:
+    return [start(*TORCHRUN, *words)]
 
 
 @pytest.mark.parametrize(
-    "settings",
+    ("launch", "settings"),
     [
-        (STILL,),
+        (torchrun, (STILL,)),
         pytest.param(  # a batch for each: draws are equal
-            ("model.change.dropout=0.2", "batches.accumulate=2"), marks=pytest.mark.slow
+            torchrun, ("model.change.dropout=0.2", "batches.accumulate=2"), marks=pytest.mark.slow
         ),
-        (*RECURRENT, STILL, SMOOTH),
+        (start_ranks, (*RECURRENT, STILL, SMOOTH)),
     ],
     ids=["slices", "whole batches", "recurrent"],
 )
-def test_two_ranks_give_the_same_losses(tmp_path, settings):
-    alone, together = losses(write_corpus(tmp_path), *settings)
+def test_two_ranks_give_the_same_losses(tmp_path, launch, settings):
+    alone, together = losses(write_corpus(tmp_path), *settings, launch=launch)
     assert len(alone) == 14
     assert together == pytest.approx(alone, abs=1e-5)
 
@@ -75,9 +82,9 @@ def test_ranks_learn_the_same_from_a_teacher(tmp_path):
     first = (*begin[:1], "model.size=", "text=false", still)
     write_teacher(tmp_path / "tuning" / "teacher")
     losses(recipe, *first)
-    for out in ("out-0", "out-5"):
+    for out in ("alone", "together"):
         (recipe.parent / out).rename(recipe.parent / f"teacher-{out}")
-    taught = ("distillation.teacher=teacher-out-0/model", "distillation.weight=1.0")
+    taught = ("distillation.teacher=teacher-alone/model", "distillation.weight=1.0")
     alone, together = losses(recipe, *begin, still, *taught)
     assert len(alone) == 14 and together == pytest.approx(alone, abs=1e-4)
 
@@ -136,11 +143,7 @@ with world.together():
 
 def test_a_rank_does_not_wait_for_one_that_failed():
     """Whatever it waits for, and without a launcher that looks after it."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
-    world = [start("-c", WAITS, RANK=str(rank), **place) for rank in range(2)]
+    world = start_ranks("-c", WAITS)
     said = [one.communicate(timeout=120)[1] for one in world]
     assert [one.returncode for one in world] == [1, 1]
     assert said[0].strip().splitlines()[-1] == (

@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import sys
 from dataclasses import replace
 
@@ -19,7 +18,7 @@ from regard.training.loop.events import ReportEvent
 from regard.training.loop.trainable import TrainableModel
 from regard.training.loop.trainer import Trainer
 from regard.weights.files import weights_of
-from small import start, write_corpus
+from small import start_ranks, write_corpus
 from small_streams import NextToken, TinyLM, stream_job, text
 
 STEPS = 40  # more than two epochs of 16 chunks
@@ -113,14 +112,8 @@ def test_two_processes_keep_streams_of_their_own(recipe, tmp_path):
     alone = stream_job(recipe, tmp_path / "a", *settings)
     expected, out = losses(alone), tmp_path / "b"
     out.mkdir()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
-    place["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
-    processes = [
-        start("-c", RANKS, recipe, out, *settings, RANK=str(rank), **place) for rank in range(2)
-    ]
+    path = os.pathsep.join(filter(None, sys.path))
+    processes = start_ranks("-c", RANKS, recipe, out, *settings, PYTHONPATH=path)
     said = [one.communicate(timeout=120)[1] for one in processes]
     assert [one.returncode for one in processes] == [0, 0], said
     assert json.loads((out / "losses.json").read_text()) == pytest.approx(expected, abs=1e-5)
