@@ -21,6 +21,7 @@ from regard.training.recipe.tables import RungConfig
 from regard.training.recipe_files import AboutConfig, ExpectConfig
 from regard.training.run import prepare
 from small import write_corpus
+from small_answers import write_answers
 from small_documents import write_animals
 from small_labels import write_owls
 from small_tuning import write_start, write_tuning
@@ -69,6 +70,7 @@ REFUSED: dict[str, dict[str, str]] = {
         "model.start": "model.start=folder",
         "measure.dev_sentences": "measure.dev_sentences=9",
     },
+    "text-to-text": {key: ENCODER[key] for key in ENCODER if key != "data.longest_characters"},
     "pooled": {**PLAIN, **TEACHER},
     "one": {**ENCODER, **TEACHER},
     "several": {**ENCODER, **TEACHER, **SMOOTH, **CLASSES},
@@ -96,6 +98,8 @@ def write(run: str, folder: Path) -> Path:
     """The files of a run, with a recipe beside them."""
     if run == "translate":
         return write_corpus(folder)
+    if run == "text-to-text":
+        return write_answers(folder)
     if run == "pooled":
         return write_owls(folder)
     if run == "pretrain":
@@ -192,6 +196,7 @@ def read_with(path: Path, setting: str) -> Recipe:
 def test_every_table_of_every_task_is_enumerated():
     runs = {
         "translate": "translate",
+        "text-to-text": "text-to-text",
         "pretrain": "pretrain",
         "answer": "answer",
         "choose": "choose",
@@ -208,6 +213,7 @@ FORMS: dict[str, dict[str, Any]] = {
     "table": {"table": "a", "columns": (0, 1)},
     "csv": {"csv": "a", "columns": (0, 1)},
     "jsonl": {"jsonl": "a", "columns": ("a", "b")},
+    "headings": {"headings": "a"},
     "reader": {"file": "a", "reader": "tsv", "options": {"texts": ["a"]}},
     "documents": {"documents": "a.jsonl", "key": "text"},
     "held out": {"held_out": 3},
@@ -219,7 +225,7 @@ VALUES: dict[str, Any] = {key: value for form in FORMS.values() for key, value i
 def test_files_have_no_key_that_their_form_does_not_read(form):
     own = FORMS[form]
     FilesConfig(**own)
-    may = {"spaced"} if form in ("lines", "table", "csv", "jsonl") else set()
+    may = {"spaced"} if form in ("lines", "table", "csv", "jsonl", "headings") else set()
     VALUES["spaced"] = ("english", "french")
     assert VALUES.keys() == FilesConfig.model_fields.keys()
     for key in VALUES.keys() - own.keys() - may:

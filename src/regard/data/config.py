@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import ConfigDict, Field, model_validator
 
 from regard.data.documents import DocumentSource, document_source
+from regard.data.headings import Headings
 from regard.data.memory import MemoryExamples
 from regard.data.readers import read
 from regard.data.sources import (
@@ -26,18 +27,19 @@ from regard.text.hansards import LANGUAGES
 
 TABLES = {"table": Table, "csv": Csv, "jsonl": JsonLines}
 ONE_FILE = tuple({kind} for kind in TABLES)  # keys of pairs whose columns are missing
-PAIRS = ({"source", "target"}, *({"columns", kind} for kind in TABLES))  # keys of pairs
+PAIRS = ({"source", "target"}, {"headings"}, *({"columns", kind} for kind in TABLES))  # their keys
 
 
 class FilesConfig(Config):
     """The files of a set of examples, in one of three forms.
 
     Pairs: two files (``source`` and ``target``), or one ``table``, ``csv`` or ``jsonl`` file and
-    two ``columns`` of it. ``spaced`` names two languages whose rules separate words, for alignment.
-    Examples of a published format: a ``file``, its ``reader`` in ``regard.data.readers`` and the
-    reader's ``options``. Documents for pre-training: a folder of texts, JSON lines with the text
-    under ``key`` (default "text"), or a file with one sentence per line and an empty line after
-    each document. For dev only, ``held_out`` takes so many examples from the training set.
+    two ``columns`` of it, or sections and their ``headings``. ``spaced`` names two languages whose
+    rules separate words, for alignment. Examples of a published format: a ``file``, its ``reader``
+    in ``regard.data.readers`` and the reader's ``options``. Documents for pre-training: a folder of
+    texts, JSON lines with the text under ``key`` (default "text"), or a file with one sentence per
+    line and an empty line after each document. For dev only, ``held_out`` takes so many examples
+    from the training set.
     """
 
     source: str | None = None
@@ -50,6 +52,8 @@ class FilesConfig(Config):
     """A comma-separated file."""
     jsonl: str | None = None
     """A file with a JSON object on each line."""
+    headings: str | None = None
+    """A text with headings as in WikiText (`= = Plot = =`): pairs of a section and its heading."""
     file: str | None = None
     """A file, or folder, that the `reader` understands."""
     reader: str | None = None
@@ -103,7 +107,7 @@ class FilesConfig(Config):
     @property
     def names(self) -> str:
         """The files that it names, for messages."""
-        keys = ("source", "target", *TABLES, "file", "documents")
+        keys = ("source", "target", *TABLES, "headings", "file", "documents")
         return " and ".join(name for key in keys if (name := getattr(self, key)) is not None)
 
     def require(self, examples: Sized, name: str, unit: str) -> None:
@@ -121,7 +125,8 @@ class FilesConfig(Config):
 
         Where it is read ``again``, a copy that is there is not written anew.
         """
-        keys = [key for key in ("source", "target", *TABLES) if getattr(self, key) == STDIN]
+        known = ("source", "target", *TABLES, "headings")
+        keys = [key for key in known if getattr(self, key) == STDIN]
         if keys and not (again and copy.exists()):
             write_text(copy, "".join(f"{line}\n" for line in read_lines(STDIN)))
         return self.model_copy(update=dict.fromkeys(keys, str(copy.absolute())))
@@ -151,6 +156,8 @@ class FilesConfig(Config):
             raise BadInput(f"{self.file}: files with a reader are for encoders (model.paper)")
         if self.documents is not None:
             raise BadInput(f'{self.documents}: documents are to pre-train on (task = "pretrain")')
+        if self.headings is not None:
+            return Headings(place(self.headings), spaced)
         if self.columns is None:
             return Lines((place(self.source), place(self.target)), spaced)
         kind = next(kind for kind in TABLES if getattr(self, kind) is not None)

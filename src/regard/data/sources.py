@@ -28,13 +28,21 @@ from regard.ground.errors import BadInput
 from regard.text.hansards import LANGUAGES
 
 Column = int | str
+Examples = Iterator[tuple[list[str], Callable[[], tuple[str, ...]]]]
+"""The place of every text of each example, and what parses its texts."""
 _Numbered = Iterator[tuple[int, bytes]]  # lines of a file, counted from 1
 
 
 class FileSource:
-    """Examples in the lines of files, all of which are ``paths``."""
+    """Examples in the lines of files, all of which are ``paths``.
+
+    An example has as many texts as there are ``sides``. A source may name, for each, a language of
+    ``regard.text.hansards`` to separate words (``spaced``).
+    """
 
     paths: Any
+    sides: Any
+    spaced: tuple[str, ...]
 
     @property
     def name(self) -> str:
@@ -54,17 +62,14 @@ class FileSource:
             "files": [(path, stat.st_size, stat.st_mtime_ns) for path, stat in stats],
         }
 
-
-Examples = Iterator[tuple[list[str], Callable[[], tuple[str, ...]]]]
-"""The place of every text of each example, and what parses its texts."""
+    def examples(self) -> Examples:
+        """All examples, not yet parsed."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Lines(FileSource):
-    """Plain text, one file for each side: ``Lines(("train.en", "train.de.gz"))``.
-
-    Any source may name, for each side, a language of ``regard.text.hansards`` to separate words.
-    """
+    """Plain text, one file for each side: ``Lines(("train.en", "train.de.gz"))``."""
 
     paths: tuple[str, ...]
     spaced: tuple[str, ...] = ()
@@ -79,7 +84,7 @@ class Lines(FileSource):
         names = [name_of(path) for path in self.paths]
         for number, raws in enumerate(_aligned(self.paths), start=1):
             places = [f"{name}:{number}" for name in names]
-            yield places, partial(tuple, map(_decoded, raws, places))
+            yield places, partial(tuple, map(decoded, raws, places))
 
 
 @dataclass(frozen=True)
@@ -113,7 +118,7 @@ class OneFile(FileSource):
 
     def decode(self, raw: bytes, where: str) -> tuple[str, ...]:
         """The texts in a line of bytes."""
-        return self.parse(filled(_decoded(raw, where), where, "empty line"), where)
+        return self.parse(filled(decoded(raw, where), where, "empty line"), where)
 
     def parse(self, line: str, where: str) -> tuple[str, ...]:
         """The texts in a line."""
@@ -150,7 +155,7 @@ class Table(OneFile):
         if first is None:
             raise BadInput(f"{name_of(self.path)}: empty, without a header")
         where = f"{name_of(self.path)}:1"
-        header = self.cells(_decoded(first[1], where), where)
+        header = self.cells(decoded(first[1], where), where)
         if len(header) == len(self.unnamed):
             header, lines = [*self.unnamed], chain([first], lines)
         numbers = []
@@ -216,7 +221,7 @@ class JsonLines(OneFile):
         return tuple(_json_text(record, str(key), where) for key in self.columns)
 
 
-Source = Lines | OneFile
+Source = FileSource
 
 
 def read_lines(path: str | Path, arrivals: Arrivals | None = None) -> Iterator[str]:
@@ -227,7 +232,7 @@ def read_lines(path: str | Path, arrivals: Arrivals | None = None) -> Iterator[s
     whether the next line has arrived.
     """
     for number, raw in enumerate(raw_lines(path, arrivals), start=1):
-        yield _decoded(raw, f"{name_of(path)}:{number}")
+        yield decoded(raw, f"{name_of(path)}:{number}")
 
 
 def read_pairs(
@@ -323,7 +328,8 @@ def _aligned(paths: tuple[str, ...]) -> Iterator[tuple[bytes, ...]]:
         yield lines
 
 
-def _decoded(raw: bytes, where: str) -> str:
+def decoded(raw: bytes, where: str) -> str:
+    """The text of a line."""
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -30,6 +30,7 @@ from regard.tasks.inputs import InputLimits, check_search, read_ids
 from regard.tasks.workers import Workers
 from regard.text.continuation import Continuation, StopStrings, TextStream
 from regard.text.ids_only import MISSING
+from regard.text.task_prompt import PromptConfig, TaskPrompt
 from regard.text.vocabulary import Vocabulary
 
 TOKENS = 16_384  # of the prompts of a batch and what is written after them
@@ -128,6 +129,13 @@ class Generator(DecoderModel, EncoderModel):
         return self.notes.get("decode")
 
     @cached_property
+    def prompt(self) -> TaskPrompt | None:
+        """The task token it was trained with, if there was one."""
+        if (noted := self.notes.get("prompt")) is None:
+            return None
+        return PromptConfig.as_trained(noted).prompt(self.text.words)
+
+    @cached_property
     def published(self) -> GenerationSettings | None:
         """The settings it was published with, understood."""
         if self.generation is None:
@@ -171,15 +179,22 @@ class Generator(DecoderModel, EncoderModel):
         return self._special("eos_token", lambda: self.vocabulary.eos)
 
     def read_prompts(self, prompts: Iterable[str | Ids], first: int = 1) -> list[list[int]]:
-        """Prompts in ids, counted from ``first``; the empty text is BOS, or EOS."""
+        """Prompts in ids, counted from ``first``; the empty text is BOS, or EOS.
+
+        A model that was trained with a task token reads it after each text.
+        """
         limits = InputLimits.of(self.model.decoder, self.max_length)
-        rows = read_ids(listed(prompts, "prompts"), self.vocabulary.encode_all, limits, first=first)
+        rows = read_ids(listed(prompts, "prompts"), self._encode_all, limits, first=first)
         start = self._special("bos_token", lambda: self.vocabulary.bos)
         start = self.eos if start < 0 else start
         for number, row in enumerate(rows, first):
             if not row and start < 0:
                 raise BadItem(number, "is empty, and the vocabulary has no token to begin with")
         return [row or [start] for row in rows]
+
+    def _encode_all(self, texts: list[str]) -> list[list[int]]:
+        rows = self.vocabulary.encode_all(texts)
+        return rows if self.prompt is None else [self.prompt.row(ids).tolist() for ids in rows]
 
     def generate(
         self,

@@ -6,8 +6,10 @@ from regard.tasks.pretrain import Pretrain
 from regard.tasks.question_answering import QuestionAnswering
 from regard.tasks.tag import Tag
 from regard.tasks.task import Task
+from regard.tasks.text_to_text import TextToText
 from regard.tasks.translate import Translate
 
 TASKS: dict[str, type[Task]] = {
-    task.name: task for task in (Translate, Classify, Tag, QuestionAnswering, Choose, Pretrain)
+    task.name: task
+    for task in (Translate, TextToText, Classify, Tag, QuestionAnswering, Choose, Pretrain)
 }

@@ -35,6 +35,11 @@ class TrunkTask(Task):
         "output_heads": "the task",
     }
 
+    @property
+    def special_tokens(self) -> tuple[str, ...]:
+        """Those that its vocabulary has beside those of its family."""
+        return ()
+
     @abstractmethod
     def with_heads(self, facts: TrunkWithHeads) -> TrunkWithHeads:
         """The model with the heads of the task, and no others."""
@@ -89,7 +94,8 @@ class TrunkTask(Task):
         if saved is not None:
             return saved
         settings, limit = self.table(EncoderTextConfig), facts.trunk.embed.limit
-        learned = learn_tokenizer(of_paper.tokenizer, texts(), settings, limit)
+        family, more = of_paper.tokenizer, self.special_tokens
+        learned = learn_tokenizer(family, texts(), settings, limit, more)
         folder.keep_text(learned)
         return learned
 

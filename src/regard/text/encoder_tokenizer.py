@@ -126,6 +126,10 @@ def train_encoder_tokenizer(
     *,
     lower: bool = True,
     longest: int | None = 512,
+    special_tokens: Sequence[str] = (),
 ) -> EncoderTokenizer:
-    """A tokenizer of the family ``kind``, learned from ``texts``."""
-    return EncoderTokenizer(*learn_files(kind, texts, vocab, lower, longest))
+    """A tokenizer of the family ``kind``, learned from ``texts``.
+
+    Its ``special_tokens`` are those beside the ones of the family.
+    """
+    return EncoderTokenizer(*learn_files(kind, texts, vocab, lower, longest, special_tokens))

@@ -116,6 +116,10 @@ class Subwords:
         """The id of a piece by its exact name."""
         return self._special((piece,))
 
+    def has(self, piece: str) -> bool:
+        """Whether there is a piece of this exact name."""
+        return self._find((piece,)) is not None
+
     @cached_property
     def byte_sizes(self) -> np.ndarray | None:
         """The bytes of text that each id stands for (special ones: 0), in byte-level BPE only."""

@@ -72,21 +72,35 @@ def read_files(folder: Path, first: TokenizerFamily | None = None) -> TokenizerF
 
 
 def learn_files(
-    kind: str, texts: Iterable[str], vocab: int, lower: bool, longest: int | None
+    kind: str,
+    texts: Iterable[str],
+    vocab: int,
+    lower: bool,
+    longest: int | None,
+    special_tokens: Sequence[str] = (),
 ) -> TokenizerFiles:
-    """A tokenizer learned from texts, and files with which ``transformers`` makes the same."""
+    """A tokenizer learned from texts, and files with which ``transformers`` makes the same.
+
+    Of ``vocab`` tokens, the last are ``special_tokens`` beside those of the family.
+    """
     families = {family.name: family for family in FAMILIES}
     if kind not in families:
         *others, last = (name for name in families if name in KINDS)
         raise BadInput(f"text.kind: encoders learn {', '.join(others)} or {last}, not {kind!r}")
     family, names = families[kind], dict(families[kind].special_tokens)
-    if vocab < len(names):
-        raise BadInput(f"a vocabulary of {vocab} has no room for {', '.join(names.values())}")
-    model, own = family.learn(texts, vocab, lower)
+    reserved = [*names.values(), *special_tokens]
+    if vocab < len(reserved):
+        raise BadInput(f"a vocabulary of {vocab} has no room for {', '.join(reserved)}")
+    model, own = family.learn(texts, vocab - len(special_tokens), lower)
     tokenizer = _assembled(family, model, names, TokenizerSettings(own))
+    if known := [token for token in special_tokens if token in tokenizer.get_vocab()]:
+        raise BadInput(f"the vocabulary has {', '.join(known)} already: choose another token")
+    tokenizer.add_special_tokens([*special_tokens])
     settings = {"tokenizer_class": family.classes[0], **own, "model_max_length": longest, **names}
     if longest is None:
         del settings["model_max_length"]
+    if special_tokens:
+        settings[EXTRAS[0]] = [*special_tokens]
     written = json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
     contents = {WORDS: tokenizer.to_str(pretty=True), SETTINGS: written}
     contents |= family.write_files(model)

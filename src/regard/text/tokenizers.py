@@ -1,6 +1,6 @@
 """The tokenizers by name, as config.json has it; and those that are learned, by family."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from regard.text.config import EncoderTextConfig
@@ -21,13 +21,25 @@ TOKENIZERS: dict[str, type[Tokenizer]] = {
 
 
 def learn_tokenizer(
-    family: str, texts: Iterable[str], config: EncoderTextConfig, longest: int | None
+    family: str,
+    texts: Iterable[str],
+    config: EncoderTextConfig,
+    longest: int | None,
+    special_tokens: Sequence[str] = (),
 ) -> RowTokenizer:
-    """A tokenizer of that family, learned from texts as a recipe says."""
+    """A tokenizer of that family, learned from texts as a recipe says.
+
+    Families with special tokens can have further ones.
+    """
     if family != PLAIN:
         kind = config.kind or family
         return train_encoder_tokenizer(
-            texts, kind, config.vocab, lower=config.lower, longest=longest
+            texts,
+            kind,
+            config.vocab,
+            lower=config.lower,
+            longest=longest,
+            special_tokens=special_tokens,
         )
     kind = config.kind or "bpe"
     words = train(texts, kind, config.vocab, normalise=config.normalise, lower=config.lower)

@@ -109,6 +109,8 @@ def generate(
     generated; Ctrl-C stops a text, Ctrl-D ends. With --stream, the same is done for the lines of a
     file. Only greedy search and sampling can stream.
 
+    A model that was trained with a task token reads it after each line, and prints the answer.
+
     A sample depends on --seed, the number of its line and its own number, not on the batch. A
     prompt of more tokens than the model has positions is an error; a text that reaches the last
     position ends there, which is noted on standard error.

@@ -24,6 +24,7 @@ GENERATION = "generation_config.json"
 # How predictions are made, which configurations have no key for: under a key of ours.
 NOTES = "regard_notes"
 PREDICTION_KEYS = ("longest", "stride", "question", "longest_answer", "threshold")
+NOTED = (*PREDICTION_KEYS, "prompt")
 # How a folder searches; an old one says it in its config.json.
 GENERATION_KEYS = (
     "num_beams",
@@ -81,7 +82,7 @@ def write(folder: Path, model: LoadedModel) -> None:
         model.tokenizer.save(folder)
     write_files(folder, extras.files)
     write_tensors(folder / WEIGHTS, tensors)
-    notes = {name: model.notes[name] for name in PREDICTION_KEYS if name in model.notes}
+    notes = {name: model.notes[name] for name in NOTED if name in model.notes}
     write_json(folder / CONFIG, {**extras.config, **config, **({NOTES: notes} if notes else {})})
 
 
@@ -95,7 +96,7 @@ def _read_notes(folder: Path, config: dict[str, Any]) -> dict[str, Any]:
     content = {"generation": generation, "embedding": embedding}
     notes = {name: value for name, value in content.items() if value}
     if isinstance(ours := config.get(NOTES), dict):
-        notes |= {name: ours[name] for name in PREDICTION_KEYS if name in ours}
+        notes |= {name: ours[name] for name in NOTED if name in ours}
     return notes
 
 

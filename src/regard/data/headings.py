@@ -1,0 +1,63 @@
+"""Sections and their headings, as WikiText writes them: `` = = Plot = = ``."""
+
+import re
+from dataclasses import dataclass
+from functools import partial
+
+from regard.data.sources import Examples, FileSource, decoded
+from regard.data.text_files import name_of, raw_lines
+
+HEADING = re.compile(rb"\s*((?:= )+)(.*?\S)((?: =)+)\s*")
+
+_Line = tuple[bytes, str]  # and where it stands
+
+
+@dataclass(frozen=True)
+class Headings(FileSource):
+    """Pairs (text of a section, its heading); sections without text are left out.
+
+    A section ends at the next heading of any level; its paragraphs are joined by spaces.
+    """
+
+    path: str
+    spaced: tuple[str, ...] = ()
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return (self.path,)
+
+    @property
+    def sides(self) -> int:
+        """How many texts an example has."""
+        return 2
+
+    def examples(self) -> Examples:
+        """The place of an example is that of its heading."""
+        name = name_of(self.path)
+        heading: _Line | None = None
+        section: list[_Line] = []
+        for number, raw in enumerate(raw_lines(self.path), start=1):
+            if (title := title_of(raw)) is not None:
+                yield from _pair(heading, section)
+                heading, section = (title, f"{name}:{number}"), []
+            elif raw.strip():
+                section.append((raw, f"{name}:{number}"))
+        yield from _pair(heading, section)
+
+
+def title_of(line: bytes) -> bytes | None:
+    """The heading in a line, if it is one: as many equals signs before it as after it."""
+    found = HEADING.fullmatch(line)
+    if found is None or found[1].count(b"=") != found[3].count(b"="):
+        return None
+    return found[2]
+
+
+def _pair(heading: _Line | None, section: list[_Line]) -> Examples:
+    """A section and its heading, if it has both."""
+    if heading is not None and section:
+        yield [heading[1]] * 2, partial(_texts, heading, section)
+
+
+def _texts(heading: _Line, section: list[_Line]) -> tuple[str, str]:
+    return " ".join(decoded(*line).strip() for line in section), decoded(*heading)

@@ -1,0 +1,104 @@
+"""Text to text by a causal model: a text, a task token, then the answer it writes until EOS.
+
+Translation (``text <to-de> translation``) and headings (``text <summarize> heading``) are the same
+task with another token; only answers are learned.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import Any, ClassVar
+
+from regard.ground.errors import BadInput
+from regard.metrics.answers import answer_scores
+from regard.metrics.translation import MetricScore
+from regard.models.facts import NextTokenHead, TrunkWithHeads
+from regard.models.paper import Paper
+from regard.objectives.answer_lm import AnswerLM
+from regard.tasks.generation_settings import DecodeConfig
+from regard.tasks.pair_task import BLEUConfig, PairTask
+from regard.tasks.run_paths import RunPaths
+from regard.tasks.task import Prepared
+from regard.tasks.trunk_task import TrunkTask
+from regard.text.config import EncoderTextConfig
+from regard.text.task_prompt import PromptConfig
+
+
+class TextToText(PairTask, TrunkTask):
+    """The task "text-to-text"."""
+
+    name = "text-to-text"
+    tables: ClassVar = {
+        "text": EncoderTextConfig,
+        "prompt": PromptConfig,
+        "decode": DecodeConfig,
+        "measure": BLEUConfig,
+    }
+    test_metrics = (*PairTask.test_metrics, "exact match", "F1")
+    decided: ClassVar = {"vocab": "text.vocab", "output_heads": "the task", "pool": "the task"}
+
+    @property
+    def prompt(self) -> PromptConfig:
+        """The table ``prompt``."""
+        return self.table(PromptConfig)
+
+    @property
+    def measure(self) -> BLEUConfig:
+        return self.table(BLEUConfig)
+
+    @property
+    def special_tokens(self) -> tuple[str, ...]:
+        return (self.prompt.task_token,)
+
+    def facts(self, data: Path) -> tuple[Paper, TrunkWithHeads]:
+        """A causal trunk; the vocabulary of ``model.start`` must have the task token."""
+        paper, facts = super().facts(data)
+        AnswerLM.check(facts)
+        if (given := self.vocabulary(data)) is not None and not given.words.has(
+            token := self.prompt.task_token
+        ):
+            raise BadInput(f"prompt.task_token: the vocabulary of model.start has no {token}")
+        return paper, facts
+
+    def with_heads(self, facts: TrunkWithHeads) -> TrunkWithHeads:
+        """The next token, of each token."""
+        return replace(facts, output_heads=(NextTokenHead(),), pool=None)
+
+    def prepare(self, folder: RunPaths) -> Prepared:
+        """One vocabulary for texts and answers, and pairs of ids."""
+        files = self.train_files(folder)
+
+        def texts() -> Iterator[str]:
+            return chain.from_iterable(pair[1:] for pair in self.read_train(files, folder))
+
+        tokenizer = self.tokenizer(folder, texts)
+        return Prepared(tokenizer, None, self.load(files, folder, (tokenizer.words,) * 2))
+
+    def objective(self, prepared: Prepared) -> AnswerLM:
+        """The next token of the answer."""
+        plain = self.plain_objective(prepared)
+        return replace(plain, smoothing=self.recipe.train.smoothing)
+
+    def plain_objective(self, prepared: Prepared) -> AnswerLM:
+        words = prepared.tokenizer.words
+        return AnswerLM(self.prompt.prompt(words), words.eos)
+
+    def notes(self) -> dict[str, Any]:
+        """The tables ``decode`` and ``prompt``."""
+        return {**super().notes(), "prompt": self.prompt.model_dump()}
+
+    def write(self, model: Any, texts: list[str]) -> list[list[Any]]:
+        """Answers; a model that was trained with another prompt has none."""
+        if (trained := model.notes.get("prompt")) != self.prompt.model_dump():
+            known = "no prompt" if trained is None else f"the prompt {trained}"
+            raise BadInput(f"this model was trained with {known}, not {self.prompt.model_dump()}")
+        return model.generate(texts, self.search)
+
+    def scores(
+        self, hypotheses: list[str], references: list[str], with_interval: bool
+    ) -> list[MetricScore]:
+        """BLEU, chrF and TER; exact match and F1 of words, as of answers to questions."""
+        written = super().scores(hypotheses, references, with_interval)
+        golds = [[reference] for reference in references]
+        return [*written, *answer_scores(golds, hypotheses, with_interval)]

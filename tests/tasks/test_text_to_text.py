@@ -1,0 +1,171 @@
+"""Task tokens end to end: a causal model learns answers, writes them, and stops."""
+
+import json
+
+import pytest
+import torch
+
+import regard
+from regard.ground.errors import BadInput
+from regard.search import Beam, Greedy
+from regard.text.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
+from regard.training.distributed import World
+from regard.training.loop import train
+from regard.training.loop.events import ReportEvent
+from regard.training.recipe import read, task_of
+from regard.training.run import prepare
+from small import WORDS
+from small_answers import write_answers
+
+ALONE = World(0, 1, torch.device("cpu"))
+COPIES = [(word, word) for word in WORDS]
+SIZES = {"width": 32, "depth": 1, "heads": 2, "inner": 64, "longest": 48, "init_std": 0.1}
+CHANGED = {
+    "model.change": {**SIZES, "dropout": 0.0, "attention_dropout": 0.0},
+    "train.steps": 60,
+    "train.smoothing": 0.0,
+    "train.evaluate_every": 60,
+    "train.checkpoint_every": 60,
+}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return write_answers(tmp_path_factory.mktemp("answers"))
+
+
+@pytest.fixture(scope="module")
+def copied(corpus, tmp_path_factory):
+    """A model that repeats a word, and its events."""
+    out = tmp_path_factory.mktemp("copied") / "run"
+    data = {"train": COPIES * 4, "dev": COPIES, "test": COPIES}
+    events = [*regard.train(corpus, data, out, settings=CHANGED, device="cpu")]
+    return regard.load(out / "model", "cpu"), events
+
+
+def test_it_learns_answers_and_stops(copied):
+    model, events = copied
+    reports = [event.loss for event in events if isinstance(event, ReportEvent)]
+    assert reports[-1] < 0.2 * reports[0]
+    for word, (best, *_) in zip(WORDS, model.generate(WORDS), strict=True):
+        assert (best.text, best.ended) == (word, "eos")
+        assert best.hypothesis.finished
+    (scores,) = [event.scores for event in events if hasattr(event, "scores")]
+    assert {score.name: score.value for score in scores}["exact match"] == 100
+    assert {score.name: score.value for score in scores}["TER"] == 0
+
+
+def test_a_prompt_ends_with_the_task_token(copied):
+    model, _ = copied
+    words = model.tokenizer.words
+    (row,) = model.generator.read_prompts(["cow"])
+    assert row == [*words.encode("cow"), words.number("<reverse>")]
+    assert model.generate([row])[0][0].text == "cow"  # ids are read as given
+    assert "".join(model.stream("cow", Greedy())) == "cow"
+    assert words.number("<reverse>") not in words.encode("<reverse>")  # a text is no task token
+
+
+@pytest.mark.parametrize("search", [Greedy(), Beam(3, best=2)], ids=str)
+def test_a_batch_gives_what_its_texts_give_alone(copied, search):
+    model, _ = copied
+    texts = ["cow", "cow owl", "", "an unseen wörd", "fox " * 5]
+    together = model.generate(texts, search)
+    for text, found in zip(texts, together, strict=True):
+        (alone,) = model.generate([text], search)
+        assert [one.hypothesis.tokens for one in found] == [one.hypothesis.tokens for one in alone]
+
+
+def test_a_converted_folder_reads_the_task_token_too(copied, tmp_path):
+    model, _ = copied
+    model.save(tmp_path / "hf", format="hf")
+    again = regard.load(tmp_path / "hf", "cpu")
+    expected = [one[0].text for one in model.generate(WORDS, Greedy())]
+    assert [one[0].text for one in again.generate(WORDS, Greedy())] == expected
+    transformers = pytest.importorskip("transformers")
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
+    number = model.tokenizer.words.number("<reverse>")
+    assert theirs("cow<reverse>")["input_ids"] == model.generator.read_prompts(["cow"])[0]
+    assert theirs.convert_tokens_to_ids("<reverse>") == number == len(theirs) - 1
+
+
+def losses(corpus, out, steps, resume=False):
+    recipe = read(corpus, [f"train.steps={steps}", "train.evaluate_every=3"])
+    run = prepare(recipe, out, ALONE, data=corpus.parent, resume=resume)
+    try:
+        events = [*train(run.job, resume=resume)]
+    finally:
+        run.release()
+    return [event.loss for event in events if isinstance(event, ReportEvent)]
+
+
+def test_resuming_is_exact(corpus, tmp_path):
+    whole = losses(corpus, tmp_path / "whole", 6)
+    first = losses(corpus, tmp_path / "parts", 3)
+    assert first + losses(corpus, tmp_path / "parts", 6, resume=True) == whole
+
+
+def test_of_long_texts_the_beginning_is_read(corpus, tmp_path):
+    recipe = read(corpus, ["prompt.longest=2"])
+    run = prepare(recipe, tmp_path / "run", ALONE, data=corpus.parent)
+    _, batch = next(run.job.sampler.batches())
+    task = run.tokenizer.words.number("<reverse>")
+    for text, answer in batch.read():
+        row = run.job.objective.collate([(text, answer)]).inputs.tokens_T.tolist()
+        assert row == [*text[:2], task, *answer]
+    run.release()
+
+
+def test_a_model_of_another_prompt_is_refused(corpus, copied):
+    model, _ = copied
+    task = task_of(read(corpus, ["prompt.task_token=<to-de>"]))
+    with pytest.raises(BadInput, match=r"trained with the prompt .*<reverse>.*not .*<to-de>"):
+        task.test_scores(model, [("here", "cow", "cow")])
+
+
+@pytest.mark.parametrize("token", ["reverse", "<>", "<a b>", "<1>", "</s>", ""])
+def test_a_task_token_looks_like_one(corpus, token):
+    with pytest.raises(BadInput, match=r"prompt.task_token"):
+        read(corpus, {"prompt.task_token": token})
+
+
+def test_a_bidirectional_model_is_refused(corpus, tmp_path):
+    recipe = read(corpus, ["model.paper=bert", "model.size=tiny", "model.change={}"])
+    with pytest.raises(BadInput, match="tokens of this model see later ones"):
+        prepare(recipe, tmp_path / "run", ALONE, data=corpus.parent)
+
+
+def test_a_start_must_know_the_task_token(corpus, copied, tmp_path):
+    model, _ = copied
+    model.save(tmp_path / "start")
+    started = [f"model.start={tmp_path / 'start'}", "model.size=", "text=false", "model.change={}"]
+    prepare(read(corpus, started), tmp_path / "run", ALONE, data=corpus.parent).release()
+    other = read(corpus, [*started, "prompt.task_token=<to-de>"])
+    with pytest.raises(BadInput, match=r"the vocabulary of model.start has no <to-de>"):
+        prepare(other, tmp_path / "other", ALONE, data=corpus.parent)
+
+
+def test_a_broken_note_is_one_line(copied, tmp_path):
+    model, _ = copied
+    model.save(tmp_path / "broken")
+    config = json.loads((tmp_path / "broken" / "config.json").read_text())
+    config["notes"]["prompt"] = {"task_token": 7}
+    (tmp_path / "broken" / "config.json").write_text(json.dumps(config))
+    with pytest.raises(BadInput, match=r"notes.prompt is no prompt"):
+        regard.load(tmp_path / "broken", "cpu").generate(["cow"])
+
+
+def test_further_special_tokens_are_part_of_the_vocabulary(tmp_path):
+    tokens = ("<to-de>", "<to-fr>")
+    learned = train_encoder_tokenizer(
+        WORDS * 3, "gpt2-bpe", 300, lower=False, longest=None, special_tokens=tokens
+    )
+    learned.save(tmp_path)
+    again = EncoderTokenizer.load(tmp_path)
+    assert again is not None and len(again.words) == len(learned.words) <= 300
+    for one in tokens:
+        assert again.words.number(one) == learned.words.number(one)
+        assert again.words.decode([again.words.number(one)]) == ""
+    with pytest.raises(BadInput, match=r"has <\|endoftext\|> already"):
+        train_encoder_tokenizer(
+            WORDS, "gpt2-bpe", 300, lower=False, special_tokens=["<|endoftext|>"]
+        )
