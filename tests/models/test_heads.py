@@ -5,9 +5,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from functorch.compile import make_boxed_func
 from torch import Tensor, nn
+from torch._dynamo.backends.common import aot_autograd
 
 from regard.ground.batch import IGNORED, pack
+from regard.models.build.heads import VocabularyLinear
 from regard.models.facts import (
     AttentionPool,
     LabelHead,
@@ -24,6 +27,7 @@ from regard.models.facts import (
 )
 from regard.models.papers import bert
 from regard.objectives.labels import Classification, TokenClassification
+from regard.parts.linear.convert import convert
 
 VOCAB = 20
 SMALL = change(bert.TINY, vocab=VOCAB, width=8, inner=12, longest=10, segments=0, init_std=0.3)
@@ -151,3 +155,36 @@ def test_any_trunk_learns_with_any_pool_and_head(facts, objective, examples):
 
 def _no_attention_dropout(facts: TrunkWithHeads) -> dict[str, float]:
     return {"attention_dropout": 0.0} if facts.trunk.stack.attends else {}
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("vocab", [100, 128])
+def test_compiled_vocabularies_are_filled_up_and_logits_are_the_same(vocab, bias):
+    """Products have 128 outputs, also where the vocabulary has 100; gradients have its own size."""
+    torch.manual_seed(2)
+    layer = VocabularyLinear(8, vocab, bias=bias)
+    states_ND = torch.randn(5, 8, requires_grad=True)
+    sizes = []
+
+    def look(graph, inputs):
+        sizes.extend(node.meta["val"].shape[-1] for node in graph.graph.nodes if "mm" in node.name)
+        return make_boxed_func(graph.forward)
+
+    compiled = torch.compile(layer, backend=aot_autograd(fw_compiler=look))
+    results = []
+    for run in (layer, compiled):
+        logits_NV = run(states_ND)
+        given = torch.linspace(-1, 1, logits_NV.numel()).view_as(logits_NV)
+        learned = (states_ND, *layer.parameters())
+        results.append((logits_NV, *torch.autograd.grad(logits_NV, learned, given)))
+    torch.testing.assert_close(*results)
+    assert sizes[0] == 128
+
+
+def test_vocabulary_layers_are_converted_for_inference():
+    model = SMALL.with_heads(NextTokenHead()).build()
+    converted = convert(model, "fp32")
+    assert not isinstance(converted.heads["next_token"], nn.Linear)
+    inputs = pack(ROWS)
+    logits, expected = (one(inputs).by_head["next_token"] for one in (converted, model.eval()))
+    torch.testing.assert_close(logits, expected)

@@ -36,3 +36,24 @@ def test_half_precision_logits_are_summed_in_single():
     logits_TV = torch.randn(5, 7).bfloat16()
     loss, likelihood = smoothed_cross_entropy(logits_TV, GOALS, 0.1)
     assert loss.dtype == likelihood.dtype == torch.float32
+
+
+@pytest.mark.slow
+@pytest.mark.native("compiler")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the compiler's own
+def test_compiled_it_writes_no_table_in_single_precision():
+    """Logits of a large vocabulary are gigabytes; their gradient has the precision they have."""
+    from torch._inductor.utils import run_fw_bw_and_get_code
+
+    logits_TV = torch.randn(64, 501).bfloat16().requires_grad_()
+    targets_T = torch.randint(501, (64,))
+    targets_T[3] = IGNORED
+
+    def loss(twice_TV, targets_T):
+        return smoothed_cross_entropy(twice_TV / 2, targets_T)[0]
+
+    compiled = torch.compile(loss)
+    found, code = run_fw_bw_and_get_code(lambda: compiled(logits_TV, targets_T))
+    torch.testing.assert_close(found, loss(logits_TV, targets_T))
+    assert "(64, 501), (501, 1), torch.bfloat16)" in code[1]
+    assert not any("(64, 501), (501, 1), torch.float32)" in part for part in code)

@@ -20,8 +20,9 @@ def smoothed_cross_entropy(
     if weights_T is not None:
         counts_T = counts_T * weights_T
     logp_TV = torch.log_softmax(logits_TV.float(), dim=-1)
-    target_logp_T = logp_TV.gather(1, targets_T.clamp(min=0)[:, None])[:, 0]
-    likelihood = -(target_logp_T * counts_T).sum()
+    # The gradient of ``gather``, compiled, would fill a table of (T, V) in fp32.
+    losses_T = F.nll_loss(logp_TV, targets_T, ignore_index=IGNORED, reduction="none")
+    likelihood = (losses_T * counts_T).sum()
     if not smoothing:
         return likelihood, likelihood.detach()
     spread = -(logp_TV.mean(-1) * counts_T).sum()

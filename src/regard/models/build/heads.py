@@ -8,6 +8,25 @@ from torch import Tensor, nn
 
 from regard.parts.dropout import Dropout
 
+ALIGNED = 64
+
+
+class VocabularyLinear(nn.Linear):
+    """A logit for each token of the vocabulary.
+
+    Compiled, the vocabulary is filled up to a multiple of ``ALIGNED`` by vectors of zeros, whose
+    logits are cut off: in half precision the fast products of CUDA, also those of the gradients,
+    need rows of a multiple of 16 bytes. The weights are those of the vocabulary.
+    """
+
+    def forward(self, states_ND: Tensor) -> Tensor:
+        fill = -self.out_features % ALIGNED if torch.compiler.is_compiling() else 0
+        if not fill:
+            return super().forward(states_ND)
+        bias_F = None if self.bias is None else F.pad(self.bias, (0, fill))
+        logits_NF = F.linear(states_ND, F.pad(self.weight, (0, 0, 0, fill)), bias_F)
+        return logits_NF[..., : self.out_features]
+
 
 class MLMHeadModule(nn.Module):
     """Dense layer, activation, norm, and a vector of ``size`` for each token of the vocabulary."""

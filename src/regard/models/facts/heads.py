@@ -11,7 +11,12 @@ from typing import ClassVar
 
 from torch import nn
 
-from regard.models.build.heads import LinearHeadModule, MLMHeadModule, SpanBoundaryHeadModule
+from regard.models.build.heads import (
+    LinearHeadModule,
+    MLMHeadModule,
+    SpanBoundaryHeadModule,
+    VocabularyLinear,
+)
 from regard.models.facts.checks import at_least, one_of, share
 from regard.models.facts.trunk import Trunk
 from regard.parts.mlp import ACTIVATIONS
@@ -72,9 +77,9 @@ class NextTokenHead(AnyHead):
     tied: bool = True
     bias: bool = False
 
-    def build(self, trunk: Trunk, tokens: nn.Embedding) -> nn.Linear:
+    def build(self, trunk: Trunk, tokens: nn.Embedding) -> VocabularyLinear:
         """One linear layer."""
-        module = nn.Linear(trunk.width, trunk.embed.vocab, bias=self.bias)
+        module = VocabularyLinear(trunk.width, trunk.embed.vocab, bias=self.bias)
         if self.bias:
             nn.init.zeros_(module.bias)
         if self.tied:

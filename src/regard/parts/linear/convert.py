@@ -37,7 +37,7 @@ def convert(module: nn.Module, kind: str, *, but_for: Collection[nn.Module] = ()
     converted: dict[nn.Module | None, nn.Module] = {
         layer: LAYERS[kind](layer)
         for layer in copied.modules()
-        if type(layer) is nn.Linear and layer not in but_for
+        if isinstance(layer, nn.Linear) and layer not in but_for
     }
     for parent in list(copied.modules()):
         for name, child in parent._modules.items():
