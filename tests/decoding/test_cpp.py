@@ -1,6 +1,8 @@
 """Decoding in C++: what the module computes, a row with the same bits in any batch."""
 
+import copy
 import ctypes
+import re
 import subprocess
 
 import pytest
@@ -15,9 +17,9 @@ from regard.decoding.cpp import CppEngine, obstacle
 from regard.ground import machine
 from regard.ground.batch import pack
 from regard.ground.layout import Layout
-from regard.models.facts import change
-from regard.models.facts.positions import Learned
-from regard.models.papers import bahdanau
+from regard.models.facts import NextTokenHead, change
+from regard.models.facts.positions import Learned, Relative
+from regard.models.papers import bahdanau, gpt2
 from regard.models.papers.transformer import BASE
 from regard.parts.attend import attend
 from regard.parts.cpp import build
@@ -222,13 +224,28 @@ def test_it_says_when_it_is_full():
         state.step(torch.ones(5, dtype=torch.long))
 
 
-def test_what_the_code_does_not_know_is_left_to_the_module(monkeypatch):
-    assert obstacle(built("post")) is None
-    window = change(SMALL, **{"target.mask": WindowMask(1, 0)})
-    for facts in (window, change(bahdanau.LAPTOP, vocab=10, width=4, embedding=4)):
-        assert "does not support" in obstacle(facts.build())
+CAUSAL = change(gpt2.SMALL, width=8, heads=2, inner=8, depth=2, vocab=9, longest=8)
+OBSTACLES = [
+    (change(bahdanau.LAPTOP, vocab=10, width=4, embedding=4), "layers other than blocks"),
+    (change(SMALL, **{"target.mask": WindowMask(1, 0)}), "self-attention that is not causal"),
+    (change(SMALL, **{"target.position": Relative(2)}), "relative positions .*DistanceDot"),
+    (change(CAUSAL, position=Relative(2)), "relative positions .*DistanceDot"),
+    (change(CAUSAL, activation="tanh"), "the activation tanh"),
+]
+
+
+@pytest.mark.parametrize(("facts", "reason"), OBSTACLES, ids=lambda one: str(one)[:40])
+def test_it_says_in_one_line_what_it_does_not_support(facts, reason):
+    lines = obstacle(facts.build())
+    assert re.fullmatch(f"the C\\+\\+ decoder does not support {reason}.*", lines)
+
+
+def test_what_it_supports_needs_a_compiler(monkeypatch):
+    models = [built("post"), CAUSAL.with_heads(NextTokenHead()).build()]
+    assert [obstacle(model) for model in models] == [None, None]
+    assert obstacle(copy.deepcopy(models[1])) is None
     monkeypatch.setattr(cpp, "failure", lambda: "there is no C++ compiler")
-    assert obstacle(built("post")) == "there is no C++ compiler"
+    assert [obstacle(model) for model in models] == ["there is no C++ compiler"] * 2
 
 
 @torch.inference_mode()

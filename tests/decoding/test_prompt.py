@@ -8,20 +8,23 @@ from hypothesis import strategies as st
 from naive import SEED
 from regard import decoding
 from regard.decoding import EAGER, Prompts
-from regard.decoding.cpp import CppEngine
+from regard.decoding.cpp import PRECISIONS, CppEngine
 from regard.decoding.cuda_graph import CudaGraphEngine
 from regard.ground.batch import SourceTarget, pack
 from regard.ground.errors import BadInput
 from regard.models.facts import NextTokenHead, Stack, Tokens, Trunk, TrunkWithHeads, change
 from regard.models.facts.positions import Learned, Relative, Sinusoid
-from regard.models.papers import bahdanau, luong
+from regard.models.papers import bahdanau, gpt, gpt2, luong
 from regard.models.papers.transformer import BASE
 from regard.parts.mask import causal
 from regard.search import Beam, Constraints, Greedy, Sample
 
 EOS, VOCAB, CAPACITY = 2, 31, 24
 STACK = Stack(width=16, depth=2, heads=2, inner=24, mask=causal, norm="pre", final_norm=True)
+SIZES = {"width": 16, "depth": 2, "heads": 2, "inner": 40, "vocab": VOCAB, "longest": CAPACITY}
 MODELS = {
+    "GPT": change(gpt.BASE, **SIZES).with_heads(NextTokenHead()),
+    "GPT-2": change(gpt2.SMALL, **SIZES).with_heads(NextTokenHead()),
     "sinusoid": TrunkWithHeads(
         Trunk(Tokens(VOCAB, Sinusoid()), STACK), output_heads=(NextTokenHead(),)
     ),
@@ -85,7 +88,7 @@ CPP = pytest.param("cpp", marks=pytest.mark.native("compiler"))
 def test_a_ragged_batch_decodes_as_its_rows_alone(sources, name, search, device):
     if name == "cpp" and device == "cuda":
         pytest.skip("runs on a CPU")
-    for facts in [TRANSLATOR] if sources else [MODELS["sinusoid"], MODELS["learned"]]:
+    for facts in [TRANSLATOR] if sources else [MODELS["sinusoid"], MODELS["GPT"], MODELS["GPT-2"]]:
         model = built(facts, device=device)
         engine = engines(model, name)
         ids = list(range(len(PROMPTS)))
@@ -98,6 +101,31 @@ def test_a_ragged_batch_decodes_as_its_rows_alone(sources, name, search, device)
                 assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)
     if name == "cuda-graph" and not isinstance(search, Sample) and not search.no_repeat:
         assert len(engine.decoders) == 1  # it did run on the device
+
+
+@pytest.mark.native("compiler")
+@pytest.mark.parametrize("name", ["GPT", "GPT-2"])
+@pytest.mark.parametrize("search", SEARCHES, ids=str)
+def test_in_int8_a_ragged_batch_decodes_as_its_rows_alone(search, name):
+    model = built(MODELS[name])
+    engine, ids = CppEngine(model, "int8"), list(range(len(PROMPTS)))
+    together = run(search, model, PROMPTS, None, engine, ids)
+    for i in ids:
+        (alone,) = run(search, model, PROMPTS[i : i + 1], None, engine, [i])
+        assert together[i] == alone
+
+
+@pytest.mark.native("compiler")
+@pytest.mark.parametrize("name", ["GPT", "GPT-2"])
+@torch.inference_mode()
+def test_int8_is_close_to_fp32(name):
+    model = built(MODELS[name])
+    exact, rounded = (opened(model, PROMPTS, engine=CppEngine(model, p)) for p in PRECISIONS)
+    tokens_R = torch.tensor([row[-1] for row in PROMPTS])
+    for _ in range(6):
+        expected, found = exact.step(tokens_R), rounded.step(tokens_R)
+        assert torch.cosine_similarity(found, expected).min() > 0.999
+        tokens_R = expected.argmax(-1)
 
 
 def in_full(model, sources, written):

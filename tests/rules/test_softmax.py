@@ -4,7 +4,7 @@ Elsewhere nobody calls another's attention, and a softmax is one over words or c
 named ``logits…``, or with the vocabulary's V among its axis letters. Search may take any, for it
 knows no keys.
 
-Compiled code takes its softmax over keys in one header, which tests/models/test_native.py compares
+Compiled code takes its softmax over keys in one header, which tests/decoding/test_cpp.py compares
 with ``attend``, forward (there is no backward). Elsewhere it may use the exponential function for
 the logistic function of an activation only.
 """
@@ -29,8 +29,10 @@ ATTENTION = {
 SOFTMAX = {"softmax", "log_softmax", "gumbel_softmax", "_softmax", "_log_softmax"}
 SOURCES = ("*.c", "*.cc", "*.cpp", "*.cu", "*.cuh", "*.h", "*.hpp")
 MAY_ATTEND_COMPILED = {"parts/cpp/attention.h"}
-EXPONENTIAL = re.compile(r"\b(?:__)?v?\w*exp(?:f|2f?|m1f?|_ps)?\s*\(|softmax", re.IGNORECASE)
-LOGISTIC = re.compile(r"1 \+ std::exp\(-x\)")
+EXPONENTIAL = re.compile(
+    r"\b(?:__)?v?\w*exp(?:f|2f?|m1f?|_ps|onential)?\s*\(|softmax", re.IGNORECASE
+)
+LOGISTIC = re.compile(r"1 \+ (?:std::exp|exponential)\(-x\)|^inline float exponential\(float x\)")
 OVER_WORDS = re.compile(r"logits|.*_[A-Z]*V[A-Z]*$")
 
 
@@ -98,6 +100,9 @@ def test_no_softmax_over_keys_in_other_compiled_code():
         ("parts/cpp/decoder.cpp", "total += w[s] = std::exp(w[s] - top);", True),
         ("parts/cpp/decoder.cpp", "total += w[s] = expf(w[s] - top);", True),
         ("parts/cpp/decoder.cpp", "const auto w = _mm512_exp_ps(s);", True),
+        ("parts/cpp/activation.h", "w[s] = exponential(w[s] - top);", True),
+        ("parts/cpp/activation.h", "inline float exponential(float x) {", False),
+        ("parts/cpp/activation.h", "return 1 / (1 + exponential(-x));", False),
         ("parts/cpp/other.h", "masked_softmax(scores, n);", True),
         ("parts/cpp/decoder.cpp", "return x / (1 + std::exp(-x));", False),
         ("parts/cpp/linear.h", "std::frexp(largest, &exponent);  // exp(x)", False),

@@ -194,8 +194,9 @@ def test_positions_end_a_text(model):
         model.generate([[5] * 3, [5] * 4], max_length=3)
 
 
-def test_rows_that_reach_their_last_position_wait_for_the_others(model):
-    generator = with_engine(model, "cuda-graph")
+@pytest.mark.parametrize("engine", ["cuda-graph", CPP])
+def test_rows_that_reach_their_last_position_wait_for_the_others(engine, model):
+    generator = with_engine(model, engine)
     prompts = [[5] * POSITIONS, [6, 7], [5] * (POSITIONS - 3)]
     ending = {"max_new_tokens": 30, "min_new_tokens": 30}
     expected = [found[0].hypothesis.tokens for found in model.generate(prompts, **ending)]

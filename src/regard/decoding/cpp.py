@@ -4,9 +4,11 @@ The same arithmetic as the module's, row by row; see parts/cpp/decoder.cpp.
 """
 
 import ctypes
+from collections.abc import Iterator
 from ctypes import POINTER, byref, c_float, c_int32, c_int64, c_void_p
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import torch
@@ -28,7 +30,7 @@ from regard.parts.score import Dot
 PRECISIONS = ("fp32", "int8")
 BLOCK = 16  # outputs that lie together
 DEPTH = 64  # a multiple to which 8-bit inputs are padded
-ACTIVATIONS = (F.relu, F.gelu, F.silu, gelu_tanh)  # numbered as in the C++ code
+ACTIVATIONS = (F.relu, F.gelu, gelu_tanh, F.silu)  # numbered as in the C++ code
 
 
 class _Linear(ctypes.Structure):
@@ -70,21 +72,27 @@ class _Step(ctypes.Structure):
 
 
 def obstacle(model: Any) -> str | None:
-    """Why the C++ code cannot run this model here; None if it can."""
-    if not model.attends or not all(map(_is_supported, model.decoder.blocks)):
-        return "the C++ decoder does not support this kind of model"
+    """Why the C++ code cannot run this model here, in one line; None if it can."""
+    if not model.attends:
+        return "the C++ decoder does not support layers other than blocks of attention"
+    for missing in chain.from_iterable(map(_unsupported, model.decoder.blocks)):
+        return f"the C++ decoder does not support {missing}"
     return failure()
 
 
-def _is_supported(block: Block) -> bool:
+def _unsupported(block: Block) -> Iterator[str]:
+    """What the code lacks for one block."""
     attentions = [block.attention, block.cross] if block.decodes else [block.attention]
     scores = [attention.score for attention in attentions]
-    return (
-        all(isinstance(score, Dot) for score in scores)
-        and len({type(score) for score in scores}) == 1
-        and block.attention.mask == causal
-        and block.mlp.activation in ACTIVATIONS
-    )
+    kinds = {type(score).__name__ for score in scores}
+    if not all(isinstance(score, Dot) for score in scores):
+        yield f"relative positions or other scores than q·k ({' and '.join(sorted(kinds))})"
+    elif len(kinds) > 1:
+        yield f"two scores in one block ({' and '.join(sorted(kinds))})"
+    if block.attention.mask != causal:
+        yield "self-attention that is not causal"
+    if block.mlp.activation not in ACTIVATIONS:
+        yield f"the activation {block.mlp.activation.__name__}"
 
 
 class CppEngine(Engine):
@@ -171,7 +179,8 @@ class CppEngine(Engine):
 class CppDecodingState(DecodingState):
     """A decoder with its buffers, one step of C++ code after another.
 
-    All rows write at one place of their buffers, ``at``; row r begins at place ``first_R[r]``.
+    All rows write at one place of their buffers, ``at``; row r begins at place ``first_R[r]``, so
+    that the last tokens of all prompts lie side by side. ``longest`` is the most tokens of a row.
     """
 
     def __init__(
@@ -187,13 +196,17 @@ class CppDecodingState(DecodingState):
         self.layers = type(engine.layers)(*engine.layers)  # its own: they point to its buffers
         self.decoder = _Decoder.from_buffer_copy(engine.decoder)
         self.decoder.layers = self.layers
-        self.capacity, self.at, self.places = capacity, 0, 0
-        self.first_R: Tensor | None = None  # None: all rows begin at 0
+        self.longest, self.at, self.places = capacity, 0, 0
+        self.first_R = torch.zeros(self.cache.rows, dtype=torch.int32)
+        if prompts is not None:
+            lengths_R = prompts.read.layout.lengths_B.int()
+            self.first_R = prompts.read.layout.longest - lengths_R
+        self.capacity = capacity + max(self.first_R.tolist(), default=0)
         self.sentence_R = torch.arange(self.cache.rows, dtype=torch.int32)
         self.source_lengths_B = torch.zeros(0, dtype=torch.int32)
         self.past: list[list[Tensor]] = []
         self.source_buffers: list[Tensor] = []  # that the layers point to
-        self.owners_RS = torch.zeros(0, capacity, dtype=torch.int32)
+        self.owners_RS = torch.zeros(0, self.capacity, dtype=torch.int32)
         if self.source is not None:
             self._write_source(self.source)
         self._grow(self.rows)
@@ -207,9 +220,8 @@ class CppDecodingState(DecodingState):
 
     def step(self, tokens_R: Tensor) -> Tensor:
         """Log-probabilities of the next token, after one more token in each row."""
-        if self.at >= self.capacity:
-            raise ValueError(f"a cache for {self.capacity} positions cannot hold {self.at + 1}")
-        engine, rows, first_R = self.engine, self.rows, self.first_R
+        self._check_room(self.at + 1)
+        engine, rows = self.engine, self.rows
         x_RD = self.model.decoder.embed(tokens_R, self._layout()).float().contiguous()
         logits_RV = torch.empty(rows, engine.decoder.head.outputs)
         step = _Step(
@@ -217,7 +229,7 @@ class CppDecodingState(DecodingState):
             logits=logits_RV.data_ptr(),
             scratch=self.scratch.data_ptr(),
             owners=self.owners_RS.data_ptr(),
-            first=None if first_R is None else first_R.data_ptr(),
+            first=self.first_R.data_ptr(),
             sentence=self.sentence_R.data_ptr(),
             source_lengths=self.source_lengths_B.data_ptr(),
             rows=rows,
@@ -234,25 +246,30 @@ class CppDecodingState(DecodingState):
         self._grow(len(index_R))
         self.owners_RS[: len(index_R), : self.at] = self.owners_RS[index_R, : self.at]
         self.sentence_R = self.sentence_R[index_R]
-        self.first_R = None if self.first_R is None else self.first_R[index_R]
+        self.first_R = self.first_R[index_R]
+
+    def _check_room(self, end: int) -> None:
+        """Rows that end before place ``end`` have at most as many tokens as there is room for."""
+        length = end - min(self.first_R.tolist(), default=end)
+        if length > self.longest:
+            raise ValueError(f"a cache for {self.longest} positions cannot hold {length}")
 
     def _layout(self) -> Layout:
-        if self.first_R is None:
-            return shared_rectangle(self.rows, 1, "cpu", start=self.at)
+        """One more token in every row."""
         positions_R = (self.at - self.first_R).long()
+        starts = set(positions_R.tolist())
+        if len(starts) == 1:
+            return shared_rectangle(self.rows, 1, "cpu", start=starts.pop())
         return replace(shared_rectangle(self.rows, 1, "cpu"), positions_T=positions_R, start=None)
 
     def _read(self, prompts: PackedTokens) -> None:
         """All tokens of the prompts in one ragged forward pass of the module."""
         layout = prompts.layout
-        if layout.longest > self.capacity:
-            raise ValueError(f"a cache for {self.capacity} positions cannot hold {layout.longest}")
+        self._check_room(layout.longest)
         self.at = layout.longest
-        first_R = layout.longest - layout.lengths_B
-        self.first_R = first_R if first_R.any() else None
         self.owners_RS.copy_(torch.arange(self.rows)[:, None].expand_as(self.owners_RS))
         if len(prompts.tokens_T):
-            cache = PromptCache(partial(self._write_prompts, first_R[layout.rows_T]))
+            cache = PromptCache(partial(self._write_prompts, self.first_R[layout.rows_T]))
             self.model.decoder(prompts.tokens_T, layout, source=self.source, cache=cache)
 
     def _write_prompts(

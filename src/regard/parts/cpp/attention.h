@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "activation.h"
+
 namespace {
 
 // One query of one head against `length` keys; key s lies at keys + place(s).
@@ -21,7 +23,9 @@ void attend(const float *q, const float *keys, const float *values, int64_t leng
         weights[s] = dot * scale;
         top = std::max(top, weights[s]);
     }
-    for (int64_t s = 0; s < length; s++) total += weights[s] = std::exp(weights[s] - top);
+#pragma omp simd
+    for (int64_t s = 0; s < length; s++) weights[s] = exponential(weights[s] - top);
+    for (int64_t s = 0; s < length; s++) total += weights[s];
     for (int64_t i = 0; i < value; i++) out[i] = 0;
     for (int64_t s = 0; s < length; s++) {
         const float *v = values + place_v(s);

@@ -14,7 +14,9 @@ from regard.ground.cache import cache_folder, is_private
 FOLDER = Path(__file__).parent
 SOURCE = FOLDER / "decoder.cpp"
 # gcc's early scheduling, on for ARM, moves loads so far ahead that sums lose their registers.
-FLAGS = ("-O3", "-std=c++17", "-fopenmp", "-fno-schedule-insns", "-fPIC", "-shared")
+# Loops with comparisons of floats are vectorised only where these do not trap.
+OPTIMISED = ("-O3", "-fno-schedule-insns", "-fno-trapping-math")
+FLAGS = (*OPTIMISED, "-std=c++17", "-fopenmp", "-fPIC", "-shared")
 # Where instructions are hidden, the code is compiled for those that are left.
 HIDDEN = {"avx2": "-march=x86-64-v3", machine.GENERIC: "-march=x86-64-v2"}
 SECONDS = 120  # timeout of the compiler

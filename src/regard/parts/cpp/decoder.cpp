@@ -5,6 +5,7 @@
 // a beam moves no keys. All rows write at one place, `at`; row r begins at place first[r], so rows
 // may have different lengths. Layers may have no cross-attention.
 
+#include "activation.h"
 #include "attention.h"
 #include "linear.h"
 
@@ -27,7 +28,7 @@ struct Decoder {
     Linear head;
     Norm norm;               // after the last block, if weight is not null
     int64_t depth, width, heads, key, value, inner;
-    int32_t pre_norm, activation;   // 0 relu, 1 gelu, 2 swish, 3 gelu by tanh
+    int32_t pre_norm, activation;   // a number in ACTIVATIONS
     float scale;
 };
 
@@ -36,7 +37,7 @@ struct Step {
     float *logits;                  // [rows][vocabulary, padded to 16]
     float *scratch;                 // as many floats as `scratch_floats` says
     int32_t *owners;                // [buffer rows][capacity]
-    const int32_t *first;           // the place at which each row begins; null: all at 0
+    const int32_t *first;           // the place at which each row begins
     const int32_t *sentence;        // of each row
     const int32_t *source_lengths;  // of each sentence
     int64_t rows, at, capacity, places;
@@ -57,13 +58,6 @@ void normalise(const Norm &norm, const float *x, float *y, int64_t width) {
     const float over = 1 / std::sqrt(square / width + norm.eps);
     for (int64_t i = 0; i < width; i++)
         y[i] = (x[i] - mean) * over * norm.weight[i] + norm.bias[i];
-}
-
-float active(float x, int32_t kind) {
-    if (kind == 0) return std::max(x, 0.0f);
-    if (kind == 1) return 0.5f * x * (1 + std::erf(x * 0.70710678f));
-    if (kind == 2) return x / (1 + std::exp(-x));
-    return 0.5f * x * (1 + std::tanh(0.79788456f * (x + 0.044715f * x * x * x)));
 }
 
 // The floats of scratch: a part for each intermediate result, all of them rows long.
@@ -129,7 +123,7 @@ void self_attention(const Decoder &d, const Layer &layer, const Step &s, Scratch
     for (int64_t rh = 0; rh < s.rows * d.heads; rh++) {
         const int64_t r = rh / d.heads, h = rh % d.heads;
         const int32_t *owners = s.owners + r * s.capacity;
-        const int64_t first = s.first ? s.first[r] : 0;
+        const int64_t first = s.first[r];
         auto at = [&](int64_t size) {
             return [=, &s](int64_t n) {
                 const int64_t place = first + n;
@@ -169,10 +163,7 @@ void feed_forward(const Decoder &d, const Layer &layer, const Step &s, Scratch &
     multiply(layer.up, in, d.width, d.width, tmp.inner, tmp.wide, s.rows, tmp.integers);
 #pragma omp parallel for if (s.rows > 1)
     for (int64_t r = 0; r < s.rows; r++)
-        for (int64_t i = 0; i < d.inner; i++) {
-            float &x = tmp.inner[r * tmp.wide + i];
-            x = active(x, d.activation);
-        }
+        ACTIVATIONS[d.activation](tmp.inner + r * tmp.wide, d.inner);
     multiply(layer.down, tmp.inner, d.inner, tmp.wide, tmp.added, tmp.wide, s.rows, tmp.integers);
     after(d, layer.mlp_norm, s.x, tmp.added, tmp.wide, s.rows);
 }
