@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from naive import SEED
 from regard import decoding
-from regard.decoding import EAGER, Prompts
+from regard.decoding import EAGER, Prompts, cpp
 from regard.decoding.cpp import PRECISIONS, CppEngine
 from regard.decoding.cuda_graph import CudaGraphEngine
 from regard.ground.batch import SourceTarget, pack
@@ -104,12 +104,15 @@ def test_a_ragged_batch_decodes_as_its_rows_alone(sources, name, search, device)
 
 
 @pytest.mark.native("compiler")
+@pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("name", ["GPT", "GPT-2"])
 @pytest.mark.parametrize("search", SEARCHES, ids=str)
-def test_in_int8_a_ragged_batch_decodes_as_its_rows_alone(search, name):
+def test_in_cpp_a_row_has_the_same_bits_in_any_batch(search, name, precision, monkeypatch):
+    """And in any parts that prompts are read by."""
     model = built(MODELS[name])
-    engine, ids = CppEngine(model, "int8"), list(range(len(PROMPTS)))
+    engine, ids = CppEngine(model, precision), list(range(len(PROMPTS)))
     together = run(search, model, PROMPTS, None, engine, ids)
+    monkeypatch.setattr(cpp, "AT_ONCE", 3)
     for i in ids:
         (alone,) = run(search, model, PROMPTS[i : i + 1], None, engine, [i])
         assert together[i] == alone

@@ -7,7 +7,6 @@ import ctypes
 from collections.abc import Iterator
 from ctypes import POINTER, byref, c_float, c_int32, c_int64, c_void_p
 from dataclasses import replace
-from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -21,7 +20,7 @@ from regard.ground.layout import Layout
 from regard.parts.attention import EncoderOutput
 from regard.parts.block import Block
 from regard.parts.cpp.build import failure, library
-from regard.parts.kv_cache import PromptCache, shared_rectangle
+from regard.parts.kv_cache import shared_rectangle
 from regard.parts.linear.int8 import quantised
 from regard.parts.mask import causal
 from regard.parts.mlp import gelu_tanh
@@ -29,6 +28,7 @@ from regard.parts.score import Dot
 
 PRECISIONS = ("fp32", "int8")
 BLOCK = 16  # outputs that lie together
+AT_ONCE = 256  # tokens of prompts that are read together
 DEPTH = 64  # a multiple to which 8-bit inputs are padded
 ACTIVATIONS = (F.relu, F.gelu, gelu_tanh, F.silu)  # numbered as in the C++ code
 
@@ -65,9 +65,9 @@ class _Decoder(ctypes.Structure):
 
 class _Step(ctypes.Structure):
     _fields_ = [
-        *((name, c_void_p) for name in ("x", "logits", "scratch", "owners", "first")),
-        *((name, c_void_p) for name in ("sentence", "source_lengths")),
-        *((name, c_int64) for name in ("rows", "at", "capacity", "places")),
+        *((name, c_void_p) for name in ("x", "logits", "scratch", "owners", "buffer", "at")),
+        *((name, c_void_p) for name in ("first", "sentence", "source_lengths")),
+        *((name, c_int64) for name in ("rows", "capacity", "places")),
     ]
 
 
@@ -129,7 +129,7 @@ class CppEngine(Engine):
     def open(
         self, model: Any, source: PackedTokens | None, prompts: Prompts | None, capacity: int
     ) -> "CppDecodingState":
-        """A state for search; ``model`` does the rest: it encodes, embeds and reads prompts."""
+        """A state for search; ``model`` does the rest: it encodes the source and embeds tokens."""
         return CppDecodingState(self, model, source, prompts, capacity)
 
     def _layer(self, block: Block) -> _Layer:
@@ -205,6 +205,7 @@ class CppDecodingState(DecodingState):
         self.sentence_R = torch.arange(self.cache.rows, dtype=torch.int32)
         self.source_lengths_B = torch.zeros(0, dtype=torch.int32)
         self.past: list[list[Tensor]] = []
+        self.scratch = torch.empty(0)
         self.source_buffers: list[Tensor] = []  # that the layers point to
         self.owners_RS = torch.zeros(0, self.capacity, dtype=torch.int32)
         if self.source is not None:
@@ -221,25 +222,12 @@ class CppDecodingState(DecodingState):
     def step(self, tokens_R: Tensor) -> Tensor:
         """Log-probabilities of the next token, after one more token in each row."""
         self._check_room(self.at + 1)
-        engine, rows = self.engine, self.rows
-        x_RD = self.model.decoder.embed(tokens_R, self._layout()).float().contiguous()
-        logits_RV = torch.empty(rows, engine.decoder.head.outputs)
-        step = _Step(
-            x=x_RD.data_ptr(),
-            logits=logits_RV.data_ptr(),
-            scratch=self.scratch.data_ptr(),
-            owners=self.owners_RS.data_ptr(),
-            first=self.first_R.data_ptr(),
-            sentence=self.sentence_R.data_ptr(),
-            source_lengths=self.source_lengths_B.data_ptr(),
-            rows=rows,
-            at=self.at,
-            capacity=self.capacity,
-            places=self.places,
-        )
-        library().regard_step(byref(self.decoder), byref(step))
+        logits_RV = torch.empty(self.rows, self.decoder.head.outputs)
+        every_R = torch.arange(self.rows, dtype=torch.int32)
+        at_R = torch.full_like(every_R, self.at)
+        self._feed(self.model.decoder.embed(tokens_R, self._layout()), every_R, at_R, logits_RV)
         self.at += 1
-        return self._logprobs(logits_RV[:, : engine.vocab])
+        return self._logprobs(logits_RV[:, : self.engine.vocab])
 
     def select_rows(self, index_R: Tensor) -> None:
         """Drop, repeat or reorder rows: tables change, keys stay where they are."""
@@ -247,6 +235,28 @@ class CppDecodingState(DecodingState):
         self.owners_RS[: len(index_R), : self.at] = self.owners_RS[index_R, : self.at]
         self.sentence_R = self.sentence_R[index_R]
         self.first_R = self.first_R[index_R]
+
+    def _feed(
+        self, x_TD: Tensor, row_T: Tensor, at_T: Tensor, logits_TV: Tensor | None = None
+    ) -> None:
+        """One C++ step of all these tokens, each at a place of its row; those of a row in order."""
+        x_TD = x_TD.to(torch.float32, copy=True, memory_format=torch.contiguous_format)
+        first_T, sentence_T = self.first_R[row_T], self.sentence_R[row_T]
+        step = _Step(
+            x=x_TD.data_ptr(),
+            logits=None if logits_TV is None else logits_TV.data_ptr(),
+            scratch=self._scratch(len(x_TD)).data_ptr(),
+            owners=self.owners_RS.data_ptr(),
+            buffer=row_T.data_ptr(),
+            at=at_T.data_ptr(),
+            first=first_T.data_ptr(),
+            sentence=sentence_T.data_ptr(),
+            source_lengths=self.source_lengths_B.data_ptr(),
+            rows=len(x_TD),
+            capacity=self.capacity,
+            places=self.places,
+        )
+        library().regard_step(byref(self.decoder), byref(step))
 
     def _check_room(self, end: int) -> None:
         """Rows that end before place ``end`` have at most as many tokens as there is room for."""
@@ -263,20 +273,15 @@ class CppDecodingState(DecodingState):
         return replace(shared_rectangle(self.rows, 1, "cpu"), positions_T=positions_R, start=None)
 
     def _read(self, prompts: PackedTokens) -> None:
-        """All tokens of the prompts in one ragged forward pass of the module."""
+        """All tokens of the prompts, by steps that feed many of them and want no logits."""
         layout = prompts.layout
         self._check_room(layout.longest)
         self.at = layout.longest
-        self.owners_RS.copy_(torch.arange(self.rows)[:, None].expand_as(self.owners_RS))
-        if len(prompts.tokens_T):
-            cache = PromptCache(partial(self._write_prompts, self.first_R[layout.rows_T]))
-            self.model.decoder(prompts.tokens_T, layout, source=self.source, cache=cache)
-
-    def _write_prompts(
-        self, first_T: Tensor, layer: int, k_THK: Tensor, v_THK: Tensor, layout: Layout
-    ) -> None:
-        for buffer, new in zip(self.past[layer], (k_THK, v_THK), strict=True):
-            buffer[layout.rows_T, first_T + layout.positions_T] = new.flatten(1).float()
+        row_T = layout.rows_T.int()
+        at_T = (self.first_R[row_T] + layout.positions_T).int()
+        x_TD = self.model.decoder.embed(prompts.tokens_T, layout)
+        for part in zip(*(one.split(AT_ONCE) for one in (x_TD, row_T, at_T)), strict=True):
+            self._feed(*part)
 
     def _write_source(self, source: EncoderOutput) -> None:
         """Keys and values of the source for each layer, (B, S, H·K), as the C++ code reads them."""
@@ -295,20 +300,26 @@ class CppDecodingState(DecodingState):
         have = len(self.owners_RS)
         if rows <= have and self.past:
             return
-        decoder = self.engine.decoder
-        sizes = (decoder.heads * decoder.key, decoder.heads * decoder.value)
-        grown = [[torch.empty(rows, self.capacity, size) for size in sizes] for _ in self.layers]
+        heads, *sizes = (getattr(self.decoder, name) for name in ("heads", "key", "value"))
+        shape = (rows, heads, self.capacity)
+        grown = [[torch.empty(*shape, size) for size in sizes] for _ in self.layers]
         for old, new in zip(self.past, grown, strict=bool(have)):
             for one, other in zip(old, new, strict=True):
-                other[:have, : self.at] = one[:, : self.at]
+                other[:have, :, : self.at] = one[:, :, : self.at]
         self.past = grown
         self.owners_RS = F.pad(self.owners_RS, (0, 0, 0, rows - have))
         for layer, past in zip(self.layers, self.past, strict=True):
             layer.keys, layer.values = (one.data_ptr() for one in past)
+
+    def _scratch(self, tokens: int) -> Tensor:
+        """Memory for the intermediate results of so many tokens."""
         count = library().regard_scratch_floats
         count.restype = c_int64
-        sized = (c_int64(rows), c_int64(self.capacity), c_int64(self.places))
-        self.scratch = torch.empty(count(byref(decoder), *sized))
+        sizes = (c_int64(tokens), c_int64(self.capacity), c_int64(self.places))
+        floats = count(byref(self.decoder), *sizes)
+        if len(self.scratch) < floats:
+            self.scratch = torch.empty(floats)
+        return self.scratch
 
 
 def _rounded(tensor: Tensor, inputs: int = 1) -> Tensor:

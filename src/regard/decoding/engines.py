@@ -3,8 +3,8 @@
 On a GPU graphs are used wherever a model can be captured. On a CPU a table decides, by instruction
 set, precision and batch size; ``bench/calibrate_engines.py`` measures its rows. Nothing is timed
 while a model runs, so that output does not depend on noise, and the presence of a compiler decides
-nothing: C++ runs where it was measured and found not slower. One row is inferred from other
-measurements, int8 with NEON; the comment says how.
+nothing: C++ runs where it was measured and found not slower. Two rows are inferred from other
+measurements, int8 with NEON but without, or with more than, dot products; the comment says how.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,16 +27,17 @@ ENGINES = ("auto", "cpp", "cuda-graph", "torch")
 # amx, avx512-vnni, avx2: Transformer-base, greedy and beam 5, on two cores of a Xeon with AMX (the
 # other two with REGARD_HIDE=bf16 and REGARD_HIDE=avx512), 2026-11-15; see bench/RESULTS.md.
 #
-# neon…: nobody has timed the kernels for NEON. Those before them, with the same weights but without
-# registers enough, took 32.3 s in fp32 where torch took 8.7 (Neoverse N1, beam 6, batch size 1):
-# fp32 stays torch until somebody measures. In int8 they took 12.7 s, while torch's 8-bit products
-# were 3.5 times slower than its fp32 there: int8 is compiled.
+# neon-dotprod: the same searches, and GPT-2 small at batch sizes 1 and 8, on one core of a Neoverse
+# N1 (seconds of the process, for the machine was busy), 2026-11-16; see bench/RESULTS.md.
+#
+# neon, neon-i8mm: nobody has timed them. fp32 stays torch until somebody does; int8 is C++, for
+# torch's 8-bit products are slower than its fp32 with NEON.
 TABLE: dict[str, dict[str, dict[int, str]]] = {
     "amx": {"fp32": {1: "cpp"}, "int8": {1: "cpp"}},
     "avx512-vnni": {"fp32": {1: "cpp"}, "int8": {1: "cpp"}},
     "avx2": {"fp32": {1: "cpp"}, "int8": {1: "cpp"}},
     "neon-i8mm": {"fp32": {1: "torch"}, "int8": {1: "cpp"}},
-    "neon-dotprod": {"fp32": {1: "torch"}, "int8": {1: "cpp"}},
+    "neon-dotprod": {"fp32": {1: "cpp"}, "int8": {1: "cpp"}},
     "neon": {"fp32": {1: "torch"}, "int8": {1: "cpp"}},
 }
 

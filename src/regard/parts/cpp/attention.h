@@ -10,27 +10,51 @@
 
 namespace {
 
-// One query of one head against `length` keys; key s lies at keys + place(s).
+// q·k for four keys at once, whose sums do not wait for each other.
+inline void dots(const float *q, const float *const *k, int64_t size, float *to) {
+    float a = 0, b = 0, c = 0, d = 0;
+#pragma omp simd reduction(+ : a, b, c, d)
+    for (int64_t i = 0; i < size; i++) {
+        a += q[i] * k[0][i];
+        b += q[i] * k[1][i];
+        c += q[i] * k[2][i];
+        d += q[i] * k[3][i];
+    }
+    to[0] = a, to[1] = b, to[2] = c, to[3] = d;
+}
+
+// Four values, each times its weight, added to `out`.
+inline void add(const float *weights, const float *const *v, int64_t size, float *out) {
+#pragma omp simd
+    for (int64_t i = 0; i < size; i++)
+        out[i] += (weights[0] * v[0][i] + weights[1] * v[1][i]) +
+                  (weights[2] * v[2][i] + weights[3] * v[3][i]);
+}
+
+// One query of one head against `length` keys; key s lies at keys + place(s). Keys and values are
+// read by fours; in place of those beyond the last stands the last, and its weight is 0.
 template <typename Place>
 void attend(const float *q, const float *keys, const float *values, int64_t length, int64_t key,
-          int64_t value, float scale, float *weights, float *out, Place place, Place place_v) {
-    float top = -INFINITY, total = 0;
-    for (int64_t s = 0; s < length; s++) {
-        const float *k = keys + place(s);
-        float dot = 0;
-#pragma omp simd reduction(+ : dot)
-        for (int64_t i = 0; i < key; i++) dot += q[i] * k[i];
-        weights[s] = dot * scale;
-        top = std::max(top, weights[s]);
+            int64_t value, float scale, float *weights, float *out, Place place, Place place_v) {
+    const float *four[4];
+    float top = -INFINITY, total = 0, scores[4];
+    for (int64_t s = 0; s < length; s += 4) {
+        for (int64_t n = 0; n < 4; n++) four[n] = keys + place(std::min(s + n, length - 1));
+        dots(q, four, key, scores);
+        for (int64_t n = 0; n < std::min<int64_t>(4, length - s); n++) {
+            weights[s + n] = scores[n] * scale;
+            top = std::max(top, weights[s + n]);
+        }
     }
-#pragma omp simd
-    for (int64_t s = 0; s < length; s++) weights[s] = exponential(weights[s] - top);
-    for (int64_t s = 0; s < length; s++) total += weights[s];
+#pragma omp simd reduction(+ : total)
+    for (int64_t s = 0; s < length; s++) total += weights[s] = exponential(weights[s] - top);
     for (int64_t i = 0; i < value; i++) out[i] = 0;
-    for (int64_t s = 0; s < length; s++) {
-        const float *v = values + place_v(s);
-        const float weight = weights[s] / total;
-        for (int64_t i = 0; i < value; i++) out[i] += weight * v[i];
+    for (int64_t s = 0; s < length; s += 4) {
+        for (int64_t n = 0; n < 4; n++) {
+            four[n] = values + place_v(std::min(s + n, length - 1));
+            scores[n] = s + n < length ? weights[s + n] / total : 0;
+        }
+        add(scores, four, value, out);
     }
 }
 

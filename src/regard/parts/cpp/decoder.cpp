@@ -1,9 +1,10 @@
 // One step of a Transformer decoder on a CPU, in float32 or with 8-bit weights and activations.
 //
 // Every row is computed by itself, in one order of operations, so its result has the same bits in
-// any batch. Row r's past key at place s lies in row owners[r][s] of the buffers, so that reordering
-// a beam moves no keys. All rows write at one place, `at`; row r begins at place first[r], so rows
-// may have different lengths. Layers may have no cross-attention.
+// any batch. A row is one token. Its past key at place s lies in row owners[row][s] of the buffers,
+// so that reordering a beam moves no keys; it sees the places from first[r] to at[r], so texts may
+// have different lengths, and several tokens of a text, in order, are rows of one step: all keys are
+// written before any is read. Layers may have no cross-attention.
 
 #include "activation.h"
 #include "attention.h"
@@ -19,7 +20,7 @@ struct Norm {
 struct Layer {
     Linear qkv, o, cross_q, cross_o, up, down;
     Norm attention_norm, cross_norm, mlp_norm;
-    float *keys, *values;                            // [buffer rows][capacity][heads * size]
+    float *keys, *values;                            // [buffer rows][heads][capacity][size]
     const float *source_keys, *source_values;        // [sentences][places][heads * size]
 };
 
@@ -34,13 +35,14 @@ struct Decoder {
 
 struct Step {
     float *x;                       // [rows][width], what is fed; overwritten
-    float *logits;                  // [rows][vocabulary, padded to 16]
+    float *logits;                  // [rows][vocabulary, padded to 16]; null: not wanted
     float *scratch;                 // as many floats as `scratch_floats` says
     int32_t *owners;                // [buffer rows][capacity]
-    const int32_t *first;           // the place at which each row begins
+    const int32_t *buffer;          // the row of the buffers that each row writes to
+    const int32_t *at, *first;      // the places that each row writes to, and begins at
     const int32_t *sentence;        // of each row
     const int32_t *source_lengths;  // of each sentence
-    int64_t rows, at, capacity, places;
+    int64_t rows, capacity, places;
 };
 }
 
@@ -114,26 +116,27 @@ void self_attention(const Decoder &d, const Layer &layer, const Step &s, Scratch
 #pragma omp parallel for if (s.rows > 4)
     for (int64_t r = 0; r < s.rows; r++) {
         const float *qkv = tmp.projected + r * tmp.wide;
-        const int64_t place = r * s.capacity + s.at;
-        std::copy_n(qkv + keys, keys, layer.keys + place * keys);
-        std::copy_n(qkv + 2 * keys, values, layer.values + place * values);
-        s.owners[place] = int32_t(r);
+        for (int64_t h = 0; h < d.heads; h++) {
+            const int64_t place = (s.buffer[r] * d.heads + h) * s.capacity + s.at[r];
+            std::copy_n(qkv + keys + h * d.key, d.key, layer.keys + place * d.key);
+            std::copy_n(qkv + 2 * keys + h * d.value, d.value, layer.values + place * d.value);
+        }
+        s.owners[s.buffer[r] * s.capacity + s.at[r]] = s.buffer[r];
     }
 #pragma omp parallel for
     for (int64_t rh = 0; rh < s.rows * d.heads; rh++) {
         const int64_t r = rh / d.heads, h = rh % d.heads;
-        const int32_t *owners = s.owners + r * s.capacity;
+        const int32_t *owners = s.owners + s.buffer[r] * s.capacity;
         const int64_t first = s.first[r];
         auto at = [&](int64_t size) {
-            return [=, &s](int64_t n) {
+            return [=, &s, &d](int64_t n) {
                 const int64_t place = first + n;
-                return (owners[place] * s.capacity + place) * size;
+                return ((owners[place] * d.heads + h) * s.capacity + place) * size;
             };
         };
-        attend(tmp.projected + r * tmp.wide + h * d.key, layer.keys + h * d.key,
-               layer.values + h * d.value, s.at + 1 - first, d.key, d.value, d.scale,
-               tmp.weights + rh * tmp.longest, tmp.attended + r * tmp.wide + h * d.value, at(keys),
-               at(values));
+        attend(tmp.projected + r * tmp.wide + h * d.key, layer.keys, layer.values,
+               s.at[r] + 1 - first, d.key, d.value, d.scale, tmp.weights + rh * tmp.longest,
+               tmp.attended + r * tmp.wide + h * d.value, at(d.key), at(d.value));
     }
     multiply(layer.o, tmp.attended, values, tmp.wide, tmp.added, tmp.wide, s.rows, tmp.integers);
     after(d, layer.attention_norm, s.x, tmp.added, tmp.wide, s.rows);
@@ -183,6 +186,7 @@ void regard_step(const Decoder *d, const Step *s) {
         if (d->layers[layer].cross_q.weight) cross_attention(*d, d->layers[layer], *s, tmp);
         feed_forward(*d, d->layers[layer], *s, tmp);
     }
+    if (!s->logits) return;
     const float *states = s->x;
     if (d->norm.weight) {
         for (int64_t r = 0; r < s->rows; r++)
