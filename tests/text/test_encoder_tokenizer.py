@@ -81,7 +81,7 @@ def test_rows_words_and_windows(folder):
     rows = text.template.windows_of_words(words, longest=5, overlap=0)
     assert [(row.words, row.first_tokens) for row in rows] == [([0, 1], [1, 3]), ([2], [1])]
     windows = text.windows("the storm", " storms  the storm", 7, stride=1, most_question=1)
-    assert [row.tokens.tolist() for row, _ in windows] == [
+    assert [row.tokens.tolist() for row, *_ in windows] == [
         [2, 5, 3, 6, 7, 5, 3],
         [2, 5, 3, 5, 6, 3],
     ]
