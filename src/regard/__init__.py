@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from regard.inside.align import AlignmentMethod
     from regard.inside.attention_map import AttentionMap
     from regard.inside.attention_view import AttentionView
+    from regard.inside.induction import InductionScores
     from regard.inside.word_weights import WordWeights
     from regard.metrics.bleu import bleu
     from regard.metrics.translation import MetricScore
@@ -71,6 +72,7 @@ __all__ = [
     "Generation",
     "Greedy",
     "Hypothesis",
+    "InductionScores",
     "LabelPrediction",
     "Layout",
     "MetricScore",
@@ -111,6 +113,7 @@ _NAMES = {
     "regard.inside.align": ("AlignmentMethod",),
     "regard.inside.attention_map": ("AttentionMap",),
     "regard.inside.attention_view": ("AttentionView",),
+    "regard.inside.induction": ("InductionScores",),
     "regard.inside.word_weights": ("WordWeights",),
     "regard.metrics.bleu": ("bleu",),
     "regard.metrics.translation": ("MetricScore",),

@@ -19,7 +19,8 @@ from regard.ground.files import writing
 from regard.ground.lock import is_vacant
 from regard.ground.tape import NULL_TAPE, NullTape, Tape
 from regard.inside.align import AlignmentMethod
-from regard.inside.look import look
+from regard.inside.induction import InductionScores
+from regard.inside.look import look, score_induction
 from regard.inside.record_translator import align
 from regard.inside.view import View
 from regard.metrics.alignment import Links
@@ -326,11 +327,19 @@ class Model:
         given, runner = listed(inputs, "inputs"), self.runner.with_limits(batch_size, max_length)
         return [list(one.logprobs) for one in runner.scorer(stride=stride).score(given)]
 
-    def look(self, text: str, target: str | None = None, *, subwords: bool = False) -> View:
+    def look(
+        self,
+        text: str,
+        target: str | None = None,
+        *,
+        subwords: bool = False,
+        repeat: bool = False,
+    ) -> View:
         """The attention of the model on a text: maps by layer and head, or pooling weights.
 
         An encoder reads ``target`` as its second text; a translator without one is shown its own
-        translation. The result prints itself, and has ``.svg()`` and ``.html()``.
+        translation. With ``repeat``, a causal model reads all tokens twice. The result prints
+        itself, and has ``.svg()`` and ``.html()``.
         """
         for one in (text,) if target is None else (text, target):
             check_text(one, 1)
@@ -339,7 +348,19 @@ class Model:
         if target is None:
             target = self.runner.default_target(text)
         given = (self.runner.model, self.facts, self.tokenizer, self.predict)
-        return look(*given, text, target, subwords=subwords)
+        return look(*given, text, target, subwords=subwords, repeat=repeat)
+
+    def induction(self, text: str, *, repeat: bool = False) -> InductionScores:
+        """How much each head of a causal model is an induction head, on a text with repetitions.
+
+        The score of a head is its attention from a token to the tokens that followed its earlier
+        occurrences (Olsson et al., 2022). With ``repeat``, the model reads all tokens twice. The
+        result prints itself, and has ``.svg()`` and ``.html()``.
+        """
+        if self.tokenizer is None:
+            raise BadInput(MISSING)
+        given = (self.runner.model, self.facts, self.tokenizer)
+        return score_induction(*given, check_text(text, 1), repeat=repeat)
 
     @property
     def alignment_method(self) -> AlignmentMethod:

@@ -19,12 +19,14 @@ class AttentionMap:
 
     ``name`` is "encoder", "decoder" or "cross"; ``layers`` holds one (heads, queries, keys) array
     per layer (or is one array of four axes). A pruned layer may have fewer heads than others.
+    ``allowed`` (queries, keys) is true where the mask lets a query attend; None: everywhere.
     """
 
     name: str
     queries: tuple[str, ...]
     keys: tuple[str, ...]
     layers: tuple[np.ndarray, ...]
+    allowed: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         layers = tuple(np.asarray(weights_HLS, dtype=np.float32) for weights_HLS in self.layers)
@@ -72,7 +74,10 @@ class AttentionMap:
     ) -> "AttentionMap":
         """The same map at word level: ``queries[i]`` is the word made of ``query_groups[i]``."""
         layers = tuple(merge(weights, query_groups, key_groups) for weights in self.layers)
-        return AttentionMap(self.name, tuple(queries), tuple(keys), layers)
+        allowed = self.allowed
+        if allowed is not None:  # a word may attend where any of its tokens may
+            allowed = merge(allowed, query_groups, key_groups) > 0
+        return AttentionMap(self.name, tuple(queries), tuple(keys), layers, allowed)
 
 
 def merge(weights_LS: np.ndarray, query_groups: Groups, key_groups: Groups) -> np.ndarray:

@@ -70,7 +70,8 @@ class AttentionView(View):
         """A heat map as a standalone SVG file."""
         shown, weights_LS = self._shown
         caption = "; ".join(filter(None, (self.predicted, self._description)))
-        return draw_attention(self.title, caption, shown.queries, shown.keys, weights_LS)
+        labels = shown.queries, shown.keys
+        return draw_attention(self.title, caption, *labels, weights_LS, shown.allowed)
 
     def html(self) -> str:
         """One offline page with every map, layer and head."""
@@ -104,7 +105,8 @@ class AttentionView(View):
                 yield Text(clip(line, width))
         yield Text()
         paint = colour_cell if coloured else shade_cell
-        yield from heat_map(shown.queries, shown.keys, weights_LS, width, paint)
+        labels = shown.queries, shown.keys
+        yield from heat_map(*labels, weights_LS, width, paint, shown.allowed)
 
     @property
     def _shown(self) -> tuple[AttentionMap, np.ndarray]:

@@ -25,10 +25,17 @@ class SiteRecord(NamedTuple):
     keys: TokenLabels
     layers: tuple[np.ndarray, ...]
 
+    @property
+    def allowed(self) -> np.ndarray | None:
+        """(queries, keys): where the mask lets a query attend; None: everywhere."""
+        lengths = len(self.queries.subwords), len(self.keys.subwords)
+        return np.tri(*lengths, dtype=bool) if self.site.causal else None
+
     def map(self, *, subwords: bool = False) -> AttentionMap:
         """An attention map over words, or over subwords."""
         queries, keys = self.queries, self.keys
-        tokens = AttentionMap(self.site.name, queries.subwords, keys.subwords, self.layers)
+        labels = self.site.name, queries.subwords, keys.subwords
+        tokens = AttentionMap(*labels, self.layers, self.allowed)
         if subwords:
             return tokens
         return tokens.merged(queries.words, keys.words, queries.groups, keys.groups)

@@ -1,5 +1,6 @@
 """Attention sites: which attention a model has, and where a tape records its weights."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from regard.ground.errors import BadInput
@@ -48,6 +49,14 @@ class AttentionSite:
         """The tape name of the weights of each layer, of shape (rows, heads, queries, keys)."""
         paths = (self.tape_path.format(layer=number) for number in range(self.layers))
         return tuple(f"{path}.weights" for path in paths)
+
+
+def require_causal(sites: Iterable[AttentionSite]) -> AttentionSite:
+    """The self-attention of a causal model; BadInput if there is none."""
+    for site in sites:
+        if site.causal and site.side == "trunk":
+            return site
+    raise BadInput("this is no causal model: its attention is not only to earlier tokens")
 
 
 def require_cross_attention(site: AttentionSite | None) -> AttentionSite:

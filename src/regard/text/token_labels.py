@@ -48,6 +48,12 @@ class LabelledRow(NamedTuple):
     queries: TokenLabels
     keys: TokenLabels
 
+    def repeated(self) -> "LabelledRow":
+        """All tokens twice."""
+        tokens, segments = ([*ids, *ids] for ids in (self.row.tokens, self.row.segments))
+        queries, keys = (TokenLabels.join(one, one) for one in (self.queries, self.keys))
+        return LabelledRow(TokenRow(tokens, segments), queries, keys)
+
 
 LabelledInput = dict[str, LabelledRow]
 """One input of a model: a row for each of its sides, "trunk", or "source" and "target"."""

@@ -1,6 +1,6 @@
 """``regard look``: attention weights in the terminal, as SVG and as HTML."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +17,10 @@ from regard.cli.options import (
     SUBWORDS,
     SVG,
 )
+from regard.ground.errors import BadInput
+
+if TYPE_CHECKING:
+    from regard.inside.view import View
 
 
 def look(
@@ -40,6 +44,17 @@ def look(
     layer: LAYER = None,
     head: HEAD = None,
     subwords: SUBWORDS = False,
+    repeat: Annotated[
+        bool, typer.Option("--repeat", help="Read all tokens twice (causal models).")
+    ] = False,
+    induction: Annotated[
+        bool,
+        typer.Option(
+            "--induction",
+            help="Score each head of a causal model: attention to the token after an earlier "
+            "occurrence.",
+        ),
+    ] = False,
     html: HTML = None,
     svg: SVG = None,
     precision: STORED_PRECISION = None,
@@ -52,12 +67,22 @@ def look(
     encoder has one map, self-attention. A classifier with attention pooling has one weight for each
     word. Classifiers also show the predicted label. --html writes all layers and heads.
 
+    A causal model has one map too, blank (grey) where a key is later than the query. With
+    --induction, heads are scored instead: on a text with repetitions, or with --repeat, an
+    induction head attends from a token to the token after its earlier occurrence.
+
     Example: regard look runs/tour/model "The old man reads a book." --html look.html
     """
     from regard.api import load
 
     check_argument(text, target)
-    view = load(model, device, precision=precision).look(text, target, subwords=subwords)
+    if induction and (target is not None or subwords):
+        raise BadInput("--target, --subwords: cannot be used with --induction")
+    loaded = load(model, device, precision=precision)
+    if induction:
+        view: View = loaded.induction(text, repeat=repeat)
+    else:
+        view = loaded.look(text, target, subwords=subwords, repeat=repeat)
     view = view.choose(kind, layer, head)
     if as_json:
         print_json(view.to_json())

@@ -30,6 +30,7 @@ def _to_json(shown: AttentionMap) -> dict[str, object]:
         "name": escape_controls(shown.name),
         "queries": [escape_controls(query) for query in shown.queries],
         "keys": [escape_controls(key) for key in shown.keys],
+        "allowed": None if shown.allowed is None else shown.allowed.astype(int).tolist(),
         "layers": [np.rint(weights * UNIT).astype(int).tolist() for weights in shown.layers],
     }
 

@@ -29,9 +29,17 @@ NARROWEST = 420  # pixels: room for the title of a short text
 
 
 def draw_attention(
-    title: str, caption: str, queries: Sequence[str], keys: Sequence[str], weights_LS: np.ndarray
+    title: str,
+    caption: str,
+    queries: Sequence[str],
+    keys: Sequence[str],
+    weights_LS: np.ndarray,
+    allowed_LS: np.ndarray | None = None,
 ) -> str:
-    """Queries down the side, keys across the top; darkness is the share of the largest weight."""
+    """Queries down the side, keys across the top; darkness is the share of the largest weight.
+
+    Cells are grey where ``allowed_LS`` is false.
+    """
     title, caption = escape_line(title), escape_line(caption)
     queries = [clip(query, LONGEST) for query in queries]
     keys = [clip(key, LONGEST) for key in keys]
@@ -51,7 +59,7 @@ def draw_attention(
         f'<rect width="100%" height="100%" fill="{_tint(0)}"/>',
         *_heading(heading, caption, under),
         *_labels(queries, keys, left, top),
-        *_cells(weights_LS / (peak or 1.0), left, top),
+        *_cells(weights_LS / (peak or 1.0), allowed_LS, left, top),
         *_legend(left, bottom + GAP + CELL / 2, peak),
     ]
     return svg_element(title, width, height, parts, INK)
@@ -76,9 +84,16 @@ def _labels(queries: Sequence[str], keys: Sequence[str], left: float, top: float
         yield f'<text transform="{place} {turn}">{escape(key)}</text>'
 
 
-def _cells(shares_LS: np.ndarray, left: float, top: float) -> Iterator[str]:
+def _cells(
+    shares_LS: np.ndarray, allowed_LS: np.ndarray | None, left: float, top: float
+) -> Iterator[str]:
     """A square for every weight large enough to be visible, and a frame around all."""
     yield f'<g transform="translate({left:.1f} {top:.1f})">'
+    if allowed_LS is not None:
+        square = f"h{CELL - 1}v{CELL - 1}h{1 - CELL}z"
+        corners = (f"M{CELL * column} {CELL * row}" for row, column in np.argwhere(~allowed_LS))
+        path = "".join(corner + square for corner in corners)
+        yield f'<path d="{path}" fill="{RULE}"><title>masked</title></path>'
     for row, column in np.argwhere(shares_LS >= 0.005):
         place = f'x="{CELL * column}" y="{CELL * row}" width="{CELL - 1}" height="{CELL - 1}"'
         yield f'<rect {place} fill="{_tint(shares_LS[row, column])}"/>'

@@ -14,6 +14,7 @@ SHADES = "·░▒▓█"
 LEVELS = np.arange(len(SHADES)) / len(SHADES)  # the least darkness of each shade
 COLOUR_RAMP = ((28, 29, 34), (190, 68, 36), (255, 234, 200))  # RGB at darkness 0, 0.5 and 1
 CELL = 2  # columns: about as wide as a line is high
+BLANK = Text(" " * CELL)  # in place of a weight that the mask does not allow
 TALLEST = 12  # lines of a label across the top
 WIDEST = 18  # columns of a label down the side
 
@@ -38,30 +39,39 @@ def ramp_colour(darkness: float) -> Color:
 
 
 def heat_map(
-    queries: Sequence[str], keys: Sequence[str], weights_LS: np.ndarray, width: int, paint: Paint
+    queries: Sequence[str],
+    keys: Sequence[str],
+    weights_LS: np.ndarray,
+    width: int,
+    paint: Paint,
+    allowed_LS: np.ndarray | None = None,
 ) -> Iterator[Text]:
     """The lines of a heat map, none wider than ``width``; many keys are split into panels.
 
     Darkness grows with the square root of the weight. On a linear scale of five shades only the
     largest weights would be visible, such as that of the first token of a causal map on itself.
+    Cells are blank where ``allowed_LS`` is false.
     """
     peak = float(weights_LS.max(initial=0.0)) or 1.0
     darkness_LS = np.sqrt(weights_LS / peak)
+    shown_LS = np.ones_like(weights_LS, dtype=bool) if allowed_LS is None else allowed_LS
     side = min(max(map(cell_len, queries), default=0), WIDEST, max(width // 3, 1))
     keys_per_panel = max(1, (width - side - 1) // CELL)
     for start in range(0, len(keys), keys_per_panel):
         panel = slice(start, start + keys_per_panel)
         yield from _column_labels(keys[panel], side)
-        for query, darkness_S in zip(queries, darkness_LS, strict=True):
-            cells = (paint(darkness) for darkness in darkness_S[panel])
+        for query, darkness_S, shown_S in zip(queries, darkness_LS, shown_LS, strict=True):
+            row = zip(darkness_S[panel], shown_S[panel], strict=True)
+            cells = (paint(darkness) if shown else BLANK for darkness, shown in row)
             yield Text.assemble(_align_right(clip(query, side), side), " ", *cells)
         yield Text()
-    yield from _legend(peak, width, paint)
+    yield from _legend(peak, width, paint, masked=not shown_LS.all())
 
 
-def _legend(peak: float, width: int, paint: Paint) -> Iterator[Text]:
+def _legend(peak: float, width: int, paint: Paint, *, masked: bool) -> Iterator[Text]:
     """The least weight of every shade, on one line, or on several where that is too wide."""
     entries = [Text.assemble(paint(level), f" {level**2 * peak:.2g}   ") for level in LEVELS]
+    entries += [Text("blank: masked")] if masked else []
     entries_per_line = max(1, width // max(entry.cell_len for entry in entries))
     for start in range(0, len(entries), entries_per_line):
         yield Text.assemble(*entries[start : start + entries_per_line])

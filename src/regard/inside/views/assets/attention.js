@@ -1,13 +1,15 @@
 "use strict";
-// Everything here is drawn from one block of JSON, a list of maps {name, queries, keys, layers};
-// layers[layer][head][query][key] is a weight in ten-thousandths. A layer or head of null means
-// the mean of all; query and key are those under the pointer, or null.
+// Everything here is drawn from one block of JSON, a list of maps
+// {name, queries, keys, allowed, layers}; layers[layer][head][query][key] is a weight in
+// ten-thousandths, and allowed[query][key] is 0 where the mask forbids it (allowed is null if it
+// forbids nothing). A layer or head of null means the mean of all; query and key are those under the pointer, or null.
 const maps = JSON.parse(document.getElementById("data").textContent);
 const UNIT = 10000;
 const chosen = { map: 0, layer: null, head: null, scale: "linear" };
 const pointed = { query: null, key: null };
 const at = (id) => document.getElementById(id);
 const map = () => maps[chosen.map];
+const masked = (query, key) => map().allowed !== null && !map().allowed[query][key];
 
 // ---- elements ---------------------------------------------------------------------------------
 
@@ -114,6 +116,7 @@ function choose(change) {
   if (held !== "head") at("head").replaceWith(numbered("head", headsOf(chosen.layer)));
   shown = weights(chosen.layer, chosen.head);
   peak = largest(shown) || 1;
+  at("masked").hidden = map().allowed === null;
   if ("map" in change) { layHeat(); layLines(); }
   if ("map" in change || "scale" in change) layPictures();
   paintHeat();
@@ -169,11 +172,14 @@ function paintHeat() {
   const { cell } = heat;
   const square = `h${cell - 1}v${cell - 1}h${1 - cell}z`;
   const paths = ramp.map(() => []);
+  const forbidden = [];
   shown.forEach((row, q) => row.forEach((weight, k) => {
-    paths[step(weight, peak)].push(`M${k * cell} ${q * cell}${square}`);
+    const path = masked(q, k) ? forbidden : paths[step(weight, peak)];
+    path.push(`M${k * cell} ${q * cell}${square}`);
   }));
   const drawn = paths.map((path, i) => draw("path", { fill: `rgb(${ramp[i]})`, d: path.join("") }));
-  heat.squares.replaceChildren(...drawn.slice(1)); // the first is as light as the paper
+  const grey = draw("path", { class: "masked", d: forbidden.join("") });
+  heat.squares.replaceChildren(grey, ...drawn.slice(1)); // the first is as light as the paper
   at("peak").textContent = largest(shown).toFixed(4);
   at("peak").parentElement.style.marginLeft = `${heat.cells.previousElementSibling.offsetWidth}px`;
 }
@@ -305,6 +311,8 @@ function readout() {
   const word = (text) => make("b", { dir: "auto" }, text);
   if (query === null && key === null) return ["Point at a cell or a word to read its weights."];
   const number = (weight) => ` ${weight.toFixed(4)}   `;
+  if (query !== null && key !== null && masked(query, key))
+    return [word(queries[query]), " may not look at ", word(keys[key])];
   if (query !== null && key !== null)
     return [word(queries[query]), " looks at ", word(keys[key]), number(shown[query][key])];
   const ranked = (query !== null ? [...shown[query]] : shown.map((row) => row[key]))
@@ -365,7 +373,8 @@ function picture(matrix) {
   const most = largest(matrix) || 1;
   image.data.fill(255);
   matrix.forEach((row, q) => row.forEach((weight, k) => {
-    image.data.set(ramp[step(weight, most)], 4 * (q * width + k));
+    if (masked(q, k)) image.data[4 * (q * width + k) + 3] = 0; // transparent: the canvas is grey
+    else image.data.set(ramp[step(weight, most)], 4 * (q * width + k));
   }));
   canvas.getContext("2d").putImageData(image, 0, 0);
   return canvas;
