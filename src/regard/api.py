@@ -11,16 +11,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.ground.batch import Ids, TokenRow, pack_rows
+from regard.ground.batch import Ids
 from regard.ground.checks import check_whole, listed
 from regard.ground.device import device_named
 from regard.ground.errors import BadInput, shown
 from regard.ground.files import writing
 from regard.ground.lock import is_vacant
-from regard.ground.tape import NULL_TAPE, NullTape, Tape
+from regard.ground.tape import NULL_TAPE, NullTape
 from regard.inside.align import AlignmentMethod
 from regard.inside.induction import InductionScores
 from regard.inside.look import look, score_induction
+from regard.inside.record import tape_names
 from regard.inside.record_translator import align
 from regard.inside.view import View
 from regard.metrics.alignment import Links
@@ -35,11 +36,10 @@ from regard.tasks.batch_runner import Predictor
 from regard.tasks.encoder_model import EncoderInput, EncoderModel
 from regard.tasks.fill_mask import FilledText
 from regard.tasks.generator import Ending, Generation, Generator
-from regard.tasks.inputs import check_pairs, check_text
+from regard.tasks.inputs import check_pairs
 from regard.tasks.model_runner import ModelRunner
 from regard.tasks.runners import runner_of
 from regard.tasks.translator import Translation, Translator
-from regard.text.ids_only import MISSING
 from regard.text.labels import LabelSet
 from regard.text.tokenizers import Tokenizer
 from regard.text.words import word_spans
@@ -245,11 +245,7 @@ class Model:
 
     def tape_names(self) -> list[str]:
         """The names of all values that a ``Tape`` given to ``logits`` can record or edit."""
-        tape, one = Tape(), pack_rows([TokenRow([0], [0])])
-        inputs: Any = self.facts.inputs(*(one for _ in self.facts.sides))
-        with torch.no_grad():
-            self.module(inputs.to(self.device), tape=tape)
-        return list(tape.names)
+        return tape_names(self.module, self.facts)
 
     def translate(
         self,
@@ -341,13 +337,7 @@ class Model:
         translation. With ``repeat``, a causal model reads all tokens twice. The result prints
         itself, and has ``.svg()`` and ``.html()``.
         """
-        for one in (text,) if target is None else (text, target):
-            check_text(one, 1)
-        if self.tokenizer is None:
-            raise BadInput(MISSING)
-        if target is None:
-            target = self.runner.default_target(text)
-        given = (self.runner.model, self.facts, self.tokenizer, self.predict)
+        given = (self.runner, self.facts, self.tokenizer, self.predict)
         return look(*given, text, target, subwords=subwords, repeat=repeat)
 
     def induction(self, text: str, *, repeat: bool = False) -> InductionScores:
@@ -357,10 +347,7 @@ class Model:
         occurrences (Olsson et al., 2022). With ``repeat``, the model reads all tokens twice. The
         result prints itself, and has ``.svg()`` and ``.html()``.
         """
-        if self.tokenizer is None:
-            raise BadInput(MISSING)
-        given = (self.runner.model, self.facts, self.tokenizer)
-        return score_induction(*given, check_text(text, 1), repeat=repeat)
+        return score_induction(self.runner, self.facts, self.tokenizer, text, repeat=repeat)
 
     @property
     def alignment_method(self) -> AlignmentMethod:

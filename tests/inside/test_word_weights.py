@@ -1,6 +1,7 @@
 """The words of a text, each with its weight."""
 
 import re
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import numpy as np
@@ -80,4 +81,10 @@ def test_no_word_has_a_weight_where_the_last_state_judges(model):
 
     last = change(model.facts, pool=LastToken())
     with pytest.raises(BadInput, match="this model has no attention"):
-        look(last.build().eval(), last, model.tokenizer, model.predict, "dog")
+        look(
+            replace(model.encoder, model=last.build().eval()),
+            last,
+            model.tokenizer,
+            model.predict,
+            "dog",
+        )

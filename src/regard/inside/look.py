@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from torch import nn
-
+from regard.ground.errors import BadInput
 from regard.inside.attention_view import AttentionView
 from regard.inside.induction import InductionScores
 from regard.inside.record import record_input
@@ -12,6 +11,10 @@ from regard.inside.view import View
 from regard.inside.word_weights import WordWeights
 from regard.models.facts import LabelHead, ModelFacts
 from regard.models.sites import require_causal
+from regard.tasks.inputs import check_text
+from regard.tasks.model_runner import ModelRunner
+from regard.text.ids_only import MISSING
+from regard.text.token_labels import LabelledInput
 from regard.text.tokenizers import Tokenizer
 
 VIEWS: dict[str, type[AttentionView | WordWeights]] = {"pool": WordWeights}
@@ -19,9 +22,9 @@ VIEWS: dict[str, type[AttentionView | WordWeights]] = {"pool": WordWeights}
 
 
 def look(
-    module: nn.Module,
+    runner: ModelRunner,
     facts: ModelFacts,
-    tokenizer: Tokenizer,
+    tokenizer: Tokenizer | None,
     predict: Callable[[list[Any]], list[Any]],
     first: str,
     second: str | None = None,
@@ -33,11 +36,16 @@ def look(
 
     With ``repeat``, a causal model reads all tokens twice.
     """
-    rows = tokenizer.label(first, second)
+    for text in (first,) if second is None else (first, second):
+        check_text(text, 1)
+    if tokenizer is None:
+        raise BadInput(MISSING)
     if repeat:
         require_causal(facts.attention_sites)
-        rows = {side: row.repeated() for side, row in rows.items()}
-    records, outputs = record_input(module, facts, rows)
+    if second is None:
+        second = runner.default_target(first)
+    rows = _read(tokenizer, first, second, repeat)
+    records, outputs = record_input(runner.model, facts, rows)
     prediction = None
     if LabelHead.name in outputs.by_head:
         (prediction,) = predict([first if second is None else (first, second)])
@@ -46,12 +54,24 @@ def look(
 
 
 def score_induction(
-    module: nn.Module, facts: ModelFacts, tokenizer: Tokenizer, text: str, *, repeat: bool = False
+    runner: ModelRunner,
+    facts: ModelFacts,
+    tokenizer: Tokenizer | None,
+    text: str,
+    *,
+    repeat: bool = False,
 ) -> InductionScores:
     """Run a causal model on a text, or on its tokens twice: the induction score of each head."""
+    if tokenizer is None:
+        raise BadInput(MISSING)
     site = require_causal(facts.attention_sites)
-    row = tokenizer.label(text)[site.side]
-    rows = {site.side: row.repeated() if repeat else row}
-    records, _ = record_input(module, facts, rows)
+    rows = _read(tokenizer, check_text(text, 1), None, repeat)
+    records, _ = record_input(runner.model, facts, rows)
     (layers,) = (record.layers for record in records if record.site == site)
     return InductionScores.of(text, rows[site.side].row.tokens, layers)
+
+
+def _read(tokenizer: Tokenizer, first: str, second: str | None, repeat: bool) -> LabelledInput:
+    """One text or two as rows with labels, or all their tokens twice."""
+    rows = tokenizer.label(first, second)
+    return {side: row.repeated() if repeat else row for side, row in rows.items()}

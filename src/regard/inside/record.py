@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from regard.ground.batch import pack_rows
+from regard.ground.batch import TokenRow, pack_rows
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
 from regard.inside.attention_map import AttentionMap
@@ -65,3 +65,12 @@ def record_input(
         )
         for site in sites
     ], outputs
+
+
+@torch.no_grad()
+def tape_names(module: nn.Module, facts: ModelFacts) -> list[str]:
+    """The names of all values that a tape can record or edit in a forward pass."""
+    tape, token = Tape(), pack_rows([TokenRow([0], [0])])
+    inputs: Any = facts.inputs(*(token for _ in facts.sides))
+    module(inputs.to(next(module.parameters()).device), tape=tape)
+    return list(tape.names)
