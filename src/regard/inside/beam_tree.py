@@ -1,5 +1,6 @@
-"""A beam search as a tree: every candidate of every step, and why it was kept or pruned."""
+"""A search as a tree: every candidate of every step, and why it was kept or pruned."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -7,7 +8,7 @@ from typing import Literal
 from regard.search.beam import Beam
 from regard.search.hypothesis import Hypothesis
 
-Fate = Literal["kept", "finished", "unfinished", "outranked", "enough", "beaten", "stuck"]
+Fate = Literal["kept", "finished", "unfinished", "outranked", "enough", "beaten", "stuck", "passed"]
 WHY: dict[Fate, str] = {
     "kept": "kept: among the {k} most probable that do not end",
     "finished": "finished: ends here, and is among the {k} most probable",
@@ -16,6 +17,7 @@ WHY: dict[Fate, str] = {
     "enough": "pruned: the search ends, enough hypotheses are finished",
     "beaten": "pruned: the search ends, no live hypothesis can still win",
     "stuck": "unfinished: no token may follow",
+    "passed": "not chosen",
 }
 SHORT: dict[Fate, str] = {
     "kept": "",
@@ -25,8 +27,10 @@ SHORT: dict[Fate, str] = {
     "enough": "enough finished",
     "beaten": "cannot win",
     "stuck": "no token may follow",
+    "passed": "",
 }
 PRUNED = ("outranked", "enough", "beaten")
+ENDED = ("finished", "unfinished", "stuck")
 
 
 @dataclass(frozen=True)
@@ -67,30 +71,34 @@ class LengthRuleChoice:
     score: float
 
 
-@dataclass(frozen=True)
-class BeamTree:
+class SearchTree(ABC):
     """The search for one sentence; ``hypotheses`` are all that ended, the best first."""
 
     title: str
-    beam: Beam
     nodes: tuple[BeamNode, ...]
     hypotheses: tuple[TreeHypothesis, ...]
-    choices: tuple[LengthRuleChoice, ...]
+
+    @property
+    @abstractmethod
+    def summary(self) -> str:
+        """How it was searched, in one line."""
+
+    @abstractmethod
+    def label(self, number: int) -> str:
+        """The figures of a candidate that stand beside its token."""
+
+    @abstractmethod
+    def figures(self, number: int) -> str:
+        """All figures of a candidate, with their names."""
+
+    @abstractmethod
+    def why(self, number: int) -> str:
+        """A sentence on what became of a candidate."""
 
     @property
     def steps(self) -> int:
         """The number of decoding steps."""
         return self.nodes[-1].step
-
-    @property
-    def summary(self) -> str:
-        """Beam size, score, and counts of steps, candidates and hypotheses."""
-        pruned = sum(node.fate in PRUNED for node in self.nodes)
-        return (
-            f"beam of {self.beam.size}, score = {self.beam.formula}; {self.steps} steps, "
-            f"{len(self.nodes) - 1} candidates, {pruned} of them pruned, "
-            f"{len(self.hypotheses)} hypotheses"
-        )
 
     @cached_property
     def winner(self) -> tuple[int, ...]:
@@ -108,11 +116,42 @@ class BeamTree:
         """The candidates of a step, the most probable first."""
         return [number for number, node in enumerate(self.nodes) if node.step == step]
 
-    def why(self, number: int) -> str:
-        """A sentence on what became of a candidate."""
-        return WHY[self.nodes[number].fate].format(k=self.beam.size)
-
     def prefix_text(self, number: int) -> str:
         """All tokens up to this one, as one text."""
         pieces = (self.nodes[each].piece for each in self.path(number)[1:])
         return "".join(pieces).replace("▁", " ").strip()
+
+
+@dataclass(frozen=True)
+class BeamTree(SearchTree):
+    """A beam search, and the best hypothesis under other length penalties."""
+
+    title: str
+    beam: Beam
+    nodes: tuple[BeamNode, ...]
+    hypotheses: tuple[TreeHypothesis, ...]
+    choices: tuple[LengthRuleChoice, ...]
+
+    @property
+    def summary(self) -> str:
+        """Beam size, score, and counts of steps, candidates and hypotheses."""
+        pruned = sum(node.fate in PRUNED for node in self.nodes)
+        return (
+            f"beam of {self.beam.size}, score = {self.beam.formula}; {self.steps} steps, "
+            f"{len(self.nodes) - 1} candidates, {pruned} of them pruned, "
+            f"{len(self.hypotheses)} hypotheses"
+        )
+
+    def label(self, number: int) -> str:
+        """Log p, and for a hypothesis that ended its score."""
+        node = self.nodes[number]
+        return f"{node.total:.2f}" + ("" if node.fate == "kept" else f" → {node.score:.2f}")
+
+    def figures(self, number: int) -> str:
+        """Log p of the token and of all tokens, and the score."""
+        node = self.nodes[number]
+        return f"token {node.logprob:.3f}, log p {node.total:.3f}, score {node.score:.3f}"
+
+    def why(self, number: int) -> str:
+        """A sentence on what became of a candidate."""
+        return WHY[self.nodes[number].fate].format(k=self.beam.size)

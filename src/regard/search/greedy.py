@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from regard.search.device_rules import DeviceRules
@@ -46,6 +47,11 @@ class Greedy(TokenSearch):
     def choose(self, logprobs_RV: Tensor, draws_R: Tensor) -> Tensor:
         """The most probable."""
         return topk(logprobs_RV, 1)[1][:, 0]
+
+    def chances(self, logprobs_RV: Tensor) -> Tensor:
+        """1 for the most probable, else 0."""
+        chosen_R1 = topk(logprobs_RV, 1)[1]
+        return torch.zeros_like(logprobs_RV).scatter(1, chosen_R1, 1.0)
 
     def select(
         self, rules: DeviceRules, logits_RV: Tensor, n: Tensor, draws_R: Tensor

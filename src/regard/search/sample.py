@@ -80,15 +80,26 @@ class Sample(TokenSearch):
 
     def choose(self, logprobs_RV: Tensor, draws_R: Tensor) -> Tensor:
         """The token at which the cumulative probability passes ``draws_R``."""
-        values, index = self.shortlist(logprobs_RV)
-        chances = torch.softmax(values.double() / self.temperature, dim=1)
-        if self.top_p < 1:
-            chances = chances.masked_fill(chances.cumsum(1) - chances >= self.top_p, 0)
+        chances, index = self._shares(logprobs_RV)
         passed = chances.cumsum(1)
         goal_R = draws_R * passed[:, -1]
         place = torch.searchsorted(passed, goal_R[:, None], right=True)
         # Where no token is allowed, any will do: its log-probability is -inf.
         return index.gather(1, place.clamp(max=index.shape[1] - 1))[:, 0]
+
+    def chances(self, logprobs_RV: Tensor) -> Tensor:
+        """After the temperature, and 0 beyond the ``top_k`` and the nucleus."""
+        shares, index = self._shares(logprobs_RV)
+        shares = (shares / shares.sum(1, keepdim=True)).to(logprobs_RV.dtype)
+        return torch.zeros_like(logprobs_RV).scatter(1, index, shares)
+
+    def _shares(self, logprobs_RV: Tensor) -> tuple[Tensor, Tensor]:
+        """What is drawn from, in proportion, and ids."""
+        values, index = self.shortlist(logprobs_RV)
+        shares = torch.softmax(values.double() / self.temperature, dim=1)
+        if self.top_p < 1:
+            shares = shares.masked_fill(shares.cumsum(1) - shares >= self.top_p, 0)
+        return shares, index
 
     def shortlist(self, logprobs_RV: Tensor) -> tuple[Tensor, Tensor]:
         """Log-probabilities and ids to draw from, sorted where the order matters."""

@@ -57,6 +57,10 @@ class TokenSearch(Search):
     def choose(self, logprobs_RV: Tensor, draws_R: Tensor) -> Tensor:
         """The next token of each row; the shapes are fixed by those of the arguments."""
 
+    @abstractmethod
+    def chances(self, logprobs_RV: Tensor) -> Tensor:
+        """chances_RV: the probability that ``choose`` takes each token."""
+
     def select(
         self, rules: DeviceRules, logits_RV: Tensor, n: Tensor, draws_R: Tensor
     ) -> tuple[Tensor, Tensor]:

@@ -22,6 +22,7 @@ from regard.cli.options import (
     FILE,
     FINISHED,
     GROUPS_OF_BEAMS,
+    HTML,
     JSON,
     LENGTH,
     MAX_LENGTH,
@@ -90,6 +91,11 @@ def generate(
     stream: Annotated[
         bool, typer.Option("--stream", help="Print each text while it is generated, as it is.")
     ] = False,
+    tree: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Show the N most probable tokens of every step."),
+    ] = None,
+    html: HTML = None,
     max_length: MAX_LENGTH = None,
     batch_size: BATCH_SIZE = None,
     precision: PRECISION = "auto",
@@ -115,6 +121,9 @@ def generate(
     prompt of more tokens than the model has positions is an error; a text that reaches the last
     position ends there, which is noted on standard error.
 
+    With --tree, greedy search or one sample is shown step by step: the most probable tokens with
+    their probabilities, the chosen one marked, also as a page (--html) of one prompt.
+
     The default search and limits are those of generation_config.json, else greedy search and 128
     tokens; an option overrides one setting.
 
@@ -122,6 +131,7 @@ def generate(
     """
     from regard.api import load
     from regard.cli import decode
+    from regard.cli.token_trees import print_trees
     from regard.tasks.generator import Ending
     from regard.tasks.workers import Workers
 
@@ -129,6 +139,11 @@ def generate(
     for name, asked in {"--json": as_json, "--workers": workers, "--out": out}.items():
         if stream and asked:
             raise BadInput(f"{name}: cannot be used with --stream")
+    for name, asked in {"--stream": stream, "--workers": workers, "--best": best > 1}.items():
+        if tree is not None and asked:
+            raise BadInput(f"{name}: cannot be used with --tree")
+    if html is not None and tree is None:
+        raise BadInput("--html: needs --tree")
     generator = load(model, device, batch_size=batch_size).generator
     if workers and generator.device.type != "cpu":
         raise BadInput("--workers: only for a CPU (--device cpu)")
@@ -148,6 +163,10 @@ def generate(
         else:
             generator = generator.with_precision(*chosen.values())
             note(generator.description)
+        if tree is not None:
+            limited = generator.with_limits(None, max_length)
+            print_trees(limited, method.search, file, tree, html, as_json)
+            return
         if stream or (typed and not as_json):
             _answer(generator.with_limits(None, max_length), method, file, best, typed, stream)
             return

@@ -1,9 +1,10 @@
-"""A beam search as one offline page: beam.html with the tree as SVG, and tables."""
+"""A search as one offline page: the tree as SVG, and tables."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
 from regard.inside.beam_tree import PRUNED, BeamTree
+from regard.inside.token_tree import TokenTree
 from regard.inside.views.beam_svg import BeamDrawing
 from regard.inside.views.escape import escape_controls, escape_line
 from regard.inside.views.html import fill_template
@@ -28,6 +29,28 @@ def tree_page(tree: BeamTree) -> str:
         choices=_table(("", "score", "length penalty", "translation"), _choice_rows(tree)),
         steps="\n".join(_step(tree, step) for step in range(1, tree.steps + 1)),
     )
+
+
+def token_page(tree: TokenTree) -> str:
+    """A self-contained page of a search without branching."""
+    names = ("step", "", "token", "p", "chance", "")
+    return fill_template(
+        "tokens.html",
+        title=tree.title,
+        best=escape(escape_line(tree.hypotheses[0].text)),
+        summary=escape(tree.summary),
+        styles=["page.css", "beam.css"],
+        script="beam.js",
+        drawing=BeamDrawing(tree, in_page=True).svg(),
+        steps=_table(names, _token_rows(tree)),
+    )
+
+
+def _token_rows(tree: TokenTree) -> Iterator[TableRow]:
+    for number, node in enumerate(tree.nodes[1:], 1):
+        figures = f"{tree.probability(number):.4f}", f"{tree.chances[number]:.4f}"
+        cells = str(node.step), str(node.rank), escape_controls(node.piece), *figures
+        yield "won" if number in tree.winner else "pruned", (*cells, tree.why(number))
 
 
 def _hypothesis_rows(tree: BeamTree) -> Iterator[TableRow]:

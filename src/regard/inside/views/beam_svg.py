@@ -1,4 +1,4 @@
-"""A beam search as SVG: one row per step, candidates that were not pruned in order of rank.
+"""A search as SVG: one row per step, candidates that were not pruned in order of rank.
 
 It is a standalone file with fixed colours, or part of a page with the colours of the page.
 """
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 
-from regard.inside.beam_tree import PRUNED, SHORT, BeamNode, BeamTree
+from regard.inside.beam_tree import ENDED, PRUNED, SHORT, SearchTree
 from regard.inside.views.escape import clip, escape_line
 from regard.inside.views.svg import (
     ACCENT,
@@ -48,7 +48,7 @@ class NodeBox:
 class BeamDrawing:
     """An SVG of a tree; ``in_page`` leaves colours, heading and tooltips to the page around it."""
 
-    tree: BeamTree
+    tree: SearchTree
     in_page: bool = False
 
     def svg(self) -> str:
@@ -81,7 +81,7 @@ class BeamDrawing:
         """The box of each node that was not pruned."""
         tree = self.tree
         shown = [[0], *(_unpruned(tree, step) for step in range(1, tree.steps + 1))]
-        widths = [_width(tree.nodes[one]) for row in shown for one in row]
+        widths = [_width(tree, one) for row in shown for one in row]
         width, left = max(widths), MARGIN + 2 * PAD + SMALL
         return {
             number: NodeBox(left + column * (width + GAP), top + ROW * step, width)
@@ -127,14 +127,14 @@ class BeamDrawing:
     def node(self, number: int, box: NodeBox) -> Iterator[str]:
         """A box with the token and its figures; hypotheses that ended have square corners."""
         node = self.tree.nodes[number]
-        won, ended = number in self.tree.winner, node.fate != "kept"
+        won, ended = number in self.tree.winner, node.fate in ENDED
         mark = f' class="node" data-node="{number}" tabindex="0"' if self.in_page else ""
         yield f"<g{mark}><title>{escape(describe_node(self.tree, number))}</title>"
         size = f'x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{BOX}"'
         colours = self.paint(fill="paper", stroke="accent" if won else "ink" if ended else "rule")
         thick = 1.6 if won or ended else 1
         yield f'<rect {size} rx="{1 if ended else BOX / 2}" stroke-width="{thick}" {colours}/>'
-        piece, figures = _labels(node)
+        piece, figures = _labels(self.tree, number)
         y = f'y="{box.y + BOX / 2 + 0.34 * FONT:.1f}"'
         ink, quiet = self.paint(fill="accent" if won else "ink"), self.paint(fill="quiet")
         yield f'<text x="{box.x + PAD:.1f}" {y} {ink}>{escape(piece)}</text>'
@@ -148,36 +148,33 @@ class BeamDrawing:
             yield f'<text x="{x:.1f}" {y} {self.paint(fill="quiet")}>{escape(words)}</text>'
 
 
-def describe_node(tree: BeamTree, number: int) -> str:
+def describe_node(tree: SearchTree, number: int) -> str:
     """All figures of a node, and what became of it."""
     node = tree.nodes[number]
     if node.parent is None:
         return "begin of sentence"
     text = escape_line(tree.prefix_text(number))
     return (
-        f"{text}: token {node.logprob:.3f}, log p {node.total:.3f}, "
-        f"score {node.score:.3f}, rank {node.rank} of step {node.step}; {tree.why(number)}"
+        f"{text}: {tree.figures(number)}, rank {node.rank} of step {node.step}; {tree.why(number)}"
     )
 
 
-def _labels(node: BeamNode) -> tuple[str, str]:
-    """The text of a box: token and log p, and for a hypothesis that ended its score."""
-    if node.parent is None:
-        return clip(node.piece, LONGEST), ""
-    score = "" if node.fate == "kept" else f" → {node.score:.2f}"
-    return clip(node.piece, LONGEST), f"{node.total:.2f}{score}"
+def _labels(tree: SearchTree, number: int) -> tuple[str, str]:
+    """The text of a box: the token and its figures."""
+    node = tree.nodes[number]
+    return clip(node.piece, LONGEST), "" if node.parent is None else tree.label(number)
 
 
-def _width(node: BeamNode) -> float:
-    piece, figures = _labels(node)
+def _width(tree: SearchTree, number: int) -> float:
+    piece, figures = _labels(tree, number)
     return 2 * PAD + text_length(piece) + PAD * bool(figures) + text_length(figures, SMALL)
 
 
-def _unpruned(tree: BeamTree, step: int) -> list[int]:
+def _unpruned(tree: SearchTree, step: int) -> list[int]:
     return [one for one in tree.at(step) if tree.nodes[one].fate not in PRUNED]
 
 
-def _pruned(tree: BeamTree, step: int) -> str:
+def _pruned(tree: SearchTree, step: int) -> str:
     """The first pruned candidates, each with the rank of its parent, and the reasons."""
     dropped = [tree.nodes[one] for one in tree.at(step) if tree.nodes[one].fate in PRUNED]
     named = []

@@ -1,0 +1,38 @@
+"""``regard generate --tree``: what else could have come, for each prompt."""
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from regard.cli.console import OUT, print_json, write_page
+from regard.cli.line_io import plain_text, read_windows
+from regard.ground.errors import BadInput
+
+if TYPE_CHECKING:
+    from regard.search.step import Search
+    from regard.tasks.generator import Generator
+
+
+def print_trees(
+    generator: "Generator",
+    search: "Search",
+    file: str,
+    alternatives: int,
+    html: Path | None,
+    as_json: bool,
+) -> None:
+    """The tree of each line; a page is of the only line."""
+    from regard.inside.token_tree import record_tokens
+    from regard.inside.views.beam_html import token_page
+    from regard.inside.views.token_text import token_lines
+
+    for ((number, prompt),) in read_windows(file, plain_text, most=1):
+        if html is not None and number > 1:
+            raise BadInput("--html: a page is of one prompt, and there are several")
+        tree = record_tokens(generator, prompt, search, alternatives, number - 1)
+        write_page(html, partial(token_page, tree))
+        if as_json:
+            print_json(tree.to_json())
+        else:
+            for line in token_lines(tree, OUT.width):
+                OUT.print(line)
