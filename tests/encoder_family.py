@@ -113,6 +113,17 @@ class Family:
         before = self.reference(kind).state_dict()
         assert all(torch.equal(before[name], one) for name, one in again.state_dict().items())
 
+    def check_conversion(self, kind: str, folder: Any) -> None:
+        """``regard convert --check`` finds every head in ``transformers``, with the same values."""
+        self.reference(kind).save_pretrained(folder / "theirs")
+        order = ("convert", folder / "theirs", folder / "ours", "--to", "regard", "--check")
+        records = [json.loads(line) for line in run(*order, "--json").stdout.splitlines()]
+        found = {record["layer"]: record["transformers"] for record in records}
+        outputs = [f"{name} logits" for name in (self.heads[kind] or "").split()]
+        for name in outputs + ["pooled"] * (kind in self.pooled):
+            assert found[name] is not None
+        assert all(one is None or one <= 1e-5 for one in found.values())
+
     def check_ids(self, kind: str, folder: Any) -> None:
         """A folder without tokenizer files serves ids."""
         theirs = self.reference(kind)

@@ -54,6 +54,14 @@ def test_random_examples_are_the_same_each_time_and_fit():
     assert {i for one in first for i in one["trunk"].segments} == {0, 1}
 
 
+def test_random_examples_leave_out_ids():
+    facts = change(bert.TINY, vocab=5)
+    drawn = {
+        i for one in parity.random_examples(facts, without={1, 7}) for i in one["trunk"].tokens
+    }
+    assert drawn == {0, 2, 3, 4}
+
+
 def test_rows_are_truncated_to_what_a_model_reads():
     row = TokenRow(np.arange(12), np.zeros(12))
     example = parity.truncate({"trunk": row}, change(bert.TINY, longest=8))

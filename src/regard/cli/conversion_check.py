@@ -19,9 +19,12 @@ def check_conversion(
     model: Model, written: Path, source: Path, keep_unknown: bool, as_json: bool
 ) -> float:
     """Compare a model with what was written, and with transformers; the largest difference."""
-    folders = (folder for folder in (written, source) if _is_hugging_face(folder))
+    theirs = next((folder for folder in (written, source) if _is_hugging_face(folder)), None)
     again = load(written, "cpu", keep_unknown=keep_unknown)
-    return _compare(model, again, next(folders, None), as_json)
+    if theirs is not None and not hf_reference.is_installed():
+        note("transformers is not installed: compared without it")
+        theirs = None
+    return _compare(model, again, theirs, as_json)
 
 
 def _is_hugging_face(folder: Path) -> bool:
@@ -33,7 +36,12 @@ def _compare(model: Model, again: Model, theirs: Path | None, as_json: bool) -> 
     facts, tokenizer = model.facts, model.tokenizer
     texts = [(pair.source, pair.target) for pair in corpus(0, SENTENCES, 0).dev]
     rows = [] if tokenizer is None else parity.text_examples(tokenizer, texts)
-    examples = [*parity.random_examples(facts), *(parity.truncate(one, facts) for one in rows)]
+    reference, padding = None, set[int]()
+    if theirs is not None:
+        reference = hf_reference.load_model(theirs, model.paper.formats["hf"].architecture(facts))
+        padding = hf_reference.padding_ids(reference)
+    random = parity.random_examples(facts, without=padding)
+    examples = [*random, *(parity.truncate(one, facts) for one in rows)]
     ours = parity.layer_outputs(model.module, facts, examples)
     others = parity.layer_outputs(again.module, facts, examples)
     lost = dict.fromkeys(ours, math.inf)  # a layer that is missing does not agree
@@ -41,10 +49,7 @@ def _compare(model: Model, again: Model, theirs: Path | None, as_json: bool) -> 
     if rows and again.tokenizer is not None:
         read_back = parity.text_examples(again.tokenizer, texts)
         columns["read back"][TEXTS] = parity.count_differing_rows(rows, read_back)
-    if theirs is not None and not hf_reference.is_installed():
-        note("transformers is not installed: compared without it")
-    elif theirs is not None:
-        reference = hf_reference.load_model(theirs, model.paper.formats["hf"].architecture(facts))
+    if theirs is not None:
         others = hf_reference.layer_outputs(reference, facts, examples)
         columns["transformers"] = parity.largest_differences(ours, others)
         if rows:

@@ -28,7 +28,12 @@ SIDES = {
     "source": HFSide("input_ids", None, "encoder_hidden_states", "encoder "),
     "target": HFSide("decoder_input_ids", None, "decoder_hidden_states", "decoder "),
 }
-HEADS = {"prediction_logits": "mlm", "seq_relationship_logits": "sentence_pair"}
+HEADS = {
+    "prediction_logits": "mlm",
+    "seq_relationship_logits": "sentence_pair",  # BERT
+    "sop_logits": "sentence_pair",  # ALBERT
+}
+ONE_PER_TOKEN = ("replaced_token",)  # heads with one logit, which has no axis of its own
 
 
 def is_installed() -> bool:
@@ -47,6 +52,11 @@ def load_model(folder: Path, architecture: str) -> Any:
     return model.eval()
 
 
+def padding_ids(model: Any) -> set[int]:
+    """The id of padding, if it has one: it does not read that as a token."""
+    return {model.config.pad_token_id} - {None}
+
+
 @torch.no_grad()
 def layer_outputs(model: Any, facts: ModelFacts, examples: Iterable[Example]) -> LayerOutputs:
     """The output of every layer of its model for every example."""
@@ -58,7 +68,7 @@ def layer_outputs(model: Any, facts: ModelFacts, examples: Iterable[Example]) ->
 
 
 def _layers(model: Any, facts: ModelFacts, example: Example) -> dict[str, Tensor]:
-    output = model(**_inputs(facts, example), output_hidden_states=True)
+    output, pooled_BD = _run(model, _inputs(facts, example))
     layers = dict[str, Tensor]()
     for name in facts.sides:
         side, stack = SIDES[name], getattr(facts, name).stack
@@ -67,15 +77,26 @@ def _layers(model: Any, facts: ModelFacts, example: Example) -> dict[str, Tensor
             names[-1] = "final norm"
         states = zip(names, output[side.states], strict=True)
         layers |= {f"{side.prefix}{layer}": x for layer, x in states}
-    pooler = dict(model.base_model.named_children()).get("pooler")
-    if pooler is not None:
-        layers["pooled"] = pooler(output.hidden_states[-1])
+    if pooled_BD is not None:
+        layers["pooled"] = pooled_BD
     heads = {head: output[name] for name, head in HEADS.items() if name in output}
     if "start_logits" in output:
         heads["span"] = torch.stack([output.start_logits, output.end_logits], -1)
     elif "logits" in output:
-        heads[facts.head_names[0]] = output.logits
+        head = facts.head_names[0]
+        heads[head] = output.logits[..., None] if head in ONE_PER_TOKEN else output.logits
     return layers | {f"{head} logits": logits for head, logits in heads.items()}
+
+
+def _run(model: Any, inputs: dict[str, Tensor]) -> tuple[Any, Tensor | None]:
+    """All outputs, and the pooled states of its trunk, which models with heads do not give."""
+    trunk_outputs = list[Any]()
+    hook = model.base_model.register_forward_hook(lambda *call: trunk_outputs.append(call[-1]))
+    try:
+        output = model(**inputs, output_hidden_states=True)
+    finally:
+        hook.remove()
+    return output, trunk_outputs[0].get("pooler_output")
 
 
 def _inputs(facts: ModelFacts, example: Example) -> dict[str, Tensor]:

@@ -3,7 +3,7 @@
 An example is one input of a model: a row for each of its sides, "trunk", or "source" and "target".
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -51,20 +51,21 @@ def count_differing_rows(ours: Sequence[Example], theirs: Sequence[Example]) -> 
     return sum(_as_lists(a[side]) != _as_lists(b[side]) for a, b in pairs for side in a)
 
 
-def random_examples(facts: ModelFacts) -> Iterator[Example]:
-    """Random ids of the vocabulary, the same at every call."""
+def random_examples(facts: ModelFacts, without: Collection[int] = ()) -> Iterator[Example]:
+    """Random ids of the vocabulary ``without`` some of them, the same at every call."""
     generator = torch.Generator().manual_seed(0)
 
-    def draw(below: int, length: int) -> list[int]:
-        return torch.randint(below, (length,), generator=generator).tolist()
+    def draw(ids: Sequence[int], length: int) -> list[int]:
+        places = torch.randint(len(ids), (length,), generator=generator)
+        return [ids[place] for place in places.tolist()]
 
     for length in LENGTHS:
         example = {}
         for number, side in enumerate(facts.sides):  # a target has one token more, its first
             trunk = getattr(facts, side)
             count = min(length + number, trunk.embed.limit or length + number)
-            tokens = draw(trunk.embed.vocab, count)
-            segments = draw(trunk.segments, count) if trunk.segments else [0] * count
+            tokens = draw([i for i in range(trunk.embed.vocab) if i not in without], count)
+            segments = draw(range(trunk.segments or 1), count)
             example[side] = TokenRow(tokens, segments)
         yield example
 
