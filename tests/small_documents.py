@@ -2,6 +2,8 @@
 
 import random
 
+import torch
+
 RECIPE = """
 task = "pretrain"
 
@@ -68,3 +70,15 @@ def write_animals(folder, documents=24, sentences=40):
     (folder / "animals.txt").write_text("\n".join(blocks))
     (folder / "animals.toml").write_text(RECIPE)
     return folder
+
+
+def training_loss_of_dev(run):
+    """The loss that training would report of the development set, with the model as it is."""
+    task, prepared, world = run.job.evaluate.args
+    torch.manual_seed(0)
+    losses = []
+    with torch.inference_mode():
+        for batch in prepared.dataset.dev_batches(task.objectives, world):
+            losses.append(task.objectives(run.job.model, batch)[0])
+    weights = [task.objectives.weight(row) for row in prepared.dataset.dev]
+    return (sum(losses) / torch.as_tensor(sum(weights))).sum().item()

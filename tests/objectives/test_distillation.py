@@ -26,7 +26,7 @@ from regard.training.loop.events import DevEvent, ReportEvent
 from regard.training.recipe import read
 from regard.training.run import prepare
 from regard.weights.files import read_tensors, weights_of
-from small_documents import RECIPE, write_animals
+from small_documents import RECIPE, training_loss_of_dev, write_animals
 from small_teacher import write_teacher
 
 ALONE = World(0, 1, torch.device("cpu"))
@@ -182,6 +182,14 @@ def test_a_run_brings_the_student_nearer_to_its_teacher_and_keeps_only_the_stude
         *read_tensors(tmp_path / "run" / "checkpoints" / "step-00000012" / "model.safetensors")
     } == own
     assert {*weights_of(stored.module)} == own
+
+
+@pytest.mark.parametrize("tokens", ["masked", "all"])
+def test_the_judge_weighs_losses_as_training_does(data, tmp_path, tokens):
+    run = prepared(data, tmp_path / "run", f"objective.distillation.tokens={tokens}")
+    run.job.model.eval()
+    loss = run.job.evaluate(run.job.model).figures["loss"]
+    assert loss == pytest.approx(training_loss_of_dev(run), rel=1e-5)
 
 
 @pytest.mark.parametrize("tokens", ["masked", "all"])

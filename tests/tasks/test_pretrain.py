@@ -26,7 +26,7 @@ from regard.training.recipe import read
 from regard.training.recipe_files import find
 from regard.training.run import prepare
 from regard.weights.files import weights_of
-from small_documents import KINDS, RECIPE, write_animals
+from small_documents import KINDS, RECIPE, training_loss_of_dev, write_animals
 
 ALONE = World(0, 1, torch.device("cpu"))
 RTE = [("otter", "entailment"), ("ibex", "not_entailment")]
@@ -246,6 +246,20 @@ def test_the_judge_asks_the_same_whatever_the_seed(corpus, tmp_path):
     assert verdicts[0] == verdicts[1] == verdicts[2]
     assert verdicts[0].figures.keys() == {"loss", "perplexity", "accuracy", "next_sentence"}
     assert verdicts[0].value == -verdicts[0].figures["loss"]
+
+
+ELECTRA = (
+    *("objective.masked-lm=false", "objective.next-sentence=false", "objective.replaced-tokens={}"),
+    *("model.paper=electra", "model.size=base"),
+)
+
+
+@pytest.mark.parametrize("settings", [(), ("objective.masked-lm.weight=3",), ELECTRA])
+def test_the_judge_weighs_losses_as_training_does(corpus, tmp_path, settings):
+    run = prepared(corpus, tmp_path / "run", *settings)
+    run.job.model.eval()
+    loss = run.job.evaluate(run.job.model).figures["loss"]
+    assert loss == pytest.approx(training_loss_of_dev(run), rel=1e-5)
 
 
 def test_what_is_held_out_is_not_learned_from(corpus, tmp_path):

@@ -21,10 +21,9 @@ from torch import Tensor
 from regard.data.block_plans import text_rows
 from regard.data.documents import Documents
 from regard.data.row_plans import PlanRows
-from regard.ground.batch import IGNORED, Batch, BatchLimits, pack_ids
+from regard.ground.batch import IGNORED, BatchLimits, pack_ids
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
-from regard.models.build.trunk_with_heads import Outputs
 from regard.models.facts import NextTokenHead, TrunkWithHeads
 from regard.objectives.rows import Annotate, AnnotatedRow, RowObjective
 from regard.text.templates import RowBuilder
@@ -98,11 +97,6 @@ class CausalLM(RowObjective):
     ) -> tuple[None, Tensor]:
         """The next token of each token; with ``limits``, as many as these have tokens."""
         return None, pack_ids([row.targets[self.head] for row in examples], limits, IGNORED)
-
-    def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Cross-entropy at all tokens; the first sum has the weight of the loss."""
-        loss, nll = super().loss(outputs, batch)
-        return self.loss_weight * loss, nll
 
     def metrics(self, loss: float, accuracy: float) -> dict[str, float]:
         """Perplexity and accuracy over all tokens."""

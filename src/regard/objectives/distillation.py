@@ -176,7 +176,6 @@ class TeacherLoss(RowObjective):
 
     dev_size = 2
     metric: ClassVar[str]
-    loss_weight: float
 
     def weight(self, example: AnnotatedRow) -> float:
         """The number of its tokens."""

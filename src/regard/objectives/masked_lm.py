@@ -20,9 +20,8 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from regard.data.mlm_masking import MaskedTokens, TokenMasker
-from regard.ground.batch import IGNORED, Batch, BatchLimits, pack_ids
+from regard.ground.batch import IGNORED, BatchLimits, pack_ids
 from regard.ground.config import Config
-from regard.models.build.trunk_with_heads import Outputs
 from regard.models.facts import MLMHead
 from regard.objectives.rows import Annotate, AnnotatedRow, RowObjective, batch_positions
 
@@ -132,11 +131,6 @@ class MaskedLM(RowObjective):
         positions_N[:count] = pack_ids(positions)
         targets_N[:count] = pack_ids([example.targets[self.head] for example in examples])
         return positions_N, targets_N
-
-    def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Cross-entropy at the chosen positions; the first sum has the weight of the loss."""
-        loss, nll = super().loss(outputs, batch)
-        return self.loss_weight * loss, nll
 
     def max_positions(self, limits: BatchLimits) -> int:
         """The most positions that can be chosen in a batch of fixed shape.

@@ -55,6 +55,7 @@ class RowObjective(Objective):
     orders_rows: ClassVar[bool] = False  # whether it gives rows factorization orders
     dev_size: ClassVar[int] = 3
     smoothing: float  # label smoothing
+    loss_weight: float = 1.0  # beside the losses of other objectives
 
     @classmethod
     def from_config(cls, config: Any, smoothing: float) -> "RowObjective":
@@ -148,12 +149,13 @@ class RowObjective(Objective):
         return None, targets_B
 
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Cross-entropy of its targets, summed over the batch."""
-        logits = outputs.by_head[self.head]
-        return smoothed_cross_entropy(logits, batch.targets[self.head], self.smoothing)
+        """Cross-entropy of its targets, summed over the batch; the first sum has its weight."""
+        logits, targets = outputs.by_head[self.head], batch.targets[self.head]
+        loss, nll = smoothed_cross_entropy(logits, targets, self.smoothing)
+        return self.loss_weight * loss, nll
 
     def dev_sums(self, outputs: Outputs, batch: Batch) -> list[Tensor]:
-        """What is summed over the development set: loss, targets, correct ones (``dev_size``)."""
+        """Sums over the development set (``dev_size``): unweighted loss, targets, correct ones."""
         targets = batch.targets[self.head]
         correct = outputs.by_head[self.head].argmax(-1) == targets
         return [self.loss(outputs, batch)[1], (targets != IGNORED).sum(), correct.sum()]

@@ -167,7 +167,7 @@ class Pretrain(TrunkTask):
     def evaluate_dev(
         self, prepared: Prepared, processes: Processes, model: nn.Module
     ) -> dict[str, float]:
-        """The negative log-likelihood of the development set, and the metrics of each objective."""
+        """The loss of the development set, without label smoothing, and metrics by objective."""
         members, device = self.objectives.members, processes.device
         sums = [torch.zeros(one.dev_size, dtype=torch.float64, device=device) for one in members]
         torch.manual_seed(DEV_SEED)  # of samples of a generator; steps of training have their own
@@ -180,7 +180,7 @@ class Pretrain(TrunkTask):
         metrics = {"loss": 0.0}
         for total, member in zip(sums, members, strict=True):
             loss, count, *others = processes.all_reduce(total).tolist()
-            metrics["loss"] += loss / count
+            metrics["loss"] += member.loss_weight * loss / count
             metrics |= member.dev_metrics(loss / count, count, *others)
             metrics |= member.text_metrics(loss / count, prepared.tokenizer, prepared.dataset.dev)
         return metrics
