@@ -245,6 +245,8 @@ def test_papers_says_what_changed():
     assert changed["objectives"] == ("masked-lm + next-sentence", "masked-lm")
     assert changed["trunk.embed.segments"] == (2, 1)
     assert run("papers", "bert", "bert:base").stdout == "nothing differs\n"
+    sizes = run("papers", "electra:small", "electra:base").stdout
+    assert re.search(r"replaced-tokens.generator +0.25 +0.333333\n", sizes)
     encoders = run("papers", "transformer", "bert").stdout
     assert "source, target" in encoders and "stack.activation" in encoders
 

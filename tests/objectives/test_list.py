@@ -111,5 +111,17 @@ def test_every_objective_is_made_of_its_table():
 
 @pytest.mark.parametrize("paper", LINEAGE, ids=lambda paper: paper.key)
 def test_papers_name_objectives_and_keys_that_there_are(paper):
-    for name, keys in paper.pretraining.items():
-        OBJECTIVES[name].config(**REQUIRED.get(name, {}), **keys)
+    assert {*paper.pretraining_by_size} <= {*paper.sizes}
+    assert all({*own} <= {*paper.pretraining} for own in paper.pretraining_by_size.values())
+    for size in paper.sizes:
+        for name, keys in paper.pretraining_of(size).items():
+            OBJECTIVES[name].config(**REQUIRED.get(name, {}), **keys)
+
+
+@pytest.mark.parametrize(
+    ("size", "rate", "share"),
+    [("small", 0.15, 1 / 4), ("base", 0.15, 1 / 3), ("large", 0.25, 1 / 4)],
+)
+def test_a_size_has_the_settings_that_its_paper_gives_it(recipe, size, rate, share):
+    (_, detection) = members(recipe, "model.paper=electra", f"model.size={size}")
+    assert (detection.generator.rate, detection.generator_size) == (rate, share)

@@ -19,9 +19,9 @@ class Paper:
 
     ``after`` is the paper it builds on; ``sizes`` are facts of models without heads, ``published``
     their parameter counts as the paper gives them. ``tokenizer`` is the family of tokenizer that
-    is trained with it, ``pretraining`` the objectives, each with the keys of its table in recipes.
-    ``formats`` are file formats of other libraries ("hf"). A paper without arXiv number has a
-    ``report``: who published it.
+    is trained with it, ``pretraining`` the objectives, each with the keys of its table in recipes;
+    ``pretraining_by_size`` has the keys in which a size differs. ``formats`` are file formats of
+    other libraries ("hf"). A paper without arXiv number has a ``report``: who published it.
     """
 
     name: str
@@ -33,6 +33,7 @@ class Paper:
     published: Mapping[str, int] = field(default_factory=dict)
     tokenizer: str = "plain"
     pretraining: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    pretraining_by_size: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
     formats: Mapping[str, HFFormat] = field(default_factory=dict)
     report: str = ""
 
@@ -51,12 +52,16 @@ class Paper:
         """Where to find the paper."""
         return f"arXiv:{self.arxiv}" if self.arxiv else self.report
 
-    @property
-    def training(self) -> dict[str, Any]:
-        """Facts of the paper that its models do not hold: the tokenizer and the objectives."""
+    def pretraining_of(self, size: str) -> dict[str, dict[str, Any]]:
+        """The objectives of a size, each with the keys of its table in recipes."""
+        own = self.pretraining_by_size.get(size, {})
+        return {name: {**keys, **own.get(name, {})} for name, keys in self.pretraining.items()}
+
+    def training_of(self, size: str) -> dict[str, Any]:
+        """Facts of a size that its model does not hold: the tokenizer and the objectives."""
         options = {
             f"{name}.{key}": value
-            for name, keys in self.pretraining.items()
+            for name, keys in self.pretraining_of(size).items()
             for key, value in keys.items()
         }
         return {"tokenizer": self.tokenizer, "objectives": " + ".join(self.pretraining), **options}

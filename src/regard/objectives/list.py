@@ -34,10 +34,10 @@ class ObjectiveTables(Config):
 
     @classmethod
     def default_keys(cls, model: Mapping[str, Any]) -> dict[str, Any]:
-        """The objectives of the model's paper; BERT's, if the paper has none."""
-        papers = {paper.key: paper.pretraining for paper in LINEAGE}
-        objectives = papers.get(str(model.get("paper")).lower()) or bert.PAPER.pretraining
-        return {name: dict(keys) for name, keys in objectives.items()}
+        """The objectives of the model's paper, for its size; BERT's, if the paper has none."""
+        papers = {paper.key: paper for paper in LINEAGE if paper.pretraining}
+        paper = papers.get(str(model.get("paper")).lower(), bert.PAPER)
+        return paper.pretraining_of(str(model.get("size") or paper.default_size))
 
     @model_validator(mode="wrap")
     @classmethod

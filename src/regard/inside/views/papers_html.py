@@ -46,6 +46,8 @@ def show_value(value: Any) -> str:
     """A value in a cell of a table."""
     if value is None or value == "":
         return "–"
+    if isinstance(value, float):
+        return str(float(f"{value:.6g}"))
     return f"{value:,}" if isinstance(value, int) and value > 9_999 else str(value)
 
 

@@ -76,12 +76,22 @@ def paper_of_folder(config: Mapping[str, Any], where: str) -> Paper:
 
 def sized(name: str) -> Any:
     """The facts of "PAPER:SIZE"; of "PAPER", those of its default size."""
+    one, size = _paper_and_size(name)
+    return one.sizes[size]
+
+
+def _paper_and_size(name: str) -> tuple[Paper, str]:
     key, colon, size = name.partition(":")
     one = paper(key)
     size = size if colon else one.default_size
     if size not in one.sizes:
         raise BadInput(f"{one.name} has no size {size!r}{did_you_mean(size, list(one.sizes))}")
-    return one.sizes[size]
+    return one, size
+
+
+def _training(name: str) -> dict[str, Any]:
+    one, size = _paper_and_size(name)
+    return one.training_of(size)
 
 
 def changes(before: str, after: str) -> dict[str, tuple[Any, Any]]:
@@ -89,7 +99,7 @@ def changes(before: str, after: str) -> dict[str, tuple[Any, Any]]:
 
     An encoder is compared with the encoder of an encoder-decoder.
     """
-    one, other = (paper(name.partition(":")[0]).training for name in (before, after))
+    one, other = _training(before), _training(after)
     names = {**one, **other}
     training = {name: (one.get(name), other.get(name)) for name in names}
     return {

@@ -1,6 +1,7 @@
 """ELECTRA (Clark et al., 2020, arXiv:2003.10555): BERT's trunk without pooler, pre-trained to tell
 which tokens a small generator has replaced. The generator is a masked LM of the same depth and ¼ of
-the width (⅓ for base; appendix A, table 6) that shares the embeddings of the discriminator.
+the width (⅓ for base; appendix A, table 6) that shares the embeddings of the discriminator. It may
+replace 15% of the tokens (25% for large).
 
 The small size has factorised embeddings; so has every generator. Heads of rows read the first state
 through a dense layer with GELU.
@@ -128,7 +129,11 @@ PAPER = Paper(
     arxiv="2003.10555",
     after="BERT",
     tokenizer="wordpiece",
-    pretraining={"replaced-tokens": {}},
+    pretraining={"replaced-tokens": {"rate": 0.15, "generator": 1 / 4}},
+    pretraining_by_size={
+        "base": {"replaced-tokens": {"generator": 1 / 3}},
+        "large": {"replaced-tokens": {"rate": 0.25}},
+    },
     sizes={
         **{"small": SMALL, "base": BASE, "large": LARGE, "small-generator": SMALL_GENERATOR},
         **{"base-generator": BASE_GENERATOR, "large-generator": LARGE_GENERATOR},
