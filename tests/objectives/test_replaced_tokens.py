@@ -175,15 +175,16 @@ def test_a_fixed_shape_gives_the_same_loss_and_needs_no_value_on_the_host(tokeni
     assert loss.shape == (2,)
 
 
-def test_generators_are_those_of_the_paper():
-    for size, share in {"small": 0.25, "base": 1 / 3, "large": 0.25}.items():
-        objectives = Sum(ReplacedTokens(generator_size=share))
-        facts = objectives.fit(electra.PAPER.sizes[size])
-        joint = objectives.extend(facts, electra.PAPER.fit_heads)
-        expected = electra.PAPER.sizes[f"{size}-generator"]
-        assert joint.generator.trunk == expected.trunk
-        assert joint.discriminator == facts
-        assert [head.name for head in joint.generator.output_heads] == ["mlm"]
+@pytest.mark.parametrize("size", ["small", "base", "large"])
+def test_generators_are_those_of_the_paper(size):
+    keys = electra.PAPER.pretraining_of(size)["replaced-tokens"]
+    objectives = Sum(ReplacedTokens.from_config(ReplacedTokens.config(**keys), 0.0))
+    facts = objectives.fit(electra.PAPER.sizes[size])
+    joint = objectives.extend(facts, electra.PAPER.fit_heads)
+    expected = electra.PAPER.sizes[f"{size}-generator"]
+    assert joint.generator.trunk == expected.trunk
+    assert joint.discriminator == facts
+    assert [head.name for head in joint.generator.output_heads] == ["mlm"]
 
 
 def test_what_does_not_fit_is_refused():
@@ -191,6 +192,12 @@ def test_what_does_not_fit_is_refused():
         Sum(MaskedLM(), ReplacedTokens())
     with pytest.raises(BadInput, match="the generator is a Transformer, and this model is not"):
         SUM.check(lin.BASE)
+    facts = SUM.fit(change(electra.BASE, width=36, heads=6))
+    said = (
+        "objective.replaced-tokens.generator: 0.25 of a width of 36 and 6 heads is 9 and 2, which"
+    )
+    with pytest.raises(BadInput, match=said):
+        SUM.extend(facts, electra.PAPER.fit_heads)
 
 
 def test_other_objectives_are_taught_to_the_discriminator(tokenizer):

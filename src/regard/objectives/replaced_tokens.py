@@ -14,6 +14,7 @@ metrics.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -85,16 +86,25 @@ class ReplacedTokens(RowObjective):
         self, facts: TrunkWithHeads, fit_heads: Callable[[TrunkWithHeads], TrunkWithHeads]
     ) -> Joint:
         """The model as discriminator, and a smaller one with a masked-LM head as generator."""
-        stack, size = facts.trunk.stack, facts.trunk.token_width
-        sizes = {
-            name: max(1, round(self.generator_size * getattr(stack, name)))
-            for name in ("width", "heads", "inner")
-        }
+        size, sizes = facts.trunk.token_width, self._generator_sizes(facts.trunk.stack)
         embedding_size = None if sizes["width"] == size else size
         head = self.generator.make_head()
         generator = TrunkWithHeads(facts.trunk, None, (head,), facts.init_std)
         smaller = change(generator, **sizes, embedding_size=embedding_size)
         return Joint(facts, fit_heads(smaller), self.temperature)
+
+    def _generator_sizes(self, stack: Any) -> dict[str, int]:
+        """Width, heads and inner size of the generator."""
+        share = self.generator_size
+        sizes = {
+            name: max(1, round(share * getattr(stack, name)))
+            for name in ("width", "heads", "inner")
+        }
+        if sizes["width"] % sizes["heads"]:
+            ours = f"{share:g} of a width of {stack.width} and {stack.heads} heads"
+            said = f"{ours} is {sizes['width']} and {sizes['heads']}, which do not divide"
+            raise BadInput(f"objective.{self.name}.generator: {said}")
+        return sizes
 
     def weight(self, example: AnnotatedRow) -> float:
         """The number of its tokens."""
