@@ -13,6 +13,7 @@ from regard.ground.errors import BadInput
 from regard.text.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
 from regard.text.sentencepiece import read_unigram
 from regard.text.unigram import Unigram
+from verb import run
 
 transformers = pytest.importorskip("transformers")
 
@@ -166,3 +167,22 @@ def test_bad_files_are_refused_in_one_line(name, content, message, tmp_path):
     with pytest.raises(BadInput, match=message) as caught:
         EncoderTokenizer.load(tmp_path)
     assert name in str(caught.value)
+
+
+def test_a_conversion_is_checked_without_a_tokenizer_that_the_reference_cannot_read(
+    pieces, tmp_path, monkeypatch
+):
+    def unreadable(*_, **__):
+        raise ValueError("`tiktoken`\nis required")
+
+    monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", unreadable)
+    sizes = {"hidden_size": 12, "num_attention_heads": 2, "intermediate_size": 8}
+    vocab = len(read_unigram(pieces[0])[0])
+    config = transformers.AlbertConfig(vocab_size=vocab, embedding_size=5, **sizes)
+    transformers.AlbertForMaskedLM(config).save_pretrained(tmp_path / "theirs")
+    (tmp_path / "theirs" / "spiece.model").write_bytes(pieces[0])
+    done = run("convert", tmp_path / "theirs", tmp_path / "ours", "--to", "regard", "--check")
+    said = "transformers cannot read the tokenizer (`tiktoken` is required): ids of texts"
+    assert said in " ".join(done.stderr.split())
+    assert done.stdout.splitlines()[-1].split() == ["ids", "of", "texts", "0", "–"]
+    assert (tmp_path / "ours" / "config.json").exists()

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.ground.batch import TokenRow
+from regard.ground.errors import BadInput, reason_of
 from regard.inside.parity import Example, LayerOutputs, Texts
 from regard.models.facts import ModelFacts
 
@@ -116,7 +117,11 @@ def text_examples(folder: Path, facts: ModelFacts, texts: Texts) -> list[Example
     from transformers import AutoConfig, AutoTokenizer
 
     with _quiet():
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        except Exception as error:  # its readers of old formats raise any kind
+            reason = reason_of(error)
+            raise BadInput(f"transformers cannot read the tokenizer ({reason})") from None
         config = AutoConfig.from_pretrained(folder, local_files_only=True)
     return [rows for pair in texts for rows in ROWS[facts.sides](tokenizer, config, *pair)]
 
