@@ -251,6 +251,18 @@ def test_papers_says_what_changed():
     assert "source, target" in encoders and "stack.activation" in encoders
 
 
+def test_papers_shows_one_paper_and_what_it_builds_on():
+    sizes, changed = run("papers", "RoBERTa").stdout.split("\n\n")
+    assert "124,645,632" in sizes and "BERT " not in sizes
+    assert changed == run("papers", "BERT", "RoBERTa").stdout
+    records = [
+        json.loads(line) for line in run("papers", "bert:large", "--json").stdout.splitlines()
+    ]
+    assert {"paper", "size"} < records[0].keys() and "bert:large" in records[-1]
+    assert "fact" not in run("papers", "cho").stdout
+    assert "at most two models" in run("papers", "bert", "gpt", "cho", code=2).stderr
+
+
 def test_papers_prints_results_of_the_papers_and_ours(tmp_path):
     text = run("papers", "transformer", "--results").stdout
     assert re.search(r"big .*English-German +28.4 +arXiv:1706.03762, table 2", text)

@@ -44,7 +44,7 @@ GROUPS = {
         "look": "Show the attention weights of a model for one text.",
         "tree": "Show a beam search as a tree, with the reason for every pruning.",
         "recency": "Measure how strongly a classifier depends on distant words.",
-        "papers": "List all papers with parameter counts, or compare two models.",
+        "papers": "List papers with parameter counts, show one, or compare two.",
     },
     "Convert": {
         "convert": "Convert a model folder to Hugging Face's format or to regard's.",

@@ -18,7 +18,8 @@ def papers(
         list[str] | None,
         typer.Argument(
             metavar="PAPER[:SIZE] PAPER[:SIZE]",
-            help="Two models to compare; a paper alone means its size base.",
+            help="Two models to compare, or one, with what it builds on; "
+            "a paper alone means its size base.",
         ),
     ] = None,
     results: Annotated[
@@ -27,7 +28,7 @@ def papers(
     html: HTML = None,
     as_json: JSON = False,
 ) -> None:
-    """List all papers with parameter counts, or compare two models.
+    """List papers with parameter counts, show one, or compare two.
 
     With --results, the papers' own tables and the expected scores of the recipes that come with
     regard, of all papers or of those that are named; --html writes everything as one page.
@@ -51,12 +52,17 @@ def papers(
         _show([{"paper": one.name, **row} for one in chosen for row in result_rows(one)], as_json)
     elif len(names) == 2:
         _show(change_rows(*names), as_json)
-    elif not names:
+    elif len(names) < 2:
         about = [{"paper": one.name, "year": one.year, "arxiv": one.arxiv or ""} for one in chosen]
         pairs = zip(about, map(size_rows, chosen), strict=True)
         _show([{**one, **row} for one, rows in pairs for row in rows], as_json)
+        before = chosen[0].after if names else None
+        if before is not None:
+            if not as_json:
+                OUT.print()
+            _show(change_rows(before, *names), as_json)
     else:
-        raise BadInput("give no model, or two models as PAPER:SIZE")
+        raise BadInput("give at most two models, as PAPER:SIZE")
 
 
 def _show(records: list[dict[str, Any]], as_json: bool) -> None:
