@@ -42,7 +42,7 @@ def test_both_systems_have_the_same_losses_with_the_same_weights(memory, monkeyp
     module = facts.build()
     folders.write(tmp_path, LoadedModel(xlnet.PAPER, facts, module), "hf")
     same = transformers.XLNetLMHeadModel.from_pretrained(tmp_path, mem_len=memory or None)
-    monkeypatch.setattr(transformers, "XLNetLMHeadModel", lambda config: same)
+    monkeypatch.setattr("transformers.XLNetLMHeadModel", lambda config: same)
     monkeypatch.setattr(type(facts), "build", lambda self: module)
     monkeypatch.setattr(pretrain_xlnet, "half", lambda device: torch.autocast("cpu", enabled=False))
     limits = BatchLimits(4 * 20, 4, 20)

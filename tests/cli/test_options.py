@@ -9,6 +9,7 @@ from regard.cli import VERBS, LazyCommands, options
 from regard.data.packing import inference_batches
 from regard.parts.linear.convert import in_precision
 from small_bert import model as small_bert
+from small_gpt import write_gpt2
 from verb import run
 
 LINES = "prints lines or records, which the shell can redirect"
@@ -85,7 +86,8 @@ def test_a_shared_option_has_its_one_help_text(verb):
 
 def test_options_of_several_verbs_are_shared():
     """What two verbs have stands in ``options``, unless it means something else there."""
-    several = {"--top", "--seeds"} | {option for _, option in GRIDS}  # of words, settings, runs
+    several = {"--top", "--seeds", "--search"}  # of words, settings, runs; of other methods
+    several |= {option for _, option in GRIDS}
     every = [option for verb in VERBS for option in options_of(verb)]
     twice = {option for option in every if every.count(option) > 1} - {"--help"}
     assert twice - several <= {name for name, _ in SHARED}
@@ -102,6 +104,7 @@ def encoders(tmp_path_factory):
     folder = tmp_path_factory.mktemp("encoders")
     for kind in ("one", "words"):
         small_bert(kind).save(folder / kind)
+    write_gpt2(folder / "causal")
     return folder
 
 
@@ -115,6 +118,7 @@ def verbs_on_lines(small_run, encoders):
     recipe = (small_run / "small.toml", "--data", small_run)
     return {
         "translate": ((translator,), "dog cow owl\ncow dog\n"),
+        "generate": ((encoders / "causal", "--max-new-tokens", 3), "the old man\nthe dog\n"),
         "score": ((translator,), "dog cow owl\tcow dog\ncow dog\towl\n"),
         "align": ((translator, *files), ""),
         "evaluate": ((translator, *recipe), ""),
@@ -129,18 +133,19 @@ def test_every_such_verb_is_known(verbs_on_lines):
 
 
 @pytest.mark.parametrize(
-    "verb", ["translate", "score", "align", "evaluate", "predict", "fill", "embed"]
+    "verb", ["translate", "generate", "score", "align", "evaluate", "predict", "fill", "embed"]
 )
 def test_a_batch_has_at_most_the_size_given(verbs_on_lines, verb, monkeypatch):
     sizes = []
 
-    def batches(*given, **options):
-        for chosen in inference_batches(*given, **options):
-            sizes.append(len(chosen))
-            yield chosen
+    def recorded(*given, **options):
+        batches = inference_batches(*given, **options)
+        sizes.extend(map(len, batches))
+        return batches
 
-    for module in ("tasks.batch_runner", "tasks.translator", "inside.record_translator"):
-        monkeypatch.setattr(f"regard.{module}.inference_batches", batches)
+    runners = ("batch_runner", "translator", "generator")
+    for module in (*(f"tasks.{name}" for name in runners), "inside.record_translator"):
+        monkeypatch.setattr(f"regard.{module}.inference_batches", recorded)
     arguments, stdin = verbs_on_lines[verb]
     command = (verb, *arguments, "--device", "cpu")
     together = run(*command, stdin=stdin)
@@ -152,7 +157,9 @@ def test_a_batch_has_at_most_the_size_given(verbs_on_lines, verb, monkeypatch):
     assert "--batch-size" in run(*command, "--batch-size", 0, stdin=stdin, code=2).stderr
 
 
-@pytest.mark.parametrize("verb", ["translate", "score", "align", "predict", "fill", "embed"])
+@pytest.mark.parametrize(
+    "verb", ["translate", "generate", "score", "align", "predict", "fill", "embed"]
+)
 def test_a_text_beyond_the_maximum_length_is_an_error(verbs_on_lines, verb):
     arguments, stdin = verbs_on_lines[verb]
     refused = run(verb, *arguments, "--max-length", 2, stdin=stdin, code=2)
@@ -165,7 +172,7 @@ def test_the_stored_precision_can_be_overridden(small_run, verbs_on_lines, verb,
     arguments, stdin = verbs_on_lines.get(verb, ((model, "dog cow"), ""))
     used = []
     monkeypatch.setattr(
-        "regard.tasks.translator.in_precision",
+        "regard.tasks.decoder_model.in_precision",
         lambda module, kind, **options: used.append(kind) or in_precision(module, kind, **options),
     )
     command = (verb, *arguments, "--device", "cpu", "--json")

@@ -88,6 +88,8 @@ QUICK = Annotated[
     bool, typer.Option("--quick", help="Train for a few steps only, to check that all works.")
 ]
 
+BEST = Annotated[int, typer.Option("--best", help="Texts printed for each line, best first.")]
+
 # How a beam searches.
 BEAM = Annotated[
     int | None,
