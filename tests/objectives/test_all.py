@@ -32,6 +32,7 @@ from regard.models.papers import bahdanau, bert, gehring, gpt2, xlnet
 from regard.models.papers.lin import LAPTOP as LIN
 from regard.models.papers.transformer import LAPTOP
 from regard.objectives import __path__ as PATH
+from regard.objectives.answer_lm import AnswerLM
 from regard.objectives.causal_lm import CausalLM
 from regard.objectives.choices import MultipleChoice
 from regard.objectives.distillation import Distillation, Teacher, TeacherLoss
@@ -55,6 +56,7 @@ from regard.objectives.seq2seq import Seq2Seq
 from regard.objectives.span_boundary import SpanBoundary
 from regard.objectives.spans import SpanExtraction
 from regard.objectives.sum import Sum
+from regard.text.task_prompt import TaskPrompt
 
 BUDGET = BatchLimits(64, 6, 20)
 WORDS, LABELS, CHOICES = 50, 3, 4
@@ -195,6 +197,7 @@ CASES = {
     ),
     "MaskedLM": Case(MASKED, Sum(MASKED).fit(TINY), annotated),
     "CausalLM": Case(CausalLM(), Sum(CausalLM()).fit(CAUSAL), with_next_tokens),
+    "AnswerLM": Case(AnswerLM(TaskPrompt(1), eos=2), Sum(CausalLM()).fit(CAUSAL), pair),
     "NextSentence": Case(FOLLOWS, Sum(FOLLOWS).fit(TINY), annotated),
     "SentenceOrder": Case(SentenceOrder(), Sum(SentenceOrder()).fit(TINY), annotated),
     "Sum of one": Case(Sum(MASKED), Sum(MASKED).fit(TINY), annotated),

@@ -211,7 +211,7 @@ def test_windows_of_a_context(cased, longest, stride):
             return_offsets_mapping=True,
         )
         assert len(windows) == len(coded["input_ids"])
-        for number, (row, spans) in enumerate(windows):
+        for number, (row, spans, _) in enumerate(windows):
             assert row.tokens.tolist() == coded["input_ids"][number]
             assert row.segments.tolist() == coded["token_type_ids"][number]
             offsets, places = coded["offset_mapping"][number], coded.sequence_ids(number)

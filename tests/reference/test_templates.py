@@ -87,7 +87,7 @@ def test_windows(both, a, b, longest, stride):
         return_token_type_ids=True,
     )
     assert len(windows) == len(coded["input_ids"])
-    for number, (row, covered) in enumerate(windows):
+    for number, (row, covered, _) in enumerate(windows):
         assert_same(row, {key: coded[key][number] for key in ("input_ids", "token_type_ids")})
         assert [one is not None for one in covered] == [
             text == 1 for text in coded.sequence_ids(number)

@@ -217,7 +217,7 @@ def test_engines_say_why_they_cannot_run(translator, monkeypatch):
     with pytest.raises(BadInput, match="engine cuda-graph: runs on a GPU"):
         translator.choice("fp32", "cuda-graph")
     unknown = replace(translator, model=recurrent())
-    with pytest.raises(BadInput, match="does not support this kind of model"):
+    with pytest.raises(BadInput, match="does not support layers other than blocks of attention"):
         unknown.choice("fp32", "cpp")
 
 

@@ -221,7 +221,7 @@ def test_bleu_judges_in_the_precision_of_the_run(corpus, tmp_path, monkeypatch, 
         seen.append(torch.get_autocast_dtype(device) if half else torch.float32)
         return [[Translation(text, 0.0, EMPTY)] for text in texts]
 
-    monkeypatch.setattr(translation, "mean_nll", lambda *given: 1.0)
+    monkeypatch.setattr("regard.tasks.pair_task.mean_nll", lambda *given: 1.0)
     monkeypatch.setattr(translation.Translator, "translate", translate)
     trainer = Trainer(job)
     trainer.trainable.precision = Precision(precision, "as asked")
