@@ -12,13 +12,14 @@ before. MFU counts what must be computed, without the memory.
 
 import argparse
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 from measure import half, print_speeds, setting, warm_up
+from pretrain_encoder import Step, round_of
 from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot
 
@@ -34,7 +35,6 @@ from regard.training.loop.microbatch import EagerStep, GraphedStep
 
 HEAD = PermutationLM.head
 TINY = {"vocab": 1_000, "width": 32, "depth": 2, "heads": 2, "inner": 64}
-Step = Callable[[list[AnnotatedRow]], Tensor]
 
 
 def rows_of(count: int, length: int, vocab: int, draw: np.random.Generator) -> list[AnnotatedRow]:
@@ -118,11 +118,6 @@ def theirs(facts: TrunkWithHeads, memory: int, device: torch.device, *, compiled
         return loss.detach()
 
     return step
-
-
-def round_of(step: Step, batches: Sequence[list[AnnotatedRow]]) -> Callable[[], Sequence[Tensor]]:
-    """What is done in a round: a step for each batch."""
-    return lambda: [step(rows) for rows in batches]
 
 
 def main() -> None:

@@ -1,8 +1,10 @@
 """Decoding methods of the command line: from options to a search, from lines to texts."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar, cast
 
 from regard.api import load
 from regard.cli.console import note
@@ -17,6 +19,7 @@ from regard.search.step import Search
 from regard.tasks.decoder_model import DecoderModel
 from regard.tasks.generator import Generator
 from regard.tasks.translator import EMPTY, Translator
+from regard.tasks.workers import Workers
 
 REPETITION = {"no_repeat", "repetition_penalty"}
 BEAM = {"size", "length", "alpha", "coverage", "finished", "stop", *REPETITION}
@@ -33,6 +36,7 @@ KNOWN = frozenset[str]().union(*OPTIONS.values())
 NAMES = {"size": "--beam"}
 
 Requests = Sequence[tuple[str, str | None]]  # a text, and the forced prefix of its translation
+Decoder = TypeVar("Decoder", Translator, Generator)
 Lists = list[list[Any]]  # for each text the best translations or continuations, best first
 
 
@@ -197,6 +201,25 @@ def load_ensemble(
     loaded = (load(folder, device, batch_size=batch_size) for folder in folders)
     first, *others = (model.translator for model in loaded)
     return replace(first, others=tuple(others))
+
+
+@contextmanager
+def ready(
+    model: Decoder, chosen: dict[str, str], workers: int, start: Callable[..., Any]
+) -> Iterator[Decoder]:
+    """The model in the ``chosen`` precision and engine, or shared out to so many ``workers``.
+
+    Each of them runs what ``start`` makes.
+    """
+    if not workers:
+        model = model.with_precision(chosen["precision"], chosen["engine"])
+        note(model.description)
+        yield model
+        return
+    if model.device.type != "cpu":
+        raise BadInput("--workers: only for a CPU (--device cpu)")
+    with Workers(workers, partial(start, **chosen)) as processes:
+        yield replace(cast(Any, model), workers=processes)
 
 
 def start_worker(folders: Sequence[str], precision: str, engine: str) -> Callable[..., Any]:

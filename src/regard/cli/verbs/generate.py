@@ -134,7 +134,6 @@ def generate(
     from regard.cli import decode
     from regard.cli.token_trees import print_trees
     from regard.tasks.generator import Ending
-    from regard.tasks.workers import Workers
 
     typed = is_typed(file)
     for name, asked in {"--json": as_json, "--workers": workers, "--out": out}.items():
@@ -146,8 +145,6 @@ def generate(
     if html is not None and tree is None:
         raise BadInput("--html: needs --tree")
     generator = load(model, device, batch_size=batch_size).generator
-    if workers and generator.device.type != "cpu":
-        raise BadInput("--workers: only for a CPU (--device cpu)")
     stops = tuple(one.replace("\\n", "\n") for one in stop_string or [])
     ending = Ending(max_new_tokens, min_new_tokens, stops)
     given = {name for name in decode.KNOWN if was_given(context, name)}
@@ -158,12 +155,8 @@ def generate(
     generator = replace(generator, ending=ending)
     with ExitStack() as stack:
         stack.enter_context(output_to(out))
-        if workers:
-            start = partial(decode.start_generator, model, **chosen)
-            generator = replace(generator, workers=stack.enter_context(Workers(workers, start)))
-        else:
-            generator = generator.with_precision(*chosen.values())
-            note(generator.description)
+        start = partial(decode.start_generator, model)
+        generator = stack.enter_context(decode.ready(generator, chosen, workers, start))
         if tree is not None:
             limited = generator.with_limits(None, max_length)
             print_trees(limited, method.search, file, tree, html, as_json)

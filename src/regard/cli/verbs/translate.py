@@ -1,7 +1,6 @@
 """``regard translate``: lines in, translations out."""
 
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from typing import Annotated, Literal
 
@@ -129,12 +128,9 @@ def translate(
     Example: echo "The old man reads a book." | regard translate runs/tour/model --beam 4
     """
     from regard.cli import decode
-    from regard.tasks.workers import Workers
 
     folders = [model, *(ensemble or [])]
     translator = decode.load_ensemble(folders, device, batch_size)
-    if workers and translator.device.type != "cpu":
-        raise BadInput("--workers: only for a CPU (--device cpu)")
     given = {name for name in decode.KNOWN if was_given(context, name)}
     method = decode.choose_method(translator, search, context.params, given)
     if method.formula:
@@ -142,12 +138,8 @@ def translate(
     chosen = dict(zip(("precision", "engine"), translator.choice(precision, engine), strict=True))
     with ExitStack() as stack:
         stack.enter_context(output_to(out))
-        if workers:
-            start = partial(decode.start_worker, folders, **chosen)
-            translator = replace(translator, workers=stack.enter_context(Workers(workers, start)))
-        else:
-            translator = translator.with_precision(*chosen.values())
-            note(translator.description)
+        start = partial(decode.start_worker, folders)
+        translator = stack.enter_context(decode.ready(translator, chosen, workers, start))
         source, target = translator.tokenizer.sides
         prefixes = None if prefix is None else Prefixes(prefix)
         parse = partial(_parse, source, max_length or MAX_TOKENS, prefixes)
