@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
-import torch
 from torch import nn
 
+from regard.ground.uninitialised import uninitialised
 from regard.models.facts import ModelFacts, TrunkWithHeads
 from regard.models.formats.hf_format import HFFormat
 
@@ -73,8 +74,13 @@ class Paper:
 
     def parameters(self, facts: ModelFacts) -> int:
         """How many parameters a model of these facts has, tied ones counted once."""
-        with torch.device("meta"):
-            return count_parameters(facts.build())
+        return _parameters_of(facts)
+
+
+@cache
+def _parameters_of(facts: ModelFacts) -> int:
+    with uninitialised("meta"):
+        return count_parameters(facts.build())
 
 
 def count_parameters(model: nn.Module) -> int:

@@ -24,7 +24,7 @@ class AttentionPoolModule(nn.Module):
         super().__init__()
         self.query = query
         if query == "learned":
-            self.learned = nn.Parameter(torch.randn(size) / math.sqrt(size))
+            self.learned = nn.Parameter(torch.empty(size).normal_(std=1 / math.sqrt(size)))
         self.attention = RNNAttention(size, size, score, inner=inner, positions=positions)
 
     def forward(self, source: EncoderOutput, *, tape: NullTape = NULL_TAPE) -> Tensor:

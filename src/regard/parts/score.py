@@ -62,7 +62,8 @@ class Additive(Score):
         super().__init__()
         self.query = _weight(heads, query, inner)
         self.key = _weight(heads, key, inner)
-        self.v = nn.Parameter(torch.empty(heads, inner).uniform_(-1, 1) / math.sqrt(inner))
+        bound = 1 / math.sqrt(inner)
+        self.v = nn.Parameter(torch.empty(heads, inner).uniform_(-bound, bound))
 
     def keyed(self, k: Tensor) -> Tensor:
         return torch.einsum("...hk,hka->...ha", k, self.key)

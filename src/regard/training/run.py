@@ -13,6 +13,7 @@ from regard.data.sources import DropCounts
 from regard.ground.batch import BatchLimits
 from regard.ground.errors import BadInput
 from regard.ground.lock import FolderLock
+from regard.ground.uninitialised import uninitialised
 from regard.models.facts import ModelFacts, paths
 from regard.models.facts.positions import AnyPosition
 from regard.models.formats import folder as folders
@@ -171,7 +172,7 @@ SIDES = {"source": "source side", "target": "target side"}  # by the path of the
 
 def check_model(recipe: Recipe, facts: ModelFacts) -> None:
     """Check that the model can be built, and that the longest row fits its positions."""
-    with torch.device("meta"):
+    with uninitialised("meta"):
         freeze(_built(facts), recipe.optimiser.freeze)
     longest = recipe.batches.longest
     BatchLimits(recipe.batches.tokens, recipe.batches.rows, longest)

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from regard.ground.errors import BadInput, reason_of
+from regard.ground.uninitialised import uninitialised
 from regard.models.facts import ModelFacts
 from regard.models.formats.hf_format import HFExtras
 from regard.models.paper import Paper
@@ -35,9 +36,9 @@ class LoadedModel:
 
 
 def build_facts(facts: ModelFacts, device: torch.device | str, where: str) -> nn.Module:
-    """The model of facts that came from outside."""
+    """The model of facts that came from outside, for weights that are loaded next."""
     try:
-        with torch.device(device):
+        with uninitialised(device):
             return facts.build()
     except (TypeError, ValueError, AttributeError, RuntimeError) as error:
         raise BadInput(f"{where}: its facts give no model ({reason_of(error)})") from None
