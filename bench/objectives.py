@@ -1,4 +1,4 @@
-"""What a pre-training objective is worth at equal compute: five of them, and none, on four tasks.
+"""What a pre-training objective is worth at equal compute: six of them, and none, on four tasks.
 
     python bench/objectives.py all --data DATA --work FOLDER [--device cuda] [--seconds 1000]
     python bench/objectives.py table
@@ -10,8 +10,14 @@ DATA has text/ and understanding/. ``all`` is three stages, which can be called 
     tune       every encoder on every task: two rates with the first seed, of which the development
                set chooses one, then the other seeds; --workers runs at a time
 
-Whatever ends is a line of --results. What stands there is not done again; an interrupted
-pre-training goes on from its last checkpoint in FOLDER. ``table`` prints Markdown.
+A variant of an objective has its settings in its name, as in "spans@optimiser.rate=1e-3"; so
+several rates are tried at once:
+
+    python bench/objectives.py pretrain ... --encoders spans@optimiser.rate={5e-4,1e-3}
+
+--set gives settings to all objectives. Whatever ends is a line of --results. What stands there is
+not done again; an interrupted pre-training goes on from its last checkpoint in FOLDER. ``table``
+prints Markdown.
 """
 
 import argparse
@@ -36,6 +42,10 @@ from objectives_table import best_rate, tables
 import regard
 from regard.cli.scores import test_scores
 from regard.models.formats import folder as folders
+from regard.models.papers import paper
+from regard.text.config import EncoderTextConfig
+from regard.text.encoder_tokenizer import EncoderTokenizer
+from regard.text.families import family_of_kind
 from regard.training.distributed import World
 from regard.training.loop import seed_everything
 from regard.training.loop.events import DevEvent, ReportEvent
@@ -46,8 +56,15 @@ from regard.training.run_folder import claim
 
 Line = dict[str, Any]  # of the results
 
-OBJECTIVES = ("masked-lm", "next-sentence", "sentence-order", "spans", "replaced-tokens")
-NONE = "none"
+OBJECTIVES = (
+    "masked-lm",
+    "next-sentence",
+    "sentence-order",
+    "spans",
+    "replaced-tokens",
+    "permutation-lm",
+)
+NONE, VARIANT = "none", "@"
 RATES = (1e-4, 3e-4)
 SEEDS = (1, 2, 3)
 NEVER = 1_000_000  # steps
@@ -63,8 +80,10 @@ TASKS: dict[str, dict[str, Any]] = {  # recipes, and what differs here
     "glue-mrpc": {},
 }
 TINY_PRETRAINING = {
-    "model.size": "tiny",
-    "model.change.longest": 32,
+    "model.change.depth": 2,
+    "model.change.width": 128,
+    "model.change.heads": 2,
+    "model.change.inner": 512,
     "text.vocab": 300,
     "data.dev.held_out": 2,
     "batches.tokens": 512,
@@ -152,45 +171,60 @@ def prepare_books(setup: Setup, seeds: Sequence[int]) -> None:
     say(f"prepared: {run.sizes}, vocabulary {len(run.tokenizer.words):,}")
 
 
-def pretraining_recipe(objective: str, setup: Setup) -> Recipe:
-    """The recipe of an objective; with a share of its steps, if not all are wanted."""
-    return read(find(f"objectives-{objective}"), pretraining_settings(objective, setup))
+def recipe_name(encoder: str) -> str:
+    """The recipe that pre-trains an encoder."""
+    return f"objectives-{encoder.split(VARIANT)[0]}"
 
 
-def pretraining_settings(objective: str, setup: Setup) -> dict[str, Any]:
-    """What differs from the recipe."""
-    whole = read(find(f"objectives-{objective}"))
+def pretraining_recipe(encoder: str, setup: Setup) -> Recipe:
+    """The recipe of an encoder; with a share of its steps, if not all are wanted."""
+    return read(find(recipe_name(encoder)), pretraining_settings(encoder, setup))
+
+
+def pretraining_settings(encoder: str, setup: Setup) -> list[str]:
+    """What differs from the recipe: what the name of a variant says, and what the setup does."""
+    named = encoder.split(VARIANT)[1:]
+    whole = read(find(recipe_name(encoder)), named)
     steps, warmup = whole.train.steps, whole.optimiser.warmup
     settings = {
         "train.steps": round(setup.share * steps),
         "optimiser.warmup": round(setup.share * warmup),
-        "train.report_every": 250,
+        "train.report_every": 1_000,
     }
-    return settings | (TINY_PRETRAINING if setup.tiny else {})
+    settings |= TINY_PRETRAINING if setup.tiny else {}
+    return [*named, *(f"{key}={value}" for key, value in settings.items())]
 
 
-def pretrain(objective: str, setup: Setup) -> Line:
-    """Pre-train with one objective, to the end or the deadline."""
-    recipe, out = pretraining_recipe(objective, setup), setup.work / objective
+def share_books(recipe: Recipe, out: Path, setup: Setup) -> None:
+    """Give a run the vocabulary of the books, in rows as its paper has them, and their ids."""
+    shutil.copytree(setup.books / "data", out / "data", dirs_exist_ok=True)
+    tokenizer: Any = EncoderTokenizer.load(setup.books / "text")
+    kind = recipe.table(EncoderTextConfig).kind
+    family = family_of_kind(kind, paper(recipe.model.paper).tokenizer)
+    tokenizer.with_family(family).save(out / "text")
+
+
+def pretrain(encoder: str, setup: Setup) -> Line:
+    """Pre-train one encoder, to the end or the deadline."""
+    recipe, out = pretraining_recipe(encoder, setup), setup.work / encoder
     claim(out, recipe, resume=True).release()
-    for part in ("text", "data"):
-        shutil.copytree(setup.books / part, out / part, dirs_exist_ok=True)
+    share_books(recipe, out, setup)
     began, dev = time.time(), {}
     for event in regard.train(
-        f"objectives-{objective}",
+        recipe_name(encoder),
         setup.data / "text",
         out,
-        settings=pretraining_settings(objective, setup),
+        settings=pretraining_settings(encoder, setup),
         device=setup.device,
         resume=True,
         budget=setup.seconds_left,
     ):
         dev = event.verdict.figures if isinstance(event, DevEvent) else dev
         if isinstance(event, ReportEvent | DevEvent):
-            say(*(f"{objective}: {line}" for line in event.lines(recipe.train.steps)))
+            say(*(f"{encoder}: {line}" for line in event.lines(recipe.train.steps)))
     return {
         "stage": "pretrain",
-        "encoder": objective,
+        "encoder": encoder,
         "steps": event.progress.step,
         "of": recipe.train.steps,
         "dev": dev,
@@ -198,9 +232,9 @@ def pretrain(objective: str, setup: Setup) -> Line:
     }
 
 
-def pretrain_all(objectives: Sequence[str], workers: int, setup: Setup, results: Results) -> bool:
-    """All objectives at once; whether all reached their last step."""
-    missing = [one for one in objectives if not _is_pretrained(one, setup, results)]
+def pretrain_all(encoders: Sequence[str], workers: int, setup: Setup, results: Results) -> bool:
+    """All encoders at once; whether all reached their last step."""
+    missing = [one for one in encoders if not _is_pretrained(one, setup, results)]
     with pool(len(missing) if workers else 0) as executor:
         futures = [executor.submit(pretrain, one, setup) for one in missing]
         for future in futures:
@@ -208,18 +242,20 @@ def pretrain_all(objectives: Sequence[str], workers: int, setup: Setup, results:
                 results.add(future.result())
             else:
                 report(error)
-    return all(_is_pretrained(one, setup, results) for one in objectives)
+    return all(_is_pretrained(one, setup, results) for one in encoders)
 
 
-def _is_pretrained(objective: str, setup: Setup, results: Results) -> bool:
-    steps = pretraining_recipe(objective, setup).train.steps
-    found = results.find(stage="pretrain", encoder=objective, steps=steps, of=steps)
-    return found is not None and setup.model(objective, 1).exists()
+def _is_pretrained(encoder: str, setup: Setup, results: Results) -> bool:
+    steps = pretraining_recipe(encoder, setup).train.steps
+    found = results.find(stage="pretrain", encoder=encoder, steps=steps, of=steps)
+    return found is not None and setup.model(encoder, 1).exists()
 
 
 def tune(tuning: Tuning, setup: Setup) -> Line:
     """Fine-tune, and score on the test set the weights that the development set has chosen."""
+    trained = OBJECTIVES[0] if tuning.encoder == NONE else tuning.encoder
     settings = {
+        "model.paper": pretraining_recipe(trained, setup).model.paper,
         "model.start": str(setup.model(tuning.encoder, tuning.seed).resolve()),
         "model.change.dropout": 0.1,
         "optimiser.rate": tuning.rate,
@@ -320,6 +356,19 @@ def report(error: BaseException) -> None:
     say("".join(traceback.format_exception(error)))
 
 
+def encoder_name(text: str) -> str:
+    """An objective, "none", or a variant of an objective."""
+    objective, *settings = text.split(VARIANT)
+    if objective not in OBJECTIVES and (objective != NONE or settings):
+        raise argparse.ArgumentTypeError(f"no objective {objective!r}: {', '.join(OBJECTIVES)}")
+    return text
+
+
+def variants(names: Sequence[str], settings: Sequence[str]) -> list[str]:
+    """The names of encoders that are pre-trained with further settings."""
+    return [name if name == NONE else VARIANT.join([name, *settings]) for name in names]
+
+
 def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     """Those of the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -331,7 +380,13 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--share", type=float, default=1.0, help="of the steps of pre-training")
     parser.add_argument("--seconds", type=float, default=1e9, help="start no run after these")
     parser.add_argument("--workers", type=int, default=8, help="tunings at a time; 0: no process")
-    parser.add_argument("--encoders", nargs="+", choices=[*OBJECTIVES, NONE])
+    named = "objectives, variants of them (NAME@key=value), or none; default: all objectives"
+    parser.add_argument(
+        "--encoders", nargs="+", type=encoder_name, default=[*OBJECTIVES, NONE], help=named
+    )
+    parser.add_argument(
+        "--set", action="append", default=[], help="key=value: a setting of pre-training, for all"
+    )
     parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
     parser.add_argument("--rates", type=float, nargs="+", default=RATES)
@@ -347,15 +402,15 @@ def main(given: Sequence[str] | None = None) -> int:
         print(tables(results.lines))
         return 0
     deadline = time.time() + asked.seconds
-    names = asked.encoders or [*OBJECTIVES, NONE]
+    names = variants(asked.encoders, asked.set)
     setup = Setup(asked.data, asked.work, asked.device, asked.share, asked.tiny, deadline)
     asked.work.mkdir(parents=True, exist_ok=True)
     done = True
     if asked.stage in ("prepare", "all"):
         prepare_books(setup, asked.seeds)
     if asked.stage in ("pretrain", "all"):
-        objectives = [name for name in names if name != NONE]
-        done = pretrain_all(objectives, asked.workers, setup, results)
+        trained = [name for name in names if name != NONE]
+        done = pretrain_all(trained, asked.workers, setup, results)
     if asked.stage in ("tune", "all"):
         there = [name for name in names if setup.model(name, asked.seeds[0]).exists()]
         plan = TuningPlan(there, asked.tasks, asked.seeds, asked.rates)

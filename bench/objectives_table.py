@@ -4,7 +4,7 @@ Intervals hold the mean over seeds in 95 of 100 cases, if scores are normal (Stu
 differences, Welch's). They are about seeds of fine-tuning: each objective was pre-trained once.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import inf, sqrt
 from statistics import mean, variance
 from typing import Any, NamedTuple
@@ -23,6 +23,7 @@ NAMES = {
     "sentence-order": "masked LM + sentence order",
     "spans": "spans + boundary",
     "replaced-tokens": "replaced tokens",
+    "permutation-lm": "permutation LM",
 }
 LEVEL = 0.95
 
@@ -73,7 +74,7 @@ def tables(lines: Sequence[dict[str, Any]]) -> str:
     tuned, trained = ([x for x in lines if x["stage"] == stage] for stage in ("tune", "pretrain"))
     chosen = chosen_runs(tuned)
     tasks = [task for task in METRICS if any(run["task"] == task for run in chosen)]
-    encoders = [name for name in NAMES if any(run["encoder"] == name for run in chosen)]
+    encoders = in_order(run["encoder"] for run in chosen)
 
     def values(encoder: str, task: str) -> list[float]:
         runs = [run for run in chosen if (run["encoder"], run["task"]) == (encoder, task)]
@@ -100,6 +101,18 @@ def tables(lines: Sequence[dict[str, Any]]) -> str:
     return "\n\n".join(found)
 
 
+def in_order(encoders: Iterable[str]) -> list[str]:
+    """Each of the encoders once, variants of an objective after it."""
+    known = list(NAMES)
+    return sorted({*encoders}, key=lambda name: (known.index(name.split("@")[0]), name))
+
+
+def title_of(encoder: str) -> str:
+    """The objective of an encoder, and the settings that a variant has."""
+    objective, *settings = encoder.split("@")
+    return ", ".join([NAMES[objective], *settings])
+
+
 def chosen_runs(tuned: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Of each encoder and task the runs at the rate that the development set chose.
 
@@ -124,7 +137,7 @@ def best_rate(runs: Sequence[dict[str, Any]]) -> float:
 def _by_task(
     title: str, encoders: Sequence[str], tasks: Sequence[str], cell: Callable[[str, str], str]
 ) -> str:
-    rows = [[NAMES[one], *(cell(one, task) for task in tasks)] for one in encoders]
+    rows = [[title_of(one), *(cell(one, task) for task in tasks)] for one in encoders]
     return markdown([title, *(" ".join(METRICS[task]) for task in tasks)], rows)
 
 
@@ -132,13 +145,12 @@ def costs(trained: Sequence[dict[str, Any]]) -> str:
     """What pre-training cost, and what it reached on books that were held out."""
     latest = {run["encoder"]: run for run in trained}
     rows = []
-    for name in NAMES:
-        if (run := latest.get(name)) is None:
-            continue
+    for name in in_order(latest):
+        run = latest[name]
         cost = run["cost"]
         rows.append(
             [
-                NAMES[name],
+                title_of(name),
                 f"{run['steps']:,}",
                 f"{cost['tokens'] / 1e6:.0f}",
                 f"{cost['training_flops'] / 1e15:.2f}",

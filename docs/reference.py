@@ -26,7 +26,8 @@ SIGNS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 RECIPES = """# Recipe reference
 
 A recipe is a TOML file. `like = "NAME"` at its top begins with another recipe; the file then says
-what differs, and `TABLE = false` removes a table. A key that nothing would read is an error.
+what differs, and `TABLE = false` removes a table. A `[data]` with `train`, and a `[model]` with
+`paper`, take over nothing. A key that nothing would read is an error.
 `regard train RECIPE --set table.key=value` changes a key from the command line.
 [Your own data](own-data.md) has short complete recipes.
 """

@@ -8,9 +8,12 @@ from math import inf
 from pathlib import Path
 
 import pytest
+import torch
 from scipy import stats
 
+import regard
 from regard.models.facts import change
+from regard.text.encoder_tokenizer import EncoderTokenizer
 from regard.training.recipe import read, task_of
 from regard.training.recipe_files import find
 from small_documents import KINDS
@@ -77,7 +80,15 @@ def test_recipes_differ_in_objectives_and_steps_only():
         del content["train"]["steps"], content["about"], content["objective"]
         return content
 
-    assert all(rest(name) == rest(OBJECTIVES[0]) for name in OBJECTIVES)
+    def stack(name):
+        facts = task_of(read(find(f"objectives-{name}"))).facts(Path())[1].trunk.stack
+        named = ("width", "depth", "heads", "inner", "activation", "dropout", "attention_dropout")
+        return {fact: getattr(facts, fact) for fact in named}
+
+    *of_bert, of_xlnet = OBJECTIVES
+    assert all(rest(name) == rest(OBJECTIVES[0]) for name in of_bert)
+    assert {**rest(of_xlnet), "model": 0} == {**rest(OBJECTIVES[0]), "model": 0}
+    assert stack(of_xlnet) == stack(OBJECTIVES[0])
 
 
 def line(task, encoder, seed, rate, dev, score=50.0):
@@ -130,6 +141,15 @@ def test_tables_show_runs_at_the_chosen_rate():
     assert "| none | 82.0 ± 2.5 |" in text and "| spans + boundary | +4.0 ± 2.3 |" in text
 
 
+def test_variants_have_rows_of_their_own():
+    from objectives_table import tables
+
+    names = ("spans@optimiser.rate=1e-3", "none", "spans")
+    text = tables([line("glue-sst2", name, 1, 1e-4, dev=80.0) for name in names])
+    rows = [row.split(" | ")[0] for row in text.partition("\n\n")[0].splitlines()[2:]]
+    assert rows == ["| none", "| spans + boundary", "| spans + boundary, optimiser.rate=1e-3"]
+
+
 def run_stage(stage, root, *options):
     from objectives import main
 
@@ -152,6 +172,35 @@ def test_an_encoder_goes_through_all_stages_once(tmp_path, capsys):
     assert Results(tmp_path / "results.jsonl").lines == lines
     assert run_stage("table", tmp_path) == 0
     assert "| replaced tokens |" in capsys.readouterr().out
+
+
+def test_variants_are_pretrained_beside_each_other(tmp_path):
+    from objectives import Results
+
+    write_data(tmp_path)
+    few = ["--seeds", "1", "--rates", "1e-3", "--tasks", "glue-mrpc", "--set", "train.seed=2"]
+    few += ["--encoders", "permutation-lm"]
+    assert run_stage("prepare", tmp_path) == 0
+    assert run_stage("pretrain", tmp_path, *few, "permutation-lm@optimiser.rate=1e-3") == 0
+    assert run_stage("tune", tmp_path, *few) == 0
+    lines = Results(tmp_path / "results.jsonl").lines
+    names = ["permutation-lm@train.seed=2", "permutation-lm@optimiser.rate=1e-3@train.seed=2"]
+    stages = [("pretrain", names[0]), ("pretrain", names[1]), ("tune", names[0])]
+    assert [(one["stage"], one["encoder"]) for one in lines] == stages
+    first, second = (regard.load(tmp_path / "work" / name / "model", "cpu") for name in names)
+    assert first.paper.name == "XLNet" and first.tokenizer.template.template.summary == "last"
+    books = EncoderTokenizer.load(tmp_path / "work" / "books" / "text")
+    assert first.tokenizer.words.fingerprint == books.words.fingerprint
+    weights = [one.module.state_dict()["trunk.embed.token.weight"] for one in (first, second)]
+    assert not torch.equal(*weights)
+
+
+def test_an_unknown_objective_is_refused(capsys):
+    from objectives import main
+
+    with pytest.raises(SystemExit):
+        main(["pretrain", "--encoders", "masked-ml"])
+    assert "no objective 'masked-ml': masked-lm, " in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -9,8 +9,10 @@ import sentencepiece
 from encoder_family import SENTENCES
 from regard.models.papers import xlnet
 from regard.text.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
+from regard.text.families import family_of_kind
 from regard.text.sentencepiece import read_unigram
 from regard.text.unigram import XLNetUnigram
+from regard.text.wordpiece import XLNetWordPiece
 
 transformers = pytest.importorskip("transformers")
 
@@ -124,3 +126,21 @@ def test_a_learned_tokenizer_is_read_by_the_reference(lower, tmp_path):
     assert type(theirs) is transformers.XLNetTokenizer and len(theirs) == len(ours.words)
     check_same(ours, theirs)
     check_same(EncoderTokenizer.load(tmp_path), theirs)
+
+
+def test_other_pieces_in_the_rows_of_xlnet(tmp_path):
+    assert family_of_kind("wordpiece", "xlnet-unigram") == "xlnet-wordpiece"
+    assert family_of_kind("unigram", "xlnet-unigram") == family_of_kind(None, "xlnet-unigram")
+    assert family_of_kind("wordpiece", "byte-bpe") == "wordpiece"
+    of_bert = train_encoder_tokenizer(CORPUS * 3, "wordpiece", 140, longest=20)
+    ours = of_bert.with_family("xlnet-wordpiece")
+    assert ours.words.fingerprint == of_bert.words.fingerprint
+    assert [*ours.row([9], [8]).tokens] == [9, ours.sep, 8, ours.sep, ours.cls]
+    ours.save(tmp_path)
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path, local_files_only=True)
+    read = EncoderTokenizer.load(tmp_path)
+    assert isinstance(read.family, XLNetWordPiece) and read.longest == 20
+    for text in AWKWARD:
+        ids = read.words.encode(text)
+        assert theirs(text).input_ids == [*read.row(ids).tokens]
+        assert theirs(text, "a").input_ids == [*read.row(ids, read.words.encode("a")).tokens]

@@ -201,6 +201,15 @@ def test_who_names_other_examples_inherits_none(tmp_path):
     assert read(tmp_path / "over.toml").data.test is None
 
 
+def test_who_names_a_paper_inherits_no_facts_of_another(tmp_path):
+    path = tmp_path / "over.toml"
+    path.write_text('like = "objectives-masked-lm"\n[model]\nchange = { depth = 2 }\n')
+    assert read(path).model.change["longest"] == 128
+    path.write_text('like = "objectives-masked-lm"\n[model]\npaper = "albert"\n')
+    model = read(path).model
+    assert model.name == "albert" and model.change == {}
+
+
 def test_what_another_recipe_is_about_is_not_inherited(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text('like = "tour"\n')

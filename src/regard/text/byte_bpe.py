@@ -19,7 +19,8 @@ from regard.text.train_tokenizer import learn_model
 class ByteBPE(TokenizerFamily):
     """The tokenizers of RoBERTa and of those that took them over."""
 
-    name, model, classes = "byte-bpe", "BPE", ("RobertaTokenizer",)
+    name = kind = "byte-bpe"
+    model, classes = "BPE", ("RobertaTokenizer",)
     files: ClassVar = MERGES
     special_tokens: ClassVar = {
         **{"cls_token": "<s>", "pad_token": "<pad>", "sep_token": "</s>"},

@@ -14,7 +14,13 @@ from regard.text.row_tokenizer import RowTokenizer
 from regard.text.subwords import Subwords
 from regard.text.templates import TEXTS, RowBuilder
 from regard.text.tokenizer_family import TokenizerFamily
-from regard.text.tokenizer_files import all_files, learn_files, read_files
+from regard.text.tokenizer_files import (
+    TokenizerFiles,
+    all_files,
+    change_family,
+    learn_files,
+    read_files,
+)
 
 IN_CONFIG = ("pad_token", "bos_token", "eos_token")  # roles whose ids config.json has
 
@@ -95,6 +101,11 @@ class EncoderTokenizer(RowTokenizer):
     def pieces(self, words: Sequence[str]) -> list[list[int]]:
         """The ids of each word on its own; a word of which nothing is left is unknown."""
         return super().pieces([self.family.word_prefix + word for word in words])
+
+    def with_family(self, name: str) -> "EncoderTokenizer":
+        """The same pieces in the rows of another family that has pieces of this kind."""
+        files = TokenizerFiles(self.family, self.words, self.names, self.longest, self.files)
+        return EncoderTokenizer(*change_family(files, name))
 
     def save(self, folder: Path) -> None:
         """Write the files, and remove those of an earlier vocabulary."""

@@ -4,7 +4,7 @@ from regard.text.byte_bpe import GPT2BPE, ByteBPE
 from regard.text.gpt_bpe import GPTBPE
 from regard.text.tokenizer_family import TokenizerFamily
 from regard.text.unigram import Unigram, XLNetUnigram
-from regard.text.wordpiece import WordPiece
+from regard.text.wordpiece import WordPiece, XLNetWordPiece
 
 FAMILIES: tuple[TokenizerFamily, ...] = (
     WordPiece(),
@@ -13,5 +13,15 @@ FAMILIES: tuple[TokenizerFamily, ...] = (
     GPT2BPE(),
     GPTBPE(),
     XLNetUnigram(),
+    XLNetWordPiece(),
 )
 """A folder whose files name no class has a tokenizer of its paper, or else of the first."""
+
+
+def family_of_kind(kind: str | None, of_paper: str) -> str:
+    """The family of a paper, or one of ``kind`` whose class token stands where the paper's does."""
+    if kind is None:
+        return of_paper
+    summary = next(one.template.summary for one in FAMILIES if one.name == of_paper)
+    same = [one for one in FAMILIES if one.kind == kind and one.template.summary == summary]
+    return same[0].name if same else kind

@@ -22,7 +22,8 @@ SUFFIX = "</w>"
 class GPTBPE(TokenizerFamily):
     """The tokenizers of GPT; only unknown letters have a special token."""
 
-    name, model, classes = "gpt-bpe", "BPE", ("OpenAIGPTTokenizer",)
+    name = kind = "gpt-bpe"
+    model, classes = "BPE", ("OpenAIGPTTokenizer",)
     files: ClassVar = MERGES
     special_tokens: ClassVar = {"unk_token": "<unk>"}
     template = Template("A", "A B")

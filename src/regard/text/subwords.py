@@ -76,8 +76,11 @@ class Subwords:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Sixteen hexadecimal digits that name the content: same vocabulary, same digits."""
-        content = json.dumps(self._content, sort_keys=True)
+        """Sixteen hexadecimal digits that name the content: same vocabulary, same digits.
+
+        The template counts for nothing: texts have the same ids under any.
+        """
+        content = json.dumps({**self._content, "post_processor": None}, sort_keys=True)
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
     def normalise(self, text: str) -> str:

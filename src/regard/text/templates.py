@@ -51,6 +51,9 @@ class Template:
         return "first" if names[0] == "cls" else "last" if "cls" in names else None
 
 
+XLNET_TEMPLATE = Template("A sep cls:2", "A sep B:1 sep:1 cls:2")
+
+
 class WordRow(NamedTuple):
     """A row that holds words of a sentence, which are labelled at their first tokens.
 

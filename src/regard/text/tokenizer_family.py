@@ -35,13 +35,14 @@ class TokenizerSettings:
 class TokenizerFamily(ABC):
     """One kind of vocabulary, with its special tokens by role and its template.
 
-    ``name`` is the ``text.kind`` of a recipe, ``model`` the type in tokenizer.json, ``classes`` the
+    ``kind`` is the ``text.kind`` of a recipe, ``model`` the type in tokenizer.json, ``classes`` the
     tokenizer_class in tokenizer_config.json (the first is written), ``files`` are those that hold a
     vocabulary without tokenizer.json. ``word_prefix`` stands before a word that is encoded alone,
     ``separator`` is the role of the token between the documents of a row.
     """
 
     name: ClassVar[str]
+    kind: ClassVar[str]
     model: ClassVar[str]
     classes: ClassVar[tuple[str, ...]]
     files: ClassVar[tuple[str, ...]]

@@ -26,6 +26,7 @@ AS_IT_STANDS = ("PreTrainedTokenizer", "TokenizersBackend")  # classes that take
 PROPERTIES = ("single_word", "lstrip", "rstrip", "normalized", "special")  # of an added token
 OPTIONAL = ("pad_token",)  # roles that a family may do without
 EXTRAS = ("extra_special_tokens", "additional_special_tokens")
+OF_ALL = ("tokenizer_class", "model_max_length", *EXTRAS)  # settings of every family
 LONGEST = 1_000_000  # a greater model_max_length is how folders write that there is none
 
 
@@ -87,11 +88,32 @@ def learn_files(
     if kind not in families:
         *others, last = (name for name in families if name in KINDS)
         raise BadInput(f"text.kind: encoders learn {', '.join(others)} or {last}, not {kind!r}")
-    family, names = families[kind], dict(families[kind].special_tokens)
-    reserved = [*names.values(), *special_tokens]
+    family = families[kind]
+    reserved = [*family.special_tokens.values(), *special_tokens]
     if vocab < len(reserved):
         raise BadInput(f"a vocabulary of {vocab} has no room for {', '.join(reserved)}")
     model, own = family.learn(texts, vocab - len(special_tokens), lower)
+    return _written(family, model, own, longest, special_tokens)
+
+
+def change_family(files: TokenizerFiles, name: str) -> TokenizerFiles:
+    """The same pieces in the rows of another family that has pieces of this kind."""
+    family = next(one for one in FAMILIES if one.name == name)
+    settings = json.loads(files.files[SETTINGS])
+    own = {key: settings[key] for key in settings if key not in (*files.names, *OF_ALL)}
+    model = family.model_in(json.loads(files.files[WORDS]), Path(WORDS))
+    return _written(family, model, own, files.longest, settings.get(EXTRAS[0], ()))
+
+
+def _written(
+    family: TokenizerFamily,
+    model: Model,
+    own: Mapping[str, Any],
+    longest: int | None,
+    special_tokens: Sequence[str],
+) -> TokenizerFiles:
+    """A new tokenizer, with its files; ``own`` is what tokenizer_config.json says of its texts."""
+    names = family.special_tokens
     tokenizer = _assembled(family, model, names, TokenizerSettings(own))
     if known := [token for token in special_tokens if token in tokenizer.get_vocab()]:
         raise BadInput(f"the vocabulary has {', '.join(known)} already: choose another token")
@@ -121,10 +143,26 @@ def _family_named(
 
 
 def _family_of(content: dict[str, Any], families: Sequence[TokenizerFamily]) -> TokenizerFamily:
-    """The family by the model of a tokenizer.json; the first one reports what does not fit."""
+    """The family by the model of a tokenizer.json, and by where its rows have special tokens.
+
+    Where none fits, the first one reports it.
+    """
     model = content.get("model")
     kind = model.get("type") if isinstance(model, dict) else None
-    return next((one for one in families if one.model == kind), families[0])
+    same = [one for one in families if one.model == kind] or [families[0]]
+    return next((one for one in same if _shape(one) == _written_shape(content)), same[0])
+
+
+def _shape(family: TokenizerFamily) -> list[bool]:
+    """Whether each part of a row of one text is the text."""
+    return [part.name in TEXTS for part in family.template.parts(1)]
+
+
+def _written_shape(content: dict[str, Any]) -> list[bool] | None:
+    """The same of a tokenizer.json that has a template."""
+    processor = content.get("post_processor")
+    parts = processor.get("single") if isinstance(processor, dict) else None
+    return ["Sequence" in part for part in parts] if isinstance(parts, list) else None
 
 
 def _names(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from regard.text.config import EncoderTextConfig
 from regard.text.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
-from regard.text.families import FAMILIES
+from regard.text.families import FAMILIES, family_of_kind
 from regard.text.marian import MarianTokenizer
 from regard.text.row_tokenizer import PlainTokenizer, RowTokenizer
 from regard.text.train_tokenizer import train
@@ -32,7 +32,7 @@ def learn_tokenizer(
     Families with special tokens can have further ones.
     """
     if family != PLAIN:
-        kind = config.kind or family
+        kind = family_of_kind(config.kind, family)
         return train_encoder_tokenizer(
             texts,
             kind,
@@ -54,7 +54,7 @@ def load_tokenizer(family: str, folder: Path) -> RowTokenizer | None:
 
 def unread_settings(family: str, config: EncoderTextConfig) -> Iterator[str]:
     """The keys of a recipe's table that tokenizers of that family do not have."""
-    if family != PLAIN and config.kind not in (None, *(one.name for one in FAMILIES)):
+    if family != PLAIN and config.kind not in (None, *(one.kind for one in FAMILIES)):
         yield "kind"
     unread = () if family == PLAIN else ("normalise", "dropout")
     yield from (key for key in unread if key in config.model_fields_set)

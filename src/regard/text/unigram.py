@@ -21,7 +21,7 @@ from tokenizers import (
 from regard.ground.errors import BadInput
 from regard.ground.files import read_bytes
 from regard.text.sentencepiece import USER_DEFINED, read_unigram
-from regard.text.templates import Template
+from regard.text.templates import XLNET_TEMPLATE, Template
 from regard.text.tokenizer_family import SPACE, Model, TokenizerFamily, TokenizerSettings
 from regard.text.train_tokenizer import learn_unigram
 from regard.text.vocabulary import check_pieces
@@ -41,7 +41,8 @@ class UnigramText(NamedTuple):
 class Unigram(TokenizerFamily):
     """The tokenizers of ALBERT. ``unknown`` is the id of the unknown token in all vocabularies."""
 
-    name, model, classes = "unigram", "Unigram", ("AlbertTokenizer",)
+    name = kind = "unigram"
+    model, classes = "Unigram", ("AlbertTokenizer",)
     files: ClassVar = (FILE,)
     special_tokens: ClassVar = {
         **{"pad_token": "<pad>", "unk_token": "<unk>", "cls_token": "[CLS]"},
@@ -117,7 +118,7 @@ class XLNetUnigram(Unigram):
         **{"sep_token": "<sep>", "pad_token": "<pad>", "mask_token": "<mask>"},
         **{"eod_token": "<eod>", "eop_token": "<eop>"},
     }
-    template = Template("A sep cls:2", "A sep B:1 sep:1 cls:2")
+    template = XLNET_TEMPLATE
     unknown: ClassVar[int] = 0
 
     def text(self, settings: TokenizerSettings) -> UnigramText:

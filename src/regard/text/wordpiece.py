@@ -14,7 +14,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from regard.ground.errors import BadInput
 from regard.ground.files import read_bytes
-from regard.text.templates import Template
+from regard.text.templates import XLNET_TEMPLATE, Template
 from regard.text.tokenizer_family import Model, TokenizerFamily, TokenizerSettings
 from regard.text.train_tokenizer import learn_in_two_passes
 
@@ -33,9 +33,9 @@ SPECIALS = {
 class WordPiece(TokenizerFamily):
     """The tokenizers of BERT and of those that took them over."""
 
-    name: ClassVar = "wordpiece"
+    name = kind = "wordpiece"
     model: ClassVar = "WordPiece"
-    classes: ClassVar = (
+    classes: ClassVar[tuple[str, ...]] = (
         "BertTokenizer",
         "DistilBertTokenizer",
         "ElectraTokenizer",
@@ -95,6 +95,16 @@ class WordPiece(TokenizerFamily):
         if self.continues_word(piece):
             return text.rstrip() + piece.removeprefix(PREFIX)
         return text + piece
+
+
+class XLNetWordPiece(WordPiece):
+    """The same pieces in XLNet's rows, whose class token stands last.
+
+    ``transformers`` has no class for it, and takes tokenizer.json as it stands.
+    """
+
+    name, classes = "xlnet-wordpiece", ("PreTrainedTokenizerFast",)
+    template = XLNET_TEMPLATE
 
 
 def learn_wordpiece(

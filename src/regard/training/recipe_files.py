@@ -110,6 +110,8 @@ def _over_like(content: dict[str, Any], path: Path, above: tuple[Path, ...] = ()
     if isinstance(content.get("data"), dict):  # where examples come from is said as a whole
         own = "train" in content["data"]
         both["data"] = content["data"] if own else {**under.get("data", {}), **content["data"]}
+    if isinstance(content.get("model"), dict) and "paper" in content["model"]:
+        both["model"] = content["model"]  # sizes and changes are those of a paper
     return both
 
 

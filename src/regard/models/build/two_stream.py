@@ -49,7 +49,8 @@ class TwoStreamAttention(HeadsModule):
 
     def __init__(self, width: int, heads: Heads, dropout: float):
         super().__init__(heads, RelativeSegmentDot(width, heads.count, heads.key), dropout)
-        self.qkv = fused_linear(width, [heads.count * heads.key] * 3, bias=False)
+        self.q = fused_linear(width, [heads.count * heads.key], bias=False)
+        self.kv = fused_linear(width, [heads.count * heads.key] * 2, bias=False)
         self.o = fused_linear(heads.count * heads.key, [width], bias=False)
 
     def forward(
@@ -62,11 +63,10 @@ class TwoStreamAttention(HeadsModule):
         tape: NullTape,
     ) -> Tensor:
         h, content = self.heads, streams[0].layout
-        to_query, to_key_value = self.qkv.weight.split([h.count * h.key, 2 * h.count * h.key])
-        (q,) = h.part(F.linear(x_ND, to_query), h.key)
-        key_values = F.linear(x_ND[: content.tokens], to_key_value)
+        (q,) = h.part(self.q(x_ND), h.key)
+        key_values = self.kv(x_ND[: content.tokens])
         if memory_BMD is not None:
-            of_memory = F.linear(memory_BMD.to(x_ND.dtype), to_key_value)
+            of_memory = self.kv(memory_BMD.to(x_ND.dtype))
             key_values = torch.cat([of_memory, content.pad(key_values)], dim=1)
         k, v = h.part(key_values, h.key, h.key)
         score = partial(self.score.with_distances, distances=self.score.project(distances, q.dtype))

@@ -48,7 +48,7 @@ CONFIG = (
     Constant("pruned_heads", {}),
     Constant("quantization_config", None),
 )
-JOIN = Join((1, 1, 1))
+JOIN = Join((1, 1))
 HEADS = (
     Rule("lm_loss.*", "heads.permutation_lm.*"),
     Alias("lm_loss.weight", "trunk.embed.token.weight"),
@@ -69,7 +69,8 @@ def weights(width: int, heads: int) -> WeightMap:
     trunk = (
         Rule("word_embedding.weight", "trunk.embed.token.weight"),
         Rule("mask_emb", "trunk.query_embed.weight", (Reshape((1, 1, width), (1, width)),)),
-        Rule(theirs + "rel_attn.{q,k,v}", ours + "attention.qkv.weight", (*into_heads, JOIN)),
+        Rule(theirs + "rel_attn.q", ours + "attention.q.weight", into_heads),
+        Rule(theirs + "rel_attn.{k,v}", ours + "attention.kv.weight", (*into_heads, JOIN)),
         Rule(theirs + "rel_attn.o", ours + "attention.o.weight", into_heads[:1]),
         Rule(theirs + "rel_attn.r", score + "distance.weight", into_heads),
         Rule(theirs + "rel_attn.r_w_bias", score + "content_bias"),
