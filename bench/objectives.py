@@ -2,6 +2,7 @@
 
     python bench/objectives.py all --data DATA --work FOLDER [--device cuda] [--seconds 1000]
     python bench/objectives.py table
+    python bench/objectives.py records > src/regard/models/papers/measured.toml
 
 DATA has text/ and understanding/. ``all`` is three stages, which can be called one by one:
 
@@ -17,7 +18,7 @@ several rates are tried at once:
 
 --set gives settings to all objectives. Whatever ends is a line of --results. What stands there is
 not done again; an interrupted pre-training goes on from its last checkpoint in FOLDER. ``table``
-prints Markdown.
+prints Markdown, ``records`` what `regard papers --results` shows.
 """
 
 import argparse
@@ -37,7 +38,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import torch
-from objectives_table import best_rate, tables
+from objectives_table import best_rate, records, tables
 
 import regard
 from regard.cli.scores import test_scores
@@ -102,6 +103,7 @@ TINY_TUNING = {
     "train.steps": 4,
     "train.evaluate_every": 2,
 }
+TEXTS = {"table": tables, "records": records}
 RESULTS = Path(__file__).with_name("objectives.jsonl")
 
 
@@ -372,7 +374,7 @@ def variants(names: Sequence[str], settings: Sequence[str]) -> list[str]:
 def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     """Those of the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("stage", choices=["prepare", "pretrain", "tune", "all", "table"])
+    parser.add_argument("stage", choices=["prepare", "pretrain", "tune", "all", *TEXTS])
     parser.add_argument("--data", type=Path, default=Path(), help="with text/ and understanding/")
     parser.add_argument("--work", type=Path, default=Path("runs/objectives"), help="run folders")
     parser.add_argument("--results", type=Path, default=RESULTS, help="JSON lines")
@@ -398,8 +400,8 @@ def main(given: Sequence[str] | None = None) -> int:
     """The stages that are asked for; 0 if all is done."""
     asked = arguments(given)
     results = Results(asked.results)
-    if asked.stage == "table":
-        print(tables(results.lines))
+    if asked.stage in TEXTS:
+        print(TEXTS[asked.stage](results.lines))
         return 0
     deadline = time.time() + asked.seconds
     names = variants(asked.encoders, asked.set)

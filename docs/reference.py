@@ -28,7 +28,8 @@ RECIPES = """# Recipe reference
 A recipe is a TOML file. `like = "NAME"` at its top begins with another recipe; the file then says
 what differs, and `TABLE = false` removes a table. A `[data]` with `train`, and a `[model]` with
 `paper`, take over nothing. A key that nothing would read is an error.
-`regard train RECIPE --set table.key=value` changes a key from the command line.
+`regard train RECIPE --set table.key=value` changes a key from the command line, and
+`--set table.key=` removes it.
 [Your own data](own-data.md) has short complete recipes.
 """
 API = """# API reference

@@ -4,6 +4,7 @@ import gzip
 import json
 import lzma
 import random
+from importlib.resources import files
 from math import inf
 from pathlib import Path
 
@@ -148,6 +149,13 @@ def test_variants_have_rows_of_their_own():
     text = tables([line("glue-sst2", name, 1, 1e-4, dev=80.0) for name in names])
     rows = [row.split(" | ")[0] for row in text.partition("\n\n")[0].splitlines()[2:]]
     assert rows == ["| none", "| spans + boundary", "| spans + boundary, optimiser.rate=1e-3"]
+
+
+def test_the_results_of_papers_are_those_measured(capsys):
+    from objectives import main
+
+    assert main(["records"]) == 0
+    assert capsys.readouterr().out == (files("regard.models.papers") / "measured.toml").read_text()
 
 
 def run_stage(stage, root, *options):

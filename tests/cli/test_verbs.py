@@ -268,8 +268,14 @@ def test_papers_prints_results_of_the_papers_and_ours(tmp_path):
     assert re.search(r"big .*English-German +28.4 +arXiv:1706.03762, table 2", text)
     assert re.search(r"ours, base .*BLEU +41.0 +regard train multi30k-en-de --data", text)
     assert "BERT" in run("papers", "--results").stdout
-    page = tmp_path / "papers.html"
-    run("papers", "--html", page)
+    text = run("papers", "spanbert", "electra", "--results").stdout
+    source = "python bench/objectives.py all"
+    for objective in ("spans \\+ boundary", "replaced tokens"):
+        assert re.search(f"ours, .*{objective} .*SST-2 accuracy +[0-9.]+ +{source}", text)
+    text = run("papers", "bert", "--results").stdout
+    assert re.search("ours, fine-tuned .*accuracy +88.4 +regard train distil-sst2", text)
+    page = tmp_path / "new" / "papers.html"
+    assert f"wrote {page}" in run("papers", "--html", page).stderr
     assert page.read_text().startswith("<!doctype html>")
     assert "--html writes all papers" in run("papers", "bert", "--html", page, code=2).stderr
 
@@ -464,6 +470,7 @@ def test_resuming_nothing_says_that_it_begins(small_run, tmp_path):
     assert "nothing to resume yet" in done.stderr
 
 
-def test_every_paper_with_printed_results_is_known():
-    text = (files("regard.models.papers") / "results.toml").read_text(encoding="utf-8")
+@pytest.mark.parametrize("file", ["results.toml", "measured.toml"])
+def test_every_paper_with_results_is_known(file):
+    text = (files("regard.models.papers") / file).read_text(encoding="utf-8")
     assert set(tomllib.loads(text)) <= {paper.key for paper in LINEAGE}

@@ -336,7 +336,12 @@ def test_reading_ahead_says_what_is_wrong(corpus, tmp_path):
         (["model.change.vocab=9"], "model.change.vocab follows"),
         (
             ["model.change.segments=1"],
-            "next-sentence: the model has one segment, and rows have two passages",
+            "next-sentence: the model has one segment, and rows have two passages; "
+            "BERT's own objectives (masked-lm, next-sentence) are used where a recipe has no",
+        ),
+        (
+            ["objective.span-boundary.rate=0.15"],
+            "train the same head; choose one; BERT's own objectives",
         ),
         (["model.target=cho:base"], "model.target: a model of this task has a source only"),
         (

@@ -1,6 +1,7 @@
 """Recipes are typed and closed: a slip is answered, not ignored."""
 
 import re
+from operator import attrgetter
 
 import pytest
 
@@ -199,6 +200,35 @@ def test_who_names_other_examples_inherits_none(tmp_path):
     )
     (tmp_path / "over.toml").write_text(over)
     assert read(tmp_path / "over.toml").data.test is None
+
+
+@pytest.mark.parametrize(
+    ("setting", "key", "value"),
+    [
+        ("model.paper=", "model.paper", "transformer"),
+        ("model.change=", "model.change", {}),
+        ("model.change=false", "model.change", {}),
+        ("model.size=", "model.size", None),
+        ("data.test=false", "data.test", None),
+        ("data.test=", "data.test", None),
+        ("expect=", "expect", None),
+        ("train.seed=", "train.seed", 1),
+    ],
+)
+def test_a_setting_without_a_value_removes_a_key(setting, key, value):
+    path = find("multi30k-en-de")
+    assert attrgetter(key)(read(path)) != value or key in ("model.paper", "train.seed")
+    assert attrgetter(key)(read(path, [setting])) == value
+    name, _, given = setting.partition("=")
+    settings = {name: False if given else None}
+    assert attrgetter(key)(read(path, settings)) == value
+
+
+def test_a_setting_removes_no_key_that_is_needed():
+    with pytest.raises(BadInput, match=r"^setting data.dev=false: data.dev is missing$"):
+        read(find("multi30k-en-de"), ["data.dev=false"])
+    with pytest.raises(BadInput, match=r"^setting train.steps=: train.steps is missing$"):
+        read(find("multi30k-en-de"), ["train.steps="])
 
 
 def test_who_names_a_paper_inherits_no_facts_of_another(tmp_path):

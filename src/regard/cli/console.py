@@ -63,7 +63,10 @@ def output_to(path: Path | None) -> Iterator[None]:
 
 
 def write_page(path: Path | None, draw: Callable[[], str]) -> None:
-    """Write a page or a drawing to the file of an option, if it was given."""
+    """Write a page, a drawing or lines to the file of an option, if it was given.
+
+    Folders on the way to it are made.
+    """
     if path is not None:
         write_text(path, draw())
         note(f"wrote {path}")

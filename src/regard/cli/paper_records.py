@@ -34,8 +34,8 @@ def change_rows(before: str, after: str) -> Rows:
 
 
 def result_rows(paper: Paper) -> Rows:
-    """Results that the paper prints, then those that recipes of this package reach."""
-    return [*_published(paper), *_reached(paper)]
+    """Results that the paper prints, then those that recipes reach, then others of ours."""
+    return [*_published(paper), *_reached(paper), *_measured(paper)]
 
 
 def section(paper: Paper) -> PaperSection:
@@ -50,11 +50,13 @@ def section(paper: Paper) -> PaperSection:
 
 
 def _published(paper: Paper) -> Iterator[dict[str, Any]]:
-    for where, models in _published_tables().get(paper.key, {}).items():
-        table, _, about = where.partition(": ")
-        for model, scores in models.items():
-            for data, score in scores.items():
-                yield _result(model, f"{about}: {data}", score, f"{paper.reference}, {table}")
+    for table, model, data, score in _scores("results.toml", paper):
+        yield _result(model, data, score, f"{paper.reference}, {table}")
+
+
+def _measured(paper: Paper) -> Iterator[dict[str, Any]]:
+    for command, model, data, score in _scores("measured.toml", paper):
+        yield _result(f"ours, {model}", data, score, command)
 
 
 def _reached(paper: Paper) -> Iterator[dict[str, Any]]:
@@ -63,10 +65,11 @@ def _reached(paper: Paper) -> Iterator[dict[str, Any]]:
         if recipe.rung:
             runs = [(f"{recipe.about.title}: {one.name}", recipe.at(one)) for one in recipe.rung]
         for title, run in runs:
-            if run.expect is None or run.model.start or run.model.paper != paper.key:
+            if run.expect is None or run.model.paper != paper.key:
                 continue
-            size = run.model.size or paper.default_size
-            data, model = f"{title}, {run.expect.metric}", f"ours, {size}"
+            folder = "fine-tuned" if run.model.start else None
+            model = f"ours, {folder or run.model.size or paper.default_size}"
+            data = f"{title}, {run.expect.metric}"
             yield _result(model, data, run.expect.score, recipe.about.command)
 
 
@@ -74,9 +77,18 @@ def _result(model: str, data: str, score: float, source: str) -> dict[str, Any]:
     return {"model": model, "data": data, "score": score, "source": source}
 
 
+def _scores(file: str, paper: Paper) -> Iterator[tuple[str, str, str, float]]:
+    """The scores of a paper in a file: where they stand, the model, the data, the score."""
+    for title, models in _tables(file).get(paper.key, {}).items():
+        where, _, about = title.partition(": ")
+        for model, scores in models.items():
+            for data, score in scores.items():
+                yield where, model, f"{about}: {data}", score
+
+
 @cache
-def _published_tables() -> dict[str, dict[str, dict[str, dict[str, float]]]]:
-    text = (files("regard.models.papers") / "results.toml").read_text(encoding="utf-8")
+def _tables(file: str) -> dict[str, dict[str, dict[str, dict[str, float]]]]:
+    text = (files("regard.models.papers") / file).read_text(encoding="utf-8")
     return tomllib.loads(text)
 
 

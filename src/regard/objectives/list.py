@@ -6,6 +6,7 @@ from typing import Any
 from pydantic import PrivateAttr, create_model, model_validator
 
 from regard.ground.config import Config
+from regard.models.paper import Paper
 from regard.models.papers import LINEAGE, bert
 from regard.objectives.causal_lm import CausalLM
 from regard.objectives.distillation import Distillation
@@ -27,6 +28,12 @@ OBJECTIVES: dict[str, type[RowObjective]] = {
 }
 
 
+def paper_with_objectives(name: str) -> Paper:
+    """The paper of that name, or BERT's if it has no objectives of pre-training."""
+    papers = {paper.key: paper for paper in LINEAGE if paper.pretraining}
+    return papers.get(name.lower(), bert.PAPER)
+
+
 class ObjectiveTables(Config):
     """A table for each objective, in the order of the recipe; ``NAME = false`` removes one."""
 
@@ -34,9 +41,8 @@ class ObjectiveTables(Config):
 
     @classmethod
     def default_keys(cls, model: Mapping[str, Any]) -> dict[str, Any]:
-        """The objectives of the model's paper, for its size; BERT's, if the paper has none."""
-        papers = {paper.key: paper for paper in LINEAGE if paper.pretraining}
-        paper = papers.get(str(model.get("paper")).lower(), bert.PAPER)
+        """The objectives of the model's paper, for its size."""
+        paper = paper_with_objectives(str(model.get("paper")))
         return paper.pretraining_of(str(model.get("size") or paper.default_size))
 
     @model_validator(mode="wrap")

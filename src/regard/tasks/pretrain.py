@@ -1,6 +1,7 @@
 """Pre-training on documents (Devlin et al., 2018): a trunk learns the objectives of its recipe."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -18,7 +19,7 @@ from regard.ground.errors import BadInput
 from regard.models.facts import TrunkWithHeads, change
 from regard.models.formats.loaded_model import LoadedModel
 from regard.models.paper import Paper
-from regard.objectives.list import ObjectivesConfig
+from regard.objectives.list import ObjectivesConfig, paper_with_objectives
 from regard.objectives.sum import Sum
 from regard.tasks.run_paths import RunPaths
 from regard.tasks.task import Prepared, Processes
@@ -45,8 +46,21 @@ class Pretrain(TrunkTask):
 
     @cached_property
     def objectives(self) -> Sum:
-        """What the recipe lists."""
-        return self.table(ObjectivesConfig).sum(self.recipe.train.smoothing)
+        """What the recipe lists, or else its paper."""
+        with self._naming_paper():
+            return self.table(ObjectivesConfig).sum(self.recipe.train.smoothing)
+
+    @contextmanager
+    def _naming_paper(self) -> Iterator[None]:
+        """If the recipe does not list objectives, messages about them say whose they are."""
+        try:
+            yield
+        except BadInput as error:
+            if "objective" not in self.recipe.by_default:
+                raise
+            paper = paper_with_objectives(self.recipe.model.paper)
+            own = f"{paper.name}'s own objectives ({', '.join(paper.pretraining)})"
+            raise BadInput(f"{error}; {own} are used where a recipe has no [objective]") from None
 
     @property
     def vocabulary_key(self) -> str | None:
@@ -82,7 +96,8 @@ class Pretrain(TrunkTask):
                 facts = change(facts, vocab=teacher.facts.sizes["tokens"])
         if paper.tokenizer == PLAIN:
             raise BadInput(f"model: the tokenizer of {paper.name} has no special tokens to mask by")
-        self.objectives.check(facts)
+        with self._naming_paper():
+            self.objectives.check(facts)
         return paper, self.objectives.extend(facts, paper.fit_heads)
 
     def with_heads(self, facts: TrunkWithHeads) -> TrunkWithHeads:

@@ -4,11 +4,10 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.cli.console import OUT, note, print_json
+from regard.cli.console import OUT, print_json, write_page
 from regard.cli.options import HTML, JSON
 from regard.cli.table import print_table
 from regard.ground.errors import BadInput
-from regard.ground.files import write_text
 
 RIGHT = ("parameters", "in the paper", "score")  # columns of numbers
 
@@ -46,8 +45,7 @@ def papers(
     if html is not None:
         if names or results or as_json:
             raise BadInput("--html writes all papers: it cannot be used with other options")
-        write_text(html, papers_page([*map(section, LINEAGE)]))
-        note(f"written to {html}")
+        write_page(html, lambda: papers_page([*map(section, LINEAGE)]))
     elif results:
         _show([{"paper": one.name, **row} for one in chosen for row in result_rows(one)], as_json)
     elif len(names) == 2:

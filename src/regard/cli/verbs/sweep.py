@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.console import note, print_json, print_line
+from regard.cli.console import note, print_json, print_line, write_page
 from regard.cli.options import INTERVAL, JSON, LOWERCASE, OUT_FILE, TOKENIZE
 from regard.data.sources import STDIN, name_of, read_lines
 from regard.ground.errors import BadInput
-from regard.ground.files import write_text
 
 if TYPE_CHECKING:
     from regard.api import Model
@@ -86,9 +85,7 @@ def sweep(
     shown = [*tried[: top or None], swept.as_stored(), swept.oracle()]
     if with_interval:
         shown = [swept.with_interval(one) for one in shown]
-    if out is not None:
-        lines = [stored.texts[i] for i in tried[0].chosen]
-        write_text(out, "".join(line + "\n" for line in lines))
+    write_page(out, lambda: "".join(f"{stored.texts[i]}\n" for i in tried[0].chosen))
     if model is not None and save is not None:
         _save_rule(model, save, tried)
     if as_json:

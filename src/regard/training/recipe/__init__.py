@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import Field, ValidationError, create_model, model_validator
+from pydantic import Field, PrivateAttr, ValidationError, create_model, model_validator
 
 from regard.data.config import BatchConfig, DataConfig
 from regard.ground.config import Config
@@ -48,6 +48,13 @@ class Recipe(Config):
     """The score that the test set must reach."""
     rung: tuple[RungConfig, ...] = ()
     """The models of a ladder, each a table `[[rung]]`."""
+
+    _by_default: tuple[str, ...] = PrivateAttr(())
+
+    @property
+    def by_default(self) -> tuple[str, ...]:
+        """The tables that are not written in it, and follow from its model."""
+        return self._by_default
 
     def table(self, kind: type[Table]) -> Table:
         """The table of the task that has this type."""
@@ -120,22 +127,27 @@ def make_recipe(content: dict[str, Any], where: str, settings: Settings = ()) ->
     """The recipe that these tables describe, with settings laid over them."""
     overrides = parse_settings(settings)
     texts = [override.text for override in overrides]
+    of_model = [override for override in overrides if override.table == "model"]
     task = content.get("task", "translate")
     if task not in TASKS:
         raise BadInput(f"{where}: no task is called {task!r}{did_you_mean(str(task), list(TASKS))}")
-    for override in overrides:
-        if override.name.startswith("model."):
-            lay_over(content, override)
-    model = content.get("model")
-    for name, table in TASKS[task].tables.items():
-        if keys := table.default_keys(model if isinstance(model, dict) else {}):
-            content.setdefault(name, keys)
-    for override in overrides:
+    for override in of_model:
         lay_over(content, override)
+    model = content.get("model")
+    by_default = []
+    for name, table in TASKS[task].tables.items():
+        keys = table.default_keys(model if isinstance(model, dict) else {})
+        if keys and name not in content:
+            content[name] = keys
+            by_default.append(name)
+    for override in overrides:
+        if override not in of_model:
+            lay_over(content, override)
     try:
         recipe = recipe_class(task).model_validate(content)
     except ValidationError as error:
         raise refusal(where, _all_faults(error, content, task), texts) from None
+    recipe._by_default = tuple(by_default)
     faults = []
     for rung in recipe.rung:
         try:

@@ -11,11 +11,19 @@ Settings = Sequence[str] | Mapping[str, Any]
 
 
 class Override(NamedTuple):
-    """The dotted name of a key, its value, and how the caller wrote both."""
+    """The dotted name of a key, its value, and how the caller wrote both.
+
+    Without a value (None), the recipe is read as if it did not have the key.
+    """
 
     name: str
     value: Any
     text: str
+
+    @property
+    def table(self) -> str:
+        """The table of the recipe that it is about."""
+        return self.name.partition(".")[0]
 
 
 def parse_settings(settings: Settings) -> list[Override]:
@@ -28,10 +36,10 @@ def parse_settings(settings: Settings) -> list[Override]:
 def lay_over(content: dict[str, Any], override: Override) -> None:
     """Change the content of a recipe; of a ladder all rungs, whatever they say themselves.
 
-    A table that is ``false`` is removed.
+    A table that is ``false`` is removed, and so is a key without a value.
     """
     _put(content, override)
-    table, rungs = override.name.partition(".")[0], content.get("rung")
+    table, rungs = override.table, content.get("rung")
     if rungs and table in ("model", "expect"):
         raise BadInput(
             f"setting {override.text}: every rung of a ladder has its own {table}: edit those"
@@ -48,12 +56,12 @@ def _parse(setting: str) -> Override:
     try:
         parsed = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
-        parsed = value.strip()
+        parsed = value.strip() or None
     return _checked(name.strip(), parsed, setting)
 
 
 def _checked(name: str, value: Any, text: str) -> Override:
-    removes = value is False and name != "task"
+    removes = (value is False or value is None) and name != "task"
     if "." not in name and not removes:
         said = "write it as table.key=value, as in train.steps=100"
         file = "; what stands above all tables is said in a file of your own"
@@ -74,4 +82,7 @@ def _put(content: dict[str, Any], override: Override) -> None:
         place = place.setdefault(table, {})
         if not isinstance(place, dict):
             raise BadInput(f"setting {override.text}: {table} is a value, not a table")
-    place[key] = override.value
+    if override.value is None or (override.value is False and isinstance(place.get(key), dict)):
+        place.pop(key, None)
+    else:
+        place[key] = override.value
