@@ -28,6 +28,7 @@ from regard.models.facts import (
 from regard.models.papers import bert
 from regard.objectives.labels import Classification, TokenClassification
 from regard.parts.linear.convert import convert
+from regard.parts.losses import smoothed_cross_entropy
 
 VOCAB = 20
 SMALL = change(bert.TINY, vocab=VOCAB, width=8, inner=12, longest=10, segments=0, init_std=0.3)
@@ -159,7 +160,7 @@ def _no_attention_dropout(facts: TrunkWithHeads) -> dict[str, float]:
 
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("vocab", [100, 128])
-def test_compiled_vocabularies_are_filled_up_and_logits_are_the_same(vocab, bias):
+def test_compiled_vocabularies_are_padded_by_impossible_tokens(vocab, bias):
     """Products have 128 outputs, also where the vocabulary has 100; gradients have its own size."""
     torch.manual_seed(2)
     layer = VocabularyLinear(8, vocab, bias=bias)
@@ -171,14 +172,15 @@ def test_compiled_vocabularies_are_filled_up_and_logits_are_the_same(vocab, bias
         return make_boxed_func(graph.forward)
 
     compiled = torch.compile(layer, backend=aot_autograd(fw_compiler=look))
-    results = []
+    results, learned = [], (states_ND, *layer.parameters())
     for run in (layer, compiled):
-        logits_NV = run(states_ND)
-        given = torch.linspace(-1, 1, logits_NV.numel()).view_as(logits_NV)
-        learned = (states_ND, *layer.parameters())
-        results.append((logits_NV, *torch.autograd.grad(logits_NV, learned, given)))
+        logits_NF = run(states_ND)
+        loss, _ = smoothed_cross_entropy(logits_NF, torch.tensor([0, 3, 99, 7, IGNORED]), 0.1)
+        gradients = torch.autograd.grad(loss, learned)
+        results.append((logits_NF[:, :vocab], logits_NF.softmax(-1)[:, :vocab], loss, *gradients))
     torch.testing.assert_close(*results)
-    assert sizes[0] == 128
+    assert sizes[0] == 128 == logits_NF.shape[1]
+    assert (logits_NF[:, vocab:] == -torch.inf).all()
 
 
 def test_vocabulary_layers_are_converted_for_inference():

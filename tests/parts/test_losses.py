@@ -57,3 +57,17 @@ def test_compiled_it_writes_no_table_in_single_precision():
     torch.testing.assert_close(found, loss(logits_TV, targets_T))
     assert "(64, 501), (501, 1), torch.bfloat16)" in code[1]
     assert not any("(64, 501), (501, 1), torch.float32)" in part for part in code)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.3])
+def test_impossible_tokens_get_no_share_of_the_smoothing(smoothing):
+    torch.manual_seed(3)
+    logits_TV = torch.randn(4, 6, requires_grad=True)
+    targets_T = torch.tensor([0, 5, 2, IGNORED])
+    padded_TF = F.pad(logits_TV, (0, 3), value=-torch.inf)
+    sums, expected = (
+        smoothed_cross_entropy(logits, targets_T, smoothing) for logits in (padded_TF, logits_TV)
+    )
+    torch.testing.assert_close(sums, expected)
+    gradients = [torch.autograd.grad(loss, logits_TV)[0] for loss, _ in (sums, expected)]
+    torch.testing.assert_close(*gradients)

@@ -2,7 +2,8 @@
 
 Decoding is limited by the time it takes to launch many small kernels. Here every shape is fixed,
 the next tokens are selected on the device, and a whole step (decode, select, reorder) is one graph:
-the host replays it and polls for completion. Encoding the source is another graph.
+the host replays it and polls for completion. Encoding the source is another graph, and so is
+reading short prompts.
 """
 
 from collections import OrderedDict
@@ -13,14 +14,17 @@ import torch
 from torch import Tensor
 
 from regard.decoding.state import DecodingState, Engine, Prompts
-from regard.ground.batch import PackedTokens
+from regard.ground.batch import BatchLimits, PackedTokens, pack, pack_lengths
 from regard.ground.layout import Layout
+from regard.ground.pytree import move_tensor, tensors_in, without_caches
+from regard.parts.attention import EncoderOutput
 from regard.parts.kv_cache import PromptCache
 from regard.parts.static_kv_cache import StaticKVCache
 
 POOL_SIZE = 16  # graphed decoders in a pool; the least recently used goes
 WARM_UP = 2  # calls before a capture: libraries initialise themselves
-LEAST_SENTENCES, LEAST_PLACES, LEAST_CAPACITY = 8, 16, 64  # of buffers; then twice as many
+LEAST_PLACES, LEAST_CAPACITY, LEAST_PROMPTS = 16, 64, 16  # of buffers; then twice as many
+MOST_PROMPTS = 4096  # tokens of prompts that are read by a graph: more are not bound by launches
 
 
 class GraphedCall:
@@ -47,8 +51,8 @@ class GraphedDecoder:
     """Buffers for ``sentences`` × ``copies`` rows, and a selector of its own.
 
     ``selector.select(logits_RV)`` gives the next token of each row, and the row that each
-    continues, on the device and with fixed shapes. ``places`` are those of a source, 0 where there
-    is none.
+    continues (None: itself), on the device and with fixed shapes. ``places`` are those of a source,
+    0 where there is none.
     """
 
     def __init__(
@@ -69,6 +73,7 @@ class GraphedDecoder:
         self.tokens_R = torch.zeros(self.cache.rows, dtype=torch.long, device=device)
         self.step = GraphedCall(self._step, device)
         self.encode = GraphedCall(self._encode, device)
+        self.prompts: dict[BatchLimits, GraphedPrompts] = {}
 
     def start(self, source: PackedTokens | None, prompts: Prompts | None) -> None:
         """A new batch; sentences that it leaves free are rows of one token."""
@@ -99,19 +104,52 @@ class GraphedDecoder:
         self.cache.start()
 
     def _read(self, prompts: PackedTokens, source: PackedTokens | None) -> None:
-        """All tokens of the prompts in one ragged forward pass, which is not captured."""
-        if len(prompts.tokens_T):
+        """All tokens of the prompts in one ragged forward pass."""
+        tokens, cache = len(prompts.tokens_T), self.cache
+        if source is None and 0 < tokens <= MOST_PROMPTS:
+            longest = min(at_least(prompts.layout.longest, LEAST_PROMPTS), cache.capacity)
+            sentences = cache.rows // cache.copies
+            limits = BatchLimits(at_least(max(tokens, longest), LEAST_PROMPTS), sentences, longest)
+            if limits not in self.prompts:
+                self.prompts[limits] = GraphedPrompts(self, limits)
+            self.prompts[limits](prompts)
+        elif tokens:
             encoded = None if source is None else self.model.encode(source)
-            cache = PromptCache(lambda n, *keys: self.cache.layers[n].write_prompts(*keys))
-            self.model.decoder(prompts.tokens_T, prompts.layout, source=encoded, cache=cache)
-        self.cache.start_after(prompts.layout.lengths_B)
+            self.read_prompts(prompts, encoded)
+        cache.start_after(prompts.layout.lengths_B)
+
+    def read_prompts(self, prompts: PackedTokens, encoded: EncoderOutput | None = None) -> None:
+        """Compute the keys and values of prompts, and write them into the cache."""
+        cache = PromptCache(lambda n, *keys: self.cache.layers[n].write_prompts(*keys))
+        self.model.decoder(prompts.tokens_T, prompts.layout, source=encoded, cache=cache)
 
     def _step(self) -> None:
         cache = self.cache
         logits_RV = self.model.decode(self.tokens_R, cache.queries, None, cache=cache)
         tokens_R, index_R = self.selector.select(logits_RV)
         self.tokens_R.copy_(tokens_R)
-        cache.select_rows(index_R)
+        if index_R is not None:
+            cache.select_rows(index_R)
+
+
+class GraphedPrompts:
+    """Reads prompts of a fixed shape: they are followed by rows of padding, which nothing reads."""
+
+    def __init__(self, decoder: GraphedDecoder, limits: BatchLimits):
+        self.decoder, self.limits = decoder, limits
+        self.device = decoder.tokens_R.device
+        self.buffers = pack([], limits).to(self.device)
+        self.read = GraphedCall(self._read, self.device)
+
+    def __call__(self, prompts: PackedTokens) -> None:
+        self.buffers.tokens_T[: len(prompts.tokens_T)] = prompts.tokens_T
+        layout = pack_lengths(prompts.layout.known_lengths, self.limits)
+        for old, new in zip(tensors_in(self.buffers.layout), tensors_in(layout), strict=True):
+            old.copy_(move_tensor(new, self.device), non_blocking=True)
+        self.read()
+
+    def _read(self) -> None:
+        self.decoder.read_prompts(without_caches(self.buffers))
 
 
 class CudaGraphEngine(Engine):
@@ -166,7 +204,7 @@ class GraphDecodingState(DecodingState):
 
         ``selector`` makes one for so many sentences, steps and tokens on that device.
         """
-        sentences = at_least(self.rows, LEAST_SENTENCES)
+        sentences = at_least(self.rows, 1)
         capacity = at_least(self.cache.capacity, LEAST_CAPACITY)
         capacity = min(capacity, self.model.decoder.embed.position_limit or capacity)
         places = 0

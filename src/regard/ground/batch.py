@@ -101,9 +101,13 @@ def pack(
     lengths = [len(row) + special_ids.count for row in rows]
     if limits is None:
         return PackedTokens(tokens_T, Layout.ragged(lengths), len(tokens_T))
+    return PackedTokens(tokens_T, pack_lengths(lengths, limits), sum(lengths))
+
+
+def pack_lengths(lengths: Sequence[int], limits: BatchLimits) -> Layout:
+    """The layout of rows of these lengths, filled up to the fixed shape of ``limits``."""
     layout = Layout.ragged(limits.lengths(lengths))
-    layout = replace(layout, lengths=None, longest=limits.longest)
-    return PackedTokens(tokens_T, layout, sum(lengths))
+    return replace(layout, lengths=None, longest=limits.longest)
 
 
 def pack_rows(

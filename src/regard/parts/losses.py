@@ -13,8 +13,8 @@ def smoothed_cross_entropy(
     """Sums over the targets that are not ``IGNORED``: (loss, negative log-likelihood).
 
     With smoothing ε the target distribution is 1-ε on the target plus ε spread evenly over the
-    vocabulary (Szegedy et al., 2016); perplexity is computed from the second sum. ``weights_T``
-    weighs each target.
+    vocabulary (Szegedy et al., 2016), without tokens that have a logit of -inf; perplexity is
+    computed from the second sum. ``weights_T`` weighs each target.
     """
     counts_T = targets_T != IGNORED
     if weights_T is not None:
@@ -25,7 +25,9 @@ def smoothed_cross_entropy(
     likelihood = (losses_T * counts_T).sum()
     if not smoothing:
         return likelihood, likelihood.detach()
-    spread = -(logp_TV.mean(-1) * counts_T).sum()
+    possible_TV = logp_TV > -torch.inf
+    means_T = logp_TV.masked_fill(~possible_TV, 0.0).sum(-1) / possible_TV.sum(-1)
+    spread = -(means_T * counts_T).sum()
     return (1 - smoothing) * likelihood + smoothing * spread, likelihood.detach()
 
 

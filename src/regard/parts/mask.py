@@ -54,6 +54,8 @@ Mask = WindowMask | PermutationMask
 
 full = WindowMask()
 causal = WindowMask(right=0)
+earlier = PermutationMask(itself=False)
+earlier_or_itself = PermutationMask(itself=True)
 
 
 def _gap(queries: Layout, keys: Layout, query_T: Tensor, key_T: Tensor) -> Tensor:

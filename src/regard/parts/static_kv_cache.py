@@ -36,10 +36,17 @@ class StaticLayerKVCache:
         return k, v, self.cache.keys
 
     def write_prompts(self, k_THK: Tensor, v_THK: Tensor, layout: Layout) -> None:
-        """The keys and values of prompts, into the first row of each sentence."""
-        row_T = layout.rows_T * self.cache.copies
+        """The keys and values of prompts, into the first row of each sentence.
+
+        Rows of the layout beyond the sentences are padding. It goes to the last place of a row,
+        which is not read before a step has written it: prompts leave one place free.
+        """
+        cache, last = self.cache, self.cache.capacity - 1
+        row_T = layout.rows_T * cache.copies
+        place_T = layout.positions_T.masked_fill(row_T >= cache.rows, last)
+        row_T = row_T.clamp(max=cache.rows - 1)
         for buffer, new in zip(self._past(k_THK, v_THK), (k_THK, v_THK), strict=True):
-            buffer[row_T, layout.positions_T] = new
+            buffer[row_T, place_T] = new
 
     def write_source(self, k_THK: Tensor, v_THK: Tensor) -> None:
         """The keys and values of a source, all its places filled."""
@@ -73,11 +80,12 @@ class StaticKVCache:
         depth: int,
         device: torch.device,
     ):
-        self.rows, self.copies = sentences * copies, copies
+        self.rows, self.copies, self.capacity = sentences * copies, copies, capacity
         self.at_R = torch.zeros(self.rows, dtype=torch.long, device=device)
         self.own_R = torch.arange(self.rows, dtype=torch.int32, device=device)
         self.lengths_R = torch.ones_like(self.own_R)
         self.owners_RS = torch.zeros(self.rows, capacity, dtype=torch.int32, device=device)
+        self.places_S = torch.arange(capacity, device=device)
         self.keys = _in_buffer(self.owners_RS, self.lengths_R)
         sentence_RS = (self.own_R // copies)[:, None].expand(-1, places)
         self.source_keys = _in_buffer(sentence_RS, torch.ones_like(self.own_R))
@@ -96,7 +104,7 @@ class StaticKVCache:
         """Every row is empty."""
         self.at_R.zero_()
         self.lengths_R.fill_(1)
-        self.owners_RS[:, 0] = self.own_R
+        self.owners_RS.copy_(self.own_R[:, None].expand_as(self.owners_RS))
 
     def start_after(self, lengths_B: Tensor) -> None:
         """Sentences have prompts of these lengths, written into the first of their rows."""
@@ -104,8 +112,8 @@ class StaticKVCache:
         self.at_R[: len(lengths_B) * self.copies] = lengths_B.repeat_interleave(self.copies)
         self.lengths_R.copy_(self.at_R + 1)
         first_R = self.own_R // self.copies * self.copies
-        self.owners_RS.copy_(first_R[:, None].expand_as(self.owners_RS))
-        self._own_next()
+        of_prompt_RS = self.places_S < self.at_R[:, None]
+        torch.where(of_prompt_RS, first_R[:, None], self.own_R[:, None], out=self.owners_RS)
 
     def write_source(self, layers: Iterable[tuple[Tensor, Tensor]], lengths_B: Tensor) -> None:
         """The keys and values that each layer computes of a source."""
@@ -122,17 +130,16 @@ class StaticKVCache:
 
         Rows that have ended stay at their last place when they are full.
         """
-        self.at_R.add_(1).clamp_(max=self.owners_RS.shape[1] - 1)
+        self.at_R.add_(1).clamp_(max=self.capacity - 1)
         torch.add(self.at_R, 1, out=self.lengths_R)
         self.keys, self.source_keys = replace(self.keys), replace(self.source_keys)
 
     def select_rows(self, index_R: Tensor) -> None:
-        """Row i's past becomes that of row ``index_R[i]`` of its sentence."""
-        self.owners_RS.copy_(self.owners_RS[index_R])
-        self._own_next()
+        """Row i's past becomes that of row ``index_R[i]`` of its sentence.
 
-    def _own_next(self) -> None:
-        """Each row writes its next token into its own row of the buffers."""
+        The tokens after that are its own. Without any call, every row continues itself.
+        """
+        self.owners_RS.copy_(self.owners_RS[index_R])
         self.owners_RS.scatter_(1, self.at_R[:, None], self.own_R[:, None])
 
 

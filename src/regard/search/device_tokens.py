@@ -112,7 +112,6 @@ class DeviceTokens:
         self.search, self.constraints, self.copies = search, constraints, copies
         self.rules = DeviceRules(constraints, search.repetition, rows, vocab, device)
         self.n, self.longest_R = table(1), table(rows)
-        self.own_R = torch.arange(rows, device=device)
         self.over_R, self.latest_R = table(rows, dtype=torch.bool), table(rows)
         self.logprob_LR = table(capacity, rows, dtype=torch.float32)
         self.draws_LR = table(capacity, rows, dtype=torch.float64)
@@ -128,7 +127,7 @@ class DeviceTokens:
         self.n.zero_()
         self.rules.start(batch.prompts, self.copies)
 
-    def select(self, logits_RV: Tensor) -> tuple[Tensor, Tensor]:
+    def select(self, logits_RV: Tensor) -> tuple[Tensor, None]:
         """The next token of each row, which continues itself."""
         draws_R = self.draws_LR.index_select(0, self.n)[0]
         logprob_R, token_R = self.search.select(self.rules, logits_RV, self.n, draws_R)
@@ -142,4 +141,4 @@ class DeviceTokens:
         self.logprob_LR.index_copy_(0, self.n, logprob_R[None])
         self.rules.advance(token_R)
         self.n += 1
-        return token_R, self.own_R
+        return token_R, None

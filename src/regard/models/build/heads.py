@@ -14,18 +14,18 @@ ALIGNED = 64
 class VocabularyLinear(nn.Linear):
     """A logit for each token of the vocabulary.
 
-    Compiled, the vocabulary is filled up to a multiple of ``ALIGNED`` by vectors of zeros, whose
-    logits are cut off: in half precision the fast products of CUDA, also those of the gradients,
-    need rows of a multiple of 16 bytes. The weights are those of the vocabulary.
+    Compiled, the vocabulary is padded to a multiple of ``ALIGNED`` by tokens with a logit of -inf:
+    in half precision the fast products of CUDA, also those of the gradients, need rows of a
+    multiple of 16 bytes. The weights are those of the vocabulary.
     """
 
     def forward(self, states_ND: Tensor) -> Tensor:
-        fill = -self.out_features % ALIGNED if torch.compiler.is_compiling() else 0
-        if not fill:
+        padding = -self.out_features % ALIGNED if torch.compiler.is_compiling() else 0
+        if not padding:
             return super().forward(states_ND)
-        bias_F = None if self.bias is None else F.pad(self.bias, (0, fill))
-        logits_NF = F.linear(states_ND, F.pad(self.weight, (0, 0, 0, fill)), bias_F)
-        return logits_NF[..., : self.out_features]
+        bias_V = self.weight.new_zeros(self.out_features) if self.bias is None else self.bias
+        weight_FD = F.pad(self.weight, (0, 0, 0, padding))
+        return F.linear(states_ND, weight_FD, F.pad(bias_V, (0, padding), value=-torch.inf))
 
 
 class MLMHeadModule(nn.Module):

@@ -22,7 +22,7 @@ from regard.parts.attention import EncoderOutput, Heads, HeadsModule, fused_line
 from regard.parts.block import Residual
 from regard.parts.dropout import Dropout
 from regard.parts.embed import Embedding
-from regard.parts.mask import Mask, PermutationMask, full
+from regard.parts.mask import Mask, earlier, earlier_or_itself, full
 from regard.parts.mlp import Mlp
 from regard.parts.relative_score import Distances, RelativeSegmentDot, distances_between
 
@@ -152,10 +152,11 @@ class TwoStreamModule(nn.Module):
         count = 0 if predicted_N is None else len(predicted_N)
         begin_ND = self.query_embed.weight.expand(count, -1)  # without any, with a gradient of zero
         x_ND = torch.cat([x_ND, self.dropout(begin_ND).to(x_ND.dtype)])
-        streams = [Stream(CONTENT, layout, _mask(layout, itself=True))]
+        ordered = layout.orders_T is not None
+        streams = [Stream(CONTENT, layout, earlier_or_itself if ordered else full)]
         if predicted_N is not None:
             chosen = _layout_of(predicted_N, layout)
-            streams.append(Stream(QUERY, chosen, _mask(layout, itself=False)))
+            streams.append(Stream(QUERY, chosen, earlier if ordered else full))
         keys = layout if memory is None else _after_memory(layout, memory[0].shape[1])
         distances = distances_between(layout, keys, self.width)
         distances = distances._replace(vectors=self.dropout(distances.vectors))
@@ -178,10 +179,6 @@ class TwoStreamModule(nn.Module):
 def _split(x: Tensor, streams: Sequence[Stream]) -> Sequence[Tensor]:
     """The part of each stream."""
     return x.split([stream.layout.tokens for stream in streams])
-
-
-def _mask(layout: Layout, *, itself: bool) -> Mask:
-    return full if layout.orders_T is None else PermutationMask(itself)
 
 
 def _layout_of(predicted_N: Tensor, layout: Layout) -> Layout:
