@@ -41,7 +41,7 @@ from regard.weights.files import weights_of
 from regard.weights.weight_map import Extras
 
 ADAMW = OptimiserConfig(kind="adamw", rate=6e-4, betas=(0.9, 0.95), eps=1e-8, decay=0.1, clip=1.0)
-OBJECTIVE = Sum(CausalLM(across=True))
+OBJECTIVE = Sum(CausalLM("blocks"))
 TINY = {"vocab": 320, "width": 32, "depth": 2, "heads": 2, "inner": 128, "longest": 64}
 
 

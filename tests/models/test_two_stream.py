@@ -44,7 +44,7 @@ def test_states_depend_on_tokens_that_come_earlier_in_the_order(with_memory):
     embedded_TD = torch.randn(ROWS * LENGTH, 12, requires_grad=True)
     tape = Tape(edits={"trunk.embed.output": lambda name, x_TD: embedded_TD})
     encoded = module.encode(
-        inputs, tape=tape, predicted_N=every_T, **({"memory": memory} if with_memory else {})
+        inputs, tape=tape, predicted_N=every_T, **({"state": memory} if with_memory else {})
     )
     order_T, row_T = inputs.layout.orders_T, inputs.layout.rows_T
     for states_TD, itself in ((encoded.queries_ND, False), (encoded.states_TD, True)):

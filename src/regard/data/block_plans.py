@@ -145,6 +145,21 @@ def text_rows(
     return plan
 
 
+def stream_chunks(stream: TokenStream, rows: int, longest: int) -> BlockPlan:
+    """The stream cut into ``rows`` equal ones, and these into chunks of ``longest`` tokens.
+
+    Chunk k of all streams comes before chunk k + 1. Every token has a next one, so the last of all
+    is only predicted; those beyond the equal streams are not used.
+    """
+    length = (int(stream.borders[-1]) - 1) // rows
+    if length < 1:
+        raise BadInput(f"the documents are too short for {rows} streams of text")
+    cuts = np.append(np.arange(0, length, longest), length)
+    first = np.arange(rows) * length
+    begin, end = ((first + cut[:, None]).ravel() for cut in (cuts[:-1], cuts[1:]))
+    return BlockPlan(stream, begin, end, np.zeros(len(begin), bool))
+
+
 def _blocks(stream: TokenStream, texts: np.ndarray, longest: int, shift: int) -> BlockPlan:
     """Every text cut at multiples of ``longest``, the first of them at ``shift`` if it is not 0."""
     lengths = np.diff(texts)

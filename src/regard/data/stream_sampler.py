@@ -34,8 +34,16 @@ class Streams(Dataset):
         """Tokens of these chunks."""
         raise NotImplementedError
 
+    def chunks_in(self, epoch: int) -> int:
+        """The same of an epoch, where epochs differ."""
+        return self.chunks
+
     def __len__(self) -> int:
         return self.rows * self.chunks
+
+    def read_all(self) -> list[Any]:
+        """All chunks of the first epoch, in the order in which they are read."""
+        return list(self.read(0, np.arange(len(self))))
 
     def sampler(
         self, objective: Any, limits: BatchLimits, seed: int, mixed: bool, dropped: DropCounts
@@ -96,16 +104,18 @@ class StreamSampler(BatchSampler):
 
     def batches(self, start: Cursor = START) -> Iterator[tuple[Cursor, SampledBatch]]:
         """The next chunk of every stream."""
-        if start.epoch < 0 or start.window or not 0 <= start.batch < self.dataset.chunks:
+        if min(start.epoch, start.batch) < 0 or start.window:
             raise BadInput(f"{start} lies outside of {self.dataset.chunks:,} chunks")
         while True:
-            rows = np.arange(self.dataset.rows)
-            for number in range(start.batch, self.dataset.chunks):
+            rows, chunks = np.arange(self.dataset.rows), self.dataset.chunks_in(start.epoch)
+            if start.batch >= chunks:
+                raise BadInput(f"{start} lies outside of {chunks:,} chunks")
+            for number in range(start.batch, chunks):
                 indices = number * self.dataset.rows + rows
                 lengths = self.dataset.lengths(None, start.epoch, indices)
                 batch = SampledBatch(
                     self.dataset, start.epoch, indices, lengths, begins=number == 0
                 )
-                last = number + 1 == self.dataset.chunks
+                last = number + 1 == chunks
                 yield Cursor(start.epoch + last, 0, 0 if last else number + 1), batch
             start = Cursor(start.epoch + 1)

@@ -1,14 +1,14 @@
 """A paper as a value: its place in the lineage, the model sizes it published, its file formats."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
 from torch import nn
 
 from regard.ground.uninitialised import uninitialised
-from regard.models.facts import ModelFacts, TrunkWithHeads
+from regard.models.facts import AnyHead, ModelFacts, TrunkWithHeads
 from regard.models.formats.hf_format import HFFormat
 
 PAPER_KEY = "regard_paper"  # names the paper in a config.json, where several share a model_type
@@ -21,8 +21,9 @@ class Paper:
     ``after`` is the paper it builds on; ``sizes`` are facts of models without heads, ``published``
     their parameter counts as the paper gives them. ``tokenizer`` is the family of tokenizer that
     is trained with it, ``pretraining`` the objectives, each with the keys of its table in recipes;
-    ``pretraining_by_size`` has the keys in which a size differs. ``formats`` are file formats of
-    other libraries ("hf"). A paper without arXiv number has a ``report``: who published it.
+    ``pretraining_by_size`` has the keys in which a size differs; ``heads`` are those of its models
+    that differ from what an objective trains. ``formats`` are file formats of other libraries
+    ("hf"). A paper without arXiv number has a ``report``: who published it.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Paper:
     tokenizer: str = "plain"
     pretraining: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     pretraining_by_size: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
+    heads: tuple[AnyHead, ...] = ()
     formats: Mapping[str, HFFormat] = field(default_factory=dict)
     report: str = ""
 
@@ -69,6 +71,9 @@ class Paper:
 
     def fit_heads(self, facts: TrunkWithHeads) -> TrunkWithHeads:
         """The model with its heads, and the pool under them, as the paper has them."""
+        own = {head.name: head for head in self.heads}
+        heads = (own.get(head.name, head) for head in facts.output_heads)
+        facts = replace(facts, output_heads=tuple(heads))
         format = self.formats.get("hf")
         return facts if format is None else format.fit_heads(facts)
 

@@ -14,8 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from regard.data.datasets.documents import DocumentDataset
+from regard.data.datasets.streams import RowStreams
 from regard.data.documents import Documents
 from regard.data.row_plans import PlanRows, full_rows
+from regard.data.stream_sampler import Streams
 from regard.ground.batch import IGNORED, Batch, BatchLimits, Ids, TokenRow, pack_rows
 from regard.ground.config import Config
 from regard.models.build.trunk_with_heads import Outputs
@@ -103,6 +106,14 @@ class RowObjective(Objective):
     def initial_state(self, model: nn.Module, streams: int) -> Any:
         """The state of so many streams at their beginning."""
         raise NotImplementedError
+
+    def train_streams(self, rows: DocumentDataset, limits: BatchLimits) -> Streams:
+        """Training rows in streams, if it carries state."""
+        return RowStreams.of(rows, limits)
+
+    def dev_streams(self, rows: DocumentDataset, limits: BatchLimits) -> Streams | None:
+        """Development rows in streams, if their state is carried as well."""
+        return None
 
     def make_head(self) -> AnyHead:
         """The head that it trains."""

@@ -9,8 +9,10 @@ import numpy as np
 import torch
 from torch import nn
 
+from regard.data.datasets.documents import DocumentDataset
 from regard.data.documents import Documents
 from regard.data.row_plans import Passage, PlanRows
+from regard.data.stream_sampler import Streams
 from regard.ground.batch import Batch, BatchLimits
 from regard.ground.errors import BadInput
 from regard.ground.tape import NULL_TAPE, NullTape
@@ -129,8 +131,20 @@ class Sum(Objective):
 
     def initial_state(self, model: nn.Module, streams: int) -> Any:
         """The state of so many streams at their beginning."""
-        carrier = next(objective for objective in self.objectives if objective.carries_state)
-        return carrier.initial_state(model, streams)
+        return self._carrier.initial_state(model, streams)
+
+    def train_streams(self, rows: DocumentDataset, limits: BatchLimits) -> Streams:
+        """Training rows in streams."""
+        return self._carrier.train_streams(rows, limits)
+
+    def dev_streams(self, rows: DocumentDataset, limits: BatchLimits) -> Streams | None:
+        """Development rows in streams, if their state is carried as well."""
+        return self._carrier.dev_streams(rows, limits) if self.carries_state else None
+
+    @property
+    def _carrier(self) -> RowObjective:
+        """The objective whose state is carried."""
+        return next(objective for objective in self.objectives if objective.carries_state)
 
     def length(self, example: AnnotatedRow) -> tuple[int, ...]:
         """Tokens of the row."""
@@ -142,9 +156,12 @@ class Sum(Objective):
         return weights[0] if len(weights) == 1 else np.array(weights, dtype=np.float64)
 
     def collate(self, examples: Sequence[AnnotatedRow], limits: BatchLimits | None = None) -> Batch:
-        """A batch of rows with the targets of all members; one of streams is never filled up."""
-        if self.carries_state and limits is not None:
-            lengths = [len(example.row.tokens) for example in examples]
+        """A batch of rows with the targets of all members; one of streams is never filled up.
+
+        The chunks of streams are as long as each other, and lie in a rectangle.
+        """
+        lengths = [len(example.row.tokens) for example in examples]
+        if self.carries_state and (limits is not None or len({*lengths}) == 1):
             limits = BatchLimits(sum(lengths), len(lengths), max(lengths))
         batch = collate_rows(self.members, examples, limits)
         for head in sorted(head for one in self.objectives for head in one.reads_all_tokens):

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -22,15 +22,17 @@ INTO_HEADS = 1 / math.sqrt(2)
 class EncoderOutput(NamedTuple):
     """The states of an encoder, with their layout.
 
-    ``ends`` are the final states of the layers of a recurrent encoder, (B, width) each. Of XLNet's,
-    ``queries_ND`` are the states of predicted tokens, ``memory`` those for the rows that follow.
+    ``ends`` are the final states of the layers of a recurrent encoder, (B, width) each;
+    ``undropped_TD`` are its states before the last dropout. Of XLNet, ``queries_ND`` are the states
+    of predicted tokens. ``state`` is what a trunk that was given one carries on to the next rows.
     """
 
     states_TD: Tensor
     layout: Layout
     ends: Sequence[tuple[Tensor, ...]] | None = None
     queries_ND: Tensor | None = None
-    memory: Sequence[Tensor] | None = None
+    state: Any = None
+    undropped_TD: Tensor | None = None
 
     def to(self, dtype: torch.dtype) -> "EncoderOutput":
         """The same with states in that precision."""

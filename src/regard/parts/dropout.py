@@ -4,6 +4,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.ground.layout import Layout
+
 GRAINS = 1 << 16  # rates are rounded to multiples of 1 / GRAINS
 
 
@@ -24,6 +26,26 @@ class Dropout(nn.Module):
             return F.dropout(x, self.rate, self.training)
         dropped = min(round(self.rate * GRAINS), GRAINS - 1)
         return x * draw_mask(x, dropped).to(x.dtype) * (GRAINS / (GRAINS - dropped))
+
+
+class TokenDropout(Dropout):
+    """Dropout of the states of tokens, each with a mask of its own."""
+
+    def forward(self, x_TD: Tensor, layout: Layout) -> Tensor:  # type: ignore[override]
+        return super().forward(x_TD)
+
+
+class RowDropout(Dropout):
+    """Dropout with one mask for all tokens of a row, also called variational or locked (Gal &
+    Ghahramani, 2016, arXiv:1512.05287)."""
+
+    def forward(self, x_TD: Tensor, layout: Layout) -> Tensor:  # type: ignore[override]
+        if not self.training or not self.rate:
+            return x_TD
+        mask_BD = super().forward(x_TD.new_ones(layout.rows, x_TD.shape[1]))
+        if layout.full:
+            return layout.pack(layout.pad(x_TD) * mask_BD[:, None])
+        return x_TD * mask_BD[layout.rows_T]
 
 
 def draw_mask(x: Tensor, dropped: int) -> Tensor:

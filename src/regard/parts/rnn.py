@@ -6,22 +6,26 @@ layers are neither compiled nor captured. They run in the precision of their wei
 torch would run them in fp16, and errors of a state accumulate over time.
 """
 
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence
 
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
-from regard.ground.time_major import TimeMajor
 from regard.parts.dropout import Dropout
 
 State = tuple[Tensor, ...]  # of a layer, (R, width) each: h, or h and c
 
 KERNELS: dict[str, Callable[..., nn.RNNBase]] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
+FUSED: dict[str, Callable[..., Any]] = {
+    "rnn": torch.rnn_tanh,
+    "gru": torch.gru,
+    "lstm": torch.lstm,
+}
 STEPS: dict[str, Callable[..., Any]] = {
     "rnn": torch.rnn_tanh_cell,
     "gru": torch.gru_cell,
@@ -37,11 +41,24 @@ def without_autocast(x: Tensor) -> torch.autocast:
 
 
 class RNNLayer(nn.Module):
-    """One layer in one direction or "both", whose states are [forward; backward]."""
+    """One layer in one direction or "both", whose states are [forward; backward].
 
-    def __init__(self, cell: str, inputs: int, width: int, *, reads: str = "forward"):
+    In training, ``weight_drop`` of the weights from state to state are zero, the same ones for all
+    tokens of a call (Merity et al., 2017, section 2).
+    """
+
+    def __init__(
+        self,
+        cell: str,
+        inputs: int,
+        width: int,
+        *,
+        reads: str = "forward",
+        weight_drop: float = 0.0,
+    ):
         super().__init__()
         self.cell, self.width = cell, width
+        self.weight_drop = Dropout(weight_drop)
         self.backward_only, both = reads == "backward", reads == "both"
         self.kernel = KERNELS[cell](inputs, width, bidirectional=both)
         self.states = 2 * width if both else width
@@ -53,35 +70,55 @@ class RNNLayer(nn.Module):
         self, x_TD: Tensor, layout: Layout, begin: State | None = None
     ) -> tuple[Tensor, State]:
         """States of all tokens, and final states (of empty rows the initial ones, or zeros)."""
-        time_major = layout.time_major
         if begin is None:
             begin = (x_TD.new_zeros(layout.rows, self.states),) * PARTS[self.cell]
         begin = tuple(part.to(x_TD.dtype) for part in begin)
+        if layout.full and layout.tokens and not self.backward_only:
+            return self._rectangle(x_TD, layout, begin)
+        time_major = layout.time_major
         if not time_major.rows:
             nothing_TD = self._nothing(x_TD, begin)
             return nothing_TD, tuple(part + nothing_TD.sum() for part in begin)
         data_TD = time_major.from_packed(x_TD, backward=self.backward_only)
-        packed = PackedSequence(data_TD, torch.tensor(time_major.alive))
-        out, end = self.kernel(packed, self._to_kernel(begin, time_major))
-        states_TD = time_major.to_packed(out.data, backward=self.backward_only)
-        ends = [part.transpose(0, 1).flatten(1) for part in _as_tuple(end)]
+        ordered = tuple(part[time_major.order_R] for part in begin)
+        out_TD, ends = self._run(data_TD, ordered, torch.tensor(time_major.alive))
+        states_TD = time_major.to_packed(out_TD, backward=self.backward_only)
         return states_TD, tuple(
             whole.index_copy(0, time_major.order_R, part)
             for whole, part in zip(begin, ends, strict=True)
         )
+
+    def _rectangle(self, x_TD: Tensor, layout: Layout, begin: State) -> tuple[Tensor, State]:
+        """The same for full rows, whose order need not change."""
+        out_LBD, ends = self._run(layout.pad(x_TD).transpose(0, 1), begin)
+        return layout.pack(out_LBD.transpose(0, 1)), ends
+
+    def _run(self, x: Tensor, begin: State, alive: Tensor | None = None) -> tuple[Tensor, State]:
+        """The fused kernel over (L, B, D), or time-major tokens of ``alive`` rows at each time."""
+        state = [self._to_kernel(part) for part in begin]
+        given: Any = state if self.cell == "lstm" else state[0]
+        weights = [weight for way in self._weights() for weight in way]
+        shape: Any = (given, weights) if alive is None else (alive, given, weights)
+        batch_first = (False,) if alive is None else ()
+        settings = (True, 1, 0.0, self.training, self.kernel.bidirectional, *batch_first)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "RNN module weights are not part")  # but dropped ones
+            out, *ends = FUSED[self.cell](x, *shape, *settings)
+        return out, tuple(part.transpose(0, 1).flatten(1) for part in ends)
+
+    def _weights(self) -> Iterator[tuple[Tensor, ...]]:
+        """Those of each direction."""
+        for inputs, states, *biases in self.kernel.all_weights:
+            yield inputs, self.weight_drop(states), *biases
 
     def step(self, x_RD: Tensor, state: State) -> State:
         """One more token in every row; only for forward layers."""
         given = state if self.cell == "lstm" else state[0]
         return _as_tuple(STEPS[self.cell](x_RD, given, *self.kernel.all_weights[0]))
 
-    def _to_kernel(self, begin: State, time_major: TimeMajor) -> Any:
-        """(directions, rows, width) each, rows in time-major order."""
-        parts = [
-            part[time_major.order_R].unflatten(1, (-1, self.width)).transpose(0, 1).contiguous()
-            for part in begin
-        ]
-        return tuple(parts) if self.cell == "lstm" else parts[0]
+    def _to_kernel(self, part_RD: Tensor) -> Tensor:
+        """(directions, rows, width)."""
+        return part_RD.unflatten(1, (-1, self.width)).transpose(0, 1).contiguous()
 
     def _nothing(self, x_TD: Tensor, begin: State) -> Tensor:
         """Zeros for a batch without tokens, through which gradients flow."""

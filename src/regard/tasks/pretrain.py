@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -12,7 +13,6 @@ from torch import nn
 
 from regard.data.datasets.dataset import Batching, TrainingData, held_out_indices
 from regard.data.datasets.documents import DocumentDataset
-from regard.data.datasets.streams import RowStreams
 from regard.data.documents import Documents, read_documents, tokenize_documents
 from regard.data.sources import DropCounts
 from regard.ground.errors import BadInput
@@ -135,16 +135,19 @@ class Pretrain(TrunkTask):
             train_N, dev_N = map(np.sort, held_out_indices(len(train), given.dev.held_out))
             train, dev = train.chosen(train_N), train.chosen(dev_N)
         self.objectives.to(folder.device)
-        batching, rows = (
-            Batching.of(self.recipe),
-            self._rows(train, tokenizer, self.recipe.train.seed),
-        )
+        batching, objectives = Batching.of(self.recipe), self.objectives
+        rows = self._rows(train, tokenizer, self.recipe.train.seed)
+        dev_rows = self._rows(dev, tokenizer, DEV_SEED)
+        dev_streams = objectives.dev_streams(dev_rows, batching.limits)
         dataset = TrainingData(
             batching=batching,
-            train=RowStreams.of(rows, batching.limits) if self.objectives.carries_state else rows,
-            dev=self._rows(dev, tokenizer, DEV_SEED).read_all(),
+            train=objectives.train_streams(rows, batching.limits)
+            if objectives.carries_state
+            else rows,
+            dev=(dev_streams or dev_rows).read_all(),
             sizes={"train": len(train), "dev": len(dev)},
             dropped=dropped,
+            dev_streams=0 if dev_streams is None else dev_streams.rows,
         )
         return Prepared(tokenizer, None, dataset)
 
@@ -186,9 +189,13 @@ class Pretrain(TrunkTask):
         members, device = self.objectives.members, processes.device
         sums = [torch.zeros(one.dev_size, dtype=torch.float64, device=device) for one in members]
         torch.manual_seed(DEV_SEED)  # of samples of a generator; steps of training have their own
+        dataset, state = prepared.dataset, None
         with torch.inference_mode():
-            for batch in prepared.dataset.dev_batches(self.objectives, processes):
-                outputs = self.objectives.outputs(model, batch)
+            if dataset.dev_streams:
+                state = self.objectives.initial_state(model, len(dataset.own_streams(processes)))
+            for batch in dataset.dev_batches(self.objectives, processes):
+                outputs = self.objectives.outputs(model, replace(batch, state=state))
+                state = outputs.state
                 for total, member in zip(sums, members, strict=True):
                     for number, one in enumerate(member.dev_sums(outputs, batch)):
                         total[number] += one
@@ -197,7 +204,7 @@ class Pretrain(TrunkTask):
             loss, count, *others = processes.all_reduce(total).tolist()
             metrics["loss"] += member.loss_weight * loss / count
             metrics |= member.dev_metrics(loss / count, count, *others)
-            metrics |= member.text_metrics(loss / count, prepared.tokenizer, prepared.dataset.dev)
+            metrics |= member.text_metrics(loss / count, prepared.tokenizer, dataset.dev)
         return metrics
 
     def _tokenize(

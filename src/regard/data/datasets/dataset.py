@@ -49,7 +49,8 @@ class Batching:
 class TrainingData:
     """Training examples, and encoded development examples; ``sizes`` count them as they were read.
 
-    ``dev_examples`` are the latter as they were read, ``dropped`` counts what was left out.
+    ``dev_examples`` are the latter as they were read, ``dropped`` counts what was left out. With
+    ``dev_streams``, encoded examples are the chunks of so many streams, in order.
     """
 
     batching: Batching
@@ -58,6 +59,7 @@ class TrainingData:
     sizes: dict[str, int]
     dropped: DropCounts = field(default_factory=DropCounts)
     dev_examples: Sequence[Any] = ()
+    dev_streams: int = 0
 
     @property
     def mark(self) -> str:
@@ -71,11 +73,24 @@ class TrainingData:
 
     def dev_batches(self, objective: Any, processes: ProcessRank) -> Iterator[Batch]:
         """The batches of this process; those of all processes hold every example once."""
+        if self.dev_streams:
+            yield from self._dev_chunks(objective, processes)
+            return
         lengths = np.array([objective.length(example) for example in self.dev])
         tokens, rows = self.batching.limits.tokens, self.batching.limits.rows
         batches = inference_batches(lengths, BatchLimits(tokens, rows, tokens))
         for chosen in batches[processes.rank :: processes.size]:
             yield objective.collate([self.dev[i] for i in chosen]).to(processes.device)
+
+    def own_streams(self, processes: ProcessRank) -> range:
+        """The development streams that this process reads."""
+        return range(self.dev_streams)[processes.rank :: processes.size]
+
+    def _dev_chunks(self, objective: Any, processes: ProcessRank) -> Iterator[Batch]:
+        """The next chunk of each stream."""
+        own = self.own_streams(processes)
+        for start in range(0, len(self.dev), self.dev_streams) if own else ():
+            yield objective.collate([self.dev[start + i] for i in own]).to(processes.device)
 
 
 def held_out_indices(count: int, held_out: int) -> tuple[np.ndarray, np.ndarray]:

@@ -1,10 +1,11 @@
-"""Rows of documents in streams: each stream reads successive rows."""
+"""Documents in streams: each stream reads successive rows, or parts of running text."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
+from regard.data.block_plans import stream_chunks
 from regard.data.datasets.documents import DocumentDataset
 from regard.data.stream_sampler import Streams
 from regard.ground.batch import BatchLimits
@@ -47,3 +48,41 @@ class RowStreams(Streams):
 
     def _numbers(self, indices: np.ndarray) -> np.ndarray:
         return indices % self.rows * self.chunks + indices // self.rows
+
+
+@dataclass(frozen=True, eq=False)
+class TextStreams(Streams):
+    """Running text in streams: a batch reads the next tokens of each, and predicts those after.
+
+    The plan of the dataset has the chunks of all streams in the order in which they are read.
+    """
+
+    ahead: ClassVar[int] = DocumentDataset.ahead
+    dataset: DocumentDataset
+    rows: int
+
+    @classmethod
+    def of(cls, dataset: DocumentDataset, rows: int, longest: int) -> "TextStreams":
+        """So many streams of all text of the dataset."""
+        stream: Any = dataset.planned(0)
+        plan = stream_chunks(stream.stream, rows, longest)
+        return cls(replace(dataset, plan=lambda epoch: plan), rows)
+
+    @property
+    def chunks(self) -> int:
+        return self.chunks_in(0)
+
+    def chunks_in(self, epoch: int) -> int:
+        return len(self.dataset.planned(epoch)) // self.rows
+
+    @property
+    def mark(self) -> str:
+        return self.dataset.mark
+
+    def read(self, epoch: int, indices: np.ndarray) -> list[Any]:
+        """The chunks of these numbers."""
+        passages = self.dataset.planned(epoch).read(indices)
+        return self.dataset.annotate(passages, indices, (self.dataset.seed, epoch))
+
+    def lengths(self, objective: Any, epoch: int, indices: np.ndarray) -> np.ndarray:
+        return self.dataset.planned(epoch).lengths[indices, None]

@@ -20,7 +20,8 @@ class Outputs(NamedTuple):
 
     ``tokens_T`` are the tokens that were read, where a generator replaced those of the inputs;
     ``teacher`` are the outputs of a teacher for the same inputs, in distillation. ``state`` is what
-    a trunk that was given one carries on to the next tokens of the same rows.
+    a trunk that was given one carries on to the next tokens of the same rows. ``undropped_TD`` are
+    the states before the last dropout, where a trunk tells them.
     """
 
     states_TD: Tensor
@@ -29,6 +30,7 @@ class Outputs(NamedTuple):
     tokens_T: Tensor | None = None
     teacher: Any = None
     state: Any = None
+    undropped_TD: Tensor | None = None
 
 
 class TrunkWithHeadsModule(nn.Module):
@@ -94,7 +96,7 @@ class TrunkWithHeadsModule(nn.Module):
         """
         predicted = [positions[name] for name in self.queries if name in positions]
         more = {"predicted_N": predicted[0]} if predicted else {}
-        more |= {} if state is None else {"memory": state}
+        more |= {} if state is None else {"state": state}
         encoded = self.encode(inputs, tape=tape, **more)
         pooled_BD = self.pooled(encoded, tape=tape)
         by_head = {}
@@ -109,7 +111,13 @@ class TrunkWithHeadsModule(nn.Module):
             elif name in positions:
                 read = [encoded.states_TD[positions[name]]]
             by_head[name] = tape(f"heads.{name}.logits", head(*read))
-        return Outputs(encoded.states_TD, pooled_BD, by_head, state=encoded.memory)
+        return Outputs(
+            encoded.states_TD,
+            pooled_BD,
+            by_head,
+            state=encoded.state,
+            undropped_TD=encoded.undropped_TD,
+        )
 
     def encode(
         self, inputs: PackedTokens, *, tape: NullTape = NULL_TAPE, **more: Any

@@ -140,7 +140,7 @@ class TwoStreamModule(nn.Module):
         layout: Layout,
         *,
         predicted_N: Tensor | None = None,
-        memory: Memory | None = None,
+        state: Memory | None = None,
         tape: NullTape = NULL_TAPE,
     ) -> EncoderOutput:
         """States of all tokens, of the ``predicted`` ones in the query stream, and the new memory.
@@ -157,12 +157,12 @@ class TwoStreamModule(nn.Module):
         if predicted_N is not None:
             chosen = _layout_of(predicted_N, layout)
             streams.append(Stream(QUERY, chosen, earlier if ordered else full))
-        keys = layout if memory is None else _after_memory(layout, memory[0].shape[1])
+        keys = layout if state is None else _after_memory(layout, state[0].shape[1])
         distances = distances_between(layout, keys, self.width)
         distances = distances._replace(vectors=self.dropout(distances.vectors))
         later = []
         for number, block in enumerate(self.blocks):
-            before_BMD = None if memory is None else memory[number]
+            before_BMD = None if state is None else state[number]
             if before_BMD is not None:
                 later.append(_remember(before_BMD, x_ND[: layout.tokens], layout))
             inner = tape.under("blocks").under(number)
@@ -172,7 +172,7 @@ class TwoStreamModule(nn.Module):
             tape("output", states_TD),
             layout,
             queries_ND=queries[0] if queries else None,
-            memory=tuple(later) if later else None,
+            state=tuple(later) if later else None,
         )
 
 

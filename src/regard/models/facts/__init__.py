@@ -21,7 +21,12 @@ from regard.models.facts.heads import (
 from regard.models.facts.joint import Joint
 from regard.models.facts.json import from_json, to_json
 from regard.models.facts.pools import AnyPool, AttentionPool, FirstToken, LastToken, MeanPool
-from regard.models.facts.rnn import CrossAttentionFacts, RNNDecoderFacts, RNNEncoderFacts
+from regard.models.facts.rnn import (
+    CausalRNNFacts,
+    CrossAttentionFacts,
+    RNNDecoderFacts,
+    RNNEncoderFacts,
+)
 from regard.models.facts.shapes import EncoderDecoder, ModelFacts, TrunkWithHeads
 from regard.models.facts.stack import AnyStack, Stack
 from regard.models.facts.trunk import Trunk
@@ -33,6 +38,7 @@ __all__ = [
     "AnyPool",
     "AnyStack",
     "AttentionPool",
+    "CausalRNNFacts",
     "ChoiceHead",
     "ConvEncoderFacts",
     "CrossAttentionFacts",

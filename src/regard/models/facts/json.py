@@ -23,7 +23,12 @@ from regard.models.facts.heads import (
 )
 from regard.models.facts.pools import AttentionPool, FirstToken, LastToken, MeanPool
 from regard.models.facts.positions import Learned, Relative, Sinusoid
-from regard.models.facts.rnn import CrossAttentionFacts, RNNDecoderFacts, RNNEncoderFacts
+from regard.models.facts.rnn import (
+    CausalRNNFacts,
+    CrossAttentionFacts,
+    RNNDecoderFacts,
+    RNNEncoderFacts,
+)
 from regard.models.facts.shapes import EncoderDecoder, TrunkWithHeads
 from regard.models.facts.stack import Stack
 from regard.models.facts.trunk import Trunk
@@ -38,6 +43,7 @@ VALUES = {
             Stack,
             TwoStreamStack,
             RNNEncoderFacts,
+            CausalRNNFacts,
             RNNDecoderFacts,
             CrossAttentionFacts,
             ConvEncoderFacts,

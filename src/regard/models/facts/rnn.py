@@ -1,9 +1,10 @@
-"""Facts of recurrent encoders and decoders."""
+"""Facts of recurrent encoders, language models and decoders."""
 
 from dataclasses import dataclass
 from typing import ClassVar
 
 from regard.ground.errors import BadInput
+from regard.models.build.causal_rnn import CausalRNNModule
 from regard.models.build.encoders import RNNEncoderModule
 from regard.models.build.rnn_decoder import RNNDecoderModule
 from regard.models.facts.checks import at_least, one_of, share
@@ -13,10 +14,12 @@ from regard.models.facts.stack import AnyStack
 from regard.models.sites import AttentionSite
 from regard.parts.bridge import KINDS as BRIDGES
 from regard.parts.bridge import Bridge
-from regard.parts.rnn import DIRECTIONS, KERNELS, PARTS, RNNStack
+from regard.parts.dropout import RowDropout, TokenDropout
+from regard.parts.rnn import DIRECTIONS, KERNELS, PARTS, RNNLayer, RNNStack
 from regard.parts.rnn_attention import SCORES, Attentional, Maxout, RNNAttention
 
 TIMINGS = ("previous", "current")
+INITIAL = ("zero", "learned")
 GATES = {"rnn": 1, "gru": 3, "lstm": 4}
 
 
@@ -93,6 +96,67 @@ class RNNEncoderFacts(AnyRNN):
     def products(self, source: AnyStack | None = None) -> Products:
         """The gates of all layers."""
         return Products(self._gate_products(self.embedding, 2 if self.bidirectional else 1))
+
+
+@dataclass(frozen=True)
+class CausalRNNFacts(AnyRNN):
+    """The recurrent layers of a language model, whose ``initial`` state is "zero" or "learned".
+
+    ``last_width`` is the size of the states of the last layer, default ``width``. ``dropout`` falls
+    on the output, and on the input and between layers unless ``input_dropout`` and
+    ``hidden_dropout`` say otherwise. ``locked``: all tokens of a row have one mask (Gal &
+    Ghahramani, 2016). ``weight_drop`` falls on the weights from state to state (Merity et al.,
+    2017).
+    """
+
+    carries_state: ClassVar[bool] = True
+    last_width: int | None = None
+    initial: str = "zero"
+    input_dropout: float | None = None
+    hidden_dropout: float | None = None
+    locked: bool = False
+    weight_drop: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least(1, "last_width", self.last_width)
+        one_of(INITIAL, "initial", self.initial)
+        for name in ("input_dropout", "hidden_dropout", "weight_drop"):
+            share(name, getattr(self, name) or 0.0)
+        if self.residual and self.output_width != self.width:
+            raise BadInput("residual: all layers but the first add to states of one size")
+
+    @property
+    def output_width(self) -> int:
+        return self.last_width or self.width
+
+    @property
+    def causal(self) -> bool:
+        return True
+
+    @property
+    def _sizes(self) -> list[tuple[int, int]]:
+        """The size of the input and of the states of each layer."""
+        widths = [*[self.width] * (self.depth - 1), self.output_width]
+        return [*zip([self.embedding, *widths], widths, strict=False)]
+
+    def build(self, embed: Tokens, source: AnyStack | None = None) -> CausalRNNModule:
+        """Recurrent layers over that embedding."""
+        before = (self.input_dropout, self.hidden_dropout, self.dropout)
+        rates = [self.dropout if rate is None else rate for rate in before]
+        drop = RowDropout if self.locked else TokenDropout
+        return CausalRNNModule(
+            embed.build(self.input_width, 0.0),
+            [RNNLayer(self.cell, *sizes, weight_drop=self.weight_drop) for sizes in self._sizes],
+            [drop(rate) for rate in rates],
+            residual=self.residual,
+            learned=self.initial == "learned",
+        )
+
+    def products(self, source: AnyStack | None = None) -> Products:
+        """The gates of all layers."""
+        gates = (GATES[self.cell] * width * (inputs + width) for inputs, width in self._sizes)
+        return Products(sum(gates))
 
 
 @dataclass(frozen=True)

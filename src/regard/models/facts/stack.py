@@ -25,13 +25,15 @@ class AnyStack:
 
     An ``eager`` stack is neither compiled nor captured, and its batches have free shapes on every
     device. Relative positions need a stack that ``attends``; one that ``has_queries`` has a second
-    stream of states, of predicted tokens. ``activation`` and ``eps`` are those
-    of heads built on the stack.
+    stream of states, of predicted tokens; one that ``carries_state`` goes on
+    from row to row of a text (``new_state`` of its module). ``activation`` and ``eps`` are those of
+    heads built on the stack.
     """
 
     eager: ClassVar[bool] = False
     attends: ClassVar[bool] = False
     has_queries: ClassVar[bool] = False
+    carries_state: ClassVar[bool] = False
     segments: ClassVar[int] = 0  # how many it tells apart without vectors of the embedding
     width: int
     depth: int

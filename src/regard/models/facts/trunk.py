@@ -8,7 +8,7 @@ from regard.ground.errors import BadInput
 from regard.models.facts.conv import ConvEncoderFacts
 from regard.models.facts.embedding import Tokens
 from regard.models.facts.flops import Products
-from regard.models.facts.rnn import RNNDecoderFacts, RNNEncoderFacts
+from regard.models.facts.rnn import CausalRNNFacts, RNNDecoderFacts, RNNEncoderFacts
 from regard.models.facts.stack import Stack
 from regard.models.facts.two_stream import TwoStreamStack
 
@@ -18,7 +18,14 @@ class Trunk:
     """Tokens in, one state per token out: a whole encoder, or one side of a translator."""
 
     embed: Tokens
-    stack: Stack | TwoStreamStack | RNNEncoderFacts | RNNDecoderFacts | ConvEncoderFacts
+    stack: (
+        Stack
+        | TwoStreamStack
+        | RNNEncoderFacts
+        | CausalRNNFacts
+        | RNNDecoderFacts
+        | ConvEncoderFacts
+    )
 
     def __post_init__(self) -> None:
         position = self.embed.position

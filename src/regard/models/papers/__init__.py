@@ -24,11 +24,13 @@ from regard.models.papers import (
     sutskever,
     transformer,
     xlnet,
+    zaremba,
 )
 
 LINEAGE: tuple[Paper, ...] = (
     cho.PAPER,
     sutskever.PAPER,
+    zaremba.PAPER,
     bahdanau.PAPER,
     luong.PAPER,
     gehring.PAPER,

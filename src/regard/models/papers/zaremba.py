@@ -1,0 +1,40 @@
+"""Recurrent language models: Mikolov et al., 2010; Zaremba et al., 2014, arXiv:1409.2329.
+
+h_t = f(h_{t-1}, x_t); the next word is read from h_t. Mikolov's network has one layer of sigmoid
+units, learned by truncated backpropagation through time; ``change(SMALL, cell="rnn", depth=1)`` is
+one of tanh. Zaremba's has two layers of LSTM cells, and dropout on all connections but those from
+state to state. The sizes are those of the Penn Treebank, 10,000 words; each gate has two biases
+here, and one in the paper's code, which is 2 × 4 × width numbers less.
+"""
+
+from regard.models.facts import (
+    CausalRNNFacts,
+    NextTokenHead,
+    Tokens,
+    Trunk,
+    TrunkWithHeads,
+    change,
+)
+from regard.models.paper import Paper
+from regard.text.word_level import WordLevel
+
+SMALL = TrunkWithHeads(
+    trunk=Trunk(
+        Tokens(vocab=10_000, position=None), CausalRNNFacts(width=200, embedding=200, depth=2)
+    )
+)
+MEDIUM = change(SMALL, width=650, embedding=650, dropout=0.5)
+LARGE = change(SMALL, width=1_500, embedding=1_500, dropout=0.65)
+HEAD = NextTokenHead(tied=False, bias=True)
+
+PAPER = Paper(
+    name="Zaremba",
+    year=2014,
+    title="Recurrent Neural Network Regularization",
+    arxiv="1409.2329",
+    after=None,
+    tokenizer=WordLevel.name,
+    pretraining={"causal-lm": {"rows": "streams"}},
+    sizes={"small": SMALL, "medium": MEDIUM, "large": LARGE},
+    heads=(HEAD,),
+)

@@ -1,0 +1,104 @@
+"""Recurrent language models on streams of text: state is carried, in training and evaluation."""
+
+import numpy as np
+import pytest
+import torch
+
+from regard.ground.errors import BadInput
+from regard.ground.pytree import tensors_in
+from regard.training.distributed import World
+from regard.training.loop import train
+from regard.training.loop.events import DevEvent, ReportEvent
+from regard.training.loop.trainer import Trainer
+from regard.training.recipe import read
+from regard.training.run import prepare
+from regard.weights.files import weights_of
+from small_documents import RECIPE, write_animals
+
+ALONE = World(0, 1, torch.device("cpu"))
+CHANGES = (
+    ('kind = "wordpiece"\n', ""),
+    ('paper = "bert"\nsize = "tiny"', 'paper = "zaremba"'),
+    (
+        "width = 32, inner = 64, depth = 2, heads = 2, longest = 32, init_std = 0.1",
+        'width = 24, embedding = 20, initial = "learned"',
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    folder = write_animals(tmp_path_factory.mktemp("animals"))
+    recipe = RECIPE
+    for before, after in CHANGES:
+        assert before in recipe
+        recipe = recipe.replace(before, after)
+    (folder / "lstm.toml").write_text(recipe)
+    return folder
+
+
+def prepared(corpus, out, *settings, resume=False):
+    recipe = read(corpus / "lstm.toml", settings)
+    return prepare(recipe, out, ALONE, data=corpus, resume=resume)
+
+
+def losses(run, resume=False):
+    return [event.loss for event in train(run.job, resume=resume) if isinstance(event, ReportEvent)]
+
+
+@pytest.mark.parametrize("cell", ["rnn", "gru", "lstm"])
+def test_it_learns(corpus, tmp_path, cell):
+    settings = ("train.steps=60", "train.evaluate_every=60", "optimiser.rate=2e-2")
+    run = prepared(corpus, tmp_path / "run", *settings, f"model.change.cell={cell}")
+    events = list(train(run.job))
+    first, *_, last = [event.loss for event in events if isinstance(event, ReportEvent)]
+    assert last < 0.8 * first
+    (dev,) = [event.verdict.figures for event in events if isinstance(event, DevEvent)]
+    assert dev["perplexity"] == pytest.approx(np.exp(dev["loss"])) and dev["accuracy"] > 10
+
+
+def test_resume_with_a_carried_state_is_exact(corpus, tmp_path):
+    settings = ("train.steps=9", "model.change.dropout=0.3", "model.change.weight_drop=0.2")
+    straight = prepared(corpus, tmp_path / "a", *settings)
+    all_losses = losses(straight)
+    assert straight.job.sampler.streams == 8
+    first = prepared(corpus, tmp_path / "b", *settings)
+    for event in train(first.job):  # as if the process died between two checkpoints
+        if isinstance(event, ReportEvent) and event.progress.step == 6:
+            break
+    second = prepared(corpus, tmp_path / "b", *settings, resume=True)
+    assert losses(second, resume=True) == all_losses[4:]
+    one, other = weights_of(straight.job.model), weights_of(second.job.model)
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_the_state_is_carried_without_its_gradient(corpus, tmp_path):
+    trainer = Trainer(prepared(corpus, tmp_path, "train.steps=99").job)
+    trainer.start(False)
+    trainer.step()
+    begins, *states = tensors_in(trainer.carried.tree)
+    assert begins.shape == (8, 1) and not begins.any()
+    assert [one.shape for one in states] == [(8, 24)] * 4
+    assert all(one.any() and not one.requires_grad for one in states)
+
+
+def test_the_development_set_is_one_text_for_any_length_of_rows(corpus, tmp_path):
+    """Perplexity over chunks with carried state is that of whole streams."""
+    found = []
+    for number, longest in enumerate((4, 32)):
+        settings = (f"batches.longest={longest}", "train.seed=3")
+        run = prepared(corpus, tmp_path / str(number), *settings)
+        found.append(run.job.evaluate(run.job.model.eval()).figures["loss"])
+    assert found[0] == pytest.approx(found[1], abs=1e-5)
+
+
+def test_rows_may_be_documents(corpus, tmp_path):
+    run = prepared(corpus, tmp_path, "objective.causal-lm.rows=documents", "train.steps=2")
+    assert run.job.sampler.streams == 0 and len(losses(run)) == 2
+
+
+def test_what_cannot_be_streams(corpus, tmp_path):
+    with pytest.raises(BadInput, match="too short for 90000 streams"):
+        prepared(corpus, tmp_path, "batches.tokens=9999999", "batches.rows=90000")
+    with pytest.raises(BadInput, match="rows 'streams' need recurrent layers"):
+        prepared(corpus, tmp_path, "model.source=gpt-2", "model.change={}")
