@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.mlm_masking import MOST, MaskedTokens, TokenMasker, fitting, span_starts
+from regard.data.mlm_masking import (
+    MOST,
+    MaskedTokens,
+    TokenMasker,
+    fitting,
+    fitting_ngrams,
+    span_starts,
+)
 from regard.ground.errors import BadInput
 
 VOCAB = 1_000
@@ -315,6 +322,33 @@ def test_spans_are_masked_replaced_or_kept_as_a_whole():
     moved = masked.tokens[masked.positions] != 7
     kept = ~np.maximum.reduceat(moved, spans)  # no token of the span changed
     assert close(kept.mean(), 0.1, len(spans))
+
+
+def test_spans_overlap_and_end_with_the_text():
+    masker = TokenMasker(MASK, SPECIAL, **SPANS)
+    assert masker._draw_counts(np.array([True, True, False]), np.full(4, 0.999)).tolist() == [
+        *(3, 2, 1, 1)
+    ]
+    sizes, row = np.array([1, 2, 1, 1, 1]), np.zeros(5, int)
+    order, counts = np.array([2, 0, 3, 4, 1]), np.array([4, 1, 2, 1, 1])
+    ngrams = fitting_ngrams(order, counts, sizes, row, np.array([7]))
+    assert ngrams.tolist() == [1, 2, 3, 4]  # the one at 0 would run into that at 2
+    spans = fitting_ngrams(order, counts, sizes, row, np.array([5]), overlap=True)
+    assert spans.tolist() == [0, 1, 2, 3]
+    less = fitting_ngrams(order, counts, sizes, row, np.array([3]), overlap=True)
+    assert less.tolist() == [0, 2, 3]  # a word that does not fit is left out whole
+
+
+def test_every_token_is_as_likely_to_begin_a_span():
+    rows = 20_000
+    tokens = np.tile([7, 8, 8, 8], rows)  # a word of one token, and one of three
+    word_starts = np.arange(len(SPECIAL)) == 7
+    word_starts[9] = True
+    tokens[1::4] = 9
+    masker = TokenMasker(MASK, SPECIAL, word_starts, rate=0.75, ngrams=2, geometric=0.999)
+    masked = masker.mask_rows(tokens, np.full(rows, 4), np.arange(rows), (0, 0))
+    first = np.bincount(masked.positions // 4, masked.positions % 4 == 0) > 0
+    assert close(first.mean(), 0.25, rows)  # three of four tokens belong to the long word
 
 
 def test_spans_of_neighbouring_rows_are_not_joined():

@@ -5,6 +5,7 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pkgutil import iter_modules
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -105,7 +106,8 @@ def with_next_tokens(draw: np.random.Generator) -> AnnotatedRow:
 
 
 def with_boundaries(draw: np.random.Generator) -> AnnotatedRow:
-    return SpanBoundary().annotator(None)([annotated(draw)], np.arange(1), (1, 0))[0]
+    tokenizer = SimpleNamespace(special=frozenset())
+    return SpanBoundary().annotator(tokenizer)([annotated(draw)], np.arange(1), (1, 0))[0]
 
 
 def ordered(draw: np.random.Generator) -> AnnotatedRow:

@@ -1,5 +1,7 @@
 """Spans and their boundaries: what the head reads, targets, loss, and a recipe that trains."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -18,6 +20,7 @@ from regard.training.recipe import read
 from small_documents import write_animals
 from verb import run
 
+TOKENIZER = SimpleNamespace(special=frozenset({2, 3}))
 SUM = Sum(SpanBoundary())
 FACTS = SUM.fit(change(bert.TINY, vocab=60, width=8, heads=2, inner=16, longest=40))
 
@@ -27,7 +30,7 @@ def example(length, at):
     tokens = np.arange(10, 10 + length)
     row = TokenRow(np.where(np.isin(np.arange(length), at), 4, tokens), [0] * length)
     masked = AnnotatedRow(row, {"mlm": at}, {"mlm": tokens[at]})
-    return SpanBoundary().annotator(None)([masked], np.arange(1), (1, 0))[0]
+    return SpanBoundary().annotator(TOKENIZER)([masked], np.arange(1), (1, 0))[0]
 
 
 def test_boundaries_are_those_of_whole_runs():
@@ -43,7 +46,7 @@ def test_boundaries_are_those_of_whole_runs():
 
 def test_rows_that_are_annotated_together_keep_their_own_boundaries():
     both = [example(9, [2, 3, 8]), example(6, [0, 1, 3])]
-    together = SpanBoundary().annotator(None)(both, np.arange(2), (1, 0))
+    together = SpanBoundary().annotator(TOKENIZER)(both, np.arange(2), (1, 0))
     for alone, one in zip(both, together, strict=True):
         assert np.array_equal(alone.positions["span_boundary"], one.positions["span_boundary"])
         assert np.array_equal(alone.targets["span_boundary"], one.targets["span_boundary"])
@@ -58,6 +61,17 @@ def test_tokens_far_in_a_span_or_at_an_end_of_a_row_are_not_predicted():
     assert ends.targets["span_boundary"].tolist() == [IGNORED, IGNORED, 13, IGNORED]
     assert ends.positions["span_boundary"].min() >= 0 and ends.positions["span_boundary"].max() < 6
     assert SUM.collate([]).targets["span_boundary"].shape == (0,)
+
+
+def test_spans_beside_special_tokens_are_not_predicted():
+    tokens = np.array([2, 10, 11, 12, 13, 3, 14, 15, 16, 3])
+    at = np.array([1, 3, 6, 8])
+    row = TokenRow(np.where(np.isin(np.arange(10), at), 4, tokens), [0] * 10)
+    masked = AnnotatedRow(row, {"mlm": at}, {"mlm": tokens[at]})
+    other = example(9, [4])
+    both = SpanBoundary().annotator(TOKENIZER)([other, masked], np.arange(2), (1, 0))
+    assert both[1].targets["span_boundary"].tolist() == [IGNORED, 12, IGNORED, IGNORED]
+    assert both[0].targets["span_boundary"].tolist() == [14]
 
 
 @torch.no_grad()

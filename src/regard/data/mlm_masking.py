@@ -49,7 +49,10 @@ class TokenMasker:
     chosen tokens of a row. With `ngrams`, up to so many successive words are chosen at once, n of
     them with probability ∝ 1/n (Lan et al., 2019, section 4.1). With `geometric` the probability is
     ∝ p (1-p)^(n-1) for this p, and all tokens of a span are masked, replaced or kept together
-    (Joshi et al., 2019, section 3.1).
+    (Joshi et al., 2019, section 3.1). As in the code of that paper, every token is as likely to
+    begin a span, with its word; a span may run into others or end with the text; and spans that
+    overlap or touch are one. Unlike there, no word is cut, and rows have as many tokens masked as
+    BERT's.
     """
 
     mask: int
@@ -125,33 +128,44 @@ class TokenMasker:
             after_free = np.append(False, free[:-1])  # the first of a row follows no word
             after_free[first[lengths > 0]] = False
             begin = free & (self.word_starts[tokens] | ~after_free)
-        heads = np.flatnonzero(begin)
-        sizes = np.bincount(np.cumsum(begin)[free] - 1, minlength=len(heads))
-        row = np.repeat(np.arange(len(lengths)), lengths)[heads]
-        at = heads - first[row]
+        words = np.flatnonzero(begin)
+        sizes = np.bincount(np.cumsum(begin)[free] - 1, minlength=len(words))
+        row_of_token = np.repeat(np.arange(len(lengths)), lengths)
+        row = row_of_token[words]
+        at = words - first[row]
 
-        draws = bits(stream[row], at) >> np.uint64(32) << np.uint64(16)
+        draws = bits(stream[row], at)
+        if self.geometric is not None and len(words):
+            inside = np.flatnonzero(free)
+            row_of_token = row_of_token[inside]
+            of_tokens = bits(stream[row_of_token], inside - first[row_of_token])
+            draws = np.minimum.reduceat(of_tokens, np.searchsorted(inside, words))
+        draws = draws >> np.uint64(32) << np.uint64(16)
         order = np.argsort(row.astype(np.uint64) << np.uint64(48) | draws | at.astype(np.uint64))
         room = self.masked_count(lengths)
         if self.ngrams == 1:
             taken = order[fitting(sizes[order], row[order], room)]
         else:
-            follows = (row[1:] == row[:-1]) & (heads[1:] == heads[:-1] + sizes[:-1])
+            follows = (row[1:] == row[:-1]) & (words[1:] == words[:-1] + sizes[:-1])
             counts = self._draw_counts(follows, uniform(stream[row], COUNT + at))
-            taken = fitting_ngrams(order, counts, sizes, row, room)
+            overlap = self.geometric is not None
+            taken = fitting_ngrams(order, counts, sizes, row, room, overlap=overlap)
         sizes = sizes[taken]
-        starts = np.repeat(heads[taken] - np.cumsum(sizes) + sizes, sizes)
+        starts = np.repeat(words[taken] - np.cumsum(sizes) + sizes, sizes)
         return np.sort(starts + np.arange(len(starts)))
 
     def _draw_counts(self, follows: np.ndarray, drawn: np.ndarray) -> np.ndarray:
         """The words of the n-gram at each word, of those n that the text after it allows.
 
-        `follows`: whether each word but the first comes directly after the one before it.
+        A span that is longer ends with the text. `follows`: whether each word but the first comes
+        directly after the one before it.
         """
         reaches, available = np.append(follows, False), np.ones(len(follows) + 1, np.int64)
         for _ in range(self.ngrams - 1):
             available = 1 + reaches * np.append(available[1:], 0)
         total = np.cumsum(self.ngram_weights)
+        if self.geometric is not None:
+            return np.minimum(1 + np.searchsorted(total, drawn * total[-1], "right"), available)
         return 1 + np.searchsorted(total, drawn * total[available - 1], side="right")
 
 
@@ -165,24 +179,33 @@ def span_starts(positions: np.ndarray, row: np.ndarray) -> np.ndarray:
 
 
 def fitting_ngrams(
-    order: np.ndarray, counts: np.ndarray, sizes: np.ndarray, row: np.ndarray, room: np.ndarray
+    order: np.ndarray,
+    counts: np.ndarray,
+    sizes: np.ndarray,
+    row: np.ndarray,
+    room: np.ndarray,
+    *,
+    overlap: bool = False,
 ) -> np.ndarray:
     """Which words are taken: for each in the given order `counts` words from there on.
 
-    Of n words that exceed the room of their row, the last are left out; n-grams do not overlap.
+    Of n words that exceed the room of their row, the last are left out. An n-gram with words that
+    are taken already is left out; with `overlap`, one that begins with such a word.
     """
     left, size, of, count = room.tolist(), sizes.tolist(), row.tolist(), counts.tolist()
     taken = [False] * len(size)
     for word in order.tolist():
         here = of[word]
-        if size[word] > left[here]:
+        if taken[word] or size[word] > left[here]:
             continue
         end = word + count[word]
         while (total := sum(size[word:end])) > left[here]:
             end -= 1
-        if not any(taken[word:end]):
+        if overlap or not any(taken[word:end]):
             taken[word:end] = [True] * (end - word)
             left[here] -= total
+            if overlap:
+                size[word:end] = [0] * (end - word)  # they need no room again
     return np.flatnonzero(taken)
 
 

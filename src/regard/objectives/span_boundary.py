@@ -4,8 +4,9 @@ Masked LM over spans of words, whose lengths are geometric, and for each masked 
 prediction, from the states of the two tokens around its span and its place in the span. The loss is
 the sum of both.
 
-A span is as many successive chosen tokens as there are; as in the code of the paper, the boundary
-predicts the first 20 of a span.
+As in the code of the paper, a span is as many successive chosen tokens as there are: spans that
+touch are merged. The boundary predicts the first 20 of a span, and none of one beside a special
+token: at an end of the text.
 
 The order of this file: the table in recipes; the heads; boundaries; examples → a batch; metrics.
 The loss is that of ``RowObjective``.
@@ -70,21 +71,28 @@ class SpanBoundary(RowObjective):
 
     def annotator(self, tokenizer: Any) -> Annotate:
         """A function that adds boundaries and targets to rows whose tokens are masked."""
-        return lambda rows, indices, key: self._with_boundaries(rows)
+        special = np.fromiter(tokenizer.special, np.int64)
+        return lambda rows, indices, key: self._with_boundaries(rows, special)
 
-    def _with_boundaries(self, rows: Sequence[AnnotatedRow]) -> list[AnnotatedRow]:
+    def _with_boundaries(
+        self, rows: Sequence[AnnotatedRow], special: np.ndarray
+    ) -> list[AnnotatedRow]:
         """For each chosen token the tokens before and after its span and itself, and its target.
 
-        A span at an end of the row, where no token is, and tokens far in a span are not predicted.
+        A span at an end of the text, and tokens far in a span are not predicted.
         """
         chosen = [np.asarray(example.positions[self.masked.head]) for example in rows]
         counts_B = np.array([*map(len, chosen)])
         row_N, at_N = np.repeat(np.arange(len(rows)), counts_B), np.concatenate(chosen)
-        end_N = np.array([len(example.row.tokens) for example in rows])[row_N]
+        lengths_B = np.array([len(example.row.tokens) for example in rows])
+        end_N, begin_N = lengths_B[row_N], (np.cumsum(lengths_B) - lengths_B)[row_N]
         first_N = span_starts(at_N, row_N)
         last_N = np.searchsorted(first_N, first_N, side="right") - 1
         before_N, after_N = at_N[first_N] - 1, at_N[last_N] + 1
+        inside_T = ~np.isin(np.concatenate([example.row.tokens for example in rows]), special)
         whole_N = (before_N >= 0) & (after_N < end_N)
+        for at in (before_N, after_N):
+            whole_N &= inside_T[begin_N + np.clip(at, 0, end_N - 1)]
         near_N = at_N - before_N <= SpanBoundaryHead.positions
         originals_N = np.concatenate([example.targets[self.masked.head] for example in rows])
         targets_N = np.where(whole_N & near_N, originals_N, IGNORED)
