@@ -8,7 +8,7 @@ import torch
 import regard
 from encoder_family import FILES, Family
 from regard.ground.errors import BadInput
-from regard.models.facts import change, difference
+from regard.models.facts import difference
 from regard.models.papers import albert, bert
 from verb import run
 
@@ -40,6 +40,7 @@ SETTINGS = (
     {"hidden_act": "relu", "layer_norm_eps": 1e-3},
     {"num_hidden_groups": 2},
     {"num_hidden_groups": 3, "embedding_size": 12},
+    {"num_hidden_groups": 2, "inner_group_num": 2},
 )
 
 
@@ -57,6 +58,7 @@ def test_a_conversion_is_checked_head_by_head(kind, tmp_path):
 @pytest.mark.parametrize("kind", HEADS)
 def test_a_folder_comes_back_bit_for_bit(kind, tmp_path):
     FAMILY.check_folder(kind, tmp_path, num_hidden_groups=2, classifier_dropout_prob=0.3)
+    FAMILY.check_folder(kind, tmp_path / "groups", num_hidden_groups=2, inner_group_num=2)
 
 
 @pytest.mark.parametrize("kind", HEADS)
@@ -114,11 +116,11 @@ def test_what_changed_since_bert():
     assert "embedding_size" in printed and "shared_groups" in printed
 
 
-def test_groups_of_several_layers_are_refused_in_folders():
-    with pytest.raises(BadInput, match="inner_group_num is 2, and only 1 is supported"):
-        albert.HF.facts_of({"inner_group_num": 2}, ())
-    with pytest.raises(BadInput, match=r"the ALBERT format cannot express .*group_depth"):
-        albert.HF.config_of(change(albert.BASE, group_depth=2))
+def test_groups_of_several_layers():
+    stack = albert.HF.facts_of({"inner_group_num": 2, "num_hidden_layers": 3}, ()).trunk.stack
+    assert (stack.depth, stack.group_depth, stack.block_numbers) == (6, 2, (0, 1, 0, 1, 0, 1))
+    with pytest.raises(BadInput, match="inner_group_num is 0"):
+        albert.HF.facts_of({"inner_group_num": 0}, ())
 
 
 @pytest.mark.parametrize("task", FILES)

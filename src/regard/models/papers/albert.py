@@ -12,7 +12,8 @@ from regard.models.facts import (
     TokenLabelHead,
     change,
 )
-from regard.models.formats import Architectures, Constant, HFFormat, HFHead, Key
+from regard.models.formats import Architectures, HFHead, Key
+from regard.models.formats.albert import AlbertFormat, LayersOfGroups
 from regard.models.paper import Paper
 from regard.models.papers import bert
 from regard.text.encoder_tokenizer import EncoderTokenizer
@@ -38,7 +39,7 @@ CONFIG = (
     *bert.CONFIG,
     Key("embedding_size", "embedding_size"),
     Key("num_hidden_groups", "shared_groups"),
-    Constant("inner_group_num", 1),
+    LayersOfGroups(),
 )
 DROPOUT = Key("classifier_dropout_prob", "dropout")
 MLM = HFHead(bert.MLM.head, tensors="predictions.", config_map=bert.MLM.config_map)
@@ -66,18 +67,12 @@ ARCHITECTURES = Architectures(
     }
 )
 
-# Names of tensors: those of Hugging Face ↔ ours. A rule applies if the model has the tensor.
-LAYER, OURS = "encoder.albert_layer_groups.{i}.albert_layers.0.", "trunk.blocks.{i}."
+# Names of tensors but for layers: those of Hugging Face ↔ ours. A rule applies if the model has the
+# tensor.
 TRUNK = (
     *bert.EMBEDDINGS,
     Passthrough("embeddings.token_type_ids"),
     Rule("encoder.embedding_hidden_mapping_in.*", "trunk.embed.projection.*"),
-    Rule(LAYER + "attention.{query,key,value}.*", OURS + "attention.qkv.*", bert.JOIN),
-    Rule(LAYER + "attention.dense.*", OURS + "attention.o.*"),
-    Rule(LAYER + "attention.LayerNorm.*", OURS + "attention_residual.norm.*"),
-    Rule(LAYER + "ffn.*", OURS + "mlp.up.*"),
-    Rule(LAYER + "ffn_output.*", OURS + "mlp.down.*"),
-    Rule(LAYER + "full_layer_layer_norm.*", OURS + "mlp_residual.norm.*"),
     Rule("pooler.*", "pool.dense.*"),
 )
 HEADS = (
@@ -90,7 +85,7 @@ HEADS = (
     Rule("classifier.*", "heads.token_label.out.*"),
     Rule("classifier.*", "heads.choice.out.*"),
 )
-HF = HFFormat(
+HF = AlbertFormat(
     name="ALBERT",
     model_type="albert",
     defaults=XXLARGE,
