@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.decoding.fused_block import for_few_rows
 from regard.decoding.state import DecodingState, Engine, Prompts
 from regard.ground.batch import BatchLimits, PackedTokens, pack, pack_lengths
 from regard.ground.layout import Layout
@@ -68,6 +69,7 @@ class GraphedDecoder:
         self.model, self.selector = model, selector
         depth = len(model.decoder.layers)
         self.cache = StaticKVCache(sentences, copies, capacity, places, depth, device)
+        self.stepped = for_few_rows(model, self.cache)  # the model that a step runs
         self.source_BS = torch.zeros(sentences, places, dtype=torch.long, device=device)
         self.lengths_B = torch.ones(sentences, dtype=torch.int32, device=device)
         self.tokens_R = torch.zeros(self.cache.rows, dtype=torch.long, device=device)
@@ -125,7 +127,7 @@ class GraphedDecoder:
 
     def _step(self) -> None:
         cache = self.cache
-        logits_RV = self.model.decode(self.tokens_R, cache.queries, None, cache=cache)
+        logits_RV = self.stepped.decode(self.tokens_R, cache.queries, None, cache=cache)
         tokens_R, index_R = self.selector.select(logits_RV)
         self.tokens_R.copy_(tokens_R)
         if index_R is not None:

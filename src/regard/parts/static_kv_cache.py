@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from regard.ground.layout import Layout
-from regard.parts.kernels.decode_step import write
+from regard.parts.kernels.decode_step import write, write_and_attend
 from regard.parts.kv_cache import KeyValues
 
 
@@ -34,6 +34,12 @@ class StaticLayerKVCache:
         k, v = self._past(k_RHK, v_RHK)
         write(k, v, k_RHK, v_RHK, self.cache.at_R)
         return k, v, self.cache.keys
+
+    def attend(self, q_RHK: Tensor, k_RHK: Tensor, v_RHK: Tensor, scale: float) -> Tensor:
+        """``extend``, and what each row attends to among all its keys, in one launch."""
+        k, v = self._past(k_RHK, v_RHK)
+        at_R, owners_RS, lengths_R = self.cache.at_R, self.cache.owners_RS, self.cache.lengths_R
+        return write_and_attend(q_RHK, k_RHK, v_RHK, k, v, at_R, owners_RS, lengths_R, scale)
 
     def write_prompts(self, k_THK: Tensor, v_THK: Tensor, layout: Layout) -> None:
         """The keys and values of prompts, into the first row of each sentence.

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.parts.kernels.call import AttentionCall
+from regard.parts.kernels.early_start import start_settings
 from regard.parts.mask import causal, full
 
 try:
@@ -18,7 +19,7 @@ try:
 except ImportError:  # torch's CPU builds come without it
     triton = None
 
-BLOCK = 32
+BLOCK, WARPS = 128, 4  # keys of a program at a time, and its warps
 
 
 def fits(call: AttentionCall, q_THK: Tensor, v_THK: Tensor) -> bool:
@@ -46,8 +47,40 @@ def one_query(
     """Attention of each row to its first ``lengths_R`` keys, (R, H, K)."""
     if triton is None or not q_RHK.is_cuda:
         return plain(q_RHK, k_BSHK, v_BSHK, owners_RS, lengths_R, scale)
-    R, H, K = q_RHK.shape
-    attended_RHK = torch.empty((R, H, v_BSHK.shape[-1]), dtype=q_RHK.dtype, device=q_RHK.device)
+    return _launch(q_RHK, k_BSHK, v_BSHK, owners_RS, lengths_R, scale)
+
+
+def write_and_attend(
+    q_RHK: Tensor,
+    k_RHK: Tensor,
+    v_RHK: Tensor,
+    k_RSHK: Tensor,
+    v_RSHK: Tensor,
+    at_R: Tensor,
+    owners_RS: Tensor,
+    lengths_R: Tensor,
+    scale: float,
+) -> Tensor:
+    """``write``, then ``one_query``, in one launch; a row owns the place that it writes."""
+    if triton is None or not q_RHK.is_cuda:
+        write(k_RSHK, v_RSHK, k_RHK, v_RHK, at_R)
+        return one_query(q_RHK, k_RSHK, v_RSHK, owners_RS, lengths_R, scale)
+    return _launch(q_RHK, k_RSHK, v_RSHK, owners_RS, lengths_R, scale, (k_RHK, v_RHK, at_R))
+
+
+def _launch(
+    q_RHK: Tensor,
+    k_BSHK: Tensor,
+    v_BSHK: Tensor,
+    owners_RS: Tensor,
+    lengths_R: Tensor,
+    scale: float,
+    new: tuple[Tensor, Tensor, Tensor] | None = None,
+) -> Tensor:
+    """One program per row and head; ``new`` are keys, values and where rows write them."""
+    (R, H, K), V = q_RHK.shape, v_BSHK.shape[-1]
+    attended_RHK = torch.empty((R, H, V), dtype=q_RHK.dtype, device=q_RHK.device)
+    k_RHK, v_RHK, at_R = new or (q_RHK, q_RHK, lengths_R)
     _one_query[(R, H)](
         q_RHK,
         k_BSHK,
@@ -55,19 +88,20 @@ def one_query(
         owners_RS,
         lengths_R,
         attended_RHK,
+        k_RHK,
+        v_RHK,
+        at_R,
         scale,
-        q_RHK.stride(0),
-        q_RHK.stride(1),
+        *(q_RHK.stride(0), q_RHK.stride(1)),
         k_BSHK.shape[1],
-        owners_RS.stride(0),
-        owners_RS.stride(1),
+        *(owners_RS.stride(0), owners_RS.stride(1)),
+        *(k_RHK.stride(0), k_RHK.stride(1), v_RHK.stride(0), v_RHK.stride(1)),
         H,
-        K,
-        v_BSHK.shape[-1],
-        triton.next_power_of_2(K),
-        triton.next_power_of_2(v_BSHK.shape[-1]),
+        *(K, V, triton.next_power_of_2(K), triton.next_power_of_2(V)),
         BLOCK,
-        num_warps=2,
+        writes=new is not None,
+        num_warps=WARPS,
+        **start_settings(new is not None, q_RHK.device),
     )
     return attended_RHK
 
@@ -134,25 +168,44 @@ def _kernel(
     owners,
     lengths,
     out,
+    k_new,
+    v_new,
+    ats,
     scale,
     q_row,
     q_head,
     capacity,
     owners_row,
     owners_place,
+    k_row,
+    k_head,
+    v_row,
+    v_head,
     heads,
     key: "tl.constexpr",
     value: "tl.constexpr",
     key_wide: "tl.constexpr",
     value_wide: "tl.constexpr",
     block: "tl.constexpr",
+    writes: "tl.constexpr",
+    early: "tl.constexpr",
 ):
     """One program per row and head: a running softmax over blocks of keys."""
+    if early:
+        tl.extra.cuda.gdc_launch_dependents()
+        tl.extra.cuda.gdc_wait()
     row, head = tl.program_id(0), tl.program_id(1)
     length = tl.load(lengths + row)
     in_key, in_value = tl.arange(0, key_wide), tl.arange(0, value_wide)
     q = tl.load(q_in + row * q_row + head * q_head + in_key, mask=in_key < key, other=0.0)
     q = q.to(tl.float32) * scale
+    if writes:
+        to = (row.to(tl.int64) * capacity + tl.load(ats + row)) * heads + head
+        last_k = tl.load(k_new + row * k_row + head * k_head + in_key, mask=in_key < key)
+        last_v = tl.load(v_new + row * v_row + head * v_head + in_value, mask=in_value < value)
+        tl.store(k_in + to * key + in_key, last_k, mask=in_key < key)
+        tl.store(v_in + to * value + in_value, last_v, mask=in_value < value)
+        tl.debug_barrier()  # the program reads them again
     top = tl.full([1], float("-inf"), tl.float32)
     total = tl.zeros([1], tl.float32)
     mean = tl.zeros([value_wide], tl.float32)

@@ -1,0 +1,299 @@
+"""A linear layer for few rows on CUDA, with all that surrounds it in a block, in one launch.
+
+y = residual + act(LayerNorm(x) Wᵀ + b). A step of decoding reads every weight once for a handful of
+rows: what it costs is launches and the latency of memory, not arithmetic. So every program computes
+the norm of all rows itself, and reads the weights of a few outputs only.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.parts.kernels.early_start import start_settings
+from regard.parts.mlp import ACTIVATIONS
+
+try:
+    import triton
+    import triton.language as tl
+except ImportError:  # torch's CPU builds come without it
+    triton = None
+
+ROWS = 16  # the most rows: those of one product of tensor cores
+WIDEST = 16_384  # the most inputs
+HALVES = (torch.bfloat16, torch.float16)
+NAMES = {function: name for name, function in ACTIVATIONS.items()}
+
+PROGRAMS = 360, 100  # at least so many, of one row and of several, if there are enough outputs
+AT_ONCE = 16_384  # weights of a program that has one row
+CHUNK = 512  # inputs of each row, of which moments are computed at once
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """How the work is divided; it changes the time, and results only by rounding.
+
+    A program computes ``outputs``. With several rows its warps read ``inputs`` each at a time,
+    ``stages`` times before the first are used; with one row they read all at once. ``early``
+    programs start, and with one row read weights, before the kernel in front of them has ended.
+    """
+
+    outputs: int
+    warps: int = 4
+    inputs: int = 64
+    stages: int = 4
+    early: bool = True
+
+
+def tiling_of(rows: int, inputs: int, outputs: int) -> Tiling:
+    """The tiling for these sizes; it depends on whether there are several rows, not on how many."""
+    one, several = PROGRAMS
+    if rows == 1:
+        most = min(16, max(1, AT_ONCE // triton.next_power_of_2(inputs)))
+        return Tiling(_block(outputs, one, 1, most))
+    return Tiling(_block(outputs, several, 8, 64))
+
+
+def _block(outputs: int, programs: int, least: int, most: int) -> int:
+    """The largest power of two with which there are so many programs."""
+    block = most
+    while block > least and outputs < block * programs:
+        block //= 2
+    return block
+
+
+def fits(layer: nn.Linear, rows: int) -> bool:
+    """Few rows, and weights in half precision on CUDA, if Triton is there."""
+    weight = layer.weight
+    small = rows <= ROWS and layer.in_features <= WIDEST and weight.numel() < 2**31
+    return triton is not None and small and weight.is_cuda and weight.dtype in HALVES
+
+
+def linear(
+    x_RD: Tensor,
+    layer: nn.Linear,
+    *,
+    norm: nn.LayerNorm | None = None,
+    activation: Callable[[Tensor], Tensor] | None = None,
+    residual_RF: Tensor | None = None,
+    tiling: Tiling | None = None,
+) -> Tensor:
+    """residual + act(layer(norm(x))), (R, F).
+
+    Sums are in single precision, in an order that depends on the sizes of the layer, and on whether
+    there are several rows, but not on how many or on what is in them.
+    """
+    if triton is None or not x_RD.is_cuda:
+        return plain(x_RD, layer, norm, activation, residual_RF)
+    name = None if activation is None else NAMES[activation]
+    tiling = tiling or tiling_of(len(x_RD), layer.in_features, layer.out_features)
+    return _launch(x_RD, layer, norm, name, residual_RF, tiling)
+
+
+def plain(
+    x_RD: Tensor,
+    layer: nn.Linear,
+    norm: nn.LayerNorm | None,
+    activation: Callable[[Tensor], Tensor] | None,
+    residual_RF: Tensor | None,
+) -> Tensor:
+    """The same without Triton."""
+    y_RF = layer(x_RD if norm is None else norm(x_RD))
+    y_RF = y_RF if activation is None else activation(y_RF)
+    return y_RF if residual_RF is None else residual_RF + y_RF
+
+
+def _launch(
+    x_RD: Tensor,
+    layer: nn.Linear,
+    norm: nn.LayerNorm | None,
+    activation: str | None,
+    residual_RF: Tensor | None,
+    tiling: Tiling,
+) -> Tensor:
+    (rows, inputs), outputs = x_RD.shape, layer.out_features
+    gain_D, shift_D = (None, None) if norm is None else (norm.weight, norm.bias)
+    y_RF = torch.empty((rows, outputs), dtype=x_RD.dtype, device=x_RD.device)
+    optional = {"bias": layer.bias, "gain": gain_D, "shift": shift_D, "residual": residual_RF}
+    settings: dict[str, Any] = {
+        **{name: y_RF if tensor is None else tensor for name, tensor in optional.items()},
+        **{f"has_{name}": tensor is not None for name, tensor in optional.items()},
+        "eps": 0.0 if norm is None else norm.eps,
+        "activation": activation,
+        "block": tiling.outputs,
+        "num_warps": tiling.warps,
+        **start_settings(tiling.early, x_RD.device),
+    }
+    grid, tensors = (triton.cdiv(outputs, tiling.outputs),), (x_RD, layer.weight, y_RF)
+    if rows == 1:
+        wide = triton.next_power_of_2(inputs)
+        _one_row[grid](*tensors, inputs, outputs, wide=wide, **settings)
+        return y_RF
+    settings |= {"row_count": ROWS, "chunk": CHUNK, "num_stages": tiling.stages}
+    settings |= {"parts": tiling.warps, "depth": tiling.inputs}
+    _several_rows[grid](*tensors, inputs, outputs, rows, x_RD.stride(0), **settings)
+    return y_RF
+
+
+def jit(kernel: Any) -> Any:
+    """Compiled by Triton where that is installed."""
+    return kernel if triton is None else triton.jit(kernel)
+
+
+@jit
+def _act(y, activation: "tl.constexpr"):
+    if activation == "relu":
+        y = tl.where(y < 0, 0.0, y)
+    elif activation == "gelu":
+        y = 0.5 * y * (1 + tl.erf(y * 0.7071067811865476))
+    elif activation == "gelu-tanh":
+        y = y * tl.sigmoid(1.5957691216057308 * (y + 0.044715 * y * y * y))
+    elif activation == "swish":
+        y = y * tl.sigmoid(y)
+    elif activation == "tanh":
+        y = 2 * tl.sigmoid(2 * y) - 1
+    return y
+
+
+@jit
+def _one_row(
+    x_in,
+    weight,
+    out,
+    inputs,
+    outputs,
+    bias,
+    gain,
+    shift,
+    residual,
+    eps,
+    wide: "tl.constexpr",
+    has_bias: "tl.constexpr",
+    has_gain: "tl.constexpr",
+    has_shift: "tl.constexpr",
+    has_residual: "tl.constexpr",
+    activation: "tl.constexpr",
+    block: "tl.constexpr",
+    early: "tl.constexpr",
+):
+    """One program per block of outputs; it reads all its weights first, then the row."""
+    if early:
+        tl.extra.cuda.gdc_launch_dependents()
+    at, of = tl.arange(0, wide), tl.program_id(0) * block + tl.arange(0, block)
+    there, wanted = at < inputs, of < outputs
+    w = tl.load(
+        weight + of[:, None] * inputs + at[None, :],
+        mask=wanted[:, None] & there[None, :],
+        other=0.0,
+    )
+    if has_gain:
+        g = tl.load(gain + at, mask=there, other=0.0).to(tl.float32)
+    if has_shift:
+        s = tl.load(shift + at, mask=there, other=0.0).to(tl.float32)
+    if has_bias:
+        b = tl.load(bias + of, mask=wanted, other=0.0).to(tl.float32)
+    if early:
+        tl.extra.cuda.gdc_wait()
+    x = tl.load(x_in + at, mask=there, other=0.0).to(tl.float32)
+    if has_residual:
+        r = tl.load(residual + of, mask=wanted, other=0.0).to(tl.float32)
+    if has_gain:
+        x = tl.where(there, x - tl.sum(x, 0) / inputs, 0.0)
+        x = x * tl.rsqrt(tl.sum(x * x, 0) / inputs + eps) * g
+        if has_shift:
+            x += s
+        x = x.to(w.dtype).to(tl.float32)
+    y = tl.sum(w.to(tl.float32) * x[None, :], 1)
+    if has_bias:
+        y += b
+    y = _act(y, activation)
+    if has_residual:
+        y += r
+    tl.store(out + of, y.to(out.dtype.element_ty), mask=wanted)
+
+
+@jit
+def _several_rows(
+    x_in,
+    weight,
+    out,
+    inputs,
+    outputs,
+    rows,
+    stride,
+    bias,
+    gain,
+    shift,
+    residual,
+    eps,
+    row_count: "tl.constexpr",
+    chunk: "tl.constexpr",
+    has_bias: "tl.constexpr",
+    has_gain: "tl.constexpr",
+    has_shift: "tl.constexpr",
+    has_residual: "tl.constexpr",
+    activation: "tl.constexpr",
+    block: "tl.constexpr",
+    early: "tl.constexpr",
+    parts: "tl.constexpr",
+    depth: "tl.constexpr",
+):
+    """One program per block of outputs; each warp multiplies its own part of the inputs."""
+    if early:
+        tl.extra.cuda.gdc_launch_dependents()
+    row, of = tl.arange(0, row_count), tl.program_id(0) * block + tl.arange(0, block)
+    real, wanted = row < rows, of < outputs
+    to = row[:, None] * outputs + of[None, :]
+    stored = real[:, None] & wanted[None, :]
+    if has_bias:
+        b = tl.load(bias + of, mask=wanted, other=0.0).to(tl.float32)
+    if early:
+        tl.extra.cuda.gdc_wait()
+    if has_residual:
+        r = tl.load(residual + to, mask=stored, other=0.0).to(tl.float32)
+    if has_gain:
+        total = tl.zeros([row_count, chunk], tl.float32)
+        for start in range(0, inputs, chunk):
+            at = start + tl.arange(0, chunk)
+            there = real[:, None] & (at < inputs)[None, :]
+            total += tl.load(x_in + row[:, None] * stride + at[None, :], mask=there, other=0.0)
+        mean = tl.sum(total, 1) / inputs
+        total = tl.zeros([row_count, chunk], tl.float32)
+        for start in range(0, inputs, chunk):
+            at = start + tl.arange(0, chunk)
+            there = real[:, None] & (at < inputs)[None, :]
+            x = tl.load(x_in + row[:, None] * stride + at[None, :], mask=there, other=0.0)
+            x = tl.where(there, x.to(tl.float32) - mean[:, None], 0.0)
+            total += x * x
+        scale = tl.rsqrt(tl.sum(total, 1) / inputs + eps)
+    part = tl.arange(0, parts)[:, None] * depth + tl.arange(0, depth)[None, :]
+    sums = tl.zeros([parts, row_count, block], tl.float32)
+    for start in range(0, inputs, parts * depth):
+        at = start + part
+        there = at < inputs
+        w = tl.load(
+            weight + of[None, None, :] * inputs + at[:, :, None],
+            mask=wanted[None, None, :] & there[:, :, None],
+            other=0.0,
+        )
+        x = tl.load(
+            x_in + row[None, :, None] * stride + at[:, None, :],
+            mask=real[None, :, None] & there[:, None, :],
+            other=0.0,
+        )
+        if has_gain:
+            g = tl.load(gain + at, mask=there, other=0.0).to(tl.float32)
+            y = (x.to(tl.float32) - mean[None, :, None]) * scale[None, :, None] * g[:, None, :]
+            if has_shift:
+                y += tl.load(shift + at, mask=there, other=0.0).to(tl.float32)[:, None, :]
+            x = y.to(w.dtype)
+        sums = tl.dot(x, w, sums)
+    y = tl.sum(sums, 0)
+    if has_bias:
+        y += b[None, :]
+    y = _act(y, activation)
+    if has_residual:
+        y += r
+    tl.store(out + to, y.to(out.dtype.element_ty), mask=stored)
