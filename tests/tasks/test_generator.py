@@ -95,6 +95,9 @@ def test_it_is_what_generate_gives(search, settings, least, tmp_path):
         {"max_new_tokens": 7},
         {"max_length": 20, "repetition_penalty": 1.3},
         {"num_beams": 3, "length_penalty": 0.3, "max_new_tokens": 9, "min_new_tokens": 4},
+        {"max_new_tokens": 12, "min_length": 11},
+        {"num_beams": 3, "max_length": 24, "min_length": 14},
+        {"max_new_tokens": 9, "min_length": 14, "min_new_tokens": 2},
     ],
 )
 def test_a_folder_generates_as_it_was_published(settings, tmp_path):
@@ -272,10 +275,27 @@ def test_a_stream_is_one_text_of_a_search_without_branches(model):
 
 
 def test_settings_that_cannot_be_followed_are_reported(folder, tmp_path):
-    model = regard.load(write_gpt2(tmp_path, min_length=9), "cpu")
-    with pytest.raises(BadInput, match="min_length is not supported"):
+    model = regard.load(write_gpt2(tmp_path, num_beams=2, do_sample=True), "cpu")
+    with pytest.raises(BadInput, match="beams cannot sample"):
         model.generate(["The"])
     assert model.generate(["The"], Greedy(), max_new_tokens=2)
+
+
+def test_a_shortest_length_counts_the_prompt(tmp_path):
+    model = regard.load(write_gpt2(tmp_path, min_length=8, max_new_tokens=12), "cpu")
+    rows = [[5], [5, 6, 7], [5] * 9]
+    for engine in ("torch", "cuda-graph"):
+        generator = with_engine(model, engine)
+        limits = generator._limits(rows, Ending())
+        assert limits.shortest == [8, 6, 0]
+        assert limits.repeated(3, 2).shortest == [8, 8, 6, 6, 0, 0]
+        assert generator._limits(rows, Ending(min_new_tokens=2)).shortest == 3
+        together = generator.generate(rows, Sample(count=2, seed=3))
+        for number, row in enumerate(rows):
+            (alone,) = generator.generate([row], Sample(count=2, seed=3), first=number)
+            for one, other in zip(together[number], alone, strict=True):
+                assert one.hypothesis.tokens == other.hypothesis.tokens
+                assert len(row) + len(one.hypothesis.tokens) > 8
 
 
 def test_models_that_do_not_write_say_so(tmp_path):

@@ -18,14 +18,14 @@ class Constraints:
     A hypothesis of ``longest`` tokens without EOS is unfinished; with ``must_end`` token number
     ``longest`` is always EOS, with log p 0. EOS is token number ``shortest`` at the earliest.
     Allowed tokens keep their probabilities, or are renormalised to sum to one (``renormalise``).
-    ``bos`` and ``longest`` are one number for all sentences or one for each; ``bos`` is the first
-    token fed, which after a prompt is the last token of the prompt.
+    ``bos``, ``longest`` and ``shortest`` are one number for all sentences or one for each; ``bos``
+    is the first token fed, which after a prompt is the last token of the prompt.
     """
 
     bos: int | Sequence[int]
     eos: int
     longest: int | Sequence[int]
-    shortest: int = 0
+    shortest: int | Sequence[int] = 0
     forbidden: tuple[int, ...] = ()
     must_end: bool = False
     renormalise: bool = False
@@ -40,6 +40,15 @@ class Constraints:
         if (longest_B < 1).any():
             raise ValueError("longest must be at least 1: EOS alone is one token")
         return longest_B
+
+    @property
+    def has_one_shortest(self) -> bool:
+        """Whether all sentences have the same shortest length."""
+        return np.ndim(self.shortest) == 0
+
+    def shortest_of(self, sentences: int) -> np.ndarray:
+        """The number of the first token that may be EOS, for each sentence."""
+        return _each(self.shortest, sentences, "shortest")
 
     def forced(self, prefixes: Sequence[Sequence[int]] | None, sentences: int) -> np.ndarray:
         """The prefixes as a table_BL with -1 where nothing is forced."""
@@ -61,11 +70,14 @@ class Constraints:
     def repeated(self, sentences: int, copies: int) -> "Constraints":
         """The same for ``copies`` of each sentence, those of one sentence together."""
         bos_B, longest_B = self.bos_of(sentences), self.longest_of(sentences)
-        return replace(
+        repeated = replace(
             self,
             bos=np.repeat(bos_B, copies).tolist(),
             longest=np.repeat(longest_B, copies).tolist(),
         )
+        if self.has_one_shortest:
+            return repeated
+        return replace(repeated, shortest=np.repeat(self.shortest_of(sentences), copies).tolist())
 
 
 def _each(value: int | Sequence[int], sentences: int, name: str) -> np.ndarray:
@@ -97,8 +109,8 @@ def restrict(
     forced_logprobs = logprobs_RV[forced] if forced else torch.empty(0)
     for token in constraints.forbidden:
         logprobs_RV[:, token] = -torch.inf
-    if n < constraints.shortest:
-        logprobs_RV[:, constraints.eos] = -torch.inf
+    early = np.flatnonzero(n < constraints.shortest_of(len(forced_BL))[alive.sentence_R])
+    logprobs_RV[early, constraints.eos] = -torch.inf
     if no_repeat:
         logprobs_RV[repeats(alive.seen_RL, no_repeat)] = -torch.inf
     if constraints.renormalise:

@@ -29,10 +29,12 @@ TOKEN, SLOT, LOGPROB, TOTAL = range(4)  # of a continuation; SLOT is the slot th
 def search_on_device(rules: BeamRules, batch: SearchBatch) -> list[list[Hypothesis]] | None:
     """What a beam with these rules finds, every step a CUDA graph; None where that is not possible.
 
-    Prefixes, the coverage penalty and repeated n-grams need the host.
+    Prefixes, the coverage penalty, repeated n-grams and shortest lengths that differ need the host.
     """
     constraints = batch.constraints
     if batch.prefixes is not None or rules.needs_attention or rules.no_repeat:
+        return None
+    if not constraints.has_one_shortest:
         return None
     longest_B = batch.longest_B
     key = (rules, replace(constraints, bos=0, longest=1))  # these two are data of a batch

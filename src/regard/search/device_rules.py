@@ -43,6 +43,7 @@ class DeviceRules:
         device: torch.device,
     ):
         self.constraints, self.repetition = constraints, repetition
+        (self.shortest,) = constraints.shortest_of(1).tolist()
         self.bias_V = torch.zeros(vocab, device=device)
         self.bias_V[list(constraints.forbidden)] = -torch.inf
         self.end = self.bias_V[constraints.eos :][:1]  # a view: the bias of EOS
@@ -89,8 +90,8 @@ class DeviceRules:
         self.seen_RV.scatter_(1, tokens_R[:, None], True)
 
     def _bias(self, n: Tensor) -> Tensor:
-        if self.constraints.shortest > 1:
-            early = n + 1 < self.constraints.shortest
+        if self.shortest > 1:
+            early = n + 1 < self.shortest
             self.end.copy_(torch.where(early, self.never, self.allowed_end))
         return self.bias_V
 

@@ -31,6 +31,8 @@ def steps_on_device(search: "TokenSearch", batch: SearchBatch) -> TokenSteps | N
     """
     if batch.prefixes is not None or search.repetition.no_repeat:
         return None
+    if not batch.constraints.has_one_shortest:
+        return None
     constraints = batch.constraints
     key = (search.selection, replace(constraints, bos=0, longest=1))  # these are data of a batch
     selector = partial(DeviceTokens, search.selection, constraints, search.copies)

@@ -77,14 +77,15 @@ class GenerationSettings:
     """The search that ``generate`` makes with these settings, and what it may write.
 
     ``length_penalty`` A divides log p by n^A, n counting EOS and not what comes first; lengths
-    are fixed numbers, not multiples of the source's. Where ``counts_prompt``, they count the tokens
-    of a prompt, which of a translation is BOS alone.
+    are fixed numbers, not multiples of the source's. ``min_length``, and where ``counts_prompt``
+    ``longest``, count the tokens of a prompt, which of a translation is BOS alone.
     """
 
     search: Beam
     longest: int
     counts_prompt: bool
     shortest: int = 0
+    min_length: int = 0
     forbidden: tuple[int, ...] = ()
     must_end: bool = False
     renormalise: bool = False
@@ -117,6 +118,7 @@ class GenerationSettings:
             )
         longest, counts_prompt = _longest(settings, new_tokens)
         least_new = _whole(settings, "min_new_tokens", 0)
+        min_length = _whole(settings, "min_length", 0)
         return cls(
             Beam(
                 size=_whole(settings, "num_beams", 1, least=1),
@@ -127,7 +129,8 @@ class GenerationSettings:
             ),
             longest,
             counts_prompt,
-            max(_whole(settings, "min_length", 0), least_new + (least_new > 0)),
+            least_new + (least_new > 0),
+            min_length if settings.get("min_new_tokens") is None else 0,
             _forbidden(settings.get("bad_words_ids") or [], vocab),
             must_end=forced is not None,
             renormalise=bool(settings.get("renormalize_logits", False)),
@@ -138,13 +141,17 @@ class GenerationSettings:
         """The most tokens after a prompt of so many; one at least."""
         return max(self.longest - prompt, 1) if self.counts_prompt else self.longest
 
+    def shortest_after(self, prompt: int) -> int:
+        """The number of the first token after a prompt of so many that may be EOS."""
+        return max(self.shortest, self.min_length - prompt + 1, 0)
+
     def limits(self, bos: int, eos: int, most: int) -> Constraints:
         """What may be written after BOS, at most so many tokens."""
         return Constraints(
             bos,
             eos,
             min(self.longest_after(1), most),
-            self.shortest,
+            self.shortest_after(1),
             self.forbidden,
             must_end=self.must_end,
             renormalise=self.renormalise,

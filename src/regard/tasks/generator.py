@@ -140,8 +140,6 @@ class Generator(DecoderModel, EncoderModel):
         """The settings it was published with, understood."""
         if self.generation is None:
             return None
-        if self.generation.get("min_length"):
-            raise BadInput("generation settings: min_length is not supported; choose a search")
         return GenerationSettings.of(self.generation, self.eos, len(self.vocabulary), NEW_TOKENS)
 
     @property
@@ -279,18 +277,25 @@ class Generator(DecoderModel, EncoderModel):
 
     def _limits(self, rows: list[list[int]], ending: Ending) -> Constraints:
         """What may be written after each prompt, where generation settings are followed."""
-        settings, least = self.followed, ending.min_new_tokens + (ending.min_new_tokens > 0)
-        rules: dict[str, Any] = {"shortest": least}
+        settings, rules = self.followed, dict[str, Any]()
         if settings is not None:
             rules = {
-                "shortest": max(least, settings.shortest),
                 "forbidden": settings.forbidden,
                 "must_end": settings.must_end,
                 "renormalise": settings.renormalise,
             }
-        rules["shortest"] *= self.eos >= 0
         longest = [self._longest(row, ending)[0] for row in rows]
-        return Constraints([row[-1] for row in rows], self.eos, longest, **rules)
+        first, shortest = [row[-1] for row in rows], self._shortest(rows, ending)
+        return Constraints(first, self.eos, longest, shortest, **rules)
+
+    def _shortest(self, rows: list[list[int]], ending: Ending) -> int | list[int]:
+        """The number of the first token that may be EOS: after all prompts, or after each."""
+        if self.eos < 0:
+            return 0
+        if ending.min_new_tokens or self.followed is None:
+            return ending.min_new_tokens + (ending.min_new_tokens > 0)
+        after = [self.followed.shortest_after(len(row)) for row in rows]
+        return after[0] if len({*after}) == 1 else after
 
     def _longest(self, row: list[int], ending: Ending) -> tuple[int, End]:
         """The most tokens after a prompt, and what sets this limit."""
