@@ -179,6 +179,7 @@ class Model:
         layer: int = -1,
         batch_size: int | None = None,
         *,
+        carry: bool = False,
         max_length: int | None = None,
         as_numpy: bool = False,
     ) -> list[Any]:
@@ -186,7 +187,8 @@ class Model:
 
         Layer 0 is the embedding, n the state after block n, -1 what the decoder (or the pooling)
         sees. Ids are used as given; texts get the marks they had in training, if any. Encoders read
-        pairs of texts too.
+        pairs of texts too, and lists of words; ELMo gives one state a word. With ``carry``, a
+        recurrent model begins each text with the state in which it left the one before it.
         """
         side, depth = self.facts.encoder_path, self.facts.encoder.stack.depth
         if not -1 <= check_whole("layer", layer, -sys.maxsize) <= depth:
@@ -195,7 +197,10 @@ class Model:
             int(layer), f"{side}.blocks.{layer - 1}.output"
         )
         given, runner = listed(texts), self.runner.with_limits(batch_size, max_length)
-        states = runner.states(runner.read(given), name)
+        if carry and not self.facts.encoder.stack.carries_state:
+            raise BadInput(f"carry: {self.paper.name} carries no state from text to text")
+        read = runner.carried_states if carry else runner.states
+        states = read(runner.read(given), name)
         return [_array(one) for one in states] if as_numpy else states
 
     def embed(
@@ -382,8 +387,9 @@ class Model:
     def save(self, folder: str | Path, format: str = "regard", *, overwrite: bool = False) -> None:
         """Write the model to a folder that ``load`` reads; "hf" is also for ``transformers``.
 
-        The folder must be empty or not there, or be the one this model was loaded from or saved
-        to; with ``overwrite``, a model of the same format in it is replaced.
+        "elmo" is ELMo as it was published: options.json, and weights in HDF5. The folder must be
+        empty or not there, or be the one this model was loaded from or saved to; with
+        ``overwrite``, a model of the same format in it is replaced.
         """
         path = _path(folder)
         if path.is_file():

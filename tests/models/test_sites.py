@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -12,7 +13,7 @@ from regard.models.facts import AttentionPool, EncoderDecoder, change, paths
 from regard.models.papers import LINEAGE, bahdanau, bert, lin, luong, sutskever, transformer
 from regard.models.sites import AttentionSite, require_cross_attention
 
-SMALL = {"width": 8, "heads": 2, "inner": 8, "depth": 2, "vocab": 20, "embedding": 8}
+SMALL = {"width": 8, "heads": 2, "inner": 8, "depth": 2, "vocab": 20, "embedding": 8, "cells": 8}
 
 
 def small(facts):
@@ -33,7 +34,8 @@ FACTS["transformer to rnn"] = EncoderDecoder(
 @torch.no_grad()
 def test_sites_are_all_attention_of_a_model_and_have_its_shapes(facts):
     longest, tape = {"trunk": 3, "source": 3, "target": 4}, Tape("*.weights")
-    rows = {side: [[5] * longest[side], [6]] for side in facts.sides}
+    shapes = {side: getattr(facts, side).embed.ids_per_token for side in facts.sides}
+    rows = {side: [np.full((n, *shapes[side]), 5) for n in (longest[side], 1)] for side in shapes}
     packed = (pack_rows([TokenRow(ids, [0] * len(ids)) for ids in rows[side]]) for side in rows)
     facts.build().eval()(facts.inputs(*packed), tape=tape)
     listed = {}

@@ -30,7 +30,8 @@ def check_conversion(
 
 
 def _is_hugging_face(folder: Path) -> bool:
-    return "regard" not in read_json(folder / "config.json")
+    path = folder / "config.json"
+    return path.exists() and "regard" not in read_json(path)
 
 
 def _compare(model: Model, again: Model, theirs: Path | None, as_json: bool) -> float:

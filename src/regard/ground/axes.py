@@ -16,6 +16,7 @@
 | W      | slots of a beam                                   |
 | P      | positions of a table, or distances between two    |
 | M      | memory: states of the tokens before each row      |
+| C      | characters of a word                              |
 """
 
-LEGEND = frozenset("BTLSHKDFVNRWPM")
+LEGEND = frozenset("BTLSHKDFVNRWPMC")

@@ -147,12 +147,16 @@ def pack_ids(
     fill: int = 0,
     special_ids: SpecialIds = NO_SPECIAL_IDS,
 ) -> Tensor:
-    """Ids laid end to end in one tensor; with ``limits``, followed by ``fill``. See ``pack``."""
+    """Ids laid end to end in one tensor; with ``limits``, followed by ``fill``. See ``pack``.
+
+    A token has one id, or as many ids as every other: a row of them.
+    """
     ends = np.cumsum(np.array([len(row) for row in rows], dtype=np.int64) + special_ids.count)
     size = int(ends[-1]) if len(ends) else 0
     if limits is not None and size > limits.tokens:
         raise ValueError(f"{size} tokens do not fit {limits}")
-    tokens = np.full(limits.tokens if limits else size, fill, dtype=np.int64)
+    per_token = np.shape(rows[0])[1:] if rows else ()  # one id, or those of characters
+    tokens = np.full((limits.tokens if limits else size, *per_token), fill, dtype=np.int64)
     inside = np.ones(size, dtype=bool)
     for mark, places in (
         (special_ids.first, np.append(0, ends[:-1])),

@@ -5,6 +5,7 @@ An example is one input of a model: a row for each of its sides, "trunk", or "so
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -55,16 +56,16 @@ def random_examples(facts: ModelFacts, without: Collection[int] = ()) -> Iterato
     """Random ids of the vocabulary ``without`` some of them, the same at every call."""
     generator = torch.Generator().manual_seed(0)
 
-    def draw(ids: Sequence[int], length: int) -> list[int]:
-        places = torch.randint(len(ids), (length,), generator=generator)
-        return [ids[place] for place in places.tolist()]
+    def draw(ids: Sequence[int], *shape: int) -> np.ndarray:
+        return np.asarray(ids)[torch.randint(len(ids), shape, generator=generator).numpy()]
 
     for length in LENGTHS:
         example = {}
         for number, side in enumerate(facts.sides):  # a target has one token more, its first
             trunk = getattr(facts, side)
             count = min(length + number, trunk.embed.limit or length + number)
-            tokens = draw([i for i in range(trunk.embed.vocab) if i not in without], count)
+            known = [i for i in range(trunk.embed.vocab) if i not in without]
+            tokens = draw(known, count, *trunk.embed.ids_per_token)
             segments = draw(range(trunk.segments or 1), count)
             example[side] = TokenRow(tokens, segments)
         yield example
@@ -89,4 +90,4 @@ def truncate(example: Example, facts: ModelFacts) -> Example:
 
 
 def _as_lists(row: TokenRow) -> list[list[int]]:
-    return [[int(i) for i in ids] for ids in (row.tokens, row.segments)]
+    return [np.asarray(ids).tolist() for ids in (row.tokens, row.segments)]

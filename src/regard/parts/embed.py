@@ -17,6 +17,8 @@ class Embedding(nn.Module):
     (Lan et al., 2019, section 3.1).
     """
 
+    ids_per_token: tuple[int, ...] = ()
+
     def __init__(
         self,
         vocab: int,

@@ -13,6 +13,7 @@ from regard.data.packing import inference_batches
 from regard.ground.batch import BatchLimits, Ids, PackedTokens, TokenRow, as_row, pack_texts
 from regard.ground.checks import listed
 from regard.ground.errors import BadInput, BadItem, shown
+from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape, Tape
 from regard.models.facts import AnyHead
 from regard.tasks.inputs import InputLimits, check_text
@@ -53,14 +54,31 @@ class BatchRunner:
 
     @torch.no_grad()
     def states(self, rows: Rows, name: str) -> list[Tensor]:
-        """(tokens, width) for each row: the value of the encoder that the tape calls ``name``."""
+        """(tokens, width) for each row: the value of the encoder that the tape calls ``name``.
+
+        Of some tokenizers only the ``inner`` tokens count.
+        """
 
         def states_of(batch: PackedTokens) -> Sequence[Tensor]:
             tape = Tape(name)
             self.model.encode(batch, tape=tape)
-            return batch.layout.split(tape.records[name])
+            return self.split(tape.records[name], batch.layout)
 
         return in_order((numbers, states_of(batch)) for numbers, batch in self.batches(rows))
+
+    @torch.no_grad()
+    def carried_states(self, rows: Rows, name: str) -> list[Tensor]:
+        """The same, where each row begins with the state in which the row before it ended."""
+        states, carried = list[Tensor](), dict[str, Any]()
+        for row in rows:
+            tape, batch = Tape(name), pack_texts([row]).to(self.device)
+            carried = {"memory": self.model.encode(batch, tape=tape, **carried).memory}
+            states += self.split(tape.records[name], batch.layout)
+        return states
+
+    def split(self, states_TD: Tensor, layout: Layout) -> Sequence[Tensor]:
+        """The states of each row."""
+        return layout.split(states_TD)
 
     @torch.no_grad()
     def logits_of(

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput
+from regard.ground.layout import Layout
 from regard.parts.attention import EncoderOutput
 from regard.tasks.batch_runner import BatchRunner, TextOrPair, row_length, rows_of
 from regard.text.ids_only import MISSING
@@ -41,6 +42,11 @@ class Embedder(BatchRunner):
         if self.pool == "pooled" and self.model.pool is None:
             raise BadInput("pool 'pooled': this model has no layer for it")
 
+    @property
+    def inner(self) -> slice:
+        """The tokens of a row that count."""
+        return slice(None) if self.tokenizer is None else self.tokenizer.inner
+
     def rows_of(self, asked: Sequence[TextOrPair]) -> list[TokenRow]:
         """How texts are read."""
         if self.tokenizer is None:
@@ -56,7 +62,8 @@ class Embedder(BatchRunner):
     def vectors(self, rows: Sequence[Any]) -> Tensor:
         """(rows, width) in float32, where the model is; zeros for a row without tokens."""
         vectors_ND = torch.zeros(len(rows), self.width, device=self.device)
-        numbers = [number for number, row in enumerate(rows) if row_length(row)]
+        lengths = (len(range(row_length(row))[self.inner]) for row in rows)
+        numbers = [number for number, length in enumerate(lengths) if length]
         for chosen, read in self.batches([rows[number] for number in numbers]):
             pooled_BD = self._pooled(self.model.encode(read))
             vectors_ND[[numbers[i] for i in chosen]] = pooled_BD.float()
@@ -64,8 +71,15 @@ class Embedder(BatchRunner):
             raise BadInput("the model is broken: its states are not numbers")
         return nn.functional.normalize(vectors_ND, dim=-1) if self.normalise else vectors_ND
 
+    def _inner(self, encoded: EncoderOutput) -> tuple[Tensor, Layout]:
+        """The states of the inner tokens."""
+        if self.inner == slice(None):
+            return encoded.states_TD, encoded.layout
+        rows = [row[self.inner] for row in encoded.layout.split(encoded.states_TD)]
+        return torch.cat(rows), Layout.ragged([*map(len, rows)], self.device)
+
     def _pooled(self, encoded: EncoderOutput) -> Tensor:
-        states_TD, layout = encoded.states_TD, encoded.layout
+        states_TD, layout = self._inner(encoded)
         match self.pool:
             case "pooled":
                 pooled_BD = self.model.pooled(encoded)

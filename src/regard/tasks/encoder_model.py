@@ -1,6 +1,6 @@
 """A trunk with heads as people use it: inputs to rows, rows to states, logits, vectors, results."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeGuard, cast
 
@@ -9,6 +9,7 @@ from torch import Tensor
 from regard.ground.batch import Ids, TokenRow
 from regard.ground.checks import listed
 from regard.ground.errors import BadInput
+from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.build.trunk_with_heads import TrunkWithHeadsModule
 from regard.models.facts import (
@@ -43,8 +44,8 @@ ENCODER_TASKS: dict[str, type[EncoderTask]] = {
 }
 """The task of a head."""
 
-EncoderInput = TextOrPair | TokenRow | Ids
-READABLE = "neither a text, a pair of texts nor token ids"
+EncoderInput = TextOrPair | TokenRow | Ids | Sequence[str]
+READABLE = "neither a text, a pair of texts, words nor token ids"
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,6 +187,11 @@ class EncoderModel(ModelRunner):
         ]
         return embedder.vectors(rows)
 
+    def split(self, states_TD: Tensor, layout: Layout) -> Sequence[Tensor]:
+        """The states of the inner tokens of each row."""
+        inner = slice(None) if self.tokenizer is None else self.tokenizer.inner
+        return [row[inner] for row in layout.split(states_TD)]
+
     def logits(self, inputs: Iterable[EncoderInput], tape: NullTape = NULL_TAPE) -> list[Tensor]:
         """(tokens, outputs) for each input, or (outputs,) of a head that reads whole rows."""
         rows = self.read(inputs, masks=self.facts.head(MLMHead.name) is not None)
@@ -207,6 +213,9 @@ class EncoderModel(ModelRunner):
             return self.text.row(self.text.masked(given), longest=self.truncation)
         if _is_text(given):
             return rows_of(self.text, [given], self.truncation)[0]
+        if _is_words(given):
+            words = [check_text(word, number) for word in given]
+            return self.text.template.row_of_words(self.text.pieces(words), self.truncation).row
         ids = token_ids(given, number, READABLE)
         return self._checked(TokenRow(ids, [0] * len(ids)), number)
 
@@ -224,6 +233,11 @@ def _check_unicode(given: EncoderInput, number: int) -> None:
     if _is_text(given):
         for text in (given,) if isinstance(given, str) else given:
             check_text(text, number)
+
+
+def _is_words(given: EncoderInput) -> TypeGuard[Sequence[str]]:
+    """Whether it is a list of words."""
+    return isinstance(given, list) and bool(given) and isinstance(given[0], str)
 
 
 def _is_text(given: EncoderInput) -> TypeGuard[TextOrPair]:

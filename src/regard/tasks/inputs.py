@@ -23,19 +23,20 @@ class InputLimits:
     """What one side of a model can read: token ids below ``vocab``, ``longest`` of them or any.
 
     Rows have at most ``segments`` texts, if it tells segments apart. ``max_length`` is a limit that
-    the caller sets.
+    the caller sets. A token has one id, or ids of the shape ``per_token``.
     """
 
     vocab: int
     longest: int | None = None
     segments: int = 0
     max_length: int | None = None
+    per_token: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, side: Any, max_length: int | None = None) -> "InputLimits":
         """The limits of a side that embeds tokens."""
-        embed = side.embed
-        return cls(embed.token.num_embeddings, embed.position_limit, embed.segments, max_length)
+        embed, limits = side.embed, (side.embed.position_limit, side.embed.segments, max_length)
+        return cls(embed.token.num_embeddings, *limits, embed.ids_per_token)
 
     def check_row(self, row: TokenRow, number: int) -> None:
         """Refuse a row that the model cannot read."""
@@ -51,14 +52,16 @@ class InputLimits:
 
     def check(self, ids: Sequence[int] | np.ndarray, number: int, marks: int = 0) -> None:
         """Refuse ids that the model has no vector for; it adds ``marks`` tokens to them."""
+        if np.shape(ids)[1:] != self.per_token:
+            raise BadItem(number, "this model reads characters: give a text or words, not ids")
         length = len(ids) + marks
         if self.max_length is not None and length > self.max_length:
             raise BadItem(number, f"{length:,} tokens, more than {self.max_length:,} (max_length)")
         if self.longest is not None and length > self.longest:
             reason = f"{length} tokens, and the model knows {self.longest} positions"
             raise BadItem(number, reason)
-        if len(ids) and not 0 <= min(ids) <= max(ids) < self.vocab:
-            wrong = min(ids) if min(ids) < 0 else max(ids)
+        if len(ids) and not 0 <= (least := np.min(ids)) <= (most := np.max(ids)) < self.vocab:
+            wrong = least if least < 0 else most
             reason = f"a token is none of the {self.vocab} that there are ({wrong})"
             raise BadItem(number, reason)
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
+
 from regard.ground.batch import Ids, TokenRow
 from regard.ground.errors import BadInput
 from regard.text.subwords import Subwords
@@ -19,6 +21,7 @@ class RowTokenizer(ABC):
 
     name: ClassVar[str]
     FILES: ClassVar[tuple[str, ...]]
+    inner: ClassVar[slice] = slice(None)  # the tokens of a row whose states callers get
     words: Subwords
     longest: int | None = None  # the most tokens of a row, if its files say so
 
@@ -106,7 +109,7 @@ class RowTokenizer(ABC):
 
     def decode(self, ids: Ids) -> str:
         """Plain text; special tokens are left out."""
-        return self.words.decode([int(i) for i in ids])
+        return self.words.decode(np.asarray(ids, dtype=int).tolist())
 
     @abstractmethod
     def save(self, folder: Path) -> None:

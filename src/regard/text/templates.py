@@ -145,7 +145,8 @@ class RowBuilder:
             (given[name] if name in given else [self.special[name]], segment)
             for name, segment in self.template.parts(texts)
         ]
-        tokens = np.concatenate([ids for ids, _ in parts], dtype=np.int32, casting="unsafe")
+        given_ids = [ids for ids, _ in parts if len(ids)] or [[]]
+        tokens = np.concatenate(given_ids, dtype=np.int32, casting="unsafe")
         segments = np.repeat([one for _, one in parts], [len(ids) for ids, _ in parts])
         return TokenRow(tokens, segments.astype(np.int32))
 

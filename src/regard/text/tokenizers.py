@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from regard.text.characters import CharacterTokenizer
 from regard.text.config import EncoderTextConfig
 from regard.text.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
 from regard.text.families import FAMILIES, family_of_kind
@@ -13,10 +14,13 @@ from regard.text.translation_tokenizer import TranslationTokenizer
 
 PLAIN = PlainTokenizer.name  # the family of subwords without special tokens
 
-Tokenizer = TranslationTokenizer | EncoderTokenizer | PlainTokenizer
+Tokenizer = TranslationTokenizer | EncoderTokenizer | PlainTokenizer | CharacterTokenizer
 TOKENIZERS: dict[str, type[Tokenizer]] = {
     one.name: one
-    for one in (TranslationTokenizer, MarianTokenizer, EncoderTokenizer, PlainTokenizer)
+    for one in (
+        *(TranslationTokenizer, MarianTokenizer, EncoderTokenizer, PlainTokenizer),
+        CharacterTokenizer,
+    )
 }
 
 

@@ -1,4 +1,4 @@
-"""``regard convert``: model folders of Hugging Face and of regard."""
+"""``regard convert``: model folders of Hugging Face, of regard, and of ELMo as published."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -17,14 +17,16 @@ LIMIT = 1e-5
 def convert(
     source: MODEL,
     target: Annotated[Path, typer.Argument(metavar="DST", help="A folder that does not exist.")],
-    to: Annotated[Literal["hf", "regard"], typer.Option("--to", help="The format to write.")],
+    to: Annotated[
+        Literal["hf", "regard", "elmo"], typer.Option("--to", help="The format to write.")
+    ],
     check: Annotated[bool, typer.Option("--check", help="Read it back and compare.")] = False,
     keep_unknown: Annotated[
         bool, typer.Option("--keep-unknown", help="Keep the tensors of unknown layers.")
     ] = False,
     as_json: JSON = False,
 ) -> None:
-    """Convert a model folder to Hugging Face's format or to regard's.
+    """Convert a model folder to Hugging Face's format, to regard's, or to ELMo's published one.
 
     With --check, the written folder is read back and compared with the original, on random token
     ids and on text, and with transformers if that is installed: one line for each layer with the

@@ -1,8 +1,9 @@
 """Facts: models as values. A paper is a value, and a change of it says how another differs."""
 
+from regard.models.facts.bilm import BiLMStack
 from regard.models.facts.change import POSITIONS, change, difference, paths, values_named
 from regard.models.facts.conv import ConvEncoderFacts
-from regard.models.facts.embedding import Tokens
+from regard.models.facts.embedding import AnyEmbedding, Characters, Tokens
 from regard.models.facts.heads import (
     AnyHead,
     ChoiceHead,
@@ -34,11 +35,14 @@ from regard.models.facts.two_stream import TwoStreamStack
 
 __all__ = [
     "POSITIONS",
+    "AnyEmbedding",
     "AnyHead",
     "AnyPool",
     "AnyStack",
     "AttentionPool",
+    "BiLMStack",
     "CausalRNNFacts",
+    "Characters",
     "ChoiceHead",
     "ConvEncoderFacts",
     "CrossAttentionFacts",

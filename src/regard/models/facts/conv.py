@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from regard.ground.errors import BadInput
 from regard.models.build.encoders import ConvEncoderModule
 from regard.models.facts.checks import at_least, share
-from regard.models.facts.embedding import Tokens
+from regard.models.facts.embedding import AnyEmbedding
 from regard.models.facts.flops import Products
 from regard.models.facts.stack import AnyStack
 from regard.parts.conv import Convolution
@@ -27,7 +27,7 @@ class ConvEncoderFacts(AnyStack):
         if self.kernel % 2 == 0:
             raise BadInput(f"kernel must be odd, to be centred on a token, not {self.kernel}")
 
-    def build(self, embed: Tokens, source: AnyStack | None = None) -> ConvEncoderModule:
+    def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> ConvEncoderModule:
         """Convolutions over that embedding."""
         layers = (
             Convolution(self.width, self.kernel, dropout=self.dropout) for _ in range(self.depth)

@@ -1,14 +1,45 @@
 """Facts of embeddings: what the first layer of a trunk adds up for each token."""
 
 from dataclasses import dataclass
+from typing import Any
 
-from regard.models.facts.checks import at_least, share
+from regard.ground.errors import BadInput
+from regard.models.facts.checks import at_least, one_of, share
 from regard.models.facts.positions import Position
+from regard.parts.characters import CharacterEmbedding
 from regard.parts.embed import Embedding
+from regard.parts.mlp import ACTIVATIONS
+
+
+class AnyEmbedding:
+    """What every embedding can be asked, and the answers of one without positions and segments."""
+
+    vocab: int  # how many ids it knows
+    position: Position | None = None
+    segments: int = 0
+    embedding_size: int | None = None
+
+    @property
+    def limit(self) -> int | None:
+        """The most tokens of a row, where positions are learned."""
+        return None if self.position is None else self.position.limit
+
+    @property
+    def ids_per_token(self) -> tuple[int, ...]:
+        """The shape of the ids of a token: one id, or those of its characters."""
+        return ()
+
+    def build(self, width: int, dropout: float, eps: float = 1e-5) -> Any:
+        """The embedding for a stack that reads vectors of that size."""
+        raise NotImplementedError
+
+    def products(self, width: int) -> int:
+        """Products for each token."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class Tokens:
+class Tokens(AnyEmbedding):
     """Token, position and segment vectors, of the width that the stack reads.
 
     ``scaled`` multiplies token vectors by √width; ``normed`` adds a layer norm. With
@@ -31,11 +62,6 @@ class Tokens:
         at_least(1, "embedding_size", self.embedding_size)
         share("embedding_dropout", self.embedding_dropout or 0.0)
 
-    @property
-    def limit(self) -> int | None:
-        """The most tokens of a row, where positions are learned."""
-        return None if self.position is None else self.position.limit
-
     def build(self, width: int, dropout: float, eps: float = 1e-5) -> Embedding:
         """The embedding for a stack that reads vectors of that size."""
         size = self.embedding_size or width
@@ -53,3 +79,60 @@ class Tokens:
     def products(self, width: int) -> int:
         """Products for each token: those of the projection."""
         return 0 if self.embedding_size is None else self.embedding_size * width
+
+
+@dataclass(frozen=True)
+class Characters(AnyEmbedding):
+    """Words by their characters: convolutions, highway layers, a projection (ELMo's).
+
+    A token is the ids of ``longest`` characters, each a vector of ``character_size``. ``filters``
+    are (characters that one reads, number of such filters). ``vocab`` counts bytes and the ids that
+    begin and end sentences and words, and fill words up.
+    """
+
+    filters: tuple[tuple[int, int], ...]
+    vocab: int = 261
+    longest: int = 50
+    character_size: int = 16
+    highways: int = 2
+    character_activation: str = "relu"
+
+    def __post_init__(self) -> None:
+        for name in ("vocab", "longest", "character_size"):
+            at_least(1, name, getattr(self, name))
+        at_least(0, "highways", self.highways)
+        one_of(ACTIVATIONS, "activation", self.character_activation)
+        for filter in self.filters:
+            if len(filter) != 2 or not 1 <= filter[0] <= self.longest or filter[1] < 1:
+                raise BadInput(f"filters: {filter} is not (characters, number), both at least 1")
+
+    @property
+    def ids_per_token(self) -> tuple[int, ...]:
+        return (self.longest,)
+
+    @property
+    def all_filters(self) -> int:
+        """Their number."""
+        return sum(count for _, count in self.filters)
+
+    def build(self, width: int, dropout: float, eps: float = 1e-5) -> CharacterEmbedding:
+        """The embedding for a stack that reads vectors of that size."""
+        return CharacterEmbedding(
+            self.vocab,
+            self.character_size,
+            self.filters,
+            self.highways,
+            width,
+            longest=self.longest,
+            activation=ACTIVATIONS[self.character_activation],
+            dropout=dropout,
+        )
+
+    def products(self, width: int) -> int:
+        """Filters at all characters, highway layers and the projection."""
+        filters = sum(
+            (self.longest - reach + 1) * reach * count * self.character_size
+            for reach, count in self.filters
+        )
+        total = self.all_filters
+        return filters + self.highways * 2 * total * total + total * width

@@ -4,9 +4,10 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from regard.ground.errors import BadInput
+from regard.models.facts.bilm import BiLMStack
 from regard.models.facts.checks import check_type
 from regard.models.facts.conv import ConvEncoderFacts
-from regard.models.facts.embedding import Tokens
+from regard.models.facts.embedding import Characters, Tokens
 from regard.models.facts.heads import (
     ChoiceHead,
     DropoutSpanHead,
@@ -38,10 +39,11 @@ from regard.parts.mask import PermutationMask, WindowMask
 VALUES = {
     kind.__name__: kind
     for kind in (
-        *(TrunkWithHeads, EncoderDecoder, Trunk, Tokens),
+        *(TrunkWithHeads, EncoderDecoder, Trunk, Tokens, Characters),
         *(
             Stack,
             TwoStreamStack,
+            BiLMStack,
             RNNEncoderFacts,
             CausalRNNFacts,
             RNNDecoderFacts,

@@ -8,7 +8,7 @@ from regard.models.build.causal_rnn import CausalRNNModule
 from regard.models.build.encoders import RNNEncoderModule
 from regard.models.build.rnn_decoder import RNNDecoderModule
 from regard.models.facts.checks import at_least, one_of, share
-from regard.models.facts.embedding import Tokens
+from regard.models.facts.embedding import AnyEmbedding
 from regard.models.facts.flops import Products, score_products
 from regard.models.facts.stack import AnyStack
 from regard.models.sites import AttentionSite
@@ -88,7 +88,7 @@ class RNNEncoderFacts(AnyRNN):
     def output_width(self) -> int:
         return 2 * self.width if self.bidirectional else self.width
 
-    def build(self, embed: Tokens, source: AnyStack | None = None) -> RNNEncoderModule:
+    def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> RNNEncoderModule:
         """Recurrent layers over that embedding."""
         built = embed.build(self.input_width, self.dropout)
         return RNNEncoderModule(built, self._layers(self.embedding, self.direction))
@@ -218,7 +218,7 @@ class RNNDecoderFacts(AnyRNN):
     def decodes(self) -> bool:
         return True
 
-    def build(self, embed: Tokens, source: AnyStack | None = None) -> RNNDecoderModule:
+    def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> RNNDecoderModule:
         """Recurrent layers over that embedding, and a bridge from that source."""
         assert source is not None
         self._check_bridge(source)

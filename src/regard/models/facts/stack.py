@@ -8,7 +8,7 @@ from torch import nn
 from regard.ground.errors import BadInput
 from regard.models.build.transformer import TransformerModule
 from regard.models.facts.checks import at_least, one_of, share
-from regard.models.facts.embedding import Tokens
+from regard.models.facts.embedding import AnyEmbedding
 from regard.models.facts.flops import Products
 from regard.models.facts.positions import Position
 from regard.models.sites import AttentionSite
@@ -77,7 +77,7 @@ class AnyStack:
         """Whether the final states are those of two directions."""
         return False
 
-    def build(self, embed: Tokens, source: "AnyStack | None" = None) -> nn.Module:
+    def build(self, embed: AnyEmbedding, source: "AnyStack | None" = None) -> nn.Module:
         """The module of these facts; a decoder's depends on the source it attends to."""
         raise NotImplementedError
 
@@ -169,7 +169,7 @@ class Stack(AnyStack):
     def decodes(self) -> bool:
         return self.cross
 
-    def build(self, embed: Tokens, source: AnyStack | None = None) -> TransformerModule:
+    def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> TransformerModule:
         """The blocks over that embedding."""
         source_width = None if source is None else source.output_width
         return TransformerModule(

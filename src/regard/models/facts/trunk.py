@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from torch import nn
 
 from regard.ground.errors import BadInput
+from regard.models.facts.bilm import BiLMStack
 from regard.models.facts.conv import ConvEncoderFacts
-from regard.models.facts.embedding import Tokens
+from regard.models.facts.embedding import Characters, Tokens
 from regard.models.facts.flops import Products
 from regard.models.facts.rnn import CausalRNNFacts, RNNDecoderFacts, RNNEncoderFacts
 from regard.models.facts.stack import Stack
@@ -17,7 +18,7 @@ from regard.models.facts.two_stream import TwoStreamStack
 class Trunk:
     """Tokens in, one state per token out: a whole encoder, or one side of a translator."""
 
-    embed: Tokens
+    embed: Tokens | Characters
     stack: (
         Stack
         | TwoStreamStack
@@ -25,6 +26,7 @@ class Trunk:
         | CausalRNNFacts
         | RNNDecoderFacts
         | ConvEncoderFacts
+        | BiLMStack
     )
 
     def __post_init__(self) -> None:

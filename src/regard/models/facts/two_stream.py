@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from regard.models.build.two_stream import TwoStreamAttention, TwoStreamBlock, TwoStreamModule
 from regard.models.facts.checks import at_least, one_of, share
-from regard.models.facts.embedding import Tokens
+from regard.models.facts.embedding import AnyEmbedding
 from regard.models.facts.flops import Products
 from regard.models.facts.stack import AnyStack
 from regard.models.sites import AttentionSite
@@ -41,7 +41,7 @@ class TwoStreamStack(AnyStack):
             share(name, getattr(self, name))
         one_of(ACTIVATIONS, "activation", self.activation)
 
-    def build(self, embed: Tokens, source: AnyStack | None = None) -> TwoStreamModule:
+    def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> TwoStreamModule:
         """The blocks over that embedding."""
         vectors = embed.build(self.input_width, self.dropout, self.eps)
         return TwoStreamModule(vectors, [self._block() for _ in range(self.depth)], self.dropout)

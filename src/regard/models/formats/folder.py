@@ -1,4 +1,4 @@
-"""Folders of models, in either format: read what is there, write what is asked for."""
+"""Folders of models, in any format: read what is there, write what is asked for."""
 
 from pathlib import Path
 from typing import cast
@@ -7,7 +7,7 @@ import torch
 
 from regard.ground.errors import BadInput
 from regard.ground.files import read_json
-from regard.models.formats import hf, regard
+from regard.models.formats import elmo, hf, regard
 from regard.models.formats.loaded_model import CONFIG, LoadedModel
 from regard.text.ids_only import IdVocabulary, ids_only
 from regard.text.train_tokenizer import BOS, EOS, PAD
@@ -15,15 +15,15 @@ from regard.text.translation_tokenizer import TranslationTokenizer
 from regard.text.vocabulary import Vocabulary
 
 MODEL = "model"  # where a run folder keeps what it trained
-WRITERS = {"regard": regard.write, "hf": hf.write}
+WRITERS = {"regard": regard.write, "hf": hf.write, "elmo": elmo.write}
 FORMATS = tuple(WRITERS)
 
 
 def write(folder: Path, model: LoadedModel, format: str = "regard") -> None:
     """Write a folder; config.json comes last, so that a folder that has it is whole."""
     if format not in FORMATS:
-        raise BadInput(f"format is {' or '.join(FORMATS)}, not {format!r}")
-    if (folder / CONFIG).exists() and _format_of(folder) != format:
+        raise BadInput(f"format is {', '.join(FORMATS[:-1])} or {FORMATS[-1]}, not {format!r}")
+    if _format_of(folder) not in (None, format):
         raise BadInput(f"{folder}: holds a model in another format; choose another folder")
     WRITERS[format](folder, model)
 
@@ -31,7 +31,7 @@ def write(folder: Path, model: LoadedModel, format: str = "regard") -> None:
 def read(
     folder: Path, device: torch.device | str = "cpu", *, keep_unknown: bool = False
 ) -> LoadedModel:
-    """The model in a folder, regard's or Hugging Face's, ready to run.
+    """The model in a folder, regard's, Hugging Face's or ELMo's, ready to run.
 
     With ``keep_unknown``, tensors of a Hugging Face folder that belong to no layer known here are
     kept beside the weights, and ``write`` gives them back; otherwise they are an error.
@@ -39,6 +39,8 @@ def read(
     if not folder.is_dir():
         raise BadInput(f"{folder}: no such folder")
     if not (folder / CONFIG).exists():
+        if elmo.is_elmo(folder):
+            return elmo.read(folder, device)
         inner = folder / MODEL
         there = f"; its model is in {inner}" if (inner / CONFIG).is_file() else ""
         raise BadInput(f"{folder}: no model folder: it has no {CONFIG}{there}")
@@ -72,5 +74,7 @@ def vocabulary_of(model: LoadedModel) -> Vocabulary:
     return IdVocabulary(model.facts.sizes["tokens"], pad, bos, eos)
 
 
-def _format_of(folder: Path) -> str:
+def _format_of(folder: Path) -> str | None:
+    if not (folder / CONFIG).exists():
+        return "elmo" if elmo.is_elmo(folder) else None
     return "regard" if "regard" in read_json(folder / CONFIG) else "hf"

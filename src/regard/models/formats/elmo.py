@@ -1,0 +1,187 @@
+"""Folders of ELMo as it was published: options.json, and the weights of TensorFlow in HDF5.
+
+The softmax over words is not part of these files, as in the published code: reading and writing are
+of the trunk.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from regard.ground.errors import BadInput
+from regard.ground.files import read_json, write_json
+from regard.models.facts import Characters, TrunkWithHeads, change, values_named
+from regard.models.formats.config_map import (
+    Config,
+    ConfigRow,
+    Constant,
+    Key,
+    Names,
+    read_facts,
+    refuse_loss,
+    write_config,
+)
+from regard.models.formats.loaded_model import LoadedModel, build_facts, check_depth
+from regard.models.papers import elmo
+from regard.text.characters import CharacterTokenizer, CharacterVocabulary
+from regard.weights import Extras, Join, Reshape, Rule, Transpose, WeightMap
+from regard.weights.files import load_weights, weights_of
+from regard.weights.hdf5 import read_hdf5, write_hdf5
+
+OPTIONS, WEIGHTS = "options.json", "weights.hdf5"  # a published name may have more before these
+
+
+@dataclass(frozen=True)
+class CharacterCount(ConfigRow):
+    """The number of character ids: with one for padding where a model is used, else without."""
+
+    key: str = "char_cnn.n_characters"
+
+    def read(self, config: Config, tensors: Names) -> dict[str, Any]:
+        known = len(CharacterVocabulary())
+        if (count := config.get(self.key)) not in (known, known + 1):
+            raise BadInput(f"{self.key} is {count!r}, not {known} or {known + 1}")
+        return {"vocab": known}
+
+    def write(self, facts: Any) -> dict[str, Any]:
+        return {self.key: values_named(facts, "vocab")[0] + 1}
+
+
+REQUIRED = (
+    Key("lstm.dim", "cells"),
+    Key("lstm.projection_dim", "width"),
+    Key("lstm.n_layers", "depth"),
+    Key("char_cnn.embedding.dim", "character_size"),
+    Key("char_cnn.filters", "filters"),
+    Key("char_cnn.max_characters_per_token", "longest"),
+    CharacterCount(),
+)
+CONFIG_MAP = (
+    *REQUIRED,
+    Key("lstm.cell_clip", "cell_clip"),
+    Key("lstm.proj_clip", "projection_clip"),
+    Key("lstm.use_skip_connections", "residual"),
+    Key("char_cnn.n_highway", "highways"),
+    Key("char_cnn.activation", "character_activation", {"relu": "relu", "tanh": "tanh"}),
+    Key("dropout", "dropout"),
+    Constant("bidirectional", True),
+)
+# What the options are that a file does not name.
+DEFAULTS = change(
+    elmo.ORIGINAL, cell_clip=None, projection_clip=None, residual=False, highways=0, dropout=0.0
+)
+
+
+def is_elmo(folder: Path) -> bool:
+    """Whether a folder has the files of a published model."""
+    return any(folder.glob(f"*{OPTIONS}")) and any(folder.glob(f"*{WEIGHTS}"))
+
+
+def read(folder: Path, device: torch.device | str) -> LoadedModel:
+    """The model of a folder with one file of options and one of weights."""
+    options, weights = (_only(folder, name) for name in (OPTIONS, WEIGHTS))
+    config, where = _flat(read_json(options)), str(options)
+    for row in REQUIRED:
+        if row.key not in config:
+            raise BadInput(f"{where}: has no {row.key}")
+    try:
+        facts = read_facts(CONFIG_MAP, DEFAULTS, config, ())
+    except BadInput as error:
+        raise BadInput(f"{where}: {error}") from None
+    file = read_hdf5(weights)
+    check_depth(facts, len(file), where)
+    shapes = weights_of(build_facts(facts, "meta", where))
+    tensors, _ = weight_map(facts).read(file, shapes, str(weights))
+    module = build_facts(facts, device, where)
+    load_weights(module, tensors, str(weights))
+    tokenizer = CharacterTokenizer(CharacterVocabulary(facts.trunk.embed.longest))
+    return LoadedModel(elmo.PAPER, facts, module.eval(), tokenizer)
+
+
+def write(folder: Path, model: LoadedModel) -> None:
+    """Write options.json and weights.hdf5; what these cannot express is refused beforehand."""
+    if model.paper is not elmo.PAPER:
+        raise BadInput(f"{model.paper.name}: the format of ELMo is for ELMo alone")
+    facts: Any = model.facts
+    trunk = facts.with_heads()
+    config = write_config(CONFIG_MAP, trunk)
+    refuse_loss("ELMo", trunk, read_facts(CONFIG_MAP, DEFAULTS, config, ()))
+    tensors = weights_of(model.module)
+    ours = {name: tensor for name, tensor in tensors.items() if name.startswith("trunk.")}
+    (folder / OPTIONS).unlink(missing_ok=True)
+    write_hdf5(folder / WEIGHTS, weight_map(trunk).write(ours, Extras()))
+    write_json(folder / OPTIONS, _nested(config))
+
+
+def weight_map(facts: TrunkWithHeads) -> WeightMap:
+    """The names of tensors ↔ ours, for a model of these sizes."""
+    embed, stack = facts.trunk.embed, facts.trunk.stack
+    assert isinstance(embed, Characters)
+    theirs, ours = "RNN_{0,1}/RNN/MultiRNNCell/Cell{i}/LSTMCell/", "trunk.blocks.{i}."
+    both, gates = Join((1, 1)), 4 * values_named(stack, "cells")[0]
+    inputs, cells = 2 * stack.width, gates // 4
+
+    def matrix(rows: int, columns: int) -> tuple[Any, ...]:
+        return (Reshape((rows, columns), (1, rows, columns)), both)
+
+    return WeightMap(
+        (
+            Rule("char_embed", "trunk.embed.token.weight"),
+            *(_filter(number, *one, embed) for number, one in enumerate(embed.filters)),
+            Rule("CNN/b_cnn_{i}", "trunk.embed.filters.{i}.bias"),
+            *_linear("CNN_high_{i}/{}_transform", "trunk.embed.highways.{i}.transform."),
+            *_linear("CNN_high_{i}/{}_carry", "trunk.embed.highways.{i}.gate."),
+            *_linear("CNN_proj/{}_proj", "trunk.embed.projection."),
+            Rule(theirs + "W_0", ours + "gates", matrix(inputs, gates)),
+            Rule(theirs + "B", ours + "bias", (Reshape((gates,), (1, gates)), both)),
+            Rule(theirs + "W_P_0", ours + "projection", matrix(cells, stack.width)),
+        )
+    )
+
+
+def _linear(file: str, ours: str) -> tuple[Rule, Rule]:
+    weight, bias = (file.replace("{}", letter) for letter in "Wb")
+    return Rule(weight, ours + "weight", (Transpose(),)), Rule(bias, ours + "bias")
+
+
+def _filter(number: int, reach: int, count: int, embed: Characters) -> Rule:
+    shape = (reach, embed.character_size, count)
+    moves = (Reshape((1, *shape), shape), Transpose())
+    return Rule(f"CNN/W_cnn_{number}", f"trunk.embed.filters.{number}.weight", moves)
+
+
+def _only(folder: Path, ending: str) -> Path:
+    paths = sorted(folder.glob(f"*{ending}"))
+    if len(paths) != 1:
+        names = ", ".join(path.name for path in paths) or "none"
+        raise BadInput(f"{folder}: has not one file *{ending} ({names})")
+    return paths[0]
+
+
+def _flat(options: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested tables as one, with dotted keys; lists as tuples."""
+    flat: dict[str, Any] = {}
+    for key, value in options.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = _tuples(value)
+    return flat
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
+    nested: dict[str, Any] = {}
+    for key, value in flat.items():
+        *tables, last = key.split(".")
+        table = nested
+        for name in tables:
+            table = table.setdefault(name, {})
+        table[last] = value
+    return nested

@@ -1,0 +1,75 @@
+"""Words from their characters: convolutions, highway layers, a projection (Kim et al., 2015)."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from regard.ground.layout import Layout
+from regard.parts.dropout import Dropout
+
+WORDS = 1_024  # at once: each of their characters has as many numbers as there are filters
+
+
+class Highway(nn.Module):
+    """g · relu(W x) + (1 - g) · x, where g = σ(V x) (Srivastava et al., 2015)."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.transform, self.gate = nn.Linear(width, width), nn.Linear(width, width)
+        for layer in (self.transform, self.gate):
+            nn.init.normal_(layer.weight, std=width**-0.5)
+        nn.init.zeros_(self.transform.bias)
+        nn.init.constant_(self.gate.bias, -2.0)  # mostly closed: a new layer copies its input
+
+    def forward(self, x_ND: Tensor) -> Tensor:
+        return torch.lerp(x_ND, self.transform(x_ND).relu(), self.gate(x_ND).sigmoid())
+
+
+class CharacterEmbedding(nn.Module):
+    """The vector of a word from the vectors of its characters, as many for every word.
+
+    ``filters`` are (characters that one reads, number of such filters). The largest output of each
+    filter in the word goes through an ``activation``, highway layers and a projection to ``width``
+    numbers.
+    """
+
+    position_limit: int | None = None
+    segments = 0
+
+    def __init__(
+        self,
+        characters: int,
+        size: int,
+        filters: Sequence[tuple[int, int]],
+        highways: int,
+        width: int,
+        *,
+        longest: int,
+        activation: Callable[[Tensor], Tensor],
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        self.ids_per_token = (longest,)
+        self.token = nn.Embedding(characters, size)
+        nn.init.uniform_(self.token.weight, -1.0, 1.0)
+        self.filters = nn.ModuleList(nn.Conv1d(size, count, reach) for reach, count in filters)
+        total = sum(count for _, count in filters)
+        self.highways = nn.ModuleList(Highway(total) for _ in range(highways))
+        self.projection = nn.Linear(total, width)
+        nn.init.normal_(self.projection.weight, std=total**-0.5)
+        nn.init.zeros_(self.projection.bias)
+        self.activation = activation
+        self.dropout = Dropout(dropout)
+
+    def forward(self, characters_TC: Tensor, layout: Layout) -> Tensor:
+        """A vector for each word, from the ids of its characters."""
+        parts = [self._vectors(part_NC) for part_NC in characters_TC.split(WORDS)]
+        return self.dropout(torch.cat(parts))
+
+    def _vectors(self, characters_NC: Tensor) -> Tensor:
+        x_NDC = self.token(characters_NC).transpose(1, 2)
+        x_ND = torch.cat([self.activation(layer(x_NDC).amax(-1)) for layer in self.filters], -1)
+        for layer in self.highways:
+            x_ND = layer(x_ND)
+        return self.projection(x_ND)

@@ -1,0 +1,69 @@
+"""Lists of words as inputs, and models that read characters."""
+
+import numpy as np
+import pytest
+
+import regard
+from regard import BadInput
+from small_bert import model as small_bert
+from small_elmo import write_elmo
+from verb import run
+
+pytest.importorskip("h5py")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return regard.load(write_elmo(tmp_path_factory.mktemp("elmo")), "cpu")
+
+
+def test_a_text_is_its_words(model):
+    of_text, of_words = model.encode(["A cat, sat.", ["A", "cat", ",", "sat", "."]])
+    assert of_text.shape == (5, 8) and (of_text == of_words).all()
+
+
+def test_vectors_are_of_words_alone(model):
+    texts = ["A cat sat.", "", "So?"]
+    states = model.encode(texts)
+    mean, most = (model.embed(texts, pool).numpy() for pool in ("mean", "max"))
+    np.testing.assert_allclose(mean[0], states[0].mean(0), atol=1e-6)
+    np.testing.assert_allclose(most[2], states[2].amax(0), atol=1e-6)
+    assert states[1].shape == (0, 8) and not mean[1].any()
+
+
+def test_layer_zero_is_the_word_vector_twice(model):
+    (states,) = model.encode([["cat"]], layer=0)
+    assert (states[:, :4] == states[:, 4:]).all()
+
+
+def test_what_it_cannot_do_is_said(model):
+    with pytest.raises(BadInput, match="reads characters: give a text or words"):
+        model.encode([[1, 2]])
+    with pytest.raises(BadInput, match="input 2: 3 is not a text"):
+        model.encode([["a"], ["a", 3]])
+    with pytest.raises(BadInput, match="no attention to show"):
+        model.look("a cat")
+    with pytest.raises(BadInput, match="no output head"):
+        model.logits(["a cat"])
+
+
+def test_tape_names(model):
+    blocks = [f"trunk.blocks.{number}.output" for number in range(2)]
+    assert model.tape_names() == ["trunk.embed.output", *blocks, "trunk.output"]
+
+
+def test_verbs(model, tmp_path):
+    folder = tmp_path / "model"
+    model.save(folder)
+    out = run("embed", folder, "-", stdin="A cat sat.\n")
+    assert np.allclose([float(x) for x in out.stdout.split()], model.embed(["A cat sat."])[0])
+    assert "no attention to show" in run("look", folder, "A cat", code=2).output
+
+
+def test_other_encoders_read_words_too_and_carry_nothing():
+    bert = small_bert("one")
+    (states,) = bert.encode([["green", "owls"]])
+    pieces = bert.tokenizer.pieces(["green", "owls"])
+    assert len(states) == sum(map(len, pieces)) + 2  # [CLS] and [SEP]
+    with pytest.raises(BadInput, match="carries no state"):
+        bert.encode(["a"], carry=True)
