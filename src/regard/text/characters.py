@@ -142,6 +142,6 @@ class CharacterTokenizer(RowTokenizer):
         """Read what ``save`` wrote."""
         path = folder / CharacterTokenizer.FILES[0]
         longest = read_json(path).get("longest")
-        if type(longest) is not int:
+        if not isinstance(longest, int):
             raise BadInput(f"{path}: longest, the ids of a word, is {longest!r}")
         return CharacterTokenizer(CharacterVocabulary(longest))

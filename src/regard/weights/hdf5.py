@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,20 +15,19 @@ from regard.ground.files import check_regular, replacing
 def read_hdf5(path: Path) -> dict[str, Tensor]:
     """The datasets of a file by their paths in it; links to other files are not followed."""
     check_regular(path)
-    h5py, tensors = _library(path), dict[str, Tensor]()
-
-    def note(name: str, value: Any) -> None:
-        if isinstance(value, h5py.Dataset):
-            if value.dtype.kind != "f":
-                raise BadInput(f"{path}: {name} holds no numbers")
-            tensors[name] = torch.from_numpy(value[()])
-
+    h5py, names, arrays = _library(path), list[str](), dict[str, np.ndarray]()
     try:
         with h5py.File(path, "r") as file:
-            file.visititems(note)
+            file.visit(names.append)
+            for name in names:
+                if file.get(name, getclass=True) == h5py.Dataset:
+                    arrays[name] = file[name][()]
     except (OSError, RuntimeError, KeyError, TypeError) as error:
         raise BadInput(f"{path}: cannot be read as HDF5 ({reason_of(error)})") from None
-    return tensors
+    for name, array in arrays.items():
+        if not np.issubdtype(np.asarray(array).dtype, np.floating):
+            raise BadInput(f"{path}: {name} holds no floating-point numbers")
+    return {name: torch.from_numpy(np.asarray(array)) for name, array in arrays.items()}
 
 
 def write_hdf5(path: Path, tensors: Mapping[str, Tensor]) -> None:

@@ -121,3 +121,11 @@ def test_without_h5py_one_line_says_so(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "h5py", None)
     with pytest.raises(BadInput, match="need the library h5py"):
         regard.load(folder, "cpu")
+
+
+def test_tensors_that_are_no_numbers_are_refused(tmp_path):
+    folder = write_elmo(tmp_path)
+    with h5py.File(folder / "weights.hdf5", "a") as file:
+        file.create_dataset("note", data="text")
+    with pytest.raises(BadInput, match="note holds no floating-point numbers"):
+        regard.load(folder, "cpu")

@@ -7,7 +7,7 @@ of the trunk.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -118,8 +118,7 @@ def write(folder: Path, model: LoadedModel) -> None:
 
 def weight_map(facts: TrunkWithHeads) -> WeightMap:
     """The names of tensors ↔ ours, for a model of these sizes."""
-    embed, stack = facts.trunk.embed, facts.trunk.stack
-    assert isinstance(embed, Characters)
+    embed, stack = cast(Characters, facts.trunk.embed), facts.trunk.stack
     theirs, ours = "RNN_{0,1}/RNN/MultiRNNCell/Cell{i}/LSTMCell/", "trunk.blocks.{i}."
     both, gates = Join((1, 1)), 4 * values_named(stack, "cells")[0]
     inputs, cells = 2 * stack.width, gates // 4
