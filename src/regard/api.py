@@ -1,6 +1,5 @@
 """The public face: a model from a folder, and what people do with it."""
 
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from functools import cached_property
@@ -190,12 +189,7 @@ class Model:
         pairs of texts too, and lists of words; ELMo gives one state a word. With ``carry``, a
         recurrent model begins each text with the state in which it left the one before it.
         """
-        side, depth = self.facts.encoder_path, self.facts.encoder.stack.depth
-        if not -1 <= check_whole("layer", layer, -sys.maxsize) <= depth:
-            raise BadInput(f"layer {layer} asked for; there are 0 (embedding) to {depth}, and -1")
-        name = {-1: f"{side}.output", 0: f"{side}.embed.output"}.get(
-            int(layer), f"{side}.blocks.{layer - 1}.output"
-        )
+        name = self.facts.encoder.state_path(self.facts.encoder_path, layer)
         given, runner = listed(texts), self.runner.with_limits(batch_size, max_length)
         if carry and not self.facts.encoder.stack.carries_state:
             raise BadInput(f"carry: {self.paper.name} carries no state from text to text")

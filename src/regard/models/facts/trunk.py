@@ -1,9 +1,11 @@
 """A trunk: an embedding and a stack of layers over it."""
 
+import sys
 from dataclasses import dataclass
 
 from torch import nn
 
+from regard.ground.checks import check_whole
 from regard.ground.errors import BadInput
 from regard.models.facts.bilm import BiLMStack
 from regard.models.facts.conv import ConvEncoderFacts
@@ -62,6 +64,17 @@ class Trunk:
         }
         norm = {f"{prefix}final norm": f"{path}.output"} if self.stack.final_norm else {}
         return {f"{prefix}embedding": f"{path}.embed.output", **blocks, **norm}
+
+    def state_path(self, path: str, layer: int) -> str:
+        """The tape path of the states after a layer, for a trunk of that path.
+
+        0 is the embedding, -1 what heads and decoders see.
+        """
+        depth = self.stack.depth
+        if not -1 <= check_whole("layer", layer, -sys.maxsize) <= depth:
+            raise BadInput(f"layer {layer} asked for; there are 0 (embedding) to {depth}, and -1")
+        names = {-1: "output", 0: "embed.output"}
+        return f"{path}.{names.get(int(layer), f'blocks.{layer - 1}.output')}"
 
     def build(self, source: "Trunk | None" = None) -> nn.Module:
         """The module of these facts; a decoder's depends on its source."""
