@@ -236,7 +236,7 @@ def test_wrong_input_is_a_value_error():
 
 
 def test_long_values_are_not_repeated_whole(models):
-    assert len(refused(models["encoder"].encode, [["a" * 100_000] * 3])) < 200
+    assert len(refused(models["encoder"].encode, [("a" * 100_000,) * 3])) < 200
     assert len(refused(models["translator"].translate, ["a"], "x" * 100_000)) < 200
 
 

@@ -67,3 +67,16 @@ def test_other_encoders_read_words_too_and_carry_nothing():
     assert len(states) == sum(map(len, pieces)) + 2  # [CLS] and [SEP]
     with pytest.raises(BadInput, match="carries no state"):
         bert.encode(["a"], carry=True)
+
+
+def test_recurrent_language_models_carry_their_state(tmp_path):
+    from regard.models.facts import CausalRNNFacts, NextTokenHead, Tokens, Trunk, TrunkWithHeads
+    from regard.models.formats.loaded_model import LoadedModel
+    from regard.models.papers import elmo
+
+    stack = CausalRNNFacts(width=4, embedding=3, depth=2, initial="learned")
+    facts = TrunkWithHeads(Trunk(Tokens(9, None), stack), output_heads=(NextTokenHead(False),))
+    rnn = regard.Model(LoadedModel(elmo.PAPER, facts, facts.build().eval()))
+    (whole,) = rnn.encode([[1, 2, 3, 4, 5]])
+    parts = rnn.encode([[1, 2], [3, 4, 5]], carry=True)
+    np.testing.assert_allclose(whole, np.concatenate(parts), atol=1e-6)

@@ -4,6 +4,7 @@ An example is one input of a model: a row for each of its sides, "trunk", or "so
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -56,8 +57,9 @@ def random_examples(facts: ModelFacts, without: Collection[int] = ()) -> Iterato
     """Random ids of the vocabulary ``without`` some of them, the same at every call."""
     generator = torch.Generator().manual_seed(0)
 
-    def draw(ids: Sequence[int], *shape: int) -> np.ndarray:
-        return np.asarray(ids)[torch.randint(len(ids), shape, generator=generator).numpy()]
+    def draw(ids: Sequence[int], *shape: int) -> list[Any]:
+        places = torch.randint(len(ids), shape, generator=generator)
+        return np.asarray(ids)[places.numpy()].tolist()
 
     for length in LENGTHS:
         example = {}

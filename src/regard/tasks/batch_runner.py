@@ -69,10 +69,10 @@ class BatchRunner:
     @torch.no_grad()
     def carried_states(self, rows: Rows, name: str) -> list[Tensor]:
         """The same, where each row begins with the state in which the row before it ended."""
-        states, carried = list[Tensor](), dict[str, Any]()
+        states, state = list[Tensor](), self.model.encoder.new_state(1)
         for row in rows:
             tape, batch = Tape(name), pack_texts([row]).to(self.device)
-            carried = {"memory": self.model.encode(batch, tape=tape, **carried).memory}
+            state = self.model.encode(batch, tape=tape, state=state).state
             states += self.split(tape.records[name], batch.layout)
         return states
 

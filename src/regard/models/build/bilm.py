@@ -38,7 +38,7 @@ class BiLMModule(nn.Module):
         self.residual = residual
         self.dropout = Dropout(dropout)
 
-    def new_memory(self, rows: int) -> tuple[State, ...]:
+    def new_state(self, rows: int) -> tuple[State, ...]:
         """The state of rows of which nothing is read."""
         return tuple(cast(ProjectedBiLSTM, layer).new_state(rows) for layer in self.blocks)
 
@@ -47,20 +47,20 @@ class BiLMModule(nn.Module):
         tokens_T: Tensor,
         layout: Layout,
         *,
-        memory: tuple[State, ...] | None = None,
+        state: tuple[State, ...] | None = None,
         tape: NullTape = NULL_TAPE,
     ) -> EncoderOutput:
-        """A state for every word; ``memory`` is the state after the rows before these."""
+        """A state for every word; ``state`` is that after the rows before these."""
         vectors_TD = self.embed(tokens_T, layout).to(next(self.blocks.parameters()).dtype)
         x_TD = tape("embed.output", torch.cat([vectors_TD, vectors_TD], dim=-1))
         ends = []
         with without_autocast(x_TD):
             for number, layer in enumerate(self.blocks):
                 given_TD = self.dropout(x_TD)
-                before = None if memory is None else memory[number]
+                before = None if state is None else state[number]
                 states_TD, end = layer(given_TD, layout, before)
                 x_TD = given_TD + states_TD if number and self.residual else states_TD
                 x_TD = tape.under("blocks").under(number)("output", x_TD)
                 ends.append(end)
         states_TD = tape("output", self.dropout(x_TD))
-        return EncoderOutput(states_TD, layout, memory=tuple(ends))
+        return EncoderOutput(states_TD, layout, state=tuple(ends))

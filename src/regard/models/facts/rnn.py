@@ -140,7 +140,7 @@ class CausalRNNFacts(AnyRNN):
         widths = [*[self.width] * (self.depth - 1), self.output_width]
         return [*zip([self.embedding, *widths], widths, strict=False)]
 
-    def build(self, embed: Tokens, source: AnyStack | None = None) -> CausalRNNModule:
+    def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> CausalRNNModule:
         """Recurrent layers over that embedding."""
         before = (self.input_dropout, self.hidden_dropout, self.dropout)
         rates = [self.dropout if rate is None else rate for rate in before]
