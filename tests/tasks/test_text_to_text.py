@@ -16,6 +16,7 @@ from regard.training.recipe import read, task_of
 from regard.training.run import prepare
 from small import WORDS
 from small_answers import write_answers
+from small_gpt import write_gpt2
 
 ALONE = World(0, 1, torch.device("cpu"))
 COPIES = [(word, word) for word in WORDS]
@@ -134,14 +135,67 @@ def test_a_bidirectional_model_is_refused(corpus, tmp_path):
         prepare(recipe, tmp_path / "run", ALONE, data=corpus.parent)
 
 
-def test_a_start_must_know_the_task_token(corpus, copied, tmp_path):
+def started(folder, **settings):
+    """Settings that begin with a folder."""
+    begin = {"model.start": str(folder), "model.size": None, "text": False, "model.change": {}}
+    return begin | {"prompt.longest": 12} | settings
+
+
+def published(folder, kind):
+    """A folder of ``transformers``, whose tokenizer was saved by regard or by ``transformers``."""
+    transformers = pytest.importorskip("transformers")
+    write_gpt2(folder)
+    if kind == "transformers":
+        transformers.AutoTokenizer.from_pretrained(folder).save_pretrained(folder)
+    if kind == "merges":
+        (folder / "tokenizer.json").unlink()
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["regard", "transformers", "merges"])
+def test_a_start_learns_the_task_token(corpus, kind, tmp_path):
+    start = published(tmp_path / "start", kind)
+    given = regard.load(start, "cpu")
+    recipe = read(corpus, started(start))
+    run = prepare(recipe, tmp_path / "begun", ALONE, data=corpus.parent)
+    before, now = (
+        one.state_dict()["trunk.embed.token.weight"] for one in (given.module, run.job.model)
+    )
+    assert torch.equal(now[:-1], before) and now[-1].any()
+    assert run.tokenizer.words.number("<reverse>") == len(before)
+    run.release()
+
+    settings = started(start, **{"train.steps": 2, "train.evaluate_every": 2})
+    for _ in regard.train(corpus, corpus.parent, tmp_path / "run", settings=settings, device="cpu"):
+        pass
+    model = regard.load(tmp_path / "run" / "model", "cpu")
+    model.save(tmp_path / "hf", format="hf")
+    transformers = pytest.importorskip("transformers")
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "hf").eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
+    (row,) = model.generator.read_prompts(["The dog"])
+    assert tokenizer("The dog<reverse>")["input_ids"] == row and row[-1] == len(before)
+    with torch.inference_mode():
+        expected = theirs(torch.tensor([row])).logits[0]
+    torch.testing.assert_close(model.logits([row])[0], expected, rtol=0, atol=1e-5)
+
+
+def test_rows_that_are_longer_than_the_model_reads_are_refused(corpus, tmp_path):
+    start = published(tmp_path / "start", "regard")
+    recipe = read(corpus, started(start, **{"prompt.longest": 40}))
+    said = r"^data.dev: a row has \d+ tokens, and the model knows 48 positions: prompt.longest"
+    with pytest.raises(BadInput, match=said):
+        prepare(recipe, tmp_path / "run", ALONE, data=corpus.parent)
+
+
+def test_a_start_that_knows_the_task_token_stays_as_large(corpus, copied, tmp_path):
     model, _ = copied
     model.save(tmp_path / "start")
-    started = [f"model.start={tmp_path / 'start'}", "model.size=", "text=false", "model.change={}"]
-    prepare(read(corpus, started), tmp_path / "run", ALONE, data=corpus.parent).release()
-    other = read(corpus, [*started, "prompt.task_token=<to-de>"])
-    with pytest.raises(BadInput, match=r"the vocabulary of model.start has no <to-de>"):
-        prepare(other, tmp_path / "other", ALONE, data=corpus.parent)
+    recipe = read(corpus, started(tmp_path / "start"))
+    run = prepare(recipe, tmp_path / "run", ALONE, data=corpus.parent)
+    assert run.facts.sizes["tokens"] == model.facts.sizes["tokens"]
+    assert run.tokenizer.words.fingerprint == model.tokenizer.words.fingerprint
+    run.release()
 
 
 def test_a_broken_note_is_one_line(copied, tmp_path):

@@ -20,6 +20,7 @@ from regard.models.paper import Paper
 from regard.models.papers import paper, sized
 from regard.weights.files import load_weights, weights_of
 
+BY_TOKEN = ("trunk.embed.token.weight", "heads.next_token.out.weight")
 BLOCK = re.compile(r"trunk\.blocks\.(\d+)\.")
 
 
@@ -117,6 +118,7 @@ def copy_start(
 ) -> None:
     """Copy what the start has into a model; what it does not have stays as it was drawn.
 
+    So do the vectors of tokens that the model has beyond those of the start.
     Of the task's ``head``, the ``outputs`` of the start that mean the same are copied, in this
     order; with None the head stays as it was drawn.
     """
@@ -127,6 +129,8 @@ def copy_start(
                 tensor.copy_(given[name][outputs] if ".out." in name else given[name])
         elif name in given and given[name].shape == tensor.shape:
             tensor.copy_(given[name])
+        elif name in BY_TOKEN and len(given[name]) < len(tensor):
+            tensor[: len(given[name])].copy_(given[name])
         elif name.startswith("trunk."):
             raise BadInput(f"model.start: {name} there does not fit the model as changed")
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from regard.ground.errors import BadInput
 from regard.metrics.answers import answer_scores
 from regard.metrics.translation import MetricScore
-from regard.models.facts import NextTokenHead, TrunkWithHeads
+from regard.models.facts import NextTokenHead, TrunkWithHeads, change
 from regard.models.paper import Paper
 from regard.objectives.answer_lm import AnswerLM
 from regard.tasks.generation_settings import DecodeConfig
@@ -22,6 +22,7 @@ from regard.tasks.run_paths import RunPaths
 from regard.tasks.task import Prepared
 from regard.tasks.trunk_task import TrunkTask
 from regard.text.config import EncoderTextConfig
+from regard.text.row_tokenizer import RowTokenizer
 from regard.text.task_prompt import PromptConfig
 
 
@@ -51,14 +52,17 @@ class TextToText(PairTask, TrunkTask):
     def special_tokens(self) -> tuple[str, ...]:
         return (self.prompt.task_token,)
 
+    def vocabulary(self, data: Path) -> RowTokenizer | None:
+        """That of ``model.start``, with the task token."""
+        given = super().vocabulary(data)
+        return None if given is None else given.with_special_tokens(self.special_tokens)
+
     def facts(self, data: Path) -> tuple[Paper, TrunkWithHeads]:
-        """A causal trunk; the vocabulary of ``model.start`` must have the task token."""
+        """A causal trunk; that of ``model.start`` may have to learn the task token."""
         paper, facts = super().facts(data)
         AnswerLM.check(facts)
-        if (given := self.vocabulary(data)) is not None and not given.words.has(
-            token := self.prompt.task_token
-        ):
-            raise BadInput(f"prompt.task_token: the vocabulary of model.start has no {token}")
+        if (given := self.vocabulary(data)) is not None:
+            facts = change(facts, vocab=max(facts.sizes["tokens"], len(given.words)))
         return paper, facts
 
     def with_heads(self, facts: TrunkWithHeads) -> TrunkWithHeads:
@@ -73,7 +77,17 @@ class TextToText(PairTask, TrunkTask):
             return chain.from_iterable(pair[1:] for pair in self.read_train(files, folder))
 
         tokenizer = self.tokenizer(folder, texts)
-        return Prepared(tokenizer, None, self.load(files, folder, (tokenizer.words,) * 2))
+        prepared = Prepared(tokenizer, None, self.load(files, folder, (tokenizer.words,) * 2))
+        self._check_lengths(prepared, folder.data)
+        return prepared
+
+    def _check_lengths(self, prepared: Prepared, data: Path) -> None:
+        """Refuse development rows for which the model has no positions."""
+        limit, objective = self.facts(data)[1].trunk.embed.limit, self.plain_objective(prepared)
+        longest = max(objective.length(example)[0] for example in prepared.dataset.dev)
+        if limit is not None and longest > limit:
+            said = f"a row has {longest} tokens, and the model knows {limit} positions"
+            raise BadInput(f"data.dev: {said}: prompt.longest shortens texts")
 
     def objective(self, prepared: Prepared) -> AnswerLM:
         """The next token of the answer."""

@@ -16,6 +16,7 @@ from regard.text.templates import TEXTS, RowBuilder
 from regard.text.tokenizer_family import TokenizerFamily
 from regard.text.tokenizer_files import (
     TokenizerFiles,
+    add_special_tokens,
     all_files,
     change_family,
     learn_files,
@@ -104,8 +105,18 @@ class EncoderTokenizer(RowTokenizer):
 
     def with_family(self, name: str) -> "EncoderTokenizer":
         """The same pieces in the rows of another family that has pieces of this kind."""
-        files = TokenizerFiles(self.family, self.words, self.names, self.longest, self.files)
-        return EncoderTokenizer(*change_family(files, name))
+        return EncoderTokenizer(*change_family(self._files, name))
+
+    def with_special_tokens(self, tokens: Sequence[str]) -> "EncoderTokenizer":
+        """The same with those of the tokens that it does not have, under the next ids."""
+        missing = [token for token in tokens if not self.words.has(token)]
+        if not missing:
+            return self
+        return EncoderTokenizer(*add_special_tokens(self._files, missing))
+
+    @property
+    def _files(self) -> TokenizerFiles:
+        return TokenizerFiles(self.family, self.words, self.names, self.longest, self.files)
 
     def save(self, folder: Path) -> None:
         """Write the files, and remove those of an earlier vocabulary."""

@@ -56,6 +56,10 @@ class RowTokenizer(ABC):
             found = summary or "nowhere"
             raise BadInput(f"the summary token of a row stands {found}; the model needs {expected}")
 
+    def with_special_tokens(self, tokens: Sequence[str]) -> "RowTokenizer":
+        """The same with those of the tokens that it does not have."""
+        raise BadInput(f"this tokenizer has no special tokens: no {', '.join(tokens)}")
+
     def limit(self, max_length: int | None) -> int | None:
         """The length to which rows are truncated; texts without special tokens are read whole."""
         return max_length if self.template.specials(1) else None

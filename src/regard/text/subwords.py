@@ -154,9 +154,20 @@ class Subwords:
         """The words of ``text`` with an unknown token; none in byte-safe kinds."""
         return lost_words(text, self.segment(text), self._find(_UNKNOWNS))
 
+    def with_special_tokens(self, tokens: Sequence[str]) -> "Subwords":
+        """The same vocabulary with further special tokens at its end."""
+        tokenizer = Tokenizer.from_str(self.content)
+        tokenizer.add_special_tokens([*tokens])
+        return Subwords(tokenizer)
+
+    @property
+    def content(self) -> str:
+        """The content of its tokenizer.json."""
+        return self._tokenizer.to_str(pretty=True)
+
     def save(self, path: Path) -> None:
         """Write tokenizer.json in the format of the library, which ``transformers`` reads."""
-        write_text(path, self._tokenizer.to_str(pretty=True))
+        write_text(path, self.content)
 
     @staticmethod
     def load(path: Path) -> "Subwords":

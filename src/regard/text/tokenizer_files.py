@@ -105,6 +105,26 @@ def change_family(files: TokenizerFiles, name: str) -> TokenizerFiles:
     return _written(family, model, own, files.longest, settings.get(EXTRAS[0], ()))
 
 
+def add_special_tokens(files: TokenizerFiles, tokens: Sequence[str]) -> TokenizerFiles:
+    """The same tokenizer with further special tokens, under the next ids."""
+    words = files.words.with_special_tokens(tokens)
+    settings = json.loads(files.files.get(SETTINGS, b"{}"))
+    settings.setdefault("tokenizer_class", files.family.classes[0])
+    key = next((key for key in EXTRAS if settings.get(key)), EXTRAS[0])
+    settings[key] = [*_several(settings.get(key)), *tokens]
+    if "added_tokens_decoder" in settings:
+        listed = {str(words.number(token)): _special_token(token) for token in tokens}
+        settings["added_tokens_decoder"] = {**settings["added_tokens_decoder"], **listed}
+    written = {WORDS: words.content, SETTINGS: json.dumps(settings, indent=2, ensure_ascii=False)}
+    contents = {name: f"{content}\n".encode() for name, content in written.items()}
+    return files._replace(words=words, files={**files.files, **contents})
+
+
+def _special_token(name: str) -> dict[str, Any]:
+    properties = dict.fromkeys(PROPERTIES, False)
+    return {"content": name, **properties, "special": True}
+
+
 def _written(
     family: TokenizerFamily,
     model: Model,
