@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.block_plans import TokenStream, text_rows
+from regard.data.block_plans import ChunkLengths, TokenStream, stream_chunks, text_rows
 from regard.data.documents import Documents
 from regard.ground.errors import BadInput
 
@@ -70,3 +70,33 @@ def test_any_part_of_the_stream_can_be_read():
     for begin in range(len(whole)):
         for end in range(begin + 1, len(whole) + 1):
             assert stream.read(begin, end).tolist() == whole[begin:end]
+
+
+@pytest.mark.parametrize("lengths", [ChunkLengths(7), ChunkLengths(30, 20), ChunkLengths(2, 1)])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_streams_are_read_in_order_and_predict_every_token(lengths, rows):
+    stream = TokenStream(documents([50, 3, 140]), SEPARATOR)
+    plan = stream_chunks(stream, rows, lengths, (7, 2))
+    whole = stream.read(0, int(stream.borders[-1]))
+    length = (len(whole) - 1) // rows
+    passages = plan.read(np.arange(len(plan)))
+    for row in range(rows):
+        own = passages[row::rows]
+        read = np.concatenate([one.row.tokens for one in own])
+        assert read.tolist() == whole[row * length : (row + 1) * length].tolist()
+        after = [*[one.row.tokens[0] for one in own[1:]], whole[(row + 1) * length]]
+        assert [one.follows for one in own] == after
+    sizes = plan.lengths.reshape(-1, rows)
+    assert (sizes == sizes[:, :1]).all() and sizes.max() <= lengths.longest
+
+
+def test_drawn_lengths_follow_from_the_key():
+    lengths, total = ChunkLengths(95, 70), 200_000
+    cuts = lengths.cuts(total, (1, 0))
+    sizes = np.diff(cuts)[:-1]
+    assert cuts[0] == 0 and cuts[-1] == total
+    assert np.array_equal(cuts, lengths.cuts(total, (1, 0)))
+    assert not np.array_equal(cuts[:50], lengths.cuts(total, (1, 1))[:50])
+    halved = sizes < 52
+    assert 0.03 < halved.mean() < 0.07 and sizes.min() >= 5
+    assert abs(sizes[~halved].mean() - 69.5) < 0.5 and abs(sizes[~halved].std() - 5) < 0.5

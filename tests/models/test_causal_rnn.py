@@ -23,7 +23,7 @@ from regard.models.facts import (
     to_json,
 )
 from regard.models.paper import count_parameters
-from regard.models.papers import zaremba
+from regard.models.papers import awd_lstm, zaremba
 from regard.parts.dropout import RowDropout
 from regard.parts.rnn import RNNLayer
 
@@ -190,3 +190,23 @@ def test_undropped_states_come_with_dropped_ones():
     assert dropped.any() and not (outputs.undropped_TD == 0).any()
     kept = 2 * outputs.undropped_TD[~dropped]
     assert torch.allclose(outputs.states_TD[~dropped], kept, rtol=1e-4)
+
+
+def test_the_size_of_awd_lstm():
+    """33,556,078 parameters, as the code of the paper prints for WikiText-2."""
+    facts = awd_lstm.PAPER.fit_heads(awd_lstm.WIKITEXT_2.with_heads(NextTokenHead()))
+    assert awd_lstm.PAPER.parameters(facts) == 33_556_078
+    module = change(facts, vocab=9, width=6, embedding=4, last_width=4).build()
+    assert module.output.weight is module.trunk.embed.token.weight
+    assert [layer.width for layer in module.trunk.layers] == [6, 6, 4]
+
+
+def test_word_dropout_drops_a_word_everywhere():
+    torch.manual_seed(2)
+    embed = change(TINY.trunk, word_dropout=0.5).build().embed.train()
+    tokens_T = torch.arange(VOCAB).repeat(3)
+    x_TD = embed(tokens_T, Layout.rectangle(3, VOCAB)).view(3, VOCAB, -1)
+    assert torch.equal(x_TD[0], x_TD[1]) and torch.equal(x_TD[0], x_TD[2])
+    gone_V = (x_TD[0] == 0).all(-1)
+    assert 0 < gone_V.sum() < VOCAB
+    assert torch.allclose(x_TD[0, ~gone_V], 2 * embed.token.weight[~gone_V], rtol=1e-4)

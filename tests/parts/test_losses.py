@@ -3,7 +3,8 @@ import torch
 import torch.nn.functional as F
 
 from regard.ground.batch import IGNORED
-from regard.parts.losses import smoothed_cross_entropy
+from regard.ground.layout import Layout
+from regard.parts.losses import mean_square, mean_square_change, smoothed_cross_entropy
 
 GOALS = torch.tensor([3, IGNORED, 0, 6, IGNORED])
 
@@ -71,3 +72,13 @@ def test_impossible_tokens_get_no_share_of_the_smoothing(smoothing):
     torch.testing.assert_close(sums, expected)
     gradients = [torch.autograd.grad(loss, logits_TV)[0] for loss, _ in (sums, expected)]
     torch.testing.assert_close(*gradients)
+
+
+def test_changes_are_those_between_successive_tokens_of_a_row():
+    torch.manual_seed(4)
+    states_TD, layout = torch.randn(9, 3), Layout.ragged([4, 0, 1, 4])
+    rows = [row for row in layout.split(states_TD) if len(row) > 1]
+    changes = torch.cat([row[1:] - row[:-1] for row in rows])
+    assert torch.allclose(mean_square_change(states_TD, layout), changes.square().mean())
+    assert torch.allclose(mean_square(states_TD), states_TD.square().mean())
+    assert mean_square_change(states_TD[:1], Layout.ragged([1])) == 0

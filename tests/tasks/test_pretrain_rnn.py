@@ -6,40 +6,19 @@ import torch
 
 from regard.ground.errors import BadInput
 from regard.ground.pytree import tensors_in
-from regard.training.distributed import World
+from regard.objectives.causal_lm import CausalLM
+from regard.objectives.sum import Sum
 from regard.training.loop import train
 from regard.training.loop.events import DevEvent, ReportEvent
 from regard.training.loop.trainer import Trainer
 from regard.training.recipe import read
-from regard.training.run import prepare
 from regard.weights.files import weights_of
-from small_documents import RECIPE, write_animals
-
-ALONE = World(0, 1, torch.device("cpu"))
-CHANGES = (
-    ('kind = "wordpiece"\n', ""),
-    ('paper = "bert"\nsize = "tiny"', 'paper = "zaremba"'),
-    (
-        "width = 32, inner = 64, depth = 2, heads = 2, longest = 32, init_std = 0.1",
-        'width = 24, embedding = 20, initial = "learned"',
-    ),
-)
+from small_rnn import prepared, write_streams
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    folder = write_animals(tmp_path_factory.mktemp("animals"))
-    recipe = RECIPE
-    for before, after in CHANGES:
-        assert before in recipe
-        recipe = recipe.replace(before, after)
-    (folder / "lstm.toml").write_text(recipe)
-    return folder
-
-
-def prepared(corpus, out, *settings, resume=False):
-    recipe = read(corpus / "lstm.toml", settings)
-    return prepare(recipe, out, ALONE, data=corpus, resume=resume)
+    return write_streams(tmp_path_factory.mktemp("animals"))
 
 
 def losses(run, resume=False):
@@ -102,3 +81,30 @@ def test_what_cannot_be_streams(corpus, tmp_path):
         prepared(corpus, tmp_path, "batches.tokens=9999999", "batches.rows=90000")
     with pytest.raises(BadInput, match="rows 'streams' need recurrent layers"):
         prepared(corpus, tmp_path, "model.source=gpt-2", "model.change={}")
+
+
+def test_penalties_are_part_of_the_loss_and_not_of_the_likelihood(corpus, tmp_path):
+    nlls, found = [], []
+    for number, settings in enumerate(((), ("ar=2", "tar=1"))):
+        keys = [f"objective.causal-lm.{key}" for key in settings]
+        run = prepared(corpus, tmp_path / str(number), "train.steps=1", *keys)
+        (report,) = [event for event in train(run.job) if isinstance(event, ReportEvent)]
+        nlls.append(report.nll)
+        found.append(report.loss)
+    assert nlls[0] == pytest.approx(nlls[1]) == pytest.approx(found[0]) and found[1] > found[0]
+    penalised = CausalLM("streams", ar=2.0, tar=1.0)
+    model = run.job.model
+    batch = Sum(penalised).collate(next(run.job.sampler.batches())[1].read())
+    outputs = model(batch.inputs)
+    states_BLD = outputs.undropped_TD.view(8, 32, -1)
+    expected = 2 * states_BLD.square().mean() + states_BLD.diff(dim=1).square().mean()
+    loss, nll = penalised.loss(outputs, batch)
+    torch.testing.assert_close(loss - nll, expected * 8 * 32)
+
+
+def test_lengths_that_do_not_fit_are_refused(corpus, tmp_path):
+    with pytest.raises(BadInput, match="mean_length: .* is 32"):
+        prepared(corpus, tmp_path, "objective.causal-lm.mean_length=40")
+    settings = ["objective.causal-lm.rows=blocks", "objective.causal-lm.mean_length=4"]
+    with pytest.raises(BadInput, match="set rows = 'streams'"):
+        read(corpus / "lstm.toml", settings)

@@ -8,10 +8,11 @@ stands before.
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
-from regard.data.counter_rng import below, streams
+from regard.data.counter_rng import below, streams, uniform
 from regard.data.documents import Documents
 from regard.data.row_plans import Passage, PlanRows, room_in
 from regard.ground.batch import TokenRow
@@ -145,8 +146,37 @@ def text_rows(
     return plan
 
 
-def stream_chunks(stream: TokenStream, rows: int, longest: int) -> BlockPlan:
-    """The stream cut into ``rows`` equal ones, and these into chunks of ``longest`` tokens.
+@dataclass(frozen=True)
+class ChunkLengths:
+    """Chunks of ``longest`` tokens; with a ``mean``, of lengths drawn around it, at most that.
+
+    They are normally distributed with a standard deviation of 5, one in twenty around half of the
+    mean, and at least 5 (Merity et al., 2017, arXiv:1708.02182, section 5); they follow from the
+    key (seed, epoch).
+    """
+
+    longest: int
+    mean: int = 0
+    spread: ClassVar[int] = 5
+    halved: ClassVar[float] = 0.05
+
+    def cuts(self, total: int, key: tuple[int, ...]) -> np.ndarray:
+        """Where each chunk of so many tokens begins, and the total at the end."""
+        if not self.mean:
+            return np.append(np.arange(0, total, self.longest), total)
+        least = min(self.spread, self.mean)
+        stream = streams(key, np.arange(-(-total // least)))
+        mean = np.where(uniform(stream, 0) < self.halved, self.mean / 2, self.mean)
+        radius = np.sqrt(-2 * np.log(1 - uniform(stream, 1)))  # Box & Muller, 1958
+        drawn = mean + self.spread * radius * np.cos(2 * np.pi * uniform(stream, 2))
+        ends = np.cumsum(np.clip(drawn.astype(np.int64), least, self.longest))
+        return np.concatenate([[0], ends[ends < total], [total]])
+
+
+def stream_chunks(
+    stream: TokenStream, rows: int, lengths: ChunkLengths, key: tuple[int, ...]
+) -> BlockPlan:
+    """The stream cut into ``rows`` equal ones, and these into chunks.
 
     Chunk k of all streams comes before chunk k + 1. Every token has a next one, so the last of all
     is only predicted; those beyond the equal streams are not used.
@@ -154,7 +184,7 @@ def stream_chunks(stream: TokenStream, rows: int, longest: int) -> BlockPlan:
     length = (int(stream.borders[-1]) - 1) // rows
     if length < 1:
         raise BadInput(f"the documents are too short for {rows} streams of text")
-    cuts = np.append(np.arange(0, length, longest), length)
+    cuts = lengths.cuts(length, key)
     first = np.arange(rows) * length
     begin, end = ((first + cut[:, None]).ravel() for cut in (cuts[:-1], cuts[1:]))
     return BlockPlan(stream, begin, end, np.zeros(len(begin), bool))

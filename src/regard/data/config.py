@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ConfigDict, Field, model_validator
 
-from regard.data.documents import DocumentSource, document_source
+from regard.data.documents import DocumentSource, TextFile, document_source
 from regard.data.headings import Headings
 from regard.data.memory import MemoryExamples
 from regard.data.readers import read
@@ -38,8 +38,8 @@ class FilesConfig(Config):
     rules separate words, for alignment. Examples of a published format: a ``file``, its ``reader``
     in ``regard.data.readers`` and the reader's ``options``. Documents for pre-training: a folder of
     texts, JSON lines with the text under ``key`` (default "text"), or a file with one sentence per
-    line and an empty line after each document. For dev only, ``held_out`` takes so many examples
-    from the training set.
+    line and an empty line after each document; or a running ``text``. For dev only, ``held_out``
+    takes so many examples from the training set.
     """
 
     source: str | None = None
@@ -62,6 +62,8 @@ class FilesConfig(Config):
     """Options of the reader."""
     documents: str | None = None
     """Documents to pre-train on."""
+    text: str | None = None
+    """A running text to pre-train on, whose empty lines count as others do."""
     key: str | None = None
     """The key of the text in JSON lines of documents."""
     held_out: int | None = Field(None, ge=1)
@@ -79,10 +81,10 @@ class FilesConfig(Config):
     def check(self) -> None:
         """Refuse files of several kinds, or of none."""
         given = {key for key, value in self if value not in (None, {})}
-        if "documents" in given:
-            if given - {"documents", "key"}:
-                raise ValueError("documents stand alone")
-            if self.documents == STDIN:
+        if given & {"documents", "text"}:
+            if given not in ({"documents"}, {"documents", "key"}, {"text"}):
+                raise ValueError("documents stand alone, and so does a text")
+            if STDIN in (self.documents, self.text):
                 raise ValueError("documents are read several times: not from standard input")
         elif "key" in given:
             raise ValueError("a key is for documents")
@@ -107,7 +109,7 @@ class FilesConfig(Config):
     @property
     def names(self) -> str:
         """The files that it names, for messages."""
-        keys = ("source", "target", *TABLES, "headings", "file", "documents")
+        keys = ("source", "target", *TABLES, "headings", "file", "documents", "text")
         return " and ".join(name for key in keys if (name := getattr(self, key)) is not None)
 
     def require(self, examples: Sized, name: str, unit: str) -> None:
@@ -118,7 +120,7 @@ class FilesConfig(Config):
     @property
     def has_pairs(self) -> bool:
         """Whether it names files of pairs."""
-        return not (self.held_out or self.file or self.documents)
+        return not (self.held_out or self.file or self.documents or self.text)
 
     def without_stdin(self, copy: Path, *, again: bool) -> "FilesConfig":
         """The same with a copy of standard input, which can be read once only.
@@ -138,7 +140,9 @@ class FilesConfig(Config):
         return read(task, self.reader, root / self.file, dropped, **self.options)
 
     def collection(self, root: Path) -> DocumentSource:
-        """The documents, under the data root."""
+        """The documents, or the text, under the data root."""
+        if self.text is not None:
+            return TextFile(str(root / self.text))
         if self.documents is None:
             raise BadInput("pre-training reads documents: give data.train.documents")
         return document_source(str(root / self.documents), self.key)
@@ -154,8 +158,8 @@ class FilesConfig(Config):
             raise BadInput("examples held out of data.train lie in no file of their own")
         if self.file is not None:
             raise BadInput(f"{self.file}: files with a reader are for encoders (model.paper)")
-        if self.documents is not None:
-            raise BadInput(f'{self.documents}: documents are to pre-train on (task = "pretrain")')
+        if (given := self.documents or self.text) is not None:
+            raise BadInput(f'{given}: documents are to pre-train on (task = "pretrain")')
         if self.headings is not None:
             return Headings(place(self.headings), spaced)
         if self.columns is None:

@@ -80,6 +80,20 @@ class SentenceFile(FileSource):
         return ((where, "\n".join(lines)) for where, lines in _blocks(self.path))
 
 
+@dataclass(frozen=True)
+class TextFile(SentenceFile):
+    """One running text, in which empty lines count as others do."""
+
+    def documents(self, dropped: DropCounts | None) -> Iterator[tuple[str, list[str]]]:
+        """(where, sentences) of the text."""
+        lines = (line.strip() for line in read_lines(self.path))
+        yield name_of(self.path), [one for line in lines for one in sentences(line)]
+
+    def texts(self, dropped: DropCounts | None) -> Iterator[tuple[str, str]]:
+        """(where, text), with the end of every line."""
+        yield name_of(self.path), "".join(f"{line}\n" for line in read_lines(self.path))
+
+
 class JsonDocuments(JsonLines):
     """A document on each line of JSON, a paragraph on each line of its text."""
 

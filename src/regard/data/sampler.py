@@ -148,6 +148,10 @@ class BatchSampler:
         """The same batches, with a drop count of their own."""
         return replace(self, dropped=DropCounts())
 
+    def rate_share(self, lengths: np.ndarray) -> float:
+        """The share of the learning rate of a step over rows of these lengths."""
+        return 1.0
+
     def splits(self, batches: int, processes: int) -> int:
         """Slices per batch of a step, such that all processes get equally many slices."""
         return processes // gcd(batches, processes)

@@ -38,6 +38,11 @@ class Streams(Dataset):
         """The same of an epoch, where epochs differ."""
         return self.chunks
 
+    @property
+    def full_rate(self) -> float | None:
+        """The length of chunks that are learned at the full rate, if it depends on the length."""
+        return None
+
     def __len__(self) -> int:
         return self.rows * self.chunks
 
@@ -95,6 +100,11 @@ class StreamSampler(BatchSampler):
     def streams(self) -> int:
         """All rows of a batch."""
         return self.dataset.rows
+
+    def rate_share(self, lengths: np.ndarray) -> float:
+        """In proportion to the length of chunks, if the dataset draws it."""
+        full = self.dataset.full_rate
+        return 1.0 if full is None else float(lengths.mean()) / full
 
     def splits(self, batches: int, processes: int) -> int:
         """Each process keeps streams of its own, and their states."""

@@ -10,7 +10,7 @@ state from batch to batch: truncated backpropagation through time (Mikolov et al
 over the development set.
 
 The order of this file: the table in recipes; the head; documents → rows with targets; streams;
-examples → a batch; metrics. The loss, cross-entropy at all tokens, is that of ``RowObjective``.
+examples → a batch; the loss: cross-entropy at all tokens; metrics.
 """
 
 from collections.abc import Sequence
@@ -19,20 +19,22 @@ from math import exp, log
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from regard.data.block_plans import text_rows
+from regard.data.block_plans import ChunkLengths, text_rows
 from regard.data.datasets.documents import DocumentDataset
 from regard.data.datasets.streams import TextStreams
 from regard.data.documents import Documents
 from regard.data.row_plans import PlanRows
 from regard.data.stream_sampler import Streams
-from regard.ground.batch import IGNORED, BatchLimits, pack_ids
+from regard.ground.batch import IGNORED, Batch, BatchLimits, pack_ids
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
+from regard.models.build.trunk_with_heads import Outputs
 from regard.models.facts import NextTokenHead, TrunkWithHeads
 from regard.objectives.rows import Annotate, AnnotatedRow, RowObjective
+from regard.parts.losses import mean_square, mean_square_change
 from regard.text.templates import RowBuilder
 
 DEV_STREAMS = 10  # as in the evaluation of Merity et al. (2017)
@@ -45,8 +47,22 @@ class CausalLMConfig(Config):
     """ "documents": a row is a document, or a part of a long one. "blocks": rows are full, and
     tokens see those of the documents before theirs in the same row. "streams": each row of a batch
     goes on where that of the batch before ended, and so does the state of a recurrent model."""
+    mean_length: int = Field(0, ge=0)
+    """Streams are read in parts of about so many tokens, drawn anew in each epoch, and the learning
+    rate is in proportion to them; 0: in parts of `batches.longest`."""
+    ar: float = Field(0.0, ge=0)
+    """The weight of activation regularisation (arXiv:1708.01009): the mean square of the states."""
+    tar: float = Field(0.0, ge=0)
+    """The weight of temporal activation regularisation: the mean square of the difference between
+    the states of successive tokens."""
     weight: float = Field(1.0, ge=0)
     """The weight of its loss, beside those of other objectives."""
+
+    @model_validator(mode="after")
+    def _streams_have_lengths(self) -> "CausalLMConfig":
+        if self.mean_length and self.rows != "streams":
+            raise ValueError("mean_length is that of parts of streams: set rows = 'streams'")
+        return self
 
 
 @dataclass(frozen=True)
@@ -58,11 +74,15 @@ class CausalLM(RowObjective):
     form: str = "documents"  # of rows
     smoothing: float = 0.0
     loss_weight: float = 1.0
+    mean_length: int = 0
+    ar: float = 0.0
+    tar: float = 0.0
 
     @classmethod
     def from_config(cls, config: CausalLMConfig, smoothing: float) -> "CausalLM":
         """The objective with the settings of a recipe."""
-        return cls(config.rows, smoothing, config.weight)
+        regularisation = config.ar, config.tar
+        return cls(config.rows, smoothing, config.weight, config.mean_length, *regularisation)
 
     def make_head(self) -> NextTokenHead:
         """An output layer over the vocabulary, tied to the token embeddings."""
@@ -93,11 +113,14 @@ class CausalLM(RowObjective):
     def train_streams(self, rows: DocumentDataset, limits: BatchLimits) -> Streams:
         """As many streams as a batch has room for."""
         streams = min(limits.rows, limits.tokens // limits.longest)
-        return TextStreams.of(rows, streams, limits.longest)
+        if self.mean_length > limits.longest:
+            raise BadInput(f"objective.causal-lm.mean_length: batches.longest is {limits.longest}")
+        return TextStreams.of(rows, streams, ChunkLengths(limits.longest, self.mean_length))
 
     def dev_streams(self, rows: DocumentDataset, limits: BatchLimits) -> Streams:
-        """Ten streams, or one for each row of a short text."""
-        return TextStreams.of(rows, min(DEV_STREAMS, len(rows)), limits.longest)
+        """Ten streams, or one for each row of a short text, in parts that fill a batch."""
+        streams = min(DEV_STREAMS, len(rows))
+        return TextStreams.of(rows, streams, ChunkLengths(max(1, limits.tokens // streams)))
 
     def annotator(self, tokenizer: Any) -> Annotate:
         """A function that gives each token the next one as its target."""
@@ -128,6 +151,17 @@ class CausalLM(RowObjective):
     ) -> tuple[None, Tensor]:
         """The next token of each token; with ``limits``, as many as these have tokens."""
         return None, pack_ids([row.targets[self.head] for row in examples], limits, IGNORED)
+
+    def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Cross-entropy, and the regularisation of the states of a recurrent model, if asked."""
+        loss, nll = super().loss(outputs, batch)
+        if not self.ar and not self.tar:
+            return loss, nll
+        count = (batch.targets[self.head] != IGNORED).sum()
+        before = outputs.states_TD if outputs.undropped_TD is None else outputs.undropped_TD
+        penalty = self.ar * mean_square(outputs.states_TD)
+        penalty = penalty + self.tar * mean_square_change(before, batch.inputs.layout)
+        return loss + self.loss_weight * count * penalty, nll
 
     def metrics(self, loss: float, accuracy: float) -> dict[str, float]:
         """Perplexity and accuracy over all tokens."""

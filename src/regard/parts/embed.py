@@ -13,6 +13,8 @@ from regard.parts.dropout import Dropout
 class Embedding(nn.Module):
     """token (× √d) + position (+ segment), optional layer norm, dropout, optional projection.
 
+    ``word_dropout`` drops the vectors of a token everywhere in a batch.
+
     ``width`` is the size of the vectors; a linear layer maps their sum to ``projected`` numbers
     (Lan et al., 2019, section 3.1).
     """
@@ -30,6 +32,7 @@ class Embedding(nn.Module):
         norm: float | None = None,
         dropout: float = 0.0,
         projected: int | None = None,
+        word_dropout: float = 0.0,
     ):
         super().__init__()
         self.token = nn.Embedding(vocab, width)
@@ -39,7 +42,7 @@ class Embedding(nn.Module):
         self.segments = segments
         self.segment = nn.Embedding(segments, width) if segments else None
         self.norm = nn.LayerNorm(width, eps=norm) if norm is not None else None
-        self.dropout = Dropout(dropout)
+        self.dropout, self.word_dropout = Dropout(dropout), Dropout(word_dropout)
         self.projection = None if projected is None else nn.Linear(width, projected)
 
     @property
@@ -49,6 +52,9 @@ class Embedding(nn.Module):
 
     def forward(self, tokens_T: Tensor, layout: Layout) -> Tensor:
         x_TD = self.token(tokens_T) * self.scale
+        if self.training and self.word_dropout.rate:
+            mask_V = self.word_dropout(x_TD.new_ones(self.token.num_embeddings))
+            x_TD = x_TD * mask_V[tokens_T, None]
         if self.position is not None:
             x_TD = x_TD + self.position(layout).to(x_TD.dtype)
         if self.segment is not None:

@@ -1,10 +1,11 @@
-"""Losses: cross-entropy with label smoothing, and that of soft targets."""
+"""Losses: cross-entropy with label smoothing, that of soft targets, and those of states."""
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from regard.ground.batch import IGNORED
+from regard.ground.layout import Layout
 
 
 def smoothed_cross_entropy(
@@ -41,3 +42,15 @@ def soft_target_losses(logits_NV: Tensor, teacher_logits_NV: Tensor, temperature
     teacher_logp_NV = torch.log_softmax(teacher_logits_NV.float() / temperature, dim=-1)
     divergence_NV = F.kl_div(logp_NV, teacher_logp_NV, reduction="none", log_target=True)
     return temperature**2 * divergence_NV.sum(-1)
+
+
+def mean_square(states_TD: Tensor) -> Tensor:
+    """Activation regularisation (Merity et al., 2017, arXiv:1708.01009, section 2)."""
+    return states_TD.float().square().mean()
+
+
+def mean_square_change(states_TD: Tensor, layout: Layout) -> Tensor:
+    """The same of the differences between successive tokens of a row, 0 where there are none."""
+    within_T = layout.rows_T[1:] == layout.rows_T[:-1]
+    changes_TD = (states_TD[1:] - states_TD[:-1]).float().square() * within_T[:, None]
+    return changes_TD.sum() / (within_T.sum() * states_TD.shape[1]).clamp(min=1)

@@ -60,6 +60,8 @@ class RunProgress:
     best: Annotated[float, Field(allow_inf_nan=False)] | None = None
     best_step: Count = 0
     stale: Count = 0
+    dev_values: list[float] = field(default_factory=list)  # of all evaluations, where they count
+    averaged_since: Count = 0
     settings: dict[str, Any] = field(default_factory=dict)
     unreported: PendingTotals | None = None
 

@@ -202,4 +202,8 @@ def _kept_weights(
         chosen = regular[-recipe.train.average :] or steps[-1:]
         return f"mean of steps {', '.join(map(str, chosen))}", checkpoints.average(chosen)
     group, said = ("average", "moving average at ") if recipe.train.ema else ("model", "")
+    if recipe.optimiser.trigger:
+        group = "average"
+        if 0 < progress.averaged_since < best:
+            said = f"average since step {progress.averaged_since} at "
     return f"{said}step {best}", checkpoints.load(best, only=(group,))[1][group]

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from regard.data.block_plans import stream_chunks
+from regard.data.block_plans import BlockPlan, ChunkLengths, stream_chunks
 from regard.data.datasets.documents import DocumentDataset
 from regard.data.stream_sampler import Streams
 from regard.ground.batch import BatchLimits
@@ -60,13 +60,19 @@ class TextStreams(Streams):
     ahead: ClassVar[int] = DocumentDataset.ahead
     dataset: DocumentDataset
     rows: int
+    full_rate: float | None = None
 
     @classmethod
-    def of(cls, dataset: DocumentDataset, rows: int, longest: int) -> "TextStreams":
-        """So many streams of all text of the dataset."""
-        stream: Any = dataset.planned(0)
-        plan = stream_chunks(stream.stream, rows, longest)
-        return cls(replace(dataset, plan=lambda epoch: plan), rows)
+    def of(cls, dataset: DocumentDataset, rows: int, lengths: ChunkLengths) -> "TextStreams":
+        """So many streams of all text of the dataset, in chunks of these lengths."""
+        whole: Any = dataset.planned(0)
+
+        def plan(epoch: int) -> BlockPlan:
+            return stream_chunks(whole.stream, rows, lengths, (dataset.seed, epoch))
+
+        chunks = replace(dataset, plan=plan)
+        chunks.planned(0)  # a text may be too short
+        return cls(chunks, rows, lengths.mean or None)
 
     @property
     def chunks(self) -> int:

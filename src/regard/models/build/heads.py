@@ -14,14 +14,15 @@ ALIGNED = 64
 class VocabularyLinear(nn.Linear):
     """A logit for each token of the vocabulary.
 
-    Compiled, the vocabulary is padded to a multiple of ``ALIGNED`` by tokens with a logit of -inf:
-    in half precision the fast products of CUDA, also those of the gradients, need rows of a
-    multiple of 16 bytes. The weights are those of the vocabulary.
+    Compiled, and in training on CUDA, the vocabulary is padded to a multiple of ``ALIGNED`` by
+    tokens with a logit of -inf: in half precision the fast products of CUDA, also those of the
+    gradients, need rows of a multiple of 16 bytes. The weights are those of the vocabulary.
     """
 
     def forward(self, states_ND: Tensor) -> Tensor:
-        padding = -self.out_features % ALIGNED if torch.compiler.is_compiling() else 0
-        if not padding:
+        padding = -self.out_features % ALIGNED
+        on_cuda = self.training and states_ND.is_cuda
+        if not padding or not (on_cuda or torch.compiler.is_compiling()):
             return super().forward(states_ND)
         bias_V = self.weight.new_zeros(self.out_features) if self.bias is None else self.bias
         weight_FD = F.pad(self.weight, (0, 0, 0, padding))

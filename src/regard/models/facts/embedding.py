@@ -45,7 +45,8 @@ class Tokens(AnyEmbedding):
     ``scaled`` multiplies token vectors by √width; ``normed`` adds a layer norm. With
     ``embedding_size`` all vectors have that size instead, and a linear layer maps their sum to the
     width of the stack (factorised embeddings: Lan et al., 2019, section 3.1). The dropout on their
-    sum is that of the stack, or else ``embedding_dropout``.
+    sum is that of the stack, or else ``embedding_dropout``; ``word_dropout`` drops all vectors of a
+    token in a batch (Gal & Ghahramani, 2016).
     """
 
     vocab: int
@@ -55,12 +56,14 @@ class Tokens(AnyEmbedding):
     normed: bool = False
     embedding_size: int | None = None
     embedding_dropout: float | None = None
+    word_dropout: float = 0.0
 
     def __post_init__(self) -> None:
         at_least(1, "vocab", self.vocab)
         at_least(0, "segments", self.segments)
         at_least(1, "embedding_size", self.embedding_size)
         share("embedding_dropout", self.embedding_dropout or 0.0)
+        share("word_dropout", self.word_dropout)
 
     def build(self, width: int, dropout: float, eps: float = 1e-5) -> Embedding:
         """The embedding for a stack that reads vectors of that size."""
@@ -74,6 +77,7 @@ class Tokens(AnyEmbedding):
             norm=eps if self.normed else None,
             dropout=dropout if self.embedding_dropout is None else self.embedding_dropout,
             projected=None if self.embedding_size is None else width,
+            word_dropout=self.word_dropout,
         )
 
     def products(self, width: int) -> int:

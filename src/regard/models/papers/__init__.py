@@ -8,6 +8,7 @@ from regard.models.facts import ModelFacts, difference
 from regard.models.paper import PAPER_KEY, Paper
 from regard.models.papers import (
     albert,
+    awd_lstm,
     bahdanau,
     bert,
     cho,
@@ -37,6 +38,7 @@ LINEAGE: tuple[Paper, ...] = (
     gehring.PAPER,
     lin.PAPER,
     transformer.PAPER,
+    awd_lstm.PAPER,
     marian.PAPER,
     elmo.PAPER,
     gpt.PAPER,

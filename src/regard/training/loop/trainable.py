@@ -13,7 +13,8 @@ from regard.ground.batch import Batch
 from regard.training.checkpoint import load_optimiser, optimiser_tensors
 from regard.training.loop.job import Job
 from regard.training.loop.microbatch import EagerStep, GraphedStep, Scale, StepResult, fixed_shape
-from regard.training.optim.optimiser import GraphedOptimiser, ModelOptimiser, MovingAverage
+from regard.training.optim.averages import average_of
+from regard.training.optim.optimiser import GraphedOptimiser, ModelOptimiser
 from regard.training.optim.schedule import schedule
 from regard.training.precision import Precision
 from regard.weights.files import load_weights, weights_of
@@ -35,8 +36,7 @@ class TrainableModel:
             else ModelOptimiser(self.model, config, lazy=lazy)
         )
         self.weights = weights_of(self.model)
-        ema = self.recipe.train.ema
-        self.average = MovingAverage(self.weights, ema) if ema else None
+        self.average = average_of(self.recipe, self.weights)
         self.factor = schedule(config.schedule, config.warmup, self.recipe.train.steps)
 
     @property
@@ -52,7 +52,10 @@ class TrainableModel:
     @property
     def captures(self) -> bool:
         """Whether steps are replayed: where shapes are fixed, unless something forbids it."""
-        return self.fixed and self.world.size == 1 and not self.recipe.train.deterministic
+        alone, recipe = self.world.size == 1, self.recipe
+        return (
+            self.fixed and alone and recipe.optimiser.has_moments and not recipe.train.deterministic
+        )
 
     def open(self, precision: Precision) -> None:
         """Get ready for steps in this precision."""
@@ -84,9 +87,12 @@ class TrainableModel:
         with self.world.gradient_sync(self.wrapped, last=last):
             return self.run_batch(batch, scale)
 
-    def update(self, number: int) -> Tensor:
-        """Change the weights at the end of a step; the norm of the gradient before clipping."""
-        norm = self.optimiser.step(self.factor(number))
+    def update(self, number: int, share: float = 1.0) -> Tensor:
+        """Change the weights at the end of a step, at a ``share`` of its learning rate.
+
+        Returns the norm of the gradient before clipping.
+        """
+        norm = self.optimiser.step(share * self.factor(number))
         self.optimiser.zero_grad()
         if self.average is not None:
             self.average.update(self.weights, number)

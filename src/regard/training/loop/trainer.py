@@ -43,6 +43,8 @@ class Trainer:
         if restored is None:
             restored = self.progress, self._choose_precision(), ()
         self.progress, precision, differences = restored
+        if self.trainable.average is not None:
+            self.trainable.average.since = self.progress.averaged_since
         self.trainable.open(precision)
         settings = {**self.store.settings(), "precision": precision.kind}
         self.progress = replace(self.progress, settings=settings)
@@ -68,7 +70,8 @@ class Trainer:
             result = self.trainable.run_slice(part.examples, scale, self.carried.tree, last=last)
             self.carried.update(result.state)
             self.totals.add(result.loss, result.nll)
-        self.totals.add_norm(number, self.trainable.update(number))
+        share = self.job.sampler.rate_share(rows.lengths)
+        self.totals.add_norm(number, self.trainable.update(number, share))
         tokens, sides = int(rows.lengths.sum()), rows.lengths.shape[1]
         capacity = sides * self.recipe.batches.tokens * self.recipe.batches.accumulate
         self.totals.count(weight, tokens, capacity)
@@ -134,6 +137,7 @@ class Trainer:
             result = self.job.evaluate(self.trainable.model)
         earlier, value = self.progress.best, result.value
         best = isfinite(value) and (earlier is None or value > earlier)
+        self._judge_average(value)
         if best:
             step = self.progress.step
             self.progress = replace(self.progress, best=value, best_step=step, stale=0)
@@ -141,6 +145,14 @@ class Trainer:
             self.progress = replace(self.progress, stale=self.progress.stale + 1)
         self.totals.began = monotonic() if not self.totals.steps else self.totals.began
         return DevEvent(self.progress, result, best)
+
+    def _judge_average(self, value: float) -> None:
+        """Average the weights from here on, if they wait for the development set and it says so."""
+        if (average := self.trainable.average) is None:
+            return
+        values = [*self.progress.dev_values, value]
+        average.judge(values, self.progress.step)
+        self.progress = replace(self.progress, dev_values=values, averaged_since=average.since)
 
     def out_of_patience(self) -> bool:
         """Whether the dev metric has not improved in ``train.patience`` evaluations."""

@@ -1,10 +1,12 @@
-"""Optimisers, clipping and the moving average of weights.
+"""Optimisers, and clipping of gradients.
 
 Groups of layers may have learning rates of their own and be unfrozen one after another:
 discriminative fine-tuning and gradual unfreezing (Howard & Ruder, 2018, arXiv:1801.06146, sections
 3.2 and 3.3).
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,8 +18,24 @@ from regard.training.recipe.tables import OptimiserConfig
 Groups = list[dict[str, Any]]
 
 
+def _adam(groups: Groups, facts: OptimiserConfig, kind: Any = torch.optim.Adam) -> Any:
+    return kind(groups, lr=facts.rate, betas=facts.betas, eps=facts.eps, fused=True)
+
+
+def _sgd(groups: Groups, facts: OptimiserConfig) -> torch.optim.Optimizer:
+    return torch.optim.SGD(groups, lr=facts.rate, fused=True)
+
+
+KINDS: dict[str, Callable[[Groups, OptimiserConfig], torch.optim.Optimizer]] = {
+    "adam": _adam,
+    "adamw": partial(_adam, kind=torch.optim.AdamW),
+    "sgd": _sgd,
+    "nt-asgd": _sgd,
+}
+
+
 class ModelOptimiser:
-    """Fused Adam or AdamW over the groups of layers that are not frozen.
+    """The fused optimiser of a recipe over the groups of layers that are not frozen.
 
     A group has ``layer_decay`` times the learning rate of the one above it. With
     ``unfreeze_every``, only the highest group is trained at first, and one more after every so many
@@ -30,10 +48,7 @@ class ModelOptimiser:
         self.model, self.facts, self.lazy = model, facts, lazy
         self.frozen = _groups(model, facts)
         self.stages = len(self.frozen)
-        kind = torch.optim.AdamW if facts.kind == "adamw" else torch.optim.Adam
-        first = self.frozen.pop()
-        settings: dict[str, Any] = {"betas": facts.betas, "eps": facts.eps, "fused": True}
-        self.optimiser = kind(first, lr=facts.rate, **settings)
+        self.optimiser = KINDS[facts.kind](self.frozen.pop(), facts)
         for group in (group for groups in self.frozen for group in groups):
             for parameter in group["params"]:
                 parameter.requires_grad_(not lazy)
@@ -142,21 +157,3 @@ def _groups(model: nn.Module, facts: OptimiserConfig) -> list[Groups]:
         groups = [{"params": p, "weight_decay": decay, "share": share} for p, decay in parts if p]
         found += [groups] if groups else []
     return found
-
-
-class MovingAverage:
-    """Exponential moving average of weights: average ← decay·average + (1 - decay)·weights.
-
-    The decay is at most (1 + step) / (10 + step), so that initial weights have little influence.
-    """
-
-    def __init__(self, weights: dict[str, Tensor], decay: float):
-        self.decay = decay
-        self.weights = {name: tensor.clone() for name, tensor in weights.items()}
-
-    @torch.no_grad()
-    def update(self, weights: dict[str, Tensor], step: int) -> None:
-        """Update the average after a step."""
-        decay = min(self.decay, (1 + step) / (10 + step))
-        averages = [self.weights[name] for name in weights]
-        torch._foreach_lerp_(averages, list(weights.values()), 1 - decay)

@@ -71,6 +71,8 @@ class Recipe(Config):
         if self.data.links is not None and not self.rung:
             faults.append("data.links cannot be used outside a ladder (rung)")
         faults += _unmeasured("train.judge", self.train.judge, task, ("loss", *task.dev_metrics))
+        if self.optimiser.trigger and (self.train.ema or self.train.average > 1):
+            faults.append("train.ema, train.average cannot be used with an optimiser that averages")
         if self.expect is not None:
             metric = self.expect.metric
             faults += _unmeasured("expect.metric", metric, task, task.test_metrics)

@@ -21,8 +21,9 @@ class OptimiserConfig(Config):
     ``freeze``, such as "embed", "blocks.0" or "trunk", does not learn at all.
     """
 
-    kind: Literal["adam", "adamw"] = "adam"
-    """Adam, or Adam with decoupled weight decay (arXiv:1711.05101)."""
+    kind: Literal["adam", "adamw", "sgd", "nt-asgd"] = "adam"
+    """Adam, Adam with decoupled weight decay (arXiv:1711.05101), SGD, or SGD whose weights are
+    averaged once the development set stops improving (arXiv:1708.02182)."""
     rate: float = Field(gt=0)
     """The peak learning rate."""
     schedule: Literal["inverse-sqrt", "linear", "cosine", "slanted", "constant"] = "inverse-sqrt"
@@ -43,6 +44,31 @@ class OptimiserConfig(Config):
     """Parts that do not learn, by name: "embed", "blocks.0", "trunk"."""
     unfreeze_every: int = Field(0, ge=0)
     """The highest level learns first, and one more after every so many steps."""
+    nonmonotone: int = Field(5, ge=1)
+    """Of "nt-asgd": averaging begins when an evaluation is worse than the best of those more than
+    so many before it."""
+
+    @property
+    def trigger(self) -> int:
+        """How many evaluations averaging waits for; 0: the optimiser does not average."""
+        return self.nonmonotone if self._averages else 0
+
+    @property
+    def has_moments(self) -> bool:
+        """Whether it has Adam's moments."""
+        return "adam" in self.kind
+
+    @property
+    def _averages(self) -> bool:
+        return self.kind.startswith("nt-")
+
+    @model_validator(mode="after")
+    def _reads_all(self) -> "OptimiserConfig":
+        unread = () if self.has_moments else ("betas", "eps")
+        unread = unread if self._averages else (*unread, "nonmonotone")
+        if wrong := [key for key in unread if key in self.model_fields_set]:
+            raise ValueError(f"{wrong[0]} cannot be used with kind {self.kind!r}")
+        return self
 
 
 class TrainConfig(Config):
