@@ -40,6 +40,7 @@ NOT_SHOWN = {
 ANY = {
     "data.links": 'data.links={dev = "a", test = "b"}',
     "model.layers": "model.layers=[0]",  # of no model.start
+    "optimiser.nonmonotone": "optimiser.nonmonotone=3",  # of no averaged SGD
 }
 PLAIN = {
     **ANY,
@@ -216,6 +217,7 @@ FORMS: dict[str, dict[str, Any]] = {
     "headings": {"headings": "a"},
     "reader": {"file": "a", "reader": "tsv", "options": {"texts": ["a"]}},
     "documents": {"documents": "a.jsonl", "key": "text"},
+    "text": {"text": "a.txt"},
     "held out": {"held_out": 3},
 }
 VALUES: dict[str, Any] = {key: value for form in FORMS.values() for key, value in form.items()}
