@@ -51,7 +51,9 @@ class Embedding(nn.Module):
         return None if self.position is None else self.position.limit
 
     def forward(self, tokens_T: Tensor, layout: Layout) -> Tensor:
-        x_TD = self.token(tokens_T) * self.scale
+        x_TD = self.token(tokens_T)
+        if self.scale != 1.0:
+            x_TD = x_TD * self.scale
         if self.training and self.word_dropout.rate:
             mask_V = self.word_dropout(x_TD.new_ones(self.token.num_embeddings))
             x_TD = x_TD * mask_V[tokens_T, None]

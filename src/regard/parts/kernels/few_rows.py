@@ -28,6 +28,7 @@ NAMES = {function: name for name, function in ACTIVATIONS.items()}
 
 PROGRAMS = 360, 100  # at least so many, of one row and of several, if there are enough outputs
 AT_ONCE = 16_384  # weights of a program that has one row
+LINE = 64  # weights of a line of the cache
 CHUNK = 512  # inputs of each row, of which moments are computed at once
 
 
@@ -37,7 +38,7 @@ class Tiling:
 
     A program computes ``outputs``. With several rows its warps read ``inputs`` each at a time,
     ``stages`` times before the first are used; with one row they read all at once. ``early``
-    programs start, and with one row read weights, before the kernel in front of them has ended.
+    programs start, and read or prefetch weights, before the kernel in front of them has ended.
     """
 
     outputs: int
@@ -133,6 +134,7 @@ def _launch(
         return y_RF
     settings |= {"row_count": ROWS, "chunk": CHUNK, "num_stages": tiling.stages}
     settings |= {"parts": tiling.warps, "depth": tiling.inputs}
+    settings |= {"lines": triton.next_power_of_2(triton.cdiv(inputs, LINE)), "line": LINE}
     _several_rows[grid](*tensors, inputs, outputs, rows, x_RD.stride(0), **settings)
     return y_RF
 
@@ -155,6 +157,14 @@ def _act(y, activation: "tl.constexpr"):
     elif activation == "tanh":
         y = 2 * tl.sigmoid(2 * y) - 1
     return y
+
+
+@jit
+def _prefetch(pointers):
+    """Read lines into the L2 cache; nothing waits for them."""
+    code: tl.constexpr = "prefetch.global.L2 [$1]; mov.b32 $0, 0;"
+    addresses = pointers.to(tl.int64)
+    tl.inline_asm_elementwise(code, "=r,l", [addresses], dtype=tl.int32, is_pure=False, pack=1)
 
 
 @jit
@@ -239,6 +249,8 @@ def _several_rows(
     early: "tl.constexpr",
     parts: "tl.constexpr",
     depth: "tl.constexpr",
+    lines: "tl.constexpr",
+    line: "tl.constexpr",
 ):
     """One program per block of outputs; each warp multiplies its own part of the inputs."""
     if early:
@@ -250,6 +262,8 @@ def _several_rows(
     if has_bias:
         b = tl.load(bias + of, mask=wanted, other=0.0).to(tl.float32)
     if early:
+        first = tl.minimum(tl.arange(0, lines) * line, inputs - 1)
+        _prefetch(weight + tl.minimum(of, outputs - 1)[:, None] * inputs + first[None, :])
         tl.extra.cuda.gdc_wait()
     if has_residual:
         r = tl.load(residual + to, mask=stored, other=0.0).to(tl.float32)
