@@ -173,6 +173,8 @@ class Family:
 def _logits(expected: Any, head: str) -> torch.Tensor:
     if "start_logits" in expected:
         return torch.stack([expected.start_logits[0], expected.end_logits[0]], -1)
+    if "mc_logits" in expected and head == "choice":
+        return expected.mc_logits
     return expected["logits" if "logits" in expected else LOGITS[head]][0]
 
 

@@ -25,6 +25,7 @@ GPT = Family(
     {
         "OpenAIGPTModel": None,
         "OpenAIGPTLMHeadModel": "next_token",
+        "OpenAIGPTDoubleHeadsModel": "next_token choice",
         "OpenAIGPTForSequenceClassification": "label",
     },
 )
@@ -35,6 +36,7 @@ GPT2 = Family(
     {
         "GPT2Model": None,
         "GPT2LMHeadModel": "next_token",
+        "GPT2DoubleHeadsModel": "next_token choice",
         "GPT2ForSequenceClassification": "label",
         "GPT2ForTokenClassification": "token_label",
         "GPT2ForQuestionAnswering": "span",
@@ -170,7 +172,7 @@ def test_a_classifier_reads_the_last_token():
     assert fitted.output_heads == (LabelHead(3, bias=False),) and fitted.pool == LastToken()
 
 
-@pytest.mark.parametrize("task", sorted(FILES.keys() - {"choose"}))
+@pytest.mark.parametrize("task", FILES)
 def test_gpt2_trains_for_tasks(task, tmp_path):
     GPT2.check_task(task, tmp_path)
 

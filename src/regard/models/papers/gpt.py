@@ -1,13 +1,15 @@
 """GPT (Radford et al., 2018): the decoder of the Transformer without a source, pre-trained to
 predict the next token of books; its token vectors are the output layer too.
 
-Fine-tuned as here and in ``transformers``, a text is classified from the state of its last token.
+Fine-tuned as here and in ``transformers``, a text is classified, and choices are compared, by the
+state of the last token.
 """
 
 from functools import partial
 from typing import Any
 
 from regard.models.facts import (
+    ChoiceHead,
     LabelHead,
     LastToken,
     NextTokenHead,
@@ -17,16 +19,8 @@ from regard.models.facts import (
     TrunkWithHeads,
 )
 from regard.models.facts.positions import Learned
-from regard.models.formats import (
-    Architectures,
-    Constant,
-    HFFormat,
-    HFHead,
-    Key,
-    LabelCount,
-    OverridingKey,
-)
-from regard.models.formats.config_map import Config, ConfigRow, Names
+from regard.models.formats import Architectures, Constant, HFFormat, HFHead, Key, LabelCount
+from regard.models.formats.config_map import Config, ConfigRow, Names, OverridingKey
 from regard.models.paper import Paper
 from regard.parts.mask import causal
 from regard.text.encoder_tokenizer import EncoderTokenizer
@@ -85,10 +79,23 @@ CONFIG = (
 ACTIVATIONS = {"gelu": "gelu-tanh", "relu": "relu", "swish": "swish", "silu": "swish"}
 NEXT_TOKEN = HFHead(NextTokenHead(), "lm_head.", (Key("tie_word_embeddings", "tied"),), tied=True)
 LABEL = HFHead(LabelHead(2, bias=False), "score.", (LabelCount("outputs"),), pool=LastToken())
+CHOICE = HFHead(
+    ChoiceHead(dropout=DROPOUT),
+    "multiple_choice_head.",
+    (
+        Key("summary_first_dropout", "dropout"),
+        Constant("summary_type", "cls_index"),
+        Constant("summary_use_proj", True),
+        Constant("summary_proj_to_labels", True),
+        Constant("summary_activation", None),
+    ),
+    pool=LastToken(),
+)
 ARCHITECTURES = Architectures(
     {
         "OpenAIGPTModel": (),
         "OpenAIGPTLMHeadModel": (NEXT_TOKEN,),
+        "OpenAIGPTDoubleHeadsModel": (NEXT_TOKEN, CHOICE),
         "OpenAIGPTForSequenceClassification": (LABEL,),
     }
 )
@@ -113,6 +120,7 @@ HEADS: tuple[WeightLine, ...] = (
     Rule("lm_head.weight", "heads.next_token.weight"),  # if not tied
     Alias("lm_head.weight", "trunk.embed.token.weight"),
     Rule("score.*", "heads.label.out.*"),
+    Rule("multiple_choice_head.summary.*", "heads.choice.out.*"),
 )
 HF = HFFormat(
     name="GPT",

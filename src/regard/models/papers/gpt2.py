@@ -53,6 +53,7 @@ ARCHITECTURES = Architectures(
     {
         "GPT2Model": (),
         "GPT2LMHeadModel": (gpt.NEXT_TOKEN,),
+        "GPT2DoubleHeadsModel": (gpt.NEXT_TOKEN, gpt.CHOICE),
         "GPT2ForSequenceClassification": (gpt.LABEL,),
         "GPT2ForTokenClassification": (TOKEN_LABEL,),
         "GPT2ForQuestionAnswering": (SPAN,),
