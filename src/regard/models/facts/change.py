@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
+from functools import cache
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -24,11 +25,11 @@ def change(facts: Any, **changes: Any) -> Any:
     only one. A position may be given by its name in ``POSITIONS``; one of that kind stays as it is.
     All changes are made at once, in any order; where two name one field, the later one wins.
     """
-    before, given = dict(paths(facts)), dict[str, Any]()
+    known, given = dict(paths(facts)), dict[str, Any]()
 
     def replaces_parts(name: str) -> bool:
         """Whether a value with fields of its own comes or goes: other changes may name those."""
-        now = [before[path] for path in _matches(before, name)]
+        now = [known[path] for path in _matches(known, name)]
         return any(
             is_dataclass(value)
             for old in now
@@ -36,12 +37,14 @@ def change(facts: Any, **changes: Any) -> Any:
         )
 
     for name in sorted(changes, key=replaces_parts, reverse=True):
-        known = dict(paths(facts, given=given))
         matches = _matches(known, name)
         if not matches:
             names = sorted({path.split(".")[-1] for path in known})
             raise BadInput(f"no fact is called {name!r}{did_you_mean(name, names)}")
-        given |= {path: _position_named(name, changes[name], known[path]) for path in matches}
+        new = {path: _position_named(name, changes[name], known[path]) for path in matches}
+        given |= new
+        moves = any(_children(known[path]) or _children(new[path]) for path in matches)
+        known = dict(paths(facts, given=given)) if moves else known | new
     return _rebuild(facts, given)
 
 
@@ -79,9 +82,13 @@ def _children(value: Any) -> list[tuple[str, Any]]:
     """The parts of a value by name: fields of a dataclass, named members of a tuple."""
     if isinstance(value, tuple):
         return [(cast(Any, member).name, member) for member in value if is_dataclass(member)]
-    if not is_dataclass(value):
-        return []
-    return [(field.name, getattr(value, field.name)) for field in fields(value)]
+    kind: Any = type(value)
+    return [(name, getattr(value, name)) for name in _field_names(kind)]
+
+
+@cache
+def _field_names(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
 
 
 def _leaves(facts: Any) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Checks of facts: wrong values are refused in one line."""
 
 from collections.abc import Collection
+from functools import cache
 from math import isfinite
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -27,12 +28,17 @@ def one_of(known: Collection[str], name: str, value: str) -> None:
 
 def check_type(kind: type, name: str, value: Any) -> None:
     """A value of the type that the field of that class says."""
-    expected = get_type_hints(kind)[name]
+    expected = _hints(kind)[name]
     if not _fits(value, expected):
         wanted = expected.__name__ if isinstance(expected, type) else expected
         raise BadInput(f"{name} of {kind.__name__} is {wanted}, so it cannot be {value!r}")
     if isinstance(value, float) and not isfinite(value):
         raise BadInput(f"{name} of {kind.__name__} must be a finite number, not {value}")
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
 
 
 def _fits(value: Any, expected: Any) -> bool:
