@@ -105,6 +105,20 @@ def test_nobody_goes_on_before_all_are_here(meeting):
         assert list(threads.map(come, meeting)) == [2, 2]
 
 
+def test_the_leader_goes_last(meeting):
+    """The store may go with it, and the others still look into it."""
+    ready = []
+
+    def go(one):
+        sleep(0.1 * one.rank)
+        ready.append(one.rank)
+        one.leave_in_turn()
+        return len(ready)
+
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(go, meeting)) == [2, 2]
+
+
 def test_ranks_choose_by_the_same_score(tmp_path, monkeypatch):
     """What the development set says is what it says to the leader."""
     recipe = read(write_tuning(tmp_path, "one"))

@@ -59,6 +59,7 @@ class World:
                 raise  # the process group stays open: closing it may wait for the others
             self.leave()
             raise
+        self.rendezvous.leave_in_turn()
         self.leave()
 
     def leave(self) -> None:

@@ -21,7 +21,7 @@ Value = TypeVar("Value")
 
 PAUSE = 0.5  # seconds between two looks for a failure
 SOON, LATE = 0.005, 0.25  # seconds between two looks for what is awaited: more and more
-FAILED = "failed"
+FAILED, LEFT = "failed", "left"
 
 
 class Rendezvous:
@@ -67,6 +67,13 @@ class Rendezvous:
     def leave(self) -> None:
         """Stop watching for failures of other processes."""
         self.over.set()
+
+    def leave_in_turn(self) -> None:
+        """Leave when all is done: rank 0, whose process may hold the store, goes last."""
+        if self.rank == 0:
+            self._until(lambda: self.store.add(LEFT, 0) >= self.world - 1)
+        self.leave()
+        self.store.add(LEFT, 1)
 
     def _key(self) -> str:
         self.calls += 1
