@@ -3,7 +3,6 @@
 import json
 import os
 import random
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -103,15 +102,6 @@ def start(*words: object, **variables: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, *map(str, words)], env={**environment(), **variables}, **pipes
     )
-
-
-def start_ranks(*words: object, **variables: str) -> list[subprocess.Popen[str]]:
-    """Start two Python processes that train together, without a launcher."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2", **variables}
-    return [start(*words, RANK=str(rank), **place) for rank in range(2)]
 
 
 def tensors_of(run: Path, step: int) -> dict[str, bytes]:

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from small import command, environment, journal_of, tensors_of, write_corpus
+from small import environment, journal_of, tensors_of, write_corpus
 from verb import run
+from warm import WarmProcess
 
 STEPS = 40
 CHANGES = (
@@ -42,12 +43,7 @@ def kill_after(corpus, out, checkpoints: int, delay: float, *more: str) -> int:
     """Start or resume, and kill a moment after so many more checkpoints; how it ended."""
     arguments = ("train", corpus / "small.toml", "--data", corpus, "--out", out, *CHANGES, *more)
     seen = {path.name for path in out.glob("checkpoints/step-*")}
-    process = subprocess.Popen(
-        command(*arguments),
-        env=environment(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    process = WarmProcess("-m", "regard", *arguments)
     new: set[str] = set()
     while process.poll() is None and len(new) < checkpoints:
         new |= {path.name for path in out.glob("checkpoints/step-*")} - seen
@@ -89,15 +85,9 @@ def test_a_polite_signal_finishes_the_step_and_saves(corpus, tmp_path, number, c
     out = tmp_path / "run"
     arguments = ("train", corpus / "small.toml", "--data", corpus, "--out", out)
     endless = ("--set", "train.steps=1000000", "--set", "train.checkpoint_every=1000000")
-    process = subprocess.Popen(
-        command(*arguments, *endless),
-        env=environment(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = WarmProcess("-m", "regard", *arguments, *endless)
     while not (out / "metrics.jsonl").exists():
-        assert process.poll() is None, process.stderr.read()
+        assert process.poll() is None, process.communicate()
         time.sleep(0.01)
     process.send_signal(number)
     said = process.communicate(timeout=60)[1]
@@ -117,17 +107,12 @@ def test_a_full_disk_is_reported_and_the_last_checkpoint_stays(corpus, tmp_path)
         "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)); "
         "sys.argv = ['regard', *sys.argv[1:]]; from regard.cli import main; main()"
     )
-    python, _, _, *rest = command(*arguments, "--resume", "--set", "train.steps=20")
-    done = subprocess.run(
-        [python, "-c", script, *rest],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2, done.stderr
-    assert "cannot be written" in done.stderr
-    assert "Traceback" not in done.stderr
+    longer = ("--resume", "--set", "train.steps=20")
+    process = WarmProcess("-c", script, *arguments, *longer)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 2, said
+    assert "cannot be written" in said
+    assert "Traceback" not in said
     assert tensors_of(out, 12) == before
     assert not list(out.glob("checkpoints/.*"))
 

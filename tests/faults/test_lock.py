@@ -1,13 +1,13 @@
 """Two commands never write into one run folder."""
 
-import subprocess
 import time
 
 import pytest
 
 from regard.ground.lock import LOCK
-from small import command, environment, write_corpus
+from small import write_corpus
 from verb import run
+from warm import WarmProcess
 
 RARELY = ("--set", "train.checkpoint_every=1000000", "--set", "train.evaluate_every=1000000")
 
@@ -17,12 +17,7 @@ def running(tmp_path):
     """A run that has not come to its first checkpoint, and its command."""
     write_corpus(tmp_path)
     words = ("train", tmp_path / "small.toml", "--data", tmp_path, "--out", tmp_path / "run")
-    process = subprocess.Popen(
-        command(*words, *RARELY, "--set", "train.steps=1000000"),
-        env=environment(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    process = WarmProcess("-m", "regard", *words, *RARELY, "--set", "train.steps=1000000")
     while not (tmp_path / "run" / "metrics.jsonl").exists():
         assert process.poll() is None
         time.sleep(0.01)

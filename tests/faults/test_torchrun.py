@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from small import start, start_ranks, write_corpus
+from small import start, write_corpus
 from small_documents import RECIPE as ANIMALS
 from small_documents import write_animals
 from small_teacher import write_teacher
 from small_tuning import write_tuning
 from verb import run
+from warm import start_ranks
 
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 RECURRENT = ("model.paper=bahdanau", "model.change={width=16, embedding=16, maxout=16}")

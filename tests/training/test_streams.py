@@ -18,8 +18,9 @@ from regard.training.loop.events import ReportEvent
 from regard.training.loop.trainable import TrainableModel
 from regard.training.loop.trainer import Trainer
 from regard.weights.files import weights_of
-from small import start_ranks, write_corpus
+from small import write_corpus
 from small_streams import NextToken, TinyLM, stream_job, text
+from warm import start_ranks
 
 STEPS = 40  # more than two epochs of 16 chunks
 
@@ -95,6 +96,7 @@ from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.loop.events import ReportEvent
 from small_streams import stream_job
+from warm import start_ranks
 
 recipe, out, *settings = sys.argv[1:]
 world = World.join("cpu")

@@ -1,0 +1,79 @@
+"""Python processes that begin with torch and regard loaded, forked from a server that did no more.
+
+They are for tests of what a process does. How one starts is tested with a new Python.
+"""
+
+import multiprocessing
+import os
+import runpy
+import signal
+import socket
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+
+from small import environment
+
+SERVER = multiprocessing.get_context("forkserver")
+SERVER.set_forkserver_preload(["torch._dynamo", "regard.api", "regard.cli.verbs.train"])
+
+
+class WarmProcess(SERVER.Process):
+    """A process of ``python WORDS`` (``-m module ...`` or ``-c code ...``), started at once."""
+
+    def __init__(self, *words: object, **variables: str):
+        super().__init__(daemon=True)  # ends with the tests
+        self.words = [str(word) for word in words]
+        self.variables = {**environment(), **variables}
+        self.errors = Path(tempfile.mkstemp(prefix="stderr-")[1])
+        self.start()
+
+    def run(self) -> None:
+        """The process itself."""
+        os.environ.clear()
+        os.environ.update(self.variables)
+        sys.path[:0] = self.variables.get("PYTHONPATH", "").split(os.pathsep)
+        torch.set_num_threads(1)  # as OMP_NUM_THREADS says: the server has read its own
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        os.dup2(os.open(self.errors, os.O_WRONLY), 2)
+        option, what, *rest = self.words
+        sys.argv = [option, *rest]
+        if option == "-m":
+            runpy.run_module(what, run_name="__main__", alter_sys=True)
+        else:
+            exec(what, {"__name__": "__main__"})
+
+    @property
+    def returncode(self) -> int | None:
+        return self.exitcode
+
+    def poll(self) -> int | None:
+        """How it ended, if it has."""
+        return self.exitcode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """How it ended."""
+        self.join(timeout)
+        assert self.exitcode is not None, f"{self.words} runs on after {timeout} seconds"
+        return self.exitcode
+
+    def communicate(self, timeout: float | None = None) -> tuple[None, str]:
+        """What it wrote to standard error, when it has ended."""
+        self.wait(timeout)
+        text = self.errors.read_text()
+        self.errors.unlink()
+        return None, text
+
+    def send_signal(self, number: signal.Signals) -> None:
+        os.kill(self.pid, number)
+
+
+def start_ranks(*words: object, **variables: str) -> list[WarmProcess]:
+    """Start two Python processes that train together, without a launcher."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2", **variables}
+    return [WarmProcess(*words, RANK=str(rank), **place) for rank in range(2)]
