@@ -19,6 +19,15 @@ EVERY_SECOND: Literal["every second"] = "every second"
 Optional = Annotated[str | None, AfterValidator(lambda name: name or None)]
 
 
+def _with_tuples(changes: dict[str, Any]) -> dict[str, Any]:
+    """Facts hold tuples, and TOML has lists: ELMo's filters."""
+
+    def frozen(value: Any) -> Any:
+        return tuple(map(frozen, value)) if isinstance(value, list) else value
+
+    return {name: frozen(value) for name, value in changes.items()}
+
+
 class ModelConfig(Config):
     """A paper, one of its sizes, and the facts that differ.
 
@@ -45,7 +54,7 @@ class ModelConfig(Config):
     """Take the encoder from another model, "PAPER:SIZE"."""
     target: Optional = None
     """Take the decoder from another model, "PAPER:SIZE"."""
-    change: dict[str, Any] = Field(default_factory=dict)
+    change: Annotated[dict[str, Any], AfterValidator(_with_tuples)] = Field(default_factory=dict)
     """Facts that differ from the size: `depth = 3`, `"source.depth" = 6`."""
 
     @model_validator(mode="after")

@@ -8,6 +8,7 @@ from pydantic import PrivateAttr, create_model, model_validator
 from regard.ground.config import Config
 from regard.models.paper import Paper
 from regard.models.papers import LINEAGE, bert
+from regard.objectives.bilm import BiLM
 from regard.objectives.causal_lm import CausalLM
 from regard.objectives.distillation import Distillation
 from regard.objectives.masked_lm import MaskedLM
@@ -23,7 +24,7 @@ OBJECTIVES: dict[str, type[RowObjective]] = {
     one.name: one
     for one in (
         *(MaskedLM, NextSentence, SentenceOrder, SpanBoundary, ReplacedTokens),
-        *(CausalLM, PermutationLM, Distillation),
+        *(CausalLM, BiLM, PermutationLM, Distillation),
     )
 }
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from regard.ground.layout import Layout
 from regard.parts.dropout import Dropout
 
-WORDS = 1_024  # at once: each of their characters has as many numbers as there are filters
+WORDS = 1_024  # at once, without gradients: a character has as many numbers as there are filters
 
 
 class Highway(nn.Module):
@@ -63,8 +63,11 @@ class CharacterEmbedding(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, characters_TC: Tensor, layout: Layout) -> Tensor:
-        """A vector for each word, from the ids of its characters."""
-        parts = [self._vectors(part_NC) for part_NC in characters_TC.split(WORDS)]
+        """A vector for each word, from the ids of its characters; a word of the fill has one."""
+        if characters_TC.ndim == 1:
+            characters_TC = characters_TC[:, None].expand(-1, *self.ids_per_token)
+        at_once = len(characters_TC) if torch.is_grad_enabled() else WORDS
+        parts = [self._vectors(part_NC) for part_NC in characters_TC.split(max(1, at_once))]
         return self.dropout(torch.cat(parts))
 
     def _vectors(self, characters_NC: Tensor) -> Tensor:

@@ -64,9 +64,14 @@ class ProjectedBiLSTM(nn.Module):
                 after = (after[0].where(real_2B1, h_2BD), after[1].where(real_2B1, c_2BF))
             h_2BD, c_2BF = after
             states.append(h_2BD)
-        out_2LBD = torch.stack(states, 1) if states else x_2LBD.new_zeros(2, 0, rows, self.width)
+        out_2LBD = torch.stack(states, 1) if states else self._nothing(x_2LBD)
         out_BLD = _by_direction(out_2LBD).permute(2, 1, 0, 3).flatten(2)
         return layout.pack(out_BLD), (h_2BD.transpose(0, 1), c_2BF.transpose(0, 1))
+
+    def _nothing(self, x_2LBD: Tensor) -> Tensor:
+        """The states of no tokens, through which gradients flow."""
+        zero = sum((weight.sum() for weight in self.parameters()), start=x_2LBD.sum())
+        return zero.expand(*x_2LBD.shape[:-1], self.width)
 
     def _step(self, gates_2BF: Tensor, c_2BF: Tensor) -> tuple[Tensor, Tensor]:
         write, new, keep, read = gates_2BF.chunk(4, -1)

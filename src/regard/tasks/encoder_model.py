@@ -13,6 +13,7 @@ from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.build.trunk_with_heads import TrunkWithHeadsModule
 from regard.models.facts import (
+    BiLMHead,
     MLMHead,
     NextTokenHead,
     PermutationLMHead,
@@ -198,6 +199,7 @@ class EncoderModel(ModelRunner):
         known = (
             *ENCODER_TASKS,
             *(head.name for head in (MLMHead, PermutationLMHead, ReplacedTokenHead, NextTokenHead)),
+            BiLMHead.name,
         )
         heads = [head for head in self.facts.output_heads if head.name in known]
         heads = heads or [head for head in self.facts.output_heads if head.per_row]

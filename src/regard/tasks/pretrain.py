@@ -210,13 +210,14 @@ class Pretrain(TrunkTask):
     def _tokenize(
         self, name: str, files: Any, tokenizer: RowTokenizer, folder: RunPaths, dropped: DropCounts
     ) -> Documents:
+        words = tokenizer.training_words
         return tokenize_documents(
             folder.store,
             name,
             files.collection(folder.data),
-            tokenizer.words.encode_all,
-            vocab=len(tokenizer.words),
-            fingerprint=tokenizer.words.fingerprint,
+            words.encode_all,
+            vocab=len(words),
+            fingerprint=words.fingerprint,
             dropped=dropped if folder.skip_bad else None,
             whole=self.objectives.whole_texts,
         )

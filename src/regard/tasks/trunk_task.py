@@ -95,7 +95,8 @@ class TrunkTask(Task):
             return saved
         settings, limit = self.table(EncoderTextConfig), facts.trunk.embed.limit
         family, more = of_paper.tokenizer, self.special_tokens
-        learned = learn_tokenizer(family, texts(), settings, limit, more)
+        characters = sum(facts.trunk.embed.ids_per_token)
+        learned = learn_tokenizer(family, texts(), settings, limit, more, characters)
         folder.keep_text(learned)
         return learned
 

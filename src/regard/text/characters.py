@@ -14,13 +14,13 @@ import numpy as np
 
 from regard.ground.errors import BadInput
 from regard.ground.files import read_json, write_json
+from regard.text.lexicon import BEGIN, END, Lexicon
 from regard.text.offsets import Segmentation
 from regard.text.row_tokenizer import RowTokenizer
 from regard.text.templates import RowBuilder, Template
-from regard.text.words import word_spans
+from regard.text.words import word_spans, words
 
 SENTENCE_BEGINS, SENTENCE_ENDS, WORD_BEGINS, WORD_ENDS, FILL = range(256, 261)
-BEGIN, END = "<S>", "</S>"  # how people read the words around a sentence
 SPELLINGS = 1 << 16  # words whose ids are remembered
 
 
@@ -54,19 +54,31 @@ class CharacterVocabulary:
         """No word is unknown."""
         return -1
 
-    def frame(self, character: int) -> np.ndarray:
-        """A word of one character that is no byte."""
-        return self._word((character,))
+    @cached_property
+    def begin(self) -> np.ndarray:
+        """The word before a sentence."""
+        return self._word((SENTENCE_BEGINS,))
 
-    def spell(self, words: Sequence[str]) -> np.ndarray:
+    @cached_property
+    def end(self) -> np.ndarray:
+        """The word after a sentence."""
+        return self._word((SENTENCE_ENDS,))
+
+    def spell(self, listed: Sequence[str]) -> np.ndarray:
         """(words, longest): the ids of each."""
-        if not words:
+        if not listed:
             return np.zeros((0, self.longest), np.int32)
-        return np.stack([self._spelling(word) for word in words])
+        return np.stack([self._spelling(word) for word in listed])
+
+    def spell_all(self, lexicon: Lexicon) -> np.ndarray:
+        """The same for all words of a lexicon, by their ids."""
+        spelled = self.spell(lexicon.words)
+        spelled[lexicon.ids[BEGIN]], spelled[lexicon.ids[END]] = self.begin, self.end
+        return spelled
 
     def encode(self, text: str) -> np.ndarray:
         """The ids of the words and punctuation marks of a text."""
-        return self.spell([text[start:end] for start, end in word_spans(text)])
+        return self.spell(words(text))
 
     def encode_all(self, texts: Iterable[str]) -> list[np.ndarray]:
         """Those of each text."""
@@ -103,13 +115,24 @@ class CharacterVocabulary:
 
 @dataclass(frozen=True)
 class CharacterTokenizer(RowTokenizer):
-    """Texts, or lists of words, as rows of words; states of the words around them are not given."""
+    """Texts, or lists of words, as rows of words; states of the words around them are not given.
+
+    The ``lexicon`` has the words on which a language model is trained.
+    """
 
     name: ClassVar = "characters"
-    FILES: ClassVar = ("characters.json",)
+    FILES: ClassVar = ("characters.json", "lexicon.txt")
     inner: ClassVar = slice(1, -1)
 
     words: CharacterVocabulary = field(default_factory=CharacterVocabulary)  # type: ignore[assignment]
+    lexicon: Lexicon | None = None
+
+    @property
+    def training_words(self) -> Any:
+        """The lexicon."""
+        if self.lexicon is None:
+            raise BadInput("this tokenizer has no lexicon: no language model can be trained on")
+        return self.lexicon
 
     @property
     def special_ids(self) -> dict[str, int]:
@@ -119,10 +142,7 @@ class CharacterTokenizer(RowTokenizer):
     @cached_property
     def template(self) -> RowBuilder:
         """Each text is a sentence."""
-        special: Any = {
-            "bos": self.words.frame(SENTENCE_BEGINS),
-            "eos": self.words.frame(SENTENCE_ENDS),
-        }
+        special: Any = {"bos": self.words.begin, "eos": self.words.end}
         return RowBuilder(Template("bos A eos", "bos A eos bos B eos"), special)
 
     def count(self, texts: Sequence[str], most: int) -> int:
@@ -134,14 +154,18 @@ class CharacterTokenizer(RowTokenizer):
         return [[row] for row in self.words.spell(words)]
 
     def save(self, folder: Path) -> None:
-        """Write characters.json."""
+        """Write characters.json, and the words of the lexicon."""
         write_json(folder / self.FILES[0], {"longest": self.words.longest})
+        (folder / self.FILES[1]).unlink(missing_ok=True)
+        if self.lexicon is not None:
+            self.lexicon.save(folder / self.FILES[1])
 
     @staticmethod
     def load(folder: Path) -> "CharacterTokenizer":
         """Read what ``save`` wrote."""
-        path = folder / CharacterTokenizer.FILES[0]
+        path, lexicon = (folder / name for name in CharacterTokenizer.FILES)
         longest = read_json(path).get("longest")
         if not isinstance(longest, int):
             raise BadInput(f"{path}: longest, the ids of a word, is {longest!r}")
-        return CharacterTokenizer(CharacterVocabulary(longest))
+        learned = Lexicon.load(lexicon) if lexicon.exists() else None
+        return CharacterTokenizer(CharacterVocabulary(longest), learned)

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -29,6 +29,11 @@ class RowTokenizer(ABC):
     @abstractmethod
     def template(self) -> RowBuilder:
         """How rows are built."""
+
+    @property
+    def training_words(self) -> Any:
+        """What gives texts the ids that are stored for pre-training: its vocabulary."""
+        return self.words
 
     @property
     def pad(self) -> int:

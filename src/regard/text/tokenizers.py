@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-from regard.text.characters import CharacterTokenizer
+from regard.text.characters import CharacterTokenizer, CharacterVocabulary
 from regard.text.config import EncoderTextConfig
 from regard.text.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
 from regard.text.families import FAMILIES, family_of_kind
+from regard.text.lexicon import Lexicon
 from regard.text.marian import MarianTokenizer
 from regard.text.row_tokenizer import PlainTokenizer, RowTokenizer
 from regard.text.train_tokenizer import train
@@ -24,17 +26,28 @@ TOKENIZERS: dict[str, type[Tokenizer]] = {
 }
 
 
+LEARNED: dict[str, type[RowTokenizer]] = {
+    one.name: one for one in (PlainTokenizer, CharacterTokenizer)
+}
+"""The tokenizers of the families that are not those of ``EncoderTokenizer``."""
+
+
 def learn_tokenizer(
     family: str,
     texts: Iterable[str],
     config: EncoderTextConfig,
     longest: int | None,
     special_tokens: Sequence[str] = (),
+    characters: int = 0,
 ) -> RowTokenizer:
     """A tokenizer of that family, learned from texts as a recipe says.
 
-    Families with special tokens can have further ones.
+    Families with special tokens can have further ones. ``characters`` is how many of a word are
+    read, where words are read so.
     """
+    if family == CharacterTokenizer.name:
+        lexicon = Lexicon.learn(texts, config.vocab, lower=config.lower)
+        return CharacterTokenizer(CharacterVocabulary(characters), lexicon)
     if family != PLAIN:
         kind = family_of_kind(config.kind, family)
         return train_encoder_tokenizer(
@@ -52,13 +65,15 @@ def learn_tokenizer(
 
 def load_tokenizer(family: str, folder: Path) -> RowTokenizer | None:
     """The tokenizer of that family in a folder; None where there is none."""
-    kind = PlainTokenizer if family == PLAIN else EncoderTokenizer
-    return kind.load(folder) if any(folder.glob("*tokenizer.json")) else None
+    kind: Any = LEARNED.get(family, EncoderTokenizer)
+    there = any((folder / name).exists() for name in kind.FILES)
+    return kind.load(folder) if there else None
 
 
 def unread_settings(family: str, config: EncoderTextConfig) -> Iterator[str]:
     """The keys of a recipe's table that tokenizers of that family do not have."""
-    if family != PLAIN and config.kind not in (None, *(one.kind for one in FAMILIES)):
+    kinds = () if family in LEARNED else tuple(one.kind for one in FAMILIES)
+    if family != PLAIN and config.kind not in (None, *kinds):
         yield "kind"
     unread = () if family == PLAIN else ("normalise", "dropout")
     yield from (key for key in unread if key in config.model_fields_set)

@@ -70,4 +70,6 @@ def spaced_spans(text: str) -> list[Span]:
 
 def words(text: str) -> list[str]:
     """The words of ``text`` as strings."""
+    if text.isascii():  # without marks and scripts that depend on the letter before
+        return _WORD.findall(text)
     return [text[start:end] for start, end in word_spans(text)]

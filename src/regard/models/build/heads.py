@@ -29,6 +29,19 @@ class VocabularyLinear(nn.Linear):
         return F.linear(states_ND, weight_FD, F.pad(bias_V, (0, padding), value=-torch.inf))
 
 
+class BiLMHeadModule(nn.Module):
+    """Logits (T, 2, words) of both directions, by one vector for each word."""
+
+    def __init__(self, width: int, words: int):
+        super().__init__()
+        self.out = VocabularyLinear(width, words)
+        nn.init.normal_(self.out.weight, std=width**-0.5)
+        nn.init.zeros_(self.out.bias)
+
+    def forward(self, states_TD: Tensor) -> Tensor:
+        return self.out(states_TD.unflatten(-1, (2, -1)))
+
+
 class MLMHeadModule(nn.Module):
     """Dense layer, activation, norm, and a vector of ``size`` for each token of the vocabulary."""
 

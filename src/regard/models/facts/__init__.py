@@ -6,6 +6,7 @@ from regard.models.facts.conv import ConvEncoderFacts
 from regard.models.facts.embedding import AnyEmbedding, Characters, Tokens
 from regard.models.facts.heads import (
     AnyHead,
+    BiLMHead,
     ChoiceHead,
     DropoutSpanHead,
     LabelHead,
@@ -40,6 +41,7 @@ __all__ = [
     "AnyPool",
     "AnyStack",
     "AttentionPool",
+    "BiLMHead",
     "BiLMStack",
     "CausalRNNFacts",
     "Characters",

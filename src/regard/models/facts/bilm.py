@@ -23,6 +23,7 @@ class BiLMStack(AnyStack):
 
     eager: ClassVar[bool] = True
     carries_state: ClassVar[bool] = True
+    two_directions: ClassVar[bool] = True
     width: int
     cells: int
     depth: int = 2

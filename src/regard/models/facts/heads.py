@@ -12,6 +12,7 @@ from typing import ClassVar
 from torch import nn
 
 from regard.models.build.heads import (
+    BiLMHeadModule,
     LinearHeadModule,
     MLMHeadModule,
     SpanBoundaryHeadModule,
@@ -100,6 +101,28 @@ class PermutationLMHead(NextTokenHead):
     name: ClassVar[str] = "permutation_lm"
     reads_queries: ClassVar[bool] = True
     bias: bool = True
+
+
+@dataclass(frozen=True)
+class BiLMHead(AnyHead):
+    """The next word from the forward half of a state, and the one before from the backward half.
+
+    Both directions share the vectors of ``words`` words (Peters et al., 2018).
+    """
+
+    name: ClassVar[str] = "bilm"
+    words: int = 793_471
+
+    def __post_init__(self) -> None:
+        at_least(1, "words", self.words)
+
+    def build(self, trunk: Trunk, tokens: nn.Embedding) -> BiLMHeadModule:
+        """One linear layer."""
+        return BiLMHeadModule(trunk.width // 2, self.words)
+
+    def products(self, trunk: Trunk) -> int:
+        """All word vectors, twice."""
+        return trunk.width * self.words
 
 
 @dataclass(frozen=True)

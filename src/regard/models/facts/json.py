@@ -9,6 +9,7 @@ from regard.models.facts.checks import check_type
 from regard.models.facts.conv import ConvEncoderFacts
 from regard.models.facts.embedding import Characters, Tokens
 from regard.models.facts.heads import (
+    BiLMHead,
     ChoiceHead,
     DropoutSpanHead,
     LabelHead,
@@ -53,6 +54,7 @@ VALUES = {
         *(FirstToken, LastToken, MeanPool, AttentionPool),
         *(
             MLMHead,
+            BiLMHead,
             NextTokenHead,
             PermutationLMHead,
             ReplacedTokenHead,

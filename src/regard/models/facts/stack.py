@@ -34,6 +34,7 @@ class AnyStack:
     attends: ClassVar[bool] = False
     has_queries: ClassVar[bool] = False
     carries_state: ClassVar[bool] = False
+    two_directions: ClassVar[bool] = False  # that do not see each other
     segments: ClassVar[int] = 0  # how many it tells apart without vectors of the embedding
     width: int
     depth: int

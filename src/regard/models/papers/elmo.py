@@ -23,4 +23,5 @@ PAPER = Paper(
     sizes={"small": SMALL, "medium": MEDIUM, "original": ORIGINAL},
     published={"small": 13_600_000, "medium": 28_000_000, "original": 93_600_000},
     tokenizer="characters",
+    pretraining={"bilm": {}},
 )

@@ -1,0 +1,136 @@
+"""Language models in both directions, trained jointly (Peters et al., 2018, section 3.1).
+
+The forward half of a state predicts the next word, the backward half the one before; both share
+word vectors and softmax. All documents are cut into as many streams as a batch has rows, and both
+directions begin a row with the state in which they left the one before it, as the published code
+does. Words beyond the softmax are read by their characters and predicted as unknown.
+
+The order of this file: the table in recipes; the head; rows with targets; loss and metrics. Rows,
+streams and weights are those of ``CausalLM``.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import exp
+from typing import Any, ClassVar
+
+import numpy as np
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor
+
+from regard.ground.batch import IGNORED, Batch, BatchLimits, pack_ids
+from regard.ground.config import Config
+from regard.ground.errors import BadInput
+from regard.models.build.trunk_with_heads import Outputs
+from regard.models.facts import BiLMHead, TrunkWithHeads
+from regard.objectives.causal_lm import CausalLM
+from regard.objectives.rows import Annotate, AnnotatedRow
+from regard.parts.losses import smoothed_cross_entropy
+from regard.text.lexicon import BEGIN, END, UNKNOWN
+
+
+class BiLMConfig(Config):
+    """The table ``[objective.bilm]``."""
+
+    words: int = Field(50_000, ge=4)
+    """The most frequent words, which are predicted; ``text.vocab`` are read."""
+
+
+@dataclass(frozen=True)
+class BiLM(CausalLM):
+    """Predicts the next word and the one before; the loss is the mean over both directions."""
+
+    name, head = "bilm", BiLMHead.name
+    config: ClassVar = BiLMConfig  # type: ignore[assignment]
+    whole_texts = False
+    dev_size = 5
+    form: str = "streams"
+    words: int = 50_000
+
+    @classmethod
+    def from_config(cls, config: BiLMConfig, smoothing: float) -> "BiLM":  # type: ignore[override]
+        """The objective with the settings of a recipe."""
+        return cls(smoothing=smoothing, words=config.words)
+
+    def make_head(self) -> BiLMHead:  # type: ignore[override]
+        """An output layer over words."""
+        return BiLMHead(self.words)
+
+    def check(self, facts: TrunkWithHeads) -> None:
+        """Refuse a model whose states are not those of two directions."""
+        if not facts.trunk.stack.two_directions:
+            raise BadInput("objective.bilm: the model has no two language models, as ELMo has")
+
+    def annotator(self, tokenizer: Any) -> Annotate:
+        """A function that spells words, and gives each the next one and the one before."""
+        lexicon = tokenizer.training_words
+        spelled_NC = tokenizer.words.spell_all(lexicon).astype(np.int16)
+        predicted_N = np.arange(len(lexicon))
+        predicted_N[self.words :] = lexicon.ids[UNKNOWN]
+
+        def annotate(
+            rows: Sequence[AnnotatedRow], indices: np.ndarray, key: tuple[int, ...]
+        ) -> list[AnnotatedRow]:
+            if not rows:
+                return []
+            words_T = np.concatenate([example.row.tokens for example in rows], dtype=np.int64)
+            ends = np.cumsum([len(example.row.tokens) for example in rows])
+            following_T, before_T = np.append(words_T[1:], IGNORED), np.append(0, words_T[:-1])
+            following_T[ends - 1] = [one.targets.get(self.head, IGNORED) for one in rows]
+            before_T[[0, *ends[:-1]]] = IGNORED
+            neighbours = ((following_T, lexicon.ids[BEGIN]), (before_T, lexicon.ids[END]))
+            targets_T2 = np.stack([_targets(*one, predicted_N) for one in neighbours], axis=1)
+            parts = (np.split(of_all, ends[:-1]) for of_all in (spelled_NC[words_T], targets_T2))
+            return [
+                AnnotatedRow(
+                    example.row._replace(tokens=spelled_LC), example.positions, {self.head: targets}
+                )
+                for example, spelled_LC, targets in zip(rows, *parts, strict=True)
+            ]
+
+        return annotate
+
+    def collate_targets(
+        self,
+        examples: Sequence[AnnotatedRow],
+        starts: np.ndarray,
+        rows: int,
+        limits: BatchLimits | None,
+    ) -> tuple[None, Tensor]:
+        """(words, 2): both neighbours of each word."""
+        targets = [example.targets[self.head] for example in examples]
+        return None, pack_ids(targets or [np.empty((0, 2))], limits, IGNORED)
+
+    def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Cross-entropy of the words of both directions."""
+        logits, targets = outputs.by_head[self.head], batch.targets[self.head]
+        return smoothed_cross_entropy(logits.flatten(0, 1), targets.flatten(), self.smoothing)
+
+    def dev_sums(self, outputs: Outputs, batch: Batch) -> list[Tensor]:
+        """Those of both directions, then loss and targets of the forward one."""
+        logits_TV, targets_T = outputs.by_head[self.head][:, 0], batch.targets[self.head][:, 0]
+        forward = F.cross_entropy(
+            logits_TV.float(), targets_T, ignore_index=IGNORED, reduction="sum"
+        )
+        return [*super().dev_sums(outputs, batch), forward, (targets_T != IGNORED).sum()]
+
+    def dev_metrics(self, loss: float, count: float, *others: float) -> dict[str, float]:
+        """Perplexity of both directions together and of each, and accuracy."""
+        correct, forward, forward_count = others
+        backward, backward_count = loss * count - forward, count - forward_count
+        ways = {"forward": (forward, forward_count), "backward": (backward, backward_count)}
+        return self.metrics(loss, 100 * correct / count) | {
+            f"{way}_perplexity": exp(min(total / max(1, counted), 700.0))
+            for way, (total, counted) in ways.items()
+        }
+
+
+def _targets(words_T: np.ndarray, frame: int, predicted_N: np.ndarray) -> np.ndarray:
+    """Neighbours by their ids among the words that are predicted.
+
+    What follows the end of a sentence is its beginning, the ``frame`` of this direction: nothing
+    to be learned.
+    """
+    counts_T = (words_T != IGNORED) & (words_T != frame)
+    return np.where(counts_T, predicted_N[np.where(counts_T, words_T, 0)], IGNORED)

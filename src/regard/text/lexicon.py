@@ -1,0 +1,72 @@
+"""The words that a language model predicts and is trained on, by frequency."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from regard.ground.errors import BadInput
+from regard.ground.files import read_bytes, replacing
+from regard.text.words import words
+
+UNKNOWN, BEGIN, END = "<UNK>", "<S>", "</S>"
+
+
+@dataclass(frozen=True)
+class Lexicon:
+    """Words by their ids: first the unknown word and those around a sentence, then by frequency."""
+
+    words: tuple[str, ...]
+
+    @classmethod
+    def learn(cls, texts: Iterable[str], size: int, *, lower: bool = False) -> "Lexicon":
+        """The most frequent words; of equally frequent ones the first by their letters."""
+        counts = Counter[str]()
+        for text in texts:
+            counts.update(words(text.lower() if lower else text))
+        if not counts:
+            raise BadInput("there is no text to learn words from")
+        special = (UNKNOWN, BEGIN, END)
+        by_count = sorted(counts.keys() - {*special}, key=lambda word: (-counts[word], word))
+        return cls((*special, *by_count)[:size])
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Sixteen hexadecimal digits that identify the words."""
+        return hashlib.sha256("\n".join(self.words).encode()).hexdigest()[:16]
+
+    @cached_property
+    def ids(self) -> dict[str, int]:
+        """The id of each word."""
+        return {word: number for number, word in enumerate(self.words)}
+
+    def encode(self, sentence: str) -> list[int]:
+        """The ids of its words, between those that begin and end a sentence."""
+        ids, unknown = self.ids, self.ids[UNKNOWN]
+        inner = [ids.get(word, unknown) for word in words(sentence)]
+        return [ids[BEGIN], *inner, ids[END]] if inner else []
+
+    def encode_all(self, sentences: Iterable[str]) -> list[list[int]]:
+        """Those of each sentence."""
+        return [self.encode(sentence) for sentence in sentences]
+
+    def save(self, path: Path) -> None:
+        """One word in each line."""
+        with replacing(path) as temporary:
+            temporary.write_text("".join(f"{word}\n" for word in self.words), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: Path) -> "Lexicon":
+        """Read what ``save`` wrote."""
+        try:
+            listed = read_bytes(path).decode().split("\n")[:-1]
+        except UnicodeDecodeError as error:
+            raise BadInput(f"{path}: not UTF-8 (byte {error.start})") from None
+        if len({*listed}) < len(listed) or not {UNKNOWN, BEGIN, END} <= {*listed}:
+            raise BadInput(f"{path}: a word occurs twice, or {UNKNOWN}, {BEGIN} or {END} does not")
+        return cls(tuple(listed))
