@@ -85,7 +85,7 @@ def test_streams_are_read_in_order_and_predict_every_token(lengths, rows):
         read = np.concatenate([one.row.tokens for one in own])
         assert read.tolist() == whole[row * length : (row + 1) * length].tolist()
         after = [*[one.row.tokens[0] for one in own[1:]], whole[(row + 1) * length]]
-        assert [one.follows for one in own] == after
+        assert [one.target for one in own] == after
     sizes = plan.lengths.reshape(-1, rows)
     assert (sizes == sizes[:, :1]).all() and sizes.max() <= lengths.longest
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.counter_rng import below, bits, heads, streams, uniform
+from regard.data.counter_rng import below, binomial, bits, streams, uniform
 
 MANY = np.arange(40_000)
 
@@ -48,7 +48,7 @@ def test_whole_numbers_lie_below_their_limit():
 
 @pytest.mark.parametrize("tosses", [0, 1, 5, 64, 65, 200])
 def test_heads_are_binomial(tosses):
-    count = heads(np.full(len(MANY), tosses), streams((tosses,), MANY))
+    count = binomial(np.full(len(MANY), tosses), streams((tosses,), MANY))
     assert count.min(initial=0) >= 0 and count.max() <= tosses
     assert abs(count.mean() - tosses / 2) <= 4 * (tosses / 4 / len(MANY)) ** 0.5
     assert count.var() == pytest.approx(tosses / 4, rel=0.04)
@@ -57,5 +57,5 @@ def test_heads_are_binomial(tosses):
 def test_tosses_of_different_number_share_a_stream():
     stream = streams((9,), np.arange(6))
     few = np.array([0, 3, 64, 70, 128, 300])
-    alone = [int(heads(few[i : i + 1], stream[i : i + 1])[0]) for i in range(6)]
-    assert heads(few, stream).tolist() == alone
+    alone = [int(binomial(few[i : i + 1], stream[i : i + 1])[0]) for i in range(6)]
+    assert binomial(few, stream).tolist() == alone

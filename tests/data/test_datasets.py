@@ -88,7 +88,7 @@ def test_lengths_and_weights_of_pairs_are_known_by_index(store, files, held_out)
     assert lengths == [[*OBJECTIVE.length(example)] for example in examples]
     weights = data.train.weights(OBJECTIVE, 0, indices).tolist()
     assert weights == [OBJECTIVE.weight(example) for example in examples]
-    assert data.mark.startswith("40 pairs, ")
+    assert data.fingerprint.startswith("40 pairs, ")
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.5])

@@ -89,7 +89,7 @@ def test_rows_are_those_of_the_template(builder, shape, longest, seed):
         assert plan.lengths.tolist() == [len(row.tokens) for row in rows]
         for row in rows:
             texts = [[*map(int, run)] for run in runs(row.tokens)]
-            if plan.follows is None:  # a text of several documents, a separator between them
+            if plan.labels is None:  # a text of several documents, a separator between them
                 texts = [[*texts[0], *(i for text in texts[1:] for i in (SEP, *text))]]
             expected = builder.row(*texts)
             assert row.tokens.tolist() == expected.tokens.tolist()
@@ -195,7 +195,7 @@ def test_pairs_are_those_of_the_original_builder():
 def test_half_of_the_second_parts_follow():
     documents = numbered([[5] * 400] * 20)
     follows = np.concatenate(
-        [sentence_pairs(documents, PAIR, 64, (0, epoch), short=0.0).follows for epoch in range(4)]
+        [sentence_pairs(documents, PAIR, 64, (0, epoch), short=0.0).labels for epoch in range(4)]
     )
     assert abs((follows == IS_NEXT).mean() - 0.5) < 4 * 0.5 / len(follows) ** 0.5
 
@@ -216,9 +216,9 @@ def test_one_document_in_ten_has_short_rows():
     documents = numbered([[1] * 40] * 3_000)
     for short in (0.1, 1.0):
         plan = sentence_pairs(documents, PAIR, 23, (4, 0), short)
-        assert plan.follows is not None
+        assert plan.labels is not None
         first_of_document = np.isin(plan.begin[::2], documents.borders)
-        lengths = plan.lengths[first_of_document & (plan.follows == IS_NEXT)]
+        lengths = plan.lengths[first_of_document & (plan.labels == IS_NEXT)]
         expected = short * 18 / 19  # a target drawn from 2 … 20 may be 20
         assert abs((lengths < 23).mean() - expected) < 4 * (expected / len(lengths)) ** 0.5
     by_length = np.bincount(lengths)[5:]
@@ -331,7 +331,7 @@ def content(batch):
     """Rows with their numbers, as they are read."""
     examples = batch.read()
     assert [len(one.row.tokens) for one in examples] == batch.lengths[:, 0].tolist()
-    rows = ((one.row.tokens.tolist(), one.follows) for one in examples)
+    rows = ((one.row.tokens.tolist(), one.target) for one in examples)
     return list(zip(batch.indices.tolist(), rows, strict=True))
 
 

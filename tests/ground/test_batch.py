@@ -37,7 +37,7 @@ def test_no_rows_at_all():
 @given(filled())
 def test_a_budget_is_filled_to_the_last_token_with_a_fixed_number_of_rows(case):
     limits, rows = case
-    packed = pack(rows, limits, fill=3)
+    packed = pack(rows, limits, padding=3)
     layout, lengths = packed.layout, packed.layout.lengths_B.tolist()
     real = [len(row) for row in rows]
     assert packed.tokens_T.shape == layout.positions_T.shape == (limits.tokens,)
@@ -77,7 +77,7 @@ def test_a_budget_must_make_sense(limits):
 def test_a_batch_counts_what_is_real():
     limits = BatchLimits(tokens=10, rows=2, longest=5)
     source, target = pack([[1, 2, 3], [4]], limits), pack([[1, 2], [3, 4, 5]], limits)
-    goals = pack([[2, 9], [4, 5, 9]], limits, fill=IGNORED)
+    goals = pack([[2, 9], [4, 5, 9]], limits, padding=IGNORED)
     targets = {"next_token": goals.tokens_T}
     batch = Batch(SourceTarget(source, target), targets, weight=5)
     assert batch.tokens == 4 + 5

@@ -253,8 +253,8 @@ def test_the_trained_model_is_scored_on_every_test_set(corpus, pairs, tmp_path):
     assert [*found["test"]] == score_tests(model, recipe, corpus)["test"].scores
     assert [score.name for score in found["dev again"]] == ["BLEU", "chrF2", "TER"]
     stored = json.loads((tmp_path / "run" / "recipe.json").read_text())
-    assert stored["data"]["more_tests"]["dev again"]["mark"].startswith("12 examples, ")
-    assert stored["data"]["train"]["mark"].startswith("120 examples, ")
+    assert stored["data"]["more_tests"]["dev again"]["fingerprint"].startswith("12 examples, ")
+    assert stored["data"]["train"]["fingerprint"].startswith("120 examples, ")
 
 
 def test_a_classifier_is_scored_on_its_test_set(tmp_path):

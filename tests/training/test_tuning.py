@@ -464,9 +464,9 @@ def test_every_example_counts_in_the_mark_of_data(corpora, tmp_path, kind):
     examples = data_of(prepared(corpora(kind), tmp_path / "run")).train
     *others, (rows, goal) = examples
     (other_rows, other_goal) = next(one for one in others if repr(one[1]) != repr(goal))
-    assert MemoryDataset([*others, (other_rows, goal)]).mark != examples.mark
-    assert MemoryDataset([*others, (rows, other_goal)]).mark != examples.mark
-    assert MemoryDataset([*others, (rows, goal)]).mark == examples.mark
+    assert MemoryDataset([*others, (other_rows, goal)]).fingerprint != examples.fingerprint
+    assert MemoryDataset([*others, (rows, other_goal)]).fingerprint != examples.fingerprint
+    assert MemoryDataset([*others, (rows, goal)]).fingerprint == examples.fingerprint
 
 
 def test_data_that_changed_is_reported(corpora, tmp_path):

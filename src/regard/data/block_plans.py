@@ -1,7 +1,7 @@
 """Rows of running text: blocks of all documents, or of each alone.
 
 The documents are read as one stream, each after a separator if the vocabulary has one. A row is a
-part of it. For causal language models (``text_rows``) ``Passage.follows`` is the token that comes
+part of it. For causal language models (``text_rows``) ``Passage.target`` is the token that comes
 next. So every token is predicted once in an epoch, except for the first of a text that no separator
 stands before.
 """
@@ -74,9 +74,9 @@ class BlockPlan:
 
     def _passage(self, begin: int, end: int, last: bool) -> Passage:
         tokens = self.stream.read(begin, end if last else end + 1)
-        follows = self.stream.separator if last else int(tokens[-1])
+        next_token = self.stream.separator if last else int(tokens[-1])
         row = tokens[: end - begin]
-        return Passage(TokenRow(row, np.zeros(len(row), np.int32)), follows)
+        return Passage(TokenRow(row, np.zeros(len(row), np.int32)), next_token)
 
 
 @dataclass(frozen=True, eq=False)

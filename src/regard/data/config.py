@@ -169,9 +169,9 @@ class FilesConfig(Config):
 
 
 class MemoryConfig(FilesConfig):
-    """Examples in memory. ``mark`` says what they are: a resumed run must have the same."""
+    """Examples in memory. ``fingerprint`` says what they are: a resumed run must have the same."""
 
-    mark: str
+    fingerprint: str
     given: MemoryExamples = Field(exclude=True, repr=False)
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -180,7 +180,7 @@ class MemoryConfig(FilesConfig):
     def of(cls, name: str, values: Iterable[Any]) -> "MemoryConfig":
         """Examples under a name for messages."""
         given = MemoryExamples(name, [*values])
-        return cls(mark=given.mark, given=given)
+        return cls(fingerprint=given.fingerprint, given=given)
 
     def check(self) -> None:
         """There are no files."""

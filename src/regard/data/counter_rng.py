@@ -34,8 +34,8 @@ def below(limit: np.ndarray | int, stream: np.ndarray, counter: np.ndarray | int
     return (uniform(stream, counter) * limit).astype(np.int64)
 
 
-def heads(tosses: np.ndarray, stream: np.ndarray) -> np.ndarray:
-    """The number of heads in `tosses` coin tosses; uses the whole stream."""
+def binomial(tosses: np.ndarray, stream: np.ndarray) -> np.ndarray:
+    """The number of heads in `tosses` fair coin tosses; uses the whole stream."""
     count = np.zeros(len(tosses), np.int64)
     for done in range(0, int(tosses.max(initial=0)), 64):
         left = np.flatnonzero(tosses > done)

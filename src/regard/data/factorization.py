@@ -60,8 +60,8 @@ class FactorizationSampler:
         singles[special | chosen] = np.inf
         missing = min(self.count(len(tokens)), int((~special).sum())) - int(chosen.sum())
         chosen[np.argsort(singles, kind="stable")[: max(0, missing)]] = True
-        places = np.argsort(np.argsort(uniform(stream, ORDER + every), kind="stable"))
-        orders = np.where(chosen | special, places, CONTEXT)
+        ranks = np.argsort(np.argsort(uniform(stream, ORDER + every), kind="stable"))
+        orders = np.where(chosen | special, ranks, CONTEXT)
         return Factorization(orders, np.flatnonzero(chosen))
 
     def _spans(self, tokens: np.ndarray, special: np.ndarray, stream: np.ndarray) -> np.ndarray:

@@ -24,7 +24,7 @@ class MemoryExamples:
     values: Sequence[Any]
 
     @cached_property
-    def mark(self) -> str:
+    def fingerprint(self) -> str:
         """How many there are, and a checksum of their content."""
         checksum = 0
         for value in self.values:
@@ -34,7 +34,7 @@ class MemoryExamples:
     @property
     def origin(self) -> dict[str, Any]:
         """What they are, in short."""
-        return {"kind": type(self).__name__, "source": self.mark}
+        return {"kind": type(self).__name__, "source": self.fingerprint}
 
     def numbered(self) -> Iterator[tuple[str, Any]]:
         """(where, value) of each."""

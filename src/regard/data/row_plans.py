@@ -14,10 +14,10 @@ from regard.text.templates import RowFrame
 
 
 class Passage(NamedTuple):
-    """A row, and what follows it: the label of its second part, or the next token, or nothing."""
+    """A row, and its target where rows have one: the label of a pair, or the next token."""
 
     row: TokenRow
-    follows: int | None
+    target: int | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +25,7 @@ class RowPlan:
     """The rows of an epoch: row i has the spans first[i] to first[i + 1] (exclusive).
 
     A span is tokens `begin` to `end` (exclusive) of one document, numbered through all documents.
-    `frame` holds the special tokens around the spans of a row.
+    `frame` holds the special tokens around the spans of a row; `labels` are those of pairs.
     """
 
     documents: Documents
@@ -33,7 +33,7 @@ class RowPlan:
     begin: np.ndarray
     end: np.ndarray
     first: np.ndarray
-    follows: np.ndarray | None = None
+    labels: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.first) - 1
@@ -68,24 +68,24 @@ class RowPlan:
             (frame.between, (ends[1:] - behind)[~closes]),
             (frame.after, (ends[1:] - behind)[closes]),
         )
-        for special, places in specials:
+        for special, starts in specials:
             for offset, (token, segment) in enumerate(special):
-                tokens[places + offset], segments[places + offset] = token, segment
-        follows = [None] * len(rows) if self.follows is None else self.follows[rows].tolist()
+                tokens[starts + offset], segments[starts + offset] = token, segment
+        targets = [None] * len(rows) if self.labels is None else self.labels[rows].tolist()
         bounds = [*first.tolist(), len(tokens)]
         return [
             Passage(TokenRow(tokens[a:b], segments[a:b]), one)
-            for a, b, one in zip(bounds[:-1], bounds[1:], follows, strict=True)
+            for a, b, one in zip(bounds[:-1], bounds[1:], targets, strict=True)
         ]
 
     def _copy(
-        self, begin: np.ndarray, end: np.ndarray, tokens: np.ndarray, places: np.ndarray
+        self, begin: np.ndarray, end: np.ndarray, tokens: np.ndarray, starts: np.ndarray
     ) -> None:
-        """Copy spans of the documents to `places` in `tokens`."""
+        """Copy spans of the documents to `starts` in `tokens`."""
         borders = self.documents.borders
         document = np.searchsorted(borders, begin, side="right") - 1
         source = begin - borders[document]
-        columns = (document, source, end - begin, places)
+        columns = (document, source, end - begin, starts)
         for d, a, length, b in zip(*(one.tolist() for one in columns), strict=True):
             tokens[b : b + length] = self.documents.rows[d][a : a + length]
 

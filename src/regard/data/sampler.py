@@ -77,7 +77,7 @@ class Dataset:
         raise NotImplementedError
 
     @property
-    def mark(self) -> str:
+    def fingerprint(self) -> str:
         """The content in short: a resumed run says whether it has changed."""
         raise NotImplementedError
 

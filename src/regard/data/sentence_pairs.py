@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from regard.data.counter_rng import below, heads, streams, uniform
+from regard.data.counter_rng import below, binomial, streams, uniform
 from regard.data.documents import Documents
 from regard.data.row_plans import RowPlan, room_in
 from regard.ground.errors import BadInput
@@ -63,11 +63,11 @@ def _plan(
     stream = streams((*key, PAIRS), np.arange(len(documents)))
     target = np.where(uniform(stream, 0) < short, 2 + below(room - 1, stream, 1), room)
     rounds = [*pair(documents, stream, target)]
-    document, begin, end, follows = (np.concatenate(one) for one in zip(*rounds, strict=True))
+    document, begin, end, label = (np.concatenate(one) for one in zip(*rounds, strict=True))
     order = np.argsort(document, kind="stable")
     begin, end = _cut(begin[order], end[order], room, key)
     first = 2 * np.arange(len(order) + 1)
-    return RowPlan(documents, frame, begin.ravel(), end.ravel(), first, follows[order])
+    return RowPlan(documents, frame, begin.ravel(), end.ravel(), first, label[order])
 
 
 def _with_random_seconds(documents: Documents, stream: np.ndarray, target: np.ndarray) -> Rounds:
@@ -91,8 +91,8 @@ def _with_random_seconds(documents: Documents, stream: np.ndarray, target: np.nd
         begin_second = np.where(elsewhere, begin_other, middle)
         end_second = np.where(elsewhere, end_other, end)
         begins, ends = np.stack([start, begin_second], 1), np.stack([middle, end_second], 1)
-        follows = np.where(elsewhere, NOT_NEXT, IS_NEXT).astype(np.int8)
-        yield live, token[begins], token[ends], follows
+        label = np.where(elsewhere, NOT_NEXT, IS_NEXT).astype(np.int8)
+        yield live, token[begins], token[ends], label
 
         start = np.where(elsewhere, middle, end)
         more = start < sentence[live + 1]
@@ -135,5 +135,5 @@ def _cut(
     kept = np.stack([first, np.minimum(length[:, 1], room - first)], 1)
     lost = length - kept
     stream = streams((*key, CUTS), np.arange(lost.size))
-    before = heads(lost.ravel(), stream).reshape(lost.shape)
+    before = binomial(lost.ravel(), stream).reshape(lost.shape)
     return begin + before, begin + before + kept

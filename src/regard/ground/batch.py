@@ -17,7 +17,7 @@ IGNORED = -100  # a target that no loss counts
 
 @dataclass(frozen=True, eq=False)
 class PackedTokens(TensorTree):
-    """Tokens of several rows, end to end, with their layout; ``real`` counts tokens, not fill."""
+    """Tokens of several rows, end to end, with their layout; ``real`` of them are no padding."""
 
     tokens_T: Tensor
     layout: Layout
@@ -33,7 +33,7 @@ class BatchLimits:
     """The most tokens, rows, and tokens per row of a batch, on either side.
 
     On CUDA these are the fixed shape of every batch, so that one compiled graph serves them all:
-    unused space is filled with rows of at most ``longest`` tokens, which no loss counts.
+    unused space is padded with rows of at most ``longest`` tokens, which no loss counts.
     """
 
     tokens: int
@@ -48,11 +48,11 @@ class BatchLimits:
 
     @property
     def all_rows(self) -> int:
-        """Rows in the layout: real rows, fill, and empty rows."""
+        """Rows in the layout: real rows, padding, and empty rows."""
         return self.rows + -(-self.tokens // self.longest)
 
     def lengths(self, real: Sequence[int]) -> list[int]:
-        """The lengths of the real rows, then of rows of fill, then of empty rows."""
+        """The lengths of the real rows, then of rows of padding, then of empty rows."""
         if len(real) > self.rows or sum(real) > self.tokens or max(real, default=0) > self.longest:
             raise ValueError(f"rows of lengths {list(real)} do not fit {self}")
         full, rest = divmod(self.tokens - sum(real), self.longest)
@@ -93,11 +93,11 @@ NO_SPECIAL_IDS = SpecialIds()
 def pack(
     rows: Sequence[Ids],
     limits: BatchLimits | None = None,
-    fill: int = 0,
+    padding: int = 0,
     special_ids: SpecialIds = NO_SPECIAL_IDS,
 ) -> PackedTokens:
-    """Rows laid end to end; with ``limits``, filled up to their fixed shape."""
-    tokens_T = pack_ids(rows, limits, fill, special_ids)
+    """Rows laid end to end; with ``limits``, padded to their fixed shape."""
+    tokens_T = pack_ids(rows, limits, padding, special_ids)
     lengths = [len(row) + special_ids.count for row in rows]
     if limits is None:
         return PackedTokens(tokens_T, Layout.ragged(lengths), len(tokens_T))
@@ -105,7 +105,7 @@ def pack(
 
 
 def pack_lengths(lengths: Sequence[int], limits: BatchLimits) -> Layout:
-    """The layout of rows of these lengths, filled up to the fixed shape of ``limits``."""
+    """The layout of rows of these lengths, padded to the fixed shape of ``limits``."""
     layout = Layout.ragged(limits.lengths(lengths))
     return replace(layout, lengths=None, longest=limits.longest)
 
@@ -113,17 +113,17 @@ def pack_lengths(lengths: Sequence[int], limits: BatchLimits) -> Layout:
 def pack_rows(
     rows: Sequence[TokenRow],
     limits: BatchLimits | None = None,
-    fill: int = 0,
+    padding: int = 0,
     *,
     even: bool = False,
     ordered: bool = False,
 ) -> PackedTokens:
-    """``pack`` for rows with segments, and orders if they are ``ordered``; those of the fill are 0.
+    """``pack`` for rows with segments, and orders if they are ``ordered``; those of padding are 0.
 
-    With ``even``, full rows that leave nothing to fill become a rectangle, for which there are
+    With ``even``, full rows that leave nothing to pad become a rectangle, for which there are
     faster kernels; batches of one set of limits then have two shapes.
     """
-    packed = pack([row.tokens for row in rows], limits, fill)
+    packed = pack([row.tokens for row in rows], limits, padding)
     segments_T, layout = pack_ids([row.segments for row in rows], limits), packed.layout
     if even and limits is not None and len(rows) * limits.longest == packed.real == limits.tokens:
         layout = Layout.rectangle(len(rows), limits.longest)
@@ -144,10 +144,10 @@ def as_row(text: Any) -> TokenRow:
 def pack_ids(
     rows: Sequence[Ids],
     limits: BatchLimits | None = None,
-    fill: int = 0,
+    padding: int = 0,
     special_ids: SpecialIds = NO_SPECIAL_IDS,
 ) -> Tensor:
-    """Ids laid end to end in one tensor; with ``limits``, followed by ``fill``. See ``pack``.
+    """Ids laid end to end in one tensor; with ``limits``, followed by ``padding``. See ``pack``.
 
     A token has one id, or as many ids as every other: a row of them.
     """
@@ -156,14 +156,14 @@ def pack_ids(
     if limits is not None and size > limits.tokens:
         raise ValueError(f"{size} tokens do not fit {limits}")
     per_token = np.shape(rows[0])[1:] if rows else ()  # one id, or those of characters
-    tokens = np.full((limits.tokens if limits else size, *per_token), fill, dtype=np.int64)
+    tokens = np.full((limits.tokens if limits else size, *per_token), padding, dtype=np.int64)
     inside = np.ones(size, dtype=bool)
-    for mark, places in (
+    for number, at in (
         (special_ids.first, np.append(0, ends[:-1])),
         (special_ids.last, ends - 1),
     ):
-        if mark is not None and size:
-            tokens[places], inside[places] = mark, False
+        if number is not None and size:
+            tokens[at], inside[at] = number, False
     if size:
         tokens[:size][inside] = np.concatenate(rows, dtype=np.int64, casting="unsafe")
     return torch.from_numpy(tokens)
@@ -178,7 +178,7 @@ class SourceTarget(TensorTree):
 
     @property
     def real(self) -> int:
-        """Tokens on both sides, fill not counted."""
+        """Tokens on both sides, padding not counted."""
         return self.source.real + self.target.real
 
 
@@ -200,5 +200,5 @@ class Batch(TensorTree):
 
     @property
     def tokens(self) -> int:
-        """Tokens of the inputs, fill not counted."""
+        """Tokens of the inputs, padding not counted."""
         return self.inputs.real

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from regard.ground.batch import IGNORED, Batch, BatchLimits, PackedTokens, TokenRow
 from regard.models.build.trunk_with_heads import Outputs
-from regard.objectives.objective import Objective, filled
+from regard.objectives.objective import Objective, padded
 from regard.parts.losses import smoothed_cross_entropy
 
 
@@ -37,7 +37,7 @@ class MultipleChoice(Objective):
     ) -> Tensor:
         """The number of the right choice of each question."""
         labels_B = torch.tensor(targets, dtype=torch.int64)
-        return filled(labels_B, len(targets) if limits is None else limits.rows, IGNORED)
+        return padded(labels_B, len(targets) if limits is None else limits.rows, IGNORED)
 
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
         """Cross-entropy of the right choice of each question."""

@@ -144,7 +144,7 @@ class Distillation(RowObjective):
         return self.teacher.model
 
     @property
-    def mark(self) -> str:
+    def fingerprint(self) -> str:
         """A checksum of the weights of the teacher."""
         weights = weights_of(self.teacher.module).values()
         content = (tensor.cpu().float().numpy().tobytes() for tensor in weights)
@@ -188,7 +188,7 @@ class TeacherLoss(RowObjective):
         rows: int,
         limits: BatchLimits | None,
     ) -> tuple[None, Tensor | None]:
-        """Which tokens are no fill."""
+        """Which tokens are no padding."""
         count = sum(len(example.row.tokens) for example in examples)
         return None, torch.arange(count if limits is None else limits.tokens) < count
 
@@ -197,7 +197,7 @@ class TeacherLoss(RowObjective):
         raise NotImplementedError
 
     def counts(self, batch: Batch) -> Tensor:
-        """Which of these losses count: those of tokens that are no fill."""
+        """Which of these losses count: those of tokens that are no padding."""
         return batch.targets[self.head]
 
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -234,7 +234,7 @@ class SoftTargets(TeacherLoss):
         rows: int,
         limits: BatchLimits | None,
     ) -> tuple[None, Tensor | None]:
-        """Which tokens are no fill; none where those of masked LM say what counts."""
+        """Which tokens are no padding; none where those of masked LM say what counts."""
         if not self.all_tokens:
             return None, None
         return super().collate_targets(examples, starts, rows, limits)

@@ -18,7 +18,7 @@ from regard.ground.batch import IGNORED, Batch, BatchLimits, Ids
 from regard.ground.config import EMPTY_IS_NONE, Config
 from regard.models.build.trunk_with_heads import Outputs
 from regard.objectives.labels import Classification
-from regard.objectives.objective import Objective, filled
+from regard.objectives.objective import Objective, padded
 from regard.parts.losses import soft_target_losses
 
 TEACHER = "teacher"  # its logits among the targets of a batch
@@ -61,7 +61,7 @@ class LabelDistillation(Objective):
         batch = self.labels.collate([*map(without_teacher, examples)], limits)
         logits = [np.zeros((0, self.outputs), np.float32), *(one[1][:, 1:] for one in examples)]
         logits_NV = torch.from_numpy(np.concatenate(logits).astype(np.float32))
-        packed_NV = filled(logits_NV, self.labels.places(batch.inputs), 0.0)
+        packed_NV = padded(logits_NV, self.labels.target_count(batch.inputs), 0.0)
         return replace(batch, targets={**batch.targets, TEACHER: packed_NV})
 
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:

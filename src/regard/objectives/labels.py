@@ -16,7 +16,7 @@ from torch import Tensor
 
 from regard.ground.batch import IGNORED, Batch, BatchLimits, Ids, PackedTokens
 from regard.models.build.trunk_with_heads import Outputs
-from regard.objectives.objective import Objective, filled
+from regard.objectives.objective import Objective, padded
 from regard.parts.losses import smoothed_cross_entropy
 from regard.text.labels import MultiLabelSet, RegressionSet, SingleLabelSet
 
@@ -46,9 +46,9 @@ class Classification(Objective):
     def pack_targets(
         self, targets: Sequence[Ids], inputs: PackedTokens, limits: BatchLimits | None
     ) -> Tensor:
-        """One for each row or token; those that only fill have none."""
+        """One for each row or token; padding has none."""
         numbers = np.concatenate([np.zeros(0, np.int64), *targets])
-        return filled(torch.from_numpy(numbers), self.places(inputs), IGNORED)
+        return padded(torch.from_numpy(numbers), self.target_count(inputs), IGNORED)
 
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
         """Cross-entropy of every target."""
@@ -76,10 +76,10 @@ class NumberObjective(Objective):
     def pack_targets(
         self, targets: Sequence[Any], inputs: PackedTokens, limits: BatchLimits | None
     ) -> Tensor:
-        """One for each output; rows or tokens that only fill have none."""
+        """One for each output; padding has none."""
         numbers = np.concatenate([np.zeros(0), *targets]).astype(np.float32)
         numbers_NV = torch.from_numpy(numbers.reshape(-1, self.outputs))
-        return filled(numbers_NV, self.places(inputs), nan)
+        return padded(numbers_NV, self.target_count(inputs), nan)
 
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
         """The mean over the outputs, twice: there is no likelihood but this."""

@@ -23,7 +23,7 @@ class Objective:
     per_token: ClassVar[bool] = False  # whether each token has a target, or each row
 
     @property
-    def mark(self) -> str:
+    def fingerprint(self) -> str:
         """What identifies the models that it runs beside the one that is trained, if any."""
         return ""
 
@@ -55,7 +55,7 @@ class Objective:
         """The targets of all examples in one tensor."""
         raise NotImplementedError
 
-    def places(self, inputs: PackedTokens) -> int:
+    def target_count(self, inputs: PackedTokens) -> int:
         """How many targets a batch has room for."""
         return inputs.layout.tokens if self.per_token else inputs.layout.rows
 
@@ -70,8 +70,8 @@ class Objective:
         raise NotImplementedError
 
 
-def filled(targets: Tensor, places: int, fill: float) -> Tensor:
-    """Targets, and a ``fill`` that no loss counts in the places after them."""
-    packed = torch.full((places, *targets.shape[1:]), fill, dtype=targets.dtype)
+def padded(targets: Tensor, size: int, padding: float) -> Tensor:
+    """Targets, and ``padding`` that no loss counts after them: ``size`` in all."""
+    packed = torch.full((size, *targets.shape[1:]), padding, dtype=targets.dtype)
     packed[: len(targets)] = targets
     return packed

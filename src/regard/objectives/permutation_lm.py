@@ -112,7 +112,7 @@ class PermutationLM(RowObjective):
         """As many positions for each row, and their tokens.
 
         That is the number in the row that has most, or with ``limits`` in the longest row there can
-        be. Rows with fewer repeat their first token, and fill the first of the batch, as ignored.
+        be. Rows with fewer are padded with their first token, or that of the batch, as ignored.
         """
         counts = [len(example.positions[self.head]) for example in examples]
         size = max(counts, default=0) if limits is None else max(1, limits.longest // self.one_in)

@@ -119,7 +119,7 @@ class ReplacedTokens(RowObjective):
     ) -> tuple[Tensor, Tensor]:
         """For every token the number of the sample that replaces it (-1: none), and the original.
 
-        Tokens of the fill are replaced by none and ignored.
+        Tokens of the padding are replaced by none and ignored.
         """
         masked = self.generator.head
         originals_T = pack_ids([example.row.tokens for example in examples])
@@ -127,8 +127,9 @@ class ReplacedTokens(RowObjective):
         originals_T[chosen_N] = pack_ids([example.targets[masked] for example in examples])
         number_T = torch.full_like(originals_T, -1)
         number_T[chosen_N] = torch.arange(len(chosen_N))
-        fill = 0 if limits is None else limits.tokens - len(number_T)
-        return F.pad(number_T, (0, fill), value=-1), F.pad(originals_T, (0, fill), value=IGNORED)
+        padding = 0 if limits is None else limits.tokens - len(number_T)
+        originals_T = F.pad(originals_T, (0, padding), value=IGNORED)
+        return F.pad(number_T, (0, padding), value=-1), originals_T
 
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
         """Binary cross-entropy over all tokens; the first sum has the weight of the loss."""
@@ -141,7 +142,7 @@ class ReplacedTokens(RowObjective):
         return self.loss_weight * loss, loss.detach()
 
     def _replaced(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Which tokens differ from the original ones, and which are no fill."""
+        """Which tokens differ from the original ones, and which are no padding."""
         originals_T, real_T = batch.targets[self.head], batch.targets[self.head] != IGNORED
         return (outputs.tokens_T != originals_T) & real_T, real_T
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from regard.ground.batch import IGNORED, Batch, BatchLimits, PackedTokens
 from regard.models.build.trunk_with_heads import Outputs
-from regard.objectives.objective import Objective, filled
+from regard.objectives.objective import Objective, padded
 from regard.parts.losses import smoothed_cross_entropy
 
 
@@ -25,7 +25,7 @@ class SpanExtraction(Objective):
     ) -> Tensor:
         """The first and the last token of each span, counted in its row."""
         ends_BV = torch.tensor(targets, dtype=torch.int64).view(-1, 2)
-        return filled(ends_BV, self.places(inputs), IGNORED)
+        return padded(ends_BV, self.target_count(inputs), IGNORED)
 
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
         """Cross-entropy of both ends over the tokens of their rows."""

@@ -71,9 +71,9 @@ class Sum(Objective):
         return next((model for model in opened if model is not None), None)
 
     @property
-    def mark(self) -> str:
+    def fingerprint(self) -> str:
         """What identifies these models."""
-        return "".join(objective.mark for objective in self.objectives)
+        return "".join(objective.fingerprint for objective in self.objectives)
 
     def to(self, device: torch.device | str) -> None:
         """Move these models."""
@@ -156,7 +156,7 @@ class Sum(Objective):
         return weights[0] if len(weights) == 1 else np.array(weights, dtype=np.float64)
 
     def collate(self, examples: Sequence[AnnotatedRow], limits: BatchLimits | None = None) -> Batch:
-        """A batch of rows with the targets of all members; one of streams is never filled up.
+        """A batch of rows with the targets of all members; one of streams is never padded.
 
         The chunks of streams are as long as each other, and lie in a rectangle.
         """

@@ -302,8 +302,8 @@ class Generator(DecoderModel, EncoderModel):
         longest = NEW_TOKENS if self.followed is None else self.followed.longest_after(len(row))
         if ending.max_new_tokens is not None:
             longest = ending.max_new_tokens
-        places = (self.model.decoder.embed.position_limit or sys.maxsize) - len(row) + 1
-        return (places, "positions") if places < longest else (longest, "length")
+        left = (self.model.decoder.embed.position_limit or sys.maxsize) - len(row) + 1
+        return (left, "positions") if left < longest else (longest, "length")
 
     def _stops(self, ending: Ending) -> StopStrings:
         if ending.stop_strings and self.tokenizer is None:

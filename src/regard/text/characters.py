@@ -1,6 +1,6 @@
 """Words as the ids of their characters, as ELMo reads them (Peters et al., 2018).
 
-A word is the bytes of its UTF-8 between two ids that begin and end words, filled up to one length;
+A word is the bytes of its UTF-8 between two ids that begin and end words, padded to one length;
 of a longer word the first bytes are read. A sentence stands between two words of their own.
 """
 
@@ -20,7 +20,7 @@ from regard.text.row_tokenizer import RowTokenizer
 from regard.text.templates import RowBuilder, Template
 from regard.text.words import word_spans, words
 
-SENTENCE_BEGINS, SENTENCE_ENDS, WORD_BEGINS, WORD_ENDS, FILL = range(256, 261)
+SENTENCE_BEGINS, SENTENCE_ENDS, WORD_BEGINS, WORD_ENDS, PADDING = range(256, 261)
 SPELLINGS = 1 << 16  # words whose ids are remembered
 
 
@@ -38,7 +38,7 @@ class CharacterVocabulary:
             raise BadInput(f"words of {self.longest} ids have no room for a character")
 
     def __len__(self) -> int:
-        return FILL + 1
+        return PADDING + 1
 
     @property
     def fingerprint(self) -> str:
@@ -47,7 +47,7 @@ class CharacterVocabulary:
 
     @property
     def pad(self) -> int:
-        return FILL
+        return PADDING
 
     @property
     def unk(self) -> int:
@@ -104,7 +104,7 @@ class CharacterVocabulary:
 
     def _word(self, characters: Sequence[int]) -> np.ndarray:
         inner = [WORD_BEGINS, *characters[: self.longest - 2], WORD_ENDS]
-        return np.array(inner + [FILL] * (self.longest - len(inner)), np.int32)
+        return np.array(inner + [PADDING] * (self.longest - len(inner)), np.int32)
 
     def _read(self, row: Sequence[int]) -> str:
         ids = [int(i) for i in row]

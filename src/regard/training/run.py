@@ -139,7 +139,7 @@ def _prepared_run(
         flops=partial(task.flops, facts),
         checkpoints=Checkpoints(place.out / "checkpoints"),
         world=world,
-        data=dataset.mark + objective.mark,
+        data=dataset.fingerprint + objective.fingerprint,
         eager=facts.eager,
         **limits,
     )

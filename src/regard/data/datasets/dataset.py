@@ -62,9 +62,9 @@ class TrainingData:
     dev_streams: int = 0
 
     @property
-    def mark(self) -> str:
+    def fingerprint(self) -> str:
         """That of the training examples."""
-        return self.train.mark
+        return self.train.fingerprint
 
     def sampler(self, objective: Any) -> BatchSampler:
         """Endless batches of training examples."""

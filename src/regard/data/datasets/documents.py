@@ -44,7 +44,7 @@ class DocumentDataset(Dataset):
         return self._count
 
     @property
-    def mark(self) -> str:
+    def fingerprint(self) -> str:
         """How many documents, and a checksum of their content."""
         return f"{len(self.documents)} documents, {self.documents.checksum:08x}"
 

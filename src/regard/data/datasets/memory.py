@@ -27,7 +27,7 @@ class MemoryDataset(Dataset, Sequence[Any]):
         return self.examples[index]
 
     @property
-    def mark(self) -> str:
+    def fingerprint(self) -> str:
         """How many rows, and a checksum of their content."""
         checksum = reduce(lambda crc, one: zlib.crc32(_content(*one), crc), self.examples, 0)
         return f"{len(self)} rows, {checksum:08x}"

@@ -84,7 +84,7 @@ class PairDataset(Dataset):
         return len(self.pairs if self.chosen_N is None else self.chosen_N)
 
     @property
-    def mark(self) -> str:
+    def fingerprint(self) -> str:
         """How many pairs, and a checksum of their content."""
         return f"{len(self.pairs)} pairs, {self.pairs.checksum:08x}"
 

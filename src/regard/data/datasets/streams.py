@@ -36,8 +36,8 @@ class RowStreams(Streams):
         return len(self.dataset) // self.rows
 
     @property
-    def mark(self) -> str:
-        return self.dataset.mark
+    def fingerprint(self) -> str:
+        return self.dataset.fingerprint
 
     def read(self, epoch: int, indices: np.ndarray) -> list[Any]:
         """Their targets are drawn anew in each epoch."""
@@ -82,8 +82,8 @@ class TextStreams(Streams):
         return len(self.dataset.planned(epoch)) // self.rows
 
     @property
-    def mark(self) -> str:
-        return self.dataset.mark
+    def fingerprint(self) -> str:
+        return self.dataset.fingerprint
 
     def read(self, epoch: int, indices: np.ndarray) -> list[Any]:
         """The chunks of these numbers."""
