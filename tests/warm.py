@@ -10,6 +10,8 @@ import signal
 import socket
 import sys
 import tempfile
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -77,3 +79,16 @@ def start_ranks(*words: object, **variables: str) -> list[WarmProcess]:
         port = str(free.getsockname()[1])
     place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2", **variables}
     return [WarmProcess(*words, RANK=str(rank), **place) for rank in range(2)]
+
+
+def killed(arguments: Sequence[object], out: Path, checkpoints: int, delay: float = 0.0) -> int:
+    """Run a verb, and kill it a moment after so many new checkpoints; how it ended."""
+    seen = {path.name for path in out.glob("checkpoints/step-*")}
+    process = WarmProcess("-m", "regard", *arguments)
+    new: set[str] = set()
+    while process.poll() is None and len(new) < checkpoints:
+        new |= {path.name for path in out.glob("checkpoints/step-*")} - seen
+        time.sleep(0.002)
+    time.sleep(delay)
+    process.send_signal(signal.SIGKILL)
+    return process.wait()

@@ -24,6 +24,7 @@ from regard.cli import main
 from regard.ground.lock import LOCK
 from small import journal_of, tensors_of, write_corpus
 from small_documents import write_animals
+from small_rnn import write_streams
 from small_tuning import write_start, write_tuning
 
 STEPS = 30
@@ -32,6 +33,7 @@ EXTRA = {
     "translate": ("text.joint=false", "text.dropout=0.1", "train.ema=0.9"),
     "tune": ("batches.accumulate=2", "train.patience=9"),
     "pretrain": ("train.average=2",),
+    "streams": ("model.change.dropout=0.2", "objective.causal-lm.mean_length=12"),
 }
 MOST = 4  # kills of one run
 
@@ -46,6 +48,7 @@ def write_jobs(folder: Path) -> dict[str, list[str]]:
         "translate": write_corpus(places["translate"]),
         "tune": write_tuning(places["tune"], "pairs"),
         "pretrain": write_animals(places["pretrain"]) / "animals.toml",
+        "streams": write_streams(places["streams"]) / "lstm.toml",
     }
     jobs = {}
     for kind, extra in EXTRA.items():

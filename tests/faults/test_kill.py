@@ -12,7 +12,7 @@ import pytest
 
 from small import environment, journal_of, tensors_of, write_corpus
 from verb import run
-from warm import WarmProcess
+from warm import WarmProcess, killed
 
 STEPS = 40
 CHANGES = (
@@ -42,15 +42,7 @@ def undisturbed(corpus, tmp_path_factory):
 def kill_after(corpus, out, checkpoints: int, delay: float, *more: str) -> int:
     """Start or resume, and kill a moment after so many more checkpoints; how it ended."""
     arguments = ("train", corpus / "small.toml", "--data", corpus, "--out", out, *CHANGES, *more)
-    seen = {path.name for path in out.glob("checkpoints/step-*")}
-    process = WarmProcess("-m", "regard", *arguments)
-    new: set[str] = set()
-    while process.poll() is None and len(new) < checkpoints:
-        new |= {path.name for path in out.glob("checkpoints/step-*")} - seen
-        time.sleep(0.002)
-    time.sleep(delay)
-    process.send_signal(signal.SIGKILL)
-    return process.wait()
+    return killed(arguments, out, checkpoints, delay)
 
 
 def test_sigkill_at_random_points(corpus, undisturbed, tmp_path):

@@ -17,6 +17,7 @@ from regard.training.recipe_files import ExpectConfig
 from regard.training.test_sets import score_tests
 
 MISTAKES = 3  # shown of each label
+LOWER = ("TER", "perplexity")  # metrics of which lower values are better
 
 
 def test_scores(
@@ -85,7 +86,7 @@ def check_expected(
 ) -> bool:
     """Whether the expected score is reached; prints the comparison unless ``quiet``."""
     value = next(score.value for score in scores if score.name.startswith(expect.metric))
-    short = value - expect.score if expect.metric == "TER" else expect.score - value
+    short = value - expect.score if expect.metric in LOWER else expect.score - value
     reached = short <= expect.tolerance
     if not quiet:
         OUT.print(

@@ -27,7 +27,7 @@ from regard.metrics.intervals import (
 class MetricScore:
     """A corpus score in percent, and the signature of the metric.
 
-    Higher is better, except for TER, which counts edits and may exceed 100.
+    Higher is better, except for TER, which counts edits and may exceed 100, and perplexity.
     """
 
     name: str

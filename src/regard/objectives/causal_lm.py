@@ -70,7 +70,7 @@ class CausalLM(RowObjective):
     """Predicts the next token; the loss is the mean over all tokens of a step."""
 
     name, config, head = "causal-lm", CausalLMConfig, NextTokenHead.name
-    makes_rows, whole_texts, per_token = True, True, True
+    makes_rows, whole_texts, per_token, scores_texts = True, True, True, True
     form: str = "documents"  # of rows
     smoothing: float = 0.0
     loss_weight: float = 1.0
@@ -98,7 +98,12 @@ class CausalLM(RowObjective):
     def rows(self, documents: Documents, template: RowBuilder, longest: int, seed: int) -> PlanRows:
         """Parts of documents, or of all of them."""
         separator = next((token for token, _ in template.frame(1).between), None)
-        return text_rows(documents, separator, longest, seed, across=self.form != "documents")
+        return text_rows(documents, separator, longest, seed, across=self.joins_documents)
+
+    @property
+    def joins_documents(self) -> bool:
+        """In blocks and in streams."""
+        return self.form != "documents"
 
     @property
     def carries_state(self) -> bool:

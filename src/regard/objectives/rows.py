@@ -56,6 +56,7 @@ class RowObjective(Objective):
     makes_rows: ClassVar[bool] = False
     whole_texts: ClassVar[bool] = False  # whether documents are read as they are, not by sentence
     orders_rows: ClassVar[bool] = False  # whether it gives rows factorization orders
+    scores_texts: ClassVar[bool] = False  # whether its model gives texts a probability
     dev_size: ClassVar[int] = 3
     smoothing: float  # label smoothing
     loss_weight: float = 1.0  # beside the losses of other objectives
@@ -114,6 +115,11 @@ class RowObjective(Objective):
     def dev_streams(self, rows: DocumentDataset, limits: BatchLimits) -> Streams | None:
         """Development rows in streams, if their state is carried as well."""
         return None
+
+    @property
+    def joins_documents(self) -> bool:
+        """Whether tokens may see those of documents before theirs."""
+        return True
 
     def make_head(self) -> AnyHead:
         """The head that it trains."""

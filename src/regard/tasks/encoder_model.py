@@ -33,6 +33,7 @@ from regard.tasks.inputs import InputLimits, check_text, text_or_pair, token_ids
 from regard.tasks.model_runner import ModelRunner
 from regard.tasks.multiple_choice import Choose
 from regard.tasks.question_answering import QuestionAnswering
+from regard.tasks.score_stream import StreamScorer
 from regard.tasks.score_text import WINDOW, TextScorer
 from regard.tasks.sentence_pair import SentencePairClassifier
 from regard.tasks.tag import Tag
@@ -155,7 +156,8 @@ class EncoderModel(ModelRunner):
         own = None if self.tokenizer is None else self.tokenizer.longest
         limits = (window, self.max_length, own, self.facts.trunk.embed.limit)
         most = _smallest(*limits) or WINDOW
-        return TextScorer(self.model, self.facts, self.tokenizer, self.batch_size, most, stride)
+        kind = StreamScorer if self.facts.trunk.stack.carries_state else TextScorer
+        return kind(self.model, self.facts, self.tokenizer, self.batch_size, most, stride)
 
     def parse(self, line: str, where: str) -> TextOrPair:
         """A text, or two with a tab between them."""

@@ -16,13 +16,15 @@ from regard.data.datasets.documents import DocumentDataset
 from regard.data.documents import Documents, read_documents, tokenize_documents
 from regard.data.sources import DropCounts
 from regard.ground.errors import BadInput
+from regard.metrics.translation import MetricScore
 from regard.models.facts import TrunkWithHeads, change
 from regard.models.formats.loaded_model import LoadedModel
 from regard.models.paper import Paper
 from regard.objectives.list import ObjectivesConfig, paper_with_objectives
 from regard.objectives.sum import Sum
 from regard.tasks.run_paths import RunPaths
-from regard.tasks.task import Prepared, Processes
+from regard.tasks.score_text import TextScore
+from regard.tasks.task import Prepared, Processes, TaskScores
 from regard.tasks.trunk_task import TrunkTask
 from regard.text.config import EncoderTextConfig
 from regard.text.row_tokenizer import RowTokenizer
@@ -30,6 +32,7 @@ from regard.text.tokenizers import PLAIN
 
 TEACHER = "objective.distillation.teacher"
 DEV_SEED = 0  # the targets of development sets are the same for every seed
+PERPLEXITY = "perplexity"
 SAMPLE = 50_000_000  # characters that a vocabulary is learned from, at most
 
 
@@ -37,6 +40,7 @@ class Pretrain(TrunkTask):
     """The task "pretrain"."""
 
     name, unit = "pretrain", "documents"
+    test_metrics = (PERPLEXITY,)
     tables: ClassVar = {"text": EncoderTextConfig, "objective": ObjectivesConfig}
     decided: ClassVar = {
         "vocab": "text.vocab",
@@ -109,14 +113,16 @@ class Pretrain(TrunkTask):
         super().begin(model.main, data, prepared)
 
     def unread_keys(self) -> Iterator[str]:
-        """There are no test sets."""
+        """Only language models have test sets."""
         yield from super().unread_keys()
         data = self.recipe.data
-        yield from (f"data.{key}" for key in ("test", "more_tests") if getattr(data, key))
+        tests = () if self.objectives.scores_texts else ("test", "more_tests")
+        yield from (f"data.{key}" for key in tests if getattr(data, key))
 
     def check_data(self, data: Path, skip_bad: bool) -> dict[str, int]:
-        """Whether the documents are there; there are no test sets."""
-        for files in (self.recipe.data.train, self.recipe.data.dev):
+        """Whether the documents are there; they are not counted."""
+        given = self.recipe.data
+        for files in (given.train, given.dev, *given.tests.values()):
             if files.held_out is None:
                 for path in files.collection(data).paths:
                     if not Path(path).is_file():
@@ -206,6 +212,27 @@ class Pretrain(TrunkTask):
             metrics |= member.dev_metrics(loss / count, count, *others)
             metrics |= member.text_metrics(loss / count, prepared.tokenizer, dataset.dev)
         return metrics
+
+    def read(self, files: Any, data: Path, dropped: DropCounts | None = None) -> list[str]:
+        """The texts of documents."""
+        read = read_documents(files.collection(data), dropped, whole=True)
+        return [text for texts in read for text in texts]
+
+    def test_scores(
+        self, model: Any, examples: Sequence[str], with_interval: bool = False
+    ) -> TaskScores:
+        """The perplexity of a test set: of each document alone, or of all as one text."""
+        if with_interval:
+            raise BadInput("perplexity has no interval")
+        runner = model.encoder
+        words, scorer = runner.text.words, runner.scorer()
+        separator = [token for token, _ in runner.text.template.frame(1).between]
+        rows = [[*separator, *ids] for ids in words.encode_all(examples) if ids]
+        if self.objectives.joins_documents:
+            rows = [[token for row in rows for token in row]]
+        score = TextScore.total(scorer.score(rows))
+        signature = f"tokens:{len(score.logprobs)}|{scorer.signature}"
+        return TaskScores([MetricScore(PERPLEXITY, score.perplexity, signature)])
 
     def _tokenize(
         self, name: str, files: Any, tokenizer: RowTokenizer, folder: RunPaths, dropped: DropCounts

@@ -19,6 +19,7 @@ from torch import Tensor
 from regard.ground.batch import PackedTokens, TokenRow
 from regard.ground.errors import BadInput, BadItem
 from regard.models.facts import MLMHead, NextTokenHead, TrunkWithHeads
+from regard.parts.attention import EncoderOutput
 from regard.tasks.batch_runner import BatchRunner, in_order
 from regard.tasks.inputs import InputLimits, check_text, token_ids
 from regard.text.ids_only import MISSING
@@ -141,21 +142,31 @@ class TextScorer(BatchRunner):
     def score(self, inputs: Sequence[Any]) -> list[TextScore]:
         """The score of each text, or of token ids as they are given."""
         contents = [self._content(given, number) for number, given in enumerate(inputs, start=1)]
+        tokens, logprobs = ([list[Any]() for _ in contents] for _ in range(2))
+        for number, row, result in self.scored(contents):
+            tokens[number] += row.targets.tolist()
+            logprobs[number] += result.tolist()
+        return [
+            TextScore(self._pieces(tokens[number]), tuple(logprobs[number]), content.bytes)
+            for number, content in enumerate(contents)
+        ]
+
+    def scored(self, contents: Sequence[Content]) -> Iterator[tuple[int, ScoredRow, Tensor]]:
+        """(number of the text, row, log-probabilities) of every row, those of a text in order."""
         rows = (
             (number, row)
             for number, content in enumerate(contents)
             for row in ROWS_OF_HEADS[self.head](self, content)
         )
-        tokens, logprobs = ([list[Any]() for _ in contents] for _ in range(2))
         while some := list(islice(rows, ROWS)):
             results = self._logprobs([row for _, row in some])
             for (number, row), result in zip(some, results, strict=True):
-                tokens[number] += row.targets.tolist()
-                logprobs[number] += result.tolist()
-        return [
-            TextScore(self._pieces(tokens[number]), tuple(logprobs[number]), content.bytes)
-            for number, content in enumerate(contents)
-        ]
+                yield number, row, result
+
+    @property
+    def signature(self) -> str:
+        """How texts are read."""
+        return f"window:{self.window}|stride:{self._stride(self.window)}"
 
     def _content(self, given: Any, number: int) -> Content:
         if isinstance(given, tuple) and len(given) == 1:  # as it was parsed
@@ -180,16 +191,22 @@ class TextScorer(BatchRunner):
         longest = self.window - special
         if longest < 2:
             raise BadInput(f"windows of {self.window} tokens: no text fits beside special tokens")
-        stride = min(self.stride or longest // 2, longest - 1)
-        return windows(len(content.ids), longest, stride)
+        return windows(len(content.ids), longest, self._stride(longest))
+
+    def _stride(self, longest: int) -> int:
+        return min(self.stride or longest // 2, longest - 1)
+
+    def before(self, content: Content) -> list[int]:
+        """The separator before a text; ids are read as they are."""
+        if not content.bytes or self.tokenizer is None:
+            return []
+        return [token for token, _ in self.tokenizer.template.frame(1).between]
 
     def causal_rows(self, content: Content) -> Iterator[ScoredRow]:
         """Each token is predicted at the one before it; a text begins after the separator."""
         if not self.facts.trunk.stack.causal:
             raise BadInput("this model sees the tokens that it predicts: it cannot score texts")
-        before = list[int]()
-        if content.bytes and self.tokenizer is not None:
-            before = [token for token, _ in self.tokenizer.template.frame(1).between]
+        before = self.before(content)
         for begin, end, first in self._windows(content, len(before)):
             prefix = before if begin == 0 else []
             tokens = np.array([*prefix, *content.ids[begin:end]])
@@ -220,10 +237,16 @@ class TextScorer(BatchRunner):
         )
 
     def _of_batch(self, batch: PackedTokens, rows: Sequence[ScoredRow]) -> Sequence[Tensor]:
+        return self.of_encoded(self.model.encode(batch), batch, rows)
+
+    def of_encoded(
+        self, encoded: EncoderOutput, batch: PackedTokens, rows: Sequence[ScoredRow]
+    ) -> Sequence[Tensor]:
+        """The log-probabilities that each row asks for, from the states of a batch."""
         starts = batch.layout.offsets.tolist()
         at_N = np.concatenate([row.at + start for row, start in zip(rows, starts, strict=False)])
         targets_N = torch.from_numpy(np.concatenate([row.targets for row in rows]))
-        states_ND = self.model.encode(batch).states_TD[torch.from_numpy(at_N).to(self.device)]
+        states_ND = encoded.states_TD[torch.from_numpy(at_N).to(self.device)]
         chunks = zip(states_ND.split(STATES), targets_N.to(self.device).split(STATES), strict=True)
         logprobs_N = torch.cat([self._of_states(*chunk) for chunk in chunks]).cpu()
         if not logprobs_N.isfinite().all():

@@ -39,6 +39,7 @@ def evaluate(
     Translation: BLEU, chrF and TER with their signatures. Classification: accuracy, macro-averaged
     F1 and Matthews' correlation, or the correlation of numbers. Tagging: F1 of entities. Question
     answering: exact match and F1. Text to text: those of translation and of question answering.
+    Language models: perplexity, of recurrent ones with the state carried over the whole text.
     All but translation and text to text have intervals in any case. --labels adds the scores of
     each label, and the labels that were predicted instead. Exits with code 1 if the score that the
     recipe expects is not reached.

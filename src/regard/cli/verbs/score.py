@@ -52,8 +52,9 @@ def score(
 
     A language model reads a text in each line, a translator a source text, a tab, and its
     translation. Each token of a text is predicted from those before it (GPT), or from all others
-    if the model is a masked LM. Perplexity and bits per byte of all texts are printed at the end;
-    with --json, those of each text and the log-probability of each token.
+    if the model is a masked LM. A recurrent model reads a long text in parts and carries its state,
+    so that no token is read twice. Perplexity and bits per byte of all texts are printed at the
+    end; with --json, those of each text and the log-probability of each token.
 
     Example: paste test.en test.de | regard score runs/tour/model
     """
