@@ -103,6 +103,23 @@ def test_a_ragged_batch_decodes_as_its_rows_alone(sources, name, search, device)
         assert len(engine.decoders) == 1  # it did run on the device
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("search", [Greedy(), Sample(count=3, seed=5)], ids=str)
+def test_prompts_of_one_shape_are_read_by_one_graph(search, device):
+    """Later batches see nothing of earlier ones, which were longer or had more rows."""
+    model, engine = built(MODELS["GPT-2"], device=device), CudaGraphEngine()
+    batches = [PROMPTS[:3], [PROMPTS[4], [1], [2, 3]], [[1, 9], [4], [6, 7, 8]], [[5], [6], [7, 8]]]
+    for batch in [*batches, *batches]:
+        ids = list(range(len(batch)))
+        results, expected = (run(search, model, batch, None, each, ids) for each in (engine, EAGER))
+        tokens = [[[one.tokens for one in row] for row in rows] for rows in (results, expected)]
+        assert tokens[0] == tokens[1]
+    (decoder,) = engine.decoders.values()
+    (prompts,) = decoder.prompts.values()
+    assert prompts.read.calls == 2 * len(batches)
+    assert (prompts.read.graph is not None) == (device == "cuda")
+
+
 @pytest.mark.native("compiler")
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("name", ["GPT", "GPT-2"])
