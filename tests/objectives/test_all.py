@@ -25,6 +25,7 @@ from regard.models.facts import (
     ModelFacts,
     SpanHead,
     TokenLabelHead,
+    TransitionHead,
     TrunkWithHeads,
     change,
 )
@@ -39,6 +40,7 @@ from regard.objectives.causal_lm import CausalLM
 from regard.objectives.choices import MultipleChoice
 from regard.objectives.distillation import Distillation, Teacher, TeacherLoss
 from regard.objectives.label_distillation import LabelDistillation, with_teacher
+from regard.objectives.label_sequences import LabelSequences
 from regard.objectives.labels import (
     Classification,
     MultiLabel,
@@ -190,6 +192,11 @@ CASES = {
     "Regression": Case(Regression(), encoder(LabelHead(1)), lambda d: (row(d), [d.normal()])),
     "TokenClassification": Case(
         TokenClassification(0.1, WEIGHTS), encoder(TokenLabelHead(LABELS)), token_labels
+    ),
+    "LabelSequences": Case(
+        LabelSequences(),
+        encoder(TokenLabelHead(LABELS)).with_heads(TokenLabelHead(LABELS), TransitionHead(LABELS)),
+        token_labels,
     ),
     "LabelDistillation": Case(
         LabelDistillation(Classification(0.1, WEIGHTS), LABELS),

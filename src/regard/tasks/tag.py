@@ -5,7 +5,7 @@ sentence; ``Tagger``, which predicts with a trained model; ``Tag``, the task: la
 objective and scores. A word is labelled at its first token; other tokens have no target.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate, chain, islice
 from math import nan
@@ -16,18 +16,22 @@ import torch
 from pydantic import model_validator
 from torch import Tensor
 
+from regard.data.packing import inference_batches
 from regard.data.readers import TaggedExample
-from regard.ground.batch import IGNORED
+from regard.ground.batch import IGNORED, BatchLimits
 from regard.ground.checks import listed
 from regard.ground.config import EMPTY_IS_NONE, Config
 from regard.ground.errors import BadInput
+from regard.ground.layout import Layout
 from regard.metrics.entities import OUTSIDE, entity_scores, entity_table, to_scheme
 from regard.metrics.entities import spans as entity_spans
-from regard.models.facts import TokenLabelHead
+from regard.models.facts import TokenLabelHead, TransitionHead, TrunkWithHeads
 from regard.objectives.label_distillation import LabelDistillationConfig
+from regard.objectives.label_sequences import LabelSequences
 from regard.objectives.labels import TOKEN_OBJECTIVES
 from regard.objectives.objective import Objective
-from regard.tasks.batch_runner import Predictor, finite
+from regard.parts.crf import marginals, viterbi
+from regard.tasks.batch_runner import TOKENS, Predictor, finite, in_order
 from regard.tasks.encoder_task import Encoded, EncoderTask
 from regard.tasks.inputs import check_text
 from regard.tasks.labels import SCORES, ClassWeights, class_weights
@@ -55,6 +59,8 @@ class TagsConfig(Config):
     """Names of tags, by what files write."""
     weights: ClassWeights | None = None
     """The weight of each tag in the loss, or "balanced"."""
+    crf: bool = False
+    """Tags of a sentence are scored together, by a conditional random field."""
     scheme: Annotated[
         Literal["IOB1", "IOB2", "BIOES", "BILOU", ""] | None,
         EMPTY_IS_NONE,
@@ -63,9 +69,11 @@ class TagsConfig(Config):
 
     @model_validator(mode="after")
     def _only_tags_have_these(self) -> "TagsConfig":
-        for key in ("names", "weights", "scheme"):
-            if self.kind != "one" and getattr(self, key) is not None:
+        for key in ("names", "weights", "scheme", "crf"):
+            if self.kind != "one" and getattr(self, key) not in (None, False):
                 raise ValueError(f"{key} cannot be used with labels of kind {self.kind!r}")
+        if self.crf and self.weights is not None:
+            raise ValueError("weights of single tags cannot be used with crf")
         return self
 
 
@@ -161,9 +169,33 @@ class Tagger(Predictor):
         texts = [self._text_and_spans(sentence, number) for number, sentence in numbered]
         sentences = [[text[start:end] for start, end in spans] for text, spans in texts]
         return [
-            TaggedText(text, self._tag_words(text, spans, logits_NV))
-            for (text, spans), logits_NV in zip(texts, self.logits(sentences), strict=True)
+            TaggedText(text, self._tag_words(text, spans, values))
+            for (text, spans), values in zip(texts, self._values(sentences), strict=True)
         ]
+
+    def _values(self, sentences: Sequence[Sequence[str]]) -> Iterator[Iterable[dict[str, Any]]]:
+        """The tag of each word with its probability, or its number, for each sentence."""
+        logits = self.logits(sentences)
+        if not self.labels.classes:
+            yield from ([{"value": value} for value in one[:, 0].tolist()] for one in logits)
+            return
+        names = self.labels.names
+        for tags, probabilities in self._best(logits):
+            best = zip(tags, probabilities, strict=True)
+            yield [{"tag": names[i], "probability": p} for i, p in best]
+
+    def _best(self, logits: Sequence[Tensor]) -> Iterable[tuple[list[int], list[float]]]:
+        """The tags of each sentence, each the most probable one or, with a CRF, all together."""
+        if TransitionHead.name not in self.model.heads:
+            best = (torch.softmax(logits_NV, dim=-1).max(dim=-1) for logits_NV in logits)
+            return [(one.indices.tolist(), one.values.tolist()) for one in best]
+        table = self.model.heads[TransitionHead.name].table.detach().cpu().double()
+        lengths = np.array([*map(len, logits)])
+        limits = BatchLimits(TOKENS, self.batch_size, TOKENS)
+        return in_order(
+            (numbers, _best_sequences([logits[number] for number in numbers], table))
+            for numbers in inference_batches(lengths, limits)
+        )
 
     def _text_and_spans(self, sentence: Any, number: int) -> tuple[str, Sequence[Span]]:
         """The text of input ``number``, and the characters of each of its words."""
@@ -186,14 +218,8 @@ class Tagger(Predictor):
         return logits
 
     def _tag_words(
-        self, text: str, spans: Sequence[Span], logits_NV: Tensor
+        self, text: str, spans: Sequence[Span], values: Iterable[dict[str, Any]]
     ) -> tuple[TaggedWord, ...]:
-        if not self.labels.classes:
-            values = ({"value": value} for value in logits_NV[:, 0].tolist())
-        else:
-            probability_N, best_N = torch.softmax(logits_NV, dim=-1).max(dim=-1)
-            best = zip(best_N.tolist(), probability_N.tolist(), strict=True)
-            values = ({"tag": self.labels.names[i], "probability": p} for i, p in best)
         return tuple(
             TaggedWord(text[start:end], start, end, **value)
             for (start, end), value in zip(spans, values, strict=True)
@@ -299,8 +325,16 @@ class Tag(EncoderTask):
         """A linear layer over the state of each token."""
         return TokenLabelHead(1, dropout)
 
+    def with_heads(self, facts: TrunkWithHeads) -> TrunkWithHeads:
+        """That head and, with a CRF, the transitions between tags."""
+        facts = super().with_heads(facts)
+        more = (TransitionHead(1),) if self.tags_config.crf else ()
+        return replace(facts, output_heads=(*facts.output_heads, *more))
+
     def make_objective(self, labels: LabelSet, encoded: Sequence[Encoded]) -> Objective:
-        """Cross-entropy over tags, or squared error of numbers."""
+        """Cross-entropy over tags, of each word or of all together; squared error of numbers."""
+        if self.tags_config.crf:
+            return LabelSequences()
         targets = (target for _, of_row in encoded for target in of_row if target != IGNORED)
         weights = class_weights(labels, self.tags_config.weights, targets)
         make = TOKEN_OBJECTIVES[labels.problem_type]
@@ -333,6 +367,18 @@ def _windows(
         of_words = [*islice(ids, len(sentence))]
         for window in tokenizer.template.windows_of_words(of_words, longest):
             yield number, window
+
+
+def _best_sequences(logits: Sequence[Tensor], table: Tensor) -> list[tuple[list[int], list[float]]]:
+    """The best tags of each sentence, and their probabilities."""
+    layout = Layout.ragged([*map(len, logits)])
+    given = layout.pad(torch.cat([*logits])), layout.real_BL, table
+    tags_BL, probabilities_BLV = viterbi(*given), marginals(*given)
+    chosen_BL = probabilities_BLV.gather(2, tags_BL[:, :, None])[:, :, 0]
+    return [
+        (tags_L[:count].tolist(), chosen_L[:count].tolist())
+        for tags_L, chosen_L, count in zip(tags_BL, chosen_BL, layout.known_lengths, strict=True)
+    ]
 
 
 def _spans_of_joined(words: Sequence[str]) -> list[Span]:

@@ -88,6 +88,17 @@ class SpanBoundaryHeadModule(nn.Module):
         return self.out(x_ND)
 
 
+class TransitionHeadModule(nn.Module):
+    """A table of transitions between labels, of which states know nothing."""
+
+    def __init__(self, labels: int):
+        super().__init__()
+        self.table = nn.Parameter(torch.zeros(labels + 2, labels))
+
+    def forward(self, states_ND: Tensor) -> Tensor:
+        return self.table.float()
+
+
 class LinearHeadModule(nn.Module):
     """Dropout and a linear layer; with an ``activation``, a dense layer before it.
 

@@ -19,6 +19,7 @@ from regard.models.facts.heads import (
     SpanBoundaryHead,
     SpanHead,
     TokenLabelHead,
+    TransitionHead,
 )
 from regard.models.facts.joint import Joint
 from regard.models.facts.json import from_json, to_json
@@ -69,6 +70,7 @@ __all__ = [
     "Stack",
     "TokenLabelHead",
     "Tokens",
+    "TransitionHead",
     "Trunk",
     "TrunkWithHeads",
     "TwoStreamStack",

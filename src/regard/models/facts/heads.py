@@ -16,6 +16,7 @@ from regard.models.build.heads import (
     LinearHeadModule,
     MLMHeadModule,
     SpanBoundaryHeadModule,
+    TransitionHeadModule,
     VocabularyLinear,
 )
 from regard.models.facts.checks import at_least, one_of, share
@@ -238,6 +239,25 @@ class TokenLabelHead(LinearHead):
     name: ClassVar[str] = "token_label"
     outputs: int
     dropout: float = 0.0
+
+
+@dataclass(frozen=True)
+class TransitionHead(AnyHead):
+    """Scores of a label after another, at the beginning and at the end of a row: those of a CRF."""
+
+    name: ClassVar[str] = "transition"
+    outputs: int
+
+    def __post_init__(self) -> None:
+        at_least(1, "outputs", self.outputs)
+
+    def build(self, trunk: Trunk, tokens: nn.Embedding) -> TransitionHeadModule:
+        """A table of numbers."""
+        return TransitionHeadModule(self.outputs)
+
+    def products(self, trunk: Trunk) -> int:
+        """It reads nothing."""
+        return 0
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from regard.models.facts.heads import (
     SpanBoundaryHead,
     SpanHead,
     TokenLabelHead,
+    TransitionHead,
 )
 from regard.models.facts.pools import AttentionPool, FirstToken, LastToken, MeanPool
 from regard.models.facts.positions import Learned, Relative, Sinusoid
@@ -64,6 +65,7 @@ VALUES = {
         *(
             SentenceOrderHead,
             TokenLabelHead,
+            TransitionHead,
             SpanHead,
             DropoutSpanHead,
             SpanBoundaryHead,
