@@ -107,12 +107,17 @@ def _over_like(content: dict[str, Any], path: Path, above: tuple[Path, ...] = ()
     under = _merged_tables(base, chain)
     under.pop("about", None)  # that recipe's title, command and minutes are not this one's
     both = merged(under, content)
-    if isinstance(content.get("data"), dict):  # where examples come from is said as a whole
-        own = "train" in content["data"]
-        both["data"] = content["data"] if own else {**under.get("data", {}), **content["data"]}
-    if isinstance(content.get("model"), dict) and "paper" in content["model"]:
-        both["model"] = content["model"]  # sizes and changes are those of a paper
+    data, model = (_table(content, name) for name in ("data", "model"))
+    if data:  # where examples come from is said as a whole
+        both["data"] = data if "train" in data else {**under.get("data", {}), **data}
+    if "paper" in model:  # sizes and changes are those of a paper
+        both["model"] = model
     return both
+
+
+def _table(content: dict[str, Any], name: str) -> dict[str, Any]:
+    """A table of a recipe; an empty one where there is none, or no table."""
+    return table if isinstance(table := content.get(name), dict) else {}
 
 
 def merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ class LayersOfGroups(ConfigRow):
 
     def read(self, config: Config, tensors: Names) -> dict[str, Any]:
         size, times = config.get(self.key, 1), config.get(self.times, 12)
-        if not isinstance(size, int) or not isinstance(times, int) or size < 1:
+        if not all(isinstance(number, int) and number > 0 for number in (size, times)):
             raise BadInput(f"{self.key} is {size!r}, and {self.times} {times!r}")
         return {"group_depth": size, "depth": size * times}
 
