@@ -1,8 +1,16 @@
 """``regard recency``: what it refuses, and how it puts several seeds together."""
 
-import pytest
+import json
 
+import pytest
+import torch
+
+import regard
 from regard.cli.recency_study import classifier_form, spread
+from regard.models.facts import NextTokenHead, change
+from regard.models.formats.loaded_model import LoadedModel
+from regard.models.papers import zaremba
+from regard.text.encoder_tokenizer import train_encoder_tokenizer
 from small_bert import model as bert
 from verb import run
 
@@ -20,6 +28,25 @@ def test_a_model_of_your_own(texts, tmp_path):
     assert head == "tokens from the end  untrained  trained"
     assert [row.split()[0] for row in rows][:3] == ["0", "1", "2"]
     assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
+
+
+def test_language_models_side_by_side(texts, tmp_path):
+    torch.manual_seed(2)
+    lines = texts[1].read_text()
+    tokenizer = train_encoder_tokenizer([lines], "word-level", 99, lower=False, longest=None)
+    for cell in ("rnn", "lstm"):
+        sizes = {"vocab": len(tokenizer.words), "width": 6, "embedding": 5, "cell": cell}
+        facts = zaremba.PAPER.fit_heads(change(zaremba.SMALL, **sizes).with_heads(NextTokenHead()))
+        loaded = LoadedModel(zaremba.PAPER, facts, facts.build().eval(), tokenizer)
+        regard.Model(loaded).save(tmp_path / cell)
+    rnn, lstm = tmp_path / "rnn", tmp_path / "lstm"
+    options = ("--compare", lstm, "--html", tmp_path / "page.html", "--json")
+    records = [*map(json.loads, run("recency", rnn, texts[1], *options).stdout.splitlines())]
+    lines = [f"{folder}, {when}" for folder in (rnn, lstm) for when in ("untrained", "trained")]
+    assert [list(record) for record in records] == [["distance", *lines]] * 4
+    assert all(record[f"{lstm}, trained"] > 0 for record in records)
+    page = (tmp_path / "page.html").read_text()
+    assert page.count("<svg") == 1 and f"{rnn}, trained" in page
 
 
 @pytest.mark.parametrize("options", [("--seeds", 2), ("--quick",), ("--out", "zz")])

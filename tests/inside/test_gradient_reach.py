@@ -11,7 +11,7 @@ from regard.ground.batch import pack
 from regard.inside.gradient_reach import GradientNorms, GradientReach, gradient_norms
 from regard.inside.views.line_chart import ChartLine, draw_chart
 from regard.models.facts import change
-from regard.models.papers import transformer
+from regard.models.papers import gpt2, transformer, zaremba
 from regard.models.papers.lin import LAPTOP, LAST
 
 SIZES = {"vocab": 20, "width": 4, "embedding": 3, "dropout": 0.0}
@@ -20,6 +20,8 @@ MODELS = {
     "rnn": change(LAST, **SIZES, cell="rnn", direction="forward"),
     "attention": change(LAPTOP, **SIZES),
     "transformer": replace(LAST, trunk=STACK.source),
+    "lstm language model": change(zaremba.SMALL, **SIZES, last_width=5, initial="learned"),
+    "transformer language model": change(gpt2.SMALL, vocab=20, width=8, inner=16, heads=2, depth=1),
 }
 
 
@@ -32,10 +34,12 @@ def test_norms_are_those_of_the_whole_jacobian(facts):
     x_TD = embed(packed.tokens_T, packed.layout).detach()
 
     def final(given):
-        """The pooled state as a function of the embeddings."""
+        """The pooled state, or the last one, as a function of the embeddings."""
         embed.forward = lambda tokens_T, layout: given
         try:
-            return model.pooled(model.encode(packed))[0]
+            encoded = model.encode(packed)
+            pooled = model.pooled(encoded)
+            return encoded.states_TD[-1] if pooled is None else pooled[0]
         finally:
             del embed.forward
 

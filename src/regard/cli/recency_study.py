@@ -1,6 +1,7 @@
-"""The study of ``regard recency``: gradient norms by distance, of one classifier or of four."""
+"""The study of ``regard recency``: gradient norms by distance, of some models or of four."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,7 @@ from regard.cli.table import print_table
 from regard.cli.training import run_loop
 from regard.data.agreement import long_prefixes, make_agreement, write
 from regard.ground.errors import BadInput
-from regard.inside.gradient_reach import FINAL, GradientNorms, GradientReach, gradient_norms
-from regard.text.tokenizers import PLAIN
+from regard.inside.gradient_reach import GradientNorms, GradientReach, gradient_norms
 from regard.training.distributed import World
 from regard.training.loop import seed_everything
 from regard.training.recipe import read
@@ -52,22 +52,33 @@ def spread(values: Sequence[float]) -> str:
     return f"{np.mean(values):.1f} ± {np.std(values, ddof=1):.1f}"
 
 
-def study_model(model: Model, texts: list[str]) -> GradientReach:
-    """Gradient norms of a model, and of the same architecture with random weights."""
-    if FINAL not in model.facts.layer_paths.values():
-        raise BadInput("this model has no pooled state: recency is that of a classifier")
-    if model.paper.tokenizer != PLAIN:
+def study_models(models: Mapping[str, Model], texts: list[str]) -> GradientReach:
+    """Gradient norms of models by name, and of the same architectures with random weights."""
+    found = []
+    for name, model in models.items():
+        prefix = f"{name}, " if len(models) > 1 else ""
+        found += [replace(one, name=f"{prefix}{one.name}") for one in _of_model(model, texts)]
+    papers = ", ".join(dict.fromkeys(model.paper.name for model in models.values()))
+    return GradientReach(f"{papers}: gradient norm over distance", {"influence": found})
+
+
+def _of_model(model: Model, texts: list[str]) -> list[GradientNorms]:
+    """Those of a model, before training and after."""
+    encoder = model.encoder
+    if encoder.facts.pool is None and not encoder.facts.writes:
+        raise BadInput("this model has no pooled state: recency is that of a classifier or an LM")
+    if encoder.text.template.specials(1):
         raise BadInput("this classifier reads special tokens: recency is that of words alone")
-    ids = [one for one in model.encoder.text.words.encode_all(texts) if one]
+    ids = [one for one in encoder.text.words.encode_all(texts) if one]
     if not ids:
         raise BadInput("there is no text")
+    longest, limit = max(map(len, ids)), encoder.truncation
+    if limit is not None and longest > limit:
+        raise BadInput(f"a text has {longest:,} tokens, and the model reads at most {limit:,}")
     seed_everything(0)
     fresh = model.facts.build().eval().to(next(model.module.parameters()).device)
-    found = [
-        GradientNorms(name, gradient_norms(module, ids))
-        for name, module in ((UNTRAINED, fresh), (TRAINED, model.module))
-    ]
-    return GradientReach(f"{model.paper.name}: gradient norm over distance", {"influence": found})
+    pairs = ((UNTRAINED, fresh), (TRAINED, model.module))
+    return [GradientNorms(name, gradient_norms(module, ids)) for name, module in pairs]
 
 
 def study_readers(
@@ -119,7 +130,7 @@ def _ids(words: Any) -> list[list[int]]:
 def print_distances(shown: GradientReach, as_json: bool) -> None:
     """Gradient norms by distance, as a table of powers of two or in full as JSON."""
     (found,) = shown.charts.values()
-    distances = range(len(found[0].norms))
+    distances = range(min(len(one.norms) for one in found))
     for distance in distances if as_json else ():
         print_json({"distance": distance, **{one.name: one.norms[distance] for one in found}})
     if not as_json:

@@ -1,12 +1,13 @@
 """How far back gradients reach: the gradient of the final state by distance from the last token.
 
-In a recurrent encoder the gradient passes through every state in between and shrinks at each
-(Bengio et al., 1994); with attention it reaches each token directly.
+In a recurrent network the gradient passes through every state in between and shrinks at each
+(Bengio et al., 1994); with attention it reaches each token directly. The final state of a
+classifier is the pooled one, that of a language model the state of the last token.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -23,8 +24,9 @@ from regard.inside.views.line_chart import (
     ChartLine,
     draw_chart,
 )
+from regard.parts.bridge import last_state
 
-INPUT, FINAL = "trunk.embed.output", "pool.output"
+INPUT = "trunk.embed.output"
 ROWS, TOKENS = 32, 16_384  # texts, and tokens of all their copies, per batch
 
 
@@ -46,7 +48,7 @@ class GradientNorms:
 def gradient_norms(model: nn.Module, texts: Sequence[Ids]) -> np.ndarray:
     """The Frobenius norm of ∂ final / ∂ x_i by the distance of i from the end, mean over texts.
 
-    The model is a classifier; x_i is the embedding of token i, the final state its pooled state.
+    The model is a classifier or a language model; x_i is the embedding of token i.
     """
     longest = max(map(len, texts), default=0)
     sums, counts = np.zeros(longest), np.zeros(longest)
@@ -67,11 +69,13 @@ class _Forward(NamedTuple):
     layout: Layout
 
 
-def _forward(model: nn.Module, texts: Sequence[Ids]) -> _Forward:
+def _forward(model: Any, texts: Sequence[Ids]) -> _Forward:
     batch = pack(texts).to(next(model.parameters()).device)
-    tape = Tape(INPUT, FINAL, edits={INPUT: lambda _, x_TD: x_TD.detach().requires_grad_()})
-    model(batch, tape=tape)
-    return _Forward(tape.records[INPUT], tape.records[FINAL], batch.layout)
+    tape = Tape(INPUT, edits={INPUT: lambda _, x_TD: x_TD.detach().requires_grad_()})
+    encoded = model.encode(batch, tape=tape)
+    pooled_BD = model.pooled(encoded)
+    final_BD = last_state(encoded) if pooled_BD is None else pooled_BD
+    return _Forward(tape.records[INPUT], final_BD, batch.layout)
 
 
 def _squares(model: nn.Module, texts: Sequence[Ids], size: int) -> list[Tensor]:

@@ -1,4 +1,4 @@
-"""``regard recency``: gradient norms by distance, of four small classifiers or of your own."""
+"""``regard recency``: gradient norms by distance, of four small classifiers or your own models."""
 
 from pathlib import Path
 from typing import Annotated
@@ -24,15 +24,20 @@ from regard.ground.errors import BadInput
 from regard.ground.files import write_text
 from regard.ground.lock import lock_vacant
 
-OF_MODEL, OF_STUDY = ("html", "max_length"), ("out", "seeds", "quick")
+OF_MODEL, OF_STUDY = ("html", "max_length", "compare"), ("out", "seeds", "quick")
 
 
 def recency(
     context: typer.Context,
     model: Annotated[
-        str | None, typer.Argument(metavar="MODEL", help="A classifier of your own.")
+        str | None,
+        typer.Argument(metavar="MODEL", help="A classifier or language model of your own."),
     ] = None,
     file: FILE = "-",
+    compare: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MODEL", help="Another model beside it; may be repeated."),
+    ] = None,
     out: Annotated[Path, OUT_FOLDER] = Path("runs/recency"),
     seeds: Annotated[int, typer.Option(min=1, help="Train each classifier so often.")] = 3,
     quick: QUICK = False,
@@ -41,11 +46,12 @@ def recency(
     device: DEVICE = None,
     as_json: JSON = False,
 ) -> None:
-    """Measure how strongly a classifier depends on distant words.
+    """Measure how strongly a classifier or language model depends on distant words.
 
-    Prints the gradient norm of the state that is classified, with respect to each word, by the
-    distance of the word from the end. With MODEL, the texts are the lines of FILE, and an untrained
-    model of the same architecture is measured too.
+    Prints the gradient norm of the state that is classified, or that predicts the next word, with
+    respect to each word, by the distance of the word from the end. With MODEL, the texts are the
+    lines of FILE, and an untrained model of the same architecture is measured too; --compare adds
+    other models.
 
     Without MODEL, four small classifiers (RNN and LSTM by their last state, LSTM by attention, a
     Transformer) learn subject-verb agreement from templates. The table shows the accuracy by number
@@ -62,13 +68,13 @@ def recency(
         reason = "cannot be used with MODEL" if model is not None else "needs MODEL"
         raise BadInput(f"{', '.join(names)}: {reason}")
     if model is not None:
-        loaded = load(model, device)
+        loaded = {name: load(name, device) for name in dict.fromkeys([model, *(compare or [])])}
         texts = list(read_lines(file))
         for number, text in enumerate(texts, start=1):
             where = f"{name_of(file)}:{number}"
-            words = loaded.encoder.text.words
+            words = loaded[model].encoder.text.words
             check_length((text,), words, max_length or MAX_TOKENS, where, special=0)
-        shown = study.study_model(loaded, texts)
+        shown = study.study_models(loaded, texts)
         study.print_distances(shown, as_json)
         write_page(html, shown.html)
         return
