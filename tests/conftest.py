@@ -15,6 +15,8 @@ from regard.ground.machine import has  # first: torch reads what is hidden when 
 import torch
 from hypothesis import settings
 
+from regard.ground.generators import seed_generators
+
 sys.path.insert(0, str(Path(__file__).parent))  # for `naive`, the slow formulas tests compare with
 
 # At a desk every run draws new examples; on CI all runs draw the same.
@@ -26,7 +28,7 @@ torch.set_num_threads(1)  # tensors are tiny, and workers share the cores
 
 @pytest.fixture(autouse=True)
 def _seed() -> None:
-    torch.manual_seed(0)
+    seed_generators(0)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

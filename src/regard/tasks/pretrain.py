@@ -16,6 +16,7 @@ from regard.data.datasets.documents import DocumentDataset
 from regard.data.documents import Documents, read_documents, tokenize_documents
 from regard.data.sources import DropCounts
 from regard.ground.errors import BadInput
+from regard.ground.generators import seed_generators
 from regard.metrics.translation import MetricScore
 from regard.models.facts import TrunkWithHeads, change
 from regard.models.formats.loaded_model import LoadedModel
@@ -194,7 +195,7 @@ class Pretrain(TrunkTask):
         """The loss of the development set, without label smoothing, and metrics by objective."""
         members, device = self.objectives.members, processes.device
         sums = [torch.zeros(one.dev_size, dtype=torch.float64, device=device) for one in members]
-        torch.manual_seed(DEV_SEED)  # of samples of a generator; steps of training have their own
+        seed_generators(DEV_SEED)  # of samples of a generator; steps of training have their own
         dataset, state = prepared.dataset, None
         with torch.inference_mode():
             if dataset.dev_streams:

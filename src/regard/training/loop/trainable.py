@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.ground.batch import Batch
+from regard.ground.generators import seed_generators
 from regard.training.checkpoint import load_optimiser, optimiser_tensors
 from regard.training.loop.job import Job
 from regard.training.loop.microbatch import EagerStep, GraphedStep, Scale, StepResult, fixed_shape
@@ -158,4 +159,4 @@ class TrainableModel:
 def seed_everything(*key: int) -> None:
     """Seed torch's generators from a key alone."""
     digest = hashlib.blake2b(repr(key).encode(), digest_size=8).digest()
-    torch.manual_seed(int.from_bytes(digest, "little") >> 1)
+    seed_generators(int.from_bytes(digest, "little") >> 1)
