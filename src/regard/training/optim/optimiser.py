@@ -45,7 +45,8 @@ class ModelOptimiser:
 
     def __init__(self, model: nn.Module, facts: OptimiserConfig, *, lazy: bool = True):
         freeze(model, facts.freeze)
-        self.model, self.facts, self.lazy = model, facts, lazy
+        self.facts, self.lazy = facts, lazy
+        self.parameters = tuple(model.parameters())  # finding them takes a walk of all modules
         self.frozen = _groups(model, facts)
         self.stages = len(self.frozen)
         self.optimiser = KINDS[facts.kind](self.frozen.pop(), facts)
@@ -80,14 +81,15 @@ class ModelOptimiser:
     def clip_and_step(self) -> Tensor:
         """Clip the gradient and update the weights."""
         trained = {id(p) for group in self.optimiser.param_groups for p in group["params"]}
-        learning = [p for p in self.model.parameters() if id(p) in trained and p.grad is not None]
+        learning = [p for p in self.parameters if id(p) in trained and p.grad is not None]
         norm = nn.utils.clip_grad_norm_(learning, self.facts.clip or float("inf"))
         self.optimiser.step()
         return norm
 
     def zero_grad(self) -> None:
         """Reset the gradient."""
-        self.model.zero_grad()
+        for parameter in self.parameters:
+            parameter.grad = None
 
 
 class GraphedOptimiser(ModelOptimiser):
@@ -125,7 +127,7 @@ class GraphedOptimiser(ModelOptimiser):
 
     def _step(self) -> Tensor:
         norm = super().clip_and_step()
-        torch._foreach_zero_([p.grad for p in self.model.parameters() if p.grad is not None])
+        torch._foreach_zero_([p.grad for p in self.parameters if p.grad is not None])
         return norm
 
     def _capture(self) -> tuple[torch.cuda.CUDAGraph, Tensor]:
