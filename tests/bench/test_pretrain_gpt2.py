@@ -16,7 +16,10 @@ pytest.importorskip("transformers")
 CPU = torch.device("cpu")
 
 
-@pytest.mark.parametrize("peers", [[], ["plain"], ["plain", "eager", "compiled"]])
+@pytest.mark.parametrize(
+    "peers",
+    [[], pytest.param(["plain"], marks=pytest.mark.slow), ["plain", "eager", "compiled"]],
+)
 def test_it_runs(peers, monkeypatch, capsys):
     import pretrain_gpt2
 

@@ -36,6 +36,14 @@ def files(folder: Path) -> None:
     (folder / "test.csv").write_text("text,label\n" + "".join(rows[::5]))
 
 
+def small(text: str) -> str:
+    """A recipe or code with fewer subwords, and a model that is a fraction of a laptop's."""
+    text = text.replace("8000", "400").replace(
+        'size = "laptop"', 'size = "laptop"\nchange.width = 32'
+    )
+    return text.replace('"size": "laptop"', '"size": "laptop", "change": {"width": 32}')
+
+
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory):
     """A folder with the data and the recipes."""
@@ -43,7 +51,7 @@ def desk(tmp_path_factory):
     (folder / "mine").mkdir()
     files(folder / "mine")
     for name, recipe in RECIPES.items():
-        (folder / name).write_text(recipe.replace("vocab = 8000", "vocab = 400"))
+        (folder / name).write_text(small(recipe))
     return folder
 
 
@@ -70,7 +78,7 @@ def test_the_same_from_python(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     texts = [f"{s} {v} {o}." for s in SUBJECTS for v in VERBS for o in OBJECTS]
     pairs = [(text, text.upper()) for text in texts]
-    short = code.replace("8000", "400").replace('"steps": 5000', '"steps": 2')
+    short = small(code).replace('"steps": 5000', '"steps": 2')
     short = short.replace('"dev": 200', '"dev": 20').replace(
         '"runs/mine")', '"runs/mine", device="cpu")'
     )

@@ -144,9 +144,11 @@ def test_an_empty_config_is_the_published_model():
 def test_dropout_of_the_embedding_follows_the_stack_unless_it_differs():
     facts = gpt2.HF.facts_of({"embd_pdrop": 0.3, "resid_pdrop": 0.3}, ())
     assert facts.trunk.embed.embedding_dropout is None
-    assert change(facts, **{"stack.dropout": 0.2}).build().trunk.embed.dropout.rate == 0.2
+    small = {"width": 12, "heads": 2, "depth": 1, "vocab": 9}
+    changed = change(facts, **{"stack.dropout": 0.2}, **small)
+    assert changed.build().trunk.embed.dropout.rate == 0.2
     facts = gpt2.HF.facts_of({"embd_pdrop": 0.0}, ())
-    assert change(facts, width=12, heads=2, depth=1, vocab=9).build().trunk.embed.dropout.rate == 0
+    assert change(facts, **small).build().trunk.embed.dropout.rate == 0
     config = gpt2.HF.config_of(facts)
     assert (config["embd_pdrop"], config["resid_pdrop"]) == (0.0, 0.1)
 

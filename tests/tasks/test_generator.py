@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import cache
 
 import pytest
 import torch
@@ -44,9 +45,20 @@ def with_engine(model, name):
     return replace(model.generator, engine=decoding.build_engine(name, model.module, "fp32"))
 
 
+@pytest.fixture(scope="module")
+def seeded(tmp_path_factory):
+    """Folders of other random weights."""
+    return [write_gpt2(tmp_path_factory.mktemp("gpt2"), seed=seed) for seed in range(3)]
+
+
+@cache
+def reference(folder):
+    return transformers.GPT2LMHeadModel.from_pretrained(folder)
+
+
 def theirs(folder, prompt: str, model, **settings) -> list[list[int]]:
     """What ``generate`` adds to a prompt, without EOS."""
-    gpt2 = transformers.GPT2LMHeadModel.from_pretrained(folder)
+    gpt2 = reference(folder)
     row = torch.tensor(model.generator.read_prompts([prompt]))
     out = gpt2.generate(
         row,
@@ -77,9 +89,8 @@ SETTINGS = [
 
 @pytest.mark.parametrize("least", [0, 5])
 @pytest.mark.parametrize(("search", "settings"), SETTINGS, ids=lambda one: str(one)[:60])
-def test_it_is_what_generate_gives(search, settings, least, tmp_path):
-    for seed in range(3):
-        folder = write_gpt2(tmp_path / str(seed), seed=seed)
+def test_it_is_what_generate_gives(search, settings, least, seeded):
+    for folder in seeded:
         model = regard.load(folder, "cpu")
         found = model.generate(PROMPTS, search, max_new_tokens=12, min_new_tokens=least)
         for prompt, best in zip(PROMPTS, found, strict=True):

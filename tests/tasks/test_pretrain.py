@@ -77,16 +77,15 @@ def test_blanks_in_batches_are_those_of_the_paper(corpus, tmp_path, settings):
     special, seen = run.tokenizer.special, {"mask": 0, "same": 0, "other": 0}
     blanks = tokens = 0
     for rows in epochs(run, 8):
-        for one in rows.values():
-            batch = run.job.objective.collate([one])
-            now, goals = batch.inputs.tokens_T[batch.positions["mlm"]], batch.targets["mlm"]
-            assert not special & set(goals.tolist())
-            assert not (special - {run.tokenizer.mask}) & set(now.tolist())
-            masked, same = now == run.tokenizer.mask, now == goals
-            seen["mask"] += int(masked.sum())
-            seen["same"] += int(same.sum())
-            seen["other"] += int((~masked & ~same).sum())
-            blanks, tokens = blanks + len(now), tokens + batch.tokens
+        batch = run.job.objective.collate([*rows.values()])
+        now, goals = batch.inputs.tokens_T[batch.positions["mlm"]], batch.targets["mlm"]
+        assert not special & set(goals.tolist())
+        assert not (special - {run.tokenizer.mask}) & set(now.tolist())
+        masked, same = now == run.tokenizer.mask, now == goals
+        seen["mask"] += int(masked.sum())
+        seen["same"] += int(same.sum())
+        seen["other"] += int((~masked & ~same).sum())
+        blanks, tokens = blanks + len(now), tokens + batch.tokens
     assert blanks / tokens == pytest.approx(0.15, abs=0.01)
     assert seen["mask"] / blanks == pytest.approx(0.8, abs=0.02)
     assert seen["same"] / blanks == pytest.approx(0.1, abs=0.02)
@@ -147,13 +146,22 @@ def test_a_row_is_the_same_whatever_is_read_with_it(corpus, tmp_path):
             assert np.array_equal(targets, together[number].targets[head])
 
 
-@pytest.mark.parametrize("settings", [(), (FULL, "objective.masked-lm.whole_words=true")])
+@pytest.fixture(
+    scope="module",
+    params=[(), (FULL, "objective.masked-lm.whole_words=true")],
+    ids=["pairs", "full"],
+)
+def undisturbed(request, corpus, tmp_path_factory):
+    """The settings of a run that goes to its end, that run, and its losses."""
+    settings = (*request.param, "batches.tokens=768", "batches.rows=72", "train.steps=16")
+    run = prepared(corpus, tmp_path_factory.mktemp("undisturbed"), *settings)
+    return settings, run, losses(run)
+
+
 @pytest.mark.parametrize(("killed", "epoch"), [(6, 0), (14, 1)])
-def test_resume_is_exact(corpus, tmp_path, settings, killed, epoch):
+def test_resume_is_exact(corpus, undisturbed, tmp_path, killed, epoch):
     """From the middle of the first epoch over its end, and from the middle of the second."""
-    settings = (*settings, "batches.tokens=768", "batches.rows=72", "train.steps=16")
-    straight = prepared(corpus, tmp_path / "a", *settings)
-    all_losses = losses(straight)
+    settings, straight, all_losses = undisturbed
     first = prepared(corpus, tmp_path / "b", *settings)
     cursors = []
     for event in train(first.job):  # as if the process died between two checkpoints
