@@ -8,7 +8,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from naive import LENGTHS, SEED, gradients, spans
 from regard.ground.layout import Layout
-from regard.parts.rnn import PARTS, RNNLayer, RNNStack, State
+from regard.parts.fused_rnn import run_fused
+from regard.parts.rnn import KERNELS, PARTS, RNNLayer, RNNStack, State
 
 CELLS = {"rnn": nn.RNNCell, "gru": nn.GRUCell, "lstm": nn.LSTMCell}
 READS = ["forward", "backward", "both"]
@@ -160,3 +161,21 @@ def test_recurrence_keeps_its_precision_under_autocast(cell):
     assert found.dtype == ends[0][0].dtype == from_half.dtype == torch.float32
     assert torch.equal(found, wanted)
     torch.testing.assert_close(from_half, wanted, rtol=0, atol=0.02)
+
+
+@pytest.mark.parametrize("cell", ["rnn", "gru", "lstm"])
+@pytest.mark.parametrize("directions", [1, 2])
+@pytest.mark.parametrize("alive", [None, torch.tensor([3, 2, 2, 1])])
+def test_sizes_padded_by_zeros_change_nothing(cell, directions, alive):
+    torch.manual_seed(5)
+    kernel = KERNELS[cell](5, 6, bidirectional=directions == 2)
+    x = torch.randn(4, 3, 5) if alive is None else torch.randn(8, 5)
+    begin = tuple(torch.randn(directions, 3, 6) for _ in range(PARTS[cell]))
+    found = []
+    for multiple in (1, 8):
+        how = {"alive": alive, "multiple": multiple}
+        out, ends = run_fused(cell, x, begin, kernel.all_weights, **how)
+        loss = out.square().sum() + sum(part.sum() for part in ends)
+        found.append([out, *ends, *torch.autograd.grad(loss, [*kernel.parameters()])])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)

@@ -6,7 +6,6 @@ layers are neither compiled nor captured. They run in the precision of their wei
 torch would run them in fp16, and errors of a state accumulate over time.
 """
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
@@ -17,15 +16,11 @@ from torch import Tensor, nn
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.parts.dropout import Dropout
+from regard.parts.fused_rnn import ALIGNED, run_fused
 
 State = tuple[Tensor, ...]  # of a layer, (R, width) each: h, or h and c
 
 KERNELS: dict[str, Callable[..., nn.RNNBase]] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
-FUSED: dict[str, Callable[..., Any]] = {
-    "rnn": torch.rnn_tanh,
-    "gru": torch.gru,
-    "lstm": torch.lstm,
-}
 STEPS: dict[str, Callable[..., Any]] = {
     "rnn": torch.rnn_tanh_cell,
     "gru": torch.gru_cell,
@@ -95,15 +90,15 @@ class RNNLayer(nn.Module):
 
     def _run(self, x: Tensor, begin: State, alive: Tensor | None = None) -> tuple[Tensor, State]:
         """The fused kernel over (L, B, D), or time-major tokens of ``alive`` rows at each time."""
-        state = [self._to_kernel(part) for part in begin]
-        given: Any = state if self.cell == "lstm" else state[0]
-        weights = [weight for way in self._weights() for weight in way]
-        shape: Any = (given, weights) if alive is None else (alive, given, weights)
-        batch_first = (False,) if alive is None else ()
-        settings = (True, 1, 0.0, self.training, self.kernel.bidirectional, *batch_first)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "RNN module weights are not part")  # but dropped ones
-            out, *ends = FUSED[self.cell](x, *shape, *settings)
+        out, ends = run_fused(
+            self.cell,
+            x,
+            tuple(self._to_kernel(part) for part in begin),
+            list(self._weights()),
+            alive=alive,
+            training=self.training,
+            multiple=ALIGNED if x.is_cuda and self.training else 1,
+        )
         return out, tuple(part.transpose(0, 1).flatten(1) for part in ends)
 
     def _weights(self) -> Iterator[tuple[Tensor, ...]]:

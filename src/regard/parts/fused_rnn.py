@@ -1,0 +1,69 @@
+"""torch's fused recurrent kernels, over weights that need not be those of a module.
+
+On CUDA, sizes that are no multiple of 8 keep cuDNN from its fastest products. Inputs and states can
+be padded to one by zeros: with weights and biases of zero, the states of such units stay zero, and
+nothing depends on them.
+"""
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+FUSED: dict[str, Callable[..., Any]] = {
+    "rnn": torch.rnn_tanh,
+    "gru": torch.gru,
+    "lstm": torch.lstm,
+}
+ALIGNED = 8
+
+Weights = tuple[Tensor, ...]  # from inputs to gates, from states to gates, and a bias of each
+
+
+def run_fused(
+    cell: str,
+    x: Tensor,
+    begin: tuple[Tensor, ...],
+    weights: Sequence[Weights],
+    *,
+    alive: Tensor | None = None,
+    training: bool = False,
+    multiple: int = 1,
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """States of all tokens, and final states, of a layer with these ``weights`` of each direction.
+
+    The tokens are (L, B, D), or (T, D) in time-major order, of which ``alive`` rows have one at
+    each time. States are (directions, B, width) each, of a ``cell`` with two parts h and c. With
+    ``multiple``, sizes are padded to one.
+    """
+    inputs, width = x.shape[-1], begin[0].shape[-1]
+    fill_inputs, fill_states = -inputs % multiple, -width % multiple
+    if fill_inputs or fill_states:
+        x = F.pad(x, (0, fill_inputs))
+        begin = tuple(F.pad(part, (0, fill_states)) for part in begin)
+        weights = [_padded(way, width, fill_inputs, fill_states) for way in weights]
+    state: Any = begin if len(begin) > 1 else begin[0]
+    flat = [weight for way in weights for weight in way]
+    given = (state, flat) if alive is None else (alive, state, flat)
+    batch_first = (False,) if alive is None else ()
+    with warnings.catch_warnings():
+        # They are those of a module, or made for this call: then a copy is due.
+        warnings.filterwarnings("ignore", "RNN module weights are not part")
+        settings = (True, 1, 0.0, training, len(weights) > 1, *batch_first)
+        out, *ends = FUSED[cell](x, *given, *settings)
+    if fill_states:
+        out = out.unflatten(-1, (len(weights), -1))[..., :width].flatten(-2)
+    return out, tuple(part[..., :width] for part in ends)
+
+
+def _padded(way: Weights, width: int, fill_inputs: int, fill_states: int) -> Weights:
+    """Weights with zeros, gate by gate."""
+    fills = ((0, fill_inputs, 0, fill_states), (0, fill_states, 0, fill_states))
+    matrices = zip(way[:2], fills, strict=True)
+    return (
+        *(F.pad(one.unflatten(0, (-1, width)), fill).flatten(0, 1) for one, fill in matrices),
+        *(F.pad(one.unflatten(0, (-1, width)), (0, fill_states)).flatten() for one in way[2:]),
+    )
