@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import regard
+from regard import decoding
 from regard.models.facts import NextTokenHead, change
 from regard.models.formats.loaded_model import LoadedModel
 from regard.models.papers import awd_lstm, zaremba
@@ -74,6 +75,14 @@ def test_generation_carries_the_state(model):
         together = tokens(prompts, search=search)
         assert tokens(prompts, search=search, batch_size=1) == together
         assert all(together)
+
+
+def test_the_state_stays_in_fp32_unless_told_otherwise(model, monkeypatch):
+    seen = []
+    monkeypatch.setattr(decoding, "choose_engine", lambda *given: seen.append(given[1]) or given)
+    for precision in ("auto", "bf16"):
+        model.runner.choice(precision)
+    assert seen == ["fp32", "bf16"]
 
 
 def test_folders_keep_everything(model, tmp_path):

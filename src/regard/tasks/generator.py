@@ -113,6 +113,14 @@ class Generator(DecoderModel, EncoderModel):
         """Itself."""
         return self
 
+    def choice(self, precision: str = "auto", engine: str = "auto") -> tuple[str, str]:
+        """The precision and the engine that would run; BadInput if none can.
+
+        Errors of a carried state accumulate: a recurrent model is in fp32, if not told otherwise.
+        """
+        carries = self.facts.trunk.stack.carries_state
+        return super().choice("fp32" if carries and precision == "auto" else precision, engine)
+
     @property
     def vocabulary(self) -> Vocabulary:
         """What it reads and writes."""
