@@ -40,6 +40,8 @@ NOT_SHOWN = {
 ANY = {
     "data.links": 'data.links={dev = "a", test = "b"}',
     "model.layers": "model.layers=[0]",  # of no model.start
+    "model.features_at": "model.features_at=output",  # of no model.features
+    "model.features_layers": "model.features_layers=top",
     "optimiser.nonmonotone": "optimiser.nonmonotone=3",  # of no averaged SGD
 }
 PLAIN = {
@@ -69,6 +71,8 @@ REFUSED: dict[str, dict[str, str]] = {
     "translate": {
         **ANY,
         "model.start": "model.start=folder",
+        "model.features": "model.features=folder",
+        "model.vectors": "model.vectors=file",
         "measure.dev_sentences": "measure.dev_sentences=9",
     },
     "text-to-text": {key: ENCODER[key] for key in ENCODER if key != "data.longest_characters"},

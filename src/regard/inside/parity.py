@@ -67,7 +67,7 @@ def random_examples(facts: ModelFacts, without: Collection[int] = ()) -> Iterato
             trunk = getattr(facts, side)
             count = min(length + number, trunk.embed.limit or length + number)
             known = [i for i in range(trunk.embed.vocab) if i not in without]
-            tokens = draw(known, count, *trunk.embed.ids_per_token)
+            tokens = draw(known, count, *trunk.ids_per_token)
             segments = draw(range(trunk.segments or 1), count)
             example[side] = TokenRow(tokens, segments)
         yield example

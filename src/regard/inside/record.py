@@ -70,7 +70,7 @@ def record_input(
 @torch.no_grad()
 def tape_names(module: nn.Module, facts: ModelFacts) -> list[str]:
     """The names of all values that a tape can record or edit in a forward pass."""
-    tape, sides = Tape(), [getattr(facts, side).embed.ids_per_token for side in facts.sides]
+    tape, sides = Tape(), [getattr(facts, side).ids_per_token for side in facts.sides]
     tokens = [pack_rows([TokenRow(np.zeros((1, *shape)), [0])]) for shape in sides]
     inputs: Any = facts.inputs(*tokens)
     module(inputs.to(next(module.parameters()).device), tape=tape)

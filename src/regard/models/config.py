@@ -54,6 +54,16 @@ class ModelConfig(Config):
     """Take the encoder from another model, "PAPER:SIZE"."""
     target: Optional = None
     """Take the decoder from another model, "PAPER:SIZE"."""
+    features: Optional = None
+    """A folder of an ELMo model whose layers are features of words; it is not trained. Needs
+    `text.kind = "words"`."""
+    features_at: Literal["input", "output", "both"] = "input"
+    """Where features are: beside word vectors, beside the states of the trunk, or both."""
+    features_layers: Literal["all", "top"] = "all"
+    """All layers of that model, mixed by learned weights, or its top layer."""
+    vectors: Optional = None
+    """A text file of word vectors (GloVe, word2vec) that words begin with. Needs `text.kind =
+    "words"`."""
     change: Annotated[dict[str, Any], AfterValidator(_with_tuples)] = Field(default_factory=dict)
     """Facts that differ from the size: `depth = 3`, `"source.depth" = 6`."""
 
@@ -64,6 +74,12 @@ class ModelConfig(Config):
                 raise ValueError(
                     f'{key} cannot be used with start, which has its own facts: {key}="" removes it'
                 )
+        for key in ("features_at", "features_layers") if self.features is None else ():
+            if key in self.model_fields_set:
+                raise ValueError(f"{key} is for features: set that as well")
+        for key in ("features", "vectors") if self.start is not None else ():
+            if getattr(self, key) is not None:
+                raise ValueError(f"{key} cannot be used with start, which has words of its own")
         if self.start is None and self.layers != "all":
             raise ValueError("layers are those of start: set that as well")
         return self

@@ -64,8 +64,8 @@ class Translate(PairTask):
     def unread_keys(self) -> Iterator[str]:
         """What only encoders have, and what only BLEU reads."""
         yield from super().unread_keys()
-        if self.recipe.model.start is not None:
-            yield "model.start"
+        keys = ("start", "features", "vectors")
+        yield from (f"model.{key}" for key in keys if getattr(self.recipe.model, key) is not None)
         if "dev_sentences" in self.measure.model_fields_set and not self.chooses_by_bleu:
             yield "measure.dev_sentences unless train.judge is 'bleu'"
 

@@ -5,24 +5,27 @@ The trunk may be a Transformer, a recurrent or a convolutional encoder, of any p
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
 import torch
 from torch import nn
 
+from regard.data.static_vectors import StaticVectors
 from regard.ground.errors import BadInput
 from regard.models.config import trunk_facts
-from regard.models.facts import TrunkWithHeads, change
+from regard.models.facts import Features, TrunkWithHeads, change
 from regard.models.formats.loaded_model import LoadedModel
 from regard.models.paper import Paper
 from regard.models.papers import paper
-from regard.models.start import copy_start, read_start
+from regard.models.start import copy_start, read_model, read_start
 from regard.tasks.run_paths import RunPaths
 from regard.tasks.task import Prepared, Task
 from regard.text.config import EncoderTextConfig
 from regard.text.row_tokenizer import RowTokenizer
-from regard.text.tokenizers import learn_tokenizer, load_tokenizer, unread_settings
+from regard.text.tokenizers import family_of, learn_tokenizer, load_tokenizer, unread_settings
+from regard.text.word_tokenizer import WordTokenizer
 
 
 class TrunkTask(Task):
@@ -52,7 +55,7 @@ class TrunkTask(Task):
             if text.model_fields_set:
                 yield f"text beside {key}, which has a tokenizer: text=false removes the table"
             return
-        family = paper(model.paper).tokenizer
+        family = self._family(paper(model.paper))
         unread = {*unread_settings(family, text)}
         if not self.has_bpe_dropout and "dropout" in text.model_fields_set:
             unread.add("dropout")
@@ -83,20 +86,56 @@ class TrunkTask(Task):
         def with_heads(facts: TrunkWithHeads) -> TrunkWithHeads:
             return of_paper.fit_heads(self.with_heads(facts))
 
-        return trunk_facts(self.recipe.model, start, with_heads, self.decided)
+        of_paper, facts = trunk_facts(self.recipe.model, start, with_heads, self.decided)
+        return of_paper, self._with_features(facts, data)
+
+    def _with_features(self, facts: TrunkWithHeads, data: Path) -> TrunkWithHeads:
+        """The model with the features of ``model.features``, if the recipe names them."""
+        config = self.recipe.model
+        if self._word_vectors and self._family(paper(config.paper)) != WordTokenizer.name:
+            raise BadInput(f'model.{self._word_vectors[0]}: words have it: set text.kind = "words"')
+        if (model := self._feature_model(data)) is None:
+            return facts
+        given = cast(Any, model.facts).trunk, config.features_at, config.features_layers
+        return replace(facts, trunk=replace(facts.trunk, features=Features(*given)))
+
+    @property
+    def _word_vectors(self) -> list[str]:
+        """The keys of the recipe that give words vectors from elsewhere."""
+        return [key for key in ("features", "vectors") if getattr(self.recipe.model, key)]
+
+    def _feature_model(self, data: Path) -> LoadedModel | None:
+        name = self.recipe.model.features
+        return None if name is None else read_model("model.features", name, data)
+
+    def _static_vectors(self, data: Path) -> StaticVectors | None:
+        """Those of ``model.vectors``, a file here or under the data root."""
+        if (name := self.recipe.model.vectors) is None:
+            return None
+        path = next((one for one in (Path(name), data / name) if one.is_file()), None)
+        if path is None:
+            raise BadInput(f"model.vectors: {name} is no file, here or under {data}")
+        return StaticVectors.read(path)
+
+    def _family(self, of_paper: Paper) -> str:
+        """The family of the tokenizer that is learned."""
+        return family_of(of_paper.tokenizer, self.table(EncoderTextConfig))
 
     def tokenizer(self, folder: RunPaths, texts: Callable[[], Iterable[str]]) -> RowTokenizer:
         """That of ``model.start``, that of an earlier run, or one learned from ``texts``."""
         if (given := self.vocabulary(folder.data)) is not None:
             return given
         of_paper, facts = self.facts(folder.data)
-        saved = None if folder.fresh else load_tokenizer(of_paper.tokenizer, folder.text)
+        family, more = self._family(of_paper), self.special_tokens
+        saved = None if folder.fresh else load_tokenizer(family, folder.text)
         if saved is not None:
             return saved
         settings, limit = self.table(EncoderTextConfig), facts.trunk.embed.limit
-        family, more = of_paper.tokenizer, self.special_tokens
-        characters = sum(facts.trunk.embed.ids_per_token)
-        learned = learn_tokenizer(family, texts(), settings, limit, more, characters)
+        read = facts.trunk if facts.trunk.features is None else facts.trunk.features.model
+        vectors = self._static_vectors(folder.data)
+        known = () if vectors is None else vectors.words
+        characters = sum(read.ids_per_token)
+        learned = learn_tokenizer(family, texts(), settings, limit, more, characters, known)
         folder.keep_text(learned)
         return learned
 
@@ -105,7 +144,8 @@ class TrunkTask(Task):
         if prepared.labels is not None:
             facts = change(facts, outputs=len(prepared.labels))
         if self.vocabulary_key is None:
-            facts = change(facts, vocab=len(prepared.tokenizer.words))
+            name = "trunk.embed.vocab" if self.recipe.model.features else "vocab"
+            facts = change(facts, **{name: len(prepared.tokenizer.words)})
         return facts
 
     @torch.no_grad()
@@ -114,12 +154,27 @@ class TrunkTask(Task):
 
         A head of the same labels in another order is reordered, one of other labels is new.
         """
+        self._begin_words(cast(Any, model), data, prepared)
         if (start := self.start(data)) is None:
             return
         if prepared.labels is None:
             copy_start(start, model)
         else:
             copy_start(start, model, self.labelled_head, prepared.labels.order_in(start.labels))
+
+    def _begin_words(self, model: Any, data: Path, prepared: Prepared) -> None:
+        """Take over the weights of the model of features, and static vectors."""
+        if (features := self._feature_model(data)) is not None:
+            module: Any = features.module
+            model.trunk.frozen.trunk.load_state_dict(module.trunk.state_dict())
+        if (vectors := self._static_vectors(data)) is not None:
+            table_VD, size = model.trunk.embed.token.weight, vectors.vectors_ND.shape[1]
+            if table_VD.shape[1] != size:
+                here = f"the model has {table_VD.shape[1]} for each word"
+                raise BadInput(f"model.vectors: vectors of {size} numbers, and {here}")
+            ids = cast(Any, prepared.tokenizer.words).lexicon.ids
+            places = torch.tensor([ids[word] for word in vectors.words], device=table_VD.device)
+            table_VD[places] = torch.from_numpy(vectors.vectors_ND).to(table_VD)
 
     def notes(self) -> dict[str, Any]:
         """The length of rows in training."""

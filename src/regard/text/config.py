@@ -1,6 +1,6 @@
 """The tables of recipes that describe the tokenizer to train."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -15,6 +15,7 @@ class TextConfig(Config):
     Without a ``kind``, the task chooses.
     """
 
+    more_kinds: ClassVar[tuple[str, ...]] = ()
     kind: str | None = None
     """ "bpe", "byte-bpe", "unigram" or "wordpiece"; the default depends on the paper."""
     vocab: int = Field(8_000, ge=1)
@@ -29,8 +30,9 @@ class TextConfig(Config):
     @field_validator("kind")
     @classmethod
     def _known(cls, kind: str | None) -> str | None:
-        if kind not in (None, *KINDS):
-            raise ValueError(f"no kind {kind!r}{did_you_mean(str(kind), list(KINDS))}")
+        known = (*KINDS, *cls.more_kinds)
+        if kind not in (None, *known):
+            raise ValueError(f"no kind {kind!r}{did_you_mean(str(kind), list(known))}")
         return kind
 
     @model_validator(mode="after")
@@ -51,3 +53,8 @@ class TranslationTextConfig(TextConfig):
 
 class EncoderTextConfig(TextConfig):
     """The subwords of an encoder that does not begin with a folder (``model.start``)."""
+
+    more_kinds: ClassVar[tuple[str, ...]] = ("words",)
+    kind: str | None = None
+    """ "bpe", "byte-bpe", "unigram" or "wordpiece", or "words": whole words, without pieces; the
+    default depends on the paper."""

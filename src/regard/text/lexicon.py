@@ -32,6 +32,10 @@ class Lexicon:
         by_count = sorted(counts.keys() - {*special}, key=lambda word: (-counts[word], word))
         return cls((*special, *by_count)[:size])
 
+    def extended(self, more: Iterable[str]) -> "Lexicon":
+        """With further words after its own."""
+        return Lexicon(tuple(dict.fromkeys([*self.words, *more])))
+
     def __len__(self) -> int:
         return len(self.words)
 

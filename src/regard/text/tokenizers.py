@@ -13,23 +13,32 @@ from regard.text.marian import MarianTokenizer
 from regard.text.row_tokenizer import PlainTokenizer, RowTokenizer
 from regard.text.train_tokenizer import train
 from regard.text.translation_tokenizer import TranslationTokenizer
+from regard.text.word_tokenizer import WordTokenizer, WordVocabulary
 
 PLAIN = PlainTokenizer.name  # the family of subwords without special tokens
 
-Tokenizer = TranslationTokenizer | EncoderTokenizer | PlainTokenizer | CharacterTokenizer
+Tokenizer = (
+    TranslationTokenizer | EncoderTokenizer | PlainTokenizer | CharacterTokenizer | WordTokenizer
+)
 TOKENIZERS: dict[str, type[Tokenizer]] = {
     one.name: one
     for one in (
         *(TranslationTokenizer, MarianTokenizer, EncoderTokenizer, PlainTokenizer),
-        CharacterTokenizer,
+        *(CharacterTokenizer, WordTokenizer),
     )
 }
 
 
 LEARNED: dict[str, type[RowTokenizer]] = {
-    one.name: one for one in (PlainTokenizer, CharacterTokenizer)
+    one.name: one for one in (PlainTokenizer, CharacterTokenizer, WordTokenizer)
 }
 """The tokenizers of the families that are not those of ``EncoderTokenizer``."""
+
+
+def family_of(of_paper: str, config: EncoderTextConfig) -> str:
+    """The family of the paper; in place of plain subwords a recipe may ask for whole words."""
+    whole = {(PLAIN, WordTokenizer.name): WordTokenizer.name}
+    return whole.get((of_paper, str(config.kind)), of_paper)
 
 
 def learn_tokenizer(
@@ -39,15 +48,20 @@ def learn_tokenizer(
     longest: int | None,
     special_tokens: Sequence[str] = (),
     characters: int = 0,
+    more_words: Sequence[str] = (),
 ) -> RowTokenizer:
     """A tokenizer of that family, learned from texts as a recipe says.
 
     Families with special tokens can have further ones. ``characters`` is how many of a word are
-    read, where words are read so.
+    read, where words are read so; ``more_words`` are known beside those of the texts.
     """
-    if family == CharacterTokenizer.name:
+    if family in (CharacterTokenizer.name, WordTokenizer.name):
         lexicon = Lexicon.learn(texts, config.vocab, lower=config.lower)
-        return CharacterTokenizer(CharacterVocabulary(characters), lexicon)
+        spelled = CharacterVocabulary(characters) if characters else None
+        if family == WordTokenizer.name:
+            known = lexicon.extended(more_words)
+            return WordTokenizer(WordVocabulary(known, config.lower, spelled))
+        return CharacterTokenizer(spelled or CharacterVocabulary(), lexicon)
     if family != PLAIN:
         kind = family_of_kind(config.kind, family)
         return train_encoder_tokenizer(
@@ -72,7 +86,7 @@ def load_tokenizer(family: str, folder: Path) -> RowTokenizer | None:
 
 def unread_settings(family: str, config: EncoderTextConfig) -> Iterator[str]:
     """The keys of a recipe's table that tokenizers of that family do not have."""
-    kinds = () if family in LEARNED else tuple(one.kind for one in FAMILIES)
+    kinds = (family,) if family in LEARNED else tuple(one.kind for one in FAMILIES)
     if family != PLAIN and config.kind not in (None, *kinds):
         yield "kind"
     unread = () if family == PLAIN else ("normalise", "dropout")

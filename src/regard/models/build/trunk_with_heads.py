@@ -8,8 +8,9 @@ from torch import Tensor, nn
 
 from regard.ground.batch import PackedTokens
 from regard.ground.layout import Layout
-from regard.ground.tape import NULL_TAPE, NullTape
+from regard.ground.tape import NULL_TAPE, LayerTape, NullTape
 from regard.parts.attention import EncoderOutput
+from regard.parts.scalar_mix import ScalarMix
 
 ALL_TOKENS: Mapping[str, Tensor] = MappingProxyType({})
 NEXT_TOKEN = "next_token"  # the head of language models and decoders
@@ -37,7 +38,8 @@ class TrunkWithHeadsModule(nn.Module):
     """A trunk, a pool of its rows, and heads; those ``per_row`` read the pooled state.
 
     Heads of ``spans`` read states around the tokens at their positions, and nothing without these;
-    heads of ``queries`` read the query stream of the trunk at their positions.
+    heads of ``queries`` read the query stream of the trunk at their positions. With a ``mix``, pool
+    and heads read a mixture of all layers.
     """
 
     cross_attention = None
@@ -50,12 +52,14 @@ class TrunkWithHeadsModule(nn.Module):
         per_row: frozenset[str],
         spans: frozenset[str] = frozenset(),
         queries: frozenset[str] = frozenset(),
+        mix: ScalarMix | None = None,
     ):
         super().__init__()
         self.per_row, self.spans, self.queries = per_row, spans, queries
         self.trunk: Any = trunk
         self.pool = pool
         self.heads = nn.ModuleDict(heads)
+        self.mix = mix
 
     @property
     def main(self) -> "TrunkWithHeadsModule":
@@ -123,7 +127,14 @@ class TrunkWithHeadsModule(nn.Module):
         self, inputs: PackedTokens, *, tape: NullTape = NULL_TAPE, **more: Any
     ) -> EncoderOutput:
         """A state for every token; ``more`` is what only a trunk of that kind is given."""
-        return self.trunk(inputs.tokens_T, inputs.layout, tape=tape.under("trunk"), **more)
+        tape, given = tape.under("trunk"), (inputs.tokens_T, inputs.layout)
+        if self.mix is None:
+            return self.trunk(*given, tape=tape, **more)
+        layers = LayerTape(tape)
+        encoded = self.trunk(*given, tape=layers, **more)
+        paths = ["embed.output", *(f"blocks.{i}.output" for i in range(self.mix.layers - 1))]
+        mixed_TD = tape("mix.output", self.mix([layers.outputs[path] for path in paths]))
+        return encoded._replace(states_TD=mixed_TD, ends=None)
 
     def pooled(self, encoded: EncoderOutput, *, tape: NullTape = NULL_TAPE) -> Tensor | None:
         """One state for every row, if there is a pool."""

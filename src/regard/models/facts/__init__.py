@@ -32,7 +32,7 @@ from regard.models.facts.rnn import (
 )
 from regard.models.facts.shapes import EncoderDecoder, ModelFacts, TrunkWithHeads
 from regard.models.facts.stack import AnyStack, Stack
-from regard.models.facts.trunk import Trunk
+from regard.models.facts.trunk import Features, Trunk
 from regard.models.facts.two_stream import TwoStreamStack
 
 __all__ = [
@@ -51,6 +51,7 @@ __all__ = [
     "CrossAttentionFacts",
     "DropoutSpanHead",
     "EncoderDecoder",
+    "Features",
     "FirstToken",
     "Joint",
     "LabelHead",

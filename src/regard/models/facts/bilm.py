@@ -41,6 +41,11 @@ class BiLMStack(AnyStack):
     def output_width(self) -> int:
         return 2 * self.width
 
+    @property
+    def layers_alike(self) -> bool:
+        """The word vector stands for both directions."""
+        return True
+
     def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> BiLMModule:
         """The layers over that embedding."""
         clips = {"cell_clip": self.cell_clip, "projection_clip": self.projection_clip}

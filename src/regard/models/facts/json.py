@@ -34,14 +34,14 @@ from regard.models.facts.rnn import (
 )
 from regard.models.facts.shapes import EncoderDecoder, TrunkWithHeads
 from regard.models.facts.stack import Stack
-from regard.models.facts.trunk import Trunk
+from regard.models.facts.trunk import Features, Trunk
 from regard.models.facts.two_stream import TwoStreamStack
 from regard.parts.mask import PermutationMask, WindowMask
 
 VALUES = {
     kind.__name__: kind
     for kind in (
-        *(TrunkWithHeads, EncoderDecoder, Trunk, Tokens, Characters),
+        *(TrunkWithHeads, EncoderDecoder, Trunk, Features, Tokens, Characters),
         *(
             Stack,
             TwoStreamStack,

@@ -20,6 +20,7 @@ from regard.models.facts.pools import ANYWHERE, AnyPool, Summaries
 from regard.models.facts.trunk import Trunk
 from regard.models.sites import AttentionSite
 from regard.parts.relative_score import RelativeDot
+from regard.parts.scalar_mix import ScalarMix
 
 TIES = ("all", "target", "none")
 NO_POSITIONS: Mapping[str, int] = MappingProxyType({})
@@ -32,6 +33,8 @@ class TrunkWithHeads:
     With ``init_std``, all new weights are drawn from a normal distribution of that standard
     deviation; otherwise each layer draws its own. With ``scaled_init``, layers whose output is
     added to the states have 1/√N of it, for N such layers (Radford et al., 2019, section 2.3).
+    With ``mix``, pool and heads read a learned mixture of the embedding and all layers (Peters et
+    al., 2018, equation 1).
     """
 
     sides: ClassVar[tuple[str, ...]] = ("trunk",)
@@ -41,8 +44,11 @@ class TrunkWithHeads:
     output_heads: tuple[AnyHead, ...] = ()
     init_std: float | None = None
     scaled_init: bool = False
+    mix: bool = False
 
     def __post_init__(self) -> None:
+        if self.mix and not self.trunk.stack.layers_alike:
+            raise BadInput("mix: embedding and layers differ in size: they cannot be mixed")
         if self.scaled_init and (self.init_std is None or not self.trunk.stack.attends):
             raise BadInput("scaled_init: only Transformer layers with init_std are scaled")
         if self.trunk.stack.decodes:
@@ -128,6 +134,7 @@ class TrunkWithHeads:
             frozenset(head.name for head in self.output_heads if head.per_row),
             frozenset(head.name for head in self.output_heads if head.reads_spans),
             frozenset(head.name for head in self.output_heads if head.reads_queries),
+            ScalarMix(self.trunk.stack.depth + 1) if self.mix else None,
         )
         if self.init_std is not None:
             for part in module.modules():

@@ -59,6 +59,11 @@ class AnyStack:
         return self.width
 
     @property
+    def layers_alike(self) -> bool:
+        """Whether the embedding has the size of the states of every layer."""
+        return self.input_width == self.output_width
+
+    @property
     def causal(self) -> bool:
         """Whether a token attends to no later one."""
         return False

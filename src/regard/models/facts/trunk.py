@@ -7,18 +7,77 @@ from torch import nn
 
 from regard.ground.checks import check_whole
 from regard.ground.errors import BadInput
+from regard.models.build.features import FeaturedTrunk, FeatureEmbedding, FrozenLayers
 from regard.models.facts.bilm import BiLMStack
+from regard.models.facts.checks import one_of, share
 from regard.models.facts.conv import ConvEncoderFacts
-from regard.models.facts.embedding import Characters, Tokens
+from regard.models.facts.embedding import AnyEmbedding, Characters, Tokens
 from regard.models.facts.flops import Products
 from regard.models.facts.rnn import CausalRNNFacts, RNNDecoderFacts, RNNEncoderFacts
 from regard.models.facts.stack import Stack
 from regard.models.facts.two_stream import TwoStreamStack
 
+PLACES = {"input": ("input",), "output": ("output",), "both": ("input", "output")}
+LAYERS = ("all", "top")
+
+
+@dataclass(frozen=True)
+class Features:
+    """The layers of a frozen model as features of words (Peters et al., 2018, section 3.3).
+
+    They stand beside the word vectors that a stack reads (``at`` "input"), beside its states
+    ("output") or both. "all" ``layers`` are mixed, at each place by weights of its own, or the
+    "top" one is used (Peters et al., 2017). ``dropout`` falls on them.
+    """
+
+    model: "Trunk"
+    at: str = "input"
+    layers: str = "all"
+    feature_dropout: float = 0.5
+
+    def __post_init__(self) -> None:
+        one_of(PLACES, "place of features", self.at)
+        one_of(LAYERS, "layers of features", self.layers)
+        share("feature_dropout", self.feature_dropout)
+        if not self.model.embed.ids_per_token:
+            raise BadInput("features: the model does not read words by their characters")
+        if self.layers == "all" and not self.model.stack.layers_alike:
+            raise BadInput("features: layers of different sizes cannot be mixed; choose the top")
+
+    def width_at(self, place: str) -> int:
+        """How many numbers they add to a vector at that place."""
+        return self.model.width if place in PLACES[self.at] else 0
+
+    def build(self, inner: nn.Module) -> FeaturedTrunk:
+        """That module with these features."""
+        blocks = [f"blocks.{number}.output" for number in range(self.model.stack.depth)]
+        layers = ["embed.output", *blocks] if self.layers == "all" else blocks[-1:]
+        frozen = FrozenLayers(self.model.build(), layers)
+        return FeaturedTrunk(inner, frozen, PLACES[self.at], self.feature_dropout)
+
+
+@dataclass(frozen=True)
+class FeatureTokens(AnyEmbedding):
+    """The word vectors of a stack beside whose vectors there are ``size`` features."""
+
+    words: AnyEmbedding
+    characters: int
+    size: int
+
+    def build(self, width: int, dropout: float, eps: float = 1e-5) -> FeatureEmbedding:
+        """Vectors of words fill what the features leave of that width."""
+        if width <= self.size:
+            raise BadInput(f"embedding: {width} numbers have no room for {self.size} features")
+        words = self.words.build(width - self.size, dropout, eps)
+        return FeatureEmbedding(words, self.characters)
+
 
 @dataclass(frozen=True)
 class Trunk:
-    """Tokens in, one state per token out: a whole encoder, or one side of a translator."""
+    """Tokens in, one state per token out: a whole encoder, or one side of a translator.
+
+    With ``features``, tokens are words, and a frozen model adds to their vectors or states.
+    """
 
     embed: Tokens | Characters
     stack: (
@@ -30,6 +89,7 @@ class Trunk:
         | ConvEncoderFacts
         | BiLMStack
     )
+    features: Features | None = None
 
     def __post_init__(self) -> None:
         position = self.embed.position
@@ -39,7 +99,15 @@ class Trunk:
     @property
     def width(self) -> int:
         """The size of the state of a token."""
-        return self.stack.output_width
+        more = 0 if self.features is None else self.features.width_at("output")
+        return self.stack.output_width + more
+
+    @property
+    def ids_per_token(self) -> tuple[int, ...]:
+        """The shape of the ids of a token; with features, a word and its characters."""
+        if self.features is None:
+            return self.embed.ids_per_token
+        return (1 + sum(self.features.model.ids_per_token),)
 
     @property
     def token_width(self) -> int:
@@ -54,8 +122,10 @@ class Trunk:
     def products(self, source: "Trunk | None" = None) -> Products:
         """Products of a forward pass: of the stack, and of the projection of the embedding."""
         stack = self.stack.products(None if source is None else source.stack)
-        projection = self.embed.products(self.stack.input_width)
-        return stack._replace(token=stack.token + projection)
+        token = stack.token + self.embed.products(self.stack.input_width)
+        if self.features is not None:  # which have no backward pass
+            token += self.features.model.products().token // 3
+        return stack._replace(token=token)
 
     def layer_paths(self, path: str, prefix: str = "") -> dict[str, str]:
         """The tape path of the output of each layer, for a trunk of that path."""
@@ -78,4 +148,7 @@ class Trunk:
 
     def build(self, source: "Trunk | None" = None) -> nn.Module:
         """The module of these facts; a decoder's depends on its source."""
-        return self.stack.build(self.embed, None if source is None else source.stack)
+        if self.features is None:
+            return self.stack.build(self.embed, None if source is None else source.stack)
+        size, characters = self.features.width_at("input"), sum(self.features.model.ids_per_token)
+        return self.features.build(self.stack.build(FeatureTokens(self.embed, characters, size)))

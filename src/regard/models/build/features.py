@@ -1,0 +1,101 @@
+"""Features of words: the layers of a frozen model, mixed, beside word vectors or states."""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from regard.ground.layout import Layout
+from regard.ground.tape import NULL_TAPE, LayerTape, NullTape
+from regard.parts.attention import EncoderOutput
+from regard.parts.dropout import Dropout
+from regard.parts.scalar_mix import ScalarMix
+
+
+class WordsWithFeatures(NamedTuple):
+    """The ids of words, and their features, if the embedding has any."""
+
+    tokens_T: Tensor
+    features_TD: Tensor | None
+
+
+class FeatureEmbedding(nn.Module):
+    """[x; features]: the vectors of words and their features, side by side.
+
+    A token is the id of a word and the ids of its characters.
+    """
+
+    def __init__(self, words: Any, characters: int):
+        super().__init__()
+        self.words = words
+        self.ids_per_token = (1 + characters,)
+        self.position_limit, self.segments = words.position_limit, words.segments
+
+    @property
+    def token(self) -> nn.Embedding:
+        """The vectors of words."""
+        return self.words.token
+
+    def forward(self, given: WordsWithFeatures, layout: Layout) -> Tensor:
+        x_TD = self.words(given.tokens_T, layout)
+        if given.features_TD is None:
+            return x_TD
+        return torch.cat([x_TD, given.features_TD.to(x_TD.dtype)], dim=-1)
+
+
+class FrozenLayers(nn.Module):
+    """A trunk that is never trained: the states of its ``layers``, by their paths."""
+
+    def __init__(self, trunk: nn.Module, layers: list[str]):
+        super().__init__()
+        self.trunk, self.layers = trunk.requires_grad_(False).eval(), layers
+
+    def train(self, mode: bool = True) -> "FrozenLayers":
+        """It has no dropout in training either."""
+        return super().train(False)
+
+    @torch.no_grad()
+    def forward(self, tokens_TC: Tensor, layout: Layout) -> list[Tensor]:
+        tape = LayerTape(NULL_TAPE)
+        self.trunk(tokens_TC, layout, tape=tape)
+        return [tape.outputs[layer] for layer in self.layers]
+
+
+class FeaturedTrunk(nn.Module):
+    """A trunk over words, with features at its ``input``, its ``output`` or both.
+
+    Each has a mixture of its own, which ``dropout`` falls on.
+    """
+
+    def __init__(
+        self, inner: nn.Module, frozen: FrozenLayers, places: tuple[str, ...], dropout: float
+    ):
+        super().__init__()
+        self.inner: Any = inner
+        self.frozen = frozen
+        self.mixes = nn.ModuleDict({place: ScalarMix(len(frozen.layers)) for place in places})
+        self.dropout = Dropout(dropout)
+
+    @property
+    def embed(self) -> FeatureEmbedding:
+        """The embedding of words."""
+        return self.inner.embed
+
+    @property
+    def attends(self) -> bool:
+        """Whether the trunk is blocks of attention."""
+        return self.inner.attends
+
+    def forward(
+        self, tokens_TC: Tensor, layout: Layout, *, tape: NullTape = NULL_TAPE, **more: Any
+    ) -> EncoderOutput:
+        """A state for every word; ``more`` is what only a trunk of that kind is given."""
+        layers = self.frozen(tokens_TC[:, 1:], layout)
+        mixed = {place: self.dropout(mix(layers)) for place, mix in self.mixes.items()}
+        given = WordsWithFeatures(tokens_TC[:, 0], mixed.get("input"))
+        encoded = self.inner(given, layout, tape=tape, **more)
+        if "output" not in mixed:
+            return encoded
+        parts = [encoded.states_TD, mixed["output"].to(encoded.states_TD.dtype)]
+        states_TD = tape("features.output", torch.cat(parts, dim=-1))
+        return encoded._replace(states_TD=states_TD, ends=None)

@@ -1,0 +1,135 @@
+"""Whole words as tokens: by their ids, and by their characters where features are read of them."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from regard.ground.errors import BadInput
+from regard.ground.files import read_json, write_json
+from regard.text.characters import CharacterVocabulary
+from regard.text.lexicon import BEGIN, END, UNKNOWN, Lexicon
+from regard.text.offsets import Segmentation
+from regard.text.row_tokenizer import RowTokenizer
+from regard.text.templates import RowBuilder, Template
+from regard.text.words import word_spans, words
+
+
+@dataclass(frozen=True)
+class WordVocabulary:
+    """The words of a lexicon, with ``lower`` in lower case; others are unknown.
+
+    With ``characters``, a token is the id of a word and the ids of its characters as written.
+    """
+
+    lexicon: Lexicon
+    lower: bool = False
+    characters: CharacterVocabulary | None = None
+
+    kind: ClassVar[str] = "words"
+    byte_sizes: ClassVar[None] = None
+
+    def __len__(self) -> int:
+        return len(self.lexicon)
+
+    @property
+    def fingerprint(self) -> str:
+        """That of the lexicon."""
+        return self.lexicon.fingerprint
+
+    @property
+    def pad(self) -> int:
+        return self.unk
+
+    @property
+    def unk(self) -> int:
+        return self.lexicon.ids[UNKNOWN]
+
+    def tokens(self, listed: Sequence[str]) -> np.ndarray:
+        """The ids of words: (words,), or (words, 1 + characters)."""
+        ids, unknown = self.lexicon.ids, self.unk
+        known = [ids.get(word.lower() if self.lower else word, unknown) for word in listed]
+        numbers = np.array(known, np.int32)
+        if self.characters is None:
+            return numbers
+        return np.concatenate([numbers[:, None], self.characters.spell(listed)], axis=1)
+
+    def frame(self, word: str) -> Any:
+        """The token before or after a sentence."""
+        number = self.lexicon.ids[word]
+        if self.characters is None:
+            return number
+        spelled = {BEGIN: self.characters.begin, END: self.characters.end}[word]
+        return np.append(number, spelled).astype(np.int32)
+
+    def encode(self, text: str) -> np.ndarray:
+        """The tokens of the words and punctuation marks of a text."""
+        return self.tokens(words(text))
+
+    def encode_all(self, texts: Iterable[str]) -> list[np.ndarray]:
+        """Those of each text."""
+        return [self.encode(text) for text in texts]
+
+    def pieces(self, ids: Iterable[Any]) -> list[str]:
+        """The known word of each token."""
+        return [self.lexicon.words[int(np.ravel(one)[0])] for one in ids]
+
+    def decode(self, ids: Iterable[Any]) -> str:
+        """The words of a row; those around the sentence are left out."""
+        return " ".join(word for word in self.pieces(ids) if word not in (BEGIN, END))
+
+    def segment(self, text: str) -> Segmentation:
+        """The words of a text, each of which is a token."""
+        spans = tuple(word_spans(text))
+        ids: Any = self.encode(text)
+        return Segmentation(ids, spans, tuple(range(len(spans))))
+
+
+@dataclass(frozen=True)
+class WordTokenizer(RowTokenizer):
+    """Texts, or lists of words, as rows of words."""
+
+    name: ClassVar = "words"
+    FILES: ClassVar = ("words.json", "lexicon.txt")
+
+    words: WordVocabulary  # type: ignore[assignment]
+
+    @property
+    def special_ids(self) -> dict[str, int]:
+        """None that a config.json has."""
+        return {}
+
+    @cached_property
+    def template(self) -> RowBuilder:
+        """Each text is a sentence."""
+        special = {"bos": self.words.frame(BEGIN), "eos": self.words.frame(END)}
+        return RowBuilder(Template("bos A eos", "bos A eos bos B eos"), special)
+
+    def count(self, texts: Sequence[str], most: int) -> int:
+        """The words of these texts, and those around them."""
+        return sum(len(word_spans(text)) for text in texts) + self.template.specials(len(texts))
+
+    def pieces(self, words: Sequence[str]) -> list[Any]:
+        """Each word is one token."""
+        return [[token] for token in self.words.tokens(words)]
+
+    def save(self, folder: Path) -> None:
+        """Write words.json and the words of the lexicon."""
+        characters = self.words.characters
+        longest = None if characters is None else characters.longest
+        write_json(folder / self.FILES[0], {"lower": self.words.lower, "characters": longest})
+        self.words.lexicon.save(folder / self.FILES[1])
+
+    @staticmethod
+    def load(folder: Path) -> "WordTokenizer":
+        """Read what ``save`` wrote."""
+        path, lexicon = (folder / name for name in WordTokenizer.FILES)
+        content = read_json(path)
+        lower, longest = content.get("lower"), content.get("characters")
+        if not isinstance(lower, bool) or not isinstance(longest, int | None):
+            raise BadInput(f"{path}: lower is true or false, characters a number or null")
+        characters = None if longest is None else CharacterVocabulary(longest)
+        return WordTokenizer(WordVocabulary(Lexicon.load(lexicon), lower, characters))

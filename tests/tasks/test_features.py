@@ -1,0 +1,147 @@
+"""The layers of a frozen ELMo, and static vectors, as features of classifiers and taggers."""
+
+import gzip
+import tomllib
+
+import numpy as np
+import pytest
+import torch
+
+import regard
+from regard.data.static_vectors import StaticVectors
+from regard.ground.batch import TokenRow, pack_rows
+from regard.ground.errors import BadInput
+from regard.ground.tape import Tape
+from regard.models.facts import Features, change
+from regard.models.formats import folder as folders
+from regard.models.formats.loaded_model import LoadedModel
+from regard.models.papers import elmo, lin
+from regard.text.characters import CharacterTokenizer, CharacterVocabulary
+from small_tuning import write_tuning
+
+SMALL = {"width": 4, "cells": 6, "filters": ((1, 4), (2, 8)), "longest": 8, "character_size": 4}
+LSTM = {"width": 8, "embedding": 16, "dropout": 0.0}
+
+
+@pytest.fixture(scope="module")
+def features(tmp_path_factory):
+    folder, facts = tmp_path_factory.mktemp("elmo"), change(elmo.SMALL, **SMALL)
+    torch.manual_seed(3)
+    tokenizer = CharacterTokenizer(CharacterVocabulary(8))
+    folders.write(folder, LoadedModel(elmo.PAPER, facts, facts.build(), tokenizer))
+    return folder
+
+
+def recipe_of(folder, kind, **model) -> dict:
+    recipe = tomllib.loads(write_tuning(folder, kind).read_text())
+    recipe["text"] = {"kind": "words", "vocab": 60}
+    recipe["model"] = {"paper": "lin", "size": "laptop", "change": LSTM, **model}
+    return recipe
+
+
+def trained(recipe, folder, out):
+    list(regard.train(recipe, data=folder, out=out))
+    return regard.load(out / "model", "cpu")
+
+
+@pytest.mark.parametrize("place", ["input", "output", "both"])
+@pytest.mark.parametrize("kind", ["tags", "pairs"])
+def test_features_stay_as_they_are_and_their_mixture_learns(features, tmp_path, kind, place):
+    recipe = recipe_of(tmp_path, kind, features=str(features), features_at=place)
+    model = trained(recipe, tmp_path, tmp_path / "run")
+    start = regard.load(features, "cpu").module.trunk.state_dict()
+    trunk = model.module.trunk
+    frozen = trunk.frozen.trunk.state_dict()
+    assert all(torch.equal(frozen[name], start[name]) for name in start)
+    places = ["input", "output"] if place == "both" else [place]
+    assert list(trunk.mixes) == places
+    assert all(mix.logits.abs().max() > 0 for mix in trunk.mixes.values())
+    assert model.facts.trunk.width == 16 + 8 * (place != "input")
+    given = {"tags": "dog owl pig", "pairs": ("dog owl", "pig")}[kind]
+    alone, together = model.logits([given]), model.logits([given, given])
+    torch.testing.assert_close(alone[0], together[1], atol=1e-5, rtol=1e-5)
+    assert len(model.predict([given, given])) == 2
+
+
+def test_the_vector_of_a_word_is_its_own_and_the_mixture(features):
+    feature_trunk = regard.load(features, "cpu").facts.trunk
+    facts = change(lin.LAPTOP, **LSTM, vocab=20)
+    facts = change(facts, features=Features(feature_trunk, feature_dropout=0.0))
+    model = facts.build().eval()
+    tokens = np.random.default_rng(0).integers(0, 20, (2, 9))
+    inputs = pack_rows([TokenRow(tokens, [0, 0])])
+    tape = Tape("trunk.embed.output")
+    model(inputs, tape=tape)
+    layers = model.trunk.frozen(inputs.tokens_T[:, 1:], inputs.layout)
+    assert len(layers) == 3
+    words_TD = model.trunk.embed.words(inputs.tokens_T[:, 0], inputs.layout)
+    expected = torch.cat([words_TD, torch.stack(layers).mean(0)], dim=-1)
+    torch.testing.assert_close(tape.records["trunk.embed.output"], expected)
+    assert not any(p.requires_grad for p in model.trunk.frozen.parameters())
+    assert not model.train().trunk.frozen.training
+
+
+def test_the_top_layer_alone(features, tmp_path):
+    recipe = recipe_of(tmp_path, "tags", features=str(features), features_layers="top")
+    model = trained(recipe, tmp_path, tmp_path / "run")
+    assert model.module.trunk.mixes["input"].layers == 1
+
+
+def test_words_alone(tmp_path):
+    recipe = recipe_of(tmp_path, "tags")
+    recipe["train"]["steps"] = 40
+    model = trained(recipe, tmp_path, tmp_path / "run")
+    assert model.predict(["dog owl pig"])[0].tags == ["O", "S-BIRD", "O"]
+    assert model.predict([["dog", "owl"]])[0].tags == ["O", "S-BIRD"]
+
+
+def write_vectors(path, size=16):
+    words, draw = ["owl", "dog", "unseen"], np.random.default_rng(1)
+    lines = [" ".join([word, *(f"{x:.4f}" for x in draw.normal(size=size))]) for word in words]
+    path.write_bytes(gzip.compress("".join(f"{line}\n" for line in lines).encode()))
+    return StaticVectors.read(path)
+
+
+def test_words_begin_with_static_vectors(tmp_path):
+    vectors = write_vectors(tmp_path / "glove.txt.gz")
+    recipe = recipe_of(tmp_path, "tags", vectors="glove.txt.gz")
+    recipe["optimiser"]["freeze"] = ["embed"]
+    model = trained(recipe, tmp_path, tmp_path / "run")
+    ids = model.tokenizer.words.lexicon.ids
+    table = model.module.trunk.embed.token.weight
+    for word, vector_D in zip(vectors.words, vectors.vectors_ND, strict=True):
+        np.testing.assert_allclose(table[ids[word]].detach(), vector_D, atol=1e-6)
+
+
+def test_files_of_vectors_that_are_wrong(tmp_path):
+    path = tmp_path / "vectors.txt"
+    for content, message in (
+        ("a 1 2\nb 1\n", "vectors.txt:2: 1 numbers, not 2"),
+        ("a 1 x\n", "vectors.txt:1: not a word and its numbers"),
+        ("2 2\n", "has no vectors"),
+    ):
+        path.write_text(content)
+        with pytest.raises(BadInput, match=message):
+            StaticVectors.read(path)
+    path.write_text("2 2\na 1 2\nb 3 4\n")
+    assert StaticVectors.read(path).words == ("a", "b")
+
+
+def refused(recipe, folder) -> str:
+    with pytest.raises(BadInput) as error:
+        list(regard.train(recipe, data=folder, out=folder / "run"))
+    return str(error.value)
+
+
+def test_wrong_recipes_are_refused(features, tmp_path):
+    recipe = recipe_of(tmp_path, "tags", features=str(features))
+    assert 'text.kind = "words"' in refused({**recipe, "text": {"vocab": 300}}, tmp_path)
+    small = {**recipe["model"], "change": {**LSTM, "embedding": 8}}
+    assert "no room for 8 features" in refused({**recipe, "model": small}, tmp_path)
+    missing = {**recipe["model"], "features": "nowhere"}
+    assert "model.features: nowhere" in refused({**recipe, "model": missing}, tmp_path)
+    alone = {"paper": "lin", "size": "laptop", "features_at": "output"}
+    assert "features_at is for features" in refused({**recipe, "model": alone}, tmp_path)
+    write_vectors(tmp_path / "vectors.txt.gz", size=5)
+    other = {"paper": "lin", "size": "laptop", "change": LSTM, "vectors": "vectors.txt.gz"}
+    assert "vectors of 5 numbers" in refused({**recipe, "model": other}, tmp_path)
