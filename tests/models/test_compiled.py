@@ -5,9 +5,17 @@ import torch
 from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounter
 
-from regard.ground.batch import BatchLimits, PackedTokens, SourceTarget, pack
+from regard.ground.batch import (
+    BatchLimits,
+    PackedTokens,
+    SourceTarget,
+    TokenRow,
+    pack,
+    pack_rows,
+)
 from regard.ground.machine import has
-from regard.models.facts import change
+from regard.models.facts import TokenLabelHead, change
+from regard.models.papers import bert
 from regard.models.papers.transformer import BASE
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the compiler's own
@@ -84,3 +92,15 @@ def test_compiled_gradients_are_the_eager_ones(backend):
         wanted, found = (gradients(one, model, *sides) for one in (model, compiled))
         torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
         assert all(one.any() for one in wanted.values())
+
+
+def test_a_mixture_of_layers_is_part_of_the_graph():
+    facts = change(bert.TINY, width=16, heads=2, inner=16, depth=2, vocab=50, mix=True, pool=None)
+    model, counter = facts.with_heads(TokenLabelHead(3)).build().eval(), CompileCounter()
+    compiled = torch.compile(model, backend=counter, fullgraph=True)
+    for lengths in ([3, 1, 16, 7], [1]):
+        rows = [TokenRow(torch.randint(0, 50, (n,)).numpy(), [0] * n) for n in lengths]
+        inputs = pack_rows(rows, BUDGET)
+        wanted = model(inputs).by_head["token_label"]
+        torch.testing.assert_close(compiled(inputs).by_head["token_label"], wanted)
+    assert counter.frame_count == 1

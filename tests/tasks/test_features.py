@@ -145,3 +145,27 @@ def test_wrong_recipes_are_refused(features, tmp_path):
     write_vectors(tmp_path / "vectors.txt.gz", size=5)
     other = {"paper": "lin", "size": "laptop", "change": LSTM, "vectors": "vectors.txt.gz"}
     assert "vectors of 5 numbers" in refused({**recipe, "model": other}, tmp_path)
+
+
+def test_look_shows_words(features, tmp_path):
+    recipe = recipe_of(tmp_path, "one", features=str(features))
+    model = trained(recipe, tmp_path, tmp_path / "run")
+    shown = str(model.look("dog owl pig"))
+    assert all(word in shown for word in ("dog", "owl", "pig"))
+    assert model.facts.eager
+
+
+def test_characters_keep_their_case(tmp_path):
+    recipe = recipe_of(tmp_path, "one")
+    recipe |= {"text": {"vocab": 60, "lower": True}}
+    recipe["model"] = {"paper": "elmo", "size": "small", "change": SMALL}
+    assert "text.lower" in refused(recipe, tmp_path)
+
+
+def test_an_elmo_can_be_tuned_itself(features, tmp_path):
+    recipe = recipe_of(tmp_path, "tags")
+    recipe["model"] = {"start": str(features), "change": {"mix": True}}
+    del recipe["text"]
+    model = trained(recipe, tmp_path, tmp_path / "run")
+    assert model.module.mix.logits.abs().max() > 0
+    assert len(model.predict([["dog", "owl"]])[0].tags) == 2

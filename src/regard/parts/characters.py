@@ -66,9 +66,15 @@ class CharacterEmbedding(nn.Module):
         """A vector for each word, from the ids of its characters; a word of the fill has one."""
         if characters_TC.ndim == 1:
             characters_TC = characters_TC[:, None].expand(-1, *self.ids_per_token)
+        if characters_TC.device.type == "cpu":  # where finding equal words costs less than reading
+            words_NC, at_T = characters_TC.unique(dim=0, return_inverse=True)
+            return self.dropout(self._all_vectors(words_NC)[at_T])
+        return self.dropout(self._all_vectors(characters_TC))
+
+    def _all_vectors(self, characters_TC: Tensor) -> Tensor:
         at_once = len(characters_TC) if torch.is_grad_enabled() else WORDS
         parts = [self._vectors(part_NC) for part_NC in characters_TC.split(max(1, at_once))]
-        return self.dropout(torch.cat(parts))
+        return torch.cat(parts)
 
     def _vectors(self, characters_NC: Tensor) -> Tensor:
         x_NDC = self.token(characters_NC).transpose(1, 2)

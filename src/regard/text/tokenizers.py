@@ -35,6 +35,10 @@ LEARNED: dict[str, type[RowTokenizer]] = {
 """The tokenizers of the families that are not those of ``EncoderTokenizer``."""
 
 
+UNREAD = {PLAIN: (), CharacterTokenizer.name: ("normalise", "dropout", "lower")}
+"""Keys of the table ``text`` that a family does not have, where these are not those of most."""
+
+
 def family_of(of_paper: str, config: EncoderTextConfig) -> str:
     """The family of the paper; in place of plain subwords a recipe may ask for whole words."""
     whole = {(PLAIN, WordTokenizer.name): WordTokenizer.name}
@@ -89,5 +93,5 @@ def unread_settings(family: str, config: EncoderTextConfig) -> Iterator[str]:
     kinds = (family,) if family in LEARNED else tuple(one.kind for one in FAMILIES)
     if family != PLAIN and config.kind not in (None, *kinds):
         yield "kind"
-    unread = () if family == PLAIN else ("normalise", "dropout")
+    unread = UNREAD.get(family, ("normalise", "dropout"))
     yield from (key for key in unread if key in config.model_fields_set)

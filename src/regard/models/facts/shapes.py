@@ -68,7 +68,7 @@ class TrunkWithHeads:
     @property
     def eager(self) -> bool:
         """Whether it is neither compiled nor captured."""
-        return self.trunk.stack.eager
+        return self.trunk.eager
 
     @property
     def writes(self) -> bool:

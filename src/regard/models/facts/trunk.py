@@ -110,6 +110,11 @@ class Trunk:
         return (1 + sum(self.features.model.ids_per_token),)
 
     @property
+    def eager(self) -> bool:
+        """Whether it is neither compiled nor captured; features are those of recurrent layers."""
+        return self.stack.eager or self.features is not None
+
+    @property
     def token_width(self) -> int:
         """The size of token vectors by which a head names tokens."""
         return self.embed.embedding_size or self.width
