@@ -106,25 +106,14 @@ def test_words_begin_with_static_vectors(tmp_path):
     vectors = write_vectors(tmp_path / "glove.txt.gz")
     recipe = recipe_of(tmp_path, "tags", vectors="glove.txt.gz")
     recipe["optimiser"]["freeze"] = ["embed"]
-    model = trained(recipe, tmp_path, tmp_path / "run")
+    (start, *_) = regard.train(recipe, data=tmp_path, out=tmp_path / "run")
+    model = regard.load(tmp_path / "run" / "model", "cpu")
     ids = model.tokenizer.words.lexicon.ids
+    drawn = len(ids) - 3
+    assert f"3 words begin with vectors of glove.txt.gz, {drawn} at random" in start.lines(1)
     table = model.module.trunk.embed.token.weight
     for word, vector_D in zip(vectors.words, vectors.vectors_ND, strict=True):
         np.testing.assert_allclose(table[ids[word]].detach(), vector_D, atol=1e-6)
-
-
-def test_files_of_vectors_that_are_wrong(tmp_path):
-    path = tmp_path / "vectors.txt"
-    for content, message in (
-        ("a 1 2\nb 1\n", "vectors.txt:2: 1 numbers, not 2"),
-        ("a 1 x\n", "vectors.txt:1: not a word and its numbers"),
-        ("2 2\n", "has no vectors"),
-    ):
-        path.write_text(content)
-        with pytest.raises(BadInput, match=message):
-            StaticVectors.read(path)
-    path.write_text("2 2\na 1 2\nb 3 4\n")
-    assert StaticVectors.read(path).words == ("a", "b")
 
 
 def refused(recipe, folder) -> str:

@@ -57,6 +57,7 @@ def _lines(
         yield "labels", f"{trial.labels:,}"
     learn = "all are trained" if trial.trained == trial.parameters else f"{trial.trained:,} trained"
     yield "parameters", f"{trial.parameters:,}, {learn}"
+    yield from (("weights", remark) for remark in trial.remarks)
     about = "about " if trial.epoch.estimated else ""
     yield "an epoch", f"{about}{trial.epoch.batches:,} batches, {trial.epoch.tokens:,} tokens"
     yield "training", f"{trial.steps:,} steps, {trial.epochs:.3g} epochs, {trial.tokens:,} tokens"

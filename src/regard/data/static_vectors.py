@@ -1,39 +1,195 @@
-"""Static word vectors in text files: a word and its numbers in each line (GloVe, word2vec).
+"""Static word vectors, one for each word: text files (GloVe, word2vec) and binary ones (word2vec).
 
-A first line of two numbers, how many words and how many numbers, is skipped.
+A text file has a word and its numbers in each line. Files of word2vec begin with a line of two
+numbers, how many words there are and how many numbers each has; in a binary one, each word then
+ends with a space and has its numbers after it as little-endian float32.
 """
 
+import codecs
+import re
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from regard.data.sources import read_lines
+from regard.data.sources import decoded
+from regard.data.text_files import opened, raw_lines
 from regard.ground.errors import BadInput
 
+HEADER = re.compile(rb"(\d+)[ \t](\d+)[ \t]*\r?\n?")
+BINARY = re.compile(rb"[\x00-\x08\x0e-\x1f]")  # bytes that text does not have
+SNIFFED = 4_096  # bytes after the header that tell binary files from text
+LONGEST = 1_000  # bytes of a word or of a header
+WIDEST = 1 << 20  # numbers of a vector
+SCORES = 1 << 24  # of words at once, when neighbours are looked for
 
-class StaticVectors(NamedTuple):
+
+class Header(NamedTuple):
+    """The first line of a file of word2vec."""
+
+    words: int
+    width: int
+
+
+class Entry(NamedTuple):
+    """A word of a file, where it stands, and its vector as the bytes of float32."""
+
+    where: str
+    word: str
+    vector: bytes
+
+
+@dataclass(frozen=True, eq=False)
+class StaticVectors:
     """Words, and a vector for each."""
 
     words: tuple[str, ...]
     vectors_ND: np.ndarray
 
     @classmethod
-    def read(cls, path: Path) -> "StaticVectors":
-        """A file, which may be compressed."""
-        words, vectors = list[str](), list[np.ndarray]()
-        for number, line in enumerate(read_lines(path), start=1):
-            word, *numbers = line.rstrip().split(" ")
-            if number == 1 and len(numbers) == 1:
-                continue
-            try:
-                vector = np.array(numbers, np.float32)
-            except ValueError:
-                raise BadInput(f"{path}:{number}: not a word and its numbers") from None
-            if len(vector) != (size := len(vectors[0]) if vectors else max(1, len(vector))):
-                raise BadInput(f"{path}:{number}: {len(vector)} numbers, not {size}")
-            words.append(word)
-            vectors.append(vector)
+    def read(cls, path: str | Path, most: int | None = None) -> "StaticVectors":
+        """A file, which may be compressed, or its first ``most`` words.
+
+        Numbers are stored as they come, so that memory is that of the vectors.
+        """
+        words, numbers = dict[str, None](), bytearray()
+        for where, word, vector in islice(_entries(path), most):
+            if word in words:
+                raise BadInput(f"{where}: the word {word!r} occurs twice")
+            words[word] = None
+            numbers += vector
         if not words:
             raise BadInput(f"{path}: has no vectors")
-        return cls(tuple(words), np.stack(vectors))
+        vectors_ND = np.frombuffer(numbers, np.float32).reshape(len(words), -1)
+        if not (finite_N := np.isfinite(vectors_ND).all(axis=1)).all():
+            word = [*words][int(finite_N.argmin())]
+            raise BadInput(f"{path}: the vector of {word!r} has numbers that are not finite")
+        return cls(tuple(words), vectors_ND)
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __contains__(self, word: str) -> bool:
+        return self.number(word) is not None
+
+    @property
+    def width(self) -> int:
+        """How many numbers a vector has."""
+        return self.vectors_ND.shape[1]
+
+    @cached_property
+    def ids(self) -> dict[str, int]:
+        """The number of each word."""
+        return {word: number for number, word in enumerate(self.words)}
+
+    def number(self, word: str) -> int | None:
+        """That of a word as it is written, or else in lower case."""
+        return self.ids.get(word, self.ids.get(word.lower()))
+
+    def numbers(self, words: Iterable[str]) -> dict[int, int]:
+        """Those of a list of words, by their places in it, where they have vectors."""
+        numbers = ((place, self.number(word)) for place, word in enumerate(words))
+        return {place: number for place, number in numbers if number is not None}
+
+    @cached_property
+    def lengths_N(self) -> np.ndarray:
+        """The length of each vector; 1 for a vector of zeros, which is like no other."""
+        lengths_N = np.linalg.norm(self.vectors_ND, axis=1)
+        return np.where(lengths_N > 0, lengths_N, 1.0)
+
+    def unit(self, numbers: Any) -> np.ndarray:
+        """The vectors of words by their numbers, scaled to length 1."""
+        return self.vectors_ND[numbers] / self.lengths_N[numbers][..., None]
+
+    def nearest(
+        self, queries_BD: np.ndarray, without: Iterable[Iterable[int]], top: int
+    ) -> Iterator[list[tuple[int, float]]]:
+        """For each query the ``top`` words by cosine, best first: their numbers and cosines.
+
+        ``without`` are the numbers of words that are left out, for each query.
+        """
+        left_out, top = iter(without), min(top, len(self))
+        for some_BD in np.array_split(queries_BD, 1 + len(queries_BD) * len(self) // SCORES):
+            lengths_B = np.maximum(np.linalg.norm(some_BD, axis=1), 1e-12)
+            for scores_N in some_BD / lengths_B[:, None] @ self.vectors_ND.T:
+                scores_N /= self.lengths_N
+                scores_N[[*next(left_out)]] = -np.inf
+                best = np.argpartition(-scores_N, top - 1)[:top]
+                best = best[np.lexsort((best, -scores_N[best]))]
+                yield [(int(n), float(scores_N[n])) for n in best if scores_N[n] > -np.inf]
+
+
+def _entries(path: str | Path) -> Iterator[Entry]:
+    """The words of a file in either format, which its first bytes tell."""
+    with opened(path) as file:
+        first = HEADER.fullmatch(file.readline(LONGEST).removeprefix(codecs.BOM_UTF8))
+        binary = BINARY.search(file.read(SNIFFED)) is not None
+    if first is None:
+        return _text_entries(path, None)
+    header = Header(*map(int, first.groups()))
+    if not 0 < header.width <= WIDEST:
+        raise BadInput(f"{path}: its first line speaks of vectors of {header.width} numbers")
+    return _binary_entries(path, header) if binary else _text_entries(path, header)
+
+
+def _text_entries(path: str | Path, header: Header | None) -> Iterator[Entry]:
+    """Those of a text file: further columns that are no numbers belong to the word."""
+    width, first = (0, 1) if header is None else (header.width, 2)
+    number = first - 1
+    for number, raw in islice(enumerate(raw_lines(path), start=1), first - 1, None):
+        where = f"{path}:{number}"
+        columns = decoded(raw, where).rstrip().split(" ")
+        width = width or max(1, len(columns) - 1)
+        if len(columns) <= width or any(map(_is_number, columns[1:-width])):
+            raise BadInput(f"{where}: {len(columns) - 1} numbers, not {width}")
+        try:
+            vector = array("f", map(float, columns[-width:])).tobytes()
+        except ValueError:
+            raise BadInput(f"{where}: not a word and its numbers") from None
+        yield Entry(where, " ".join(columns[:-width]), vector)
+    _check_count(path, number - first + 1, header)
+
+
+def _check_count(path: str | Path, count: int, header: Header | None) -> None:
+    if header is not None and header.words != count:
+        raise BadInput(f"{path}: {count} words, and its first line says {header.words}")
+
+
+def _is_number(column: str) -> bool:
+    try:
+        float(column)
+    except ValueError:
+        return False
+    return True
+
+
+def _binary_entries(path: str | Path, header: Header) -> Iterator[Entry]:
+    """Those of a binary file; there may be a line feed after each vector."""
+    with opened(path) as file:
+        file.readline(LONGEST)
+        for number in range(1, header.words + 1):
+            where = f"{path}: word {number} of {header.words}"
+            word = decoded(_binary_word(file, where), where)
+            vector = file.read(4 * header.width)
+            if len(vector) < 4 * header.width:
+                raise BadInput(f"{where}: the file is truncated")
+            yield Entry(where, word, np.frombuffer(vector, "<f4").astype(np.float32).tobytes())
+        if file.read(2).strip():
+            raise BadInput(f"{path}: goes on after the {header.words} words of its first line")
+
+
+def _binary_word(file: BinaryIO, where: str) -> bytes:
+    """The bytes up to a space."""
+    word = bytearray()
+    while (byte := file.read(1)) != b" ":
+        if not byte:
+            raise BadInput(f"{where}: the file is truncated")
+        word += byte
+        if len(word) > LONGEST:
+            raise BadInput(f"{where}: no word ends within {LONGEST} bytes")
+    return bytes(word.lstrip(b"\n"))

@@ -1,4 +1,4 @@
-"""Lines of bytes from files: plain, gz or xz, or standard input."""
+"""Bytes, and lines of bytes, from files: plain, gz or xz, or standard input."""
 
 import codecs
 import contextlib
@@ -27,15 +27,22 @@ def raw_lines(path: str | Path, arrivals: Arrivals | None = None) -> Iterator[by
 
     ``arrivals`` can be asked whether the next line is there already.
     """
+    with opened(path) as file:
+        mark = codecs.BOM_UTF8
+        for line in file if arrivals is None else arrivals.lines(file):
+            line, mark = line.removeprefix(mark), b""
+            if line.endswith(b"\n"):
+                yield line[:-2] if line.endswith(b"\r\n") else line[:-1]
+            elif line:
+                yield line
+
+
+@contextlib.contextmanager
+def opened(path: str | Path) -> Iterator[BinaryIO]:
+    """The bytes of a file; one that cannot be read in this block is a ``BadInput``."""
     try:
         with _open(path) as file:
-            mark = codecs.BOM_UTF8
-            for line in file if arrivals is None else arrivals.lines(file):
-                line, mark = line.removeprefix(mark), b""
-                if line.endswith(b"\n"):
-                    yield line[:-2] if line.endswith(b"\r\n") else line[:-1]
-                elif line:
-                    yield line
+            yield file
     except (EOFError, zlib.error, lzma.LZMAError) as error:
         raise BadInput(f"{name_of(path)}: damaged or truncated archive ({error})") from None
     except OSError as error:

@@ -62,8 +62,8 @@ class ModelConfig(Config):
     features_layers: Literal["all", "top"] = "all"
     """All layers of that model, mixed by learned weights, or its top layer."""
     vectors: Optional = None
-    """A text file of word vectors (GloVe, word2vec) that words begin with. Needs `text.kind =
-    "words"`."""
+    """A file of word vectors (GloVe, word2vec; text or binary) that words begin with; words that
+    it does not have are drawn at random. Needs `text.kind = "words"`."""
     change: Annotated[dict[str, Any], AfterValidator(_with_tuples)] = Field(default_factory=dict)
     """Facts that differ from the size: `depth = 3`, `"source.depth" = 6`."""
 

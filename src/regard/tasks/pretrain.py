@@ -109,9 +109,9 @@ class Pretrain(TrunkTask):
         """A head for each objective."""
         return self.objectives.fit(facts)
 
-    def begin(self, model: Any, data: Path, prepared: Prepared) -> None:
+    def begin(self, model: Any, data: Path, prepared: Prepared) -> tuple[str, ...]:
         """Take over the weights of ``model.start``."""
-        super().begin(model.main, data, prepared)
+        return super().begin(model.main, data, prepared)
 
     def unread_keys(self) -> Iterator[str]:
         """Only language models have test sets."""

@@ -137,8 +137,9 @@ class Task(ABC):
     def fit(self, facts: Any, prepared: Prepared) -> ModelFacts:
         """The facts with the sizes that the data decides."""
 
-    def begin(self, model: nn.Module, data: Path, prepared: Prepared) -> None:  # noqa: B027
-        """Take over the weights of ``model.start``, if there is one."""
+    def begin(self, model: nn.Module, data: Path, prepared: Prepared) -> tuple[str, ...]:
+        """Take over weights from files of the recipe; returns remarks about them, for people."""
+        return ()
 
     @abstractmethod
     def objective(self, prepared: Prepared) -> Any:

@@ -149,32 +149,36 @@ class TrunkTask(Task):
         return facts
 
     @torch.no_grad()
-    def begin(self, model: nn.Module, data: Path, prepared: Prepared) -> None:
+    def begin(self, model: nn.Module, data: Path, prepared: Prepared) -> tuple[str, ...]:
         """Take over the weights of ``model.start``; what it lacks stays as it was drawn.
 
         A head of the same labels in another order is reordered, one of other labels is new.
         """
-        self._begin_words(cast(Any, model), data, prepared)
+        remarks = self._begin_words(cast(Any, model), data, prepared)
         if (start := self.start(data)) is None:
-            return
+            return remarks
         if prepared.labels is None:
             copy_start(start, model)
         else:
             copy_start(start, model, self.labelled_head, prepared.labels.order_in(start.labels))
+        return remarks
 
-    def _begin_words(self, model: Any, data: Path, prepared: Prepared) -> None:
+    def _begin_words(self, model: Any, data: Path, prepared: Prepared) -> tuple[str, ...]:
         """Take over the weights of the model of features, and static vectors."""
         if (features := self._feature_model(data)) is not None:
             module: Any = features.module
             model.trunk.frozen.trunk.load_state_dict(module.trunk.state_dict())
-        if (vectors := self._static_vectors(data)) is not None:
-            table_VD, size = model.trunk.embed.token.weight, vectors.vectors_ND.shape[1]
-            if table_VD.shape[1] != size:
-                here = f"the model has {table_VD.shape[1]} for each word"
-                raise BadInput(f"model.vectors: vectors of {size} numbers, and {here}")
-            ids = cast(Any, prepared.tokenizer.words).lexicon.ids
-            places = torch.tensor([ids[word] for word in vectors.words], device=table_VD.device)
-            table_VD[places] = torch.from_numpy(vectors.vectors_ND).to(table_VD)
+        if (vectors := self._static_vectors(data)) is None:
+            return ()
+        table_VD, width = model.trunk.embed.token.weight, vectors.width
+        if table_VD.shape[1] != width:
+            here = f"the model has {table_VD.shape[1]} for each word"
+            raise BadInput(f"model.vectors: vectors of {width} numbers, and {here}")
+        words = cast(Any, prepared.tokenizer.words).lexicon.words
+        known = vectors.numbers(words)
+        table_VD[[*known]] = torch.from_numpy(vectors.vectors_ND[[*known.values()]]).to(table_VD)
+        drawn = f"{len(words) - len(known):,} at random"
+        return (f"{len(known):,} words begin with vectors of {self.recipe.model.vectors}, {drawn}",)
 
     def notes(self) -> dict[str, Any]:
         """The length of rows in training."""

@@ -31,7 +31,10 @@ class EpochSize(NamedTuple):
 
 @dataclass(frozen=True)
 class DryRun:
-    """The sizes of a run; ``seconds`` are the times of its first steps."""
+    """The sizes of a run; ``seconds`` are the times of its first steps.
+
+    ``remarks`` are about weights that were not drawn.
+    """
 
     sizes: dict[str, int]
     dropped: DropCounts
@@ -44,6 +47,7 @@ class DryRun:
     accumulate: int
     precision: Precision
     seconds: Sequence[float]
+    remarks: tuple[str, ...] = ()
 
     @property
     def epochs(self) -> float:
@@ -83,6 +87,7 @@ def estimate_run(run: Run) -> DryRun:
         recipe.batches.accumulate,
         precision,
         seconds,
+        job.remarks,
     )
 
 

@@ -128,7 +128,7 @@ def _prepared_run(
     dataset, facts = prepared.dataset, task.fit(facts, prepared)
     seed_everything(recipe.train.seed, 0)
     model = _built(facts)
-    task.begin(model, place.data, prepared)
+    remarks = task.begin(model, place.data, prepared)
     objective = task.objective(prepared)
     job = Job(
         recipe=recipe,
@@ -141,6 +141,7 @@ def _prepared_run(
         world=world,
         data=dataset.fingerprint + objective.fingerprint,
         eager=facts.eager,
+        remarks=remarks,
         **limits,
     )
     world.barrier()  # collectives have a time limit, this has none

@@ -45,15 +45,21 @@ class Event:
 
 @dataclass(frozen=True)
 class StartEvent(Event):
-    """The first event: where the run begins, and what differs from how it ran before."""
+    """The first event: where the run begins, and what differs from how it ran before.
+
+    ``remarks`` are about weights that were not drawn.
+    """
 
     precision: Precision
     differences: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
     def lines(self, steps: int) -> list[str]:
-        """The precision, and what a resumed run resumes."""
+        """The precision, and what it begins with or a resumed run resumes."""
         lines = [f"precision {self.precision.kind} ({self.precision.why})"]
-        if self.progress.step:
+        if not self.progress.step:
+            lines += self.remarks
+        else:
             lines.append(f"resumed after step {self.progress.step:,}")
         if self.differences:
             differences = "; ".join(self.differences)

@@ -18,7 +18,8 @@ class Job:
     """Everything a run consists of.
 
     ``flops`` counts the operations of a step over examples of these lengths. An ``eager`` model is
-    neither compiled nor captured. ``data`` describes the training data in short.
+    neither compiled nor captured. ``data`` describes the training data in short, and
+    ``remarks`` are about the first weights.
     """
 
     recipe: Recipe
@@ -31,5 +32,6 @@ class Job:
     world: World
     data: str = ""
     eager: bool = False
+    remarks: tuple[str, ...] = ()
     budget_seconds: float = float("inf")
     stop_requested: Callable[[], bool] = lambda: False

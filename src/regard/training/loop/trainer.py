@@ -54,7 +54,7 @@ class Trainer:
             self.store.prune(self.progress)  # if the run was killed before it could
         self.totals = self._resumed_totals()
         self.progress = replace(self.progress, unreported=None)
-        return StartEvent(self.progress, precision, differences)
+        return StartEvent(self.progress, precision, differences, self.job.remarks)
 
     def step(self) -> None:
         """One optimiser step: forward and backward over all slices, then an update."""
