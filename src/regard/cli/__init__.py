@@ -43,7 +43,7 @@ GROUPS = {
     "Inspect": {
         "look": "Show the attention weights of a model for one text.",
         "tree": "Show a beam search as a tree, with the reason for every pruning.",
-        "recency": "Measure how strongly a classifier depends on distant words.",
+        "recency": "Measure how strongly a model depends on distant words.",
         "papers": "List papers with parameter counts, show one, or compare two.",
     },
     "Convert": {

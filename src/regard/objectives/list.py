@@ -56,6 +56,11 @@ class ObjectiveTables(Config):
             tables._names = tuple(content)
         return tables
 
+    @property
+    def score_texts(self) -> bool:
+        """Whether texts have a probability, and test sets a perplexity."""
+        return any(OBJECTIVES[one].scores_texts for one in self._names)
+
     def sum(self, smoothing: float) -> Sum:
         """The sum of the listed objectives."""
         return Sum(

@@ -85,11 +85,6 @@ class Sum(Objective):
         return self._row_maker.rows(documents, template, longest, seed)
 
     @property
-    def scores_texts(self) -> bool:
-        """Whether texts have a probability, and test sets a perplexity."""
-        return self._row_maker.scores_texts
-
-    @property
     def joins_documents(self) -> bool:
         """Whether tokens may see those of documents before theirs."""
         return self._row_maker.joins_documents

@@ -1,6 +1,6 @@
 """Pre-training on documents (Devlin et al., 2018): a trunk learns the objectives of its recipe."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -113,11 +113,16 @@ class Pretrain(TrunkTask):
         """Take over the weights of ``model.start``."""
         return super().begin(model.main, data, prepared)
 
+    @property
+    def metrics(self) -> Collection[str]:
+        """Those of test sets, which only language models have."""
+        return self.test_metrics if self.table(ObjectivesConfig).score_texts else ()
+
     def unread_keys(self) -> Iterator[str]:
         """Only language models have test sets."""
         yield from super().unread_keys()
         data = self.recipe.data
-        tests = () if self.objectives.scores_texts else ("test", "more_tests")
+        tests = () if self.table(ObjectivesConfig).score_texts else ("test", "more_tests")
         yield from (f"data.{key}" for key in tests if getattr(data, key))
 
     def check_data(self, data: Path, skip_bad: bool) -> dict[str, int]:

@@ -46,7 +46,7 @@ def recency(
     device: DEVICE = None,
     as_json: JSON = False,
 ) -> None:
-    """Measure how strongly a classifier or language model depends on distant words.
+    """Measure how strongly a model depends on distant words.
 
     Prints the gradient norm of the state that is classified, or that predicts the next word, with
     respect to each word, by the distance of the word from the end. With MODEL, the texts are the
