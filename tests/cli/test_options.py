@@ -17,6 +17,7 @@ NO_MODEL = {
     "bleu": "compares texts, without a model",
     "papers": "lists facts, without weights",
     "recipes": "lists files",
+    "similarity": "looks vectors up, without running a model",
     "sweep": "re-ranks stored hypotheses, without a model",
 }
 ONE_TEXT = dict.fromkeys(("look", "tree"), "shows one text, given on the command line")
@@ -42,7 +43,7 @@ ABSENT = {  # verbs without an option, and why
         "tour": "a text for people",
         "train": "writes metrics.jsonl, seeds.json and ladder.json",
     },
-    "--out": dict.fromkeys(("align", "evaluate", "bleu", "papers", "recipes"), LINES)
+    "--out": dict.fromkeys(("align", "evaluate", "bleu", "papers", "recipes", "similarity"), LINES)
     | dict.fromkeys(("look", "tree"), "--html and --svg name what they write")
     | {"convert": "the folder is its argument"},
 }

@@ -38,6 +38,7 @@ GROUPS = {
         "evaluate": "Score a model on the test set of a recipe.",
         "bleu": "Score translations against references: BLEU, chrF and TER.",
         "sweep": "Re-rank n-best lists by every length rule and coverage weight.",
+        "similarity": "Score word vectors on tests of word similarity and of analogies.",
         "align": "Print word alignments read from cross-attention.",
     },
     "Inspect": {

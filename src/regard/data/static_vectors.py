@@ -119,7 +119,7 @@ class StaticVectors:
             for scores_N in some_BD / lengths_B[:, None] @ self.vectors_ND.T:
                 scores_N /= self.lengths_N
                 scores_N[[*next(left_out)]] = -np.inf
-                best = np.argpartition(-scores_N, top - 1)[:top]
+                best = np.argpartition(scores_N, -top)[-top:]
                 best = best[np.lexsort((best, -scores_N[best]))]
                 yield [(int(n), float(scores_N[n])) for n in best if scores_N[n] > -np.inf]
 

@@ -68,10 +68,11 @@ class CharacterEmbedding(nn.Module):
             characters_TC = characters_TC[:, None].expand(-1, *self.ids_per_token)
         if characters_TC.device.type == "cpu":  # where finding equal words costs less than reading
             words_NC, at_T = characters_TC.unique(dim=0, return_inverse=True)
-            return self.dropout(self._all_vectors(words_NC)[at_T])
-        return self.dropout(self._all_vectors(characters_TC))
+            return self.dropout(self.static(words_NC)[at_T])
+        return self.dropout(self.static(characters_TC))
 
-    def _all_vectors(self, characters_TC: Tensor) -> Tensor:
+    def static(self, characters_TC: Tensor) -> Tensor:
+        """The vectors of words, from the ids of the characters of each."""
         at_once = len(characters_TC) if torch.is_grad_enabled() else WORDS
         parts = [self._vectors(part_NC) for part_NC in characters_TC.split(max(1, at_once))]
         return torch.cat(parts)

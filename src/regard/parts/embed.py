@@ -50,6 +50,10 @@ class Embedding(nn.Module):
         """The most tokens of a row, if positions are learned."""
         return None if self.position is None else self.position.limit
 
+    def static(self, tokens_T: Tensor) -> Tensor:
+        """The vectors of tokens alone, without positions and segments."""
+        return self.token(tokens_T)
+
     def forward(self, tokens_T: Tensor, layout: Layout) -> Tensor:
         x_TD = self.token(tokens_T)
         if self.scale != 1.0:

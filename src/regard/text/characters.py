@@ -18,7 +18,7 @@ from regard.text.lexicon import BEGIN, END, Lexicon
 from regard.text.offsets import Segmentation
 from regard.text.row_tokenizer import RowTokenizer
 from regard.text.templates import RowBuilder, Template
-from regard.text.words import word_spans, words
+from regard.text.words import Span, word_spans, words
 
 SENTENCE_BEGINS, SENTENCE_ENDS, WORD_BEGINS, WORD_ENDS, PADDING = range(256, 261)
 SPELLINGS = 1 << 16  # words whose ids are remembered
@@ -97,6 +97,10 @@ class CharacterVocabulary:
         spans = tuple(word_spans(text))
         ids: Any = self.encode(text)
         return Segmentation(ids, spans, tuple(range(len(spans))))
+
+    def unknown(self, text: str) -> list[Span]:
+        """No word is."""
+        return []
 
     @cached_property
     def _spelling(self) -> Any:

@@ -15,7 +15,7 @@ from regard.text.lexicon import BEGIN, END, UNKNOWN, Lexicon
 from regard.text.offsets import Segmentation
 from regard.text.row_tokenizer import RowTokenizer
 from regard.text.templates import RowBuilder, Template
-from regard.text.words import word_spans, words
+from regard.text.words import Span, word_spans, words
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,11 @@ class WordVocabulary:
         spans = tuple(word_spans(text))
         ids: Any = self.encode(text)
         return Segmentation(ids, spans, tuple(range(len(spans))))
+
+    def unknown(self, text: str) -> list[Span]:
+        """The words that the lexicon does not have."""
+        spans, known = word_spans(text), [int(np.ravel(one)[0]) for one in self.encode(text)]
+        return [span for span, one in zip(spans, known, strict=True) if one == self.unk]
 
 
 @dataclass(frozen=True)

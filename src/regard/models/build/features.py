@@ -36,6 +36,10 @@ class FeatureEmbedding(nn.Module):
         """The vectors of words."""
         return self.words.token
 
+    def static(self, tokens_TC: Tensor) -> Tensor:
+        """The vectors of words alone."""
+        return self.words.static(tokens_TC[:, 0])
+
     def forward(self, given: WordsWithFeatures, layout: Layout) -> Tensor:
         x_TD = self.words(given.tokens_T, layout)
         if given.features_TD is None:

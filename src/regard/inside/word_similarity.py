@@ -1,0 +1,152 @@
+"""Tests of static word vectors: similarity as people judge it, and analogies.
+
+Similarity (WordSim-353, SimLex-999): the rank correlation of the cosines of pairs of words with the
+judgements of people. Analogies (Mikolov et al., 2013, arXiv:1301.3781): "a is to b as c is to d" is
+right if d is the word nearest to b - a + c but for these three, with vectors of length 1 (3CosAdd).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from regard.data.sources import read_lines
+from regard.data.static_vectors import StaticVectors
+from regard.ground.errors import BadInput
+from regard.metrics.regression import spearman
+
+TOTAL = "all sections"
+SECTION = ":"  # begins the line that names a section
+
+
+@dataclass(frozen=True)
+class WordScore:
+    """A score in percent; ``known`` of ``total`` pairs or questions have vectors for all words."""
+
+    test: str
+    metric: str
+    score: float | None  # None: too few are known
+    known: int
+    total: int
+
+
+class WordPair(NamedTuple):
+    """Two words, and how similar they are for people."""
+
+    first: str
+    second: str
+    similarity: float
+
+
+class Analogy(NamedTuple):
+    """Words of "a is to b as c is to d"."""
+
+    a: str
+    b: str
+    c: str
+    d: str
+
+
+@dataclass(frozen=True)
+class WordPairs:
+    """A test of similarity."""
+
+    name: str
+    pairs: tuple[WordPair, ...]
+
+    @property
+    def words(self) -> set[str]:
+        """All that occur in it."""
+        return {word for pair in self.pairs for word in pair[:2]}
+
+    def scores(self, vectors: StaticVectors) -> list[WordScore]:
+        """Spearman's correlation over the pairs whose words have vectors."""
+        known = [pair for pair in self.pairs if pair.first in vectors and pair.second in vectors]
+        score = None
+        if len(known) > 1:
+            sides = ([pair.first for pair in known], [pair.second for pair in known])
+            first_ND, second_ND = (
+                vectors.unit([*vectors.numbers(side).values()]) for side in sides
+            )
+            golds_N = np.array([pair.similarity for pair in known])
+            score = 100 * spearman(golds_N, (first_ND * second_ND).sum(1).astype(np.float64))
+        return [WordScore(self.name, "Spearman", score, len(known), len(self.pairs))]
+
+
+@dataclass(frozen=True)
+class Analogies:
+    """A test of analogies, by section."""
+
+    name: str
+    sections: dict[str, tuple[Analogy, ...]]
+
+    @property
+    def words(self) -> set[str]:
+        """All that occur in it."""
+        return {*chain.from_iterable(chain.from_iterable(self.sections.values()))}
+
+    def scores(self, vectors: StaticVectors) -> list[WordScore]:
+        """The accuracy of each section, and of all, over the questions whose words have vectors."""
+        results = {name: self._results(vectors, each) for name, each in self.sections.items()}
+        results[TOTAL] = [*chain.from_iterable(results.values())]
+        totals = {name: len(each) for name, each in self.sections.items()}
+        totals[TOTAL] = sum(totals.values())
+        return [
+            WordScore(
+                f"{self.name}: {name}",
+                "accuracy",
+                100 * sum(right) / len(right) if right else None,
+                len(right),
+                totals[name],
+            )
+            for name, right in results.items()
+        ]
+
+    @staticmethod
+    def _results(vectors: StaticVectors, questions: tuple[Analogy, ...]) -> list[bool]:
+        """Whether each question is answered right, where all its words have vectors."""
+        rows = [[*vectors.numbers(one).values()] for one in questions]
+        numbers_NC = np.array([row for row in rows if len(row) == 4], dtype=int).reshape(-1, 4)
+        a_ND, b_ND, c_ND = (vectors.unit(column) for column in numbers_NC.T[:3])
+        nearest = vectors.nearest(b_ND - a_ND + c_ND, numbers_NC[:, :3], top=1)
+        return [
+            bool(best) and best[0][0] == expected
+            for best, expected in zip(nearest, numbers_NC[:, 3], strict=True)
+        ]
+
+
+def read_word_test(path: str | Path) -> WordPairs | Analogies:
+    """Pairs of words with a number, or sections of questions, whose names begin with a colon."""
+    lines = [(f"{path}:{n}", line) for n, line in enumerate(read_lines(path), 1) if line.strip()]
+    if not lines:
+        raise BadInput(f"{path}: has no words")
+    name = Path(path).name
+    if not lines[0][1].startswith(SECTION):
+        return WordPairs(name, tuple(_pair(where, line) for where, line in lines))
+    sections: dict[str, list[Analogy]] = {}
+    for section, question in _questions(lines):
+        sections.setdefault(section, []).append(question)
+    return Analogies(name, {section: tuple(each) for section, each in sections.items()})
+
+
+def _pair(where: str, line: str) -> WordPair:
+    columns = line.replace(",", " ").split()
+    try:
+        first, second, similarity = columns
+        return WordPair(first, second, float(similarity))
+    except ValueError:
+        raise BadInput(f"{where}: not two words and a number") from None
+
+
+def _questions(lines: list[tuple[str, str]]) -> Iterator[tuple[str, Analogy]]:
+    section = ""
+    for where, line in lines:
+        if line.startswith(SECTION):
+            section = line.removeprefix(SECTION).strip()
+            continue
+        if len(words := line.split()) != 4:
+            raise BadInput(f"{where}: {len(words)} words, not the four of an analogy")
+        yield section, Analogy(*words)
