@@ -210,3 +210,36 @@ def test_word_dropout_drops_a_word_everywhere():
     gone_V = (x_TD[0] == 0).all(-1)
     assert 0 < gone_V.sum() < VOCAB
     assert torch.allclose(x_TD[0, ~gone_V], 2 * embed.token.weight[~gone_V], rtol=1e-4)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("half", [False, True])
+def test_cudnn_agrees_with_the_cpu(cell, half):
+    """Sizes that cuDNN is given padded, in fp32 as on a CPU, under autocast as well."""
+    model = built(cell=cell, width=13, last_width=9, initial="learned").train()
+    whole, found = rectangle(), []
+    for device in ("cpu", "cuda"):
+        model.to(device)
+        model.zero_grad()
+        with torch.autocast(device, torch.bfloat16, enabled=half and device == "cuda"):
+            state = model.trunk.new_state(ROWS)
+            outputs = model(whole.to(device), state=state)
+            logits_TV = outputs.by_head["next_token"][:, :VOCAB].float()
+        (logits_TV.square().mean() + tensors_in(outputs.state)[1].sum()).backward()
+        weight = model.trunk.layers[0].kernel.weight_hh_l0
+        values = (logits_TV, outputs.states_TD, weight.grad)
+        found.append([value.detach().float().cpu() for value in values])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=2e-2, atol=2e-2 if half else 2e-3)
+
+
+@pytest.mark.gpu
+def test_weight_drop_on_cuda_is_one_kernel_and_warns_of_nothing():
+    model = built(width=13, weight_drop=0.5, locked=True, dropout=0.3).cuda().train()
+    whole = rectangle().to("cuda")
+    outputs = model(whole, state=model.trunk.new_state(ROWS))
+    outputs.by_head["next_token"][:, :VOCAB].sum().backward()
+    assert all(one.grad is not None for one in model.trunk.layers.parameters())
+    later = model(whole, state=map_tensors(torch.Tensor.detach, outputs.state))
+    assert not torch.equal(later.states_TD, outputs.states_TD)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+import regard
 from regard.ground.errors import BadInput
 from regard.ground.pytree import tensors_in
 from regard.objectives.causal_lm import CausalLM
@@ -13,7 +14,9 @@ from regard.training.loop.events import DevEvent, ReportEvent
 from regard.training.loop.trainer import Trainer
 from regard.training.recipe import read
 from regard.weights.files import weights_of
+from small_labels import write_owls
 from small_rnn import prepared, write_streams
+from verb import run
 
 
 @pytest.fixture(scope="module")
@@ -108,3 +111,19 @@ def test_lengths_that_do_not_fit_are_refused(corpus, tmp_path):
     settings = ["objective.causal-lm.rows=blocks", "objective.causal-lm.mean_length=4"]
     with pytest.raises(BadInput, match="set rows = 'streams'"):
         read(corpus / "lstm.toml", settings)
+
+
+def test_a_trained_model_is_a_start_for_other_texts_and_for_labels(corpus, tmp_path):
+    run("train", corpus / "lstm.toml", "--data", corpus, "--out", tmp_path / "first")
+    start = (f"model.start={tmp_path}/first/model", "model.size=", "text=false", "model.change={}")
+    paper = ("--set", "model.paper=zaremba")
+    again = prepared(corpus, tmp_path / "again", *start, "optimiser.rate=1e-9", "train.steps=1")
+    trained = regard.load(tmp_path / "first" / "model")
+    first, second = weights_of(trained.module), weights_of(again.job.model)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    table = write_owls(tmp_path)
+    words = [word for one in start for word in ("--set", one)]
+    done = run("train", table, "--data", tmp_path, "--out", tmp_path / "owls", *words, *paper)
+    assert "accuracy" in done.output
+    classifier = regard.load(tmp_path / "owls" / "model")
+    assert classifier.paper.name == "Zaremba" and len(classifier.predict(["an owl", "a cat"])) == 2

@@ -17,7 +17,7 @@ from regard.data.datasets.dataset import Batching, Dataset, TrainingData, split_
 from regard.data.datasets.memory import MemoryDataset
 from regard.data.sources import DropCounts
 from regard.ground.errors import BadInput
-from regard.models.facts import AnyHead, FirstToken, TrunkWithHeads
+from regard.models.facts import AnyHead, FirstToken, LastToken, TrunkWithHeads
 from regard.models.formats.loaded_model import LoadedModel
 from regard.models.paper import Paper
 from regard.models.start import read_model
@@ -154,10 +154,15 @@ class EncoderTask(TrunkTask):
         """The scores of its predictions."""
 
     def with_heads(self, facts: TrunkWithHeads) -> TrunkWithHeads:
-        """One head, over the pooled state of rows or over the state of each token."""
+        """One head, over the pooled state of rows or over the state of each token.
+
+        Only the last token of a causal model has seen the whole row.
+        """
         head = self.make_head(facts.trunk.stack.dropout)
-        pool = (facts.pool or FirstToken()) if head.per_row else None
-        return replace(facts, output_heads=(head,), pool=pool)
+        pool = LastToken() if facts.trunk.stack.causal else FirstToken()
+        return replace(
+            facts, output_heads=(head,), pool=(facts.pool or pool) if head.per_row else None
+        )
 
     @property
     def labelled_head(self) -> str:
