@@ -55,3 +55,8 @@ def test_words_and_the_spaces_between_them_are_the_text(text):
 )
 def test_where_words_have_spaces_nothing_else_counts(text):
     assert words(text) == BEFORE.findall(text)
+
+
+@given(st.text(st.sampled_from("aé’'-_ 3.“”—\u0301\u200d中ก\n")))
+def test_words_are_those_of_their_spans(text):
+    assert words(text) == [text[start:end] for start, end in word_spans(text)]

@@ -20,6 +20,8 @@ _STACKING = "\u17d2\u1039"  # marks of Khmer and Myanmar that stack the next con
 _SPACED = re.compile(r"\S+")
 _LETTER = rf"[^\W{_UNSPACED}]"
 _WORD = re.compile(rf"{_LETTER}+(?:['’\-]{_LETTER}+)*|[{_UNSPACED}]|[^\w\s]")
+# No combining marks, nor letters of these scripts: Latin, and the quotes and dashes of print.
+_IS_PLAIN = re.compile("[\x00-\u02ff\u2000-\u206f]*").fullmatch
 _IS_UNSPACED = re.compile(f"[{_UNSPACED}]").match
 
 
@@ -70,6 +72,6 @@ def spaced_spans(text: str) -> list[Span]:
 
 def words(text: str) -> list[str]:
     """The words of ``text`` as strings."""
-    if text.isascii():  # without marks and scripts that depend on the letter before
+    if _IS_PLAIN(text):
         return _WORD.findall(text)
     return [text[start:end] for start, end in word_spans(text)]
