@@ -46,5 +46,25 @@ def test_any_model_can_mix_its_layers(facts):
 
 
 def test_layers_of_other_sizes_than_the_embedding_are_refused():
-    with pytest.raises(BadInput, match="cannot be mixed"):
+    with pytest.raises(BadInput, match="differ in size"):
         change(lin.LAPTOP, width=4, embedding=6, mix=True)
+
+
+@pytest.mark.parametrize("facts", MODELS.values(), ids=MODELS)
+def test_heads_can_read_one_layer(facts):
+    facts = change(facts, layer=1, output_heads=(TokenLabelHead(2),))
+    model, shape = facts.build().eval(), facts.trunk.embed.ids_per_token
+    inputs = pack_rows([TokenRow(torch.full((n, *shape), 5).numpy(), [0] * n) for n in (3, 1)])
+    tape = Tape("trunk.blocks.0.output")
+    outputs = model(inputs, tape=tape)
+    assert torch.equal(outputs.states_TD, tape.records["trunk.blocks.0.output"])
+    assert torch.equal(
+        outputs.by_head["token_label"], model.heads["token_label"](outputs.states_TD)
+    )
+
+
+def test_a_layer_that_is_not_there_is_refused():
+    with pytest.raises(BadInput, match="layer 7 asked for"):
+        change(bert.TINY, layer=7)
+    with pytest.raises(BadInput, match="one layer, or a mixture"):
+        change(bert.TINY, layer=1, mix=True)

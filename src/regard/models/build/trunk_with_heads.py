@@ -1,6 +1,6 @@
 """A trunk with a pool and heads: one forward pass for encoders, classifiers and language models."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -38,8 +38,9 @@ class TrunkWithHeadsModule(nn.Module):
     """A trunk, a pool of its rows, and heads; those ``per_row`` read the pooled state.
 
     Heads of ``spans`` read states around the tokens at their positions, and nothing without these;
-    heads of ``queries`` read the query stream of the trunk at their positions. With a ``mix``, pool
-    and heads read a mixture of all layers.
+    heads of ``queries`` read the query stream of the trunk at their positions. Pool and heads
+    read the last states, or those of ``layers``, by their paths in the trunk: one, or several with
+    a ``mix``.
     """
 
     cross_attention = None
@@ -53,13 +54,14 @@ class TrunkWithHeadsModule(nn.Module):
         spans: frozenset[str] = frozenset(),
         queries: frozenset[str] = frozenset(),
         mix: ScalarMix | None = None,
+        layers: Sequence[str] = (),
     ):
         super().__init__()
         self.per_row, self.spans, self.queries = per_row, spans, queries
         self.trunk: Any = trunk
         self.pool = pool
         self.heads = nn.ModuleDict(heads)
-        self.mix = mix
+        self.mix, self.layers = mix, tuple(layers)
 
     @property
     def main(self) -> "TrunkWithHeadsModule":
@@ -128,13 +130,13 @@ class TrunkWithHeadsModule(nn.Module):
     ) -> EncoderOutput:
         """A state for every token; ``more`` is what only a trunk of that kind is given."""
         tape, given = tape.under("trunk"), (inputs.tokens_T, inputs.layout)
-        if self.mix is None:
+        if not self.layers:
             return self.trunk(*given, tape=tape, **more)
         layers = LayerTape(tape)
         encoded = self.trunk(*given, tape=layers, **more)
-        paths = ["embed.output", *(f"blocks.{i}.output" for i in range(self.mix.layers - 1))]
-        mixed_TD = tape("mix.output", self.mix([layers.outputs[path] for path in paths]))
-        return encoded._replace(states_TD=mixed_TD, ends=None)
+        states = [layers.outputs[path] for path in self.layers]
+        read_TD = states[0] if self.mix is None else tape("mix.output", self.mix(states))
+        return encoded._replace(states_TD=read_TD, ends=None)
 
     def pooled(self, encoded: EncoderOutput, *, tape: NullTape = NULL_TAPE) -> Tensor | None:
         """One state for every row, if there is a pool."""

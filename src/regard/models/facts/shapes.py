@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from torch import nn
 
@@ -34,7 +34,7 @@ class TrunkWithHeads:
     deviation; otherwise each layer draws its own. With ``scaled_init``, layers whose output is
     added to the states have 1/√N of it, for N such layers (Radford et al., 2019, section 2.3).
     With ``mix``, pool and heads read a learned mixture of the embedding and all layers (Peters et
-    al., 2018, equation 1).
+    al., 2018, equation 1); with ``layer``, the states after that layer (0: the embedding).
     """
 
     sides: ClassVar[tuple[str, ...]] = ("trunk",)
@@ -45,10 +45,15 @@ class TrunkWithHeads:
     init_std: float | None = None
     scaled_init: bool = False
     mix: bool = False
+    layer: int | None = None
 
     def __post_init__(self) -> None:
-        if self.mix and not self.trunk.stack.layers_alike:
-            raise BadInput("mix: embedding and layers differ in size: they cannot be mixed")
+        if self.mix and self.layer is not None:
+            raise BadInput("layer: heads read one layer, or a mixture of all (mix)")
+        if (self.mix or self.layer == 0) and not self.trunk.stack.layers_alike:
+            raise BadInput("mix: embedding and layers differ in size: heads cannot read both")
+        if self.layer is not None:
+            self.trunk.state_path("trunk", self.layer)
         if self.scaled_init and (self.init_std is None or not self.trunk.stack.attends):
             raise BadInput("scaled_init: only Transformer layers with init_std are scaled")
         if self.trunk.stack.decodes:
@@ -135,6 +140,7 @@ class TrunkWithHeads:
             frozenset(head.name for head in self.output_heads if head.reads_spans),
             frozenset(head.name for head in self.output_heads if head.reads_queries),
             ScalarMix(self.trunk.stack.depth + 1) if self.mix else None,
+            self._layers_read,
         )
         if self.init_std is not None:
             for part in module.modules():
@@ -144,6 +150,14 @@ class TrunkWithHeads:
             for layer in trunk.residual_outputs:
                 _draw(layer, std)
         return module
+
+    @property
+    def _layers_read(self) -> list[str]:
+        """The paths in the trunk of the layers that pool and heads read, if not the last states."""
+        every = range(self.trunk.stack.depth + 1)
+        read = every if self.mix else [] if self.layer in (None, -1) else [self.layer]
+        paths = (self.trunk.state_path("", cast(int, number)) for number in read)
+        return [path.removeprefix(".") for path in paths]
 
     def models(self, module: nn.Module) -> dict[str, tuple["TrunkWithHeads", nn.Module]]:
         """What is saved of a trained module, by folder."""
