@@ -101,7 +101,8 @@ def test_one_graph_serves_all_batches_and_agrees():
         inputs, every_T = batch(seed)
         given = {"positions": {HEAD: every_T[::2]}, "state": memory}
         found, expected = compiled(inputs, **given), module(inputs, **given)
-        torch.testing.assert_close(found.by_head[HEAD], expected.by_head[HEAD])
+        logits = expected.by_head[HEAD]  # compiled, there is padding beyond the vocabulary
+        torch.testing.assert_close(found.by_head[HEAD][..., : logits.shape[-1]], logits)
         memory = tuple(one.detach() for one in expected.state)
     assert counter.frame_count == 1
 

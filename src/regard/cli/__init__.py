@@ -25,7 +25,7 @@ GROUPS = {
         "translate": "Translate text, one sentence per line.",
         "generate": "Continue prompts, one per line or typed at a terminal.",
         "predict": "Print labels, tags, answers or choices for each line.",
-        "fill": "Fill the [MASK] tokens of each line with the most probable words.",
+        "fill": "Fill the [MASK] tokens of each line with probable words.",
         "embed": "Print one vector for each line.",
         "score": "Print the log-probability of each text, or translation.",
     },
@@ -48,7 +48,7 @@ GROUPS = {
         "papers": "List papers with parameter counts, show one, or compare two.",
     },
     "Convert": {
-        "convert": "Convert a model folder to Hugging Face's format or to regard's.",
+        "convert": "Convert a model folder to another format.",
     },
 }
 WITHOUT_TORCH = ("recipes", "bleu")

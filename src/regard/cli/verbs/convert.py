@@ -26,7 +26,7 @@ def convert(
     ] = False,
     as_json: JSON = False,
 ) -> None:
-    """Convert a model folder to Hugging Face's format, to regard's, or to ELMo's published one.
+    """Convert a model folder to another format.
 
     With --check, the written folder is read back and compared with the original, on random token
     ids and on text, and with transformers if that is installed: one line for each layer with the

@@ -32,7 +32,7 @@ def fill(
     out: OUT_FILE = None,
     as_json: JSON = False,
 ) -> None:
-    """Fill the [MASK] tokens of each line with the most probable words.
+    """Fill the [MASK] tokens of each line with probable words.
 
     Prints the filled line, then for each mask token (BERT: [MASK], RoBERTa: <mask>), after a tab,
     the most probable words with their probabilities. An empty line stays empty.
