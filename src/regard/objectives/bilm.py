@@ -19,6 +19,10 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
+from regard.data.block_plans import ChunkLengths
+from regard.data.datasets.documents import DocumentDataset
+from regard.data.datasets.streams import TextStreams
+from regard.data.stream_sampler import Streams
 from regard.ground.batch import IGNORED, Batch, BatchLimits, pack_ids
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
@@ -28,6 +32,8 @@ from regard.objectives.causal_lm import CausalLM
 from regard.objectives.rows import Annotate, AnnotatedRow
 from regard.parts.losses import smoothed_cross_entropy
 from regard.text.lexicon import BEGIN, END, UNKNOWN
+
+DEV_ROWS = 20  # of each stream of the development set, at least
 
 
 class BiLMConfig(Config):
@@ -61,6 +67,11 @@ class BiLM(CausalLM):
         """Refuse a model whose states are not those of two directions."""
         if not facts.trunk.stack.two_directions:
             raise BadInput("objective.bilm: the model has no two language models, as ELMo has")
+
+    def dev_streams(self, rows: DocumentDataset, limits: BatchLimits) -> Streams:
+        """As in training, for the backward direction sees no more than a row ahead."""
+        streams = min(limits.rows, max(1, len(rows) // DEV_ROWS))
+        return TextStreams.of(rows, streams, ChunkLengths(limits.longest))
 
     def annotator(self, tokenizer: Any) -> Annotate:
         """A function that spells words, and gives each the next one and the one before."""
