@@ -43,10 +43,16 @@ ABSENT = {  # verbs without an option, and why
         "tour": "a text for people",
         "train": "writes metrics.jsonl, seeds.json and ladder.json",
     },
-    "--out": dict.fromkeys(("align", "evaluate", "bleu", "papers", "recipes", "similarity"), LINES)
+    "--out": dict.fromkeys(
+        ("align", "evaluate", "bleu", "papers", "recipes", "similarity", "neighbours"), LINES
+    )
     | dict.fromkeys(("look", "tree"), "--html and --svg name what they write")
     | {"convert": "the folder is its argument"},
 }
+VERBS_ON_LINES = (
+    *("translate", "generate", "score", "align", "evaluate", "predict", "fill", "embed"),
+    "neighbours",
+)
 GRIDS = {("sweep", "--alpha"), ("sweep", "--coverage")}  # several values of the option
 
 
@@ -126,6 +132,7 @@ def verbs_on_lines(small_run, encoders):
         "predict": ((encoders / "one",), "the cat sat\nthe storm came in\n"),
         "fill": ((encoders / "words",), "the [MASK] sat\nthe storm [MASK] in\n"),
         "embed": ((encoders / "words",), "the cat sat\nthe storm came in\n"),
+        "neighbours": ((encoders / "words", "the"), "the cat sat\nthe storm came in\n"),
     }
 
 
@@ -133,9 +140,7 @@ def test_every_such_verb_is_known(verbs_on_lines):
     assert set(verbs_on_lines) == {verb for verb in VERBS if "--batch-size" in options_of(verb)}
 
 
-@pytest.mark.parametrize(
-    "verb", ["translate", "generate", "score", "align", "evaluate", "predict", "fill", "embed"]
-)
+@pytest.mark.parametrize("verb", VERBS_ON_LINES)
 def test_a_batch_has_at_most_the_size_given(verbs_on_lines, verb, monkeypatch):
     sizes = []
 
@@ -158,9 +163,7 @@ def test_a_batch_has_at_most_the_size_given(verbs_on_lines, verb, monkeypatch):
     assert "--batch-size" in run(*command, "--batch-size", 0, stdin=stdin, code=2).stderr
 
 
-@pytest.mark.parametrize(
-    "verb", ["translate", "generate", "score", "align", "predict", "fill", "embed"]
-)
+@pytest.mark.parametrize("verb", [verb for verb in VERBS_ON_LINES if verb != "evaluate"])
 def test_a_text_beyond_the_maximum_length_is_an_error(verbs_on_lines, verb):
     arguments, stdin = verbs_on_lines[verb]
     refused = run(verb, *arguments, "--max-length", 2, stdin=stdin, code=2)

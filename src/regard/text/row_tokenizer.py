@@ -12,7 +12,7 @@ from regard.ground.batch import Ids, TokenRow
 from regard.ground.errors import BadInput
 from regard.text.subwords import Subwords
 from regard.text.templates import TEXTS, ContextWindow, RowBuilder, Template
-from regard.text.token_labels import LabelledInput, LabelledRow, TokenLabels
+from regard.text.token_labels import LabelledInput, LabelledRow, RowWithWords, TokenLabels
 from regard.text.vocabulary import check_sizes, token_count
 
 
@@ -93,6 +93,13 @@ class RowTokenizer(ABC):
         joined = TokenLabels.join(*parts)
         row = self.row(cuts[0].ids, None if second is None else cuts[1].ids)
         return {"trunk": LabelledRow(row, joined, joined)}
+
+    def read_words(self, text: str) -> RowWithWords:
+        """A text as a row, and its words among the states that callers get."""
+        cut = self.words.segment(text)
+        row = self.row(cut.ids)
+        inner = range(len(row.tokens))[self.inner]
+        return RowWithWords.of_text(text, cut, row, self.template.begin("A") - inner.start)
 
     def label_all(self, first: str, second: str) -> list[LabelledInput]:
         """The first text alone and, where rows can have two texts, both."""

@@ -38,6 +38,21 @@ class TokenLabels(NamedTuple):
         return cls(tuple(subwords), words, tuple(groups))
 
 
+class RowWithWords(NamedTuple):
+    """A text as the row that an encoder reads, its words, and the states of the row of each."""
+
+    row: TokenRow
+    words: tuple[str, ...]
+    groups: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of_text(cls, text: str, cut: Segmentation, row: TokenRow, first: int = 0) -> "RowWithWords":
+        """The words of a text that have tokens; the ``first`` state is that of its first token."""
+        pairs = [pair for pair in zip(*units(text, cut), strict=True) if pair[1]]
+        groups = (tuple(first + token for token in group) for _, group in pairs)
+        return cls(row, tuple(word for word, _ in pairs), tuple(groups))
+
+
 class LabelledRow(NamedTuple):
     """A row of tokens, and the labels of its positions as queries and as keys.
 

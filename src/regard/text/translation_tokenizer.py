@@ -10,7 +10,7 @@ from typing import ClassVar
 from regard.ground.batch import as_row
 from regard.ground.errors import BadInput
 from regard.text.subwords import Subwords
-from regard.text.token_labels import LabelledInput, LabelledRow, TokenLabels
+from regard.text.token_labels import LabelledInput, LabelledRow, RowWithWords, TokenLabels
 from regard.text.train_tokenizer import train
 from regard.text.vocabulary import Vocabulary, check_sizes
 
@@ -78,6 +78,11 @@ class TranslationTokenizer:
                 as_row((self.target.bos, *target.ids)), predicted, TokenLabels.join(begin, written)
             ),
         }
+
+    def read_words(self, text: str) -> RowWithWords:
+        """A source as a row, and its words."""
+        cut = self.source.segment(text)
+        return RowWithWords.of_text(text, cut, as_row((*cut.ids, self.target.eos)))
 
     def label_all(self, first: str, second: str) -> list[LabelledInput]:
         """The only input that two texts make."""

@@ -32,7 +32,7 @@ def similarity(
     ] = None,
     as_json: JSON = False,
 ) -> None:
-    """Score word vectors on tests of word similarity and of analogies.
+    """Score word vectors on word similarity and analogies.
 
     A test of similarity (WordSim-353, SimLex-999) has two words and a number in each line; the
     score is Spearman's rank correlation with the cosines, in percent. Analogies stand in sections

@@ -1,0 +1,161 @@
+"""``regard neighbours``: words nearest to a word in context, and to its static vector."""
+
+from collections.abc import Sequence
+from itertools import zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+
+from regard.cli.console import note, print_json, print_line
+from regard.cli.line_io import Parse, check_argument, plain_text, with_max_length
+from regard.cli.options import (
+    BATCH_SIZE,
+    DEVICE,
+    FILE,
+    JSON,
+    LAYER,
+    MAX_LENGTH,
+    MODEL,
+    STORED_PRECISION,
+)
+from regard.cli.table import print_table
+from regard.data.sources import name_of, read_lines
+from regard.ground.errors import BadInput
+from regard.inside.views.escape import escape_line
+
+if TYPE_CHECKING:
+    from regard.api import Model
+    from regard.data.static_vectors import StaticVectors
+    from regard.inside.neighbours import LineOfText, Neighbour, WordInContext
+
+LAST = -1  # layer
+NOTHING = ("", "", "")  # where one kind has fewer neighbours
+COLUMNS = ("static", "cosine", "in context", "cosine", "")
+
+
+def neighbours(
+    model: MODEL,
+    word: Annotated[str, typer.Argument(metavar="WORD", help="A word, as in the texts.")],
+    file: FILE = "-",
+    texts: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--text",
+            metavar="TEXT",
+            help="A text with the word, instead of those in FILE; repeatable.",
+        ),
+    ] = None,
+    vectors: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Word vectors: GloVe, word2vec.",
+            show_default="the model's embedding layer, over the words of FILE",
+        ),
+    ] = None,
+    top: Annotated[int, typer.Option(min=1, help="Neighbours shown.")] = 5,
+    occurrences: Annotated[
+        int, typer.Option(min=1, help="Occurrences of the word that are shown.")
+    ] = 5,
+    layer: LAYER = None,
+    max_length: MAX_LENGTH = None,
+    batch_size: BATCH_SIZE = None,
+    precision: STORED_PRECISION = None,
+    device: DEVICE = None,
+    as_json: JSON = False,
+) -> None:
+    """Print the words nearest to a word, in context and on its own.
+
+    Each occurrence of WORD has a table of its own. On the left are the words nearest to its static
+    vector, the same in every text; on the right those words of FILE, in their texts, whose states
+    in the model are nearest. --layer 0 is the embedding, n the states after block n; the last one
+    is the default.
+
+    Example: regard neighbours runs/bert/model bank text.en --vectors glove.6B.50d.txt.gz
+    """
+    from regard.api import load
+    from regard.inside.neighbours import ContextualWords, LineOfText, static_neighbours
+    from regard.text.ids_only import MISSING
+
+    check_argument(word)
+    loaded = load(model, device, precision=precision, batch_size=batch_size)
+    if loaded.tokenizer is None:
+        raise BadInput(MISSING)
+    parse, name = _parser(loaded, max_length), name_of(file)
+    numbered = ((number, line) for number, line in enumerate(read_lines(file), 1) if line.strip())
+    lines = [LineOfText(number, parse(line, f"{name}:{number}")) for number, line in numbered]
+    given = [LineOfText(0, parse(text, "--text")) for text in texts or ()] or lines
+    facts, chosen = loaded.facts, LAST if layer is None else layer
+    path = facts.encoder.state_path(facts.encoder_path, chosen)
+    reader = ContextualWords(loaded.runner, loaded.tokenizer, path)
+    found = list(reader.find(word, given, occurrences))
+    if not found:
+        raise BadInput(f"{'--text' if texts else name}: the word {word!r} does not occur")
+    queries = [query for query, _ in found]
+    nearest = reader.nearest(queries, np.stack([vector for _, vector in found]), lines, top)
+    static = static_neighbours(_static(loaded, vectors, word, lines), word, top)
+    if not static:
+        note(f"{word}: has no static vector")
+    for query, of_query in zip(queries, nearest, strict=True):
+        if as_json:
+            print_json(_record(query, static, of_query))
+        else:
+            _print_query(query, static, of_query, name)
+
+
+def _parser(model: "Model", max_length: int | None) -> Parse:
+    """Lines that are too long are refused: of a text that is cut, words would have no states."""
+    runner = model.runner
+    limits = [most for most in (max_length, runner.truncation) if most is not None]
+    return with_max_length(plain_text, runner.token_count, min(limits, default=None))
+
+
+def _static(
+    model: "Model", vectors: Path | None, word: str, lines: "Sequence[LineOfText]"
+) -> "StaticVectors":
+    """Those of a file, or of the embedding layer for the words of all lines."""
+    from regard.data.static_vectors import StaticVectors
+    from regard.inside.embedding_layer import word_vectors
+    from regard.text.words import words
+
+    if vectors is not None:
+        return StaticVectors.read(vectors)
+    known = (one for line in lines for one in words(line.text) if any(map(str.isalnum, one)))
+    return word_vectors(model.module, model.tokenizer, [word, *known])
+
+
+def _record(
+    query: "WordInContext", static: Sequence[tuple[str, float]], nearest: "Sequence[Neighbour]"
+) -> dict[str, Any]:
+    return {
+        **_place(query),
+        "static": [{"word": word, "cosine": round(cosine, 6)} for word, cosine in static],
+        "contextual": [{**_place(one.word), "cosine": round(one.cosine, 6)} for one in nearest],
+    }
+
+
+def _place(one: "WordInContext") -> dict[str, Any]:
+    return {"word": one.word, "line": one.line or None, "place": one.place, "words": one.words}
+
+
+def _print_query(
+    query: "WordInContext",
+    static: Sequence[tuple[str, float]],
+    nearest: "Sequence[Neighbour]",
+    name: str,
+) -> None:
+    """A line for the query, and a table of both kinds of neighbours."""
+    where = f"{name}:{query.line}" if query.line else "--text"
+    print_line(escape_line(f"{where}: {query}"))
+    left = [(word, f"{cosine:.3f}") for word, cosine in static]
+    right = [
+        (one.word.word, f"{one.cosine:.3f}", f"{one.word.line}: {one.word}") for one in nearest
+    ]
+    rows = [
+        (*(first or NOTHING[:2]), *(second or NOTHING))
+        for first, second in zip_longest(left, right)
+    ]
+    print_table(COLUMNS, [[*map(escape_line, row)] for row in rows], left=(0, 2, 4))
+    print_line("")
