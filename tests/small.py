@@ -68,11 +68,11 @@ WORDS = [
 ]
 
 
-def write_corpus(folder: Path, train: int = 120, held_out: int = 12) -> Path:
+def write_corpus(folder: Path, train: int = 120, held_out: int = 12, longest: int = 7) -> Path:
     """Files whose target is the source in reverse order, with a recipe beside them."""
     draw = random.Random(7)
     for name, count in (("train", train), ("dev", held_out), ("test", held_out)):
-        lines = [draw.choices(WORDS, k=draw.randint(1, 7)) for _ in range(count)]
+        lines = [draw.choices(WORDS, k=draw.randint(1, longest)) for _ in range(count)]
         (folder / f"{name}.src").write_text("".join(" ".join(one) + "\n" for one in lines))
         (folder / f"{name}.tgt").write_text("".join(" ".join(one[::-1]) + "\n" for one in lines))
     recipe = folder / "small.toml"

@@ -90,8 +90,8 @@ def data_of(run):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_task_learns_and_leaves_a_model(corpora, tmp_path, kind):
-    corpus, every = corpora(kind), ("train.evaluate_every=120", "train.checkpoint_every=120")
-    run = prepared(corpus, tmp_path / "run", "train.steps=120", *every)
+    corpus, every = corpora(kind), ("train.evaluate_every=80", "train.checkpoint_every=80")
+    run = prepared(corpus, tmp_path / "run", "train.steps=80", *every)
     seen, verdicts = [], []
     for event in train(run.job):
         seen += [event.loss] if isinstance(event, ReportEvent) else []
