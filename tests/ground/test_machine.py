@@ -47,6 +47,26 @@ def test_what_needs_a_hidden_thing_is_hidden_too(flags, monkeypatch, hide, left)
     assert not machine.has("bf16") and not machine.has("amx")
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="torch has oneDNN for ARM on Linux")
+@pytest.mark.parametrize(
+    ("name", "hide", "expected"),
+    [
+        ("neon-dotprod", "", "2147483647"),
+        ("neon-i8mm", "", None),  # which has bf16
+        ("neon-i8mm", "bf16", "2147483647"),
+        ("avx2", "", None),
+    ],
+)
+def test_products_on_arm_are_not_those_of_onednn_without_bf16(flags, name, hide, expected):
+    flags(CLASSES[name])
+    environment = {machine.HIDE: hide}
+    machine.tell_torch(environment)
+    assert environment.get(machine.ONEDNN_LEAST) == expected
+    environment[machine.ONEDNN_LEAST] = "8"
+    machine.tell_torch(environment)
+    assert environment[machine.ONEDNN_LEAST] == "8"
+
+
 def test_flags_are_read_from_what_systems_print():
     linux = (
         "processor : 0\nvendor_id\t: x\nflags\t\t: fpu avx2 fma\n\nprocessor : 1\nflags\t: fpu\n"

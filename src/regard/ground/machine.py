@@ -40,6 +40,8 @@ _SWITCHES = {
     "compiler": {},
     "cuda": {"CUDA_VISIBLE_DEVICES": ""},
 }
+# On ARM oneDNN prepares every product anew: in fp32, OpenBLAS is faster at all sizes.
+ONEDNN_LEAST = "TORCH_MKLDNN_MATMUL_MIN_DIM"
 HIDEABLE = tuple(_SWITCHES)
 
 
@@ -128,11 +130,14 @@ def hidden() -> frozenset[str]:
 
 
 def tell_torch(environment: MutableMapping[str, str]) -> None:
-    """Set torch's own switches for what is hidden; ``hidden`` refuses unknown names.
+    """Set torch's own switches for what is hidden, and for ARM; ``hidden`` refuses unknown names.
 
     The package does this when it is imported, before it imports torch.
     """
     names = _named(environment)
+    flags = cpu_flags() if sys.platform == "linux" else frozenset()
+    if "asimd" in flags and "bf16" not in flags.difference(names):
+        environment.setdefault(ONEDNN_LEAST, str(2**31 - 1))
     for name, switches in _SWITCHES.items():  # the strictest comes last
         if name in names:
             environment.update(switches)
