@@ -60,8 +60,10 @@ class InputLimits:
         if self.longest is not None and length > self.longest:
             reason = f"{length} tokens, and the model knows {self.longest} positions"
             raise BadItem(number, reason)
+        if not len(ids):
+            return
         first = np.reshape(ids, (len(ids), -1))[:, :1]  # before those of characters
-        if len(ids) and not 0 <= (least := first.min()) <= (most := first.max()) < self.vocab:
+        if not 0 <= (least := first.min()) <= (most := first.max()) < self.vocab:
             wrong = least if least < 0 else most
             reason = f"a token is none of the {self.vocab} that there are ({wrong})"
             raise BadItem(number, reason)
