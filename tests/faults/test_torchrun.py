@@ -1,7 +1,9 @@
 """One process and two agree; if one fails, both end."""
 
 import json
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -37,8 +39,8 @@ def losses_of(out: Path) -> list[float]:
     return [line["loss"] for line in lines]
 
 
-def torchrun(*words: object) -> list[subprocess.Popen[str]]:
-    return [start(*TORCHRUN, *words)]
+def torchrun(*words: object, **variables: str) -> list[subprocess.Popen[str]]:
+    return [start(*TORCHRUN, *words, **variables)]
 
 
 @pytest.mark.parametrize(
@@ -117,15 +119,17 @@ main()
 """
 
 
-def test_one_rank_that_fails_ends_all(tmp_path):
-    recipe, script = write_corpus(tmp_path), tmp_path / "fails.py"
-    script.write_text(FAILS)
+@pytest.mark.parametrize("launch", [start_ranks, pytest.param(torchrun, marks=pytest.mark.slow)])
+def test_one_rank_that_fails_ends_all(tmp_path, launch):
+    recipe = write_corpus(tmp_path)
+    (tmp_path / "fails.py").write_text(FAILS)
+    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
     place = ("--data", tmp_path, "--out", tmp_path / "out", "--device", "cpu")
-    running = start(*TORCHRUN, script, "train", recipe, *place)
-    said = running.communicate(timeout=120)[1]
-    assert running.returncode == 1
-    assert "rank 0 ends: rank 1 failed (RuntimeError: no more paper)" in said
-    assert "Connection closed" not in said
+    running = launch("-m", "fails", "train", recipe, *place, PYTHONPATH=path)
+    said = [process.communicate(timeout=120)[1] for process in running]
+    assert {process.returncode for process in running} == {1}
+    assert "rank 0 ends: rank 1 failed (RuntimeError: no more paper)" in said[0]
+    assert "Connection closed" not in "".join(said)
 
 
 WAITS = """
