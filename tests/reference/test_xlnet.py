@@ -9,6 +9,7 @@ from encoder_family import CLOSE, FILES, SENTENCES, Family
 from regard.ground.batch import TokenRow, pack_rows
 from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
+from regard.models.facts import change
 from regard.models.formats import folder as folders
 from regard.models.papers import xlnet
 from regard.text.encoder_tokenizer import train_encoder_tokenizer
@@ -157,6 +158,15 @@ def test_ragged_rows_remember_their_own_last_states(both):
 @pytest.mark.parametrize("kind", HEADS)
 def test_a_folder_comes_back_bit_for_bit(kind, tmp_path):
     FAMILY.check_folder(kind, tmp_path, summary_last_dropout=0.4, mem_len=9)
+
+
+def test_dropout_of_attention_may_differ():
+    for rates in ({"dropout": 0.2, "attention_dropout": 0.0}, {"attention_dropout": 0.1}):
+        facts = change(xlnet.BASE, **rates)
+        config = xlnet.HF.config_of(facts)
+        assert ("attention_dropout" in config) == (len(rates) == 2)
+        read = xlnet.HF.facts_of({**config, "architectures": ["XLNetModel"]}, ())
+        assert read.trunk.stack == facts.trunk.stack
 
 
 @pytest.mark.parametrize("kind", HEADS)

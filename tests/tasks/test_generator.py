@@ -257,6 +257,18 @@ def test_sampling_as_published(tmp_path):
     assert model.generator.search == expected
 
 
+def test_sampling_settings_are_followed_or_refused(tmp_path):
+    settings = {"do_sample": True, "num_return_sequences": 3, "min_p": 0.0, "typical_p": 1.0}
+    model = regard.load(write_gpt2(tmp_path / "three", **settings), "cpu")
+    assert [len(texts) for texts in model.generate(["The", "A"], max_new_tokens=2)] == [3, 3]
+    for name, value in {"min_p": 0.1, "typical_p": 0.5, "top_h": 0.4}.items():
+        settings = {"do_sample": True, name: value}
+        model = regard.load(write_gpt2(tmp_path / name, **settings), "cpu")
+        with pytest.raises(BadInput, match=f"{name} {value} is not supported; choose a search"):
+            model.generate(["The"])
+        assert model.generate(["The"], Sample(), max_new_tokens=2)
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [

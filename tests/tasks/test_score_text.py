@@ -46,11 +46,15 @@ def masked():
 @given(st.integers(1, 60), st.integers(2, 20), st.data())
 def test_in_windows_every_token_counts_once(count, longest, data):
     stride = data.draw(st.integers(1, longest - 1))
-    found = list(windows(count, longest, stride))
-    assert [at for one in found for at in range(one.first, one.end)] == [*range(count)]
-    for number, (begin, end, first) in enumerate(found):
-        assert 0 < end - begin <= longest and (number == 0) == (first == 0 == begin)
-        assert number == 0 or (first > begin and end - begin == longest)
+    before = data.draw(st.integers(0, longest - 2))
+    after = data.draw(st.integers(0, min(longest - stride, longest - before - 1)))
+    found = list(windows(count, longest, stride, before=before, after=after))
+    assert [at for one in found for at in range(one.first, one.last)] == [*range(count)]
+    for number, (begin, end, first, last) in enumerate(found):
+        assert 0 < end - begin <= longest - (before if number == 0 else 0)
+        assert (number == 0) == (first == 0 == begin)
+        assert end == (last + after if last + after < count else count)
+        assert number == 0 or end - begin == min(longest, end)
 
 
 def logprobs(model, ids):
@@ -69,15 +73,15 @@ def test_a_causal_model_predicts_each_token_from_those_before_it(causal):
 
 
 def test_long_texts_are_read_in_windows(causal):
-    """Of 16 positions, the first window has the separator and 15 tokens."""
+    """Of 16 positions, the first window has the separator and 15 tokens, others have 16 tokens."""
     words = causal.tokenizer.words
     ids = words.encode(TEXTS[0])
     first = logprobs(causal, [words.eos, *ids[:15]])
     expected, done = [first[at, ids[at]].item() for at in range(15)], 15
     while done < len(ids):
         before, done = done, min(done + 4, len(ids))
-        table = logprobs(causal, ids[done - 15 : done])
-        expected += [table[at - done + 14, ids[at]].item() for at in range(before, done)]
+        table = logprobs(causal, ids[done - 16 : done])
+        expected += [table[at - done + 15, ids[at]].item() for at in range(before, done)]
     (found,) = causal.score(TEXTS[:1], stride=4)
     assert len(found) == len(ids) > 20 and found == pytest.approx(expected, abs=1e-5)
     (other,) = causal.score(TEXTS[:1], stride=15)
@@ -112,6 +116,27 @@ def test_a_masked_model_predicts_each_token_from_all_others(masked):
     assert len(masked.score(TEXTS[:1])[0]) == len(tokenizer.words.encode(TEXTS[0])) > 14
 
 
+def test_tokens_of_long_texts_are_masked_in_the_middle_of_windows(masked):
+    """14 of 16 positions are tokens; but at the ends of a text, at least 4 follow those scored."""
+    tokenizer = masked.tokenizer
+    ids = tokenizer.words.encode(TEXTS[0])
+    (found,) = masked.score(TEXTS[:1], stride=6)
+    expected = []
+    for begin, first, last in [
+        (0, 0, 10),
+        *((2 + 6 * i, 10 + 6 * i, 16 + 6 * i) for i in range(9)),
+    ]:
+        if last + 4 >= len(ids):
+            begin, last = max(0, len(ids) - 14), len(ids)
+        for at in range(first, last):
+            row = np.array(tokenizer.row(ids[begin : begin + 14]).tokens)
+            row[at - begin + 1] = tokenizer.mask
+            expected.append(logprobs(masked, row.tolist())[at - begin + 1, ids[at]].item())
+        if last == len(ids):
+            break
+    assert len(ids) > 20 and found == pytest.approx(expected, abs=1e-5)
+
+
 def test_scores_do_not_depend_on_the_batch(causal, masked):
     for model in (causal, masked):
         together = model.score(TEXTS)
@@ -135,14 +160,16 @@ def test_a_text_of_gpt_begins_without_a_separator():
 
 
 def test_what_cannot_be_scored_is_refused(causal, masked):
-    with pytest.raises(BadInput, match="a stride of 16: it must be from 1 to below the 16 tokens"):
+    with pytest.raises(BadInput, match="a stride of 16: it must be from 1 to 15 with windows"):
         causal.score(TEXTS, stride=16)
+    with pytest.raises(BadInput, match="a window of 17 tokens: the model reads at most 16"):
+        causal.runner.scorer(17)
     with pytest.raises(BadInput, match="input 2: has no tokens"):
         causal.score([TEXTS[0], ""])
     with pytest.raises(BadInput, match="give a list of texts, not one text"):
         causal.score(TEXTS[0])
     facts = causal.facts.with_heads()
-    with pytest.raises(BadInput, match="predicts no tokens: it cannot score texts"):
+    with pytest.raises(BadInput, match="neither a causal nor a masked language model"):
         TextScorer(facts.build(), facts, None)
     facts = change(masked.facts, output_heads=(NextTokenHead(),))
     with pytest.raises(BadInput, match="sees the tokens that it predicts"):

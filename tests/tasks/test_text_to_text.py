@@ -170,6 +170,7 @@ def test_a_start_learns_the_task_token(corpus, kind, tmp_path):
         pass
     model = regard.load(tmp_path / "run" / "model", "cpu")
     model.save(tmp_path / "hf", format="hf")
+    assert regard.load(tmp_path / "hf", "cpu").generator.search == model.generator.search
     transformers = pytest.importorskip("transformers")
     theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "hf").eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")

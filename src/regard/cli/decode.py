@@ -191,7 +191,10 @@ def _check_options(method: str, options: Mapping[str, Any], given: Collection[st
         raise BadInput("--diversity: needs --groups of at least 2")
     of_beam = {"size", "length", "alpha"} & {*given}
     if method == "mbr" and options["candidates"] != "beam" and of_beam:
-        raise BadInput("--beam, --length and --alpha need --candidates beam with --search mbr")
+        raise BadInput(
+            "--beam, --length and --alpha: cannot be used with options of sampling "
+            "(but for --search mbr --candidates beam)"
+        )
 
 
 def load_ensemble(

@@ -1,6 +1,7 @@
 """``regard generate --tree``: what else could have come, for each prompt."""
 
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,9 +27,12 @@ def print_trees(
     from regard.inside.views.beam_html import token_page
     from regard.inside.views.token_text import token_lines
 
-    for ((number, prompt),) in read_windows(file, plain_text, most=1):
-        if html is not None and number > 1:
+    lines = read_windows(file, plain_text, most=1)
+    if html is not None:
+        lines = iter(first := list(islice(lines, 2)))
+        if len(first) > 1:
             raise BadInput("--html: a page is of one prompt, and there are several")
+    for ((number, prompt),) in lines:
         tree = record_tokens(generator, prompt, search, alternatives, number - 1)
         write_page(html, partial(token_page, tree))
         if as_json:

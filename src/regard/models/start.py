@@ -86,7 +86,10 @@ def _as_paper(start: LoadedModel, of: Paper, name: str) -> LoadedModel:
         and change(ours, depth=theirs.encoder.stack.depth).encoder.stack == theirs.encoder.stack
         and (ours.pool is None or facts.pool is not None)
     ):
-        raise BadInput(f"model.paper: {name} holds a {start.paper.key}, no {of.key}")
+        raise BadInput(
+            f"model.paper: {name} holds a {start.paper.key}, no {of.key}; "
+            f'set model.paper = "{start.paper.key}"'
+        )
     heads = tuple(head for head in facts.output_heads if ours.pool is not None or not head.per_row)
     trunk = change(facts.trunk, segments=ours.trunk.embed.segments)
     return _rebuilt(start, of, replace(facts, trunk=trunk, pool=ours.pool, output_heads=heads))

@@ -154,8 +154,10 @@ class EncoderModel(ModelRunner):
     def scorer(self, window: int | None = None, stride: int | None = None) -> TextScorer:
         """Scores texts, by default as many tokens at once as it can read."""
         own = None if self.tokenizer is None else self.tokenizer.longest
-        limits = (window, self.max_length, own, self.facts.trunk.embed.limit)
-        most = _smallest(*limits) or WINDOW
+        most = _smallest(self.max_length, own, self.facts.trunk.embed.limit)
+        if window is not None and most is not None and window > most:
+            raise BadInput(f"a window of {window:,} tokens: the model reads at most {most:,}")
+        most = window or most or WINDOW
         kind = StreamScorer if self.facts.trunk.stack.carries_state else TextScorer
         return kind(self.model, self.facts, self.tokenizer, self.batch_size, most, stride)
 

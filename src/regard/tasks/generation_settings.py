@@ -35,10 +35,12 @@ NEUTRAL: dict[str, Any] = {
 }
 UNDERSTOOD = (*GENERATION_KEYS, "eos_token_id", "do_sample")
 SAMPLING = ("temperature", "top_k", "top_p")
+# Settings of sampling that are not supported, each with the values that change nothing.
+OTHER_SAMPLING: dict[str, tuple[Any, ...]] = {"top_h": (), "min_p": (0,), "typical_p": (1,)}
 # Settings that do not change what a beam finds.
 IDLE = (
     *("bos_token_id", "pad_token_id", "decoder_start_token_id", "num_return_sequences"),
-    *(*SAMPLING, "top_h", "min_p", "typical_p"),
+    *(*SAMPLING, *OTHER_SAMPLING),
     *("use_cache", "cache_implementation", "cache_config", "return_dict_in_generate"),
     *("output_scores", "output_logits", "output_attentions", "output_hidden_states"),
     *("transformers_version", "_from_model_config", "remove_invalid_values"),
@@ -169,11 +171,17 @@ def repetition_of(settings: Mapping[str, Any]) -> dict[str, Any]:
 def sampling_of(settings: Mapping[str, Any]) -> Sample:
     """Sampling with the temperature, top_k and top_p of generation settings that have them.
 
-    Their rules against repetition hold as well.
+    Their number of samples and rules against repetition hold as well.
     """
+    for name, neutral in OTHER_SAMPLING.items():
+        if (value := settings.get(name)) not in (None, *neutral):
+            raise BadInput(
+                f"generation settings: {name} {shown(value)} is not supported; choose a search"
+            )
+    count = _whole(settings, "num_return_sequences", 1, least=1)
     try:
         given = {n: settings[n] for n in SAMPLING if settings.get(n) is not None}
-        return Sample(**given, **repetition_of(settings))
+        return Sample(**given, count=count, **repetition_of(settings))
     except BadInput as error:
         raise BadInput(f"generation settings: {error}") from None
 

@@ -3,7 +3,8 @@
 A causal model gives the probability of each token after those before it. A masked LM gives that of
 each token if it alone is masked; their product is the pseudo-likelihood of a text (Salazar et al.,
 2020, arXiv:1910.14659). Texts longer than a window are read in windows that overlap, ``stride``
-tokens further each, and a window scores the tokens that those before it did not.
+tokens further each, and a window scores the tokens that those before it did not; for a masked LM
+those in its middle, which have context on both sides.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -82,20 +83,28 @@ class Content(NamedTuple):
 
 
 class Window(NamedTuple):
-    """Tokens ``begin`` to ``end`` (exclusive) of an input, of which those from ``first`` count."""
+    """Tokens ``begin`` to ``end`` of an input, of which ``first`` to ``last`` count (exclusive)."""
 
     begin: int
     end: int
     first: int
+    last: int
 
 
-def windows(count: int, longest: int, stride: int) -> Iterator[Window]:
-    """Windows of at most ``longest`` tokens, in which every token counts once."""
-    end = min(longest, count)
-    yield Window(0, end, 0)
-    while end < count:
-        first, end = end, min(end + stride, count)
-        yield Window(max(0, end - longest), end, first)
+def windows(
+    count: int, longest: int, stride: int, *, before: int = 0, after: int = 0
+) -> Iterator[Window]:
+    """Windows of at most ``longest`` tokens, in which every token counts once.
+
+    The first one leaves room for ``before`` tokens. But for the last, all have ``after`` tokens
+    behind those that count.
+    """
+    first, last = 0, longest - before - after
+    while first < count:
+        last = last if last + after < count else count
+        end = min(last + after, count)
+        yield Window(max(0, end - longest), end, first, last)
+        first, last = last, last + stride
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,10 +121,9 @@ class TextScorer(BatchRunner):
 
     def __post_init__(self) -> None:
         if not self.head:
-            raise BadInput("this model predicts no tokens: it cannot score texts")
-        if self.stride is not None and not 1 <= self.stride < self.window:
-            most = f"the {self.window:,} tokens that it reads at once"
-            raise BadInput(f"a stride of {self.stride:,}: it must be from 1 to below {most}")
+            raise BadInput(
+                "this model is neither a causal nor a masked language model: it cannot score texts"
+            )
 
     @property
     def head(self) -> str:
@@ -166,7 +174,7 @@ class TextScorer(BatchRunner):
     @property
     def signature(self) -> str:
         """How texts are read."""
-        return f"window:{self.window}|stride:{self._stride(self.window)}"
+        return f"window:{self.window}|stride:{self.stride or self.window // 2}"
 
     def _content(self, given: Any, number: int) -> Content:
         if isinstance(given, tuple) and len(given) == 1:  # as it was parsed
@@ -186,15 +194,16 @@ class TextScorer(BatchRunner):
         assert self.tokenizer is not None
         return self.tokenizer.row(ids)
 
-    def _windows(self, content: Content, special: int) -> Iterator[Window]:
-        """Windows that leave room for so many special tokens."""
-        longest = self.window - special
+    def _stride(self, longest: int, most: int) -> int:
+        """Tokens from one window of ``longest`` to the next, at most so many."""
         if longest < 2:
             raise BadInput(f"windows of {self.window} tokens: no text fits beside special tokens")
-        return windows(len(content.ids), longest, self._stride(longest))
-
-    def _stride(self, longest: int) -> int:
-        return min(self.stride or longest // 2, longest - 1)
+        if self.stride is not None and not 1 <= self.stride <= most:
+            raise BadInput(
+                f"a stride of {self.stride:,}: it must be from 1 to {most:,} "
+                f"with windows of {self.window:,} tokens"
+            )
+        return self.stride or longest // 2
 
     def before(self, content: Content) -> list[int]:
         """The separator before a text; ids are read as they are."""
@@ -206,9 +215,11 @@ class TextScorer(BatchRunner):
         """Each token is predicted at the one before it; a text begins after the separator."""
         if not self.facts.trunk.stack.causal:
             raise BadInput("this model sees the tokens that it predicts: it cannot score texts")
-        before = self.before(content)
-        for begin, end, first in self._windows(content, len(before)):
-            prefix = before if begin == 0 else []
+        before, stride = self.before(content), self._stride(self.window, self.window - 1)
+        for begin, end, first, _ in windows(
+            len(content.ids), self.window, stride, before=len(before)
+        ):
+            prefix = before if first == 0 else []
             tokens = np.array([*prefix, *content.ids[begin:end]])
             at = np.arange(max(first - begin + len(prefix), 1), len(tokens)) - 1
             yield ScoredRow(TokenRow(tokens, np.zeros_like(tokens)), at, tokens[at + 1])
@@ -220,9 +231,13 @@ class TextScorer(BatchRunner):
             raise BadInput(MISSING)
         special = len(content.row([]).tokens)
         before = tokenizer.template.begin("A") if special else 0
-        for begin, end, first in self._windows(content, special):
+        longest = self.window - special
+        stride = self._stride(longest, longest)
+        for begin, end, first, last in windows(
+            len(content.ids), longest, stride, after=(longest - stride) // 2
+        ):
             row = content.row(content.ids[begin:end])
-            for at in range(first - begin + before, end - begin + before):
+            for at in range(first - begin + before, last - begin + before):
                 tokens = np.array(row.tokens)
                 target, tokens[at] = tokens[at], tokenizer.mask
                 if target not in tokenizer.special:

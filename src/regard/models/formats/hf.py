@@ -24,7 +24,7 @@ GENERATION = "generation_config.json"
 # How predictions are made, which configurations have no key for: under a key of ours.
 NOTES = "regard_notes"
 PREDICTION_KEYS = ("longest", "stride", "question", "longest_answer", "threshold")
-NOTED = (*PREDICTION_KEYS, "prompt")
+NOTED = (*PREDICTION_KEYS, "prompt", "decode")
 # How a folder searches; an old one says it in its config.json.
 GENERATION_KEYS = (
     "num_beams",

@@ -28,6 +28,22 @@ class HeadSize(ConfigRow):
         return {self.key: width // heads}
 
 
+@dataclass(frozen=True)
+class AttentionDropout(ConfigRow):
+    """The dropout of attention weights: that of all else, unless a key of ours says otherwise."""
+
+    key: str = "attention_dropout"
+
+    def read(self, config: Config, tensors: Names) -> dict[str, Any]:
+        value = config.get(self.key, config.get("dropout"))
+        return {} if value is None else {self.key: value}
+
+    def write(self, facts: Any) -> dict[str, Any]:
+        stack = facts.trunk.stack
+        same = stack.attention_dropout == stack.dropout
+        return {} if same else {self.key: stack.attention_dropout}
+
+
 CONFIG = (
     Key("vocab_size", "vocab", fallback="n_token"),
     Key("d_model", "width"),
@@ -37,7 +53,7 @@ CONFIG = (
     HeadSize(),
     Key("ff_activation", "activation", ACTIVATIONS),
     Key("dropout", "stack.dropout"),
-    Key("dropout", "attention_dropout"),
+    AttentionDropout(),
     Key("initializer_range", "init_std"),
     Key("layer_norm_eps", "eps"),
     Constant("attn_type", "bi"),
