@@ -124,7 +124,7 @@ def test_tokens_of_long_texts_are_masked_in_the_middle_of_windows(masked):
     expected = []
     for begin, first, last in [
         (0, 0, 10),
-        *((2 + 6 * i, 10 + 6 * i, 16 + 6 * i) for i in range(9)),
+        *((6 + 6 * i, 10 + 6 * i, 16 + 6 * i) for i in range(9)),
     ]:
         if last + 4 >= len(ids):
             begin, last = max(0, len(ids) - 14), len(ids)
