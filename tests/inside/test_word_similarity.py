@@ -12,6 +12,11 @@ from regard.data.static_vectors import StaticVectors
 from regard.ground.errors import BadInput
 from regard.inside.embedding_layer import word_vectors
 from regard.inside.word_similarity import TOTAL, Analogies, WordPairs, read_word_test
+from regard.models.facts import Features, change
+from regard.models.papers import elmo, lin
+from regard.text.characters import CharacterVocabulary
+from regard.text.lexicon import Lexicon
+from regard.text.word_tokenizer import WordTokenizer, WordVocabulary
 from small_bert import model as small_bert
 from small_elmo import SlowELMo, write_elmo
 from small_gpt import write_gpt2
@@ -112,6 +117,18 @@ def test_words_of_elmo_are_those_of_its_characters(tmp_path):
     model = regard.load(write_elmo(tmp_path), "cpu")
     (vector_D,) = word_vectors(model.module, model.tokenizer, ["Bank"]).vectors_ND
     np.testing.assert_allclose(vector_D, SlowELMo(tmp_path).word("Bank"), atol=1e-5)
+
+
+def test_words_of_models_with_features_are_those_of_their_lexicon():
+    elmo_facts = change(elmo.SMALL, width=4, cells=6, filters=((1, 4), (2, 8)), longest=8)
+    facts = change(lin.LAPTOP, width=8, embedding=16, vocab=5)
+    model = change(facts, features=Features(elmo_facts.trunk)).build().eval()
+    lexicon = Lexicon(("<UNK>", "<S>", "</S>", "dog", "owl"))
+    tokenizer = WordTokenizer(WordVocabulary(lexicon, characters=CharacterVocabulary(8)))
+    vectors = word_vectors(model, tokenizer, ["owl", "yak", "dog"])
+    assert vectors.words == ("owl", "dog")
+    expected = model.trunk.embed.token.weight[[4, 3]].detach()
+    torch.testing.assert_close(torch.from_numpy(vectors.vectors_ND), expected)
 
 
 def test_words_of_a_translator(small_run):
