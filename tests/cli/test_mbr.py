@@ -43,7 +43,7 @@ def test_candidates_of_a_beam(model):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--search", "mbr", "--beam", 3), "need --candidates beam"),
+        (("--search", "mbr", "--beam", 3), "cannot be used with options of sampling"),
         (("--search", "mbr", "--coverage", 0.1), "--coverage: cannot be used with --search mbr"),
         (("--samples", 3), "--samples: cannot be used with --search beam"),
         (("--search", "mbr", "--samples", 0), "samples must be at least 1, not 0"),

@@ -23,7 +23,7 @@ def save(checkpoints, step, value=0.0):
 
 
 def test_round_trip(checkpoints):
-    progress = RunProgress(7, Cursor(1, 2, 3), 10, 2.5, 1.0, 0.3, 5, 1, {"torch": "x"})
+    progress = RunProgress(7, Cursor(1, 2, 3), 10, 2.5, 1.0, 0.3, 5, 1, settings={"torch": "x"})
     weights = {"w": torch.randn(4)}
     checkpoints.save(progress, {"model": weights})
     found, tensors = checkpoints.load(7)
@@ -89,7 +89,7 @@ def test_a_damaged_file_is_named(checkpoints, name):
         checkpoints.load(1)
 
 
-STATE = RunProgress(7, Cursor(1, 2, 3), 10, 2.5, 1.0, 0.3, 5, 1, {"torch": "x"})
+STATE = RunProgress(7, Cursor(1, 2, 3), 10, 2.5, 1.0, 0.3, 5, 1, settings={"torch": "x"})
 
 
 @pytest.mark.parametrize(
