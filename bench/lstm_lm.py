@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from measure import half, print_speeds, setting, warm_up
+from measure import half, print_speeds, round_of, setting, warm_up
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, linear
 
@@ -106,11 +106,6 @@ def plain(facts: TrunkWithHeads, dtype: torch.dtype, device: torch.device) -> St
         return loss.detach()
 
     return step
-
-
-def round_of(step: Step, batches: list[np.ndarray]) -> Callable[[], list[Tensor]]:
-    """All batches, one after the other."""
-    return lambda: [step(batch) for batch in batches]
 
 
 def main() -> None:

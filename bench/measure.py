@@ -44,6 +44,13 @@ def warm_up(name: str, build: Callable[[], Callable[[], Sequence[Tensor]]]) -> S
     return System(work, {"first_loss": round(losses[0], 3), "graphs": graphs() - before})
 
 
+def round_of(
+    step: Callable[[Any], Tensor], batches: Sequence[Any]
+) -> Callable[[], Sequence[Tensor]]:
+    """What is done in a round: a step for each batch."""
+    return lambda: [step(batch) for batch in batches]
+
+
 def print_speeds(
     systems: dict[str, System], tokens: int, flops: float, rounds: int, limit: float
 ) -> None:

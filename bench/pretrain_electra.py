@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from measure import half, print_speeds, setting, warm_up
-from pretrain_encoder import Step, length, round_of, rows_of
+from measure import half, print_speeds, round_of, setting, warm_up
+from pretrain_encoder import Step, length, rows_of
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 

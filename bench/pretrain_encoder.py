@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
-from measure import compile_layers, half, print_speeds, setting, warm_up
+from measure import compile_layers, half, print_speeds, round_of, setting, warm_up
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
@@ -138,11 +138,6 @@ def theirs(facts: TrunkWithHeads, device: torch.device, *, compiled: bool, ragge
         return loss.detach()
 
     return step
-
-
-def round_of(step: Step, batches: Sequence[list[AnnotatedRow]]) -> Callable[[], Sequence[Tensor]]:
-    """What is done in a round: a step for each batch."""
-    return lambda: [step(rows) for rows in batches]
 
 
 def main() -> None:

@@ -20,9 +20,9 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from measure import half, print_speeds, setting, warm_up
+from measure import half, print_speeds, round_of, setting, warm_up
 from plain_gpt import PlainGPT
-from pretrain_encoder import Step, round_of
+from pretrain_encoder import Step
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 

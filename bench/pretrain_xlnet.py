@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from measure import half, print_speeds, setting, warm_up
-from pretrain_encoder import Step, round_of
+from measure import half, print_speeds, round_of, setting, warm_up
+from pretrain_encoder import Step
 from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot
 

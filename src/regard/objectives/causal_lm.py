@@ -15,7 +15,7 @@ examples → a batch; the loss: cross-entropy at all tokens; metrics.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, log
+from math import log
 from typing import Any, Literal
 
 import numpy as np
@@ -167,10 +167,6 @@ class CausalLM(RowObjective):
         penalty = self.ar * mean_square(outputs.states_TD)
         penalty = penalty + self.tar * mean_square_change(before, batch.inputs.layout)
         return loss + self.loss_weight * count * penalty, nll
-
-    def metrics(self, loss: float, accuracy: float) -> dict[str, float]:
-        """Perplexity and accuracy over all tokens."""
-        return {"perplexity": exp(min(loss, 700.0)), "accuracy": accuracy}
 
     def text_metrics(
         self, loss: float, tokenizer: Any, examples: Sequence[AnnotatedRow]

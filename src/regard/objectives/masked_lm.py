@@ -11,7 +11,7 @@ a batch; metrics. The loss, cross-entropy at the chosen positions, is that of ``
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, exp
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -144,7 +144,3 @@ class MaskedLM(RowObjective):
     def expected_positions(self, tokens: int) -> int:
         """The positions chosen among this many tokens, on average (for counting FLOPs)."""
         return round(self.rate * tokens)
-
-    def metrics(self, loss: float, accuracy: float) -> dict[str, float]:
-        """Perplexity and accuracy over the chosen positions."""
-        return {"perplexity": exp(min(loss, 700.0)), "accuracy": accuracy}

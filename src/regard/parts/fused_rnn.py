@@ -40,11 +40,11 @@ def run_fused(
     ``multiple``, sizes are padded to one.
     """
     inputs, width = x.shape[-1], begin[0].shape[-1]
-    fill_inputs, fill_states = -inputs % multiple, -width % multiple
-    if fill_inputs or fill_states:
-        x = F.pad(x, (0, fill_inputs))
-        begin = tuple(F.pad(part, (0, fill_states)) for part in begin)
-        weights = [_padded(way, width, fill_inputs, fill_states) for way in weights]
+    pad_inputs, pad_states = -inputs % multiple, -width % multiple
+    if pad_inputs or pad_states:
+        x = F.pad(x, (0, pad_inputs))
+        begin = tuple(F.pad(part, (0, pad_states)) for part in begin)
+        weights = [_padded(way, width, pad_inputs, pad_states) for way in weights]
     state: Any = begin if len(begin) > 1 else begin[0]
     flat = [weight for way in weights for weight in way]
     given = (state, flat) if alive is None else (alive, state, flat)
@@ -54,16 +54,16 @@ def run_fused(
         warnings.filterwarnings("ignore", "RNN module weights are not part")
         settings = (True, 1, 0.0, training, len(weights) > 1, *batch_first)
         out, *ends = FUSED[cell](x, *given, *settings)
-    if fill_states:
+    if pad_states:
         out = out.unflatten(-1, (len(weights), -1))[..., :width].flatten(-2)
     return out, tuple(part[..., :width] for part in ends)
 
 
-def _padded(way: Weights, width: int, fill_inputs: int, fill_states: int) -> Weights:
+def _padded(way: Weights, width: int, pad_inputs: int, pad_states: int) -> Weights:
     """Weights with zeros, gate by gate."""
-    fills = ((0, fill_inputs, 0, fill_states), (0, fill_states, 0, fill_states))
-    matrices = zip(way[:2], fills, strict=True)
+    pads = ((0, pad_inputs, 0, pad_states), (0, pad_states, 0, pad_states))
+    matrices = zip(way[:2], pads, strict=True)
     return (
-        *(F.pad(one.unflatten(0, (-1, width)), fill).flatten(0, 1) for one, fill in matrices),
-        *(F.pad(one.unflatten(0, (-1, width)), (0, fill_states)).flatten() for one in way[2:]),
+        *(F.pad(one.unflatten(0, (-1, width)), pad).flatten(0, 1) for one, pad in matrices),
+        *(F.pad(one.unflatten(0, (-1, width)), (0, pad_states)).flatten() for one in way[2:]),
     )
