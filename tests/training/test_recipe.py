@@ -306,7 +306,7 @@ def test_errors_of_every_rung_are_reported(tmp_path):
 
 
 def test_training_from_scratch_has_a_word(tmp_path):
-    assert read(find("glue-sst2")).model.start == "minilm"
+    assert read(find("glue-sst2")).model.start.folder == "minilm"
     path = tmp_path / "mine.toml"
     path.write_text('like = "glue-sst2"\n[model]\nstart = "scratch"\n')
     assert read(path).model.start is None

@@ -11,6 +11,7 @@ import regard
 from regard.data.config import FilesConfig, LinksConfig
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
+from regard.models.config import StartConfig
 from regard.objectives.list import OBJECTIVES
 from regard.tasks.list import TASKS
 from regard.training.distributed import World
@@ -112,11 +113,11 @@ def write(run: str, folder: Path) -> Path:
     return write_tuning(folder, run)
 
 
-ELSEWHERE = (FilesConfig, LinksConfig, ExpectConfig, AboutConfig, RungConfig)
+ELSEWHERE = (FilesConfig, LinksConfig, ExpectConfig, AboutConfig, RungConfig, StartConfig)
 
 
 def tables(table: type[Config], path: str = "") -> Iterator[tuple[str, type[Config], str]]:
-    """(path, table, key) of every key, but for what tests of ladders and of files look at."""
+    """(path, table, key) of every key, but for what tests of ladders, files and starts look at."""
     for name, field in table.model_fields.items():
         inner = [kind for kind in (field.annotation, *get_args(field.annotation)) if is_table(kind)]
         if not inner or inner[0] in ELSEWHERE:
@@ -252,7 +253,7 @@ def test_what_a_start_brings_is_not_set_beside_it(tmp_path):
     with pytest.raises(BadInput, match=r"text cannot be used with task 'classify' beside model.st"):
         read(path, ["model.start=folder", "model.size="])
     started = read(path, ["model.start=folder", "model.size=", "text=false"])
-    assert started.model.start == "folder"
+    assert started.model.start.folder == "folder"
 
 
 def test_the_paper_of_a_start_must_be_that_of_the_recipe(tmp_path):

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
@@ -14,6 +14,7 @@ from regard.models.paper import Paper
 from regard.models.papers import paper, sized
 
 SCRATCH = ("", "scratch")  # TOML has no word for nothing
+TOKEN_VECTORS = tuple(f"{side}.embed.token." for side in ("trunk", "source", "target"))
 LayerNumber = Annotated[int, Field(ge=0)]
 EVERY_SECOND: Literal["every second"] = "every second"
 Optional = Annotated[str | None, AfterValidator(lambda name: name or None)]
@@ -28,6 +29,38 @@ def _with_tuples(changes: dict[str, Any]) -> dict[str, Any]:
     return {name: frozen(value) for name, value in changes.items()}
 
 
+class StartConfig(Config):
+    """A folder to start from: all of its model, or with ``parts`` some weights of it.
+
+    A model that takes parts has facts of its own, and may be of another paper. A part is named as
+    its weights are in the folder: "trunk", "source.layers", "target.embed.token". Every weight of
+    ours must have one of theirs, of the same shape, and the reverse. Token vectors come with the
+    tokenizer of the folder.
+    """
+
+    folder: str
+    """A model folder, here or under the data root."""
+    parts: dict[str, str] = Field(default_factory=dict)
+    """Our parts, each with the part of that folder's model that it begins with:
+    `{ "trunk.embed" = "source.embed" }`."""
+
+    @classmethod
+    def given(cls, start: Any) -> Any:
+        """The folder of a whole model may stand alone; "scratch" is none."""
+        if start in SCRATCH:
+            return None
+        return {"folder": start} if isinstance(start, str) else start
+
+    @property
+    def token_side(self) -> str | None:
+        """The side of the folder's model that gives token vectors, whose tokenizer comes along."""
+        for part, other in (self.parts or {"trunk": "trunk"}).items():
+            ours = f"{part}."
+            if any(ours.startswith(name) or name.startswith(ours) for name in TOKEN_VECTORS):
+                return other.split(".")[0]
+        return None
+
+
 class ModelConfig(Config):
     """A paper, one of its sizes, and the facts that differ.
 
@@ -35,17 +68,17 @@ class ModelConfig(Config):
     Transformer's decoder, say. The paper is then the recurrent one. A model with one side has a
     source only: its trunk. With ``start``, a folder (here or under the data root), an encoder
     begins with the facts, the vocabulary and the weights of that folder; "scratch" (or "") is none.
-    Of its layers, ``layers`` are taken over, in this order.
+    Of its layers, ``layers`` are taken over, in this order. A table ``start`` can name parts of
+    that model instead.
     """
 
     paper: str = "transformer"
     """A paper of `regard papers`."""
     size: Optional = None
     """One of its sizes; by default "base", or the first."""
-    start: Annotated[str | None, AfterValidator(lambda name: None if name in SCRATCH else name)] = (
-        None
-    )
-    """A model folder whose facts, vocabulary and weights the run starts with."""
+    start: Annotated[StartConfig | None, BeforeValidator(StartConfig.given)] = None
+    """A model folder (a string) whose facts, vocabulary and weights the run starts with, or a table
+    that names parts of it."""
     layers: (
         Literal["all", "every second"] | Annotated[tuple[LayerNumber, ...], Field(min_length=1)]
     ) = "all"
@@ -69,7 +102,7 @@ class ModelConfig(Config):
 
     @model_validator(mode="after")
     def _starts_once(self) -> "ModelConfig":
-        for key in ("size", "source", "target") if self.start is not None else ():
+        for key in ("size", "source", "target") if self.starts_whole else ():
             if getattr(self, key) is not None:
                 raise ValueError(
                     f'{key} cannot be used with start, which has its own facts: {key}="" removes it'
@@ -77,12 +110,19 @@ class ModelConfig(Config):
         for key in ("features_at", "features_layers") if self.features is None else ():
             if key in self.model_fields_set:
                 raise ValueError(f"{key} is for features: set that as well")
-        for key in ("features", "vectors") if self.start is not None else ():
+        has_words = self.start is not None and self.start.token_side is not None
+        for key in ("features", "vectors") if has_words else ():
             if getattr(self, key) is not None:
                 raise ValueError(f"{key} cannot be used with start, which has words of its own")
-        if self.start is None and self.layers != "all":
-            raise ValueError("layers are those of start: set that as well")
+        if not self.starts_whole and self.layers != "all":
+            said = "set that as well" if self.start is None else "its parts name them"
+            raise ValueError(f"layers are those of start: {said}")
         return self
+
+    @property
+    def starts_whole(self) -> bool:
+        """Whether the model is that of a folder, and not one that takes parts of it."""
+        return self.start is not None and not self.start.parts
 
     @property
     def name(self) -> str:
@@ -136,7 +176,8 @@ def trunk_facts(
         raise BadInput("model.target: a model of this task has a source only")
     facts = sized(config.name) if start is None else start.facts
     if not isinstance(facts, TrunkWithHeads):
-        raise BadInput(f"model: {config.start or config.paper} is no encoder")
+        name = config.paper if config.start is None else config.start.folder
+        raise BadInput(f"model: {name} is no encoder")
     if start is None and config.source is not None:
         facts = replace(facts, trunk=sized(config.source).encoder)
     depth, changes = facts.trunk.stack.depth, dict(config.change)

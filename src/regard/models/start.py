@@ -1,42 +1,50 @@
-"""The folder that a model starts from: read, cut down to some of its layers, and copied."""
+"""The folder that a model starts from: read, cut down to some of its layers, and copied.
+
+All of its model is copied, or some parts of it into a model of another paper.
+"""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from regard.ground.errors import BadInput
-from regard.models.config import EVERY_SECOND, ModelConfig
+from regard.ground.errors import BadInput, did_you_mean
+from regard.models.config import EVERY_SECOND, ModelConfig, StartConfig
 from regard.models.facts import TrunkWithHeads, change
 from regard.models.formats import folder as folders
 from regard.models.formats.loaded_model import LoadedModel
 from regard.models.hub import fetch, is_hub_id
 from regard.models.paper import Paper
 from regard.models.papers import paper, sized
-from regard.weights.files import load_weights, weights_of
+from regard.weights.files import load_weights, refuse_misfits, weights_of
 
 BY_TOKEN = ("trunk.embed.token.weight", "heads.next_token.out.weight")
 BLOCK = re.compile(r"trunk\.blocks\.(\d+)\.")
 
 
 def read_start(config: ModelConfig, data: Path) -> LoadedModel | None:
-    """The folder that a recipe starts from, here or under the data root.
+    """The model that a recipe starts from, unless it only takes parts of it.
 
     With ``layers`` it has only these; with a ``paper`` that it is not of, it becomes one.
     """
-    if config.start is None:
+    if config.start is None or config.start.parts:
         return None
-    start = read_model("model.start", config.start, data)
+    start = read_folder(config.start, data)
     if "paper" in config.model_fields_set and config.paper.lower() != start.paper.key:
-        start = _as_paper(start, paper(config.paper), config.start)
+        start = _as_paper(start, paper(config.paper), config.start.folder)
     if config.layers == "all":
         return start
     return select_layers(start, config.layers)
+
+
+def read_folder(start: StartConfig, data: Path) -> LoadedModel:
+    """The model in the folder of a start, here or under the data root."""
+    return read_model("model.start", start.folder, data)
 
 
 def read_model(key: str, name: str, data: Path, *, hub: bool = False) -> LoadedModel:
@@ -136,6 +144,50 @@ def copy_start(
             tensor[: len(given[name])].copy_(given[name])
         elif name.startswith("trunk."):
             raise BadInput(f"model.start: {name} there does not fit the model as changed")
+
+
+@torch.no_grad()
+def copy_parts(start: StartConfig, model: nn.Module, data: Path) -> tuple[str, ...]:
+    """Copy parts of the folder's model into parts of a model; says which, for people."""
+    ours, theirs = model.state_dict(), read_folder(start, data).module.state_dict()
+    for part, other in start.parts.items():
+        known = f"the model of {start.folder}"
+        given, taken = _part(theirs, other, known), _part(ours, part, "this model")
+        refuse_misfits(
+            f"model.start.parts: {part} = {other} of {start.folder}",
+            missing=[f"{other}{name}" for name in taken if name not in given],
+            unknown=[f"{other}{name}" for name in given if name not in taken],
+            misshapen=[
+                f"{other}{name} is {[*given[name].shape]}, not {[*tensor.shape]}"
+                for name, tensor in taken.items()
+                if name in given and given[name].shape != tensor.shape
+            ],
+        )
+        for name, tensor in taken.items():
+            tensor.copy_(given[name])
+    pairs = (f"{part} begins with {other}" for part, other in start.parts.items())
+    return (f"{', '.join(pairs)} of {start.folder}",) if start.parts else ()
+
+
+def _part(weights: Mapping[str, Tensor], part: str, where: str) -> dict[str, Tensor]:
+    """The weights of a part by the rest of their names; one weight may be a part."""
+    named = {
+        name.removeprefix(part): tensor
+        for name, tensor in weights.items()
+        if f"{name}.".startswith(f"{part}.")
+    }
+    if not named:
+        known = {*_parts(weights)}
+        said = f"{where} has no weights called {part!r}"
+        raise BadInput(f"model.start.parts: {said}{did_you_mean(part, known)}")
+    return named
+
+
+def _parts(weights: Mapping[str, Tensor]) -> Iterator[str]:
+    """The names of all parts with weights."""
+    for name in weights:
+        steps = name.split(".")
+        yield from (".".join(steps[:count]) for count in range(1, len(steps)))
 
 
 @lru_cache(maxsize=2)

@@ -97,7 +97,7 @@ class Pretrain(TrunkTask):
             if teacher.paper.tokenizer != paper.tokenizer:
                 kinds = f"{teacher.paper.tokenizer}, that of {paper.name} is {paper.tokenizer}"
                 raise BadInput(f"{TEACHER}: its tokenizer is {kinds}")
-            if self.recipe.model.start is None:
+            if not self.recipe.model.starts_whole:
                 facts = change(facts, vocab=teacher.facts.sizes["tokens"])
         if paper.tokenizer == PLAIN:
             raise BadInput(f"model: the tokenizer of {paper.name} has no special tokens to mask by")

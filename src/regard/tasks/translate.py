@@ -12,6 +12,7 @@ from regard.metrics.bleu import bleu
 from regard.models.config import encoder_decoder_facts
 from regard.models.facts import EncoderDecoder, change
 from regard.models.paper import Paper
+from regard.models.start import copy_parts
 from regard.objectives.seq2seq import Seq2Seq
 from regard.search.greedy import Greedy
 from regard.tasks.generation_settings import DecodeConfig
@@ -64,8 +65,11 @@ class Translate(PairTask):
     def unread_keys(self) -> Iterator[str]:
         """What only encoders have, and what only BLEU reads."""
         yield from super().unread_keys()
-        keys = ("start", "features", "vectors")
-        yield from (f"model.{key}" for key in keys if getattr(self.recipe.model, key) is not None)
+        model = self.recipe.model
+        keys = ("features", "vectors")
+        yield from (f"model.{key}" for key in keys if getattr(model, key) is not None)
+        if model.start is not None and model.start.token_side is not None:
+            yield "model.start but for parts without token vectors, as in source.layers"
         if "dev_sentences" in self.measure.model_fields_set and not self.chooses_by_bleu:
             yield "measure.dev_sentences unless train.judge is 'bleu'"
 
@@ -100,6 +104,11 @@ class Translate(PairTask):
         """The facts with the sizes of their vocabularies."""
         source, target = prepared.tokenizer.sides
         return change(facts, **{"source.vocab": len(source), "target.vocab": len(target)})
+
+    def begin(self, model: nn.Module, data: Path, prepared: Prepared) -> tuple[str, ...]:
+        """Take over the parts of ``model.start``."""
+        start = self.recipe.model.start
+        return () if start is None else copy_parts(start, model, data)
 
     def objective(self, prepared: Prepared) -> Seq2Seq:
         """The next token of the target."""

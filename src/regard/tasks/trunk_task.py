@@ -19,7 +19,7 @@ from regard.models.facts import Features, TrunkWithHeads, change
 from regard.models.formats.loaded_model import LoadedModel
 from regard.models.paper import Paper
 from regard.models.papers import paper
-from regard.models.start import copy_start, read_model, read_start
+from regard.models.start import copy_parts, copy_start, read_folder, read_model, read_start
 from regard.tasks.run_paths import RunPaths
 from regard.tasks.task import Prepared, Task
 from regard.text.config import EncoderTextConfig
@@ -64,18 +64,21 @@ class TrunkTask(Task):
     @property
     def vocabulary_key(self) -> str | None:
         """The key of the recipe that names a model whose vocabulary is used, if one does."""
-        return None if self.recipe.model.start is None else "model.start"
+        start = self.recipe.model.start
+        return None if start is None or start.token_side is None else "model.start"
 
     def vocabulary(self, data: Path) -> RowTokenizer | None:
         """The tokenizer of that model."""
-        if (start := self.start(data)) is None:
+        start = self.recipe.model.start
+        if start is None or start.token_side is None:
             return None
-        if start.tokenizer is None:
-            raise BadInput(f"model.start: {self.recipe.model.start} has no tokenizer files")
-        return cast(RowTokenizer, start.tokenizer)
+        tokenizer = read_folder(start, data).tokenizer
+        if tokenizer is None:
+            raise BadInput(f"model.start: {start.folder} has no tokenizer files")
+        return tokenizer.of_side(start.token_side)
 
     def start(self, data: Path) -> LoadedModel | None:
-        """The model in the folder ``model.start``, if the recipe names one."""
+        """The model that the recipe starts from, unless it only takes parts of it."""
         return read_start(self.recipe.model, data)
 
     def facts(self, data: Path) -> tuple[Paper, TrunkWithHeads]:
@@ -98,6 +101,12 @@ class TrunkTask(Task):
             return facts
         given = cast(Any, model.facts).trunk, config.features_at, config.features_layers
         return replace(facts, trunk=replace(facts.trunk, features=Features(*given)))
+
+    @property
+    def _takes_parts(self) -> bool:
+        """Whether the model has facts of its own, and weights of ``model.start``."""
+        model = self.recipe.model
+        return model.start is not None and not model.starts_whole
 
     @property
     def _word_vectors(self) -> list[str]:
@@ -143,18 +152,20 @@ class TrunkTask(Task):
         """As many outputs as there are labels, and the vocabulary where it was learned."""
         if prepared.labels is not None:
             facts = change(facts, outputs=len(prepared.labels))
-        if self.vocabulary_key is None:
+        if self.vocabulary_key is None or self._takes_parts:
             name = "trunk.embed.vocab" if self.recipe.model.features else "vocab"
             facts = change(facts, **{name: len(prepared.tokenizer.words)})
         return facts
 
     @torch.no_grad()
     def begin(self, model: nn.Module, data: Path, prepared: Prepared) -> tuple[str, ...]:
-        """Take over the weights of ``model.start``; what it lacks stays as it was drawn.
+        """Take over the weights of ``model.start``, or parts; others stay as they were drawn.
 
         A head of the same labels in another order is reordered, one of other labels is new.
         """
         remarks = self._begin_words(cast(Any, model), data, prepared)
+        if self._takes_parts:
+            return remarks + copy_parts(self.recipe.model.start, model, data)
         if (start := self.start(data)) is None:
             return remarks
         if prepared.labels is None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 from regard.ground.errors import BadInput
 from regard.ground.files import read_bytes, read_json, write_files
@@ -136,6 +136,10 @@ class MarianTokenizer(TranslationTokenizer):
     FILES: ClassVar = FILES
 
     files: Mapping[str, bytes]
+
+    def of_side(self, side: str) -> NoReturn:
+        """Its files hold both."""
+        raise BadInput("the vocabularies of a Marian folder cannot be used by other models")
 
     def save(self, folder: Path) -> None:
         """Write the same files, and remove those of an earlier tokenizer."""

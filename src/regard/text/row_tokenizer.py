@@ -53,6 +53,10 @@ class RowTokenizer(ABC):
         """Its only one."""
         return (self.words,)
 
+    def of_side(self, side: str) -> "RowTokenizer":
+        """The tokenizer of that side of its model: itself."""
+        return self
+
     def check(self, known: Mapping[str, int], summaries: Collection[str | None]) -> None:
         """Refuse a model that does not know every id, or pools where no summary token stands."""
         check_sizes({"tokens": len(self.words)}, known)

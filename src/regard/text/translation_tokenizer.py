@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from regard.ground.batch import as_row
 from regard.ground.errors import BadInput
+from regard.text.row_tokenizer import PlainTokenizer
 from regard.text.subwords import Subwords
 from regard.text.token_labels import LabelledInput, LabelledRow, RowWithWords, TokenLabels
 from regard.text.train_tokenizer import train
@@ -45,6 +46,11 @@ class TranslationTokenizer:
     def vocabularies(self) -> tuple[Vocabulary, ...]:
         """Both, or the one that both sides share."""
         return (self.source,) if self.joint else self.sides
+
+    def of_side(self, side: str) -> PlainTokenizer:
+        """The vocabulary of that side, for a model that reads texts of its language alone."""
+        words = {"source": self.source}.get(side, self.target)
+        return PlainTokenizer(cast(Subwords, words))
 
     @property
     def pad(self) -> int:
