@@ -157,9 +157,12 @@ def test_what_cannot_be_is_one_line(options, message, folder):
     assert message in done.stderr and done.stderr.count("regard:") == 1
 
 
-def test_a_prompt_beyond_the_positions_names_its_line(folder):
-    done = generate(folder, stdin="A\n" + "The old man " * 30 + "\n", code=2)
-    assert "standard input:2: " in done.stderr and "the model knows 48 positions" in done.stderr
+@pytest.mark.parametrize("times", [30, 2_000])
+def test_a_prompt_beyond_the_positions_names_its_line(times, folder):
+    done = generate(folder, stdin="A\n" + "The old man " * times + "\n", code=2)
+    complaint = done.stderr.splitlines()[-1]
+    assert complaint.startswith("regard: standard input:2: ")
+    assert complaint.endswith(" tokens, and the model knows 48 positions: shorten it")
     assert len(done.stdout.splitlines()) == 1
 
 

@@ -114,13 +114,14 @@ def _until_pause(lines: Iterator[Line], arrivals: Arrivals, most: int) -> Iterat
 
 
 def with_max_length(
-    parse: Parse, count: TokenCount, given: int | None, truncated: int | None = None
+    parse: Parse, count: TokenCount, given: int | None, limit: int | None = None
 ) -> Parse:
     """The same parser; an input of more tokens than ``given`` is an error.
 
-    Without ``given``, models that do not truncate texts to ``truncated`` tokens have a limit.
+    Without ``given``, models without a ``limit`` of their own, by which they truncate or refuse
+    texts, have one here.
     """
-    most = given or (MAX_TOKENS if truncated is None else None)
+    most = given or (MAX_TOKENS if limit is None else None)
     if most is None:
         return parse
 

@@ -85,9 +85,14 @@ class EncoderModel(ModelRunner):
         return self.tokenizer
 
     @property
+    def position_limit(self) -> int | None:
+        """That of its trunk."""
+        return self.facts.trunk.embed.limit
+
+    @property
     def truncation(self) -> int | None:
         """The most tokens of a row, if the caller, the tokenizer or positions limit them."""
-        return _smallest(self.max_length, self.text.longest, self.facts.trunk.embed.limit)
+        return _smallest(self.max_length, self.text.longest, self.position_limit)
 
     def with_precision(self, kind: str) -> Self:
         """The same, for inference only, in "fp32", "bf16", "int8" (on a CPU) or "auto"."""
@@ -154,7 +159,7 @@ class EncoderModel(ModelRunner):
     def scorer(self, window: int | None = None, stride: int | None = None) -> TextScorer:
         """Scores texts, by default as many tokens at once as it can read."""
         own = None if self.tokenizer is None else self.tokenizer.longest
-        most = _smallest(self.max_length, own, self.facts.trunk.embed.limit)
+        most = _smallest(self.max_length, own, self.position_limit)
         if window is not None and most is not None and window > most:
             raise BadInput(f"a window of {window:,} tokens: the model reads at most {most:,}")
         most = window or most or WINDOW

@@ -310,7 +310,7 @@ class Generator(DecoderModel, EncoderModel):
         longest = NEW_TOKENS if self.followed is None else self.followed.longest_after(len(row))
         if ending.max_new_tokens is not None:
             longest = ending.max_new_tokens
-        left = (self.model.decoder.embed.position_limit or sys.maxsize) - len(row) + 1
+        left = (self.position_limit or sys.maxsize) - len(row) + 1
         return (left, "positions") if left < longest else (longest, "length")
 
     def _stops(self, ending: Ending) -> StopStrings:

@@ -58,7 +58,7 @@ class InputLimits:
         if self.max_length is not None and length > self.max_length:
             raise BadItem(number, f"{length:,} tokens, more than {self.max_length:,} (max_length)")
         if self.longest is not None and length > self.longest:
-            reason = f"{length} tokens, and the model knows {self.longest} positions"
+            reason = f"{length} tokens, and the model knows {self.longest} positions: shorten it"
             raise BadItem(number, reason)
         if not len(ids):
             return

@@ -54,6 +54,11 @@ class ModelRunner(BatchRunner, ABC):
         raise BadInput(f"{self.name} is no causal model with a next-token head: it cannot generate")
 
     @property
+    @abstractmethod
+    def position_limit(self) -> int | None:
+        """The most tokens that its positions allow; None: any number."""
+
+    @property
     def truncation(self) -> int | None:
         """The number of tokens to which texts are truncated; None: texts are read whole."""
         return None

@@ -113,6 +113,11 @@ class Translator(DecoderModel):
         return self.tokenizer.target
 
     @property
+    def position_limit(self) -> int | None:
+        """That of the source."""
+        return self.model.source.embed.position_limit
+
+    @property
     def models(self) -> list[Any]:
         """Its own, and those of the others."""
         return [one.model for one in (self, *self.others)]

@@ -92,7 +92,8 @@ def _parser(model: "Model", max_length: int | None) -> Parse:
     if model.tokenizer is None:
         raise BadInput(MISSING)
     runner = model.runner
-    return with_max_length(runner.parse, runner.token_count, max_length, runner.truncation)
+    limit = runner.truncation or runner.position_limit
+    return with_max_length(runner.parse, runner.token_count, max_length, limit)
 
 
 def _record(number: int, vector: Vector) -> dict[str, Any]:

@@ -27,7 +27,6 @@ from regard.cli.options import (
     JSON,
     LENGTH,
     MAX_LENGTH,
-    MAX_TOKENS,
     MODEL,
     NO_REPEAT,
     OUT_FILE,
@@ -164,7 +163,8 @@ def generate(
         if stream or (typed and not as_json):
             _answer(generator.with_limits(None, max_length), method, file, best, typed, stream)
             return
-        parse = with_max_length(plain_text, generator.token_count, max_length or MAX_TOKENS)
+        limit = generator.position_limit
+        parse = with_max_length(plain_text, generator.token_count, max_length, limit)
         for window in read_windows(file, lambda line, where: (parse(line, where), None)):
             first = window[0].number
             decode_window = partial(method.decode, generator, first=first - 1)

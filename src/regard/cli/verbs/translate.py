@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from regard.cli.console import note, output_to
-from regard.cli.line_io import check_length, predict_window, read_windows
+from regard.cli.line_io import Parse, plain_text, predict_window, read_windows, with_max_length
 from regard.cli.nbest_output import print_records, print_texts
 from regard.cli.options import (
     ALPHA,
@@ -25,7 +25,6 @@ from regard.cli.options import (
     JSON,
     LENGTH,
     MAX_LENGTH,
-    MAX_TOKENS,
     MODEL,
     NO_REPEAT,
     OUT_FILE,
@@ -142,7 +141,9 @@ def translate(
         translator = stack.enter_context(decode.ready(translator, chosen, workers, start))
         source, target = translator.tokenizer.sides
         prefixes = None if prefix is None else Prefixes(prefix)
-        parse = partial(_parse, source, max_length or MAX_TOKENS, prefixes)
+        limits = max_length, translator.position_limit
+        parse_line = with_max_length(plain_text, translator.token_count, *limits)
+        parse = partial(_parse, parse_line, source, prefixes)
         for window in read_windows(file, parse):
             first = window[0].number
             decode_window = partial(method.decode, translator, first=first - 1)
@@ -178,10 +179,10 @@ class Prefixes:
 
 
 def _parse(
-    vocabulary: Vocabulary, most: int, prefixes: Prefixes | None, line: str, where: str
+    parse: Parse, vocabulary: Vocabulary, prefixes: Prefixes | None, line: str, where: str
 ) -> tuple[str, str | None]:
     """A line and its forced prefix; words outside the vocabulary are printed."""
-    check_length((line,), vocabulary, most, where)
+    line = parse(line, where)
     if vocabulary.kind in LOSSY and (unknown := vocabulary.unknown(line)):
         words = ", ".join(line[start:end] for start, end in unknown)
         note(f"line {where.rpartition(':')[2]}: not in the vocabulary: {words}")
