@@ -70,6 +70,15 @@ def test_a_folder_that_names_no_class(kind, files, tmp_path):
     check(ours, theirs)
 
 
+@pytest.mark.parametrize(
+    ("there", "absent"), [("vocab.json", "merges.txt"), ("merges.txt", "vocab.json")]
+)
+def test_half_of_the_files_is_an_error_that_names_the_other(there, absent, tmp_path):
+    (tmp_path / there).write_bytes(learn("gpt2").files[there])
+    with pytest.raises(BadInput, match=f": has {there}, but no {absent}, nor tokenizer.json$"):
+        PAPERS["gpt2"].formats["hf"].load_tokenizer(tmp_path, {})
+
+
 @pytest.mark.parametrize("kind", PAPERS)
 def test_what_we_learn_the_reference_reads_and_the_reverse(kind, tmp_path):
     learn(kind).save(tmp_path)

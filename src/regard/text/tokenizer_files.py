@@ -6,7 +6,7 @@ class that takes tokenizer.json as it stands does the normaliser written there c
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,6 +57,7 @@ def read_files(folder: Path, first: TokenizerFamily | None = None) -> TokenizerF
     named = str(content.get("tokenizer_class") or "").removesuffix("Fast")
     complete = [one for one in families if {*one.files} <= files.keys()]
     if WORDS not in files and not complete:
+        _refuse_incomplete(folder, files.keys())
         return None
     if named in AS_IT_STANDS:
         written = read_json(folder / WORDS)
@@ -289,6 +290,15 @@ def _as_it_stands(
     if empty.tokens != tokens or empty.type_ids != [part.segment for part in special]:
         raise BadInput(f"{path}: its template is not that of {family.classes[0]}")
     return tokenizer
+
+
+def _refuse_incomplete(folder: Path, there: Collection[str]) -> None:
+    """A folder with some of the files of a family is damaged; one with none has no vocabulary."""
+    for family in FAMILIES:
+        absent = [name for name in family.files if name not in there]
+        if absent and len(absent) < len(family.files):
+            others = " and ".join(name for name in family.files if name in there)
+            raise BadInput(f"{folder}: has {others}, but no {' and '.join(absent)}, nor {WORDS}")
 
 
 def _refuse_missing(vocabulary: Mapping[str, int], names: Mapping[str, str], path: Path) -> None:
