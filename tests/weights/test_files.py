@@ -52,6 +52,15 @@ def test_every_layout_is_read(tmp_path):
         assert_same(read_folder(tmp_path / folder))
 
 
+def test_an_unusual_pickle_protocol_is_read_without_a_warning_or_refused(tmp_path):
+    path = tmp_path / "pytorch_model.bin"
+    torch.save(TENSORS, path, pickle_protocol=3)
+    assert_same(read_folder(tmp_path))  # warnings are errors here
+    torch.save(TENSORS, path, pickle_protocol=4)
+    with pytest.raises(BadInput, match=r"holds more than tensors"):
+        read_folder(tmp_path)
+
+
 def test_safetensors_come_first(tmp_path):
     write_tensors(tmp_path / "model.safetensors", TENSORS)
     (tmp_path / "pytorch_model.bin").write_bytes(b"never looked at")

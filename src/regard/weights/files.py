@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from warnings import catch_warnings, filterwarnings
 
 import torch
 from safetensors import SafetensorError
@@ -38,11 +39,14 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 def read_pickled(path: Path) -> dict[str, Tensor]:
     """The named tensors of a pytorch_model.bin, by torch's restricted unpickler.
 
-    On a damaged file it raises exceptions of any type.
+    On a damaged file it raises exceptions of any type. It also warns of pickle protocols that it
+    may not read, in vain: what it does not read is an error.
     """
     check_regular(path)
     try:
-        content: Any = torch.load(path, map_location="cpu", weights_only=True)
+        with catch_warnings():
+            filterwarnings("ignore", "Detected pickle protocol")
+            content: Any = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         reason = str(error).split("\n")[0].split(". ")[0]
         raise BadInput(f"{path}: is damaged or holds more than tensors ({reason})") from None
