@@ -13,7 +13,8 @@ from regard.tasks import batch_runner
 from small_bert import SENTENCES
 from small_bert import model as small_encoder
 
-READ = ("encode", "embed", "logits", "translate", "score", "predict", "fill")
+READ = ("encode", "embed", "logits", "translate", "predict", "fill")
+SIZES = {method: "max_length" for method in READ} | {"score": "window"}  # in tokens
 LONG = " ".join(SENTENCES)
 
 
@@ -23,9 +24,10 @@ def translator(small_run):
 
 
 def test_methods_that_read_texts_have_the_same_options():
-    for method in READ:
+    for method, size in SIZES.items():
         options = inspect.signature(getattr(Model, method)).parameters
-        assert {"batch_size", "max_length"} <= options.keys(), method
+        assert {"batch_size", size} <= options.keys(), method
+        assert len({*SIZES.values()} & options.keys()) == 1, method
         assert ("as_numpy" in options) == (method in ("encode", "embed", "logits")), method
 
 
@@ -94,7 +96,7 @@ def test_a_translator_refuses_a_long_text(translator):
     assert translator.translate(["dog cow owl"], max_length=count)
     given = {"translate": "dog cow owl", "encode": "dog cow owl", "embed": "dog cow owl"}
     pair = ("dog cow owl", "dog")
-    for method, one in {**given, "score": pair, "logits": pair, "score ": pair[::-1]}.items():
+    for method, one in {**given, "logits": pair, "logits ": pair[::-1]}.items():
         short = "dog" if isinstance(one, str) else ("dog", "dog")
         with pytest.raises(BadInput, match=rf"input 2: {count} tokens, more than {count - 1} "):
             getattr(translator, method.strip())([short, one], max_length=count - 1)
@@ -106,13 +108,13 @@ def test_a_precision_that_the_device_lacks_is_refused_at_load(small_run):
             regard.load(small_run / "run" / "model", "cpu", precision=precision)
 
 
-@pytest.mark.parametrize("option", ["batch_size", "max_length"])
 @pytest.mark.parametrize("wrong", [0, -1, 2.5, "3", True])
-def test_limits_are_whole_numbers(option, wrong):
-    for method in READ:
+def test_limits_are_whole_numbers(wrong):
+    for method, size in SIZES.items():
         kind = "words" if method == "fill" else "one"
-        with pytest.raises(BadInput, match=f"^{option} "):
-            getattr(small_encoder(kind), method)(["the [MASK]"], **{option: wrong})
+        for option in ("batch_size", size):
+            with pytest.raises(BadInput, match=f"^{option} "):
+                getattr(small_encoder(kind), method)(["the [MASK]"], **{option: wrong})
 
 
 def test_arrays_on_request(translator):

@@ -307,20 +307,20 @@ class Model:
         self,
         inputs: Iterable[Any],
         *,
+        window: int | None = None,
         stride: int | None = None,
         batch_size: int | None = None,
-        max_length: int | None = None,
     ) -> list[list[float]]:
         """Log-probabilities of texts, or of given translations, token by token.
 
         A causal model predicts each token of a text from those before it, a masked LM from all
-        others. Longer texts than it reads at once (``max_length``, or its positions) are read in
-        windows that overlap, ``stride`` tokens further each. Ids are used as given. A translator
+        others. Longer texts than a ``window`` (by default as many tokens as it can read) are read
+        in windows that overlap, ``stride`` tokens further each. Ids are used as given. A translator
         scores pairs (source, target): the tokens of the target, and its end. The first token has
         no score where nothing stands before it: of ids, and of GPT, whose texts have no separator.
         """
-        given, runner = listed(inputs, "inputs"), self.runner.with_limits(batch_size, max_length)
-        return [list(one.logprobs) for one in runner.scorer(stride=stride).score(given)]
+        given, runner = listed(inputs, "inputs"), self.runner.with_limits(batch_size)
+        return [list(one.logprobs) for one in runner.scorer(window, stride).score(given)]
 
     def look(
         self,

@@ -163,7 +163,9 @@ def test_what_cannot_be_scored_is_refused(causal, masked):
     with pytest.raises(BadInput, match="a stride of 16: it must be from 1 to 15 with windows"):
         causal.score(TEXTS, stride=16)
     with pytest.raises(BadInput, match="a window of 17 tokens: the model reads at most 16"):
-        causal.runner.scorer(17)
+        causal.score(TEXTS, window=17)
+    with pytest.raises(BadInput, match="stride must be a whole number, not 2.5"):
+        causal.score(TEXTS, stride=2.5)
     with pytest.raises(BadInput, match="input 2: has no tokens"):
         causal.score([TEXTS[0], ""])
     with pytest.raises(BadInput, match="give a list of texts, not one text"):
@@ -196,6 +198,8 @@ def test_the_verb_scores_lines_and_whole_files(causal, masked, tmp_path):
     assert record["text"] == "\n".join(TEXTS)
     options = ("--whole", "--window", "12", "--stride", "3")
     other = run("score", tmp_path / "causal", tmp_path / "a.txt", *options)
+    (same,) = causal.score(["\n".join(TEXTS)], window=12, stride=3)
+    assert float(other.stdout) == pytest.approx(sum(same), abs=1e-3)
     assert float(other.stdout) != pytest.approx(record["logprob"], abs=1e-3)
     refused = run("score", tmp_path / "causal", tmp_path / "a.txt", "--max-length", "9", code=2)
     assert "tokens, more than 9" in refused.output

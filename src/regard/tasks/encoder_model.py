@@ -7,7 +7,7 @@ from typing import Any, Self, TypeGuard, cast
 from torch import Tensor
 
 from regard.ground.batch import Ids, TokenRow
-from regard.ground.checks import listed
+from regard.ground.checks import check_whole, listed
 from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
@@ -158,8 +158,12 @@ class EncoderModel(ModelRunner):
 
     def scorer(self, window: int | None = None, stride: int | None = None) -> TextScorer:
         """Scores texts, by default as many tokens at once as it can read."""
+        given = {"window": (window, 2), "stride": (stride, 1)}
+        for name, (tokens, least) in given.items():
+            if tokens is not None:
+                check_whole(name, tokens, least)
         own = None if self.tokenizer is None else self.tokenizer.longest
-        most = _smallest(self.max_length, own, self.position_limit)
+        most = _smallest(own, self.position_limit)
         if window is not None and most is not None and window > most:
             raise BadInput(f"a window of {window:,} tokens: the model reads at most {most:,}")
         most = window or most or WINDOW
