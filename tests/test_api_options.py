@@ -14,7 +14,7 @@ from small_bert import SENTENCES
 from small_bert import model as small_encoder
 
 READ = ("encode", "embed", "logits", "translate", "predict", "fill")
-SIZES = {method: "max_length" for method in READ} | {"score": "window"}  # in tokens
+SIZES = dict.fromkeys(READ, "max_length") | {"score": "window"}  # in tokens
 LONG = " ".join(SENTENCES)
 
 

@@ -164,7 +164,7 @@ def test_what_cannot_be_scored_is_refused(causal, masked):
         causal.score(TEXTS, stride=16)
     with pytest.raises(BadInput, match="a window of 17 tokens: the model reads at most 16"):
         causal.score(TEXTS, window=17)
-    with pytest.raises(BadInput, match="stride must be a whole number, not 2.5"):
+    with pytest.raises(BadInput, match=r"stride must be a whole number, not 2\.5"):
         causal.score(TEXTS, stride=2.5)
     with pytest.raises(BadInput, match="input 2: has no tokens"):
         causal.score([TEXTS[0], ""])
