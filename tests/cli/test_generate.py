@@ -66,7 +66,8 @@ def test_several_samples_and_records(folder, model):
     first = found[0][0]
     assert records[0]["text"] == first.text and records[0]["ended"] == first.ended
     assert records[0]["logprobs"] == pytest.approx(first.hypothesis.logprobs, abs=1e-4)
-    assert len(records[0]["tokens"]) == len(first.hypothesis.tokens) >= 4
+    assert records[0]["ids"] == [*first.hypothesis.tokens] and len(records[0]["ids"]) >= 4
+    assert records[0]["tokens"] == model.tokenizer.words.pieces(first.hypothesis.tokens)
     assert {one["engine"] for one in records} <= {"torch", "cpp"}
 
 
@@ -77,6 +78,14 @@ def test_minimum_risk_and_diverse_beams(folder):
         ("--groups", 2, "--beam", 2, "--diversity", 1.0),
     ):
         assert len(generate(folder, *options, stdin=LINES).stdout.split("\n")) == 4
+
+
+def test_a_file_appears_with_its_folders_or_not_at_all(folder, tmp_path):
+    out = tmp_path / "new" / "out.txt"
+    generate(folder, "--out", out, stdin="A\n" + "The old man " * 30 + "\n", code=2)
+    assert not out.parent.exists()
+    generate(folder, "--out", out, stdin=LINES)
+    assert out.read_text() == generate(folder, stdin=LINES).stdout
 
 
 def test_stop_strings_are_cut(folder, model):

@@ -35,6 +35,22 @@ def test_a_block_that_fails_leaves_the_old_file(tmp_path):
     assert [one.name for one in tmp_path.iterdir()] == ["a"]
 
 
+@pytest.mark.parametrize("replace", [replacing, replacing_folder])
+def test_folders_on_the_way_are_made_and_go_again_if_the_block_fails(replace, tmp_path):
+    path = tmp_path / "new" / "deep" / "a"
+    with pytest.raises(RuntimeError), replace(path):
+        assert path.parent.is_dir()
+        raise RuntimeError
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(RuntimeError), replace(path):
+        (tmp_path / "new" / "other").write_text("of somebody else")
+        raise RuntimeError
+    assert [one.name for one in (tmp_path / "new").iterdir()] == ["other"]
+    with replace(path):
+        pass
+    assert path.exists()
+
+
 def test_a_link_keeps_pointing_where_it_points(tmp_path):
     (tmp_path / "real").write_text("old")
     (tmp_path / "link").symlink_to("real")

@@ -29,6 +29,7 @@ def print_records(
             "score": one.score,
             "logprob": hypothesis.logprob,
             "n": len(hypothesis.logprobs),
+            "ids": hypothesis.tokens,
             "tokens": vocabulary.pieces(hypothesis.tokens),
             "logprobs": hypothesis.logprobs,
             "finished": hypothesis.finished,

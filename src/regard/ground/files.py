@@ -36,6 +36,20 @@ def writing(path: Path | str) -> Iterator[None]:
 
 
 @contextmanager
+def making(folder: Path) -> Iterator[None]:
+    """Make a folder and those above it where there are none; if this block fails, they go again."""
+    new = [one for one in (folder, *folder.parents) if not one.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    except BaseException:
+        for one in new:  # from the innermost
+            with suppress(OSError):
+                one.rmdir()
+        raise
+
+
+@contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A temporary path to write to, which replaces ``path`` if the block ends without an error.
 
@@ -49,9 +63,8 @@ def replacing(path: Path) -> Iterator[Path]:
         yield path
         return
     temporary = temporary_name(path)
-    try:
-        with writing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
+    with writing(path), making(path.parent):
+        try:
             sweep(path)
             temporary.touch()
             mode = temporary.stat().st_mode
@@ -59,9 +72,9 @@ def replacing(path: Path) -> Iterator[Path]:
             temporary.chmod(mode)  # a library may have replaced it by a private file
             synchronise(temporary)
             temporary.replace(path)
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
+        finally:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -70,15 +83,15 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
     folder = folder.resolve()
     hidden = folder.with_name(f".{folder.name}")
     temporary = temporary_name(hidden)
-    try:
-        with writing(folder):
+    with writing(folder), making(folder.parent):
+        try:
             sweep(hidden)
-            temporary.mkdir(parents=True)
+            temporary.mkdir()
             yield temporary
             synchronise(temporary)
             temporary.replace(folder)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
 
 
 def is_empty(folder: Path) -> bool:

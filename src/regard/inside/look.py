@@ -45,6 +45,8 @@ def look(
     if second is None:
         second = runner.default_target(first)
     rows = _read(tokenizer, first, second, repeat)
+    if not subwords and not all(row.keys.words for row in rows.values()):
+        raise BadInput("the text has no words: look at its subwords")
     records, outputs = record_input(runner.model, facts, rows)
     prediction = None
     if LabelHead.name in outputs.by_head:
@@ -74,4 +76,6 @@ def score_induction(
 def _read(tokenizer: Tokenizer, first: str, second: str | None, repeat: bool) -> LabelledInput:
     """One text or two as rows with labels, or all their tokens twice."""
     rows = tokenizer.label(first, second)
+    if not all(len(row.row.tokens) for row in rows.values()):
+        raise BadInput("the text has no tokens: there is no attention to show")
     return {side: row.repeated() if repeat else row for side, row in rows.items()}
