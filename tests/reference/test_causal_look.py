@@ -106,9 +106,9 @@ def test_xlnet_sees_all_and_nothing_is_masked(tmp_path):
 def test_a_text_without_tokens_or_words_is_refused(folder):
     model = regard.load(folder, "cpu")
     for show in (model.look, model.induction):
-        with pytest.raises(BadInput, match="^the text has no tokens: there is no attention"):
+        with pytest.raises(BadInput, match=r"^the text has no tokens: there is no attention"):
             show("")
-    with pytest.raises(BadInput, match="^the text has no words: look at its subwords"):
+    with pytest.raises(BadInput, match=r"^the text has no words: look at its subwords"):
         model.look(" ")
     assert len(model.look(" ", subwords=True).maps[0].keys) == 1
 
