@@ -2,6 +2,7 @@
 
 import gzip
 import tomllib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from regard.ground.tape import Tape
 from regard.models.facts import Features, change
 from regard.models.formats import folder as folders
 from regard.models.formats.loaded_model import LoadedModel
-from regard.models.papers import elmo, lin
+from regard.models.papers import bert, elmo, lin, taglm
 from regard.text.characters import CharacterTokenizer, CharacterVocabulary
 from small_tuning import write_tuning
 
@@ -158,3 +159,55 @@ def test_an_elmo_can_be_tuned_itself(features, tmp_path):
     model = trained(recipe, tmp_path, tmp_path / "run")
     assert model.module.mix.logits.abs().max() > 0
     assert len(model.predict([["dog", "owl"]])[0].tags) == 2
+
+
+TAGLM = {"width": 8, "embedding": 16, "dropout": 0.0}
+
+
+def test_features_join_the_states_of_the_first_layer(features):
+    """h_k1 = [→h; ←h; h_LM] (Peters et al., 2017, equation 7)."""
+    top = Features(regard.load(features, "cpu").facts.trunk, at=1, layers="top")
+    facts = change(taglm.BASE, **{f"trunk.stack.{name}": size for name, size in TAGLM.items()})
+    facts = change(facts, **{"trunk.embed.vocab": 20})
+    facts = replace(facts, trunk=replace(facts.trunk, features=top))
+    model = facts.build().eval()
+    tokens = np.random.default_rng(0).integers(0, 20, (5, 9))
+    inputs = pack_rows([TokenRow(tokens[:3], [0] * 3), TokenRow(tokens[3:], [0] * 2)])
+    tape = Tape("trunk.*.output")
+    states_TD = model(inputs, tape=tape).states_TD
+    (top_TD,), (first, second) = (
+        model.trunk.frozen(inputs.tokens_T[:, 1:], inputs.layout),
+        model.trunk.inner.layers.layers,
+    )
+    words_TD = model.trunk.embed.words(inputs.tokens_T[:, 0], inputs.layout)
+    below_TD = first(words_TD, inputs.layout)[0]
+    torch.testing.assert_close(tape.records["trunk.blocks.0.output"], below_TD)
+    expected_TD = second(torch.cat([below_TD, top_TD], dim=-1), inputs.layout)[0]
+    torch.testing.assert_close(states_TD, expected_TD)
+    without = replace(facts.trunk, features=None).products().token
+    joined = 2 * 3 * 8 * 8  # the gates of the second layer
+    assert facts.trunk.products().token == without + top.model.products().token // 3 + joined
+
+
+def test_a_taglm_learns_from_a_folder(features, tmp_path):
+    recipe = recipe_of(tmp_path, "tags", features=str(features))
+    recipe["labels"] |= {"crf": True}
+    own = {f"trunk.stack.{name}": size for name, size in TAGLM.items()}
+    recipe["model"] = {"paper": "taglm", "features": str(features), "change": own}
+    model = trained(recipe, tmp_path, tmp_path / "run")
+    found = model.facts.trunk.features
+    assert (found.at, found.layers, found.feature_dropout) == (1, "top", 0.25)
+    assert list(model.module.trunk.mixes) == ["between"]
+    assert len(model.predict(["dog owl pig"])[0].tags) == 3
+    alone = {**recipe, "model": {"paper": "taglm"}}
+    assert "model.features: taglm needs a folder" in refused(alone, tmp_path)
+    above = {**recipe, "model": {**recipe["model"], "features_at": 2}}
+    assert "after layer 2 of 2 is no layer" in refused(above, tmp_path)
+
+
+def test_only_recurrent_encoders_read_features_between_layers(features):
+    model = regard.load(features, "cpu").facts.trunk
+    with pytest.raises(BadInput, match="only recurrent encoders"):
+        change(bert.TINY, **{"trunk.features": Features(model, at=1)})
+    with pytest.raises(BadInput, match="place of features"):
+        Features(model, at="middle")

@@ -90,10 +90,13 @@ class ModelConfig(Config):
     features: Optional = None
     """A folder of an ELMo model whose layers are features of words; it is not trained. Needs
     `text.kind = "words"`."""
-    features_at: Literal["input", "output", "both"] = "input"
-    """Where features are: beside word vectors, beside the states of the trunk, or both."""
-    features_layers: Literal["all", "top"] = "all"
-    """All layers of that model, mixed by learned weights, or its top layer."""
+    features_at: Literal["input", "output", "both"] | Annotated[int, Field(ge=1)] | None = None
+    """Where features are: beside word vectors ("input"), beside the states of the trunk ("output"),
+    both, or beside the states after a layer (1 is the first); by default as in the paper, or
+    "input"."""
+    features_layers: Literal["all", "top"] | None = None
+    """All layers of that model, mixed by learned weights, or its top layer; by default as in the
+    paper, or all."""
     vectors: Optional = None
     """A file of word vectors (GloVe, word2vec; text or binary) that words begin with; words that
     it does not have are drawn at random. Needs `text.kind = "words"`."""

@@ -6,7 +6,8 @@ layers are neither compiled nor captured. They run in the precision of their wei
 torch would run them in fp16, and errors of a state accumulate over time.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, cast
 
 import torch
@@ -28,6 +29,7 @@ STEPS: dict[str, Callable[..., Any]] = {
 }
 PARTS = {"rnn": 1, "gru": 1, "lstm": 2}  # of a state
 DIRECTIONS = ("forward", "backward", "both")
+NOTHING: Mapping[int, Any] = MappingProxyType({})
 
 
 def without_autocast(x: Tensor) -> torch.autocast:
@@ -128,6 +130,7 @@ class RNNLayer(nn.Module):
 class RNNStack(nn.Module):
     """Stacked layers; with ``residual``, from the second on each adds to its input.
 
+    ``joined`` says how many features join the input of a layer above the first, by its number.
     Dropout between layers is not that of torch's kernel, whose draws on CUDA do not follow the seed
     of a step.
     """
@@ -142,14 +145,13 @@ class RNNStack(nn.Module):
         reads: str = "forward",
         residual: bool = False,
         dropout: float = 0.0,
+        joined: Mapping[int, int] = NOTHING,
     ):
         super().__init__()
         self.cell, self.residual = cell, residual
         states = 2 * width if reads == "both" else width
-        self.layers = nn.ModuleList(
-            RNNLayer(cell, states if number else inputs, width, reads=reads)
-            for number in range(depth)
-        )
+        sizes = [inputs, *(states + joined.get(number, 0) for number in range(1, depth))]
+        self.layers = nn.ModuleList(RNNLayer(cell, size, width, reads=reads) for size in sizes)
         self.dropout = Dropout(dropout)
 
     def forward(
@@ -158,6 +160,7 @@ class RNNStack(nn.Module):
         layout: Layout,
         begin: Sequence[State] | None = None,
         *,
+        joined: Mapping[int, Tensor] = NOTHING,
         tape: NullTape = NULL_TAPE,
     ) -> tuple[Tensor, list[State]]:
         """The states of the top layer, and the final states of all layers."""
@@ -165,6 +168,8 @@ class RNNStack(nn.Module):
         with without_autocast(x_TD):
             for number, layer in enumerate(self.layers):
                 given_TD = self.dropout(x_TD) if number else x_TD
+                if number in joined:
+                    given_TD = torch.cat([given_TD, joined[number].to(given_TD.dtype)], dim=-1)
                 states_TD, end = layer(given_TD, layout, None if begin is None else begin[number])
                 x_TD = x_TD + states_TD if number and self.residual else states_TD
                 x_TD = tape.under(number)("output", x_TD)

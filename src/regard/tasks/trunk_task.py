@@ -97,10 +97,16 @@ class TrunkTask(Task):
         config = self.recipe.model
         if self._word_vectors and self._family(paper(config.paper)) != WordTokenizer.name:
             raise BadInput(f'model.{self._word_vectors[0]}: words have it: set text.kind = "words"')
+        own = facts.trunk.features
         if (model := self._feature_model(data)) is None:
+            if own is not None and not config.starts_whole:
+                raise BadInput(f"model.features: {config.paper} needs a folder that gives features")
             return facts
-        given = cast(Any, model.facts).trunk, config.features_at, config.features_layers
-        return replace(facts, trunk=replace(facts.trunk, features=Features(*given)))
+        keys = {"at": config.features_at, "layers": config.features_layers}
+        given: dict[str, Any] = {name: key for name, key in keys.items() if key is not None}
+        given |= {"model": model.facts.encoder}
+        features = Features(**given) if own is None else replace(own, **given)
+        return replace(facts, trunk=replace(facts.trunk, features=features))
 
     @property
     def _takes_parts(self) -> bool:
@@ -178,7 +184,7 @@ class TrunkTask(Task):
         """Take over the weights of the model of features, and static vectors."""
         if (features := self._feature_model(data)) is not None:
             module: Any = features.module
-            model.trunk.frozen.trunk.load_state_dict(module.trunk.state_dict())
+            model.trunk.frozen.trunk.load_state_dict(module.encoder.state_dict())
         if (vectors := self._static_vectors(data)) is None:
             return ()
         table_VD, width = model.trunk.embed.token.weight, vectors.width

@@ -1,6 +1,6 @@
 """Encoders that are no Transformers: recurrent and convolutional."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from torch import Tensor, nn
 
@@ -9,7 +9,7 @@ from regard.ground.tape import NULL_TAPE, NullTape
 from regard.parts.attention import EncoderOutput
 from regard.parts.conv import Convolution
 from regard.parts.embed import Embedding
-from regard.parts.rnn import RNNStack
+from regard.parts.rnn import NOTHING, RNNStack
 
 
 class RNNEncoderModule(nn.Module):
@@ -23,11 +23,19 @@ class RNNEncoderModule(nn.Module):
         self.layers = layers
 
     def forward(
-        self, tokens_T: Tensor, layout: Layout, *, tape: NullTape = NULL_TAPE
+        self,
+        tokens_T: Tensor,
+        layout: Layout,
+        *,
+        joined: Mapping[int, Tensor] = NOTHING,
+        tape: NullTape = NULL_TAPE,
     ) -> EncoderOutput:
-        """A state for every token, and the final state of every layer."""
+        """A state for every token, and the final state of every layer.
+
+        Features may be ``joined`` to the input of a layer above the first.
+        """
         x_TD = tape("embed.output", self.embed(tokens_T, layout))
-        states_TD, ends = self.layers(x_TD, layout, tape=tape.under("blocks"))
+        states_TD, ends = self.layers(x_TD, layout, joined=joined, tape=tape.under("blocks"))
         return EncoderOutput(tape("output", states_TD), layout, ends)
 
 

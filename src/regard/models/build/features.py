@@ -1,5 +1,6 @@
 """Features of words: the layers of a frozen model, mixed, beside word vectors or states."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -66,17 +67,23 @@ class FrozenLayers(nn.Module):
 
 
 class FeaturedTrunk(nn.Module):
-    """A trunk over words, with features at its ``input``, its ``output`` or both.
+    """A trunk over words, with features at its "input", its "output" or "between" its layers.
 
-    Each has a mixture of its own, which ``dropout`` falls on.
+    Each place has a mixture of its own, which ``dropout`` falls on; features between layers join
+    the input of the layers of these numbers.
     """
 
     def __init__(
-        self, inner: nn.Module, frozen: FrozenLayers, places: tuple[str, ...], dropout: float
+        self,
+        inner: nn.Module,
+        frozen: FrozenLayers,
+        places: Sequence[str],
+        joined: Sequence[int],
+        dropout: float,
     ):
         super().__init__()
         self.inner: Any = inner
-        self.frozen = frozen
+        self.frozen, self.joined = frozen, joined
         self.mixes = nn.ModuleDict({place: ScalarMix(len(frozen.layers)) for place in places})
         self.dropout = Dropout(dropout)
 
@@ -97,6 +104,8 @@ class FeaturedTrunk(nn.Module):
         layers = self.frozen(tokens_TC[:, 1:], layout)
         mixed = {place: self.dropout(mix(layers)) for place, mix in self.mixes.items()}
         given = WordsWithFeatures(tokens_TC[:, 0], mixed.get("input"))
+        if self.joined:
+            more["joined"] = dict.fromkeys(self.joined, mixed["between"])
         encoded = self.inner(given, layout, tape=tape, **more)
         if "output" not in mixed:
             return encoded

@@ -1,6 +1,8 @@
 """Facts of embeddings: what the first layer of a trunk adds up for each token."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from regard.ground.errors import BadInput
@@ -18,6 +20,7 @@ class AnyEmbedding:
     position: Position | None = None
     segments: int = 0
     embedding_size: int | None = None
+    joined: Mapping[int, int] = MappingProxyType({})  # sizes of features, by the layer they join
 
     @property
     def limit(self) -> int | None:

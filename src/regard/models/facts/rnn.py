@@ -1,5 +1,6 @@
 """Facts of recurrent encoders, language models and decoders."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -15,7 +16,7 @@ from regard.models.sites import AttentionSite
 from regard.parts.bridge import KINDS as BRIDGES
 from regard.parts.bridge import Bridge
 from regard.parts.dropout import RowDropout, TokenDropout
-from regard.parts.rnn import DIRECTIONS, KERNELS, PARTS, RNNLayer, RNNStack
+from regard.parts.rnn import DIRECTIONS, KERNELS, NOTHING, PARTS, RNNLayer, RNNStack
 from regard.parts.rnn_attention import SCORES, Attentional, Maxout, RNNAttention
 
 TIMINGS = ("previous", "current")
@@ -53,7 +54,9 @@ class AnyRNN(AnyStack):
     def final_states(self) -> int:
         return self.depth
 
-    def _layers(self, inputs: int, direction: str = "forward") -> RNNStack:
+    def _layers(
+        self, inputs: int, direction: str = "forward", joined: Mapping[int, int] = NOTHING
+    ) -> RNNStack:
         return RNNStack(
             self.cell,
             inputs,
@@ -62,6 +65,7 @@ class AnyRNN(AnyStack):
             reads=direction,
             residual=self.residual,
             dropout=self.dropout,
+            joined=joined,
         )
 
     def _gate_products(self, inputs: int, directions: int = 1) -> int:
@@ -74,6 +78,7 @@ class AnyRNN(AnyStack):
 class RNNEncoderFacts(AnyRNN):
     """A recurrent encoder; its ``direction`` is "forward", "backward" or "both"."""
 
+    joins_features: ClassVar[bool] = True
     direction: str = "forward"
 
     def __post_init__(self) -> None:
@@ -91,11 +96,20 @@ class RNNEncoderFacts(AnyRNN):
     def build(self, embed: AnyEmbedding, source: AnyStack | None = None) -> RNNEncoderModule:
         """Recurrent layers over that embedding."""
         built = embed.build(self.input_width, self.dropout)
-        return RNNEncoderModule(built, self._layers(self.embedding, self.direction))
+        layers = self._layers(self.embedding, self.direction, embed.joined)
+        return RNNEncoderModule(built, layers)
 
     def products(self, source: AnyStack | None = None) -> Products:
         """The gates of all layers."""
-        return Products(self._gate_products(self.embedding, 2 if self.bidirectional else 1))
+        return Products(self._gate_products(self.embedding, self._directions))
+
+    def joined_products(self, size: int) -> int:
+        """The gates of one layer."""
+        return self._directions * GATES[self.cell] * self.width * size
+
+    @property
+    def _directions(self) -> int:
+        return 2 if self.bidirectional else 1
 
 
 @dataclass(frozen=True)

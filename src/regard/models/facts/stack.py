@@ -26,7 +26,8 @@ class AnyStack:
     An ``eager`` stack is neither compiled nor captured, and its batches have free shapes on every
     device. Relative positions need a stack that ``attends``; one that ``has_queries`` has a second
     stream of states, of predicted tokens; one that ``carries_state`` goes on
-    from row to row of a text (``new_state`` of its module). ``activation`` and ``eps`` are those of
+    from row to row of a text (``new_state`` of its module); ``joins_features`` between its layers,
+    if it can. ``activation`` and ``eps`` are those of
     heads built on the stack.
     """
 
@@ -34,6 +35,7 @@ class AnyStack:
     attends: ClassVar[bool] = False
     has_queries: ClassVar[bool] = False
     carries_state: ClassVar[bool] = False
+    joins_features: ClassVar[bool] = False
     two_directions: ClassVar[bool] = False  # that do not see each other
     segments: ClassVar[int] = 0  # how many it tells apart without vectors of the embedding
     width: int
@@ -89,6 +91,10 @@ class AnyStack:
 
     def products(self, source: "AnyStack | None" = None) -> Products:
         """Products of a forward pass."""
+        raise NotImplementedError
+
+    def joined_products(self, size: int) -> int:
+        """Products of features that join the input of a layer, if it ``joins_features``."""
         raise NotImplementedError
 
     def query_products(self) -> Products:

@@ -1,7 +1,8 @@
 """A trunk: an embedding and a stack of layers over it."""
 
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from torch import nn
 
@@ -17,6 +18,7 @@ from regard.models.facts.rnn import CausalRNNFacts, RNNDecoderFacts, RNNEncoderF
 from regard.models.facts.stack import Stack
 from regard.models.facts.two_stream import TwoStreamStack
 
+BETWEEN = "between"
 PLACES = {"input": ("input",), "output": ("output",), "both": ("input", "output")}
 LAYERS = ("all", "top")
 
@@ -26,17 +28,19 @@ class Features:
     """The layers of a frozen model as features of words (Peters et al., 2018, section 3.3).
 
     They stand beside the word vectors that a stack reads (``at`` "input"), beside its states
-    ("output") or both. "all" ``layers`` are mixed, at each place by weights of its own, or the
-    "top" one is used (Peters et al., 2017). ``dropout`` falls on them.
+    ("output") or both, or beside the states after layer ``at`` (Peters et al., 2017). "all"
+    ``layers`` are mixed, at each place by weights of its own, or the "top" one is used. ``dropout``
+    falls on them.
     """
 
     model: "Trunk"
-    at: str = "input"
+    at: str | int = "input"
     layers: str = "all"
     feature_dropout: float = 0.5
 
     def __post_init__(self) -> None:
-        one_of(PLACES, "place of features", self.at)
+        if not self.joined:
+            one_of(PLACES, "place of features", str(self.at))
         one_of(LAYERS, "layers of features", self.layers)
         share("feature_dropout", self.feature_dropout)
         if not self.model.embed.ids_per_token:
@@ -44,16 +48,26 @@ class Features:
         if self.layers == "all" and not self.model.stack.layers_alike:
             raise BadInput("features: layers of different sizes cannot be mixed; choose the top")
 
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Where they stand: "input", "output" or "between" layers."""
+        return PLACES.get(str(self.at), (BETWEEN,))
+
+    @property
+    def joined(self) -> dict[int, int]:
+        """How many numbers they add to the input of a layer above the first, by its number."""
+        return {self.at: self.model.width} if isinstance(self.at, int) else {}
+
     def width_at(self, place: str) -> int:
         """How many numbers they add to a vector at that place."""
-        return self.model.width if place in PLACES[self.at] else 0
+        return self.model.width if place in self.places else 0
 
     def build(self, inner: nn.Module) -> FeaturedTrunk:
         """That module with these features."""
         blocks = [f"blocks.{number}.output" for number in range(self.model.stack.depth)]
         layers = ["embed.output", *blocks] if self.layers == "all" else blocks[-1:]
         frozen = FrozenLayers(self.model.build(), layers)
-        return FeaturedTrunk(inner, frozen, PLACES[self.at], self.feature_dropout)
+        return FeaturedTrunk(inner, frozen, self.places, [*self.joined], self.feature_dropout)
 
 
 @dataclass(frozen=True)
@@ -63,6 +77,7 @@ class FeatureTokens(AnyEmbedding):
     words: AnyEmbedding
     characters: int
     size: int
+    joined: Mapping[int, int] = field(default_factory=dict)
 
     def build(self, width: int, dropout: float, eps: float = 1e-5) -> FeatureEmbedding:
         """Vectors of words fill what the features leave of that width."""
@@ -95,6 +110,11 @@ class Trunk:
         position = self.embed.position
         if position is not None and position.by_distance and not self.stack.attends:
             raise BadInput("position: relative positions need self-attention layers")
+        for layer in () if self.features is None else self.features.joined:
+            if not self.stack.joins_features:
+                raise BadInput("features: only recurrent encoders read them between layers")
+            if not 1 <= layer < self.stack.depth:
+                raise BadInput(f"features: after layer {layer} of {self.stack.depth} is no layer")
 
     @property
     def width(self) -> int:
@@ -130,6 +150,7 @@ class Trunk:
         token = stack.token + self.embed.products(self.stack.input_width)
         if self.features is not None:  # which have no backward pass
             token += self.features.model.products().token // 3
+            token += sum(map(self.stack.joined_products, self.features.joined.values()))
         return stack._replace(token=token)
 
     def layer_paths(self, path: str, prefix: str = "") -> dict[str, str]:
@@ -156,4 +177,5 @@ class Trunk:
         if self.features is None:
             return self.stack.build(self.embed, None if source is None else source.stack)
         size, characters = self.features.width_at("input"), sum(self.features.model.ids_per_token)
-        return self.features.build(self.stack.build(FeatureTokens(self.embed, characters, size)))
+        embed = FeatureTokens(self.embed, characters, size, self.features.joined)
+        return self.features.build(self.stack.build(embed))

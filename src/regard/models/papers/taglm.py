@@ -1,0 +1,33 @@
+"""TagLM (Peters et al., 2017, arXiv:1705.00108): a tagger that reads a frozen language model.
+
+Two bidirectional GRU layers and a CRF; h_k1 = [→h; ←h; h_LM], the states of the first layer beside
+the top layer of language models in both directions, is what the second layer reads. Here the
+language model is one of ELMo's form; the paper has a larger forward and a smaller backward one. It
+also reads the characters of words by a network of the tagger's own, which is left out. Recipes name
+the folder of the language model (``model.features``) and the CRF (``labels.crf``).
+"""
+
+from regard.models.facts import Features, RNNEncoderFacts, Tokens, Trunk, TrunkWithHeads
+from regard.models.paper import Paper
+from regard.models.papers import elmo
+
+WORDS = 130_000  # with vectors of 50 numbers: Collobert et al., 2011
+
+BASE = TrunkWithHeads(
+    trunk=Trunk(
+        Tokens(vocab=WORDS, position=None),
+        RNNEncoderFacts(
+            width=300, embedding=50, depth=2, cell="gru", direction="both", dropout=0.25
+        ),
+        features=Features(elmo.ORIGINAL.trunk, at=1, layers="top", feature_dropout=0.25),
+    )
+)
+
+PAPER = Paper(
+    name="TagLM",
+    year=2017,
+    title="Semi-supervised sequence tagging with bidirectional language models",
+    arxiv="1705.00108",
+    after="Lin",
+    sizes={"base": BASE},
+)
