@@ -11,6 +11,7 @@ from regard.ground.layout import Layout
 from regard.models.facts import (
     AnyPool,
     AttentionPool,
+    ConcatPool,
     FirstToken,
     LastToken,
     MeanPool,
@@ -26,6 +27,7 @@ POOLS: dict[str, AnyPool] = {
     "first, dense": FirstToken(dense=True),
     "last": LastToken(),
     "mean": MeanPool(),
+    "concat": ConcatPool(),
     "attention": AttentionPool(),
     "attention, zeros": AttentionPool(score="scaled-dot", query="zeros"),
 }
@@ -40,6 +42,8 @@ def by_hand(facts: AnyPool, module: nn.Module, states_LD: Tensor) -> Tensor:
             return torch.tanh(module.dense(first_D)) if dense else first_D
         case LastToken():
             return states_LD[-1]
+        case ConcatPool():
+            return torch.cat([states_LD[-1], states_LD.amax(0), states_LD.mean(0)])
         case MeanPool() | AttentionPool(query="zeros"):  # to a dot product with zeros all are equal
             return sum(states_LD) / len(states_LD)
         case AttentionPool():
@@ -59,7 +63,9 @@ def test_a_pool_is_a_loop_over_rows(facts, lengths, seed):
     module, layout = facts.build(WIDTH), Layout.ragged(lengths)
     states_TD = torch.randn(sum(lengths), WIDTH)
     pooled_BD = module(EncoderOutput(states_TD, layout))
-    assert pooled_BD.shape == (len(lengths), WIDTH) and pooled_BD.isfinite().all()
+    assert (
+        pooled_BD.shape == (len(lengths), facts.output_width(WIDTH)) and pooled_BD.isfinite().all()
+    )
     for states_LD, pooled_D in zip(layout.split(states_TD), pooled_BD, strict=True):
         if len(states_LD):
             torch.testing.assert_close(pooled_D, by_hand(facts, module, states_LD))

@@ -239,6 +239,7 @@ def broken_off(corpus, out, *settings, **named):
         ("optimiser.layer_decay=0.7", "optimiser.schedule=slanted"),
         ('optimiser.freeze=["embed", "blocks.0"]', "train.ema=0.9"),
         ("optimiser.unfreeze_every=4",),
+        ("optimiser.unfreeze_every=epoch",),
         ("optimiser.unfreeze_every=2", "optimiser.layer_decay=0.7", 'optimiser.freeze=["embed"]'),
     ],
 )
@@ -253,6 +254,21 @@ def test_resume_is_exact(corpus, tmp_path, settings):
     assert last["optimiser"].keys() == again["optimiser"].keys()
     for name, tensor in last["optimiser"].items():
         assert torch.equal(tensor, again["optimiser"][name]), name
+
+
+def test_a_level_wakes_in_each_epoch(corpus, tmp_path):
+    settings = ("optimiser.unfreeze_every=epoch", "train.checkpoint_every=1", "train.average=12")
+    run = prepared(corpus, tmp_path / "run", *settings, "batches.rows=32")
+    before = {name: one.clone() for name, one in weights_of(run.job.model).items()}
+    assert losses(run)
+    steps, rows = 12, 96
+    an_epoch = -(-rows // 32)
+    for step in range(1, steps + 1):
+        awake = ["pool", "heads", "trunk.blocks.1", "trunk.blocks.0", "trunk.embed"]
+        awake = awake[: 2 + (step - 1) // an_epoch]
+        stored = run.job.checkpoints.load(step)[1]["model"]
+        moved = {name for name, one in stored.items() if not torch.equal(one, before[name])}
+        assert moved == {name for name in stored if name.startswith(tuple(awake))}, step
 
 
 def test_sleeping_levels_may_have_gradients_or_not(corpus, tmp_path, monkeypatch):

@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from regard.ground.uninitialised import uninitialised
-from regard.models.facts import AnyHead, ModelFacts, TrunkWithHeads
+from regard.models.facts import AnyHead, AnyPool, ModelFacts, TrunkWithHeads
 from regard.models.formats.hf_format import HFFormat
 
 PAPER_KEY = "regard_paper"  # names the paper in a config.json, where several share a model_type
@@ -22,8 +22,9 @@ class Paper:
     their parameter counts as the paper gives them. ``tokenizer`` is the family of tokenizer that
     is trained with it, ``pretraining`` the objectives, each with the keys of its table in recipes;
     ``pretraining_by_size`` has the keys in which a size differs; ``heads`` are those of its models
-    that differ from what an objective trains. ``formats`` are file formats of other libraries
-    ("hf"). A paper without arXiv number has a ``report``: who published it.
+    that differ from what an objective trains, ``pool`` is the one under those that read rows.
+    ``formats`` are file formats of other libraries ("hf"). A paper without arXiv number has a
+    ``report``: who published it.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Paper:
     pretraining: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     pretraining_by_size: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
     heads: tuple[AnyHead, ...] = ()
+    pool: AnyPool | None = None
     formats: Mapping[str, HFFormat] = field(default_factory=dict)
     report: str = ""
 
@@ -72,8 +74,9 @@ class Paper:
     def fit_heads(self, facts: TrunkWithHeads) -> TrunkWithHeads:
         """The model with its heads, and the pool under them, as the paper has them."""
         own = {head.name: head for head in self.heads}
-        heads = (own.get(head.name, head) for head in facts.output_heads)
-        facts = replace(facts, output_heads=tuple(heads))
+        heads = tuple(own.get(head.name, head) for head in facts.output_heads)
+        pool = self.pool if any(head.per_row for head in heads) else None
+        facts = replace(facts, output_heads=heads, pool=pool or facts.pool)
         format = self.formats.get("hf")
         return facts if format is None else format.fit_heads(facts)
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from regard.ground.errors import BadInput, did_you_mean
 from regard.models.config import EVERY_SECOND, ModelConfig, StartConfig
-from regard.models.facts import TrunkWithHeads, change
+from regard.models.facts import TrunkWithHeads, change, difference
 from regard.models.formats import folder as folders
 from regard.models.formats.loaded_model import LoadedModel
 from regard.models.hub import fetch, is_hub_id
@@ -83,15 +83,17 @@ def select_layers(model: LoadedModel, layers: Sequence[int] | str) -> LoadedMode
 def _as_paper(start: LoadedModel, of: Paper, name: str) -> LoadedModel:
     """A model of a paper that leaves out parts of the start's: DistilBERT of BERT.
 
-    Both have the same layers and tokenizer; segments, and a pool with its heads, may be dropped.
+    Both have the same layers, but for dropout, and the same tokenizer; segments, and a pool with
+    its heads, may be dropped.
     """
     ours, theirs = sized(of.key), sized(start.paper.key)
+    unlike = difference(ours.encoder.stack, theirs.encoder.stack)
     facts: Any = start.facts
     if not (
         of.after == start.paper.name
         and of.tokenizer == start.paper.tokenizer
         and facts.sides == ours.sides == TrunkWithHeads.sides
-        and change(ours, depth=theirs.encoder.stack.depth).encoder.stack == theirs.encoder.stack
+        and {name for name in unlike if "drop" not in name} <= {"depth"}
         and (ours.pool is None or facts.pool is not None)
     ):
         raise BadInput(

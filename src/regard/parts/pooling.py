@@ -1,14 +1,15 @@
-"""Attention pooling: the states of a row as one vector, Σ_i α_i h_i, with one query per row."""
+"""The states of a row as one vector: by attention, Σ_i α_i h_i, or several side by side."""
 
 import math
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.parts.attention import EncoderOutput
-from regard.parts.bridge import mean_state
+from regard.parts.bridge import last_state, mean_state
 from regard.parts.rnn_attention import RNNAttention
 
 QUERIES = ("learned", "zeros", "mean")
@@ -40,3 +41,19 @@ class AttentionPoolModule(nn.Module):
         if self.query == "zeros":
             return states_TD.new_zeros(layout.rows, states_TD.shape[-1])
         return mean_state(source)
+
+
+def max_state(source: EncoderOutput) -> Tensor:
+    """The maximum of the states of every row, number by number; zeros for a row without tokens."""
+    layout = source.layout
+    padded_BLD = layout.pad(source.states_TD).masked_fill(~layout.real_BL[:, :, None], -torch.inf)
+    if not layout.longest:
+        padded_BLD = F.pad(padded_BLD, (0, 0, 0, 1))  # with gradients, of zero
+    return padded_BLD.amax(1).masked_fill(layout.empty_B[:, None], 0)
+
+
+def concat_states(source: EncoderOutput) -> Tensor:
+    """(B, 3 D): the last state, the maximum and the mean of all, before the last dropout."""
+    if source.undropped_TD is not None:
+        source = source._replace(states_TD=source.undropped_TD)
+    return torch.cat([last_state(source), max_state(source), mean_state(source)], dim=-1)

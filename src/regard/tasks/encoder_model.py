@@ -142,15 +142,16 @@ class EncoderModel(ModelRunner):
         if pool is None and "hinders" in notes:
             raise BadInput(f"{notes['hinders']}; choose how to pool")
         limit, summary = None, self.facts.summaries[0]
+        pool = pool or notes.get("pool", "mean")
         if self.tokenizer is not None:
             limit, summary = self.truncation, self.tokenizer.template.template.summary
         return Embedder(
             self.model,
             self.tokenizer,
             batch_size=self.batch_size,
-            width=self.facts.trunk.width,
+            width=self.facts.pooled_width if pool == "pooled" else self.facts.trunk.width,
             max_length=_smallest(notes.get("longest"), limit),
-            pool=pool or notes.get("pool", "mean"),
+            pool=pool,
             normalise=notes.get("normalise", False) if normalise is None else normalise,
             lower=notes.get("lower", False),
             summary=summary,

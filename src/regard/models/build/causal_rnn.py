@@ -17,6 +17,7 @@ from regard.parts.attention import EncoderOutput
 from regard.parts.embed import Embedding
 from regard.parts.kv_cache import RNNState
 from regard.parts.rnn import PARTS, RNNLayer, State, without_autocast
+from regard.parts.truncated_bptt import TruncatedRows
 
 
 class CarriedRNNState(NamedTuple):
@@ -54,7 +55,7 @@ class CausalRNNModule(nn.Module):
     """An embedding, and recurrent layers over it, each with dropout before it.
 
     ``dropout`` are functions of tokens and their layout: before the first layer, before each other
-    one, and after the last.
+    one, and after the last. With ``bptt``, gradients go through the last so many tokens of a row.
     """
 
     attends = False
@@ -67,11 +68,13 @@ class CausalRNNModule(nn.Module):
         *,
         residual: bool = False,
         learned: bool = False,
+        bptt: int | None = None,
     ):
         super().__init__()
         self.embed, self.layers, self.residual = embed, nn.ModuleList(layers), residual
         self.input_dropout, self.hidden_dropout, self.output_dropout = dropout
         self.initial = InitialState(layers) if learned else None
+        self.bptt = bptt
 
     @property
     def dtype(self) -> torch.dtype:
@@ -122,10 +125,15 @@ class CausalRNNModule(nn.Module):
         self, x_TD: Tensor, layout: Layout, begin: Sequence[State], tape: NullTape
     ) -> tuple[Tensor, list[State]]:
         """The states of the last layer, and the final states of all."""
-        ends = []
+        ends, truncated = [], None
+        if self.training and self.bptt is not None and layout.longest > self.bptt:
+            truncated = TruncatedRows.of(layout, self.bptt)
         for number, layer in enumerate(self.layers):
             given_TD = self.hidden_dropout(x_TD, layout) if number else x_TD
-            states_TD, end = layer(given_TD, layout, begin[number])
+            if truncated is None:
+                states_TD, end = layer(given_TD, layout, begin[number])
+            else:
+                states_TD, end = truncated.run(layer, given_TD, begin[number])
             x_TD = x_TD + states_TD if number and self.residual else states_TD
             x_TD = tape.under("blocks").under(number)("output", x_TD)
             ends.append(end)

@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.ground.layout import Layout
+from regard.parts.batch_norm import RowBatchNorm
 from regard.parts.dropout import Dropout
 
 ALIGNED = 64
@@ -124,3 +126,19 @@ class LinearHeadModule(nn.Module):
         if self.dense is not None and self.activation is not None:
             states_ND = self.activation(self.dense(self.dense_dropout(states_ND)))
         return self.out(self.dropout(states_ND))
+
+
+class NormedHeadModule(nn.Module):
+    """Two linear layers with ReLU between them; batch norm and dropout before each."""
+
+    def __init__(self, width: int, hidden: int, outputs: int, dropout: tuple[float, float]):
+        super().__init__()
+        self.norms = nn.ModuleList([RowBatchNorm(width), RowBatchNorm(hidden)])
+        self.dense_dropout, self.dropout = map(Dropout, dropout)
+        self.dense = nn.Linear(width, hidden)
+        self.out = nn.Linear(hidden, outputs)
+
+    def forward(self, pooled_BD: Tensor, layout: Layout) -> Tensor:
+        dense_norm, out_norm = self.norms
+        hidden_BD = F.relu(self.dense(self.dense_dropout(dense_norm(pooled_BD, layout))))
+        return self.out(self.dropout(out_norm(hidden_BD, layout)))

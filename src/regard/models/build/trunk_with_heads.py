@@ -38,7 +38,8 @@ class TrunkWithHeadsModule(nn.Module):
     """A trunk, a pool of its rows, and heads; those ``per_row`` read the pooled state.
 
     Heads of ``spans`` read states around the tokens at their positions, and nothing without these;
-    heads of ``queries`` read the query stream of the trunk at their positions. Pool and heads
+    heads of ``queries`` read the query stream of the trunk at their positions; those of ``layouts``
+    are given the layout of the rows as well. Pool and heads
     read the last states, or those of ``layers``, by their paths in the trunk: one, or several with
     a ``mix``.
     """
@@ -53,11 +54,12 @@ class TrunkWithHeadsModule(nn.Module):
         per_row: frozenset[str],
         spans: frozenset[str] = frozenset(),
         queries: frozenset[str] = frozenset(),
+        layouts: frozenset[str] = frozenset(),
         mix: ScalarMix | None = None,
         layers: Sequence[str] = (),
     ):
         super().__init__()
-        self.per_row, self.spans, self.queries = per_row, spans, queries
+        self.per_row, self.spans, self.queries, self.layouts = per_row, spans, queries, layouts
         self.trunk: Any = trunk
         self.pool = pool
         self.heads = nn.ModuleDict(heads)
@@ -107,7 +109,7 @@ class TrunkWithHeadsModule(nn.Module):
         pooled_BD = self.pooled(encoded, tape=tape)
         by_head = {}
         for name, head in self.heads.items():
-            read = [pooled_BD if name in self.per_row else encoded.states_TD]
+            read: list[Any] = [pooled_BD if name in self.per_row else encoded.states_TD]
             if name in self.spans:
                 if name not in positions:
                     continue
@@ -116,6 +118,7 @@ class TrunkWithHeadsModule(nn.Module):
                 read = [encoded.queries_ND]
             elif name in positions:
                 read = [encoded.states_TD[positions[name]]]
+            read += [encoded.layout] if name in self.layouts else []
             by_head[name] = tape(f"heads.{name}.logits", head(*read))
         return Outputs(
             encoded.states_TD,
@@ -136,7 +139,7 @@ class TrunkWithHeadsModule(nn.Module):
         encoded = self.trunk(*given, tape=layers, **more)
         states = [layers.outputs[path] for path in self.layers]
         read_TD = states[0] if self.mix is None else tape("mix.output", self.mix(states))
-        return encoded._replace(states_TD=read_TD, ends=None)
+        return encoded._replace(states_TD=read_TD, ends=None, undropped_TD=None)
 
     def pooled(self, encoded: EncoderOutput, *, tape: NullTape = NULL_TAPE) -> Tensor | None:
         """One state for every row, if there is a pool."""

@@ -12,6 +12,7 @@ from regard.models.facts.heads import (
     LabelHead,
     MLMHead,
     NextTokenHead,
+    NormedLabelHead,
     PermutationLMHead,
     ReplacedTokenHead,
     SentenceOrderHead,
@@ -23,7 +24,14 @@ from regard.models.facts.heads import (
 )
 from regard.models.facts.joint import Joint
 from regard.models.facts.json import from_json, to_json
-from regard.models.facts.pools import AnyPool, AttentionPool, FirstToken, LastToken, MeanPool
+from regard.models.facts.pools import (
+    AnyPool,
+    AttentionPool,
+    ConcatPool,
+    FirstToken,
+    LastToken,
+    MeanPool,
+)
 from regard.models.facts.rnn import (
     CausalRNNFacts,
     CrossAttentionFacts,
@@ -47,6 +55,7 @@ __all__ = [
     "CausalRNNFacts",
     "Characters",
     "ChoiceHead",
+    "ConcatPool",
     "ConvEncoderFacts",
     "CrossAttentionFacts",
     "DropoutSpanHead",
@@ -60,6 +69,7 @@ __all__ = [
     "MeanPool",
     "ModelFacts",
     "NextTokenHead",
+    "NormedLabelHead",
     "PermutationLMHead",
     "RNNDecoderFacts",
     "RNNEncoderFacts",

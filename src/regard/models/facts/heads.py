@@ -3,7 +3,8 @@
 A head's ``name`` stands in state dicts, tape paths and outputs. Heads ``per_row`` read the pooled
 state of each row, the others the states of tokens. One that ``reads_spans`` is given the states of
 all tokens and, for each token of its targets, the positions around its span and its own. One that
-``reads_queries`` is given the query stream of a two-stream stack at its positions.
+``reads_queries`` is given the query stream of a two-stream stack at its positions. One that
+``reads_layout`` is given the layout of the rows as well.
 """
 
 from dataclasses import dataclass
@@ -11,10 +12,12 @@ from typing import ClassVar
 
 from torch import nn
 
+from regard.ground.errors import BadInput
 from regard.models.build.heads import (
     BiLMHeadModule,
     LinearHeadModule,
     MLMHeadModule,
+    NormedHeadModule,
     SpanBoundaryHeadModule,
     TransitionHeadModule,
     VocabularyLinear,
@@ -31,13 +34,17 @@ class AnyHead:
     per_row: ClassVar[bool] = False
     reads_spans: ClassVar[bool] = False
     reads_queries: ClassVar[bool] = False
+    reads_layout: ClassVar[bool] = False
     outputs: int
 
-    def build(self, trunk: Trunk, tokens: nn.Embedding) -> nn.Module:
-        """The module over states of that trunk, whose token vectors it may share."""
+    def build(self, trunk: Trunk, tokens: nn.Embedding, width: int | None = None) -> nn.Module:
+        """The module over states of that trunk, whose token vectors it may share.
+
+        ``width`` is the size of what it reads, if these are not the states of the trunk.
+        """
         raise NotImplementedError
 
-    def products(self, trunk: Trunk) -> int:
+    def products(self, trunk: Trunk, width: int | None = None) -> int:
         """Products for each row or token that it reads."""
         raise NotImplementedError
 
@@ -54,7 +61,7 @@ class MLMHead(AnyHead):
     tied: bool = True
     dense_activation: str | None = None
 
-    def build(self, trunk: Trunk, tokens: nn.Embedding) -> MLMHeadModule:
+    def build(self, trunk: Trunk, tokens: nn.Embedding, width: int | None = None) -> MLMHeadModule:
         """With the epsilon of the stack."""
         sizes, stack = (trunk.width, trunk.token_width, trunk.embed.vocab), trunk.stack
         activation = ACTIVATIONS[self.dense_activation or stack.activation]
@@ -63,7 +70,7 @@ class MLMHead(AnyHead):
             _tie(module.out, tokens)
         return module
 
-    def products(self, trunk: Trunk) -> int:
+    def products(self, trunk: Trunk, width: int | None = None) -> int:
         """The dense layer and all token vectors."""
         return trunk.token_width * (trunk.width + trunk.embed.vocab)
 
@@ -79,7 +86,9 @@ class NextTokenHead(AnyHead):
     tied: bool = True
     bias: bool = False
 
-    def build(self, trunk: Trunk, tokens: nn.Embedding) -> VocabularyLinear:
+    def build(
+        self, trunk: Trunk, tokens: nn.Embedding, width: int | None = None
+    ) -> VocabularyLinear:
         """One linear layer."""
         module = VocabularyLinear(trunk.width, trunk.embed.vocab, bias=self.bias)
         if self.bias:
@@ -88,7 +97,7 @@ class NextTokenHead(AnyHead):
             _tie(module, tokens)
         return module
 
-    def products(self, trunk: Trunk) -> int:
+    def products(self, trunk: Trunk, width: int | None = None) -> int:
         """All token vectors."""
         return trunk.width * trunk.embed.vocab
 
@@ -117,11 +126,11 @@ class BiLMHead(AnyHead):
     def __post_init__(self) -> None:
         at_least(1, "words", self.words)
 
-    def build(self, trunk: Trunk, tokens: nn.Embedding) -> BiLMHeadModule:
+    def build(self, trunk: Trunk, tokens: nn.Embedding, width: int | None = None) -> BiLMHeadModule:
         """One linear layer."""
         return BiLMHeadModule(trunk.width // 2, self.words)
 
-    def products(self, trunk: Trunk) -> int:
+    def products(self, trunk: Trunk, width: int | None = None) -> int:
         """All word vectors, twice."""
         return trunk.width * self.words
 
@@ -140,7 +149,9 @@ class SpanBoundaryHead(AnyHead):
     position_size: ClassVar[int] = 200
     tied: bool = True
 
-    def build(self, trunk: Trunk, tokens: nn.Embedding) -> SpanBoundaryHeadModule:
+    def build(
+        self, trunk: Trunk, tokens: nn.Embedding, width: int | None = None
+    ) -> SpanBoundaryHeadModule:
         """With the epsilon of the stack."""
         module = SpanBoundaryHeadModule(
             trunk.width,
@@ -153,7 +164,7 @@ class SpanBoundaryHead(AnyHead):
             _tie(module.out, tokens)
         return module
 
-    def products(self, trunk: Trunk) -> int:
+    def products(self, trunk: Trunk, width: int | None = None) -> int:
         """Both dense layers and all token vectors."""
         first = trunk.width * (2 * trunk.width + self.position_size)
         return first + trunk.token_width * (trunk.width + trunk.embed.vocab)
@@ -179,17 +190,19 @@ class LinearHead(AnyHead):
         if self.dense is not None:
             one_of(ACTIVATIONS, "activation", self.dense)
 
-    def build(self, trunk: Trunk, tokens: nn.Embedding) -> LinearHeadModule:
-        """Of the width of the trunk."""
+    def build(
+        self, trunk: Trunk, tokens: nn.Embedding, width: int | None = None
+    ) -> LinearHeadModule:
+        """Of the width of what it reads."""
         activation = None if self.dense is None else ACTIVATIONS[self.dense]
         before = 0.0 if self.last_only else self.dropout
-        rates = (self.dropout, before)
-        return LinearHeadModule(trunk.width, self.outputs, rates, activation, bias=self.bias)
+        sizes, rates = (width or trunk.width, self.outputs), (self.dropout, before)
+        return LinearHeadModule(*sizes, rates, activation, bias=self.bias)
 
-    def products(self, trunk: Trunk) -> int:
+    def products(self, trunk: Trunk, width: int | None = None) -> int:
         """Both layers."""
-        dense = 0 if self.dense is None else trunk.width
-        return trunk.width * (dense + self.outputs)
+        width = width or trunk.width
+        return width * ((0 if self.dense is None else width) + self.outputs)
 
 
 @dataclass(frozen=True)
@@ -233,6 +246,40 @@ class LabelHead(LinearHead):
 
 
 @dataclass(frozen=True)
+class NormedLabelHead(AnyHead):
+    """Labels, or numbers, of whole rows by two linear layers, with ReLU between them.
+
+    Batch norm and dropout fall on the input of each (Howard & Ruder, 2018, section 3.3);
+    ``rates`` are those of dropout, ``hidden`` is the size between the layers.
+    """
+
+    name: ClassVar[str] = LabelHead.name
+    per_row: ClassVar[bool] = True
+    reads_layout: ClassVar[bool] = True
+    outputs: int
+    hidden: int = 50
+    rates: tuple[float, float] = (0.4, 0.1)
+
+    def __post_init__(self) -> None:
+        for name in ("outputs", "hidden"):
+            at_least(1, name, getattr(self, name))
+        if len(self.rates) != 2:
+            raise BadInput(f"rates: {self.rates} are not those of two layers")
+        for rate in self.rates:
+            share("rates", rate)
+
+    def build(
+        self, trunk: Trunk, tokens: nn.Embedding, width: int | None = None
+    ) -> NormedHeadModule:
+        """Of the width of what it reads."""
+        return NormedHeadModule(width or trunk.width, self.hidden, self.outputs, self.rates)
+
+    def products(self, trunk: Trunk, width: int | None = None) -> int:
+        """Both layers."""
+        return self.hidden * ((width or trunk.width) + self.outputs)
+
+
+@dataclass(frozen=True)
 class TokenLabelHead(LinearHead):
     """Labels, or numbers, of tokens."""
 
@@ -251,11 +298,13 @@ class TransitionHead(AnyHead):
     def __post_init__(self) -> None:
         at_least(1, "outputs", self.outputs)
 
-    def build(self, trunk: Trunk, tokens: nn.Embedding) -> TransitionHeadModule:
+    def build(
+        self, trunk: Trunk, tokens: nn.Embedding, width: int | None = None
+    ) -> TransitionHeadModule:
         """A table of numbers."""
         return TransitionHeadModule(self.outputs)
 
-    def products(self, trunk: Trunk) -> int:
+    def products(self, trunk: Trunk, width: int | None = None) -> int:
         """It reads nothing."""
         return 0
 

@@ -15,6 +15,7 @@ from regard.models.facts.heads import (
     LabelHead,
     MLMHead,
     NextTokenHead,
+    NormedLabelHead,
     PermutationLMHead,
     ReplacedTokenHead,
     SentenceOrderHead,
@@ -24,7 +25,7 @@ from regard.models.facts.heads import (
     TokenLabelHead,
     TransitionHead,
 )
-from regard.models.facts.pools import AttentionPool, FirstToken, LastToken, MeanPool
+from regard.models.facts.pools import AttentionPool, ConcatPool, FirstToken, LastToken, MeanPool
 from regard.models.facts.positions import Learned, Relative, Sinusoid
 from regard.models.facts.rnn import (
     CausalRNNFacts,
@@ -52,7 +53,7 @@ VALUES = {
             CrossAttentionFacts,
             ConvEncoderFacts,
         ),
-        *(FirstToken, LastToken, MeanPool, AttentionPool),
+        *(FirstToken, LastToken, MeanPool, AttentionPool, ConcatPool),
         *(
             MLMHead,
             BiLMHead,
@@ -61,6 +62,7 @@ VALUES = {
             ReplacedTokenHead,
             SentencePairHead,
             LabelHead,
+            NormedLabelHead,
         ),
         *(
             SentenceOrderHead,

@@ -10,7 +10,7 @@ from regard.models.facts.checks import at_least, one_of
 from regard.models.facts.flops import Products, score_products
 from regard.models.sites import AttentionSite
 from regard.parts.bridge import last_state, mean_state
-from regard.parts.pooling import QUERIES, AttentionPoolModule
+from regard.parts.pooling import QUERIES, AttentionPoolModule, concat_states
 from regard.parts.rnn_attention import SCORES
 
 Summaries = tuple[str | None, ...]
@@ -26,6 +26,10 @@ class AnyPool:
     def build(self, width: int) -> nn.Module:
         """The module for states of that size."""
         raise NotImplementedError
+
+    def output_width(self, width: int) -> int:
+        """The size of its output for states of that size."""
+        return width
 
     def products(self, width: int) -> Products:
         """Products for each token and each row."""
@@ -66,6 +70,19 @@ class MeanPool(AnyPool):
 
     def build(self, width: int) -> nn.Module:
         return PlainPoolModule(mean_state)
+
+
+@dataclass(frozen=True)
+class ConcatPool(AnyPool):
+    """[h_T; max over t of h_t; mean of h_t], side by side (Howard & Ruder, 2018, section 3.3)."""
+
+    summaries: ClassVar[Summaries] = ("last", None)
+
+    def build(self, width: int) -> nn.Module:
+        return PlainPoolModule(concat_states)
+
+    def output_width(self, width: int) -> int:
+        return 3 * width
 
 
 @dataclass(frozen=True)

@@ -120,7 +120,8 @@ class CausalRNNFacts(AnyRNN):
     on the output, and on the input and between layers unless ``input_dropout`` and
     ``hidden_dropout`` say otherwise. ``locked``: all tokens of a row have one mask (Gal &
     Ghahramani, 2016). ``weight_drop`` falls on the weights from state to state (Merity et al.,
-    2017).
+    2017). With ``bptt``, gradients go through the last so many tokens of a row, and those before
+    them are read without (Howard & Ruder, 2018).
     """
 
     carries_state: ClassVar[bool] = True
@@ -130,10 +131,12 @@ class CausalRNNFacts(AnyRNN):
     hidden_dropout: float | None = None
     locked: bool = False
     weight_drop: float = 0.0
+    bptt: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least(1, "last_width", self.last_width)
+        for name in ("last_width", "bptt"):
+            at_least(1, name, getattr(self, name))
         one_of(INITIAL, "initial", self.initial)
         for name in ("input_dropout", "hidden_dropout", "weight_drop"):
             share(name, getattr(self, name) or 0.0)
@@ -165,6 +168,7 @@ class CausalRNNFacts(AnyRNN):
             [drop(rate) for rate in rates],
             residual=self.residual,
             learned=self.initial == "learned",
+            bptt=self.bptt,
         )
 
     def products(self, source: AnyStack | None = None) -> Products:

@@ -135,10 +135,14 @@ class TrunkWithHeads:
         module = TrunkWithHeadsModule(
             trunk,
             None if self.pool is None else self.pool.build(self.trunk.width),
-            {head.name: head.build(self.trunk, trunk.embed.token) for head in self.output_heads},
+            {
+                head.name: head.build(self.trunk, trunk.embed.token, self._width_read(head))
+                for head in self.output_heads
+            },
             frozenset(head.name for head in self.output_heads if head.per_row),
             frozenset(head.name for head in self.output_heads if head.reads_spans),
             frozenset(head.name for head in self.output_heads if head.reads_queries),
+            frozenset(head.name for head in self.output_heads if head.reads_layout),
             ScalarMix(self.trunk.stack.depth + 1) if self.mix else None,
             self._layers_read,
         )
@@ -150,6 +154,14 @@ class TrunkWithHeads:
             for layer in trunk.residual_outputs:
                 _draw(layer, std)
         return module
+
+    @property
+    def pooled_width(self) -> int:
+        """The size of the pooled state of a row."""
+        return self.trunk.width if self.pool is None else self.pool.output_width(self.trunk.width)
+
+    def _width_read(self, head: AnyHead) -> int:
+        return self.pooled_width if head.per_row else self.trunk.width
 
     @property
     def _layers_read(self) -> list[str]:
@@ -179,7 +191,7 @@ class TrunkWithHeads:
             forward += pool.token * tokens + pool.row * len(rows)
         for head in self.output_heads:
             count = len(rows) if head.per_row else positions.get(head.name, tokens)
-            forward += count * head.products(self.trunk)
+            forward += count * head.products(self.trunk, self._width_read(head))
             if head.reads_queries and head.name in positions:
                 queries = self.trunk.stack.query_products()
                 pairs = count / max(1, tokens) * sum(length * length for length in rows)

@@ -26,6 +26,7 @@ from regard.models.papers import (
     sutskever,
     taglm,
     transformer,
+    ulmfit,
     xlnet,
     zaremba,
 )
@@ -42,6 +43,7 @@ LINEAGE: tuple[Paper, ...] = (
     transformer.PAPER,
     awd_lstm.PAPER,
     marian.PAPER,
+    ulmfit.PAPER,
     elmo.PAPER,
     gpt.PAPER,
     bert.PAPER,

@@ -79,7 +79,7 @@ class GraphedStep:
     def _capture(self, batch: Batch, scale: Tensor) -> StepGraph:
         """Compile and warm up on another stream, then capture.
 
-        Gradients and random numbers are afterwards as they were before.
+        Gradients, buffers and random numbers are afterwards as they were before.
         """
         batch = map_tensors(Tensor.clone, batch)  # later batches are copied into it
         parameters = [one for one in self.model.parameters() if one.requires_grad]
@@ -90,7 +90,7 @@ class GraphedStep:
         draws = torch.cuda.get_rng_state(scale.device)
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
+        with torch.cuda.stream(side), unchanged_buffers(self.model):
             self.eager(without_caches(batch), scale)
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
@@ -100,6 +100,15 @@ class GraphedStep:
             parameter.grad.copy_(gradient)  # type: ignore[union-attr]
         torch.cuda.set_rng_state(draws, scale.device)
         return StepGraph(graph, batch, scale, result)
+
+
+@contextmanager
+def unchanged_buffers(model: nn.Module) -> Iterator[None]:
+    """After this block, buffers such as the running means of batch norm are as they were."""
+    before = [buffer.clone() for buffer in model.buffers()]
+    yield
+    for buffer, value in zip(model.buffers(), before, strict=True):
+        buffer.copy_(value)
 
 
 @contextmanager

@@ -13,7 +13,14 @@ from regard.ground.batch import Batch
 from regard.ground.generators import seed_generators
 from regard.training.checkpoint import load_optimiser, optimiser_tensors
 from regard.training.loop.job import Job
-from regard.training.loop.microbatch import EagerStep, GraphedStep, Scale, StepResult, fixed_shape
+from regard.training.loop.microbatch import (
+    EagerStep,
+    GraphedStep,
+    Scale,
+    StepResult,
+    fixed_shape,
+    unchanged_buffers,
+)
 from regard.training.optim.averages import average_of
 from regard.training.optim.optimiser import GraphedOptimiser, ModelOptimiser
 from regard.training.optim.schedule import schedule
@@ -71,14 +78,15 @@ class TrainableModel:
         self.precision = precision
         self.model.train()
         batch = replace(self.job.objective.collate(examples), state=state)
-        EagerStep(self._forward, self.context)(batch, 1.0)
+        with unchanged_buffers(self.model):
+            EagerStep(self._forward, self.context)(batch, 1.0)
         self.model.zero_grad()
 
-    def start_step(self, number: int) -> None:
+    def start_step(self, number: int, epoch: int) -> None:
         """Set the model to training mode, and unfreeze layers that are due."""
         if not self.model.training:  # train() walks through all modules
             self.model.train()
-        self.optimiser.unfreeze(number)
+        self.optimiser.unfreeze(number, epoch)
 
     def run_slice(
         self, examples: Sequence[Any], scale: Scale | Tensor, state: Any, *, last: bool

@@ -60,7 +60,7 @@ class Trainer:
         """One optimiser step: forward and backward over all slices, then an update."""
         number, rows = self.progress.step + 1, next(self.steps)
         weight = self._total_weight(rows)
-        self.trainable.start_step(number)
+        self.trainable.start_step(number, self.progress.cursor.epoch)
         for part in rows.slices:
             if part.begins:
                 self.carried.restart()

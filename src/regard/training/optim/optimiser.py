@@ -39,8 +39,8 @@ class ModelOptimiser:
 
     A group has ``layer_decay`` times the learning rate of the one above it. With
     ``unfreeze_every``, only the highest group is trained at first, and one more after every so many
-    steps; frozen groups have neither moments nor weight decay. ``lazy``: their gradients are not
-    computed.
+    steps or each epoch; frozen groups have neither moments nor weight decay. ``lazy``: their
+    gradients are not computed.
     """
 
     def __init__(self, model: nn.Module, facts: OptimiserConfig, *, lazy: bool = True):
@@ -55,11 +55,10 @@ class ModelOptimiser:
                 parameter.requires_grad_(not lazy)
         self.unfreeze(step=1)
 
-    def unfreeze(self, step: int) -> None:
-        """Unfreeze the groups that are trained from this step on."""
-        every = self.facts.unfreeze_every
-        due = min(self.stages, 1 + (step - 1) // every) if every else self.stages
-        while self.stages - len(self.frozen) < due:
+    def unfreeze(self, step: int, epoch: int = 0) -> None:
+        """Unfreeze the groups that are trained from this step of this epoch on."""
+        due = self.facts.levels_learning(step, epoch)
+        while self.frozen and (due is None or self.stages - len(self.frozen) < due):
             for group in self.frozen.pop():
                 self.optimiser.add_param_group(group)
                 for parameter in group["params"]:

@@ -17,8 +17,8 @@ class OptimiserConfig(Config):
 
     A model has levels: embeddings, blocks, heads (``regard.training.optim.layer_groups``).
     Each learns at ``layer_decay`` times the rate of the one above it. With ``unfreeze_every``, the
-    highest learns first, and one more after every so many steps. What is called by a name in
-    ``freeze``, such as "embed", "blocks.0" or "trunk", does not learn at all.
+    highest learns first, and one more after every so many steps or each epoch. What is called by a
+    name in ``freeze``, such as "embed", "blocks.0" or "trunk", does not learn at all.
     """
 
     kind: Literal["adam", "adamw", "sgd", "nt-asgd"] = "adam"
@@ -42,11 +42,18 @@ class OptimiserConfig(Config):
     """Each level learns at this times the rate of the level above it."""
     freeze: tuple[str, ...] = ()
     """Parts that do not learn, by name: "embed", "blocks.0", "trunk"."""
-    unfreeze_every: int = Field(0, ge=0)
-    """The highest level learns first, and one more after every so many steps."""
+    unfreeze_every: Annotated[int, Field(ge=0)] | Literal["epoch"] = 0
+    """The highest level learns first, and one more after every so many steps, or each "epoch"."""
     nonmonotone: int = Field(5, ge=1)
     """Of "nt-asgd": averaging begins when an evaluation is worse than the best of those more than
     so many before it."""
+
+    def levels_learning(self, step: int, epoch: int) -> int | None:
+        """How many of the highest levels learn at a step, counted from 1; None: all of them."""
+        every = self.unfreeze_every
+        if isinstance(every, str):
+            return 1 + epoch
+        return 1 + (step - 1) // every if every else None
 
     @property
     def trigger(self) -> int:

@@ -1,0 +1,51 @@
+"""Truncated backpropagation through time: gradients through the last tokens of long rows only.
+
+What is before them is read as well, and its state is handed on; so texts of any length are learned
+from in a fixed amount of memory (BPT3C: Howard & Ruder, 2018, arXiv:1801.06146, section 3.3).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from regard.ground.layout import Layout
+from regard.ground.scatter_gather import gather_rows, scatter_rows
+from regard.parts.rnn import State
+
+Layer = Callable[[Tensor, Layout, State], tuple[Tensor, State]]
+
+
+@dataclass(frozen=True, eq=False)
+class TruncatedRows:
+    """Which tokens of a batch are the last ones of their rows, and which come before them."""
+
+    early_T: Tensor
+    early: Layout
+    late_T: Tensor
+    late: Layout
+
+    @classmethod
+    def of(cls, layout: Layout, bptt: int) -> "TruncatedRows":
+        """The last ``bptt`` tokens of each row, and those before them."""
+        device, lengths = layout.positions_T.device, layout.known_lengths
+        before = [max(0, length - bptt) for length in lengths]
+        places_T = torch.arange(layout.tokens, device=device) - layout.offsets[layout.rows_T]
+        early_T = places_T < torch.tensor(before, device=device)[layout.rows_T]
+        after = [length - early for length, early in zip(lengths, before, strict=True)]
+        parts = ((early_T, before), (~early_T, after))
+        (early_T, early), (late_T, late) = (
+            (chosen_T.nonzero()[:, 0], Layout.ragged(lengths, device))
+            for chosen_T, lengths in parts
+        )
+        return cls(early_T, early, late_T, late)
+
+    def run(self, layer: Layer, x_TD: Tensor, begin: State) -> tuple[Tensor, State]:
+        """The states of a layer over all tokens; early ones have no gradient."""
+        with torch.no_grad():
+            early_TD, state = layer(x_TD[self.early_T], self.early, begin)
+        late_TD, end = layer(gather_rows(x_TD, self.late_T), self.late, state)
+        count = len(x_TD)
+        states_TD = scatter_rows(late_TD, self.late_T, count)
+        return states_TD + scatter_rows(early_TD, self.early_T, count), end
