@@ -102,6 +102,15 @@ def test_a_translator_refuses_a_long_text(translator):
             getattr(translator, method.strip())([short, one], max_length=count - 1)
 
 
+def test_a_translator_has_one_head(translator):
+    pair = ("dog cow", "cow dog")
+    assert torch.equal(
+        translator.logits([pair], head="next_token")[0], translator.logits([pair])[0]
+    )
+    with pytest.raises(BadInput, match=r"^head is next_token, the only one, not 'mlm'$"):
+        translator.logits([pair], head="mlm")
+
+
 def test_a_precision_that_the_device_lacks_is_refused_at_load(small_run):
     for precision in ("fp16", "", "float32"):
         with pytest.raises(BadInput, match=r"^a precision is int8, fp32, bf16 or auto, not "):

@@ -222,6 +222,7 @@ class Model:
         self,
         inputs: Iterable[Any],
         *,
+        head: str | None = None,
         tape: NullTape = NULL_TAPE,
         batch_size: int | None = None,
         max_length: int | None = None,
@@ -231,7 +232,9 @@ class Model:
 
         Row t is the prediction of target token t; the last row predicts the end. An encoder is
         given texts, with masks perhaps, pairs or ids; one that was tuned says (tokens, labels), or
-        (labels,) of each text as a whole, as classifiers do.
+        (labels,) of each text as a whole, as classifiers do. Of several heads one is named by
+        ``head`` ("next_token", "choice", "mlm", "sentence_pair", ...); by default it is that of the
+        task, and of a GPT with two heads the one that predicts tokens.
 
         A ``tape`` records or edits what happens inside; ``tape_names`` are the names it can ask
         for. Values of all inputs stand in it, in the order of the inputs.
@@ -239,7 +242,7 @@ class Model:
         if not isinstance(tape, NullTape):
             raise BadInput(f"tape is a Tape, not {shown(tape)}")
         given, runner = listed(inputs, "inputs"), self.runner.with_limits(batch_size, max_length)
-        logits = runner.logits(given, tape)
+        logits = runner.logits(given, tape, head)
         return [_array(one) for one in logits] if as_numpy else logits
 
     def tape_names(self) -> list[str]:

@@ -12,6 +12,7 @@ from regard.ground.errors import BadInput
 from regard.models.facts import LabelHead, LastToken, NextTokenHead, change
 from regard.models.formats import folder as folders
 from regard.models.papers import gpt, gpt2
+from regard.text.encoder_tokenizer import train_encoder_tokenizer
 from regard.weights.files import read_folder, write_tensors
 from verb import run
 
@@ -60,6 +61,30 @@ def test_every_head_agrees_on_ragged_rows(kind, settings, tmp_path):
     if FAMILY[kind] is GPT:
         settings = {key: value for key, value in settings.items() if key != "n_inner"}
     FAMILY[kind].check_values(kind, settings, tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["OpenAIGPTDoubleHeadsModel", "GPT2DoubleHeadsModel"])
+@torch.no_grad()
+def test_both_heads_are_served(kind, tmp_path):
+    """Tokens are predicted unless choices are asked for; ``predict`` compares choices."""
+    family, paper = FAMILY[kind], FAMILY[kind].paper
+    lower = paper is gpt.PAPER
+    tokenizer = train_encoder_tokenizer(["abc", "ab bc ca"], paper.tokenizer, 300, lower=lower)
+    theirs = family.reference(kind, vocab_size=len(tokenizer.words))
+    theirs.save_pretrained(tmp_path)
+    tokenizer.save(tmp_path)
+    model, rows = regard.load(tmp_path, "cpu"), [[1, 2, 3], [4, 5]]
+    expected = [theirs(torch.tensor([row])) for row in rows]
+    for head, key in ((None, "logits"), ("next_token", "logits"), ("choice", "mc_logits")):
+        for found, outputs in zip(model.logits(rows, head=head), expected, strict=True):
+            torch.testing.assert_close(found, outputs[key].view_as(found), **CLOSE)
+    text, choices = "ab", ["bc", "ca ab", "c"]
+    pairs = [tokenizer.row(*tokenizer.words.encode_all([text, one])).tokens for one in choices]
+    logits = torch.cat([theirs(torch.tensor(row[None])).mc_logits.view(1) for row in pairs])
+    (choice,) = model.predict([(text, choices)])
+    assert choice.probabilities == pytest.approx(logits.softmax(0).tolist(), abs=1e-5)
+    with pytest.raises(BadInput, match=r"^head is one of next_token, choice, not 'label'$"):
+        model.logits(rows, head="label")
 
 
 @pytest.mark.parametrize("settings", [{}, {"embd_pdrop": 0.3}])

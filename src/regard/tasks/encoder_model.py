@@ -8,17 +8,22 @@ from torch import Tensor
 
 from regard.ground.batch import Ids, TokenRow
 from regard.ground.checks import check_whole, listed
-from regard.ground.errors import BadInput
+from regard.ground.errors import BadInput, shown
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.build.trunk_with_heads import TrunkWithHeadsModule
 from regard.models.facts import (
+    AnyHead,
     BiLMHead,
+    ChoiceHead,
+    LabelHead,
     MLMHead,
     NextTokenHead,
     PermutationLMHead,
     ReplacedTokenHead,
     SentencePairHead,
+    SpanHead,
+    TokenLabelHead,
     TrunkWithHeads,
 )
 from regard.models.formats.hf import PREDICTION_KEYS
@@ -45,6 +50,12 @@ ENCODER_TASKS: dict[str, type[EncoderTask]] = {
     task.head.name: task for task in (Classify, Tag, QuestionAnswering, Choose)
 }
 """The task of a head."""
+
+LOGITS: tuple[type[AnyHead], ...] = (
+    *(LabelHead, TokenLabelHead, SpanHead, NextTokenHead, ChoiceHead),
+    *(MLMHead, PermutationLMHead, ReplacedTokenHead, BiLMHead, SentencePairHead),
+)
+"""Heads that have logits. Of several, the first is what ``transformers`` calls logits."""
 
 EncoderInput = TextOrPair | TokenRow | Ids | Sequence[str]
 READABLE = "neither a text, a pair of texts, words nor token ids"
@@ -207,19 +218,20 @@ class EncoderModel(ModelRunner):
         inner = slice(None) if self.tokenizer is None else self.tokenizer.inner
         return [row[inner] for row in layout.split(states_TD)]
 
-    def logits(self, inputs: Iterable[EncoderInput], tape: NullTape = NULL_TAPE) -> list[Tensor]:
+    def logits(
+        self,
+        inputs: Iterable[EncoderInput],
+        tape: NullTape = NULL_TAPE,
+        head: str | None = None,
+    ) -> list[Tensor]:
         """(tokens, outputs) for each input, or (outputs,) of a head that reads whole rows."""
         rows = self.read(inputs, masks=self.facts.head(MLMHead.name) is not None)
-        known = (
-            *ENCODER_TASKS,
-            *(head.name for head in (MLMHead, PermutationLMHead, ReplacedTokenHead, NextTokenHead)),
-            BiLMHead.name,
-        )
-        heads = [head for head in self.facts.output_heads if head.name in known]
-        heads = heads or [head for head in self.facts.output_heads if head.per_row]
+        heads = {one.name: one for one in LOGITS if one.name in self.facts.head_names}
         if not heads:
             raise BadInput("this model has no output head; use encode()")
-        return self.logits_of(heads[-1], rows, tape)
+        if head is not None and head not in heads:
+            raise BadInput(f"head is one of {', '.join(heads)}, not {shown(head)}")
+        return self.logits_of(heads[head or next(iter(heads))], rows, tape)
 
     def _row(self, given: EncoderInput, masks: bool, number: int) -> TokenRow:
         if isinstance(given, TokenRow):

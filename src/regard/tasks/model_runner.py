@@ -90,8 +90,10 @@ class ModelRunner(BatchRunner, ABC):
         """(inputs, width): one vector for each, in float32."""
 
     @abstractmethod
-    def logits(self, inputs: Iterable[Any], tape: NullTape = NULL_TAPE) -> list[Tensor]:
-        """The logits of each input, under the eyes of a tape."""
+    def logits(
+        self, inputs: Iterable[Any], tape: NullTape = NULL_TAPE, head: str | None = None
+    ) -> list[Tensor]:
+        """The logits of each input by a head, on a tape; by default the first of its heads."""
 
     @abstractmethod
     def scorer(self, window: int | None = None, stride: int | None = None) -> Any:

@@ -16,7 +16,7 @@ from regard import decoding
 from regard.data.packing import inference_batches
 from regard.decoding import EAGER, Engine
 from regard.ground.batch import Batch, BatchLimits, Ids, SourceTarget, pack
-from regard.ground.errors import BadInput
+from regard.ground.errors import BadInput, shown
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.formats.folder import vocabularies
 from regard.models.formats.loaded_model import LoadedModel
@@ -319,9 +319,14 @@ class Translator(DecoderModel):
 
     @torch.no_grad()
     def logits(
-        self, pairs: Iterable[tuple[str | Ids, str | Ids]], tape: NullTape = NULL_TAPE
+        self,
+        pairs: Iterable[tuple[str | Ids, str | Ids]],
+        tape: NullTape = NULL_TAPE,
+        head: str | None = None,
     ) -> list[Tensor]:
         """(tokens, vocabulary) for each pair: row t predicts target token t, the last the end."""
+        if head not in (None, self.objective.head):
+            raise BadInput(f"head is {self.objective.head}, the only one, not {shown(head)}")
 
         def split(inputs: SourceTarget, tape: NullTape) -> Sequence[Tensor]:
             logits_TV = self.model(inputs, tape=tape).by_head[self.objective.head]
