@@ -211,8 +211,7 @@ class Model:
 
         Of an encoder also the "first" state, that of its summary token even where it stands last,
         or what its pool makes of the states ("pooled"). Unless told otherwise, what its folder says
-        of sentence vectors, and else the mean as it is.
-        Vectors are float32 in any precision, on the device of the model.
+        of sentence vectors, and else the mean as it is. Vectors are float32, on the model's device.
         """
         given, runner = listed(texts), self.runner.with_limits(batch_size, max_length)
         vectors_ND = runner.vectors(given, pool, normalise)
@@ -232,9 +231,8 @@ class Model:
 
         Row t is the prediction of target token t; the last row predicts the end. An encoder is
         given texts, with masks perhaps, pairs or ids; one that was tuned says (tokens, labels), or
-        (labels,) of each text as a whole, as classifiers do. Of several heads one is named by
-        ``head`` ("next_token", "choice", "mlm", "sentence_pair", ...); by default it is that of the
-        task, and of a GPT with two heads the one that predicts tokens.
+        (labels,) of each text as a whole. Of several heads, ``head`` names one ("choice", ...); by
+        default it is that of the task, of a GPT with two heads the one that predicts tokens.
 
         A ``tape`` records or edits what happens inside; ``tape_names`` are the names it can ask
         for. Values of all inputs stand in it, in the order of the inputs.
