@@ -9,7 +9,7 @@ from regard import BadInput, Tape, without_head
 from regard.ground.batch import BatchLimits
 from regard.models.facts import LabelHead, MLMHead, SentencePairHead, change, paths
 from regard.models.formats.loaded_model import LoadedModel
-from regard.models.papers import LINEAGE, bert, elmo, lin
+from regard.models.papers import LINEAGE, bert, elmo, lin, vit
 from regard.tasks import batch_runner, translator
 from regard.text.tokenizers import PLAIN
 from small import WORDS
@@ -120,7 +120,7 @@ def small_of_every_paper() -> list[LoadedModel]:
     small |= {"embedding": 8, "last_width": 8}
     found = []
     for paper in LINEAGE:
-        if paper in (bert.PAPER, elmo.PAPER):  # ELMo reads no ids: see test_api_words
+        if paper in (bert.PAPER, elmo.PAPER, vit.PAPER):  # the last two read no ids
             continue
         for facts in paper.sizes.values():
             known = {path.split(".")[-1] for path, _ in paths(facts)}

@@ -33,9 +33,11 @@ FACTS["transformer to rnn"] = EncoderDecoder(
 @pytest.mark.parametrize("facts", FACTS.values(), ids=list(FACTS))
 @torch.no_grad()
 def test_sites_are_all_attention_of_a_model_and_have_its_shapes(facts):
-    longest, tape = {"trunk": 3, "source": 3, "target": 4}, Tape("*.weights")
-    shapes = {side: getattr(facts, side).ids_per_token for side in facts.sides}
-    rows = {side: [np.full((n, *shapes[side]), 5) for n in (longest[side], 1)] for side in shapes}
+    tape, sides = Tape("*.weights"), {side: getattr(facts, side) for side in facts.sides}
+    shapes = {side: trunk.ids_per_token for side, trunk in sides.items()}
+    read = {side: 1 if len(shapes[side]) == 3 else 3 + (side == "target") for side in shapes}
+    rows = {side: [np.full((n, *shapes[side]), 5) for n in (read[side], 1)] for side in shapes}
+    longest = {side: sides[side].embed.vectors(read[side]) for side in shapes}
     packed = (pack_rows([TokenRow(ids, [0] * len(ids)) for ids in rows[side]]) for side in rows)
     facts.build().eval()(facts.inputs(*packed), tape=tape)
     listed = {}

@@ -6,17 +6,17 @@
 | T      | packed tokens, all rows laid end to end           |
 | L      | padded length on the query side                   |
 | S      | padded length on the key side                     |
-| H      | heads                                             |
+| H      | heads, or rows of pixels                          |
 | K      | size of a head                                    |
 | D      | width of the model                                |
 | F      | inner width of a feed-forward layer               |
 | V      | vocabulary                                        |
 | N      | selected positions (those with a target)          |
 | R      | active rows of a search                           |
-| W      | slots of a beam                                   |
+| W      | slots of a beam, or columns of pixels             |
 | P      | positions of a table, or distances between two    |
 | M      | memory: states of the tokens before each row      |
-| C      | characters of a word                              |
+| C      | characters of a word, or channels of an image     |
 """
 
 LEGEND = frozenset("BTLSHKDFVNRWPMC")

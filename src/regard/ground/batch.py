@@ -169,6 +169,18 @@ def pack_ids(
     return torch.from_numpy(tokens)
 
 
+def pack_images(images: Tensor, limits: BatchLimits | None = None) -> PackedTokens:
+    """Images of one shape (C, H, W) as rows of one token each; the model makes patches of them.
+
+    With ``limits``, images of zeros fill the batch up to as many rows as it may have.
+    """
+    real = len(images)
+    if limits is not None:
+        more = images.new_zeros(min(limits.rows, limits.tokens) - real, *images.shape[1:])
+        images = torch.cat([images, more])
+    return PackedTokens(images, Layout.rectangle(len(images), 1), real)
+
+
 @dataclass(frozen=True, eq=False)
 class SourceTarget(TensorTree):
     """What an encoder-decoder reads: the source, and the target so far."""

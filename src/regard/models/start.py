@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -136,6 +136,8 @@ def copy_start(
     order; with None the head stays as it was drawn.
     """
     given = weights_of(start.module)
+    before, after = (cast(Any, module).encoder.embed for module in (start.module, model))
+    given |= {f"trunk.embed.{name}": one for name, one in before.resampled(after).items()}
     for name, tensor in weights_of(model).items():
         if head and name.startswith(f"heads.{head}."):
             if outputs is not None:

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor, nn
 
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.parts.attention import CrossAttention, EncoderOutput, SelfAttention
-from regard.parts.dropout import Dropout
+from regard.parts.dropout import Dropout, DropPath
 from regard.parts.kv_cache import LayerKVCache
 from regard.parts.mlp import Mlp
 
@@ -16,21 +17,40 @@ class Residual(nn.Module):
     """norm(x + f(x)), as in the paper ("post"), or x + f(norm(x)) ("pre").
 
     The result of the norm is cast to the precision of f, which under autocast is the lower one.
+    With ``layer_scale``, f(x) is multiplied by learned numbers that begin with that value (Touvron
+    et al., 2021, arXiv:2103.17239, equation 8); with ``drop_path`` it is dropped by rows.
     """
 
-    def __init__(self, width: int, *, norm: str = "post", eps: float = 1e-5, dropout: float = 0.0):
+    def __init__(
+        self,
+        width: int,
+        *,
+        norm: str = "post",
+        eps: float = 1e-5,
+        dropout: float = 0.0,
+        drop_path: float = 0.0,
+        layer_scale: float | None = None,
+    ):
         super().__init__()
         if norm not in ("post", "pre"):
             raise ValueError(f"norm is 'post' or 'pre', not {norm!r}")
         self.post = norm == "post"
         self.norm = nn.LayerNorm(width, eps=eps)
-        self.dropout = Dropout(dropout)
+        self.dropout, self.drop_path = Dropout(dropout), DropPath(drop_path)
+        scale_D = None if layer_scale is None else torch.full((width,), layer_scale)
+        self.layer_scale = None if scale_D is None else nn.Parameter(scale_D)
 
-    def forward(self, x_TD: Tensor, part: Callable[[Tensor], Tensor]) -> Tensor:
-        if self.post:
-            update_TD = part(x_TD)
-            return self.norm(x_TD + self.dropout(update_TD)).to(update_TD.dtype)
-        return x_TD + self.dropout(part(self.norm(x_TD)))
+    def forward(
+        self, x_TD: Tensor, part: Callable[[Tensor], Tensor], layout: Layout | None = None
+    ) -> Tensor:
+        """The states after the sublayer; ``layout`` says which rows ``drop_path`` drops."""
+        update_TD = part(x_TD if self.post else self.norm(x_TD))
+        added_TD = self.dropout(update_TD)
+        if self.layer_scale is not None:
+            added_TD = added_TD * self.layer_scale.to(added_TD.dtype)
+        if layout is not None:
+            added_TD = self.drop_path(added_TD, layout)
+        return self.norm(x_TD + added_TD).to(update_TD.dtype) if self.post else x_TD + added_TD
 
 
 class Block(nn.Module):
@@ -46,11 +66,20 @@ class Block(nn.Module):
         norm: str = "post",
         eps: float = 1e-5,
         dropout: float = 0.0,
+        drop_path: float = 0.0,
+        layer_scale: float | None = None,
     ):
         super().__init__()
 
         def residual() -> Residual:
-            return Residual(width, norm=norm, eps=eps, dropout=dropout)
+            return Residual(
+                width,
+                norm=norm,
+                eps=eps,
+                dropout=dropout,
+                drop_path=drop_path,
+                layer_scale=layer_scale,
+            )
 
         self.attention, self.attention_residual = attention, residual()
         self.decodes = cross is not None
@@ -84,7 +113,7 @@ class Block(nn.Module):
         def feed_forward(x: Tensor) -> Tensor:
             return tape("mlp.output", self.mlp(x))
 
-        x_TD = self.attention_residual(x_TD, attend_to_self)
+        x_TD = self.attention_residual(x_TD, attend_to_self, layout)
         if self.decodes:
-            x_TD = self.cross_residual(x_TD, attend_to_source)
-        return tape("output", self.mlp_residual(x_TD, feed_forward))
+            x_TD = self.cross_residual(x_TD, attend_to_source, layout)
+        return tape("output", self.mlp_residual(x_TD, feed_forward, layout))

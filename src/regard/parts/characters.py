@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from regard.ground.layout import Layout
 from regard.parts.dropout import Dropout
+from regard.parts.embed import EmbeddingModule
 
 WORDS = 1_024  # at once, without gradients: a character has as many numbers as there are filters
 
@@ -26,16 +27,13 @@ class Highway(nn.Module):
         return torch.lerp(x_ND, self.transform(x_ND).relu(), self.gate(x_ND).sigmoid())
 
 
-class CharacterEmbedding(nn.Module):
+class CharacterEmbedding(EmbeddingModule):
     """The vector of a word from the vectors of its characters, as many for every word.
 
     ``filters`` are (characters that one reads, number of such filters). The largest output of each
     filter in the word goes through an ``activation``, highway layers and a projection to ``width``
     numbers.
     """
-
-    position_limit: int | None = None
-    segments = 0
 
     def __init__(
         self,

@@ -39,13 +39,26 @@ class RowDropout(Dropout):
     """Dropout with one mask for all tokens of a row, also called variational or locked (Gal &
     Ghahramani, 2016, arXiv:1512.05287)."""
 
+    def draws(self, width: int) -> int:
+        """How many numbers are drawn for a row of states of that width."""
+        return width
+
     def forward(self, x_TD: Tensor, layout: Layout) -> Tensor:  # type: ignore[override]
         if not self.training or not self.rate:
             return x_TD
-        mask_BD = super().forward(x_TD.new_ones(layout.rows, x_TD.shape[1]))
+        mask_BD = super().forward(x_TD.new_ones(layout.rows, self.draws(x_TD.shape[1])))
         if layout.full:
             return layout.pack(layout.pad(x_TD) * mask_BD[:, None])
         return x_TD * mask_BD[layout.rows_T]
+
+
+class DropPath(RowDropout):
+    """What a layer adds to a row is dropped as a whole, or not at all: stochastic depth (Huang et
+    al., 2016, arXiv:1603.09382)."""
+
+    def draws(self, width: int) -> int:
+        """One for the whole row."""
+        return 1
 
 
 def draw_mask(x: Tensor, dropped: int) -> Tensor:

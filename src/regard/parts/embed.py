@@ -10,7 +10,23 @@ from regard.ground.layout import Layout
 from regard.parts.dropout import Dropout
 
 
-class Embedding(nn.Module):
+class EmbeddingModule(nn.Module):
+    """What every embedding can be asked, and the answers of most."""
+
+    position_limit: int | None = None  # the most tokens of a row, if positions are learned
+    segments: int = 0
+    ids_per_token: tuple[int, ...] = ()
+
+    def layout_of(self, tokens: Any, layout: Layout) -> Layout:
+        """The layout of its vectors: by default one for each token."""
+        return layout
+
+    def resampled(self, other: Any) -> dict[str, Tensor]:
+        """The weights that another embedding of its kind has in another shape, in that shape."""
+        return {}
+
+
+class Embedding(EmbeddingModule):
     """token (× √d) + position (+ segment), optional layer norm, dropout, optional projection.
 
     ``word_dropout`` drops the vectors of a token everywhere in a batch.
@@ -19,14 +35,12 @@ class Embedding(nn.Module):
     (Lan et al., 2019, section 3.1).
     """
 
-    ids_per_token: tuple[int, ...] = ()
-
     def __init__(
         self,
         vocab: int,
         width: int,
         *,
-        position: nn.Module | None = None,
+        position: Any = None,
         segments: int = 0,
         scaled: bool = False,
         norm: float | None = None,
@@ -38,17 +52,13 @@ class Embedding(nn.Module):
         self.token = nn.Embedding(vocab, width)
         nn.init.normal_(self.token.weight, std=1 / math.sqrt(width))
         self.scale = math.sqrt(width) if scaled else 1.0
-        self.position: Any = position
+        self.position = position
+        self.position_limit = None if position is None else position.limit
         self.segments = segments
         self.segment = nn.Embedding(segments, width) if segments else None
         self.norm = nn.LayerNorm(width, eps=norm) if norm is not None else None
         self.dropout, self.word_dropout = Dropout(dropout), Dropout(word_dropout)
         self.projection = None if projected is None else nn.Linear(width, projected)
-
-    @property
-    def position_limit(self) -> int | None:
-        """The most tokens of a row, if positions are learned."""
-        return None if self.position is None else self.position.limit
 
     def static(self, tokens_T: Tensor) -> Tensor:
         """The vectors of tokens alone, without positions and segments."""

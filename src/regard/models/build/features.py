@@ -10,6 +10,7 @@ from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, LayerTape, NullTape
 from regard.parts.attention import EncoderOutput
 from regard.parts.dropout import Dropout
+from regard.parts.embed import EmbeddingModule
 from regard.parts.scalar_mix import ScalarMix
 
 
@@ -20,7 +21,7 @@ class WordsWithFeatures(NamedTuple):
     features_TD: Tensor | None
 
 
-class FeatureEmbedding(nn.Module):
+class FeatureEmbedding(EmbeddingModule):
     """[x; features]: the vectors of words and their features, side by side.
 
     A token is the id of a word and the ids of its characters.

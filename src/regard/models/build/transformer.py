@@ -59,6 +59,7 @@ class TransformerModule(nn.Module):
         tape: NullTape = NULL_TAPE,
     ) -> EncoderOutput:
         """A state for every token."""
+        layout = self.embed.layout_of(tokens_T, layout)
         x_TD = tape("embed.output", self.embed(tokens_T, layout))
         blocks_tape = tape.under("blocks")
         for number, block in enumerate(self.layers):

@@ -3,7 +3,7 @@
 from regard.models.facts.bilm import BiLMStack
 from regard.models.facts.change import POSITIONS, change, difference, paths, values_named
 from regard.models.facts.conv import ConvEncoderFacts
-from regard.models.facts.embedding import AnyEmbedding, Characters, Tokens
+from regard.models.facts.embedding import AnyEmbedding, Characters, Patches, Tokens
 from regard.models.facts.heads import (
     AnyHead,
     BiLMHead,
@@ -70,6 +70,7 @@ __all__ = [
     "ModelFacts",
     "NextTokenHead",
     "NormedLabelHead",
+    "Patches",
     "PermutationLMHead",
     "RNNDecoderFacts",
     "RNNEncoderFacts",

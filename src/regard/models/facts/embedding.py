@@ -11,12 +11,15 @@ from regard.models.facts.positions import Position
 from regard.parts.characters import CharacterEmbedding
 from regard.parts.embed import Embedding
 from regard.parts.mlp import ACTIVATIONS
+from regard.parts.patches import LearnedGrid, PatchEmbedding, SinusoidGrid
+
+GRID_POSITIONS = {"learned": LearnedGrid, "sinusoid": SinusoidGrid}
 
 
 class AnyEmbedding:
     """What every embedding can be asked, and the answers of one without positions and segments."""
 
-    vocab: int  # how many ids it knows
+    vocab: int = 0  # how many ids it knows
     position: Position | None = None
     segments: int = 0
     embedding_size: int | None = None
@@ -31,6 +34,10 @@ class AnyEmbedding:
     def ids_per_token(self) -> tuple[int, ...]:
         """The shape of the ids of a token: one id, or those of its characters."""
         return ()
+
+    def vectors(self, length: int) -> int:
+        """How many vectors a row of so many tokens becomes: by default one for each."""
+        return length
 
     def build(self, width: int, dropout: float, eps: float = 1e-5) -> Any:
         """The embedding for a stack that reads vectors of that size."""
@@ -143,3 +150,59 @@ class Characters(AnyEmbedding):
         )
         total = self.all_filters
         return filters + self.highways * 2 * total * total + total * width
+
+
+@dataclass(frozen=True)
+class Patches(AnyEmbedding):
+    """Images as square patches (Dosovitskiy et al., 2020), each a vector; an image is a row.
+
+    ``prefix_tokens`` learned vectors come before the patches: one is the class token, a second
+    DeiT's distillation token. ``positions`` are "learned", for images of ``image_size`` × as many
+    pixels and interpolated for others, or "sinusoid", of rows and columns.
+    """
+
+    patch_size: int = 16
+    image_size: int = 224
+    channels: int = 3
+    prefix_tokens: int = 1
+    positions: str = "learned"
+
+    def __post_init__(self) -> None:
+        for name in ("patch_size", "image_size", "channels"):
+            at_least(1, name, getattr(self, name))
+        at_least(0, "prefix_tokens", self.prefix_tokens)
+        one_of(GRID_POSITIONS, "kind of positions", self.positions)
+        if self.image_size % self.patch_size:
+            sizes = f"{self.image_size} pixels are not patches of {self.patch_size}"
+            raise BadInput(f"image_size: {sizes}")
+
+    @property
+    def ids_per_token(self) -> tuple[int, ...]:
+        return (self.channels, self.image_size, self.image_size)
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Rows and columns of patches."""
+        side = self.image_size // self.patch_size
+        return side, side
+
+    def vectors(self, length: int) -> int:
+        """The prefix and the patches of each image."""
+        return length * (self.prefix_tokens + self.grid[0] * self.grid[1])
+
+    def build(self, width: int, dropout: float, eps: float = 1e-5) -> PatchEmbedding:
+        """The embedding for a stack that reads vectors of that size."""
+        if self.positions == "sinusoid" and width % 4:
+            raise BadInput(f"positions: sinusoids need a width of 4, 8, 12, …, not {width}")
+        return PatchEmbedding(
+            self.patch_size,
+            self.channels,
+            width,
+            prefix=self.prefix_tokens,
+            position=GRID_POSITIONS[self.positions](self.grid, self.prefix_tokens, width),
+            dropout=dropout,
+        )
+
+    def products(self, width: int) -> int:
+        """The projection of a patch."""
+        return self.channels * self.patch_size * self.patch_size * width

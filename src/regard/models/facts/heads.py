@@ -4,7 +4,8 @@ A head's ``name`` stands in state dicts, tape paths and outputs. Heads ``per_row
 state of each row, the others the states of tokens. One that ``reads_spans`` is given the states of
 all tokens and, for each token of its targets, the positions around its span and its own. One that
 ``reads_queries`` is given the query stream of a two-stream stack at its positions. One that
-``reads_layout`` is given the layout of the rows as well.
+``reads_layout`` is given the layout of the rows as well. One that ``names_tokens`` needs a trunk
+with a vocabulary.
 """
 
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ class AnyHead:
     reads_spans: ClassVar[bool] = False
     reads_queries: ClassVar[bool] = False
     reads_layout: ClassVar[bool] = False
+    names_tokens: ClassVar[bool] = False
     outputs: int
 
     def build(self, trunk: Trunk, tokens: nn.Embedding, width: int | None = None) -> nn.Module:
@@ -58,6 +60,7 @@ class MLMHead(AnyHead):
     """
 
     name: ClassVar[str] = "mlm"
+    names_tokens: ClassVar[bool] = True
     tied: bool = True
     dense_activation: str | None = None
 
@@ -83,6 +86,7 @@ class NextTokenHead(AnyHead):
     """
 
     name: ClassVar[str] = "next_token"
+    names_tokens: ClassVar[bool] = True
     tied: bool = True
     bias: bool = False
 
@@ -144,6 +148,7 @@ class SpanBoundaryHead(AnyHead):
     """
 
     name: ClassVar[str] = "span_boundary"
+    names_tokens: ClassVar[bool] = True
     reads_spans: ClassVar[bool] = True
     positions: ClassVar[int] = 20  # of tokens in a span
     position_size: ClassVar[int] = 200

@@ -7,7 +7,7 @@ from regard.ground.errors import BadInput
 from regard.models.facts.bilm import BiLMStack
 from regard.models.facts.checks import check_type
 from regard.models.facts.conv import ConvEncoderFacts
-from regard.models.facts.embedding import Characters, Tokens
+from regard.models.facts.embedding import Characters, Patches, Tokens
 from regard.models.facts.heads import (
     BiLMHead,
     ChoiceHead,
@@ -42,7 +42,7 @@ from regard.parts.mask import PermutationMask, WindowMask
 VALUES = {
     kind.__name__: kind
     for kind in (
-        *(TrunkWithHeads, EncoderDecoder, Trunk, Features, Tokens, Characters),
+        *(TrunkWithHeads, EncoderDecoder, Trunk, Features, Tokens, Characters, Patches),
         *(
             Stack,
             TwoStreamStack,

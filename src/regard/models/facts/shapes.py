@@ -61,6 +61,8 @@ class TrunkWithHeads:
         names = [head.name for head in self.output_heads]
         if len(set(names)) < len(names):
             raise BadInput(f"output_heads: {', '.join(names)}: give each head once")
+        if not self.trunk.embed.vocab and any(head.names_tokens for head in self.output_heads):
+            raise BadInput(f"output_heads: {', '.join(names)}: this trunk reads no tokens to name")
         per_row = ", ".join(head.name for head in self.output_heads if head.per_row)
         if self.pool is None and per_row:
             raise BadInput(f"pool: the head {per_row} reads whole rows, and there is no pool")
@@ -182,7 +184,7 @@ class TrunkWithHeads:
 
         ``positions``: how many tokens a head reads, where that is not all of them.
         """
-        rows = list(chain.from_iterable(lengths))
+        rows = [self.trunk.embed.vectors(length) for length in chain.from_iterable(lengths)]
         tokens, reads = sum(rows), self.trunk.products()
         pairs = sum(length * length for length in rows) / (2 if self.trunk.stack.causal else 1)
         forward = reads.token * tokens + reads.own_pair * pairs

@@ -118,6 +118,10 @@ class Stack(AnyStack):
     ``attention_dropout`` on attention weights and ``inner_dropout`` inside the feed-forward layer
     came with later code. With ``shared_groups``, layers share weights (Lan et al., 2019, section
     3.1): successive layers are so many groups, and each group repeats ``group_depth`` blocks.
+
+    With ``drop_path``, what a layer adds to a row is dropped as a whole, at a rate that rises from
+    0 in the first to this in the last layer (Huang et al., 2016). With ``layer_scale``, it is
+    multiplied by learned numbers that begin with that value (Touvron et al., 2021).
     """
 
     attends: ClassVar[bool] = True
@@ -134,6 +138,8 @@ class Stack(AnyStack):
     dropout: float = 0.1
     attention_dropout: float = 0.0
     inner_dropout: float = 0.0
+    drop_path: float = 0.0
+    layer_scale: float | None = None
     mask: Mask = full
     cross: bool = False
     shared_groups: int | None = None
@@ -142,9 +148,11 @@ class Stack(AnyStack):
     def __post_init__(self) -> None:
         for name in ("width", "depth", "heads", "inner", "key", "value"):
             at_least(1, name, getattr(self, name))
-        for name in ("dropout", "attention_dropout", "inner_dropout"):
+        for name in ("dropout", "attention_dropout", "inner_dropout", "drop_path"):
             share(name, getattr(self, name))
         one_of(ACTIVATIONS, "activation", self.activation)
+        if self.layer_scale is not None and (self.cross or self.causal):
+            raise BadInput("layer_scale: only the layers of encoders are scaled")
         for name in ("shared_groups", "group_depth"):
             at_least(1, name, getattr(self, name))
         if self.shared_groups is None:
@@ -186,12 +194,20 @@ class Stack(AnyStack):
         source_width = None if source is None else source.output_width
         return TransformerModule(
             embed.build(self.input_width, self.dropout, self.eps),
-            [self._block(embed.position, source_width) for _ in range(self.blocks)],
+            [self._block(embed.position, source_width, rate) for rate in self._drop_paths],
             nn.LayerNorm(self.width, eps=self.eps) if self.final_norm else nn.Identity(),
             self.block_numbers,
         )
 
-    def _block(self, position: Position | None, source_width: int | None) -> Block:
+    @property
+    def _drop_paths(self) -> list[float]:
+        """The rate of each block."""
+        last = max(1, self.blocks - 1)
+        return [self.drop_path * number / last for number in range(self.blocks)]
+
+    def _block(
+        self, position: Position | None, source_width: int | None, drop_path: float
+    ) -> Block:
         heads = Heads.of(self.width, self.heads, self.key, self.value)
         attention = SelfAttention(
             self.width,
@@ -214,6 +230,8 @@ class Stack(AnyStack):
             norm=self.norm,
             eps=self.eps,
             dropout=self.dropout,
+            drop_path=drop_path,
+            layer_scale=self.layer_scale,
         )
 
     def products(self, source: AnyStack | None = None) -> Products:

@@ -12,7 +12,7 @@ from regard.models.build.features import FeaturedTrunk, FeatureEmbedding, Frozen
 from regard.models.facts.bilm import BiLMStack
 from regard.models.facts.checks import one_of, share
 from regard.models.facts.conv import ConvEncoderFacts
-from regard.models.facts.embedding import AnyEmbedding, Characters, Tokens
+from regard.models.facts.embedding import AnyEmbedding, Characters, Patches, Tokens
 from regard.models.facts.flops import Products
 from regard.models.facts.rnn import CausalRNNFacts, RNNDecoderFacts, RNNEncoderFacts
 from regard.models.facts.stack import Stack
@@ -94,7 +94,7 @@ class Trunk:
     With ``features``, tokens are words, and a frozen model adds to their vectors or states.
     """
 
-    embed: Tokens | Characters
+    embed: Tokens | Characters | Patches
     stack: (
         Stack
         | TwoStreamStack

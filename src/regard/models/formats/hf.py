@@ -21,6 +21,7 @@ from regard.models.papers import paper_of_folder
 from regard.weights.files import load_weights, read_folder, weights_of, write_tensors
 
 GENERATION = "generation_config.json"
+IMAGES = "preprocessor_config.json"
 # How predictions are made, which configurations have no key for: under a key of ours.
 NOTES = "regard_notes"
 PREDICTION_KEYS = ("longest", "stride", "question", "longest_answer", "threshold")
@@ -102,6 +103,5 @@ def _read_notes(folder: Path, config: dict[str, Any]) -> dict[str, Any]:
 
 def files_of(folder: Path) -> dict[str, bytes]:
     """The files of a folder that are only handed on."""
-    path = folder / GENERATION
-    generation = {path.name: read_bytes(path)} if path.exists() else {}
-    return generation | sentence_transformers.files_of(folder)
+    paths = (path for name in (GENERATION, IMAGES) if (path := folder / name).exists())
+    return {path.name: read_bytes(path) for path in paths} | sentence_transformers.files_of(folder)

@@ -27,6 +27,7 @@ from regard.models.papers import (
     taglm,
     transformer,
     ulmfit,
+    vit,
     xlnet,
     zaremba,
 )
@@ -54,6 +55,7 @@ LINEAGE: tuple[Paper, ...] = (
     albert.PAPER,
     distilbert.PAPER,
     electra.PAPER,
+    vit.PAPER,
 )
 """All papers, from the first to the last."""
 

@@ -1,0 +1,99 @@
+"""The formats of ViT: config.json of Hugging Face, and the tensor names of ``transformers`` and of
+``timm``, which fuses queries, keys and values.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from regard.ground.errors import BadInput
+from regard.models.formats.config_map import ACTIVATIONS, Config, ConfigRow, Constant, Key, Names
+from regard.models.formats.hf_format import HFFormat
+from regard.weights import Join, Reshape, Rule, WeightLine, WeightMap
+
+
+@dataclass(frozen=True)
+class PoolerSize(ConfigRow):
+    """The size of what the pooler gives, which is the width."""
+
+    key: str = "pooler_output_size"
+
+    def read(self, config: Config, tensors: Names) -> dict[str, Any]:
+        size, width = config.get(self.key), config.get("hidden_size", 768)
+        if size not in (None, width):
+            raise BadInput(f"{self.key} is {size!r}, and only {width} is known, as hidden_size")
+        return {}
+
+
+CONFIG = (
+    Key("hidden_size", "width"),
+    Key("num_hidden_layers", "depth"),
+    Key("num_attention_heads", "heads"),
+    Key("intermediate_size", "inner"),
+    Key("hidden_act", "activation", ACTIVATIONS),
+    Key("hidden_dropout_prob", "stack.dropout"),
+    Key("attention_probs_dropout_prob", "attention_dropout"),
+    Key("initializer_range", "init_std"),
+    Key("layer_norm_eps", "eps"),
+    Key("image_size", "image_size"),
+    Key("patch_size", "patch_size"),
+    Key("num_channels", "channels"),
+    PoolerSize(),
+    Constant("pooler_act", "tanh"),
+    Constant("qkv_bias", True),
+    Constant("pruned_heads", {}),
+    Constant("quantization_config", None),
+)
+LAYER, BLOCK, OURS = "encoder.layer.{i}.", "blocks.{i}.", "trunk.blocks.{i}."
+JOIN = (Join((1, 1, 1)),)
+HF_LAYERS = (
+    Rule(LAYER + "attention.attention.{query,key,value}.*", OURS + "attention.qkv.*", JOIN),
+    Rule(LAYER + "attention.output.dense.*", OURS + "attention.o.*"),
+    Rule(LAYER + "layernorm_before.*", OURS + "attention_residual.norm.*"),
+    Rule(LAYER + "intermediate.dense.*", OURS + "mlp.up.*"),
+    Rule(LAYER + "output.dense.*", OURS + "mlp.down.*"),
+    Rule(LAYER + "layernorm_after.*", OURS + "mlp_residual.norm.*"),
+    Rule("layernorm.*", "trunk.norm.*"),
+    Rule("pooler.dense.*", "pool.dense.*"),
+)
+HF_HEADS = (Rule("classifier.*", "heads.label.out.*"),)
+TIMM_LAYERS = (
+    Rule(BLOCK + "attn.qkv.*", OURS + "attention.qkv.*"),
+    Rule(BLOCK + "attn.proj.*", OURS + "attention.o.*"),
+    Rule(BLOCK + "norm1.*", OURS + "attention_residual.norm.*"),
+    Rule(BLOCK + "ls1.gamma", OURS + "attention_residual.layer_scale"),
+    Rule(BLOCK + "mlp.fc1.*", OURS + "mlp.up.*"),
+    Rule(BLOCK + "mlp.fc2.*", OURS + "mlp.down.*"),
+    Rule(BLOCK + "norm2.*", OURS + "mlp_residual.norm.*"),
+    Rule(BLOCK + "ls2.gamma", OURS + "mlp_residual.layer_scale"),
+    Rule("norm.*", "trunk.norm.*"),
+    Rule("head.*", "heads.label.out.*"),
+)
+HF_NAMES = {
+    "prefix": "embeddings.cls_token",
+    "positions": "embeddings.position_embeddings",
+    "projection": "embeddings.patch_embeddings.projection.",
+}
+TIMM_NAMES = {"prefix": "cls_token", "positions": "pos_embed", "projection": "patch_embed.proj."}
+
+
+def embedding_rules(facts: Any, names: Mapping[str, str]) -> tuple[WeightLine, ...]:
+    """The tensors of the embedding, by their names in a file: there they have more axes."""
+    embed, width = facts.trunk.embed, facts.trunk.width
+    patch = (embed.channels, embed.patch_size, embed.patch_size)
+    as_rows = (Reshape((1, -1, width), (-1, width)),)
+    flat = (Reshape((width, *patch), (width, -1)),)
+    return (
+        Rule(names["prefix"], "trunk.embed.prefix.weight", as_rows),
+        Rule(names["positions"], "trunk.embed.position.weight", as_rows),
+        Rule(names["projection"] + "weight", "trunk.embed.projection.weight", flat),
+        Rule(names["projection"] + "bias", "trunk.embed.projection.bias"),
+    )
+
+
+class ViTFormat(HFFormat):
+    """Shapes of tensors depend on the size of patches."""
+
+    def weight_map(self, facts: Any) -> WeightMap:
+        lines = (*embedding_rules(facts, HF_NAMES), *HF_LAYERS)
+        return WeightMap(lines, prefix="vit.", unprefixed=HF_HEADS)

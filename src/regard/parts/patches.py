@@ -1,0 +1,126 @@
+"""Images as tokens (Dosovitskiy et al., 2020): patches of pixels, projected, on a grid."""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.ground.layout import Layout
+from regard.parts.dropout import Dropout
+from regard.parts.embed import EmbeddingModule
+
+Grid = tuple[int, int]  # rows and columns of patches
+BASE = 10_000.0  # of sinusoids
+
+
+def resample_positions(weight_PD: Tensor, prefix: int, before: Grid, after: Grid) -> Tensor:
+    """Position vectors of one grid for another, by bicubic interpolation; a prefix keeps its own.
+
+    This is how a model reads images of another size than those it was trained on (section 3.2).
+    """
+    if before == after:
+        return weight_PD
+    own_PD, grid_PD = weight_PD[:prefix], weight_PD[prefix:]
+    grid_DHW = grid_PD.T.unflatten(1, before).float()
+    (resampled_DHW,) = F.interpolate(grid_DHW[None], after, mode="bicubic", align_corners=False)
+    return torch.cat([own_PD, resampled_DHW.flatten(1).T.to(weight_PD.dtype)])
+
+
+class LearnedGrid(nn.Embedding):
+    """One trained vector for each place of the prefix and of the grid, row by row."""
+
+    def __init__(self, grid: Grid, prefix: int, width: int):
+        super().__init__(prefix + grid[0] * grid[1], width)
+        self.grid, self.prefix = grid, prefix
+
+    def forward(self, grid: Grid, device: torch.device) -> Tensor:  # type: ignore[override]
+        """(prefix + patches, D)."""
+        return resample_positions(self.weight, self.prefix, self.grid, grid)
+
+    def resampled(self, other: "LearnedGrid") -> dict[str, Tensor]:
+        """The vectors for the grid of the other."""
+        return {"position.weight": self(other.grid, self.weight.device)}
+
+
+class SinusoidGrid(nn.Module):
+    """Fixed sinusoids of columns and rows, and nothing for the prefix (Beyer et al., 2022,
+    arXiv:2205.01580): sine and cosine of x, then of y, each of a quarter of the width.
+    """
+
+    def __init__(self, grid: Grid, prefix: int, width: int):
+        super().__init__()
+        self.prefix, self.width = prefix, width
+
+    def forward(self, grid: Grid, device: torch.device) -> Tensor:
+        """(prefix + patches, D)."""
+        quarter = self.width // 4
+        powers = torch.arange(quarter, dtype=torch.float64, device=device) / max(1, quarter - 1)
+        places = (torch.arange(size, dtype=torch.float64, device=device) for size in grid)
+        y_P, x_P = torch.cartesian_prod(*places).T
+        angles = [at_P[:, None] * BASE**-powers for at_P in (x_P, y_P)]
+        waves = [wave for angle in angles for wave in (angle.sin(), angle.cos())]
+        return F.pad(torch.cat(waves, 1).float(), (0, 0, self.prefix, 0))
+
+    def resampled(self, other: "SinusoidGrid") -> dict[str, Tensor]:
+        """There are no weights."""
+        return {}
+
+
+class PatchEmbedding(EmbeddingModule):
+    """Each image of a batch becomes ``prefix`` learned vectors and one vector for each patch.
+
+    Patches are the pixels of all channels, flattened, through one linear layer; positions are
+    added to both, and dropout falls on the sum. Images may have any size that patches fill.
+    """
+
+    token = None  # there is no vocabulary
+
+    def __init__(
+        self,
+        patch: int,
+        channels: int,
+        width: int,
+        *,
+        prefix: int,
+        position: Any,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        self.patch, self.channels = patch, channels
+        self.projection = nn.Linear(channels * patch * patch, width)
+        self.prefix = nn.Embedding(prefix, width) if prefix else None
+        self.position: Any = position
+        self.dropout = Dropout(dropout)
+
+    def layout_of(self, pixels_BCHW: Tensor, layout: Layout) -> Layout:
+        """The tokens of each image: even rows."""
+        rows, columns = self._grid(pixels_BCHW)
+        prefix = 0 if self.prefix is None else self.prefix.num_embeddings
+        return Layout.rectangle(len(pixels_BCHW), prefix + rows * columns, pixels_BCHW.device)
+
+    def resampled(self, other: "PatchEmbedding") -> dict[str, Tensor]:
+        """Learned positions, for the grid of the other."""
+        return self.position.resampled(other.position)
+
+    def forward(self, pixels_BCHW: Tensor, layout: Layout) -> Tensor:
+        grid = self._grid(pixels_BCHW)
+        x_BPD = self.projection(self._patches(pixels_BCHW.to(self.projection.weight.dtype), grid))
+        if self.prefix is not None:
+            prefix_BPD = self.prefix.weight.to(x_BPD.dtype).expand(len(x_BPD), -1, -1)
+            x_BPD = torch.cat([prefix_BPD, x_BPD], 1)
+        x_BPD = x_BPD + self.position(grid, x_BPD.device).to(x_BPD.dtype)
+        return self.dropout(x_BPD.flatten(0, 1))
+
+    def _grid(self, pixels_BCHW: Tensor) -> Grid:
+        channels, *sizes = pixels_BCHW.shape[1:]
+        if channels != self.channels or any(size % self.patch or not size for size in sizes):
+            shape = f"{channels} × {sizes[0]} × {sizes[1]}"
+            patches = f"{self.channels} × {self.patch} × {self.patch}"
+            raise ValueError(f"images of {shape} numbers are not made of patches of {patches}")
+        return sizes[0] // self.patch, sizes[1] // self.patch
+
+    def _patches(self, pixels_BCHW: Tensor, grid: Grid) -> Tensor:
+        """(B, patches, numbers of a patch): by channel, row and column."""
+        parts = pixels_BCHW.unflatten(3, (grid[1], -1)).unflatten(2, (grid[0], -1))
+        return parts.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)

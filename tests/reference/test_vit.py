@@ -1,0 +1,167 @@
+"""ViT beside ``transformers``: values, folders both ways, other resolutions, and its sizes."""
+
+import json
+
+import pytest
+import torch
+
+from regard.ground.batch import pack_images
+from regard.ground.errors import BadInput
+from regard.models.facts import LabelHead, MeanPool, change
+from regard.models.formats import folder as folders
+from regard.models.formats.loaded_model import LoadedModel
+from regard.models.papers import vit
+from regard.models.start import copy_start
+from regard.weights.files import read_folder
+
+transformers = pytest.importorskip("transformers")
+
+CLOSE = {"rtol": 1e-5, "atol": 1e-5}
+SIZES = {"hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 3}
+SIZES |= {"intermediate_size": 20, "image_size": 12, "patch_size": 4}
+SETTINGS = (
+    {},
+    {"num_channels": 1, "patch_size": 6, "hidden_act": "relu"},
+    {"image_size": 16, "patch_size": 2, "num_hidden_layers": 1, "layer_norm_eps": 1e-6},
+    {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.2},
+)
+HEADS = {"ViTModel": [], "ViTForImageClassification": ["label"]}
+
+
+def shaken(model):
+    """A model whose biases and norms differ from their start."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    return model.eval()
+
+
+def reference(kind, **settings):
+    torch.manual_seed(0)
+    pooled = {} if HEADS[kind] else {"add_pooling_layer": settings.pop("pooler", True)}
+    config = transformers.ViTConfig(**SIZES | {"num_labels": 3} | settings)
+    return shaken(getattr(transformers, kind)(config, **pooled))
+
+
+def pixels(channels=3, height=12, width=12, count=3):
+    draw = torch.Generator().manual_seed(1)
+    return torch.randn(count, channels, height, width, generator=draw)
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+@pytest.mark.parametrize("kind", HEADS)
+@torch.no_grad()
+def test_states_pools_and_logits_agree(kind, settings, tmp_path):
+    theirs = reference(kind, **settings)
+    theirs.save_pretrained(tmp_path)
+    ours, size = folders.read(tmp_path), theirs.config.image_size
+    given = pixels(theirs.config.num_channels, size, size)
+    found, expected = ours.module(pack_images(given)), theirs(given, output_hidden_states=True)
+    assert ours.paper is vit.PAPER and [*found.by_head] == HEADS[kind]
+    if kind == "ViTModel":
+        states = found.states_TD.view_as(expected.last_hidden_state)
+        torch.testing.assert_close(states, expected.last_hidden_state, **CLOSE)
+        torch.testing.assert_close(found.pooled_BD, expected.pooler_output, **CLOSE)
+    else:
+        torch.testing.assert_close(found.by_head["label"], expected.logits, **CLOSE)
+
+
+@pytest.mark.parametrize("size", [(12, 12), (20, 20), (8, 8), (16, 24), (4, 4)])
+@torch.no_grad()
+def test_images_of_other_sizes_have_interpolated_positions(size, tmp_path):
+    theirs = reference("ViTModel")
+    theirs.save_pretrained(tmp_path)
+    given = pixels(3, *size)
+    expected = theirs(given, interpolate_pos_encoding=True).last_hidden_state
+    found = folders.read(tmp_path).module(pack_images(given)).states_TD
+    torch.testing.assert_close(found.view_as(expected), expected, **CLOSE)
+
+
+@pytest.mark.parametrize("kind", [*HEADS, "without pooler"])
+def test_a_folder_comes_back_bit_for_bit(kind, tmp_path):
+    theirs = reference("ViTModel", pooler=False) if kind not in HEADS else reference(kind)
+    theirs.save_pretrained(tmp_path / "theirs")
+    preprocessor = '{"image_mean": [0.5, 0.5, 0.5],\n "size": {"height": 12, "width": 12}}'
+    (tmp_path / "theirs" / "preprocessor_config.json").write_text(preprocessor)
+    for name, source, format in (("ours", "theirs", "regard"), ("again", "ours", "hf")):
+        (tmp_path / name).mkdir()
+        folders.write(tmp_path / name, folders.read(tmp_path / source), format)
+    before, after = (read_folder(tmp_path / name) for name in ("theirs", "again"))
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    configs = [(tmp_path / name / "config.json").read_text() for name in ("theirs", "again")]
+    assert json.loads(configs[0]) == json.loads(configs[1])
+    assert (tmp_path / "again" / "preprocessor_config.json").read_text() == preprocessor
+
+
+def test_a_new_folder_is_read_by_the_reference(tmp_path):
+    facts = change(vit.TINY, width=12, depth=1, heads=2, inner=16, patch_size=4, image_size=8)
+    facts = change(facts, output_heads=(LabelHead(5),))
+    module = shaken(facts.build())
+    folders.write(tmp_path, LoadedModel(vit.PAPER, facts, module), "hf")
+    theirs, info = transformers.ViTForImageClassification.from_pretrained(
+        tmp_path, output_loading_info=True, local_files_only=True
+    )
+    assert not any(info[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    given = pixels(3, 8, 8)
+    with torch.no_grad():
+        expected, found = theirs.eval()(given).logits, module(pack_images(given)).by_head["label"]
+    torch.testing.assert_close(found, expected, **CLOSE)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("qkv_bias", False),
+        ("pooler_act", "relu"),
+        ("pooler_output_size", 7),
+        ("image_size", [12, 16]),
+        ("patch_size", 5),
+    ],
+)
+def test_what_is_not_supported_is_named(key, value, tmp_path):
+    reference("ViTModel").save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {key: value}))
+    with pytest.raises(BadInput, match="image_size" if key == "patch_size" else key):
+        folders.read(tmp_path)
+
+
+def test_what_transformers_cannot_say_is_not_written(tmp_path):
+    small = change(vit.TINY, width=12, depth=1, heads=2, inner=16, patch_size=4, image_size=8)
+    for changes in ({"positions": "sinusoid"}, {"layer_scale": 0.1}, {"pool": MeanPool()}):
+        facts = change(small, **changes)
+        with pytest.raises(BadInput, match="cannot express this model"):
+            folders.write(tmp_path, LoadedModel(vit.PAPER, facts, facts.build()), "hf")
+
+
+@pytest.mark.parametrize(
+    ("size", "count"),
+    [
+        ("tiny", 5_717_416),
+        ("small", 22_050_664),
+        ("base", 86_567_656),
+        ("base-32", 88_224_232),
+        ("large", 304_326_632),
+        ("huge", 632_045_800),
+    ],
+)
+def test_sizes_have_as_many_parameters_as_in_timm(size, count):
+    """With a head of 1,000 classes, as its tables have them."""
+    facts = change(vit.PAPER.sizes[size], output_heads=(LabelHead(1_000),))
+    assert vit.PAPER.parameters(facts) == count
+
+
+@pytest.mark.parametrize("positions", ["learned", "sinusoid"])
+@torch.no_grad()
+def test_a_start_is_fitted_to_another_resolution(positions):
+    """Positions are interpolated once, so that a model begins as the start reads larger images."""
+    small = change(vit.TINY, width=12, depth=1, heads=2, inner=16, patch_size=4, image_size=8)
+    before = change(small, positions=positions)
+    start = LoadedModel(vit.PAPER, before, shaken(before.build()))
+    model = shaken(change(before, image_size=20).build())
+    copy_start(start, model)
+    given = pack_images(pixels(3, 20, 20))
+    torch.testing.assert_close(model(given).states_TD, start.module(given).states_TD, **CLOSE)
+    with pytest.raises(BadInput, match=r"projection.weight there does not fit"):
+        copy_start(start, change(before, patch_size=2).build())
