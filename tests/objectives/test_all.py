@@ -51,7 +51,7 @@ from regard.objectives.labels import (
 )
 from regard.objectives.masked_lm import MaskedLM
 from regard.objectives.next_sentence import NextSentence, SentencePairObjective
-from regard.objectives.objective import Objective
+from regard.objectives.objective import Objective, PairObjective
 from regard.objectives.permutation_lm import PermutationLM
 from regard.objectives.replaced_tokens import ReplacedTokens
 from regard.objectives.rows import AnnotatedRow, RowObjective
@@ -242,7 +242,14 @@ def test_no_objective_is_left_out():
         if isinstance(thing, type) and thing.__module__ == module.__name__
         if hasattr(thing, "collate") and "__call__" in dir(thing)
     }
-    shared = {Objective, RowObjective, NumberObjective, SentencePairObjective, TeacherLoss}
+    shared = {
+        Objective,
+        PairObjective,
+        RowObjective,
+        NumberObjective,
+        SentencePairObjective,
+        TeacherLoss,
+    }
     assert found - shared == {
         type(one)
         for case in CASES.values()

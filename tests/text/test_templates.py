@@ -212,3 +212,11 @@ def test_windows_know_where_their_summary_token_stands():
         for window in BUILDERS[name].windows([1, 2], ids(7, 10), spans, longest=9, stride=1):
             summary = range(len(window.row.tokens))[expected]
             assert window.summary == summary and window.spans[summary] is None
+
+
+@pytest.mark.parametrize(("special", "before"), [({"cls": 1, "sep": 2}, [2]), ({}, [])])
+def test_a_document_comes_after_the_separator_if_there_is_one(special, before):
+    builder = RowBuilder(Template("A"), special)
+    assert builder.separator == (before[0] if before else None)
+    assert builder.separated([5, 6]) == [*before, 5, 6]
+    assert [token for token, _ in builder.frame(1).between] == before

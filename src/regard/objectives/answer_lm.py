@@ -14,13 +14,13 @@ from regard.ground.batch import IGNORED, Batch, BatchLimits, Ids, pack, pack_ids
 from regard.ground.errors import BadInput
 from regard.models.build.trunk_with_heads import Outputs
 from regard.models.facts import NextTokenHead, TrunkWithHeads
-from regard.objectives.objective import Objective
+from regard.objectives.objective import PairObjective
 from regard.parts.losses import smoothed_cross_entropy
 from regard.text.task_prompt import TaskPrompt
 
 
 @dataclass(frozen=True)
-class AnswerLM(Objective):
+class AnswerLM(PairObjective):
     """Cross-entropy of the tokens of an answer and of EOS; an example is (text, answer)."""
 
     head, per_token = NextTokenHead.name, True
@@ -34,25 +34,10 @@ class AnswerLM(Objective):
         if not facts.trunk.stack.causal:
             raise BadInput("model: tokens of this model see later ones, and so their answers")
 
-    def length(self, example: tuple[Ids, Ids]) -> tuple[int]:
-        """Tokens of the row; EOS is a target only."""
-        text, answer = example
-        return (len(self.prompt.row(text)) + len(answer),)
-
-    def weight(self, example: tuple[Ids, Ids]) -> int:
-        """Tokens of the answer, and EOS."""
-        return len(example[1]) + 1
-
     def lengths(self, sizes_NS: np.ndarray) -> np.ndarray:
-        """``length`` of many examples, whose texts and answers have these sizes."""
+        """Tokens of the prompt and the answer; EOS is a target only."""
         texts_N, answers_N = sizes_NS.T
-        if self.prompt.longest is not None:
-            texts_N = np.minimum(texts_N, self.prompt.longest)
-        return (texts_N + 1 + answers_N)[:, None]
-
-    def weights(self, sizes_NS: np.ndarray) -> np.ndarray:
-        """``weight`` of many examples."""
-        return sizes_NS[:, 1] + 1
+        return (self.prompt.lengths(texts_N) + answers_N)[:, None]
 
     def collate(
         self, examples: Sequence[tuple[Ids, Ids]], limits: BatchLimits | None = None

@@ -97,8 +97,8 @@ class CausalLM(RowObjective):
 
     def rows(self, documents: Documents, template: RowBuilder, longest: int, seed: int) -> PlanRows:
         """Parts of documents, or of all of them."""
-        separator = next((token for token, _ in template.frame(1).between), None)
-        return text_rows(documents, separator, longest, seed, across=self.joins_documents)
+        across = self.joins_documents
+        return text_rows(documents, template.separator, longest, seed, across=across)
 
     @property
     def joins_documents(self) -> bool:

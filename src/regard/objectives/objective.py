@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.ground.batch import Batch, BatchLimits, PackedTokens, as_row, pack_texts
+from regard.ground.batch import Batch, BatchLimits, Ids, PackedTokens, as_row, pack_texts
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.build.trunk_with_heads import Outputs
 
@@ -68,6 +68,33 @@ class Objective:
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
         """The same from the outputs of the model."""
         raise NotImplementedError
+
+
+class PairObjective(Objective):
+    """An objective of examples (source, target), of which the target and its end are predicted.
+
+    Lengths and weights follow from the sizes (source, target) of examples, as files list them.
+    """
+
+    def lengths(self, sizes_NS: np.ndarray) -> np.ndarray:
+        """The number of tokens of each row, for examples of these sizes."""
+        raise NotImplementedError
+
+    def weights(self, sizes_NS: np.ndarray) -> np.ndarray:
+        """The number of their targets."""
+        return sizes_NS[:, 1] + 1
+
+    def length(self, example: tuple[Ids, Ids]) -> tuple[int, ...]:
+        """``lengths`` of one example."""
+        return tuple(self.lengths(_sizes(example))[0].tolist())
+
+    def weight(self, example: tuple[Ids, Ids]) -> int:
+        """``weights`` of one example."""
+        return int(self.weights(_sizes(example))[0])
+
+
+def _sizes(example: tuple[Ids, Ids]) -> np.ndarray:
+    return np.array([[len(ids) for ids in example]])
 
 
 def padded(targets: Tensor, size: int, padding: float) -> Tensor:

@@ -72,9 +72,8 @@ class PermutationLM(RowObjective):
 
     def rows(self, documents: Documents, template: RowBuilder, longest: int, seed: int) -> PlanRows:
         """Full rows, in the order of the text."""
-        frame = template.frame(1)
-        separator = next((token for token, _ in frame.between), None)
-        plan = FramedBlocks(TokenStream(documents, separator), frame, longest)
+        stream = TokenStream(documents, template.separator)
+        plan = FramedBlocks(stream, template.frame(1), longest)
         return lambda epoch: plan
 
     def annotator(self, tokenizer: Any) -> Annotate:

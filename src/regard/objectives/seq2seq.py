@@ -20,12 +20,12 @@ from regard.ground.batch import (
     pack_ids,
 )
 from regard.models.build.trunk_with_heads import Outputs
-from regard.objectives.objective import Objective
+from regard.objectives.objective import PairObjective
 from regard.parts.losses import smoothed_cross_entropy
 
 
 @dataclass(frozen=True)
-class Seq2Seq(Objective):
+class Seq2Seq(PairObjective):
     """Cross-entropy of the next target token, with label smoothing, for any encoder-decoder."""
 
     head: ClassVar[str] = "next_token"
@@ -33,22 +33,9 @@ class Seq2Seq(Objective):
     eos: int
     smoothing: float = 0.1
 
-    def length(self, example: tuple[Ids, Ids]) -> tuple[int, int]:
-        """Tokens on either side, special tokens included."""
-        source, target = example
-        return len(source) + 1, len(target) + 1
-
-    def weight(self, example: tuple[Ids, Ids]) -> int:
-        """How many target tokens it has."""
-        return len(example[1]) + 1
-
     def lengths(self, sizes_NS: np.ndarray) -> np.ndarray:
-        """``length`` of many examples, whose sides have these sizes."""
+        """Tokens on either side, special tokens included."""
         return sizes_NS + 1
-
-    def weights(self, sizes_NS: np.ndarray) -> np.ndarray:
-        """``weight`` of many examples."""
-        return sizes_NS[:, 1] + 1
 
     def collate(
         self, examples: Sequence[tuple[Ids, Ids]], limits: BatchLimits | None = None

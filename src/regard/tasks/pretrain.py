@@ -232,8 +232,8 @@ class Pretrain(TrunkTask):
             raise BadInput("perplexity has no interval")
         runner = model.encoder
         words, scorer = runner.text.words, runner.scorer()
-        separator = [token for token, _ in runner.text.template.frame(1).between]
-        rows = [[*separator, *ids] for ids in words.encode_all(examples) if ids]
+        separated = runner.text.template.separated
+        rows = [separated(ids) for ids in words.encode_all(examples) if ids]
         if self.objectives.joins_documents:
             rows = [[token for row in rows for token in row]]
         score = TextScore.total(scorer.score(rows))

@@ -209,7 +209,7 @@ class TextScorer(BatchRunner):
         """The separator before a text; ids are read as they are."""
         if not content.bytes or self.tokenizer is None:
             return []
-        return [token for token, _ in self.tokenizer.template.frame(1).between]
+        return self.tokenizer.template.separated([])
 
     def causal_rows(self, content: Content) -> Iterator[ScoredRow]:
         """Each token is predicted at the one before it; a text begins after the separator."""

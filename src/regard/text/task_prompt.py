@@ -43,3 +43,7 @@ class TaskPrompt:
     def row(self, text: Ids) -> np.ndarray:
         """What a model reads before it writes the answer."""
         return np.append(np.asarray(text[: self.longest], np.int64), self.token)
+
+    def lengths(self, texts_N: np.ndarray) -> np.ndarray:
+        """The tokens of rows whose texts have so many."""
+        return (texts_N if self.longest is None else np.minimum(texts_N, self.longest)) + 1

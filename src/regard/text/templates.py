@@ -103,6 +103,15 @@ class RowBuilder:
     template: Template
     special: Mapping[str, int]
 
+    @property
+    def separator(self) -> int | None:
+        """The token between documents, if there is one."""
+        return self.special.get("sep")
+
+    def separated(self, document: Sequence[int]) -> list[int]:
+        """A document after the separator, if there is one."""
+        return [*([] if self.separator is None else [self.separator]), *document]
+
     def specials(self, texts: int) -> int:
         """The number of special tokens in a row of one text or two."""
         return sum(part.name not in TEXTS for part in self.template.parts(texts))
@@ -118,11 +127,9 @@ class RowBuilder:
         at = [number for number, part in enumerate(parts) if part.name in TEXTS]
         ids = [(self.special.get(name, -1), segment) for name, segment in parts]
         segments = tuple(parts[number].segment for number in at)
-        between = ids[at[0] + 1 : at[-1]] if texts > 1 else self._separator(segments[0])
+        documents = [(token, segments[0]) for token in self.separated([])]
+        between = ids[at[0] + 1 : at[-1]] if texts > 1 else documents
         return RowFrame((*ids[: at[0]],), (*between,), (*ids[at[-1] + 1 :],), segments)
-
-    def _separator(self, segment: int) -> list[tuple[int, int]]:
-        return [(self.special["sep"], segment)] if "sep" in self.special else []
 
     def row(
         self, a: Ids, b: Ids | None = None, longest: int | None = None, only_second: bool = False
