@@ -124,7 +124,7 @@ def test_words_of_models_with_features_are_those_of_their_lexicon():
     facts = change(lin.LAPTOP, width=8, embedding=16, vocab=5)
     model = change(facts, features=Features(elmo_facts.trunk)).build().eval()
     lexicon = Lexicon(("<UNK>", "<S>", "</S>", "dog", "owl"))
-    tokenizer = WordTokenizer(WordVocabulary(lexicon, characters=CharacterVocabulary(8)))
+    tokenizer = WordTokenizer(WordVocabulary(lexicon, spelling=CharacterVocabulary(8)))
     vectors = word_vectors(model, tokenizer, ["owl", "yak", "dog"])
     assert vectors.words == ("owl", "dog")
     expected = model.trunk.embed.token.weight[[4, 3]].detach()

@@ -14,15 +14,20 @@ from regard.models.papers import LINEAGE, bahdanau, bert, lin, luong, sutskever,
 from regard.models.sites import AttentionSite, require_cross_attention
 
 SMALL = {"width": 8, "heads": 2, "inner": 8, "depth": 2, "vocab": 20, "embedding": 8, "cells": 8}
+OWN = {"cove:mt-lstm": {"target.width": 16}, "cove:classifier": {"trunk.stack.embedding": 24}}
 
 
-def small(facts):
+def small(name, facts):
     known = {path.split(".")[-1] for path, _ in paths(facts)}
-    return change(facts, **{name: size for name, size in SMALL.items() if name in known})
+    sizes = {fact: size for fact, size in SMALL.items() if fact in known}
+    return change(facts, **sizes, **OWN.get(name, {}))
 
 
 FACTS = {
-    f"{paper.key}:{size}": small(facts) for paper in LINEAGE for size, facts in paper.sizes.items()
+    name: small(name, facts)
+    for name, facts in (
+        (f"{paper.key}:{size}", facts) for paper in LINEAGE for size, facts in paper.sizes.items()
+    )
 }
 FACTS["bert, attention pool"] = replace(FACTS["bert:tiny"], pool=AttentionPool())
 FACTS["transformer to rnn"] = EncoderDecoder(

@@ -1,7 +1,6 @@
 """The layers of a frozen ELMo, and static vectors, as features of classifiers and taggers."""
 
 import gzip
-import tomllib
 from dataclasses import replace
 
 import numpy as np
@@ -18,10 +17,9 @@ from regard.models.formats import folder as folders
 from regard.models.formats.loaded_model import LoadedModel
 from regard.models.papers import bert, elmo, lin, taglm
 from regard.text.characters import CharacterTokenizer, CharacterVocabulary
-from small_tuning import write_tuning
+from small_words import LSTM, recipe_of, refused, trained
 
 SMALL = {"width": 4, "cells": 6, "filters": ((1, 4), (2, 8)), "longest": 8, "character_size": 4}
-LSTM = {"width": 8, "embedding": 16, "dropout": 0.0}
 
 
 @pytest.fixture(scope="module")
@@ -31,18 +29,6 @@ def features(tmp_path_factory):
     tokenizer = CharacterTokenizer(CharacterVocabulary(8))
     folders.write(folder, LoadedModel(elmo.PAPER, facts, facts.build(), tokenizer))
     return folder
-
-
-def recipe_of(folder, kind, **model) -> dict:
-    recipe = tomllib.loads(write_tuning(folder, kind).read_text())
-    recipe["text"] = {"kind": "words", "vocab": 60}
-    recipe["model"] = {"paper": "lin", "size": "laptop", "change": LSTM, **model}
-    return recipe
-
-
-def trained(recipe, folder, out):
-    list(regard.train(recipe, data=folder, out=out))
-    return regard.load(out / "model", "cpu")
 
 
 @pytest.mark.parametrize("place", ["input", "output", "both"])
@@ -115,12 +101,6 @@ def test_words_begin_with_static_vectors(tmp_path):
     table = model.module.trunk.embed.token.weight
     for word, vector_D in zip(vectors.words, vectors.vectors_ND, strict=True):
         np.testing.assert_allclose(table[ids[word]].detach(), vector_D, atol=1e-6)
-
-
-def refused(recipe, folder) -> str:
-    with pytest.raises(BadInput) as error:
-        list(regard.train(recipe, data=folder, out=folder / "run"))
-    return str(error.value)
 
 
 def test_wrong_recipes_are_refused(features, tmp_path):

@@ -88,8 +88,8 @@ class ModelConfig(Config):
     target: Optional = None
     """Take the decoder from another model, "PAPER:SIZE"."""
     features: Optional = None
-    """A folder of an ELMo model whose layers are features of words; it is not trained. Needs
-    `text.kind = "words"`."""
+    """A folder of an ELMo model, or of a translator, whose layers are features of words; it is not
+    trained. Needs `text.kind = "words"`."""
     features_at: Literal["input", "output", "both"] | Annotated[int, Field(ge=1)] | None = None
     """Where features are: beside word vectors ("input"), beside the states of the trunk ("output"),
     both, or beside the states after a layer (1 is the first); by default as in the paper, or

@@ -22,10 +22,11 @@ from regard.models.papers import paper
 from regard.models.start import copy_parts, copy_start, read_folder, read_model, read_start
 from regard.tasks.run_paths import RunPaths
 from regard.tasks.task import Prepared, Task
+from regard.text.characters import CharacterVocabulary
 from regard.text.config import EncoderTextConfig
 from regard.text.row_tokenizer import RowTokenizer
 from regard.text.tokenizers import family_of, learn_tokenizer, load_tokenizer, unread_settings
-from regard.text.word_tokenizer import WordTokenizer
+from regard.text.word_tokenizer import Spelling, WordTokenizer
 
 
 class TrunkTask(Task):
@@ -104,7 +105,8 @@ class TrunkTask(Task):
             return facts
         keys = {"at": config.features_at, "layers": config.features_layers}
         given: dict[str, Any] = {name: key for name, key in keys.items() if key is not None}
-        given |= {"model": model.facts.encoder}
+        encoder, spelling = model.facts.encoder, self._spelling_of(model)
+        given |= {"model": encoder, "pieces": None if encoder.ids_per_token else spelling.longest}
         features = Features(**given) if own is None else replace(own, **given)
         return replace(facts, trunk=replace(facts.trunk, features=features))
 
@@ -122,6 +124,21 @@ class TrunkTask(Task):
     def _feature_model(self, data: Path) -> LoadedModel | None:
         name = self.recipe.model.features
         return None if name is None else read_model("model.features", name, data)
+
+    def _spelling(self, facts: TrunkWithHeads, data: Path) -> Spelling | None:
+        """How words are read by the model, or by the one that gives features of them."""
+        if (model := self._feature_model(data)) is not None:
+            return self._spelling_of(model)
+        characters = sum(facts.trunk.ids_per_token)
+        return CharacterVocabulary(characters) if characters else None
+
+    def _spelling_of(self, model: LoadedModel) -> Spelling:
+        if model.tokenizer is None:
+            raise BadInput(f"model.features: {self.recipe.model.features} has no tokenizer files")
+        try:
+            return model.tokenizer.spelling
+        except BadInput as error:
+            raise BadInput(f"model.features: {error}") from None
 
     def _static_vectors(self, data: Path) -> StaticVectors | None:
         """Those of ``model.vectors``, a file here or under the data root."""
@@ -146,11 +163,10 @@ class TrunkTask(Task):
         if saved is not None:
             return saved
         settings, limit = self.table(EncoderTextConfig), facts.trunk.embed.limit
-        read = facts.trunk if facts.trunk.features is None else facts.trunk.features.model
         vectors = self._static_vectors(folder.data)
         known = () if vectors is None else vectors.words
-        characters = sum(read.ids_per_token)
-        learned = learn_tokenizer(family, texts(), settings, limit, more, characters, known)
+        spelling = self._spelling(facts, folder.data)
+        learned = learn_tokenizer(family, texts(), settings, limit, more, spelling, known)
         folder.keep_text(learned)
         return learned
 

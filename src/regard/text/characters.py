@@ -64,6 +64,10 @@ class CharacterVocabulary:
         """The word after a sentence."""
         return self._word((SENTENCE_ENDS,))
 
+    def save(self, folder: Path) -> dict[str, int]:
+        """What a tokenizer of words must know of it; there is nothing to write."""
+        return {"characters": self.longest}
+
     def spell(self, listed: Sequence[str]) -> np.ndarray:
         """(words, longest): the ids of each."""
         if not listed:
@@ -137,6 +141,11 @@ class CharacterTokenizer(RowTokenizer):
         if self.lexicon is None:
             raise BadInput("this tokenizer has no lexicon: no language model can be trained on")
         return self.lexicon
+
+    @property
+    def spelling(self) -> CharacterVocabulary:
+        """By their characters."""
+        return self.words
 
     @property
     def special_ids(self) -> dict[str, int]:

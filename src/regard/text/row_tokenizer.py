@@ -53,6 +53,11 @@ class RowTokenizer(ABC):
         """Its only one."""
         return (self.words,)
 
+    @property
+    def spelling(self) -> Any:
+        """How its model reads the words of another that has features of it."""
+        raise BadInput("features come from ELMo or from a translator, and this is neither")
+
     def of_side(self, side: str) -> "RowTokenizer":
         """The tokenizer of that side of its model: itself."""
         return self

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from regard.text.characters import CharacterTokenizer, CharacterVocabulary
 from regard.text.config import EncoderTextConfig
@@ -13,7 +13,7 @@ from regard.text.marian import MarianTokenizer
 from regard.text.row_tokenizer import PlainTokenizer, RowTokenizer
 from regard.text.train_tokenizer import train
 from regard.text.translation_tokenizer import TranslationTokenizer
-from regard.text.word_tokenizer import WordTokenizer, WordVocabulary
+from regard.text.word_tokenizer import Spelling, WordTokenizer, WordVocabulary
 
 PLAIN = PlainTokenizer.name  # the family of subwords without special tokens
 
@@ -51,21 +51,20 @@ def learn_tokenizer(
     config: EncoderTextConfig,
     longest: int | None,
     special_tokens: Sequence[str] = (),
-    characters: int = 0,
+    spelling: Spelling | None = None,
     more_words: Sequence[str] = (),
 ) -> RowTokenizer:
     """A tokenizer of that family, learned from texts as a recipe says.
 
-    Families with special tokens can have further ones. ``characters`` is how many of a word are
-    read, where words are read so; ``more_words`` are known beside those of the texts.
+    Families with special tokens can have further ones. ``spelling`` is how words are read, where
+    not by an id alone; ``more_words`` are known beside those of the texts.
     """
     if family in (CharacterTokenizer.name, WordTokenizer.name):
         lexicon = Lexicon.learn(texts, config.vocab, lower=config.lower)
-        spelled = CharacterVocabulary(characters) if characters else None
         if family == WordTokenizer.name:
             known = lexicon.extended(more_words)
-            return WordTokenizer(WordVocabulary(known, config.lower, spelled))
-        return CharacterTokenizer(spelled or CharacterVocabulary(), lexicon)
+            return WordTokenizer(WordVocabulary(known, config.lower, spelling))
+        return CharacterTokenizer(cast(CharacterVocabulary, spelling), lexicon)
     if family != PLAIN:
         kind = family_of_kind(config.kind, family)
         return train_encoder_tokenizer(

@@ -14,6 +14,7 @@ from regard.text.subwords import Subwords
 from regard.text.token_labels import LabelledInput, LabelledRow, RowWithWords, TokenLabels
 from regard.text.train_tokenizer import train
 from regard.text.vocabulary import Vocabulary, check_sizes
+from regard.text.word_pieces import WordPieces
 
 _JOINT = "tokenizer.json"
 _SOURCE = "source.tokenizer.json"
@@ -46,6 +47,11 @@ class TranslationTokenizer:
     def vocabularies(self) -> tuple[Vocabulary, ...]:
         """Both, or the one that both sides share."""
         return (self.source,) if self.joint else self.sides
+
+    @property
+    def spelling(self) -> WordPieces:
+        """How the encoder reads words that have features of it: by their pieces."""
+        return WordPieces(self.of_side("source").words)
 
     def of_side(self, side: str) -> PlainTokenizer:
         """The vocabulary of that side, for a model that reads texts of its language alone."""

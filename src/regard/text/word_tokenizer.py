@@ -1,4 +1,4 @@
-"""Whole words as tokens: by their ids, and by their characters where features are read of them."""
+"""Whole words as tokens: by their ids, and as a model reads them that gives features of them."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,19 +15,24 @@ from regard.text.lexicon import BEGIN, END, UNKNOWN, Lexicon
 from regard.text.offsets import Segmentation
 from regard.text.row_tokenizer import RowTokenizer
 from regard.text.templates import RowBuilder, Template
+from regard.text.word_pieces import WordPieces
 from regard.text.words import Span, word_spans, words
+
+Spelling = CharacterVocabulary | WordPieces
+"""How a model that gives features reads a word: by as many ids as any other."""
 
 
 @dataclass(frozen=True)
 class WordVocabulary:
     """The words of a lexicon, with ``lower`` in lower case; others are unknown.
 
-    With ``characters``, a token is the id of a word and the ids of its characters as written.
+    With ``spelling``, a token is the id of a word and the ids of its characters, or pieces, as
+    written.
     """
 
     lexicon: Lexicon
     lower: bool = False
-    characters: CharacterVocabulary | None = None
+    spelling: Spelling | None = None
 
     kind: ClassVar[str] = "words"
     byte_sizes: ClassVar[None] = None
@@ -49,20 +54,20 @@ class WordVocabulary:
         return self.lexicon.ids[UNKNOWN]
 
     def tokens(self, listed: Sequence[str]) -> np.ndarray:
-        """The ids of words: (words,), or (words, 1 + characters)."""
+        """The ids of words: (words,), or (words, 1 + ids of its spelling)."""
         ids, unknown = self.lexicon.ids, self.unk
         known = [ids.get(word.lower() if self.lower else word, unknown) for word in listed]
         numbers = np.array(known, np.int32)
-        if self.characters is None:
+        if self.spelling is None:
             return numbers
-        return np.concatenate([numbers[:, None], self.characters.spell(listed)], axis=1)
+        return np.concatenate([numbers[:, None], self.spelling.spell(listed)], axis=1)
 
     def frame(self, word: str) -> Any:
         """The token before or after a sentence."""
         number = self.lexicon.ids[word]
-        if self.characters is None:
+        if self.spelling is None:
             return number
-        spelled = {BEGIN: self.characters.begin, END: self.characters.end}[word]
+        spelled = {BEGIN: self.spelling.begin, END: self.spelling.end}[word]
         return np.append(number, spelled).astype(np.int32)
 
     def encode(self, text: str) -> np.ndarray:
@@ -98,7 +103,7 @@ class WordTokenizer(RowTokenizer):
     """Texts, or lists of words, as rows of words."""
 
     name: ClassVar = "words"
-    FILES: ClassVar = ("words.json", "lexicon.txt")
+    FILES: ClassVar = ("words.json", "lexicon.txt", WordPieces.FILE)
 
     words: WordVocabulary  # type: ignore[assignment]
 
@@ -122,19 +127,26 @@ class WordTokenizer(RowTokenizer):
         return [[token] for token in self.words.tokens(words)]
 
     def save(self, folder: Path) -> None:
-        """Write words.json and the words of the lexicon."""
-        characters = self.words.characters
-        longest = None if characters is None else characters.longest
-        write_json(folder / self.FILES[0], {"lower": self.words.lower, "characters": longest})
-        self.words.lexicon.save(folder / self.FILES[1])
+        """Write words.json, the words of the lexicon, and the pieces if words are read by them."""
+        path, lexicon, pieces = (folder / name for name in self.FILES)
+        pieces.unlink(missing_ok=True)
+        spelling = self.words.spelling
+        settings = {} if spelling is None else spelling.save(folder)
+        write_json(path, {"lower": self.words.lower, **settings})
+        self.words.lexicon.save(lexicon)
 
     @staticmethod
     def load(folder: Path) -> "WordTokenizer":
         """Read what ``save`` wrote."""
-        path, lexicon = (folder / name for name in WordTokenizer.FILES)
+        path, lexicon, _ = (folder / name for name in WordTokenizer.FILES)
         content = read_json(path)
-        lower, longest = content.get("lower"), content.get("characters")
-        if not isinstance(lower, bool) or not isinstance(longest, int | None):
-            raise BadInput(f"{path}: lower is true or false, characters a number or null")
-        characters = None if longest is None else CharacterVocabulary(longest)
-        return WordTokenizer(WordVocabulary(Lexicon.load(lexicon), lower, characters))
+        lower, *counts = map(content.get, ("lower", "characters", "pieces"))
+        if not isinstance(lower, bool) or not all(isinstance(n, int | None) for n in counts):
+            raise BadInput(f"{path}: lower is true or false, characters and pieces are numbers")
+        spelling: Spelling | None = None
+        characters, pieces = counts
+        if characters is not None:
+            spelling = CharacterVocabulary(characters)
+        elif pieces is not None:
+            spelling = WordPieces.load(folder, pieces)
+        return WordTokenizer(WordVocabulary(Lexicon.load(lexicon), lower, spelling))

@@ -1,15 +1,29 @@
 """The models before ELMo and ULMFiT that brought context from one task to another."""
 
-from regard.models.papers import elmo, taglm
+from regard.models.facts import change
+from regard.models.papers import cove, elmo, taglm
+from regard.models.papers.lin import BASE as LIN
+
+MIXTURE = 2  # the weight of one layer, and the scale
 
 
-def gru(inputs: int, width: int) -> int:
-    """The weights of one layer in both directions; a gate has two biases."""
-    return 2 * 3 * width * (inputs + width + 2)
+def cells(gates: int, inputs: int, width: int, directions: int = 2) -> int:
+    """The weights of one recurrent layer; a gate has two biases."""
+    return directions * gates * width * (inputs + width + 2)
 
 
 def test_the_parameters_of_taglm():
     frozen = elmo.PAPER.parameters(elmo.ORIGINAL)
-    mixture = 2  # the weight of the only layer, and the scale
-    layers = gru(50, 300) + gru(600 + 1_024, 300)
-    assert taglm.PAPER.parameters(taglm.BASE) == 130_000 * 50 + layers + mixture + frozen
+    layers = cells(3, 50, 300) + cells(3, 600 + 1_024, 300)
+    assert taglm.PAPER.parameters(taglm.BASE) == 130_000 * 50 + layers + MIXTURE + frozen
+
+
+def test_the_parameters_of_cove():
+    encoder = 50_000 * 300 + cells(4, 300, 300) + cells(4, 600, 300)
+    decoder = 50_000 * 300 + cells(4, 300 + 600, 600, 1) + cells(4, 600, 600, 1)
+    attention = 600 * 600 + 1_200 * 600  # the score, and what joins context and state
+    count = cove.PAPER.parameters
+    assert count(cove.MT_LSTM) == encoder + decoder + attention + 50_000 * 600
+    alone = count(change(LIN, embedding=900)) - 30_000 * 600  # whose words have 300 numbers
+    assert count(cove.CLASSIFIER) == alone + encoder + MIXTURE
+    assert cove.MT_LSTM.source.width == cove.FEATURES.width_at("input") == 600

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.ground.layout import Layout
@@ -24,13 +25,13 @@ class WordsWithFeatures(NamedTuple):
 class FeatureEmbedding(EmbeddingModule):
     """[x; features]: the vectors of words and their features, side by side.
 
-    A token is the id of a word and the ids of its characters.
+    A token is the id of a word and so many ``ids`` of its characters, or pieces.
     """
 
-    def __init__(self, words: Any, characters: int):
+    def __init__(self, words: Any, ids: int):
         super().__init__()
         self.words = words
-        self.ids_per_token = (1 + characters,)
+        self.ids_per_token = (1 + ids,)
         self.position_limit, self.segments = words.position_limit, words.segments
 
     @property
@@ -65,6 +66,31 @@ class FrozenLayers(nn.Module):
         tape = LayerTape(NULL_TAPE)
         self.trunk(tokens_TC, layout, tape=tape)
         return [tape.outputs[layer] for layer in self.layers]
+
+
+class FrozenPieceLayers(FrozenLayers):
+    """The same of a trunk whose tokens are pieces of words: the mean over the pieces of each.
+
+    Ids are one higher than those of the trunk, and 0 is no piece. A word without pieces has zeros.
+    """
+
+    @torch.no_grad()
+    def forward(self, pieces_TC: Tensor, layout: Layout) -> list[Tensor]:
+        real_TC = pieces_TC > 0
+        counts_T = real_TC.sum(1)
+        ends = F.pad(counts_T.cumsum(0), (1, 0))[layout.offsets.long()]
+        pieces = Layout.ragged(ends.diff().tolist(), pieces_TC.device)
+        return [
+            _mean_of_words(states_ND, real_TC)
+            for states_ND in super().forward(pieces_TC[real_TC] - 1, pieces)
+        ]
+
+
+def _mean_of_words(states_ND: Tensor, real_TC: Tensor) -> Tensor:
+    """The mean state of the pieces of each word."""
+    padded_TCD = states_ND.new_zeros(*real_TC.shape, states_ND.shape[-1])
+    padded_TCD[real_TC] = states_ND
+    return padded_TCD.sum(1) / real_TC.sum(1, keepdim=True).clamp(min=1)
 
 
 class FeaturedTrunk(nn.Module):

@@ -8,9 +8,14 @@ from torch import nn
 
 from regard.ground.checks import check_whole
 from regard.ground.errors import BadInput
-from regard.models.build.features import FeaturedTrunk, FeatureEmbedding, FrozenLayers
+from regard.models.build.features import (
+    FeaturedTrunk,
+    FeatureEmbedding,
+    FrozenLayers,
+    FrozenPieceLayers,
+)
 from regard.models.facts.bilm import BiLMStack
-from regard.models.facts.checks import one_of, share
+from regard.models.facts.checks import at_least, one_of, share
 from regard.models.facts.conv import ConvEncoderFacts
 from regard.models.facts.embedding import AnyEmbedding, Characters, Patches, Tokens
 from regard.models.facts.flops import Products
@@ -30,23 +35,33 @@ class Features:
     They stand beside the word vectors that a stack reads (``at`` "input"), beside its states
     ("output") or both, or beside the states after layer ``at`` (Peters et al., 2017). "all"
     ``layers`` are mixed, at each place by weights of its own, or the "top" one is used. ``dropout``
-    falls on them.
+    falls on them. A model whose tokens are pieces, such as a translator's encoder, reads the first
+    ``pieces`` of a word, whose states are averaged (McCann et al., 2017).
     """
 
     model: "Trunk"
     at: str | int = "input"
     layers: str = "all"
     feature_dropout: float = 0.5
+    pieces: int | None = None
 
     def __post_init__(self) -> None:
         if not self.joined:
             one_of(PLACES, "place of features", str(self.at))
         one_of(LAYERS, "layers of features", self.layers)
         share("feature_dropout", self.feature_dropout)
-        if not self.model.embed.ids_per_token:
-            raise BadInput("features: the model does not read words by their characters")
+        at_least(1, "pieces", self.pieces)
+        if not self.model.ids_per_token and self.pieces is None:
+            raise BadInput("features: the model reads pieces of words: say how many (pieces)")
+        if not self.model.ids_per_token and self.model.embed.limit is not None:
+            raise BadInput("features: the model knows too few positions for the pieces of any row")
         if self.layers == "all" and not self.model.stack.layers_alike:
             raise BadInput("features: layers of different sizes cannot be mixed; choose the top")
+
+    @property
+    def ids_per_word(self) -> int:
+        """How many ids of a word the model reads: those of its characters, or of its pieces."""
+        return sum(self.model.ids_per_token) or self.pieces or 0
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -65,8 +80,9 @@ class Features:
     def build(self, inner: nn.Module) -> FeaturedTrunk:
         """That module with these features."""
         blocks = [f"blocks.{number}.output" for number in range(self.model.stack.depth)]
-        layers = ["embed.output", *blocks] if self.layers == "all" else blocks[-1:]
-        frozen = FrozenLayers(self.model.build(), layers)
+        layers = ["embed.output", *blocks] if self.layers == "all" else ["output"]
+        kind = FrozenLayers if self.model.ids_per_token else FrozenPieceLayers
+        frozen = kind(self.model.build(), layers)
         return FeaturedTrunk(inner, frozen, self.places, [*self.joined], self.feature_dropout)
 
 
@@ -75,7 +91,7 @@ class FeatureTokens(AnyEmbedding):
     """The word vectors of a stack beside whose vectors there are ``size`` features."""
 
     words: AnyEmbedding
-    characters: int
+    ids: int
     size: int
     joined: Mapping[int, int] = field(default_factory=dict)
 
@@ -84,7 +100,7 @@ class FeatureTokens(AnyEmbedding):
         if width <= self.size:
             raise BadInput(f"embedding: {width} numbers have no room for {self.size} features")
         words = self.words.build(width - self.size, dropout, eps)
-        return FeatureEmbedding(words, self.characters)
+        return FeatureEmbedding(words, self.ids)
 
 
 @dataclass(frozen=True)
@@ -124,10 +140,10 @@ class Trunk:
 
     @property
     def ids_per_token(self) -> tuple[int, ...]:
-        """The shape of the ids of a token; with features, a word and its characters."""
+        """The shape of the ids of a token; with features, a word and its characters, or pieces."""
         if self.features is None:
             return self.embed.ids_per_token
-        return (1 + sum(self.features.model.ids_per_token),)
+        return (1 + self.features.ids_per_word,)
 
     @property
     def eager(self) -> bool:
@@ -176,6 +192,6 @@ class Trunk:
         """The module of these facts; a decoder's depends on its source."""
         if self.features is None:
             return self.stack.build(self.embed, None if source is None else source.stack)
-        size, characters = self.features.width_at("input"), sum(self.features.model.ids_per_token)
-        embed = FeatureTokens(self.embed, characters, size, self.features.joined)
+        size, ids = self.features.width_at("input"), self.features.ids_per_word
+        embed = FeatureTokens(self.embed, ids, size, self.features.joined)
         return self.features.build(self.stack.build(embed))

@@ -1,0 +1,33 @@
+"""CoVe (McCann et al., 2017, arXiv:1708.00107): the encoder of a translator gives words a context.
+
+The MT-LSTM translates: two layers of LSTM read both ways over word vectors, 300 numbers each way,
+under a decoder with Luong's attention and input feeding. Its 600 numbers for a word, frozen, stand
+beside the word's vector in a classifier: w̃ = [GloVe(w); MT-LSTM(GloVe(w))]. Here the translator
+reads pieces, whose vectors it learns, and a word has the mean of its pieces' states. The classifier
+is that of Lin et al.; the paper's has attention between two texts as well.
+"""
+
+from dataclasses import replace
+
+from regard.models.facts import Features, change
+from regard.models.paper import Paper
+from regard.models.papers import lin, luong
+
+MT_LSTM = change(
+    luong.BASE,
+    embedding=300,
+    depth=2,
+    **{"source.width": 300, "source.direction": "both", "target.width": 600},
+)
+FEATURES = Features(MT_LSTM.source, layers="top", pieces=8)
+READER = change(lin.BASE, embedding=300 + 600)
+CLASSIFIER = replace(READER, trunk=replace(READER.trunk, features=FEATURES))
+
+PAPER = Paper(
+    name="CoVe",
+    year=2017,
+    title="Learned in Translation: Contextualized Word Vectors",
+    arxiv="1708.00107",
+    after="Luong",
+    sizes={"mt-lstm": MT_LSTM, "classifier": CLASSIFIER},
+)
