@@ -257,6 +257,17 @@ def test_every_score_bears_rows_without_queries_or_keys(module, lengths):
     assert found.shape == (queries.rows, HEADS, queries.longest, keys.longest)
 
 
+@pytest.mark.parametrize(
+    "module", [RelativeDot(8, HEADS, 4), RelativeSegmentDot(8, HEADS, 4), DistanceDot(2, 4)]
+)
+def test_sums_of_scores_in_half_precision_are_not_rounded_before_the_softmax(module):
+    layout = replace(Layout.ragged([5, 3]), segments_T=torch.tensor([0, 0, 1, 1, 1, 0, 1, 1]))
+    q, k = (layout.pad(torch.randn(8, HEADS, 4, dtype=torch.bfloat16)) for _ in range(2))
+    found = module.bfloat16()(q, k, layout, layout)
+    assert found.dtype == torch.float32
+    assert (found != found.bfloat16()).any()
+
+
 @pytest.mark.parametrize("module", [Additive(3, 5, 4, 2), Bilinear(3, 5, 2), Location(3, 6, 2)])
 def test_scores_with_weights_pass_gradients_on(module):
     *_, found = scores(module, 3, 5)

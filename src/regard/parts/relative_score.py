@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from regard.ground.layout import Layout
 from regard.parts.position import sinusoid
-from regard.parts.score import Score
+from regard.parts.score import Score, add_scores
 
 
 class Distances(NamedTuple):
@@ -65,15 +65,21 @@ class RelativeDot(Score):
         self, q_BLHK: Tensor, k_BSHK: Tensor, queries: Layout, keys: Layout, distances: Distances
     ) -> Tensor:
         """The scores, given the vectors r."""
-        scaled = (q_BLHK + self.content_bias) / math.sqrt(q_BLHK.shape[-1])
-        content = torch.einsum("blhk,bshk->bhls", scaled, k_BSHK)
-        return content + self.bias(q_BLHK, queries, keys, distances)
+        content = torch.einsum("blhk,bshk->bhls", self.for_content(q_BLHK), k_BSHK)
+        return add_scores(content, self.bias(q_BLHK, queries, keys, distances))
+
+    def for_content(self, q_BLHK: Tensor) -> Tensor:
+        """Queries whose product with a key is its score by content."""
+        return (q_BLHK + self.content_bias) / math.sqrt(q_BLHK.shape[-1])
+
+    def by_distance(self, q_BLHK: Tensor, distances: Distances) -> Tensor:
+        """The score of each distance, (B, H, L, P)."""
+        scaled = (q_BLHK + self.distance_bias) / math.sqrt(q_BLHK.shape[-1])
+        return torch.einsum("blhk,phk->bhlp", scaled, distances.vectors)
 
     def bias(self, q_BLHK: Tensor, queries: Layout, keys: Layout, distances: Distances) -> Tensor:
         """The part of the scores that does not depend on the content of keys, (B, H, L, S)."""
-        scaled = (q_BLHK + self.distance_bias) / math.sqrt(q_BLHK.shape[-1])
-        by_distance = torch.einsum("blhk,phk->bhlp", scaled, distances.vectors)
-        return shift(by_distance, queries, keys, distances.farthest)
+        return shift(self.by_distance(q_BLHK, distances), queries, keys, distances.farthest)
 
 
 class RelativeSegmentDot(RelativeDot):
@@ -90,11 +96,15 @@ class RelativeSegmentDot(RelativeDot):
         by_distance = super().bias(q_BLHK, queries, keys, distances)
         if queries.segments_T is None or keys.segments_T is None:
             return by_distance
-        scaled = (q_BLHK + self.segment_bias) / math.sqrt(q_BLHK.shape[-1])
-        same, other = torch.einsum("blhk,shk->sbhl", scaled, self.segment).unbind()
+        same, other = self.by_segment(q_BLHK).unbind()
         in_query_BL, in_key_BS = queries.pad(queries.segments_T), keys.pad(keys.segments_T)
         is_same = (in_query_BL[:, :, None] == in_key_BS[:, None])[:, None]
-        return by_distance + torch.where(is_same, same[..., None], other[..., None])
+        return add_scores(by_distance, torch.where(is_same, same[..., None], other[..., None]))
+
+    def by_segment(self, q_BLHK: Tensor) -> Tensor:
+        """The scores of keys in the query's segment, and of others, (2, B, H, L)."""
+        scaled = (q_BLHK + self.segment_bias) / math.sqrt(q_BLHK.shape[-1])
+        return torch.einsum("blhk,shk->sbhl", scaled, self.segment)
 
 
 def shift(scores_BHLP: Tensor, queries: Layout, keys: Layout, farthest: int) -> Tensor:

@@ -127,7 +127,18 @@ class DistanceDot(Score):
         content = torch.einsum("blhk,bshk->bhls", q_BLHK, k_BSHK)
         by_distance = torch.einsum("blhk,pk->bhlp", q_BLHK, self.distance.weight)
         index = index_BLS[:, None].expand(-1, heads, -1, -1)
-        return (content + by_distance.gather(-1, index)) / math.sqrt(size)
+        return add_scores(content, by_distance.gather(-1, index)) / math.sqrt(size)
+
+
+def add_scores(first: Tensor, second: Tensor) -> Tensor:
+    """The sum in at least single precision.
+
+    Rounded to half precision, it would not be the same in the forward pass of compiled code, which
+    does not round, and in its backward pass, which reads what was stored; weights that do not sum
+    to 1 there make training diverge.
+    """
+    precise = torch.promote_types(first.dtype, torch.float32)
+    return first.to(precise) + second.to(precise)
 
 
 def _weight(heads: int, rows: int, columns: int) -> nn.Parameter:

@@ -17,11 +17,12 @@ from torch import Tensor, nn
 
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
-from regard.parts.attend import fast_attend
+from regard.parts.attend import attend
 from regard.parts.attention import EncoderOutput, Heads, HeadsModule, fused_linear
 from regard.parts.block import Residual
 from regard.parts.dropout import Dropout
 from regard.parts.embed import Embedding
+from regard.parts.kernels import relative
 from regard.parts.mask import Mask, earlier, earlier_or_itself, full
 from regard.parts.mlp import Mlp
 from regard.parts.relative_score import Distances, RelativeSegmentDot, distances_between
@@ -69,22 +70,49 @@ class TwoStreamAttention(HeadsModule):
             of_memory = self.kv(memory_BMD.to(x_ND.dtype))
             key_values = torch.cat([of_memory, content.pad(key_values)], dim=1)
         k, v = h.part(key_values, h.key, h.key)
-        score = partial(self.score.with_distances, distances=self.score.project(distances, q.dtype))
+        distances = self.score.project(distances, q.dtype)
         attended = [
-            fast_attend(
-                score,
-                part,
-                k,
-                v,
-                queries=stream.layout,
-                keys=keys,
-                mask=stream.mask,
-                dropout=self.dropout if self.training else 0.0,
-                tape=tape.under(stream.name),
-            )
+            self._attend(stream, part, k, v, keys, distances, tape.under(stream.name))
             for stream, part in zip(streams, _split(q, streams), strict=True)
         ]
         return self.o(torch.cat(attended).flatten(1))
+
+    def _attend(
+        self,
+        stream: Stream,
+        q_THK: Tensor,
+        k_THK: Tensor,
+        v_THK: Tensor,
+        keys: Layout,
+        distances: Distances,
+        tape: NullTape,
+    ) -> Tensor:
+        """What one stream attends to: in tiles where there is a kernel for that."""
+        dropout = self.dropout if self.training else 0.0
+        if relative.fits(q_THK, k_THK) and not tape.wants("scores", "weights"):
+            q, k, v = stream.layout.pad(q_THK), keys.pad(k_THK), keys.pad(v_THK)
+            attended_BLHK, _ = relative.attention(
+                self.score.for_content(q).to(k.dtype),
+                k,
+                v,
+                self.score.by_distance(q, distances),
+                self.score.by_segment(q),
+                *_pairs(stream, keys, distances.farthest),
+                torch.randint(1 << 31, (1,), device=q.device),
+                dropout,
+            )
+            return stream.layout.pack(attended_BLHK)
+        return attend(
+            partial(self.score.with_distances, distances=distances),
+            q_THK,
+            k_THK,
+            v_THK,
+            queries=stream.layout,
+            keys=keys,
+            mask=stream.mask,
+            dropout=dropout,
+            tape=tape,
+        )
 
 
 class TwoStreamBlock(nn.Module):
@@ -194,6 +222,22 @@ def _layout_of(predicted_N: Tensor, layout: Layout) -> Layout:
         segments_T=None if segments_T is None else segments_T[predicted_N],
         orders_T=None if orders_T is None else orders_T[predicted_N],
     )
+
+
+def _pairs(stream: Stream, keys: Layout, farthest: int) -> tuple[Tensor, Tensor]:
+    """What ``relative.attention`` compares of queries and keys, (3, B, L) and (3, B, S)."""
+
+    def padded(layout: Layout, values_T: Tensor | None) -> Tensor:
+        return layout.pad(torch.zeros_like(layout.positions_T) if values_T is None else values_T)
+
+    queries = stream.layout
+    segments = keys.segments_T if queries.segments_T is not None else None
+    limits_BL = padded(queries, queries.orders_T) + (stream.mask != earlier)
+    columns_BL = farthest - padded(queries, queries.positions_T)
+    orders_BS = padded(keys, keys.orders_T).masked_fill(~keys.real_BL, relative.NEVER)
+    of_queries = limits_BL, columns_BL, padded(queries, queries.segments_T)
+    of_keys = orders_BS, padded(keys, keys.positions_T), padded(keys, segments)
+    return torch.stack(of_queries).int(), torch.stack(of_keys).int()
 
 
 def _after_memory(layout: Layout, size: int) -> Layout:
