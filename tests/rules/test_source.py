@@ -73,6 +73,18 @@ def unsafe(source: str) -> list[str]:
     return found
 
 
+def checked_by_assert(source: str) -> list[str]:
+    """Assertions that do more than tell the type of a value: ``python -O`` leaves them out."""
+
+    def narrows(test: ast.expr) -> bool:
+        if isinstance(test, ast.BoolOp):
+            return all(map(narrows, test.values))
+        return bool(re.match(r"isinstance\(|[\w.]+ is not None$", ast.unparse(test)))
+
+    asserted = [one.test for one in ast.walk(ast.parse(source)) if isinstance(one, ast.Assert)]
+    return [ast.unparse(test) for test in asserted if not narrows(test)]
+
+
 def tied_to_a_machine(text: str) -> list[str]:
     """Absolute paths, and hosts that are no paper's."""
     hosts = [host for host in HOST.findall(text) if host not in HOSTS]
@@ -116,6 +128,12 @@ def test_no_file_is_long():
 
 def test_nothing_is_unpickled():
     assert offenders(MODULES, unsafe) == {}
+
+
+def test_assertions_only_tell_types():
+    assert offenders(MODULES, checked_by_assert) == {}
+    assert checked_by_assert("assert a.b is not None and isinstance(c, int)") == []
+    assert checked_by_assert("assert self.search") == ["self.search"]
 
 
 def test_nothing_names_a_machine():

@@ -107,7 +107,7 @@ def test_the_device_finds_what_the_host_finds(
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_graphs_are_used_again_batch_after_batch(device):
+def test_decoders_are_used_again_batch_after_batch(device):
     translator, engine = model(1, 6.0, device), CudaGraphEngine()
     for number in range(6):
         ids = sources([1 + (number + i) % 5 for i in range(3 + number)])
@@ -119,7 +119,7 @@ def test_graphs_are_used_again_batch_after_batch(device):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_graphs_belong_to_their_module(device):
+def test_decoders_belong_to_their_module(device):
     engine, constraints = CudaGraphEngine(), Constraints(BOS, EOS, 12, forbidden=(PAD, BOS))
     first, second = model(1, 6.0, device), model(2, 6.0, device)
     for _ in range(2):
@@ -132,7 +132,7 @@ def test_graphs_belong_to_their_module(device):
     assert len(engine.decoders) == 2
 
 
-def test_graphs_belong_to_their_precision():
+def test_decoders_belong_to_their_precision():
     engine, constraints, translator = (
         CudaGraphEngine(),
         Constraints(BOS, EOS, 12),
@@ -154,7 +154,7 @@ def test_what_only_the_host_does_is_done_there():
     assert not engine.decoders
 
 
-def test_one_graph_serves_all_seeds():
+def test_one_decoder_serves_all_seeds():
     translator, engine = model(1, 1.0, "cpu"), CudaGraphEngine()
     constraints = Constraints(BOS, EOS, 8, forbidden=(PAD, BOS))
     drawn = [

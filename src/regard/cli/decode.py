@@ -136,8 +136,7 @@ def choose_method(
     if name == "published" and model.generation is None:
         raise BadInput("--search published: the model has no generation settings")
     own = base_beam(model, overridden=bool(given) or name not in (None, "published"))
-    name = "beam" if name in (None, "published") else name
-    assert name is not None
+    name = name if name is not None and name != "published" else "beam"
     _check_options(name, options, given)
     of_beam = {*BEAM, "best"} if name == "beam" else BEAM
     beam = replace(own, **{key: options[key] for key in of_beam & {*given}})

@@ -8,7 +8,7 @@ from regard.ground.checks import check_number, check_whole
 from regard.ground.errors import BadInput, shown
 from regard.search.hypothesis import Hypothesis
 from regard.search.length_penalty import Length, check_length_penalty, formula
-from regard.search.repetition import Repetition
+from regard.search.repetition import Repetition, check_repetition
 
 Stop = Literal["default", "transformers", "transformers-early", "transformers-never"]
 # When a search ends by transformers' rules: early_stopping=False, True and "never".
@@ -41,7 +41,7 @@ class BeamRules:
             raise BadInput(f"stop must be one of {', '.join(STOPS)}, not {shown(self.stop)}")
         check_whole("the size of a beam", self.size, 1, WIDEST)
         check_whole("best", self.best, 1, WIDEST)
-        assert self.repetition
+        check_repetition(self.no_repeat, self.repetition_penalty)
         if self.finished is not None:
             check_whole("finished", self.finished, 1)
         if self.follows_transformers and (self.finished is not None or not self.early):

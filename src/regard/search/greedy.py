@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from regard.search.device_rules import DeviceRules
-from regard.search.repetition import Repetition
+from regard.search.repetition import Repetition, check_repetition
 from regard.search.token_loop import TokenSearch
 from regard.search.topk import topk
 
@@ -25,7 +25,7 @@ class Greedy(TokenSearch):
     repetition_penalty: float = 1.0
 
     def __post_init__(self) -> None:
-        assert self.repetition
+        check_repetition(self.no_repeat, self.repetition_penalty)
 
     def __str__(self) -> str:
         return "greedy search"

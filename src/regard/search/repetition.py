@@ -11,6 +11,14 @@ from regard.ground.checks import check_number, check_whole
 from regard.ground.errors import BadInput
 
 
+def check_repetition(no_repeat: int, penalty: float) -> None:
+    """Refuse rules that cannot be."""
+    check_whole("no_repeat", no_repeat, 0)
+    check_number("a repetition penalty", penalty)
+    if not 0 < penalty < math.inf:
+        raise BadInput(f"a repetition penalty must be positive and finite, not {penalty}")
+
+
 @dataclass(frozen=True)
 class Repetition:
     """No n-gram of ``no_repeat`` tokens occurs twice (0: any may), and seen tokens cost.
@@ -27,10 +35,7 @@ class Repetition:
     of_logits: bool = True
 
     def __post_init__(self) -> None:
-        check_whole("no_repeat", self.no_repeat, 0)
-        check_number("a repetition penalty", self.penalty)
-        if not 0 < self.penalty < math.inf:
-            raise BadInput(f"a repetition penalty must be positive and finite, not {self.penalty}")
+        check_repetition(self.no_repeat, self.penalty)
 
     @property
     def penalises(self) -> bool:

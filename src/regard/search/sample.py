@@ -11,7 +11,7 @@ from torch import Tensor
 
 from regard.ground.checks import check_number, check_whole
 from regard.ground.errors import BadInput
-from regard.search.repetition import Repetition
+from regard.search.repetition import Repetition, check_repetition
 from regard.search.token_loop import TokenSearch
 from regard.search.topk import topk
 
@@ -44,7 +44,7 @@ class Sample(TokenSearch):
         check_whole("top_k, or 0 for all tokens,", self.top_k, 0)
         check_whole("samples", self.count, 1, MOST)
         check_whole("a seed", self.seed, 0, 2**64 - 1)
-        assert self.repetition
+        check_repetition(self.no_repeat, self.repetition_penalty)
         if not 0 < self.temperature < math.inf:
             raise BadInput(f"a temperature must be positive and finite, not {self.temperature}")
         if not 0 < self.top_p <= 1:

@@ -66,11 +66,14 @@ class DecodeConfig(Config):
     @property
     def search(self) -> Beam:
         """The same as a search."""
+        return self._as_search()
+
+    def _as_search(self) -> Beam:
         return Beam(self.beam, length=self.length, alpha=self.alpha)
 
     @model_validator(mode="after")
     def _can_be_searched(self) -> "DecodeConfig":
-        assert self.search
+        self._as_search()
         return self
 
 

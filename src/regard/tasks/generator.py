@@ -28,7 +28,7 @@ from regard.tasks.encoder_model import EncoderModel
 from regard.tasks.generation_settings import GenerationSettings, sampling_of
 from regard.tasks.inputs import InputLimits, check_search, read_ids
 from regard.tasks.workers import Workers
-from regard.text.continuation import Continuation, StopStrings, TextStream
+from regard.text.continuation import Continuation, StopStrings, TextStream, check_stop_strings
 from regard.text.ids_only import MISSING
 from regard.text.task_prompt import PromptConfig, TaskPrompt
 from regard.text.vocabulary import Vocabulary
@@ -76,7 +76,7 @@ class Ending:
         check_whole("min_new_tokens", self.min_new_tokens, 0)
         if self.max_new_tokens is not None:
             check_whole("max_new_tokens", self.max_new_tokens, max(1, self.min_new_tokens))
-        assert StopStrings(lambda tokens: "", self.stop_strings)
+        check_stop_strings(self.stop_strings)
 
     @classmethod
     def of(

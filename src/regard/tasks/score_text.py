@@ -131,11 +131,16 @@ class TextScorer(BatchRunner):
         return next((name for name in self.facts.head_names if name in ROWS_OF_HEADS), "")
 
     @property
-    def vocabularies(self) -> tuple[Subwords, ...]:
-        """That of the text."""
+    def text(self) -> RowTokenizer:
+        """Its tokenizer; a model without one scores ids, if it is no masked LM."""
         if self.tokenizer is None:
             raise BadInput(MISSING)
-        return self.tokenizer.vocabularies
+        return self.tokenizer
+
+    @property
+    def vocabularies(self) -> tuple[Subwords, ...]:
+        """That of the text."""
+        return self.text.vocabularies
 
     def parse(self, line: str, where: str) -> tuple[str, ...]:
         """A line is a text."""
@@ -184,15 +189,11 @@ class TextScorer(BatchRunner):
             ids = words.encode(check_text(given, number))
             if not ids:
                 raise BadItem(number, "has no tokens")
-            return Content(ids, self._row_of_text, len(given.encode()))
+            return Content(ids, self.text.row, len(given.encode()))
         ids = token_ids(given, number)
         known = self.model.encoder.embed.token.num_embeddings
         InputLimits(known).check(ids, number)
         return Content(ids, lambda ids: TokenRow(ids, [0] * len(ids)), 0)
-
-    def _row_of_text(self, ids: list[int]) -> TokenRow:
-        assert self.tokenizer is not None
-        return self.tokenizer.row(ids)
 
     def _stride(self, longest: int, most: int) -> int:
         """Tokens from one window of ``longest`` to the next, at most so many."""
@@ -226,9 +227,7 @@ class TextScorer(BatchRunner):
 
     def masked_rows(self, content: Content) -> Iterator[ScoredRow]:
         """A row for each token, in which it is masked; special tokens are none."""
-        tokenizer: Any = self.tokenizer
-        if tokenizer is None:
-            raise BadInput(MISSING)
+        tokenizer: Any = self.text
         special = len(content.row([]).tokens)
         before = tokenizer.template.begin("A") if special else 0
         longest = self.window - special

@@ -11,6 +11,14 @@ CONTEXT = 8  # last tokens of a prompt that decide whether a space stands before
 BROKEN = "\ufffd"  # in place of a byte that is no whole character, or not yet
 
 
+def check_stop_strings(strings: Sequence[str]) -> None:
+    """Refuse what is no list of texts, and an empty text."""
+    if isinstance(strings, str) or not all(isinstance(one, str) for one in strings):
+        raise BadInput(f"stop strings are a list of texts, not {shown(strings)}")
+    if "" in strings:
+        raise BadInput("a stop string must have at least one character")
+
+
 @dataclass(frozen=True)
 class StopStrings:
     """Strings at which a text ends; they are no part of it.
@@ -23,10 +31,7 @@ class StopStrings:
     strings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if isinstance(self.strings, str) or not all(isinstance(s, str) for s in self.strings):
-            raise BadInput(f"stop strings are a list of texts, not {shown(self.strings)}")
-        if "" in self.strings:
-            raise BadInput("a stop string must have at least one character")
+        check_stop_strings(self.strings)
 
     @property
     def reach(self) -> int:

@@ -63,7 +63,7 @@ def relative(clause: Clause) -> Words:
 
 
 def adjunct(clause: Clause) -> Words:
-    assert clause.adjunct
+    assert clause.adjunct is not None
     conjunction = say(clause.adjunct.conjunction, clause.adjunct, "conjunction")
     return conjunction + statement(clause.adjunct.clause)
 

@@ -104,7 +104,7 @@ def relative(clause: Clause) -> Words:
 
 
 def adjunct(clause: Clause) -> Words:
-    assert clause.adjunct
+    assert clause.adjunct is not None
     inside, english = clause.adjunct.clause, clause.adjunct.conjunction
     when = "als" if inside.tense == "past" else "wenn"
     german = when if english == "when" else CONJUNCTIONS[english]
@@ -169,7 +169,7 @@ def object_slot(clause: Clause) -> str:
 def governed(clause: Clause) -> Words:
     """The object in the case, and with the preposition, that the verb asks for."""
     verb, denied = clause.verb.german, denies_object(clause)
-    assert clause.object
+    assert clause.object is not None
     words = nominal(clause.object, verb.case, denied)
     if denied:
         words = also(words, clause, "not")
