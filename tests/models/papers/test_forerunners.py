@@ -1,7 +1,7 @@
 """The models before ELMo and ULMFiT that brought context from one task to another."""
 
 from regard.models.facts import change
-from regard.models.papers import cove, elmo, taglm
+from regard.models.papers import cove, dai, elmo, taglm
 from regard.models.papers.lin import BASE as LIN
 
 MIXTURE = 2  # the weight of one layer, and the scale
@@ -10,6 +10,13 @@ MIXTURE = 2  # the weight of one layer, and the scale
 def cells(gates: int, inputs: int, width: int, directions: int = 2) -> int:
     """The weights of one recurrent layer; a gate has two biases."""
     return directions * gates * width * (inputs + width + 2)
+
+
+def test_the_parameters_of_dai_and_le():
+    reader = 30_000 * 512 + cells(4, 512, 1_024, 1)
+    count = dai.PAPER.parameters
+    assert count(dai.CLASSIFIER) == reader
+    assert count(dai.AUTOENCODER) == 2 * reader + 30_000 * 1_024
 
 
 def test_the_parameters_of_taglm():
