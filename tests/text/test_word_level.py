@@ -5,6 +5,7 @@ import pytest
 from regard.data.documents import TextFile
 from regard.ground.errors import BadInput
 from regard.text.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
+from regard.text.vocabulary import numbers_in
 from regard.text.word_level import LINES
 
 TEXT = " \n = Title = \n \n a a <unk> b b b . \n"
@@ -64,3 +65,32 @@ def test_a_running_text_keeps_its_empty_lines(tmp_path):
     assert [one for _, one in TextFile(str(path)).documents(None)] == [
         ["= Title =", "a a <unk> b b b ."]
     ]
+
+
+def test_words_and_marks_of_raw_texts():
+    text = "It's a well-made film, isn't it?\nThe 'best' of 1999 <unk> 100%!"
+    tokenizer = train_encoder_tokenizer([text], "raw-words", 90, lower=True, longest=None)
+    assert tokenizer.words.pieces(tokenizer.words.encode(text)) == [
+        *("it", "'s", "a", "well", "-", "made", "film", ",", "isn", "'t", "it", "?", "<eos>"),
+        *("the", "'", "best", "'", "of", "1999", "<unk>", "100", "%", "!"),
+    ]
+
+
+def test_both_are_told_apart_in_files(tmp_path):
+    for name in ("word-level", "raw-words"):
+        tokenizer = train_encoder_tokenizer(["a b, c"], name, 90, longest=None)
+        tokenizer.save(tmp_path / name)
+        again = EncoderTokenizer.load(tmp_path / name)
+        assert again.family.name == name
+        assert again.words.encode("c b, a") == tokenizer.words.encode("c b, a")
+
+
+def test_the_numbers_of_words_in_another_vocabulary():
+    one, other = (
+        train_encoder_tokenizer([text], "word-level", 90, longest=None).words
+        for text in ("b b a", "c c a b b b")
+    )
+    assert one.pieces(range(4)) == ["<unk>", "<eos>", "b", "a"]
+    assert other.pieces(range(5)) == ["<unk>", "<eos>", "b", "c", "a"]
+    assert numbers_in(one, other) == [0, 1, 2, 4]
+    assert numbers_in(other, one) == [0, 1, 2, None, 3]

@@ -41,6 +41,7 @@ NOT_SHOWN = {
 ANY = {
     "data.links": 'data.links={dev = "a", test = "b"}',
     "model.layers": "model.layers=[0]",  # of no model.start
+    "model.vocabulary": "model.vocabulary=text",
     "model.features_at": "model.features_at=output",  # of no model.features
     "model.features_layers": "model.features_layers=top",
     "optimiser.nonmonotone": "optimiser.nonmonotone=3",  # of no averaged SGD

@@ -79,6 +79,9 @@ class ModelConfig(Config):
     start: Annotated[StartConfig | None, BeforeValidator(StartConfig.given)] = None
     """A model folder (a string) whose facts, vocabulary and weights the run starts with, or a table
     that names parts of it."""
+    vocabulary: Literal["start", "text"] = "start"
+    """That of `start`, or one learned from the texts, as `[text]` says: tokens that `start` knows
+    keep their vectors, others begin with the mean of all."""
     layers: (
         Literal["all", "every second"] | Annotated[tuple[LayerNumber, ...], Field(min_length=1)]
     ) = "all"
@@ -120,12 +123,19 @@ class ModelConfig(Config):
         if not self.starts_whole and self.layers != "all":
             said = "set that as well" if self.start is None else "its parts name them"
             raise ValueError(f"layers are those of start: {said}")
+        if self.learns_vocabulary and not self.starts_whole:
+            raise ValueError('vocabulary = "text" is for the whole model of a start: set that')
         return self
 
     @property
     def starts_whole(self) -> bool:
         """Whether the model is that of a folder, and not one that takes parts of it."""
         return self.start is not None and not self.start.parts
+
+    @property
+    def learns_vocabulary(self) -> bool:
+        """Whether the vocabulary of ``start`` is replaced by one of the texts."""
+        return self.vocabulary == "text"
 
     @property
     def name(self) -> str:

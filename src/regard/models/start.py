@@ -23,7 +23,8 @@ from regard.models.paper import Paper
 from regard.models.papers import paper, sized
 from regard.weights.files import load_weights, refuse_misfits, weights_of
 
-BY_TOKEN = ("trunk.embed.token.weight", "heads.next_token.out.weight")
+OUTPUTS = r"heads\.(next_token|permutation_lm|(mlm|span_boundary)\.out)"
+BY_TOKEN = re.compile(rf"(trunk\.embed\.token|{OUTPUTS})\.(weight|bias)").fullmatch
 BLOCK = re.compile(r"trunk\.blocks\.(\d+)\.")
 
 
@@ -127,11 +128,16 @@ def _rebuilt(
 
 
 def copy_start(
-    start: LoadedModel, model: nn.Module, head: str = "", outputs: Sequence[int] | None = None
+    start: LoadedModel,
+    model: nn.Module,
+    head: str = "",
+    outputs: Sequence[int] | None = None,
+    tokens: Sequence[int | None] | None = None,
 ) -> None:
     """Copy what the start has into a model; what it does not have stays as it was drawn.
 
-    So do the vectors of tokens that the model has beyond those of the start.
+    So do the vectors of tokens that the model has beyond those of the start; where the model has
+    another vocabulary, ``tokens`` are the ids of its tokens in that of the start.
     Of the task's ``head``, the ``outputs`` of the start that mean the same are copied, in this
     order; with None the head stays as it was drawn.
     """
@@ -142,12 +148,22 @@ def copy_start(
         if head and name.startswith(f"heads.{head}."):
             if outputs is not None:
                 tensor.copy_(given[name][outputs] if ".out." in name else given[name])
+        elif tokens is not None and name in given and BY_TOKEN(name):
+            tensor.copy_(select_tokens(given[name], tokens))
         elif name in given and given[name].shape == tensor.shape:
             tensor.copy_(given[name])
-        elif name in BY_TOKEN and len(given[name]) < len(tensor):
+        elif name in given and BY_TOKEN(name) and len(given[name]) < len(tensor):
             tensor[: len(given[name])].copy_(given[name])
         elif name.startswith("trunk."):
             raise BadInput(f"model.start: {name} there does not fit the model as changed")
+
+
+def select_tokens(vectors: Tensor, tokens: Sequence[int | None]) -> Tensor:
+    """Of the vectors of all tokens, these; for None the mean of all (Howard & Ruder, 2018)."""
+    known = {number: token for number, token in enumerate(tokens) if token is not None}
+    selected = vectors.mean(0).repeat(len(tokens), *[1] * (vectors.ndim - 1))
+    selected[[*known]] = vectors[[*known.values()]]
+    return selected
 
 
 @torch.no_grad()

@@ -14,7 +14,7 @@ from torch import nn
 
 from regard.data.static_vectors import StaticVectors
 from regard.ground.errors import BadInput
-from regard.models.config import trunk_facts
+from regard.models.config import StartConfig, trunk_facts
 from regard.models.facts import Features, TrunkWithHeads, change
 from regard.models.formats.loaded_model import LoadedModel
 from regard.models.paper import Paper
@@ -25,7 +25,14 @@ from regard.tasks.task import Prepared, Task
 from regard.text.characters import CharacterVocabulary
 from regard.text.config import EncoderTextConfig
 from regard.text.row_tokenizer import RowTokenizer
-from regard.text.tokenizers import family_of, learn_tokenizer, load_tokenizer, unread_settings
+from regard.text.tokenizers import (
+    Tokenizer,
+    family_of,
+    learn_tokenizer,
+    load_tokenizer,
+    unread_settings,
+)
+from regard.text.vocabulary import numbers_in
 from regard.text.word_tokenizer import Spelling, WordTokenizer
 
 
@@ -55,6 +62,8 @@ class TrunkTask(Task):
         if (key := self.vocabulary_key) is not None:
             if text.model_fields_set:
                 yield f"text beside {key}, which has a tokenizer: text=false removes the table"
+            if model.learns_vocabulary:
+                yield f"model.vocabulary beside {key}, which has a tokenizer"
             return
         family = self._family(paper(model.paper))
         unread = {*unread_settings(family, text)}
@@ -65,18 +74,26 @@ class TrunkTask(Task):
     @property
     def vocabulary_key(self) -> str | None:
         """The key of the recipe that names a model whose vocabulary is used, if one does."""
-        start = self.recipe.model.start
-        return None if start is None or start.token_side is None else "model.start"
+        return None if self._tokenizer_start is None else "model.start"
+
+    @property
+    def _tokenizer_start(self) -> StartConfig | None:
+        """The start whose tokenizer is used, if one is."""
+        model = self.recipe.model
+        has_tokens = model.start is not None and model.start.token_side is not None
+        return model.start if has_tokens and not model.learns_vocabulary else None
 
     def vocabulary(self, data: Path) -> RowTokenizer | None:
         """The tokenizer of that model."""
-        start = self.recipe.model.start
-        if start is None or start.token_side is None:
+        if (start := self._tokenizer_start) is None:
             return None
-        tokenizer = read_folder(start, data).tokenizer
-        if tokenizer is None:
+        return cast(Any, self._start_tokenizer(data)).of_side(start.token_side)
+
+    def _start_tokenizer(self, data: Path) -> Tokenizer:
+        start: Any = self.recipe.model.start
+        if (tokenizer := read_folder(start, data).tokenizer) is None:
             raise BadInput(f"model.start: {start.folder} has no tokenizer files")
-        return tokenizer.of_side(start.token_side)
+        return tokenizer
 
     def start(self, data: Path) -> LoadedModel | None:
         """The model that the recipe starts from, unless it only takes parts of it."""
@@ -85,6 +102,8 @@ class TrunkTask(Task):
     def facts(self, data: Path) -> tuple[Paper, TrunkWithHeads]:
         """That of ``model.start``, or one of a paper's sizes, with the heads of the task."""
         start = self.start(data)
+        if start is not None and self.recipe.model.learns_vocabulary:
+            self._check_words(start, data)
         of_paper = paper(self.recipe.model.paper) if start is None else start.paper
 
         def with_heads(facts: TrunkWithHeads) -> TrunkWithHeads:
@@ -92,6 +111,12 @@ class TrunkTask(Task):
 
         of_paper, facts = trunk_facts(self.recipe.model, start, with_heads, self.decided)
         return of_paper, self._with_features(facts, data)
+
+    def _check_words(self, start: LoadedModel, data: Path) -> None:
+        """Refuse a start whose token vectors cannot be those of another vocabulary."""
+        self._start_tokenizer(data)
+        if start.facts.encoder.ids_per_token:
+            raise BadInput('model.vocabulary = "text": model.start reads words by their characters')
 
     def _with_features(self, facts: TrunkWithHeads, data: Path) -> TrunkWithHeads:
         """The model with the features of ``model.features``, if the recipe names them."""
@@ -190,11 +215,24 @@ class TrunkTask(Task):
             return remarks + copy_parts(self.recipe.model.start, model, data)
         if (start := self.start(data)) is None:
             return remarks
+        tokens, said = self._tokens_in_start(data, prepared)
         if prepared.labels is None:
-            copy_start(start, model)
+            copy_start(start, model, tokens=tokens)
         else:
-            copy_start(start, model, self.labelled_head, prepared.labels.order_in(start.labels))
-        return remarks
+            order = prepared.labels.order_in(start.labels)
+            copy_start(start, model, self.labelled_head, order, tokens)
+        return remarks + said
+
+    def _tokens_in_start(self, data: Path, prepared: Prepared) -> tuple[Any, tuple[str, ...]]:
+        """The id in ``model.start`` of each token, where a vocabulary was learned; and a remark."""
+        model = self.recipe.model
+        if not model.learns_vocabulary:
+            return None, ()
+        theirs = cast(Any, self._start_tokenizer(data)).words
+        tokens = numbers_in(cast(Any, prepared.tokenizer.words), theirs)
+        known = sum(token is not None for token in tokens)
+        others = f"{len(tokens) - known:,} with the mean of all"
+        return tokens, (f"{known:,} words begin with vectors of {model.start.folder}, {others}",)
 
     def _begin_words(self, model: Any, data: Path, prepared: Prepared) -> tuple[str, ...]:
         """Take over the weights of the model of features, and static vectors."""

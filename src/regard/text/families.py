@@ -4,7 +4,7 @@ from regard.text.byte_bpe import GPT2BPE, ByteBPE
 from regard.text.gpt_bpe import GPTBPE
 from regard.text.tokenizer_family import TokenizerFamily
 from regard.text.unigram import Unigram, XLNetUnigram
-from regard.text.word_level import WordLevel
+from regard.text.word_level import RawWords, WordLevel
 from regard.text.wordpiece import WordPiece, XLNetWordPiece
 
 FAMILIES: tuple[TokenizerFamily, ...] = (
@@ -16,6 +16,7 @@ FAMILIES: tuple[TokenizerFamily, ...] = (
     XLNetUnigram(),
     XLNetWordPiece(),
     WordLevel(),
+    RawWords(),
 )
 """A folder whose files name no class has a tokenizer of its paper, or else of the first."""
 

@@ -13,6 +13,7 @@ from regard.text.marian import MarianTokenizer
 from regard.text.row_tokenizer import PlainTokenizer, RowTokenizer
 from regard.text.train_tokenizer import train
 from regard.text.translation_tokenizer import TranslationTokenizer
+from regard.text.word_level import RawWords, WordLevel
 from regard.text.word_tokenizer import Spelling, WordTokenizer, WordVocabulary
 
 PLAIN = PlainTokenizer.name  # the family of subwords without special tokens
@@ -37,6 +38,10 @@ LEARNED: dict[str, type[RowTokenizer]] = {
 
 UNREAD = {PLAIN: (), CharacterTokenizer.name: ("normalise", "dropout", "lower")}
 """Keys of the table ``text`` that a family does not have, where these are not those of most."""
+
+
+WHOLE_WORDS = {RawWords.kind: WordLevel.name}
+"""Kinds that only papers of one family can have."""
 
 
 def family_of(of_paper: str, config: EncoderTextConfig) -> str:
@@ -89,7 +94,8 @@ def load_tokenizer(family: str, folder: Path) -> RowTokenizer | None:
 
 def unread_settings(family: str, config: EncoderTextConfig) -> Iterator[str]:
     """The keys of a recipe's table that tokenizers of that family do not have."""
-    kinds = (family,) if family in LEARNED else tuple(one.kind for one in FAMILIES)
+    every = (family,) if family in LEARNED else tuple(one.kind for one in FAMILIES)
+    kinds = [kind for kind in every if family in (kind, WHOLE_WORDS.get(kind, family))]
     if family != PLAIN and config.kind not in (None, *kinds):
         yield "kind"
     unread = UNREAD.get(family, ("normalise", "dropout"))

@@ -1,15 +1,14 @@
-"""Whole words: texts that are tokenised already, cut at spaces, as language models read WikiText.
+"""Whole words, cut at spaces where texts are tokenised already, as language models read WikiText.
 
-A line ends in ``<eos>``, which also separates documents. Words beyond the vocabulary are ``<unk>``,
-as a text may write itself.
+Of raw texts, punctuation marks are words too. A line ends in ``<eos>``, which also separates
+documents. Words beyond the vocabulary are ``<unk>``, as a text may write itself.
 """
 
-from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar
 
-from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from regard.ground.errors import BadInput
 from regard.ground.files import read_bytes
@@ -28,6 +27,7 @@ class WordLevel(TokenizerFamily):
     files: ClassVar = (LINES,)
     special_tokens: ClassVar = {"unk_token": UNK, "eos_token": EOS}
     template, separator = Template("A", "A B"), "eos_token"
+    pattern: ClassVar[str] = r"\S+"  # of a word
 
     def read_files(self, folder: Path) -> Model:
         """One word in each line, whose number is its id."""
@@ -50,20 +50,21 @@ class WordLevel(TokenizerFamily):
         lines = [normalizers.Replace("\n", f" {EOS} ")]
         lower = [normalizers.Lowercase()] if settings.flag("do_lower_case", False) else []
         tokenizer.normalizer = normalizers.Sequence([*lower, *lines])
-        tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"\S+"), "removed", invert=True)
+        tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(self.pattern), "removed", invert=True)
         return tokenizer
 
     def learn(self, texts: Iterable[str], vocab: int, lower: bool) -> tuple[Model, dict[str, Any]]:
         """The most frequent words; of equally frequent ones the first by their letters."""
-        counts = Counter[str]()
-        for text in texts:
-            counts.update((text.lower() if lower else text).split())
-        if not counts:
+        special, settings = [*self.special_tokens.values()], {"do_lower_case": lower}
+        tokenizer = self.build({"vocab": {}}, UNK, TokenizerSettings(settings))
+        trainer = trainers.WordLevelTrainer(vocab_size=vocab + len(special), show_progress=False)
+        tokenizer.train_from_iterator(texts, trainer)
+        ranks = tokenizer.get_vocab()
+        words = sorted(ranks.keys() - {*special}, key=ranks.__getitem__)
+        if not words:
             raise BadInput("there is no text to learn words from")
-        words = [*self.special_tokens.values()]
-        words += sorted(counts.keys() - {*words}, key=lambda word: (-counts[word], word))
-        ids = {word: number for number, word in enumerate(words[:vocab])}
-        return {"vocab": ids}, {"do_lower_case": lower}
+        ids = {word: number for number, word in enumerate([*special, *words][:vocab])}
+        return {"vocab": ids}, settings
 
     def continues_word(self, piece: str) -> bool:
         """Every piece is a word."""
@@ -72,3 +73,11 @@ class WordLevel(TokenizerFamily):
     def join(self, text: str, piece: str) -> str:
         """Words with a space between them."""
         return f"{text.rstrip()} {piece}".lstrip().replace(SPACE, " ")
+
+
+class RawWords(WordLevel):
+    """Words and punctuation marks of texts as people write them; "it's" is "it" and "'s"."""
+
+    name, kind = "raw-words", "words"
+    classes = ("RawWordTokenizer",)
+    pattern = rf"\w+|(?<=\w)['’]\w+|{UNK}|{EOS}|[^\w\s]"
