@@ -151,7 +151,12 @@ def test_decoding_options_that_cannot_be_used_are_reported(trained, tmp_path, wr
 def test_sampling_takes_the_settings_of_the_folder_and_options_override_one(trained):
     translator = replace(
         load(trained[0] / "run" / "model", "cpu").translator,
-        generation={"temperature": 0.5, "top_k": 7, "do_sample": True, "no_repeat_ngram_size": 2},
+        generation_config={
+            "temperature": 0.5,
+            "top_k": 7,
+            "do_sample": True,
+            "no_repeat_ngram_size": 2,
+        },
     )
     options = {"temperature": None, "top_k": 3, "top_p": None, "best": 4, "seed": 0}
     options |= {"samples": 8, "utility": "chrf", "candidates": "samples", "groups": 1}

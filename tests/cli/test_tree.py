@@ -62,7 +62,7 @@ def test_a_published_folder_is_searched_as_published(tmp_path):
     folder = tmp_path / "folder"
     write_marian(folder)
     text = "The old man reads a book."
-    published = load(folder, "cpu").translator.published.search
+    published = load(folder, "cpu").translator.generation_settings.search
     record = json.loads(run("tree", folder, text, "--json", "--device", "cpu").stdout)
     said = run("translate", folder, "--json", "--device", "cpu", stdin=f"{text}\n").stdout
     assert record["formula"] == published.formula

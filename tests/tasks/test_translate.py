@@ -248,17 +248,17 @@ def test_workers_find_the_same(small_run, translator, texts):
 def test_sampling_follows_generation_settings(translator):
     assert translator.sampling == Sample()
     settings = {"temperature": 0.7, "top_k": 5, "top_p": None, "num_beams": 2}
-    published = replace(translator, generation=settings)
+    published = replace(translator, generation_config=settings)
     assert published.sampling == Sample(temperature=0.7, top_k=5)
     assert published.search.size == 2
-    wrong = replace(translator, generation={"temperature": 0.0})
+    wrong = replace(translator, generation_config={"temperature": 0.0})
     with pytest.raises(BadInput, match=r"generation settings: a temperature must be positive"):
         _ = wrong.sampling
 
 
 def test_a_model_published_with_sampling_keeps_its_limits(translator, texts):
     settings = {"do_sample": True, "max_new_tokens": 3}
-    published = replace(translator, generation=settings)
+    published = replace(translator, generation_config=settings)
     with pytest.raises(BadInput, match="do_sample"):
         published.translate(texts[:1])
     for (found,) in published.translate(texts[:4], Sample(seed=1)):

@@ -71,7 +71,7 @@ class BeamRisk(Method):
     def decode(self, model: DecoderModel, requests: Requests, first: int) -> Lists:
         """The least risky hypothesis of each n-best list."""
         lists = enumerate(model.write(requests, self.beam, first=first), first)
-        candidates = {number: [one.hypothesis for one in nbest] for number, nbest in lists}
+        candidates = {number: [text.hypothesis for text in nbest] for number, nbest in lists}
         search = replace(self.search, candidates=candidates)
         return model.write(requests, search, first=first)
 
@@ -82,32 +82,32 @@ class ExactSearch(Method):
 
     search: Beam
     widest: int = field(kw_only=True)
-    found: list[Hypothesis] = field(default_factory=list)  # by the beam
+    of_beam: list[Hypothesis] = field(default_factory=list)
     optima: list[list[Hypothesis]] = field(default_factory=list)  # none where none is proven
 
     def decode(self, model: DecoderModel, requests: Requests, first: int) -> Lists:
         """Branch and bound from what the beam finds, one sentence at a time to bound memory."""
         beam, single = self.search, model.with_limits(1)
-        found = [nbest[0] for nbest in model.write(requests, beam, first=first)]
-        known = {number: one.hypothesis for number, one in enumerate(found, first)}
+        texts = [nbest[0] for nbest in model.write(requests, beam, first=first)]
+        known = {number: text.hypothesis for number, text in enumerate(texts, first)}
         exact = Exact(beam.length, beam.alpha, beam.no_repeat, self.widest, known)
         optima = single.write(requests, exact, first=first)
-        for number, one in enumerate(optima, first + 1):
-            if not one:
+        for number, optimum in enumerate(optima, first + 1):
+            if not optimum:
                 reason = f"more than {self.widest} prefixes are open (--widest)"
                 note(f"line {number}: not proven, {reason}")
-        self.found.extend(known.values())
-        self.optima.extend([one.hypothesis for one in best] for best in optima)
-        return [best or [one] for best, one in zip(optima, found, strict=True)]
+        self.of_beam.extend(known.values())
+        self.optima.extend([text.hypothesis for text in optimum] for optimum in optima)
+        return [optimum or [text] for optimum, text in zip(optima, texts, strict=True)]
 
     def report(self) -> str:
         """Search errors of the beam over all lines that are not empty."""
-        there = [number for number, one in enumerate(self.found) if one is not EMPTY]
-        errors = search_errors([self.found[i] for i in there], [self.optima[i] for i in there])
+        lines = [i for i, hypothesis in enumerate(self.of_beam) if hypothesis is not EMPTY]
+        errors = search_errors([self.of_beam[i] for i in lines], [self.optima[i] for i in lines])
         return (
             f"{errors.missed} of {errors.proven} sentences: search error of a beam of "
             f"{self.search.size}, mean score gap {errors.gap:.4f}; {errors.empty} optima are "
-            f"empty; {len(there) - errors.proven} sentences not proven"
+            f"empty; {len(lines) - errors.proven} sentences not proven"
         )
 
 
@@ -121,8 +121,8 @@ def choose_continuation(
     if name is None and not given:
         return Method(generator.search)
     if name is None:
-        fitting = (one for one in ("greedy", "sample", "beam", "mbr") if {*given} <= OPTIONS[one])
-        name = next(fitting, "sample")
+        methods = ("greedy", "sample", "beam", "mbr")
+        name = next((method for method in methods if {*given} <= OPTIONS[method]), "sample")
     return choose_method(generator, name, options, given)
 
 
@@ -133,7 +133,7 @@ def choose_method(
 
     ``options`` are all, ``given`` are the names of those on the command line.
     """
-    if name == "published" and model.generation is None:
+    if name == "published" and model.generation_config is None:
         raise BadInput("--search published: the model has no generation settings")
     own = base_beam(model, overridden=bool(given) or name not in (None, "published"))
     name = name if name is not None and name != "published" else "beam"
@@ -175,8 +175,8 @@ def base_beam(model: DecoderModel, *, overridden: bool) -> Beam:
     except BadInput as error:
         if not overridden:
             raise
-        if model.followed is not None:
-            return model.followed.search
+        if model.supported_settings is not None:
+            return model.supported_settings.search
         note(f"generation settings are not used: {error}")
         return model.beam
 
@@ -184,7 +184,7 @@ def base_beam(model: DecoderModel, *, overridden: bool) -> Beam:
 def _check_options(method: str, options: Mapping[str, Any], given: Collection[str]) -> None:
     """Refuse options that the method does not use."""
     if unused := {*given} - OPTIONS[method]:
-        names = ", ".join(sorted(NAMES.get(one, f"--{one.replace('_', '-')}") for one in unused))
+        names = ", ".join(sorted(NAMES.get(key, f"--{key.replace('_', '-')}") for key in unused))
         raise BadInput(f"{names}: cannot be used with --search {method}")
     if "diversity" in given and options["groups"] == 1:
         raise BadInput("--diversity: needs --groups of at least 2")
@@ -226,9 +226,9 @@ def ready(
 
 def start_worker(folders: Sequence[str], precision: str, engine: str) -> Callable[..., Any]:
     """What a worker process runs, in the precision and by the engine that its parent chose."""
-    return load_ensemble(folders, "cpu").with_precision(precision, engine).found
+    return load_ensemble(folders, "cpu").with_precision(precision, engine).search_batch
 
 
 def start_generator(folder: str, precision: str, engine: str) -> Callable[..., Any]:
     """The same for a generator."""
-    return load(folder, "cpu").generator.with_precision(precision, engine).found
+    return load(folder, "cpu").generator.with_precision(precision, engine).search_batch

@@ -168,7 +168,8 @@ class CppEngine(Engine):
     def _norm(self, norm: nn.Module) -> _Norm:
         if not isinstance(norm, nn.LayerNorm):
             return _Norm(None, None, 0.0)
-        return _Norm(*(self._pointer(one.detach()) for one in (norm.weight, norm.bias)), norm.eps)
+        pointers = (self._pointer(tensor.detach()) for tensor in (norm.weight, norm.bias))
+        return _Norm(*pointers, norm.eps)
 
     def _pointer(self, tensor: Tensor) -> int:
         tensor = tensor.clone(memory_format=torch.contiguous_format)
@@ -280,7 +281,7 @@ class CppDecodingState(DecodingState):
         row_T = layout.rows_T.int()
         at_T = (self.first_R[row_T] + layout.positions_T).int()
         x_TD = self.model.decoder.embed(prompts.tokens_T, layout)
-        for part in zip(*(one.split(AT_ONCE) for one in (x_TD, row_T, at_T)), strict=True):
+        for part in zip(*(tensor.split(AT_ONCE) for tensor in (x_TD, row_T, at_T)), strict=True):
             self._feed(*part)
 
     def _write_source(self, source: EncoderOutput) -> None:
@@ -297,19 +298,19 @@ class CppDecodingState(DecodingState):
 
     def _grow(self, rows: int) -> None:
         """Buffers for so many rows; what is in them stays."""
-        have = len(self.owners_RS)
-        if rows <= have and self.past:
+        old_rows = len(self.owners_RS)
+        if rows <= old_rows and self.past:
             return
         heads, *sizes = (getattr(self.decoder, name) for name in ("heads", "key", "value"))
         shape = (rows, heads, self.capacity)
         grown = [[torch.empty(*shape, size) for size in sizes] for _ in self.layers]
-        for old, new in zip(self.past, grown, strict=bool(have)):
-            for one, other in zip(old, new, strict=True):
-                other[:have, :, : self.at] = one[:, :, : self.at]
+        for layer_past, layer_grown in zip(self.past, grown, strict=bool(old_rows)):
+            for buffer, new_buffer in zip(layer_past, layer_grown, strict=True):
+                new_buffer[:old_rows, :, : self.at] = buffer[:, :, : self.at]
         self.past = grown
-        self.owners_RS = F.pad(self.owners_RS, (0, 0, 0, rows - have))
-        for layer, past in zip(self.layers, self.past, strict=True):
-            layer.keys, layer.values = (one.data_ptr() for one in past)
+        self.owners_RS = F.pad(self.owners_RS, (0, 0, 0, rows - old_rows))
+        for layer, layer_past in zip(self.layers, self.past, strict=True):
+            layer.keys, layer.values = (buffer.data_ptr() for buffer in layer_past)
 
     def _scratch(self, tokens: int) -> Tensor:
         """Memory for the intermediate results of so many tokens."""

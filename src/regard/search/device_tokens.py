@@ -44,37 +44,37 @@ def _steps(search: "TokenSearch", batch: SearchBatch, decoder: Any) -> TokenStep
     sentences, steps = len(batch.ids), int(batch.longest_B.max(initial=0))
     decoder.feed(torch.from_numpy(batch.constraints.bos_of(sentences)))
     decoder.selector.start(batch, search.draws(batch.ids, steps))
-    written = WrittenTokens(batch, search.copies)
+    host_tokens = HostTokens(batch, search.copies)
     copies: deque[AsyncCopy] = deque()
     for step in range(steps + AHEAD):
         if step < steps:
             decoder.step()
             copies.append(AsyncCopy(decoder.selector.latest_R))
         if step >= AHEAD and copies:
-            yield written.add(copies.popleft().read().numpy())
-            if not written.going:
+            yield host_tokens.add(copies.popleft().read().numpy())
+            if not host_tokens.live:
                 break
-    return by_sentence(written.hypotheses(decoder.selector.logprob_LR), search.copies)
+    return by_sentence(host_tokens.hypotheses(decoder.selector.logprob_LR), search.copies)
 
 
-class WrittenTokens:
+class HostTokens:
     """What the host knows of the rows: their tokens, and which of them have ended."""
 
     def __init__(self, batch: SearchBatch, copies: int):
         self.batch, self.longest_R = batch, np.repeat(batch.longest_B, copies).tolist()
         self.tokens: list[list[int]] = [[] for _ in self.longest_R]
-        self.going = list(range(len(self.tokens)))
+        self.live = list(range(len(self.tokens)))
 
     def add(self, latest_R: np.ndarray) -> NextTokens:
         """One more token of each row that has not ended."""
-        numbers = [row for row in self.going if latest_R[row] != NONE]
+        numbers = [row for row in self.live if latest_R[row] != NONE]
         new = latest_R[numbers].tolist()
         for row, token in zip(numbers, new, strict=True):
             self.tokens[row].append(token)
-        self.going = [row for row in numbers if not self._is_over(row)]
+        self.live = [row for row in numbers if not self._has_ended(row)]
         return NextTokens(numbers, new)
 
-    def _is_over(self, row: int) -> bool:
+    def _has_ended(self, row: int) -> bool:
         tokens, test = self.tokens[row], self.batch.stop_test
         at_end = tokens[-1] == self.batch.constraints.eos or len(tokens) == self.longest_R[row]
         return at_end or (test is not None and test(tokens))
@@ -90,8 +90,8 @@ class WrittenTokens:
         if np.isnan(logprobs).any():
             raise FloatingPointError("the model's log-probabilities are not numbers")
         finished, total = tokens[-1:] == [self.batch.constraints.eos], float(logprobs.sum())
-        kept = tokens[:-1] if finished else tokens
-        return Hypothesis(tuple(kept), total, total, tuple(logprobs.tolist()), finished)
+        text = tokens[:-1] if finished else tokens
+        return Hypothesis(tuple(text), total, total, tuple(logprobs.tolist()), finished)
 
 
 class DeviceTokens:
@@ -114,18 +114,18 @@ class DeviceTokens:
         self.search, self.constraints, self.copies = search, constraints, copies
         self.rules = DeviceRules(constraints, search.repetition, rows, vocab, device)
         self.n, self.longest_R = table(1), table(rows)
-        self.over_R, self.latest_R = table(rows, dtype=torch.bool), table(rows)
+        self.ended_R, self.latest_R = table(rows, dtype=torch.bool), table(rows)
         self.logprob_LR = table(capacity, rows, dtype=torch.float32)
         self.draws_LR = table(capacity, rows, dtype=torch.float64)
 
     def start(self, batch: SearchBatch, draws: np.ndarray) -> None:
         """Start a batch; unused rows have ended from the start."""
-        there, steps = draws.shape
+        rows, steps = draws.shape
         longest_R = torch.from_numpy(np.repeat(batch.longest_B, self.copies))
-        self.longest_R[:there] = longest_R.to(self.longest_R.device)
-        self.draws_LR[:steps, :there] = torch.tensor(draws.T).to(self.draws_LR.device)
-        self.over_R.fill_(True)
-        self.over_R[:there] = False
+        self.longest_R[:rows] = longest_R.to(self.longest_R.device)
+        self.draws_LR[:steps, :rows] = torch.tensor(draws.T).to(self.draws_LR.device)
+        self.ended_R.fill_(True)
+        self.ended_R[:rows] = False
         self.n.zero_()
         self.rules.start(batch.prompts, self.copies)
 
@@ -137,9 +137,9 @@ class DeviceTokens:
         if self.constraints.must_end:
             token_R = token_R.masked_fill(at_limit_R, self.constraints.eos)
             logprob_R = logprob_R.masked_fill(at_limit_R, 0.0)
-        self.over_R |= logprob_R == -torch.inf  # no token may follow
-        self.latest_R.copy_(token_R.masked_fill(self.over_R, NONE))
-        self.over_R |= (token_R == self.constraints.eos) | at_limit_R
+        self.ended_R |= logprob_R == -torch.inf  # no token may follow
+        self.latest_R.copy_(token_R.masked_fill(self.ended_R, NONE))
+        self.ended_R |= (token_R == self.constraints.eos) | at_limit_R
         self.logprob_LR.index_copy_(0, self.n, logprob_R[None])
         self.rules.advance(token_R)
         self.n += 1

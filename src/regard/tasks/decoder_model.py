@@ -27,10 +27,10 @@ from regard.text.vocabulary import Vocabulary
 class DecoderModel(ModelRunner):
     """What a translator and a generator share.
 
-    ``generation`` are the settings it was published with: how it searches unless told otherwise,
-    and what it may write by transformers' rules; ``decode`` is the table of the recipe it was
-    trained by. ``engine`` steps the decoder; ``workers`` share the searches out, each by ``found``
-    of a model like this.
+    ``generation_config`` is the file it was published with: how it searches unless told otherwise,
+    and what it may write by transformers' rules; ``decode_config`` is the table of the recipe it
+    was trained by. ``engine`` steps the decoder; ``workers`` share the searches out, each by
+    ``search_batch`` of a model like this.
     """
 
     engine: Engine
@@ -38,13 +38,13 @@ class DecoderModel(ModelRunner):
 
     @property
     @abstractmethod
-    def generation(self) -> Mapping[str, Any] | None:
-        """The settings it was published with."""
+    def generation_config(self) -> Mapping[str, Any] | None:
+        """Its generation_config.json."""
 
     @property
     @abstractmethod
-    def decode(self) -> Any:
-        """The table of the recipe it was trained by."""
+    def decode_config(self) -> Any:
+        """The table ``[decode]`` of the recipe it was trained by."""
 
     @property
     @abstractmethod
@@ -52,19 +52,19 @@ class DecoderModel(ModelRunner):
         """What it writes."""
 
     @abstractmethod
-    def found(self, *job: Any) -> list[list[Hypothesis]]:
+    def search_batch(self, *job: Any) -> list[list[Hypothesis]]:
         """The hypotheses for each input of one batch, in ids."""
 
     @cached_property
     @abstractmethod
-    def published(self) -> GenerationSettings | None:
-        """The settings it was published with, understood."""
+    def generation_settings(self) -> GenerationSettings | None:
+        """The same as rules of this library; BadInput where these cannot be."""
 
     @cached_property
-    def followed(self) -> GenerationSettings | None:
-        """The same where they can be followed: what they allow holds for any search."""
+    def supported_settings(self) -> GenerationSettings | None:
+        """The same, None where they cannot be: what they allow holds for any search."""
         try:
-            return self.published
+            return self.generation_settings
         except BadInput:
             return None
 
@@ -90,12 +90,12 @@ class DecoderModel(ModelRunner):
     @property
     def sampling(self) -> Sample:
         """How it samples unless told otherwise."""
-        return sampling_of(self.generation or {})
+        return sampling_of(self.generation_config or {})
 
     @cached_property
     def beam(self) -> Beam:
         """Its beam search, by the rules of this library."""
-        return Beam() if self.decode is None else as_trained(self.decode)
+        return Beam() if self.decode_config is None else as_trained(self.decode_config)
 
     @property
     def models(self) -> list[Any]:
@@ -130,11 +130,11 @@ class DecoderModel(ModelRunner):
             or f"{dtype} on {self.device.type}"
         )
 
-    def each_found(self, jobs: list[Job]) -> Iterator[list[list[Hypothesis]]]:
-        """What is found for each batch, in order."""
+    def search_batches(self, jobs: list[Job]) -> Iterator[list[list[Hypothesis]]]:
+        """The hypotheses of each batch, in order."""
         if self.workers is not None:
             return self.workers.map(jobs)
-        return (self.found(*job) for job in jobs)
+        return (self.search_batch(*job) for job in jobs)
 
 
 @contextmanager

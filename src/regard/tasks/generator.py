@@ -97,7 +97,7 @@ class Generator(DecoderModel, EncoderModel):
     """
 
     batch_size: int = 64
-    written: Vocabulary | None = None
+    id_vocabulary: Vocabulary | None = None  # in place of a tokenizer
     engine: Engine = EAGER
     workers: Workers | None = None
     ending: Ending = ENDING  # where none is given
@@ -106,7 +106,8 @@ class Generator(DecoderModel, EncoderModel):
     def of(cls, loaded: LoadedModel) -> Self:
         """The model of a folder, with its settings."""
         engine = decoding.default_engine(loaded.module)
-        return replace(super().of(loaded), written=vocabulary_of(loaded), engine=engine)
+        ids = vocabulary_of(loaded) if loaded.tokenizer is None else None
+        return replace(super().of(loaded), id_vocabulary=ids, engine=engine)
 
     @property
     def generator(self) -> Self:
@@ -124,16 +125,16 @@ class Generator(DecoderModel, EncoderModel):
     @property
     def vocabulary(self) -> Vocabulary:
         """What it reads and writes."""
-        return self.text.words if self.written is None else self.written
+        return self.text.words if self.id_vocabulary is None else self.id_vocabulary
 
     @property
-    def generation(self) -> Mapping[str, Any] | None:
-        """The settings it was published with."""
+    def generation_config(self) -> Mapping[str, Any] | None:
+        """Its generation_config.json."""
         return self.notes.get("generation")
 
     @property
-    def decode(self) -> Any:
-        """The table of the recipe it was trained by."""
+    def decode_config(self) -> Any:
+        """The table ``[decode]`` of the recipe it was trained by."""
         return self.notes.get("decode")
 
     @cached_property
@@ -144,19 +145,21 @@ class Generator(DecoderModel, EncoderModel):
         return PromptConfig.as_trained(noted).prompt(self.text.words)
 
     @cached_property
-    def published(self) -> GenerationSettings | None:
-        """The settings it was published with, understood."""
-        if self.generation is None:
+    def generation_settings(self) -> GenerationSettings | None:
+        """Its generation_config.json as rules of this library."""
+        if self.generation_config is None:
             return None
-        return GenerationSettings.of(self.generation, self.eos, len(self.vocabulary), NEW_TOKENS)
+        return GenerationSettings.of(
+            self.generation_config, self.eos, len(self.vocabulary), NEW_TOKENS
+        )
 
     @property
     def search(self) -> Search:
         """As it was published or trained; else greedy."""
-        if self.published is None:
-            return Greedy() if self.decode is None else self.beam
-        beam = self.published.search
-        if not self.published.do_sample:
+        if (settings := self.generation_settings) is None:
+            return Greedy() if self.decode_config is None else self.beam
+        beam = settings.search
+        if not settings.do_sample:
             return beam if beam.size > 1 else Greedy(beam.no_repeat, beam.repetition_penalty)
         if beam.size > 1:
             raise BadInput("generation settings: beams cannot sample; choose a search")
@@ -165,17 +168,18 @@ class Generator(DecoderModel, EncoderModel):
     @property
     def base_beam(self) -> Beam:
         """As it was published, if that is a beam; else one with its rules against repetition."""
-        if self.published is None or self.published.search.size > 1:
-            return self.beam if self.published is None else self.published.search
-        rules = self.published.search
-        return replace(
-            self.beam, no_repeat=rules.no_repeat, repetition_penalty=rules.repetition_penalty
-        )
+        if (settings := self.generation_settings) is None:
+            return self.beam
+        beam = settings.search
+        if beam.size > 1:
+            return beam
+        no_repeat, penalty = beam.no_repeat, beam.repetition_penalty
+        return replace(self.beam, no_repeat=no_repeat, repetition_penalty=penalty)
 
     @property
     def sampling(self) -> Sample:
         """How it samples unless told otherwise."""
-        settings = self.generation or {}
+        settings = self.generation_config or {}
         default = {"top_k": TOP_K} if settings.get("do_sample") else {}
         return sampling_of({**default, **settings})
 
@@ -225,9 +229,9 @@ class Generator(DecoderModel, EncoderModel):
             for numbers in chosen
         ]
         results: list[list[Generation]] = [[] for _ in rows]
-        for numbers, found in zip(chosen, self.each_found(jobs), strict=True):
-            for i, hypotheses in zip(numbers, found, strict=True):
-                results[i] = [self._as_text(rows[i], one, ending) for one in hypotheses]
+        for numbers, nbests in zip(chosen, self.search_batches(jobs), strict=True):
+            for i, hypotheses in zip(numbers, nbests, strict=True):
+                results[i] = [self._as_text(rows[i], each, ending) for each in hypotheses]
         return results
 
     def write(
@@ -263,7 +267,7 @@ class Generator(DecoderModel, EncoderModel):
         yield from filter(None, [text.end()])
 
     @torch.inference_mode()
-    def found(
+    def search_batch(
         self, rows: list[list[int]], search: Search, ending: Ending, numbers: list[int]
     ) -> list[list[Hypothesis]]:
         """The hypotheses for each prompt of one batch, in ids."""
@@ -285,7 +289,7 @@ class Generator(DecoderModel, EncoderModel):
 
     def _limits(self, rows: list[list[int]], ending: Ending) -> Constraints:
         """What may be written after each prompt, where generation settings are followed."""
-        settings, rules = self.followed, dict[str, Any]()
+        settings, rules = self.supported_settings, dict[str, Any]()
         if settings is not None:
             rules = {
                 "forbidden": settings.forbidden,
@@ -300,14 +304,15 @@ class Generator(DecoderModel, EncoderModel):
         """The number of the first token that may be EOS: after all prompts, or after each."""
         if self.eos < 0:
             return 0
-        if ending.min_new_tokens or self.followed is None:
+        if ending.min_new_tokens or self.supported_settings is None:
             return ending.min_new_tokens + (ending.min_new_tokens > 0)
-        after = [self.followed.shortest_after(len(row)) for row in rows]
+        after = [self.supported_settings.shortest_after(len(row)) for row in rows]
         return after[0] if len({*after}) == 1 else after
 
     def _longest(self, row: list[int], ending: Ending) -> tuple[int, End]:
         """The most tokens after a prompt, and what sets this limit."""
-        longest = NEW_TOKENS if self.followed is None else self.followed.longest_after(len(row))
+        settings = self.supported_settings
+        longest = NEW_TOKENS if settings is None else settings.longest_after(len(row))
         if ending.max_new_tokens is not None:
             longest = ending.max_new_tokens
         left = (self.position_limit or sys.maxsize) - len(row) + 1
@@ -318,12 +323,13 @@ class Generator(DecoderModel, EncoderModel):
             raise BadInput(f"{MISSING}, and no stop strings")
         return StopStrings(self.vocabulary.decode, ending.stop_strings)
 
-    def _as_text(self, row: list[int], one: Hypothesis, ending: Ending) -> Generation:
-        whole = Continuation(self.vocabulary.decode, row).text(one.tokens)
+    def _as_text(self, row: list[int], hypothesis: Hypothesis, ending: Ending) -> Generation:
+        whole = Continuation(self.vocabulary.decode, row).text(hypothesis.tokens)
         text = self._stops(ending).cut(whole)
         _, limit = self._longest(row, ending)
-        ended: End = "eos" if one.finished else limit
-        return Generation(text, one.score, one, "stop" if text != whole else ended)
+        ended: End = "eos" if hypothesis.finished else limit
+        ended = "stop" if text != whole else ended
+        return Generation(text, hypothesis.score, hypothesis, ended)
 
     def _special(self, role: str, by_usual_name: Callable[[], int]) -> int:
         """The id of a special token: as the tokenizer names it, else by a usual name; -1: none."""

@@ -74,8 +74,8 @@ class Translator(DecoderModel):
     tokenizer: TranslationTokenizer
     batch_size: int = 64
     others: tuple["Translator", ...] = ()
-    generation: Mapping[str, Any] | None = None
-    decode: Any = None
+    generation_config: Mapping[str, Any] | None = None
+    decode_config: Any = None
     engine: Engine = EAGER
     workers: Workers | None = None
     max_length: int | None = None
@@ -85,10 +85,15 @@ class Translator(DecoderModel):
     @classmethod
     def of(cls, loaded: LoadedModel) -> Self:
         """The model of a folder, with its settings."""
-        settings: dict[str, Any] = {n: loaded.notes.get(n) for n in ("generation", "decode")}
-        settings |= {"name": loaded.paper.name, "width": loaded.facts.encoder.width}
-        engine = decoding.default_engine(loaded.module)
-        return cls(loaded.module, vocabularies(loaded), engine=engine, **settings)
+        return cls(
+            loaded.module,
+            vocabularies(loaded),
+            generation_config=loaded.notes.get("generation"),
+            decode_config=loaded.notes.get("decode"),
+            engine=decoding.default_engine(loaded.module),
+            name=loaded.paper.name,
+            width=loaded.facts.encoder.width,
+        )
 
     def __post_init__(self) -> None:
         for number, other in enumerate(self.others, 2):
@@ -120,15 +125,15 @@ class Translator(DecoderModel):
     @property
     def models(self) -> list[Any]:
         """Its own, and those of the others."""
-        return [one.model for one in (self, *self.others)]
+        return [member.model for member in (self, *self.others)]
 
     @cached_property
-    def published(self) -> GenerationSettings | None:
-        """The settings it was published with, understood."""
-        if self.generation is None:
+    def generation_settings(self) -> GenerationSettings | None:
+        """Its generation_config.json as rules of this library."""
+        if self.generation_config is None:
             return None
         return GenerationSettings.of(
-            self.generation, self.vocabulary.eos, self.model.head.out_features
+            self.generation_config, self.vocabulary.eos, self.model.head.out_features
         )
 
     @property
@@ -139,11 +144,11 @@ class Translator(DecoderModel):
     @property
     def search(self) -> Beam:
         """How it searches unless told otherwise."""
-        if self.published is None:
+        if self.generation_settings is None:
             return self.beam
-        if self.published.do_sample:
+        if self.generation_settings.do_sample:
             raise BadInput("generation settings: do_sample is not followed; choose a search")
-        return self.published.search
+        return self.generation_settings.search
 
     def with_precision(self, kind: str, engine: str = "auto") -> Self:
         """The same with all models of its ensemble, for inference only; see ``DecoderModel``."""
@@ -185,13 +190,13 @@ class Translator(DecoderModel):
         starts = None if prefixes is None else check_texts(prefixes, first + 1)
         if starts is not None and len(starts) != len(texts):
             raise BadInput(f"{len(starts)} prefixes for {len(texts)} texts")
-        sources = [one.read(texts, first + 1) for one in (self, *self.others)]
+        sources = [member.read(texts, first + 1) for member in (self, *self.others)]
         begun = None if starts is None else self.tokenizer.target.encode_all(starts)
         results: list[list[Translation]] = [[Translation("", 0.0, EMPTY)] for _ in texts]
-        lengths = np.array([len(one) for one in sources[0]], dtype=np.int64)
-        there = [i for i, one in enumerate(texts) if not isinstance(one, str) or one.strip()]
-        batches = inference_batches(lengths[there], BatchLimits(TOKENS, self.batch_size, TOKENS))
-        chosen = [[there[i] for i in batch] for batch in batches]
+        lengths = np.array([*map(len, sources[0])], dtype=np.int64)
+        filled = [i for i, text in enumerate(texts) if not isinstance(text, str) or text.strip()]
+        batches = inference_batches(lengths[filled], BatchLimits(TOKENS, self.batch_size, TOKENS))
+        chosen = [[filled[i] for i in batch] for batch in batches]
         jobs = [
             (
                 [[ids[i] for i in numbers] for ids in sources],
@@ -201,8 +206,8 @@ class Translator(DecoderModel):
             )
             for numbers in chosen
         ]
-        for numbers, found in zip(chosen, self.each_found(jobs), strict=True):
-            for i, hypotheses in zip(numbers, found, strict=True):
+        for numbers, nbests in zip(chosen, self.search_batches(jobs), strict=True):
+            for i, hypotheses in zip(numbers, nbests, strict=True):
                 results[i] = [self._as_text(hypothesis) for hypothesis in hypotheses]
         return results
 
@@ -253,7 +258,7 @@ class Translator(DecoderModel):
                 limit.check(ids, number, marks=1)
 
     @torch.inference_mode()
-    def found(
+    def search_batch(
         self,
         sources: list[list[list[int]]],  # the same sentences in the ids of each model
         search: Search,
@@ -265,8 +270,8 @@ class Translator(DecoderModel):
         capacity = int(limits.longest_of(len(sources[0])).max()) + 1
         with search_errors_as_bad_input(search, sources[0]):
             states = [
-                one._open(ids, capacity, search.needs_attention)
-                for one, ids in zip((self, *self.others), sources, strict=True)
+                member._open(ids, capacity, search.needs_attention)
+                for member, ids in zip((self, *self.others), sources, strict=True)
             ]
             state = Ensemble(states) if self.others else states[0]
             return search(state, limits, prefixes, numbers)
@@ -275,12 +280,12 @@ class Translator(DecoderModel):
         """What may be written; where positions are learned, no more tokens than there are."""
         target = self.tokenizer.target
         most = self.model.decoder.embed.position_limit or sys.maxsize
-        if self.followed is not None:
-            return self.followed.limits(target.bos, target.eos, most)
+        if self.supported_settings is not None:
+            return self.supported_settings.limits(target.bos, target.eos, most)
         begun = [0] * len(ids) if prefixes is None else [len(prefix) for prefix in prefixes]
         longest = [
-            min(GROWTH * (len(one) - 1) + MARGIN + start, most)  # the end is not counted
-            for one, start in zip(ids, begun, strict=True)
+            min(GROWTH * (len(row) - 1) + MARGIN + start, most)  # the end is not counted
+            for row, start in zip(ids, begun, strict=True)
         ]
         return Constraints(target.bos, target.eos, longest, forbidden=(target.pad, target.bos))
 

@@ -101,7 +101,7 @@ def _load_to_save(folder: str) -> "Model":
     from regard.api import load
 
     model = load(folder, "cpu")
-    if model.translator.generation is not None:
+    if model.translator.generation_config is not None:
         raise BadInput(f"--save {folder}: generation_config.json decides how it searches")
     return model
 
