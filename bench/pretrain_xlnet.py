@@ -1,13 +1,15 @@
 """Pre-training XLNet by permutation LM: tokens a second, regard against transformers in one run.
 
     python bench/pretrain_xlnet.py [--size base] [--rows 32] [--length 512] [--memory 384]
+    python bench/pretrain_xlnet.py --peers layers
     python bench/pretrain_xlnet.py --tiny [--memory 8]      (does it run?)
 
 Random tokens in full rows, a sixth of them predicted in random orders, two segments, dropout as in
 the paper, bf16 autocast, fused AdamW; systems take turns, the median of the rounds counts.
 transformers' XLNetLMHeadModel is given the same orders as perm_mask and target_mapping, made on the
-device; it runs as it comes and compiled. With --memory both attend to so many states of the batch
-before. MFU counts what must be computed, without the memory.
+device; it runs as it comes ("eager"), with every layer compiled ("layers"), or as a whole
+("compiled"). With --memory both attend to so many states of the batch before. MFU counts what must
+be computed, without the memory.
 """
 
 import argparse
@@ -34,6 +36,11 @@ from regard.objectives.sum import Sum
 from regard.training.loop.microbatch import EagerStep, GraphedStep
 
 HEAD = PermutationLM.head
+PEERS = {
+    "eager": "transformers",
+    "layers": "transformers, layers compiled",
+    "compiled": "transformers, compiled",
+}
 TINY = {"vocab": 1_000, "width": 32, "depth": 2, "heads": 2, "inner": 64}
 
 
@@ -71,13 +78,16 @@ def ours(facts: TrunkWithHeads, limits: BatchLimits, memory: int, device: torch.
     return step
 
 
-def theirs(facts: TrunkWithHeads, memory: int, device: torch.device, *, compiled: bool) -> Step:
+def theirs(facts: TrunkWithHeads, memory: int, device: torch.device, peer: str) -> Step:
     """transformers: masks of all pairs, and both streams at all positions in attention."""
     from transformers import XLNetConfig, XLNetLMHeadModel
 
     settings = xlnet.HF.config_of(facts) | {"mem_len": memory or None}
     model = XLNetLMHeadModel(XLNetConfig(**settings)).to(device).train()
     adam = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    if peer == "layers":
+        for layer in model.transformer.layer:
+            layer.compile()
 
     def forward(
         tokens_BL: Tensor, segments_BL: Tensor, order_BL: Tensor, at_BN: Tensor, mems: Any
@@ -96,7 +106,7 @@ def theirs(facts: TrunkWithHeads, memory: int, device: torch.device, *, compiled
         goals_BN = tokens_BL.gather(1, at_BN)
         return cross_entropy(outputs.logits.flatten(0, 1), goals_BN.flatten()), outputs.mems
 
-    run = torch.compile(forward) if compiled else forward
+    run = torch.compile(forward) if peer == "compiled" else forward
     mems: Any = None
 
     def step(rows: list[AnnotatedRow]) -> Tensor:
@@ -130,6 +140,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=100, help="begin no round after these")
     parser.add_argument("--steps", type=int, default=12, help="batches of --rows in a round")
+    parser.add_argument("--peers", nargs="*", choices=list(PEERS), default=list(PEERS))
     parser.add_argument("--tiny", action="store_true", help="a few steps of a very small model")
     asked = parser.parse_args()
     torch.manual_seed(1)
@@ -149,11 +160,9 @@ def compare(facts: TrunkWithHeads, asked: argparse.Namespace) -> None:
     limits = BatchLimits(asked.rows * asked.length, asked.rows, asked.length)
     built: dict[str, Callable[[], Step]] = {
         "regard": lambda: ours(facts, limits, memory, device),
-        "transformers": lambda: theirs(facts, memory, device, compiled=False),
-        "transformers, compiled": lambda: theirs(facts, memory, device, compiled=True),
     }
-    if device.type != "cuda":
-        del built["transformers, compiled"]
+    for peer in asked.peers if device.type == "cuda" else ["eager"]:
+        built[PEERS[peer]] = lambda peer=peer: theirs(facts, memory, device, peer)
     systems = {
         name: warm_up(name, lambda build=build: round_of(build(), batches))
         for name, build in built.items()

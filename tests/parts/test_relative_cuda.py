@@ -34,8 +34,9 @@ class Inputs(NamedTuple):
 
     def plain(self, kept_BHLS: Tensor | float = 1.0) -> Tensor:
         q, k, v, by_distance, (same, other) = (x.double() for x in self.tensors)
-        (limit, column, segment), (order, position, of_key) = self.queries, self.keys
-        index = (column[:, :, None] + position[:, None]).long()[:, None]
+        (limit, column, segment), (order, of_key) = self.queries, self.keys
+        every = torch.arange(k.shape[1], device=k.device)
+        index = (column[:, :, None] + every).long()[:, None]
         scores = torch.einsum("blhk,bshk->bhls", q, k)
         scores += by_distance.gather(-1, index.expand(-1, q.shape[2], -1, -1))
         is_same = (segment[:, :, None] == of_key[:, None])[:, None]
@@ -57,13 +58,12 @@ def inputs(dtype, rows=3, queries=70, keys=90, heads=2, size=64, seed=1) -> Inpu
     both = random(rows, keys, 2, heads, size)
     by_distance = random(heads, rows, queries, 2 * keys).transpose(0, 1)
     tensors = random(rows, queries, heads, size), both[:, :, 0], both[:, :, 1], by_distance
-    position = torch.arange(keys, device="cuda").expand(rows, -1)
     order = torch.rand(rows, keys, device="cuda").argsort(-1)
     order[1, keys // 2 :] = relative.NEVER
     limit = integers(keys, queries)
     limit[:, 0] = 0
     of_queries = limit, keys - integers(keys, queries), integers(2, queries)
-    of_keys = order, position, integers(2, keys)
+    of_keys = order, integers(2, keys)
     return Inputs(
         (*tensors, random(2, rows, heads, queries)),
         torch.stack(of_queries).int(),

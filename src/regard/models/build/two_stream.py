@@ -88,8 +88,9 @@ class TwoStreamAttention(HeadsModule):
         tape: NullTape,
     ) -> Tensor:
         """What one stream attends to: in tiles where there is a kernel for that."""
-        dropout = self.dropout if self.training else 0.0
-        if relative.fits(q_THK, k_THK) and not tape.wants("scores", "weights"):
+        dropout, start = self.dropout if self.training else 0.0, keys.start
+        in_tiles = relative.fits(q_THK, k_THK) and not tape.wants("scores", "weights")
+        if in_tiles and start is not None:
             q, k, v = stream.layout.pad(q_THK), keys.pad(k_THK), keys.pad(v_THK)
             attended_BLHK, _ = relative.attention(
                 self.score.for_content(q).to(k.dtype),
@@ -97,7 +98,7 @@ class TwoStreamAttention(HeadsModule):
                 v,
                 self.score.by_distance(q, distances),
                 self.score.by_segment(q),
-                *_pairs(stream, keys, distances.farthest),
+                *_pairs(stream, keys, distances.farthest + start),
                 torch.randint(1 << 31, (1,), device=q.device),
                 dropout,
             )
@@ -224,8 +225,11 @@ def _layout_of(predicted_N: Tensor, layout: Layout) -> Layout:
     )
 
 
-def _pairs(stream: Stream, keys: Layout, farthest: int) -> tuple[Tensor, Tensor]:
-    """What ``relative.attention`` compares of queries and keys, (3, B, L) and (3, B, S)."""
+def _pairs(stream: Stream, keys: Layout, column: int) -> tuple[Tensor, Tensor]:
+    """What ``relative.attention`` compares of queries and keys, (3, B, L) and (2, B, S).
+
+    ``column`` is that of the first key for a query at position 0.
+    """
 
     def padded(layout: Layout, values_T: Tensor | None) -> Tensor:
         return layout.pad(torch.zeros_like(layout.positions_T) if values_T is None else values_T)
@@ -233,10 +237,10 @@ def _pairs(stream: Stream, keys: Layout, farthest: int) -> tuple[Tensor, Tensor]
     queries = stream.layout
     segments = keys.segments_T if queries.segments_T is not None else None
     limits_BL = padded(queries, queries.orders_T) + (stream.mask != earlier)
-    columns_BL = farthest - padded(queries, queries.positions_T)
+    columns_BL = column - padded(queries, queries.positions_T)
     orders_BS = padded(keys, keys.orders_T).masked_fill(~keys.real_BL, relative.NEVER)
     of_queries = limits_BL, columns_BL, padded(queries, queries.segments_T)
-    of_keys = orders_BS, padded(keys, keys.positions_T), padded(keys, segments)
+    of_keys = orders_BS, padded(keys, segments)
     return torch.stack(of_queries).int(), torch.stack(of_keys).int()
 
 

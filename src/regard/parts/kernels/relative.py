@@ -17,7 +17,7 @@ if triton is not None:
 SIZES = (16, 32, 64, 128)  # of a head
 NEVER = 2**31 - 1  # the order of padding
 # Tiles of the forward pass, of the gradients of queries, and of those of keys.
-FORWARD = {"query_tile": 64, "key_tile": 64, "num_warps": 4, "num_stages": 2}
+FORWARD = {"query_tile": 64, "key_tile": 128, "num_warps": 4, "num_stages": 2}
 OF_QUERIES = {"query_tile": 64, "key_tile": 64, "num_warps": 4, "num_stages": 2}
 OF_KEYS = {"query_tile": 64, "key_tile": 64, "num_warps": 4, "num_stages": 2}
 Gradients = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
@@ -37,15 +37,15 @@ def attention(
     by_distance_BHLP: Tensor,
     by_segment_2BHL: Tensor,
     queries_3BL: Tensor,
-    keys_3BS: Tensor,
+    keys_2BS: Tensor,
     seed: Tensor,
     dropout: float,
 ) -> tuple[Tensor, Tensor]:
     """The values that each query attends to, (B, L, H, K), and the log of its softmax's sum.
 
-    ``queries`` are (limit, column, segment) of each query and ``keys`` (order, position, segment)
-    of each key: a query attends to keys with an order below its limit, and finds its score by
-    distance in its column + the key's position. The two scores ``by_segment`` are for keys in the
+    ``queries`` are (limit, column, segment) of each query and ``keys`` (order, segment) of each
+    key. A query attends to keys with an order below its limit. Its scores by distance of all keys
+    stand one after another from its column on. The two scores ``by_segment`` are for keys in the
     query's segment, and for others.
     """
     out_BLHK = torch.empty(q_BLHK.shape, dtype=v_BSHK.dtype, device=v_BSHK.device)
@@ -53,7 +53,7 @@ def attention(
     log_sum_BHL = torch.empty((batch, heads, length), device=v_BSHK.device)
     tensors, sizes = _dense(q_BLHK, k_BSHK, v_BSHK, by_distance_BHLP, by_segment_2BHL)
     grid = triton.cdiv(length, FORWARD["query_tile"]), batch * heads
-    given = *tensors, queries_3BL, keys_3BS, seed
+    given = *tensors, queries_3BL, keys_2BS, seed
     _forward[grid](*given, out_BLHK, log_sum_BHL, **sizes, **_dropout(dropout), **FORWARD)
     return out_BLHK, log_sum_BHL
 
@@ -69,7 +69,7 @@ def attention_backward(
     by_distance_BHLP: Tensor,
     by_segment_2BHL: Tensor,
     queries_3BL: Tensor,
-    keys_3BS: Tensor,
+    keys_2BS: Tensor,
     seed: Tensor,
     dropout: float,
 ) -> Gradients:
@@ -80,13 +80,14 @@ def attention_backward(
     dq, dk, dv, d_distance, d_segment = results
     d_distance.zero_()
     gradient_BLHK = gradient_BLHK.contiguous()
-    product_BHL = (gradient_BLHK.float() * out_BLHK).sum(-1).transpose(1, 2).contiguous()
-    given = *tensors, queries_3BL, keys_3BS, seed, gradient_BLHK, log_sum_BHL, product_BHL
+    product_BHL = torch.empty_like(log_sum_BHL)  # of outputs and their gradients
+    given = *tensors, queries_3BL, keys_2BS, seed, gradient_BLHK, log_sum_BHL, product_BHL
+    of_queries, of_keys = (out_BLHK, dq, d_distance, d_segment), (dk, dv)
     settings = sizes | _dropout(dropout)
     grid = triton.cdiv(length, OF_QUERIES["query_tile"]), batch * heads
-    _backward_of_queries[grid](*given, dq, d_distance, d_segment, **settings, **OF_QUERIES)
+    _backward_of_queries[grid](*given, *of_queries, **settings, **OF_QUERIES)
     grid = triton.cdiv(keys, OF_KEYS["key_tile"]), batch * heads
-    _backward_of_keys[grid](*given, dk, dv, **settings, **OF_KEYS)
+    _backward_of_keys[grid](*given, *of_keys, **settings, **OF_KEYS)
     return results
 
 
@@ -150,19 +151,26 @@ def _dropout(share: float) -> dict[str, Any]:
 
 
 @jit
-def _random(seed, row, key, keys):
-    """32 random bits of a pair: a hash of its number (murmur3's last steps)."""
-    x = (row[:, None] * keys + key[None, :]).to(tl.uint32) * 0x9E3779B1 + seed
+def _hash(x, seed):
+    """32 random bits of a number (the last steps of murmur3)."""
+    x = x.to(tl.uint32) * 0x9E3779B1 + seed
     x = (x ^ (x >> 16)) * 0x85EBCA6B
     x = (x ^ (x >> 13)) * 0xC2B2AE35
     return x ^ (x >> 16)
 
 
 @jit
-def _scores(q, k, distance, order, position, key_segment, limit, segment, same, other):
+def _is_kept(row_bits, key_bits, dropped):
+    """Which pairs dropout keeps."""
+    x = (row_bits[:, None] ^ key_bits[None, :]) * 0x85EBCA6B
+    return (x ^ (x >> 15)) * 0xC2B2AE35 >= dropped.to(tl.uint32)
+
+
+@jit
+def _scores(q, k, distance, key, order, key_segment, limit, segment, same, other):
     """The scores of a tile, -inf where a query may not attend."""
     allowed = order[None, :] < limit[:, None]
-    by_distance = tl.load(distance[:, None] + position[None, :], mask=allowed, other=0.0)
+    by_distance = tl.load(distance[:, None] + key[None, :], mask=allowed, other=0.0)
     in_same = segment[:, None] == key_segment[None, :]
     scores = tl.dot(q, tl.trans(k)) + by_distance.to(tl.float32)
     scores += tl.where(in_same, same[:, None], other[:, None])
@@ -188,17 +196,16 @@ def _of_queries(
 
 
 @jit
-def _of_keys(keys_3BS, b, key, real, batch, keys):
-    """Of a tile of keys: orders, positions, segments."""
+def _of_keys(keys_2BS, b, key, real, batch, keys):
+    """Of a tile of keys: orders and segments."""
     place = b * keys + key
-    order = tl.load(keys_3BS + place, mask=real, other=2147483647)
-    position = tl.load(keys_3BS + batch * keys + place, mask=real, other=0)
-    return order, position, tl.load(keys_3BS + 2 * batch * keys + place, mask=real, other=0)
+    order = tl.load(keys_2BS + place, mask=real, other=2147483647)
+    return order, tl.load(keys_2BS + batch * keys + place, mask=real, other=0)
 
 
 @jit
 def _forward(
-    q_in, k_in, v_in, by_distance, by_segment, queries, keys_3BS, seed_in, out, log_sum,
+    q_in, k_in, v_in, by_distance, by_segment, queries, keys_2BS, seed_in, out, log_sum,
     batch, heads, length, keys, columns, key_stride, batch_stride, head_stride, dropped, larger,
     size: "tl.constexpr", drops: "tl.constexpr",
     query_tile: "tl.constexpr", key_tile: "tl.constexpr",
@@ -214,16 +221,17 @@ def _forward(
         batch_stride, head_stride,
     )  # fmt: skip
     seed, pair = tl.load(seed_in).to(tl.uint32), tl.program_id(1) * length + row
+    row_bits = _hash(pair, seed ^ 0x5BD1E995)
     highest = tl.full([query_tile], float("-inf"), tl.float32)
     total = tl.zeros([query_tile], tl.float32)
     sums = tl.zeros([query_tile, size], tl.float32)
     for start in range(0, keys, key_tile):
         key = start + tl.arange(0, key_tile)
-        order, position, key_segment = _of_keys(keys_3BS, b, key, key < keys, batch, keys)
+        order, key_segment = _of_keys(keys_2BS, b, key, key < keys, batch, keys)
         kv_at = (b * keys + key)[:, None] * key_stride + h * size + inner[None, :]
         k = tl.load(k_in + kv_at, mask=(key < keys)[:, None], other=0.0)
         scores, _ = _scores(
-            q, k, by_distance + offset, order, position, key_segment, limit, segment, same, other
+            q, k, by_distance + offset, key, order, key_segment, limit, segment, same, other
         )
         new = tl.maximum(highest, tl.max(scores, 1))
         base = tl.where(new == float("-inf"), 0.0, new)
@@ -231,7 +239,7 @@ def _forward(
         shrink = tl.exp(highest - base)
         total = total * shrink + tl.sum(weights, 1)
         if drops:
-            kept = _random(seed, pair, key, keys) >= dropped.to(tl.uint32)
+            kept = _is_kept(row_bits, _hash(key, seed), dropped)
             weights = tl.where(kept, weights * larger, 0.0)
         v = tl.load(v_in + kv_at, mask=(key < keys)[:, None], other=0.0)
         sums = tl.dot(weights.to(v.dtype), v, sums * shrink[:, None])
@@ -246,8 +254,8 @@ def _forward(
 
 @jit
 def _backward_of_queries(
-    q_in, k_in, v_in, by_distance, by_segment, queries, keys_3BS, seed_in, gradient, log_sum,
-    product, dq_out, d_distance, d_segment,
+    q_in, k_in, v_in, by_distance, by_segment, queries, keys_2BS, seed_in, gradient, log_sum,
+    product, out, dq_out, d_distance, d_segment,
     batch, heads, length, keys, columns, key_stride, batch_stride, head_stride, dropped, larger,
     size: "tl.constexpr", drops: "tl.constexpr",
     query_tile: "tl.constexpr", key_tile: "tl.constexpr",
@@ -264,29 +272,32 @@ def _backward_of_queries(
         batch_stride, head_stride,
     )  # fmt: skip
     seed, pair = tl.load(seed_in).to(tl.uint32), tl.program_id(1) * length + row
+    row_bits = _hash(pair, seed ^ 0x5BD1E995)
     log_total = tl.load(log_sum + pair, mask=real, other=float("inf"))
-    mean = tl.load(product + pair, mask=real, other=0.0)
+    attended = tl.load(out + q_at, mask=real[:, None], other=0.0)
+    mean = tl.sum(do.to(tl.float32) * attended.to(tl.float32), 1)
+    tl.store(product + pair, mean, mask=real)
     dq = tl.zeros([query_tile, size], tl.float32)
     d_same, d_other = tl.zeros([query_tile], tl.float32), tl.zeros([query_tile], tl.float32)
     for start in range(0, keys, key_tile):
         key = start + tl.arange(0, key_tile)
-        order, position, key_segment = _of_keys(keys_3BS, b, key, key < keys, batch, keys)
+        order, key_segment = _of_keys(keys_2BS, b, key, key < keys, batch, keys)
         kv_at = (b * keys + key)[:, None] * key_stride + h * size + inner[None, :]
         k = tl.load(k_in + kv_at, mask=(key < keys)[:, None], other=0.0)
         v = tl.load(v_in + kv_at, mask=(key < keys)[:, None], other=0.0)
         scores, in_same = _scores(
-            q, k, by_distance + offset, order, position, key_segment, limit, segment, same, other
+            q, k, by_distance + offset, key, order, key_segment, limit, segment, same, other
         )
         weights = tl.exp(scores - log_total[:, None])
         d_weights = tl.dot(do, tl.trans(v))
         if drops:
-            kept = _random(seed, pair, key, keys) >= dropped.to(tl.uint32)
+            kept = _is_kept(row_bits, _hash(key, seed), dropped)
             d_weights = tl.where(kept, d_weights * larger, 0.0)
         d_scores = weights * (d_weights - mean[:, None])
         d_same += tl.sum(tl.where(in_same, d_scores, 0.0), 1)
         d_other += tl.sum(tl.where(in_same, 0.0, d_scores), 1)
         allowed = order[None, :] < limit[:, None]
-        at = d_distance + offset[:, None] + position[None, :]
+        at = d_distance + offset[:, None] + key[None, :]
         tl.store(at, d_scores.to(d_distance.dtype.element_ty), mask=allowed)
         dq = tl.dot(d_scores.to(k.dtype), k, dq)
     tl.store(dq_out + q_at, dq.to(dq_out.dtype.element_ty), mask=real[:, None])
@@ -298,7 +309,7 @@ def _backward_of_queries(
 
 @jit
 def _backward_of_keys(
-    q_in, k_in, v_in, by_distance, by_segment, queries, keys_3BS, seed_in, gradient, log_sum,
+    q_in, k_in, v_in, by_distance, by_segment, queries, keys_2BS, seed_in, gradient, log_sum,
     product, dk_out, dv_out,
     batch, heads, length, keys, columns, key_stride, batch_stride, head_stride, dropped, larger,
     size: "tl.constexpr", drops: "tl.constexpr",
@@ -308,11 +319,12 @@ def _backward_of_keys(
     b, h = tl.program_id(1) // heads, tl.program_id(1) % heads
     key, inner = tl.program_id(0) * key_tile + tl.arange(0, key_tile), tl.arange(0, size)
     there = key < keys
-    order, position, key_segment = _of_keys(keys_3BS, b, key, there, batch, keys)
+    order, key_segment = _of_keys(keys_2BS, b, key, there, batch, keys)
     kv_at = (b * keys + key)[:, None] * key_stride + h * size + inner[None, :]
     k = tl.load(k_in + kv_at, mask=there[:, None], other=0.0)
     v = tl.load(v_in + kv_at, mask=there[:, None], other=0.0)
     seed = tl.load(seed_in).to(tl.uint32)
+    key_bits = _hash(key, seed)
     dk, dv = tl.zeros([key_tile, size], tl.float32), tl.zeros([key_tile, size], tl.float32)
     for start in range(0, length, query_tile):
         row = start + tl.arange(0, query_tile)
@@ -328,12 +340,12 @@ def _backward_of_keys(
         log_total = tl.load(log_sum + pair, mask=real, other=float("inf"))
         mean = tl.load(product + pair, mask=real, other=0.0)
         scores, _ = _scores(
-            q, k, by_distance + offset, order, position, key_segment, limit, segment, same, other
+            q, k, by_distance + offset, key, order, key_segment, limit, segment, same, other
         )
         weights = tl.exp(scores - log_total[:, None])
         d_weights = tl.dot(do, tl.trans(v))
         if drops:
-            kept = _random(seed, pair, key, keys) >= dropped.to(tl.uint32)
+            kept = _is_kept(_hash(pair, seed ^ 0x5BD1E995), key_bits, dropped)
             d_weights = tl.where(kept, d_weights * larger, 0.0)
             used = tl.where(kept, weights * larger, 0.0)
         else:
