@@ -101,6 +101,14 @@ def test_a_batch_of_fewer_rows_than_ranks(tmp_path):
     assert together == pytest.approx(alone, abs=1e-5)
 
 
+def test_ranks_unfreeze_the_same_levels(tmp_path):
+    still = "model.change={width=16, heads=2, longest=48, dropout=0.0}"
+    levels = ("optimiser.unfreeze_every=epoch", "optimiser.layer_decay=0.5")
+    alone, together = losses(write_tuning(tmp_path, "one"), still, *levels, SMOOTH)
+    assert len(alone) == 14
+    assert together == pytest.approx(alone, abs=1e-5)
+
+
 FAILS = """
 import os
 from regard.cli import main

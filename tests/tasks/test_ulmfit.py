@@ -7,11 +7,14 @@ import regard
 from regard.ground.errors import BadInput
 from regard.models.formats import folder as folders
 from regard.models.start import select_tokens
+from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.loop.events import DevEvent, ReportEvent
 from regard.training.recipe import read
+from regard.training.run import prepare
 from regard.weights.files import weights_of
-from small_ulmfit import prepared, write_stages
+from small_tuning import write_start, write_tuning
+from small_ulmfit import ALONE, prepared, write_stages
 from verb import run
 
 EPOCHS = ("optimiser.unfreeze_every=epoch", "optimiser.layer_decay=0.8")
@@ -59,6 +62,22 @@ def test_known_words_keep_their_vectors_and_others_begin_with_the_mean(corpus, t
     assert losses(stage)
 
 
+def test_a_transformer_may_have_another_vocabulary_too(tmp_path):
+    recipe, start = write_tuning(tmp_path, "one"), write_start(tmp_path / "start")
+    changed = ("model.size=", "model.change={dropout=0.0}", "model.vocabulary=text")
+    settings = (f"model.start={start}", *changed, "text.vocab=60")
+    tuned = prepare(read(recipe, settings), tmp_path / "run", ALONE, data=tmp_path)
+    words, before = tuned.tokenizer.words, folders.read(start).tokenizer.words
+    theirs, ours = weights_of(folders.read(start).module), weights_of(tuned.job.model)
+    name = "trunk.embed.token.weight"
+    for piece in ("[CLS]", "[SEP]", "o"):
+        assert torch.equal(ours[name][words.number(piece)], theirs[name][before.number(piece)])
+    new = words.number("owl")
+    assert not before.has("owl")
+    torch.testing.assert_close(ours[name][new], theirs[name].mean(0))
+    assert len(ours[name]) == len(words) != len(before) and losses(tuned)
+
+
 def test_the_classifier_begins_with_the_language_model_and_learns(corpus, tmp_path):
     settings = ("train.steps=90", "optimiser.rate=0.05", "train.evaluate_every=90")
     run_ = prepared(corpus, "labels", tmp_path / "run", *settings, *EPOCHS)
@@ -95,6 +114,17 @@ def test_resume_across_unfreezing_is_exact(corpus, tmp_path):
     one, other = weights_of(straight.job.model), weights_of(second.job.model)
     assert any("running_var" in name for name in one)
     assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+@pytest.mark.gpu
+def test_a_gpu_gives_the_same_losses(corpus, tmp_path):
+    """But for its products, which are less exact."""
+    rates = ("hidden_dropout=0.0", "weight_drop=0.0", "rates=[0.0, 0.0]")
+    settings = [*EPOCHS, *(f"model.change.{rate}" for rate in rates)]
+    cpu = losses(prepared(corpus, "labels", tmp_path / "cpu", *settings))
+    recipe, cuda = read(corpus / "labels.toml", settings), World(0, 1, torch.device("cuda"))
+    found = losses(prepare(recipe, tmp_path / "cuda", cuda, data=corpus))
+    assert found == pytest.approx(cpu, abs=0.02)
 
 
 def test_a_recurrent_language_model_tags_too(corpus, tmp_path):
