@@ -111,10 +111,10 @@ def test_writing_and_attending_in_one_launch(value, dtype):
     own_R = torch.arange(rows, dtype=torch.int32, device="cuda")
     owners_RS = own_R[:, None].repeat(1, capacity)
     owners_RS[3, :100] = 2  # of another row, and written long ago
-    at_R = lengths_R.long() - 1
+    positions_R = lengths_R.long() - 1
     wanted_past = [x.clone() for x in past]
-    decode_step.write(*wanted_past, k, v, at_R)
+    decode_step.write(*wanted_past, k, v, positions_R)
     wanted = decode_step.plain(q.float(), *wanted_past, owners_RS, lengths_R, 0.125)
-    found = decode_step.write_and_attend(q, k, v, *past, at_R, owners_RS, lengths_R, 0.125)
+    found = decode_step.write_and_attend(q, k, v, *past, positions_R, owners_RS, lengths_R, 0.125)
     near(found, wanted)
     assert all(map(torch.equal, past, wanted_past))

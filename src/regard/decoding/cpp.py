@@ -65,9 +65,9 @@ class _Decoder(ctypes.Structure):
 
 class _Step(ctypes.Structure):
     _fields_ = [
-        *((name, c_void_p) for name in ("x", "logits", "scratch", "owners", "buffer", "at")),
+        *((name, c_void_p) for name in ("x", "logits", "scratch", "owners", "buffer", "position")),
         *((name, c_void_p) for name in ("first", "sentence", "source_lengths")),
-        *((name, c_int64) for name in ("rows", "capacity", "places")),
+        *((name, c_int64) for name in ("rows", "capacity", "source_longest")),
     ]
 
 
@@ -180,7 +180,7 @@ class CppEngine(Engine):
 class CppDecodingState(DecodingState):
     """A decoder with its buffers, one step of C++ code after another.
 
-    All rows write at one place of their buffers, ``at``; row r begins at place ``first_R[r]``, so
+    All rows write at one ``position`` of their buffers; row r begins at ``first_R[r]``, so
     that the last tokens of all prompts lie side by side. ``longest`` is the most tokens of a row.
     """
 
@@ -197,7 +197,7 @@ class CppDecodingState(DecodingState):
         self.layers = type(engine.layers)(*engine.layers)  # its own: they point to its buffers
         self.decoder = _Decoder.from_buffer_copy(engine.decoder)
         self.decoder.layers = self.layers
-        self.longest, self.at, self.places = capacity, 0, 0
+        self.longest, self.position, self.source_longest = capacity, 0, 0
         self.first_R = torch.zeros(self.cache.rows, dtype=torch.int32)
         if prompts is not None:
             lengths_R = prompts.read.layout.lengths_B.int()
@@ -222,25 +222,26 @@ class CppDecodingState(DecodingState):
 
     def step(self, tokens_R: Tensor) -> Tensor:
         """Log-probabilities of the next token, after one more token in each row."""
-        self._check_room(self.at + 1)
+        self._check_room(self.position + 1)
         logits_RV = torch.empty(self.rows, self.decoder.head.outputs)
         every_R = torch.arange(self.rows, dtype=torch.int32)
-        at_R = torch.full_like(every_R, self.at)
-        self._feed(self.model.decoder.embed(tokens_R, self._layout()), every_R, at_R, logits_RV)
-        self.at += 1
+        position_R = torch.full_like(every_R, self.position)
+        x_RD = self.model.decoder.embed(tokens_R, self._layout())
+        self._feed(x_RD, every_R, position_R, logits_RV)
+        self.position += 1
         return self._logprobs(logits_RV[:, : self.engine.vocab])
 
     def select_rows(self, index_R: Tensor) -> None:
         """Drop, repeat or reorder rows: tables change, keys stay where they are."""
         self._grow(len(index_R))
-        self.owners_RS[: len(index_R), : self.at] = self.owners_RS[index_R, : self.at]
+        self.owners_RS[: len(index_R), : self.position] = self.owners_RS[index_R, : self.position]
         self.sentence_R = self.sentence_R[index_R]
         self.first_R = self.first_R[index_R]
 
     def _feed(
-        self, x_TD: Tensor, row_T: Tensor, at_T: Tensor, logits_TV: Tensor | None = None
+        self, x_TD: Tensor, row_T: Tensor, position_T: Tensor, logits_TV: Tensor | None = None
     ) -> None:
-        """One C++ step of all these tokens, each at a place of its row; those of a row in order."""
+        """One C++ step of all these tokens, each at its position; those of a row in order."""
         x_TD = x_TD.to(torch.float32, copy=True, memory_format=torch.contiguous_format)
         first_T, sentence_T = self.first_R[row_T], self.sentence_R[row_T]
         step = _Step(
@@ -249,25 +250,25 @@ class CppDecodingState(DecodingState):
             scratch=self._scratch(len(x_TD)).data_ptr(),
             owners=self.owners_RS.data_ptr(),
             buffer=row_T.data_ptr(),
-            at=at_T.data_ptr(),
+            position=position_T.data_ptr(),
             first=first_T.data_ptr(),
             sentence=sentence_T.data_ptr(),
             source_lengths=self.source_lengths_B.data_ptr(),
             rows=len(x_TD),
             capacity=self.capacity,
-            places=self.places,
+            source_longest=self.source_longest,
         )
         library().regard_step(byref(self.decoder), byref(step))
 
     def _check_room(self, end: int) -> None:
-        """Rows that end before place ``end`` have at most as many tokens as there is room for."""
+        """Refuse more tokens in a row than there is room for; rows end before ``end``."""
         length = end - min(self.first_R.tolist(), default=end)
         if length > self.longest:
             raise ValueError(f"a cache for {self.longest} positions cannot hold {length}")
 
     def _layout(self) -> Layout:
         """One more token in every row."""
-        positions_R = (self.at - self.first_R).long()
+        positions_R = (self.position - self.first_R).long()
         starts = set(positions_R.tolist())
         if len(starts) == 1:
             return shared_rectangle(self.rows, 1, "cpu", start=starts.pop())
@@ -277,18 +278,19 @@ class CppDecodingState(DecodingState):
         """All tokens of the prompts, by steps that feed many of them and want no logits."""
         layout = prompts.layout
         self._check_room(layout.longest)
-        self.at = layout.longest
+        self.position = layout.longest
         row_T = layout.rows_T.int()
-        at_T = (self.first_R[row_T] + layout.positions_T).int()
+        position_T = (self.first_R[row_T] + layout.positions_T).int()
         x_TD = self.model.decoder.embed(prompts.tokens_T, layout)
-        for part in zip(*(tensor.split(AT_ONCE) for tensor in (x_TD, row_T, at_T)), strict=True):
+        parts = (tensor.split(AT_ONCE) for tensor in (x_TD, row_T, position_T))
+        for part in zip(*parts, strict=True):
             self._feed(*part)
 
     def _write_source(self, source: EncoderOutput) -> None:
         """Keys and values of the source for each layer, (B, S, H·K), as the C++ code reads them."""
         layout = source.layout
         self.source_lengths_B = layout.lengths_B.to(torch.int32)
-        self.places = max(layout.longest, 1)
+        self.source_longest = max(layout.longest, 1)
         for number, block in enumerate(self.model.decoder.layers):
             k_THK, v_THK, _ = block.cross.source_key_values(source, None)
             padded = [layout.pad(x).flatten(2).float().contiguous() for x in (k_THK, v_THK)]
@@ -306,7 +308,7 @@ class CppDecodingState(DecodingState):
         grown = [[torch.empty(*shape, size) for size in sizes] for _ in self.layers]
         for layer_past, layer_grown in zip(self.past, grown, strict=bool(old_rows)):
             for buffer, new_buffer in zip(layer_past, layer_grown, strict=True):
-                new_buffer[:old_rows, :, : self.at] = buffer[:, :, : self.at]
+                new_buffer[:old_rows, :, : self.position] = buffer[:, :, : self.position]
         self.past = grown
         self.owners_RS = F.pad(self.owners_RS, (0, 0, 0, rows - old_rows))
         for layer, layer_past in zip(self.layers, self.past, strict=True):
@@ -316,7 +318,7 @@ class CppDecodingState(DecodingState):
         """Memory for the intermediate results of so many tokens."""
         count = library().regard_scratch_floats
         count.restype = c_int64
-        sizes = (c_int64(tokens), c_int64(self.capacity), c_int64(self.places))
+        sizes = (c_int64(tokens), c_int64(self.capacity), c_int64(self.source_longest))
         floats = count(byref(self.decoder), *sizes)
         if len(self.scratch) < floats:
             self.scratch = torch.empty(floats)

@@ -24,7 +24,7 @@ from regard.parts.static_kv_cache import StaticKVCache
 
 POOL_SIZE = 16  # graphed decoders in a pool; the least recently used goes
 WARM_UP = 2  # calls before a capture: libraries initialise themselves
-LEAST_PLACES, LEAST_CAPACITY, LEAST_PROMPTS = 16, 64, 16  # of buffers; then twice as many
+LEAST_SOURCE, LEAST_CAPACITY, LEAST_PROMPTS = 16, 64, 16  # of buffers; then twice as many
 MOST_PROMPTS = 4096  # tokens of prompts that are read by a graph: more are not bound by launches
 
 
@@ -52,8 +52,8 @@ class GraphedDecoder:
     """Buffers for ``sentences`` × ``copies`` rows, and a selector of its own.
 
     ``selector.select(logits_RV)`` gives the next token of each row, and the row that each
-    continues (None: itself), on the device and with fixed shapes. ``places`` are those of a source,
-    0 where there is none.
+    continues (None: itself), on the device and with fixed shapes. A source has at most
+    ``source_longest`` tokens, 0 where there is none.
     """
 
     def __init__(
@@ -63,14 +63,14 @@ class GraphedDecoder:
         sentences: int,
         copies: int,
         capacity: int,
-        places: int,
+        source_longest: int,
         device: torch.device,
     ):
         self.model, self.selector = model, selector
         depth = len(model.decoder.layers)
-        self.cache = StaticKVCache(sentences, copies, capacity, places, depth, device)
+        self.cache = StaticKVCache(sentences, copies, capacity, source_longest, depth, device)
         self.stepped = for_few_rows(model, self.cache)  # the model that a step runs
-        self.source_BS = torch.zeros(sentences, places, dtype=torch.long, device=device)
+        self.source_BS = torch.zeros(sentences, source_longest, dtype=torch.long, device=device)
         self.lengths_B = torch.ones(sentences, dtype=torch.int32, device=device)
         self.tokens_R = torch.zeros(self.cache.rows, dtype=torch.long, device=device)
         self.step = GraphedCall(self._step, device)
@@ -96,9 +96,9 @@ class GraphedDecoder:
         self.tokens_R[: len(first_R)] = first_R
 
     def _encode(self) -> None:
-        rows, places = self.source_BS.shape
+        rows, source_longest = self.source_BS.shape
         device = self.source_BS.device
-        layout = Layout.rectangle(rows, places, device, lengths_B=self.lengths_B)
+        layout = Layout.rectangle(rows, source_longest, device, lengths_B=self.lengths_B)
         encoded = self.model.encode(PackedTokens(self.source_BS.flatten(), layout))
         blocks = self.model.decoder.layers
         layers = (block.cross.source_key_values(encoded, None) for block in blocks)
@@ -209,12 +209,12 @@ class GraphDecodingState(DecodingState):
         sentences = at_least(self.rows, 1)
         capacity = at_least(self.cache.capacity, LEAST_CAPACITY)
         capacity = min(capacity, self.model.decoder.embed.position_limit or capacity)
-        places = 0
+        source_longest = 0
         if self.inputs is not None:
-            places = at_least(self.inputs.layout.longest, LEAST_PLACES)
-            places = min(places, self.model.encoder.embed.position_limit or places)
-
-        sizes = (sentences, copies, capacity, places)
+            limit = self.model.encoder.embed.position_limit
+            source_longest = at_least(self.inputs.layout.longest, LEAST_SOURCE)
+            source_longest = min(source_longest, limit or source_longest)
+        sizes = (sentences, copies, capacity, source_longest)
 
         def build() -> GraphedDecoder:
             selects = selector(sentences, capacity, self.model.output.out_features, self.device)

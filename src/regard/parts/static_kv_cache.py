@@ -32,30 +32,30 @@ class StaticLayerKVCache:
     def extend(self, k_RHK: Tensor, v_RHK: Tensor, layout: Layout) -> KeyValues:
         """Write one more key and value in each row; return all that are there."""
         k, v = self._past(k_RHK, v_RHK)
-        write(k, v, k_RHK, v_RHK, self.cache.at_R)
+        write(k, v, k_RHK, v_RHK, self.cache.positions_R)
         return k, v, self.cache.keys
 
     def attend(self, q_RHK: Tensor, k_RHK: Tensor, v_RHK: Tensor, scale: float) -> Tensor:
         """``extend``, and what each row attends to among all its keys, in one launch."""
         k, v = self._past(k_RHK, v_RHK)
-        at_R, owners_RS, lengths_R = self.cache.at_R, self.cache.owners_RS, self.cache.lengths_R
-        return write_and_attend(q_RHK, k_RHK, v_RHK, k, v, at_R, owners_RS, lengths_R, scale)
+        tables = self.cache.positions_R, self.cache.owners_RS, self.cache.lengths_R
+        return write_and_attend(q_RHK, k_RHK, v_RHK, k, v, *tables, scale)
 
     def write_prompts(self, k_THK: Tensor, v_THK: Tensor, layout: Layout) -> None:
         """The keys and values of prompts, into the first row of each sentence.
 
-        Rows of the layout beyond the sentences are padding. It goes to the last place of a row,
-        which is not read before a step has written it: prompts leave one place free.
+        Rows of the layout beyond the sentences are padding. It goes to the last position of a
+        row, which is not read before a step has written it: prompts leave one free.
         """
         cache, last = self.cache, self.cache.capacity - 1
         row_T = layout.rows_T * cache.copies
-        place_T = layout.positions_T.masked_fill(row_T >= cache.rows, last)
+        position_T = layout.positions_T.masked_fill(row_T >= cache.rows, last)
         row_T = row_T.clamp(max=cache.rows - 1)
         for buffer, new in zip(self._past(k_THK, v_THK), (k_THK, v_THK), strict=True):
-            buffer[row_T, place_T] = new
+            buffer[row_T, position_T] = new
 
     def write_source(self, k_THK: Tensor, v_THK: Tensor) -> None:
-        """The keys and values of a source, all its places filled."""
+        """The keys and values of a source, all its positions filled."""
         cache = self.cache
         if not self.of_source:
             shape = (cache.rows // cache.copies, cache.source_keys.longest)
@@ -73,8 +73,8 @@ class StaticLayerKVCache:
 class StaticKVCache:
     """``copies`` rows for each of ``sentences``, ``capacity`` tokens a row.
 
-    A source has ``places`` tokens a sentence, 0 where there is none. The next token of row r has
-    position ``at_R[r]``.
+    A source has room for ``source_longest`` tokens a sentence, 0 where there is none. The next
+    token of row r has position ``positions_R[r]``.
     """
 
     def __init__(
@@ -82,25 +82,25 @@ class StaticKVCache:
         sentences: int,
         copies: int,
         capacity: int,
-        places: int,
+        source_longest: int,
         depth: int,
         device: torch.device,
     ):
         self.rows, self.copies, self.capacity = sentences * copies, copies, capacity
-        self.at_R = torch.zeros(self.rows, dtype=torch.long, device=device)
+        self.positions_R = torch.zeros(self.rows, dtype=torch.long, device=device)
         self.own_R = torch.arange(self.rows, dtype=torch.int32, device=device)
         self.lengths_R = torch.ones_like(self.own_R)
         self.owners_RS = torch.zeros(self.rows, capacity, dtype=torch.int32, device=device)
-        self.places_S = torch.arange(capacity, device=device)
+        self.positions_S = torch.arange(capacity, device=device)
         self.keys = _in_buffer(self.owners_RS, self.lengths_R)
-        sentence_RS = (self.own_R // copies)[:, None].expand(-1, places)
+        sentence_RS = (self.own_R // copies)[:, None].expand(-1, source_longest)
         self.source_keys = _in_buffer(sentence_RS, torch.ones_like(self.own_R))
         self.queries = Layout(
             rows=self.rows,
             longest=1,
             lengths_B=torch.ones_like(self.own_R),
             offsets=torch.arange(self.rows + 1, dtype=torch.int32, device=device),
-            positions_T=self.at_R,
+            positions_T=self.positions_R,
             even=True,
             start=None,
         )
@@ -108,17 +108,17 @@ class StaticKVCache:
 
     def start(self) -> None:
         """Every row is empty."""
-        self.at_R.zero_()
+        self.positions_R.zero_()
         self.lengths_R.fill_(1)
         self.owners_RS.copy_(self.own_R[:, None].expand_as(self.owners_RS))
 
     def start_after(self, lengths_B: Tensor) -> None:
         """Sentences have prompts of these lengths, written into the first of their rows."""
-        self.at_R.zero_()
-        self.at_R[: len(lengths_B) * self.copies] = lengths_B.repeat_interleave(self.copies)
-        self.lengths_R.copy_(self.at_R + 1)
+        self.positions_R.zero_()
+        self.positions_R[: len(lengths_B) * self.copies] = lengths_B.repeat_interleave(self.copies)
+        self.lengths_R.copy_(self.positions_R + 1)
         first_R = self.own_R // self.copies * self.copies
-        of_prompt_RS = self.places_S < self.at_R[:, None]
+        of_prompt_RS = self.positions_S < self.positions_R[:, None]
         torch.where(of_prompt_RS, first_R[:, None], self.own_R[:, None], out=self.owners_RS)
 
     def write_source(self, layers: Iterable[tuple[Tensor, Tensor]], lengths_B: Tensor) -> None:
@@ -134,10 +134,10 @@ class StaticKVCache:
     def advance(self, layout: Layout) -> None:
         """All layers have taken in one more token; what layouts have cached is outdated.
 
-        Rows that have ended stay at their last place when they are full.
+        Rows that have ended stay at their last position when they are full.
         """
-        self.at_R.add_(1).clamp_(max=self.capacity - 1)
-        torch.add(self.at_R, 1, out=self.lengths_R)
+        self.positions_R.add_(1).clamp_(max=self.capacity - 1)
+        torch.add(self.positions_R, 1, out=self.lengths_R)
         self.keys, self.source_keys = replace(self.keys), replace(self.source_keys)
 
     def select_rows(self, index_R: Tensor) -> None:
@@ -146,7 +146,7 @@ class StaticKVCache:
         The tokens after that are its own. Without any call, every row continues itself.
         """
         self.owners_RS.copy_(self.owners_RS[index_R])
-        self.owners_RS.scatter_(1, self.at_R[:, None], self.own_R[:, None])
+        self.owners_RS.scatter_(1, self.positions_R[:, None], self.own_R[:, None])
 
 
 def _in_buffer(owners_RS: Tensor, lengths_R: Tensor) -> Layout:

@@ -66,19 +66,19 @@ def _kernel(
     wide: "tl.constexpr",
 ):
     """One program per row, which stays in registers."""
-    row, at = tl.program_id(0), tl.arange(0, wide)
-    there = at < vocab
-    x = tl.load(logits + row.to(tl.int64) * stride + at, mask=there, other=float("-inf"))
+    row, index = tl.program_id(0), tl.arange(0, wide)
+    mask = index < vocab
+    x = tl.load(logits + row.to(tl.int64) * stride + index, mask=mask, other=float("-inf"))
     x = x.to(tl.float32)
     top = tl.max(x, 0)
     x = x - top - tl.log(tl.sum(tl.exp(x - top), 0))
-    x += tl.load(bias + at, mask=there, other=float("-inf"))
-    for place in tl.static_range(count):
+    x += tl.load(bias + index, mask=mask, other=float("-inf"))
+    for rank in tl.static_range(count):
         best = tl.max(x, 0)
-        token = tl.min(tl.where(x == best, at, vocab - 1), 0)
-        tl.store(values + row * count + place, best)
-        tl.store(tokens + row * count + place, token.to(tl.int64))
-        x = tl.where(at == token, float("-inf"), x)
+        token = tl.min(tl.where(x == best, index, vocab - 1), 0)
+        tl.store(values + row * count + rank, best)
+        tl.store(tokens + row * count + rank, token.to(tl.int64))
+        x = tl.where(index == token, float("-inf"), x)
 
 
 _highest: Any = None if triton is None else triton.jit(_kernel)

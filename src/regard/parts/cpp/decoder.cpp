@@ -1,10 +1,10 @@
 // One step of a Transformer decoder on a CPU, in float32 or with 8-bit weights and activations.
 //
 // Every row is computed by itself, in one order of operations, so its result has the same bits in
-// any batch. A row is one token. Its past key at place s lies in row owners[row][s] of the buffers,
-// so that reordering a beam moves no keys; it sees the places from first[r] to at[r], so texts may
-// have different lengths, and several tokens of a text, in order, are rows of one step: all keys are
-// written before any is read. Layers may have no cross-attention.
+// any batch. A row is one token. Its past key at position s lies in row owners[row][s] of the
+// buffers, so that reordering a beam moves no keys; it sees the positions first[r] to position[r], so
+// texts may have different lengths, and several tokens of a text, in order, are rows of one step: all
+// keys are written before any is read. Layers may have no cross-attention.
 
 #include "activation.h"
 #include "attention.h"
@@ -21,7 +21,7 @@ struct Layer {
     Linear qkv, o, cross_q, cross_o, up, down;
     Norm attention_norm, cross_norm, mlp_norm;
     float *keys, *values;                            // [buffer rows][heads][capacity][size]
-    const float *source_keys, *source_values;        // [sentences][places][heads * size]
+    const float *source_keys, *source_values;        // [sentences][source_longest][heads * size]
 };
 
 struct Decoder {
@@ -39,10 +39,10 @@ struct Step {
     float *scratch;                 // as many floats as `scratch_floats` says
     int32_t *owners;                // [buffer rows][capacity]
     const int32_t *buffer;          // the row of the buffers that each row writes to
-    const int32_t *at, *first;      // the places that each row writes to, and begins at
+    const int32_t *position, *first;  // the positions that each row writes to, and begins at
     const int32_t *sentence;        // of each row
     const int32_t *source_lengths;  // of each sentence
-    int64_t rows, capacity, places;
+    int64_t rows, capacity, source_longest;
 };
 }
 
@@ -70,7 +70,7 @@ struct Scratch {
 
     Scratch(const Decoder &d, const Step &s) {
         wide = widest(d);
-        longest = std::max(s.capacity, s.places);
+        longest = std::max(s.capacity, s.source_longest);
         float *next = s.scratch;
         for (float **part : {&normed, &projected, &attended, &added, &inner}) {
             *part = next;
@@ -85,9 +85,10 @@ struct Scratch {
         return padded(std::max({d.heads * (2 * d.key + d.value), d.inner, d.width}), DEPTH);
     }
 
-    static int64_t floats(const Decoder &d, int64_t rows, int64_t capacity, int64_t places) {
+    static int64_t floats(const Decoder &d, int64_t rows, int64_t capacity,
+                          int64_t source_longest) {
         const int64_t integers = bytes_for(rows, widest(d)) / int64_t(sizeof(float));
-        return rows * (5 * widest(d) + d.heads * std::max(capacity, places)) + integers;
+        return rows * (5 * widest(d) + d.heads * std::max(capacity, source_longest)) + integers;
     }
 };
 
@@ -117,26 +118,26 @@ void self_attention(const Decoder &d, const Layer &layer, const Step &s, Scratch
     for (int64_t r = 0; r < s.rows; r++) {
         const float *qkv = tmp.projected + r * tmp.wide;
         for (int64_t h = 0; h < d.heads; h++) {
-            const int64_t place = (s.buffer[r] * d.heads + h) * s.capacity + s.at[r];
+            const int64_t place = (s.buffer[r] * d.heads + h) * s.capacity + s.position[r];
             std::copy_n(qkv + keys + h * d.key, d.key, layer.keys + place * d.key);
             std::copy_n(qkv + 2 * keys + h * d.value, d.value, layer.values + place * d.value);
         }
-        s.owners[s.buffer[r] * s.capacity + s.at[r]] = s.buffer[r];
+        s.owners[s.buffer[r] * s.capacity + s.position[r]] = s.buffer[r];
     }
 #pragma omp parallel for
     for (int64_t rh = 0; rh < s.rows * d.heads; rh++) {
         const int64_t r = rh / d.heads, h = rh % d.heads;
         const int32_t *owners = s.owners + s.buffer[r] * s.capacity;
         const int64_t first = s.first[r];
-        auto at = [&](int64_t size) {
+        auto offset = [&](int64_t size) {
             return [=, &s, &d](int64_t n) {
                 const int64_t place = first + n;
                 return ((owners[place] * d.heads + h) * s.capacity + place) * size;
             };
         };
         attend(tmp.projected + r * tmp.wide + h * d.key, layer.keys, layer.values,
-               s.at[r] + 1 - first, d.key, d.value, d.scale, tmp.weights + rh * tmp.longest,
-               tmp.attended + r * tmp.wide + h * d.value, at(d.key), at(d.value));
+               s.position[r] + 1 - first, d.key, d.value, d.scale, tmp.weights + rh * tmp.longest,
+               tmp.attended + r * tmp.wide + h * d.value, offset(d.key), offset(d.value));
     }
     multiply(layer.o, tmp.attended, values, tmp.wide, tmp.added, tmp.wide, s.rows, tmp.integers);
     after(d, layer.attention_norm, s.x, tmp.added, tmp.wide, s.rows);
@@ -149,13 +150,13 @@ void cross_attention(const Decoder &d, const Layer &layer, const Step &s, Scratc
 #pragma omp parallel for
     for (int64_t rh = 0; rh < s.rows * d.heads; rh++) {
         const int64_t r = rh / d.heads, h = rh % d.heads, sentence = s.sentence[r];
-        auto at = [&](int64_t size) { return [=](int64_t place) { return place * size; }; };
+        auto offset = [&](int64_t size) { return [=](int64_t place) { return place * size; }; };
         attend(tmp.projected + r * tmp.wide + h * d.key,
-               layer.source_keys + sentence * s.places * keys + h * d.key,
-               layer.source_values + sentence * s.places * values + h * d.value,
+               layer.source_keys + sentence * s.source_longest * keys + h * d.key,
+               layer.source_values + sentence * s.source_longest * values + h * d.value,
                s.source_lengths[sentence], d.key, d.value, d.scale,
-               tmp.weights + rh * tmp.longest, tmp.attended + r * tmp.wide + h * d.value, at(keys),
-               at(values));
+               tmp.weights + rh * tmp.longest, tmp.attended + r * tmp.wide + h * d.value,
+               offset(keys), offset(values));
     }
     multiply(layer.cross_o, tmp.attended, values, tmp.wide, tmp.added, tmp.wide, s.rows, tmp.integers);
     after(d, layer.cross_norm, s.x, tmp.added, tmp.wide, s.rows);
@@ -175,8 +176,9 @@ void feed_forward(const Decoder &d, const Layer &layer, const Step &s, Scratch &
 
 extern "C" {
 
-int64_t regard_scratch_floats(const Decoder *d, int64_t rows, int64_t capacity, int64_t places) {
-    return Scratch::floats(*d, rows, capacity, places);
+int64_t regard_scratch_floats(const Decoder *d, int64_t rows, int64_t capacity,
+                              int64_t source_longest) {
+    return Scratch::floats(*d, rows, capacity, source_longest);
 }
 
 void regard_step(const Decoder *d, const Step *s) {

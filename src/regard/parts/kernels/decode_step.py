@@ -1,6 +1,6 @@
 """One query per row against keys in a fixed buffer: a step of decoding on CUDA.
 
-Row r's key at place s lies in row ``owners_RS[r, s]`` of the buffer: a beam that reorders rows
+Row r's key at position s lies in row ``owners_RS[r, s]`` of the buffer: a beam that reorders rows
 rewrites this small table and moves no keys. Rows of one sentence share one copy of its source.
 """
 
@@ -29,7 +29,7 @@ def fits(call: AttentionCall, q_THK: Tensor, v_THK: Tensor) -> bool:
 
 
 def run(call: AttentionCall, q_RHK: Tensor, k_BSHK: Tensor, v_BSHK: Tensor) -> Tensor:
-    """Each row reads only its own places of the buffer."""
+    """Each row reads only its own positions of the buffer."""
     keys = call.keys
     assert keys.owners_BS is not None
     scale = call.scale(q_RHK.shape[-1])
@@ -56,16 +56,16 @@ def write_and_attend(
     v_RHK: Tensor,
     k_RSHK: Tensor,
     v_RSHK: Tensor,
-    at_R: Tensor,
+    positions_R: Tensor,
     owners_RS: Tensor,
     lengths_R: Tensor,
     scale: float,
 ) -> Tensor:
-    """``write``, then ``one_query``, in one launch; a row owns the place that it writes."""
+    """``write``, then ``one_query``, in one launch; a row owns the position that it writes."""
     if triton is None or not q_RHK.is_cuda:
-        write(k_RSHK, v_RSHK, k_RHK, v_RHK, at_R)
+        write(k_RSHK, v_RSHK, k_RHK, v_RHK, positions_R)
         return one_query(q_RHK, k_RSHK, v_RSHK, owners_RS, lengths_R, scale)
-    return _launch(q_RHK, k_RSHK, v_RSHK, owners_RS, lengths_R, scale, (k_RHK, v_RHK, at_R))
+    return _launch(q_RHK, k_RSHK, v_RSHK, owners_RS, lengths_R, scale, (k_RHK, v_RHK, positions_R))
 
 
 def _launch(
@@ -80,7 +80,7 @@ def _launch(
     """One program per row and head; ``new`` are keys, values and where rows write them."""
     (R, H, K), V = q_RHK.shape, v_BSHK.shape[-1]
     attended_RHK = torch.empty((R, H, V), dtype=q_RHK.dtype, device=q_RHK.device)
-    k_RHK, v_RHK, at_R = new or (q_RHK, q_RHK, lengths_R)
+    k_RHK, v_RHK, positions_R = new or (q_RHK, q_RHK, lengths_R)
     _one_query[(R, H)](
         q_RHK,
         k_BSHK,
@@ -90,7 +90,7 @@ def _launch(
         attended_RHK,
         k_RHK,
         v_RHK,
-        at_R,
+        positions_R,
         scale,
         *(q_RHK.stride(0), q_RHK.stride(1)),
         k_BSHK.shape[1],
@@ -115,25 +115,28 @@ def plain(
     scale: float,
 ) -> Tensor:
     """The same without Triton."""
-    places_S = torch.arange(k_BSHK.shape[1], device=q_RHK.device)
-    k, v = k_BSHK[owners_RS.long(), places_S], v_BSHK[owners_RS.long(), places_S]
+    positions_S = torch.arange(k_BSHK.shape[1], device=q_RHK.device)
+    k, v = k_BSHK[owners_RS.long(), positions_S], v_BSHK[owners_RS.long(), positions_S]
     scores_RHS = torch.einsum("rhk,rshk->rhs", q_RHK.float() * scale, k.float())
-    dead_RS = places_S >= lengths_R[:, None]
+    dead_RS = positions_S >= lengths_R[:, None]
     weights_RHS = scores_RHS.masked_fill(dead_RS[:, None], -torch.inf).softmax(-1)
     return torch.einsum("rhs,rshk->rhk", weights_RHS, v.float()).to(q_RHK.dtype)
 
 
-def write(k_RSHK: Tensor, v_RSHK: Tensor, k_RHK: Tensor, v_RHK: Tensor, at_R: Tensor) -> None:
-    """Write each row's new key and value at place ``at_R`` of its own row, in one launch."""
+def write(
+    k_RSHK: Tensor, v_RSHK: Tensor, k_RHK: Tensor, v_RHK: Tensor, positions_R: Tensor
+) -> None:
+    """Write each row's new key and value at ``positions_R`` of its own row, in one launch."""
     if triton is None or not k_RHK.is_cuda or k_RHK.shape != v_RHK.shape:
         for buffer_RSHK, new_RHK in ((k_RSHK, k_RHK), (v_RSHK, v_RHK)):
-            index = at_R[:, None, None, None].expand_as(new_RHK[:, None])
+            index = positions_R[:, None, None, None].expand_as(new_RHK[:, None])
             buffer_RSHK.scatter_(1, index, new_RHK[:, None])
         return
     R, H, K = k_RHK.shape
     steps = (k_RHK.stride(0), k_RHK.stride(1), v_RHK.stride(0), v_RHK.stride(1))
     wide = triton.next_power_of_2(H * K)
-    _write[(R,)](k_RSHK, v_RSHK, k_RHK, v_RHK, at_R, *steps, k_RSHK.shape[1], H * K, K, wide)
+    tensors = k_RSHK, v_RSHK, k_RHK, v_RHK, positions_R
+    _write[(R,)](*tensors, *steps, k_RSHK.shape[1], H * K, K, wide)
 
 
 def _kernel_write(
@@ -141,7 +144,7 @@ def _kernel_write(
     v_out,
     k_in,
     v_in,
-    at,
+    positions,
     k_row,
     k_head,
     v_row,
@@ -153,12 +156,12 @@ def _kernel_write(
 ):
     """One program per row."""
     row, part = tl.program_id(0), tl.arange(0, wide)
-    there, head, within = part < size, part // key, part % key
-    to = (row.to(tl.int64) * capacity + tl.load(at + row)) * size + part
-    k = tl.load(k_in + row * k_row + head * k_head + within, mask=there)
-    v = tl.load(v_in + row * v_row + head * v_head + within, mask=there)
-    tl.store(k_out + to, k, mask=there)
-    tl.store(v_out + to, v, mask=there)
+    mask, head, column = part < size, part // key, part % key
+    offsets = (row.to(tl.int64) * capacity + tl.load(positions + row)) * size + part
+    k = tl.load(k_in + row * k_row + head * k_head + column, mask=mask)
+    v = tl.load(v_in + row * v_row + head * v_head + column, mask=mask)
+    tl.store(k_out + offsets, k, mask=mask)
+    tl.store(v_out + offsets, v, mask=mask)
 
 
 def _kernel(
@@ -170,13 +173,13 @@ def _kernel(
     out,
     k_new,
     v_new,
-    ats,
+    positions,
     scale,
     q_row,
     q_head,
     capacity,
     owners_row,
-    owners_place,
+    owners_position,
     k_row,
     k_head,
     v_row,
@@ -200,38 +203,38 @@ def _kernel(
     q = tl.load(q_in + row * q_row + head * q_head + in_key, mask=in_key < key, other=0.0)
     q = q.to(tl.float32) * scale
     if writes:
-        to = (row.to(tl.int64) * capacity + tl.load(ats + row)) * heads + head
+        new_offset = (row.to(tl.int64) * capacity + tl.load(positions + row)) * heads + head
         last_k = tl.load(k_new + row * k_row + head * k_head + in_key, mask=in_key < key)
         last_v = tl.load(v_new + row * v_row + head * v_head + in_value, mask=in_value < value)
-        tl.store(k_in + to * key + in_key, last_k, mask=in_key < key)
-        tl.store(v_in + to * value + in_value, last_v, mask=in_value < value)
+        tl.store(k_in + new_offset * key + in_key, last_k, mask=in_key < key)
+        tl.store(v_in + new_offset * value + in_value, last_v, mask=in_value < value)
         tl.debug_barrier()  # the program reads them again
     top = tl.full([1], float("-inf"), tl.float32)
     total = tl.zeros([1], tl.float32)
     mean = tl.zeros([value_wide], tl.float32)
     for start in range(0, length, block):
-        place = start + tl.arange(0, block)
-        there = place < length
-        owner = tl.load(owners + row * owners_row + place * owners_place, mask=there, other=0)
-        at = (owner.to(tl.int64) * capacity + place) * heads + head
+        position = start + tl.arange(0, block)
+        mask = position < length
+        owner = tl.load(owners + row * owners_row + position * owners_position, mask=mask, other=0)
+        offsets = (owner.to(tl.int64) * capacity + position) * heads + head
         k = tl.load(
-            k_in + at[:, None] * key + in_key[None, :],
-            mask=there[:, None] & (in_key < key)[None, :],
+            k_in + offsets[:, None] * key + in_key[None, :],
+            mask=mask[:, None] & (in_key < key)[None, :],
             other=0.0,
         )
         v = tl.load(
-            v_in + at[:, None] * value + in_value[None, :],
-            mask=there[:, None] & (in_value < value)[None, :],
+            v_in + offsets[:, None] * value + in_value[None, :],
+            mask=mask[:, None] & (in_value < value)[None, :],
             other=0.0,
         )
-        score = tl.where(there, tl.sum(k.to(tl.float32) * q[None, :], 1), float("-inf"))
+        score = tl.where(mask, tl.sum(k.to(tl.float32) * q[None, :], 1), float("-inf"))
         higher = tl.maximum(top, tl.max(score, 0))
         weight, shrink = tl.exp(score - higher), tl.exp(top - higher)
         mean = mean * shrink + tl.sum(v.to(tl.float32) * weight[:, None], 0)
         total = total * shrink + tl.sum(weight, 0)
         top = higher
-    seen = (mean / total).to(out.dtype.element_ty)
-    tl.store(out + (row * heads + head) * value + in_value, seen, mask=in_value < value)
+    attended = (mean / total).to(out.dtype.element_ty)
+    tl.store(out + (row * heads + head) * value + in_value, attended, mask=in_value < value)
 
 
 _one_query: Any = None if triton is None else triton.jit(_kernel)

@@ -50,11 +50,11 @@ class Tiling:
 
 def tiling_of(rows: int, inputs: int, outputs: int) -> Tiling:
     """The tiling for these sizes; it depends on whether there are several rows, not on how many."""
-    one, several = PROGRAMS
+    of_one_row, of_several = PROGRAMS
     if rows == 1:
         most = min(16, max(1, AT_ONCE // triton.next_power_of_2(inputs)))
-        return Tiling(_block(outputs, one, 1, most))
-    return Tiling(_block(outputs, several, 8, 64))
+        return Tiling(_block(outputs, of_one_row, 1, most))
+    return Tiling(_block(outputs, of_several, 8, 64))
 
 
 def _block(outputs: int, programs: int, least: int, most: int) -> int:
@@ -191,26 +191,26 @@ def _one_row(
     """One program per block of outputs; it reads all its weights first, then the row."""
     if early:
         tl.extra.cuda.gdc_launch_dependents()
-    at, of = tl.arange(0, wide), tl.program_id(0) * block + tl.arange(0, block)
-    there, wanted = at < inputs, of < outputs
+    in_index, out_index = tl.arange(0, wide), tl.program_id(0) * block + tl.arange(0, block)
+    in_mask, out_mask = in_index < inputs, out_index < outputs
     w = tl.load(
-        weight + of[:, None] * inputs + at[None, :],
-        mask=wanted[:, None] & there[None, :],
+        weight + out_index[:, None] * inputs + in_index[None, :],
+        mask=out_mask[:, None] & in_mask[None, :],
         other=0.0,
     )
     if has_gain:
-        g = tl.load(gain + at, mask=there, other=0.0).to(tl.float32)
+        g = tl.load(gain + in_index, mask=in_mask, other=0.0).to(tl.float32)
     if has_shift:
-        s = tl.load(shift + at, mask=there, other=0.0).to(tl.float32)
+        s = tl.load(shift + in_index, mask=in_mask, other=0.0).to(tl.float32)
     if has_bias:
-        b = tl.load(bias + of, mask=wanted, other=0.0).to(tl.float32)
+        b = tl.load(bias + out_index, mask=out_mask, other=0.0).to(tl.float32)
     if early:
         tl.extra.cuda.gdc_wait()
-    x = tl.load(x_in + at, mask=there, other=0.0).to(tl.float32)
+    x = tl.load(x_in + in_index, mask=in_mask, other=0.0).to(tl.float32)
     if has_residual:
-        r = tl.load(residual + of, mask=wanted, other=0.0).to(tl.float32)
+        r = tl.load(residual + out_index, mask=out_mask, other=0.0).to(tl.float32)
     if has_gain:
-        x = tl.where(there, x - tl.sum(x, 0) / inputs, 0.0)
+        x = tl.where(in_mask, x - tl.sum(x, 0) / inputs, 0.0)
         x = x * tl.rsqrt(tl.sum(x * x, 0) / inputs + eps) * g
         if has_shift:
             x += s
@@ -221,7 +221,7 @@ def _one_row(
     y = _act(y, activation)
     if has_residual:
         y += r
-    tl.store(out + of, y.to(out.dtype.element_ty), mask=wanted)
+    tl.store(out + out_index, y.to(out.dtype.element_ty), mask=out_mask)
 
 
 @jit
@@ -255,53 +255,57 @@ def _several_rows(
     """One program per block of outputs; each warp multiplies its own part of the inputs."""
     if early:
         tl.extra.cuda.gdc_launch_dependents()
-    row, of = tl.arange(0, row_count), tl.program_id(0) * block + tl.arange(0, block)
-    real, wanted = row < rows, of < outputs
-    to = row[:, None] * outputs + of[None, :]
-    stored = real[:, None] & wanted[None, :]
+    row, out_index = tl.arange(0, row_count), tl.program_id(0) * block + tl.arange(0, block)
+    row_mask, out_mask = row < rows, out_index < outputs
+    offsets = row[:, None] * outputs + out_index[None, :]
+    tile_mask = row_mask[:, None] & out_mask[None, :]
     if has_bias:
-        b = tl.load(bias + of, mask=wanted, other=0.0).to(tl.float32)
+        b = tl.load(bias + out_index, mask=out_mask, other=0.0).to(tl.float32)
     if early:
-        first = tl.minimum(tl.arange(0, lines) * line, inputs - 1)
-        _prefetch(weight + tl.minimum(of, outputs - 1)[:, None] * inputs + first[None, :])
+        line_start = tl.minimum(tl.arange(0, lines) * line, inputs - 1)
+        _prefetch(
+            weight + tl.minimum(out_index, outputs - 1)[:, None] * inputs + line_start[None, :]
+        )
         tl.extra.cuda.gdc_wait()
     if has_residual:
-        r = tl.load(residual + to, mask=stored, other=0.0).to(tl.float32)
+        r = tl.load(residual + offsets, mask=tile_mask, other=0.0).to(tl.float32)
     if has_gain:
         total = tl.zeros([row_count, chunk], tl.float32)
         for start in range(0, inputs, chunk):
-            at = start + tl.arange(0, chunk)
-            there = real[:, None] & (at < inputs)[None, :]
-            total += tl.load(x_in + row[:, None] * stride + at[None, :], mask=there, other=0.0)
+            in_index = start + tl.arange(0, chunk)
+            in_mask = row_mask[:, None] & (in_index < inputs)[None, :]
+            total += tl.load(
+                x_in + row[:, None] * stride + in_index[None, :], mask=in_mask, other=0.0
+            )
         mean = tl.sum(total, 1) / inputs
         total = tl.zeros([row_count, chunk], tl.float32)
         for start in range(0, inputs, chunk):
-            at = start + tl.arange(0, chunk)
-            there = real[:, None] & (at < inputs)[None, :]
-            x = tl.load(x_in + row[:, None] * stride + at[None, :], mask=there, other=0.0)
-            x = tl.where(there, x.to(tl.float32) - mean[:, None], 0.0)
+            in_index = start + tl.arange(0, chunk)
+            in_mask = row_mask[:, None] & (in_index < inputs)[None, :]
+            x = tl.load(x_in + row[:, None] * stride + in_index[None, :], mask=in_mask, other=0.0)
+            x = tl.where(in_mask, x.to(tl.float32) - mean[:, None], 0.0)
             total += x * x
         scale = tl.rsqrt(tl.sum(total, 1) / inputs + eps)
     part = tl.arange(0, parts)[:, None] * depth + tl.arange(0, depth)[None, :]
     sums = tl.zeros([parts, row_count, block], tl.float32)
     for start in range(0, inputs, parts * depth):
-        at = start + part
-        there = at < inputs
+        in_index = start + part
+        in_mask = in_index < inputs
         w = tl.load(
-            weight + of[None, None, :] * inputs + at[:, :, None],
-            mask=wanted[None, None, :] & there[:, :, None],
+            weight + out_index[None, None, :] * inputs + in_index[:, :, None],
+            mask=out_mask[None, None, :] & in_mask[:, :, None],
             other=0.0,
         )
         x = tl.load(
-            x_in + row[None, :, None] * stride + at[:, None, :],
-            mask=real[None, :, None] & there[:, None, :],
+            x_in + row[None, :, None] * stride + in_index[:, None, :],
+            mask=row_mask[None, :, None] & in_mask[:, None, :],
             other=0.0,
         )
         if has_gain:
-            g = tl.load(gain + at, mask=there, other=0.0).to(tl.float32)
+            g = tl.load(gain + in_index, mask=in_mask, other=0.0).to(tl.float32)
             y = (x.to(tl.float32) - mean[None, :, None]) * scale[None, :, None] * g[:, None, :]
             if has_shift:
-                y += tl.load(shift + at, mask=there, other=0.0).to(tl.float32)[:, None, :]
+                y += tl.load(shift + in_index, mask=in_mask, other=0.0).to(tl.float32)[:, None, :]
             x = y.to(w.dtype)
         sums = tl.dot(x, w, sums)
     y = tl.sum(sums, 0)
@@ -310,4 +314,4 @@ def _several_rows(
     y = _act(y, activation)
     if has_residual:
         y += r
-    tl.store(out + to, y.to(out.dtype.element_ty), mask=stored)
+    tl.store(out + offsets, y.to(out.dtype.element_ty), mask=tile_mask)
