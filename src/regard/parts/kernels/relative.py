@@ -17,9 +17,9 @@ if triton is not None:
 SIZES = (16, 32, 64, 128)  # of a head
 NEVER = 2**31 - 1  # the order of padding
 # Tiles of the forward pass, of the gradients of queries, and of those of keys.
-FORWARD = {"query_tile": 64, "key_tile": 128, "num_warps": 4, "num_stages": 2}
-OF_QUERIES = {"query_tile": 64, "key_tile": 64, "num_warps": 4, "num_stages": 2}
-OF_KEYS = {"query_tile": 64, "key_tile": 64, "num_warps": 4, "num_stages": 2}
+FORWARD = {"query_tile": 64, "key_tile": 64, "num_warps": 4, "num_stages": 1}
+OF_QUERIES = {"query_tile": 64, "key_tile": 64, "num_warps": 4, "num_stages": 1}
+OF_KEYS = {"query_tile": 64, "key_tile": 64, "num_warps": 4, "num_stages": 1}
 Gradients = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 
 
