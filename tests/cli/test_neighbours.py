@@ -57,8 +57,13 @@ def test_a_text_of_the_command_line_and_the_embedding_layer(folder):
 def test_what_is_wrong_is_reported(folder):
     refused = run("neighbours", folder, "whale", stdin=TEXT, code=2)
     assert "standard input: the word 'whale' does not occur" in refused.stderr
-    refused = run("neighbours", folder, "cat", stdin=f"cat\n{'storm ' * 60}\n", code=2)
-    assert "standard input:2:" in refused.stderr and "more than 48" in refused.stderr
+    for options, reason in (
+        ((), "62 tokens, and the model reads 48: shorten it"),
+        (("--max-length", 9), "62 tokens, more than 9; split the line"),
+    ):
+        given = ("neighbours", folder, "cat", *options)
+        refused = run(*given, stdin=f"cat\n{'storm ' * 60}\n", code=2)
+        assert f"standard input:2: {reason}" in refused.stderr
     refused = run("neighbours", folder, "cat", "--layer", 9, stdin=TEXT, code=2)
     assert "layer 9 asked for" in refused.stderr
     refused = run("neighbours", folder, " ", stdin=TEXT, code=2)

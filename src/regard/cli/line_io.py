@@ -133,6 +133,20 @@ def with_max_length(
     return parse_short
 
 
+def without_cuts(parse: Parse, count: TokenCount, limit: int | None) -> Parse:
+    """The same parser; an input that the model would cut to ``limit`` tokens is an error."""
+    if limit is None:
+        return parse
+
+    def parse_whole(line: str, where: str) -> Any:
+        value = parse(line, where)
+        if (tokens := count(value, limit)) > limit:
+            raise BadInput(f"{where}: {tokens:,} tokens, and the model reads {limit:,}: shorten it")
+        return value
+
+    return parse_whole
+
+
 def check_length(
     texts: Sequence[str], vocabulary: Vocabulary, most: int, where: str, special: int = 1
 ) -> None:

@@ -39,7 +39,7 @@ MAX_LENGTH = Annotated[
         "--max-length",
         min=1,
         help="A line of more tokens, special ones counted, is an error.",
-        show_default=f"{MAX_TOKENS}; none where the model truncates",
+        show_default=f"{MAX_TOKENS}; none where the model has a limit",
     ),
 ]
 PRETOKENISED = Annotated[

@@ -90,12 +90,12 @@ class DeviceBeam:
     def start(self, longest_B: np.ndarray, prompts: Sequence[Sequence[int]] | None = None) -> None:
         """Start a batch; unused sentences are done from the start."""
         self.allowed.start(prompts, self.rules.size)
-        there = len(longest_B)
-        self.longest_B[:there] = torch.from_numpy(longest_B).to(self.longest_B.device)
+        sentences = len(longest_B)
+        self.longest_B[:sentences] = torch.from_numpy(longest_B).to(self.longest_B.device)
         self.over_at_B.fill_(-1)
-        self.over_at_B[:there] = 0
+        self.over_at_B[:sentences] = 0
         self.total_BW.fill_(-torch.inf)
-        self.total_BW[:there, 0] = 0.0
+        self.total_BW[:sentences, 0] = 0.0
         self.best_BN.fill_(-torch.inf)
         for counter in (self.n, self.count_B, self.broken):
             counter.zero_()
@@ -165,22 +165,22 @@ class DeviceBeam:
         torch.any(self.over_at_B == 0, out=self.going)
 
     def results(self, longest_B: np.ndarray) -> list[list[Hypothesis]]:
-        """The best of each sentence; unfinished ones fill the places that finished ones leave."""
+        """The best of each sentence; unfinished ones fill up the list."""
         if self.broken:
             raise FloatingPointError("the model's log-probabilities are not numbers")
-        steps, there = int(self.n), len(longest_B)
-        over_at_B = self.over_at_B[:there].cpu().numpy()
-        ended, grown = (x[:steps, :, :there].cpu().numpy() for x in (self.ended, self.grown))
+        steps, sentences = int(self.n), len(longest_B)
+        over_at_B = self.over_at_B[:sentences].cpu().numpy()
+        ended, grown = (x[:steps, :, :sentences].cpu().numpy() for x in (self.ended, self.grown))
         step_L = np.arange(steps)[:, None, None]
         counted = step_L < over_at_B[:, None]
         last = (step_L == over_at_B[:, None] - 1) & (over_at_B == longest_B)[:, None]
-        found = DeviceHypotheses.of(ended, counted, self.rules, self.constraints.eos)
+        candidates = DeviceHypotheses.of(ended, counted, self.rules, self.constraints.eos)
         if not self.rules.follows_transformers:
             spare = DeviceHypotheses.of(grown, last, self.rules, self.constraints.eos)
-            found = DeviceHypotheses(*map(np.concatenate, zip(found, spare, strict=True)))
-        best = found.best(self.rules)
+            candidates = DeviceHypotheses(*map(np.concatenate, zip(candidates, spare, strict=True)))
+        best = candidates.best(self.rules)
         hypotheses = iter(trace_back(grown, best))
-        counts_B = np.bincount(best.sentence, minlength=there).tolist()
+        counts_B = np.bincount(best.sentence, minlength=sentences).tolist()
         return [[next(hypotheses) for _ in range(count)] for count in counts_B]
 
 
@@ -195,35 +195,35 @@ class DeviceHypotheses(NamedTuple):
 
     @classmethod
     def of(
-        cls, table: np.ndarray, there: np.ndarray, rules: BeamRules, eos: int
+        cls, table: np.ndarray, counted: np.ndarray, rules: BeamRules, eos: int
     ) -> "DeviceHypotheses":
         """The entries of a table that count."""
         total = table[:, TOTAL]
-        step, sentence, place = np.nonzero((total > -np.inf) & there)
+        step, sentence, slot = np.nonzero((total > -np.inf) & counted)
         divide, _ = LENGTHS[rules.length]
-        scores = total[step, sentence, place] / divide(step + 1, rules.alpha)
-        last = table[step, :, sentence, place]
+        scores = total[step, sentence, slot] / divide(step + 1, rules.alpha)
+        last = table[step, :, sentence, slot]
         return cls(sentence, step, last[:, TOKEN] == eos, last, scores)
 
     def best(self, rules: BeamRules) -> "DeviceHypotheses":
-        """By sentence, in the order of ``Beam.sort_key``, of equals what was found first."""
+        """By sentence, in the order of ``Beam.sort_key``, of equals the earlier."""
         behind = ~(self.finished | rules.follows_transformers)
         order = np.lexsort((-self.score, behind, self.sentence))
         chosen = order[place(self.sentence[order]) < rules.best]
         return DeviceHypotheses(*(column[chosen] for column in self))
 
 
-def trace_back(grown: np.ndarray, found: DeviceHypotheses) -> Iterator[Hypothesis]:
+def trace_back(grown: np.ndarray, hypotheses: DeviceHypotheses) -> Iterator[Hypothesis]:
     """The tokens of each hypothesis, traced back from its end, all of them at once."""
-    slot = found.last[:, SLOT].astype(np.int64)
+    slot = hypotheses.last[:, SLOT].astype(np.int64)
     tokens = np.zeros((len(slot), len(grown)), dtype=np.int64)
     logprobs = np.zeros(tokens.shape)
-    for step in range(int(found.step.max(initial=0)) - 1, -1, -1):
-        on = np.flatnonzero(found.step > step)
-        facts = grown[step, :, found.sentence[on], slot[on]]
-        tokens[on, step], logprobs[on, step] = facts[:, TOKEN], facts[:, LOGPROB]
-        slot[on] = facts[:, SLOT]
-    for row, (step, finished, last, score) in enumerate(zip(*found[1:], strict=True)):
+    for step in range(int(hypotheses.step.max(initial=0)) - 1, -1, -1):
+        rows = np.flatnonzero(hypotheses.step > step)
+        entries = grown[step, :, hypotheses.sentence[rows], slot[rows]]
+        tokens[rows, step], logprobs[rows, step] = entries[:, TOKEN], entries[:, LOGPROB]
+        slot[rows] = entries[:, SLOT]
+    for row, (step, finished, last, score) in enumerate(zip(*hypotheses[1:], strict=True)):
         end = () if finished else (int(last[TOKEN]),)
         yield Hypothesis(
             tokens=(*tokens[row, :step].tolist(), *end),

@@ -135,19 +135,19 @@ def generate(
     from regard.tasks.generator import Ending
 
     typed = is_typed(file)
-    for name, asked in {"--json": as_json, "--workers": workers, "--out": out}.items():
-        if stream and asked:
+    for name, given in {"--json": as_json, "--workers": workers, "--out": out}.items():
+        if stream and given:
             raise BadInput(f"{name}: cannot be used with --stream")
-    for name, asked in {"--stream": stream, "--workers": workers, "--best": best > 1}.items():
-        if tree is not None and asked:
+    for name, given in {"--stream": stream, "--workers": workers, "--best": best > 1}.items():
+        if tree is not None and given:
             raise BadInput(f"{name}: cannot be used with --tree")
     if html is not None and tree is None:
         raise BadInput("--html: needs --tree")
     generator = load(model, device, batch_size=batch_size).generator
-    stops = tuple(one.replace("\\n", "\n") for one in stop_string or [])
+    stops = tuple(string.replace("\\n", "\n") for string in stop_string or [])
     ending = Ending(max_new_tokens, min_new_tokens, stops)
-    given = {name for name in decode.KNOWN if was_given(context, name)}
-    method = decode.choose_continuation(generator, search, context.params, given)
+    options = {name for name in decode.KNOWN if was_given(context, name)}
+    method = decode.choose_continuation(generator, search, context.params, options)
     if method.formula:
         note(f"{method.search}: score = {method.formula}")
     chosen = dict(zip(("precision", "engine"), generator.choice(precision, engine), strict=True))
@@ -173,7 +173,7 @@ def generate(
                     print_records(number, nbest, generator.vocabulary, chosen)
                 else:
                     print_texts(nbest, best)
-                if any(one.ended == "positions" for one in nbest):
+                if any(text.ended == "positions" for text in nbest):
                     note(f"line {number}: ended at the last position of the model")
 
 

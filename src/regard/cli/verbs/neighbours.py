@@ -9,7 +9,7 @@ import numpy as np
 import typer
 
 from regard.cli.console import note, print_json, print_line
-from regard.cli.line_io import Parse, check_argument, plain_text, with_max_length
+from regard.cli.line_io import Parse, check_argument, plain_text, with_max_length, without_cuts
 from regard.cli.options import (
     BATCH_SIZE,
     DEVICE,
@@ -108,8 +108,8 @@ def neighbours(
 def _parser(model: "Model", max_length: int | None) -> Parse:
     """Lines that are too long are refused: of a text that is cut, words would have no states."""
     runner = model.runner
-    limits = [most for most in (max_length, runner.truncation) if most is not None]
-    return with_max_length(plain_text, runner.token_count, min(limits, default=None))
+    parse = with_max_length(plain_text, runner.token_count, max_length, runner.truncation)
+    return without_cuts(parse, runner.token_count, runner.truncation)
 
 
 def _static(
