@@ -187,7 +187,8 @@ def pretraining_settings(encoder: str, setup: Setup) -> list[str]:
     """What differs from the recipe: what the name of a variant says, and what the setup does."""
     named = encoder.split(VARIANT)[1:]
     whole = read(find(recipe_name(encoder)), named)
-    steps, warmup = whole.train.steps, whole.optimiser.warmup
+    steps = whole.train.steps
+    warmup = whole.optimiser.warmup_steps(steps)
     settings = {
         "train.steps": round(setup.share * steps),
         "optimiser.warmup": round(setup.share * warmup),

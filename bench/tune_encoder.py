@@ -130,7 +130,7 @@ def their_arguments(recipe: Recipe, out: Path, **changed: Any) -> Any:
         "max_steps": recipe.train.steps,
         "learning_rate": asked.rate,
         "lr_scheduler_type": asked.schedule,
-        "warmup_steps": asked.warmup,
+        "warmup_steps": asked.warmup_steps(recipe.train.steps),
         "weight_decay": asked.decay,
         "adam_beta1": asked.betas[0],
         "adam_beta2": asked.betas[1],

@@ -204,6 +204,8 @@ def test_slanted_triangles():
         share = step / cut if step < cut else 1 - (step - cut) / (cut * (1 / cut_frac - 1))
         assert factor(step) == pytest.approx((1 + share * (ratio - 1)) / ratio)
     assert factor(cut) == 1 and factor(steps) == pytest.approx(1 / 32)
+    assert OptimiserConfig(rate=0.1, warmup=cut_frac).warmup_steps(steps) == cut
+    assert OptimiserConfig(rate=0.1, warmup=30).warmup_steps(steps) == 30
     assert schedule("slanted", 0, 10)(1) <= 1 and schedule("slanted", 5, 10)(99) == 1 / 32
 
 

@@ -26,7 +26,8 @@ def train_run(recipe: Recipe, folder: Path, *, world: World, resume: bool, **opt
     signals: list[int] = []
     options["stop_requested"] = lambda: bool(signals)
     run = prepare(recipe, folder, world, resume=resume, **options)
-    warmup, steps = recipe.optimiser.warmup, recipe.train.steps
+    steps = recipe.train.steps
+    warmup = recipe.optimiser.warmup_steps(steps)
     if warmup > steps and world.is_leader:
         peak = "the learning rate never reaches its peak"
         note(f"optimiser.warmup: {warmup:,} steps of {steps:,}: {peak}")

@@ -45,7 +45,8 @@ class TrainableModel:
         )
         self.weights = weights_of(self.model)
         self.average = average_of(self.recipe, self.weights)
-        self.factor = schedule(config.schedule, config.warmup, self.recipe.train.steps)
+        steps = self.recipe.train.steps
+        self.factor = schedule(config.schedule, config.warmup_steps(steps), steps)
 
     @property
     def fixed(self) -> bool:

@@ -13,7 +13,8 @@ from regard.ground.errors import BadInput, did_you_mean, shorten, shown
 
 SETTING = "setting "  # how a fault of one begins
 WORD = re.compile(r"[\w.-]*")
-KINDS = ("int", "str", "float", "bool")  # at the end of a place: which kind of value was tried
+# At the end of a place: which kind of value was tried.
+KINDS = ("int", "str", "float", "bool", "constrained-int", "constrained-float")
 
 SHAPES = {
     "tuple_type": 'write a list, as in ["embed", "head"]',

@@ -28,8 +28,8 @@ class OptimiserConfig(Config):
     """The peak learning rate."""
     schedule: Literal["inverse-sqrt", "linear", "cosine", "slanted", "constant"] = "inverse-sqrt"
     """The learning rate after the warmup."""
-    warmup: int = Field(4_000, ge=0)
-    """Steps over which the learning rate grows linearly to its peak."""
+    warmup: Annotated[int, Field(ge=0)] | Annotated[float, Field(gt=0, lt=1)] = 4_000
+    """Steps over which the learning rate grows linearly to its peak; below 1, a share of all."""
     betas: tuple[Share, Share] = (0.9, 0.98)
     """Decay rates of Adam's two moments."""
     eps: float = Field(1e-9, gt=0)
@@ -47,6 +47,10 @@ class OptimiserConfig(Config):
     nonmonotone: int = Field(5, ge=1)
     """Of "nt-asgd": averaging begins when an evaluation is worse than the best of those more than
     so many before it."""
+
+    def warmup_steps(self, steps: int) -> int:
+        """The steps of the warm-up in a run of so many."""
+        return self.warmup if isinstance(self.warmup, int) else int(self.warmup * steps)
 
     def levels_learning(self, step: int, epoch: int) -> int | None:
         """How many of the highest levels learn at a step, counted from 1; None: all of them."""
