@@ -1,11 +1,21 @@
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from naive import LENGTHS
-from regard.ground.batch import IGNORED, Batch, BatchLimits, SourceTarget, pack
+from regard.ground.batch import (
+    IGNORED,
+    Batch,
+    BatchLimits,
+    ImageRow,
+    SourceTarget,
+    pack,
+    pack_texts,
+)
 from regard.ground.errors import BadInput
+from regard.ground.pytree import tensors_in
 
 
 @st.composite
@@ -95,3 +105,14 @@ def test_a_batch_moves_as_a_whole():
     assert moved.weight == 3
     for tensors in (moved.targets, moved.positions, moved.weights):
         assert tensors["mlm"].device.type == "meta"
+
+
+def test_images_are_rows_of_one_token_filled_up_to_the_rows_of_the_limits():
+    rows = [ImageRow(lambda: np.full((3, 2, 2), 7, np.uint8), key) for key in (5, 6)]
+    batch = pack_texts(rows)
+    assert batch.tokens_T.shape == (2, 3, 2, 2) and batch.tokens_T.dtype == torch.uint8
+    assert batch.layout.lengths == (1, 1) and batch.keys_B.tolist() == [5, 6] and batch.real == 2
+    fixed = pack_texts(rows, BatchLimits(4, 9, 1))
+    assert len(fixed.tokens_T) == fixed.layout.rows == 4 and fixed.real == 2
+    assert fixed.tokens_T[2:].eq(0).all() and fixed.keys_B.tolist() == [5, 6, 0, 0]
+    assert [tensor.device.type for tensor in tensors_in(fixed.to("cpu"))].count("cpu") >= 5

@@ -10,7 +10,7 @@ PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 TOP = 6  # cli and its like, and the modules that stand beside the folders
 FLOORS = {
     "ground": 0,
-    **dict.fromkeys(["parts", "text", "metrics", "weights"], 1),
+    **dict.fromkeys(["parts", "text", "images", "metrics", "weights"], 1),
     **dict.fromkeys(["models", "data"], 2),
     **dict.fromkeys(["objectives", "decoding", "search"], 3),
     "tasks": 4,

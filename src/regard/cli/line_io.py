@@ -7,17 +7,21 @@ writes a line and waits gets its result, while fast input still fills batches.
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
+from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from regard.cli.console import note
 from regard.cli.options import MAX_TOKENS
 from regard.data.arrivals import Arrivals
+from regard.data.readers.images import image_files
 from regard.data.sources import name_of, read_lines
 from regard.ground.errors import BadInput, BadItem
+from regard.images.decode import SUFFIXES
 from regard.text.vocabulary import Vocabulary, token_count
 
 if TYPE_CHECKING:
+    from regard.api import Model
     from regard.tasks.batch_runner import Predictor
 
 PAUSE = 0.02  # seconds without a line that end a window
@@ -34,6 +38,10 @@ Predict = Callable[[list[Any]], list[Any]]
 """From inputs to one result each; an invalid input raises ``BadItem``."""
 
 
+Lines = Callable[[str, Arrivals], Iterator[str]]
+"""From a file to its lines, as they arrive."""
+
+
 class Line(NamedTuple):
     """The number of a line, and its input or its result; None if the line is empty."""
 
@@ -41,17 +49,32 @@ class Line(NamedTuple):
     value: Any
 
 
-def predict_lines(file: str, parse: Parse, predict: Predict) -> Iterator[Line]:
+def predict_lines(
+    file: str, parse: Parse, predict: Predict, lines: Lines = read_lines
+) -> Iterator[Line]:
     """The result of every line of a file, window by window; None for an empty line."""
 
     def parse_text(line: str, where: str) -> Any | None:
         return parse(line, where) if line.strip() else None
 
-    for window in read_windows(file, parse_text):
+    for window in read_windows(file, parse_text, lines=lines):
         inputs = [line for line in window if line.value is not None]
         results = predict_window(file, inputs, predict)
         for line in window:
             yield line if line.value is None else next(results)
+
+
+def image_lines(file: str, arrivals: Arrivals) -> Iterator[str]:
+    """The paths of images: the file itself, all in a folder, or one on each line of the file."""
+    path = Path(file)
+    if path.is_dir():
+        return map(str, image_files(path))
+    return iter([file]) if path.suffix.lower() in SUFFIXES else read_lines(file, arrivals)
+
+
+def lines_for(model: "Model") -> Lines:
+    """How FILE becomes the inputs of a model: a text on each line, or images."""
+    return image_lines if model.facts.encoder.embed.reads_images else read_lines
 
 
 def predict_window(
@@ -73,20 +96,22 @@ def predict_window(
         yield Line(number, result)
 
 
-def read_windows(file: str, parse: Parse, most: int = WINDOW) -> Iterator[list[Line]]:
+def read_windows(
+    file: str, parse: Parse, most: int = WINDOW, lines: Lines = read_lines
+) -> Iterator[list[Line]]:
     """The lines of a file, parsed, as they arrive: at most ``most`` at once.
 
     Standard output is flushed before more input is waited for. An invalid line raises its error
     after all lines before it have been yielded, wherever windows end.
     """
     arrivals = Arrivals()
-    lines = _parse_lines(read_lines(file, arrivals), parse, name_of(file))
+    coming = _parse_lines(lines(file, arrivals), parse, name_of(file))
     error = None
     while error is None:
         sys.stdout.flush()
         window: list[Line] = []
         try:
-            for line in _until_pause(lines, arrivals, most):
+            for line in _until_pause(coming, arrivals, most):
                 window.append(line)  # one by one: those before an error are kept
         except BadInput as bad:
             error = bad

@@ -1,8 +1,8 @@
 """Sequences of token ids as packed tensors, with shapes free (CPU) or fixed (CUDA)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -73,6 +73,33 @@ class TokenRow(NamedTuple):
     segments: Ids
     orders: Ids | None = None
 
+    @staticmethod
+    def pack(rows: Sequence["TokenRow"], limits: BatchLimits | None = None) -> PackedTokens:
+        """Rows of this kind end to end."""
+        return pack_rows(rows, limits)
+
+
+@dataclass(frozen=True, eq=False)
+class ImageRow:
+    """One input image, which is one token: ``read`` gives its numbers, (C, H, W).
+
+    ``key`` decides how it is augmented.
+    """
+
+    tokens: ClassVar[Ids] = (0,)
+    segments: ClassVar[Ids] = (0,)
+    read: Callable[[], np.ndarray]
+    key: int = 0
+
+    @staticmethod
+    def pack(rows: Sequence["ImageRow"], limits: BatchLimits | None = None) -> PackedTokens:
+        """Images of one shape."""
+        read = [row.read() for row in rows]
+        if len({pixels.shape for pixels in read}) > 1:
+            raise BadInput("images of several sizes cannot be read together")
+        images = torch.from_numpy(np.stack(read))
+        return pack_images(images, limits, [row.key for row in rows])
+
 
 @dataclass(frozen=True)
 class SpecialIds:
@@ -88,6 +115,7 @@ class SpecialIds:
 
 
 NO_SPECIAL_IDS = SpecialIds()
+EMPTY_ROW = TokenRow((), ())
 
 
 def pack(
@@ -132,13 +160,14 @@ def pack_rows(
 
 
 def pack_texts(texts: Sequence[Any], limits: BatchLimits | None = None) -> PackedTokens:
-    """Rows end to end: rows with segments, or ids alone, which have segment 0."""
-    return pack_rows([as_row(text) for text in texts], limits)
+    """Rows end to end, or images; ids alone have segment 0."""
+    rows = [as_row(text) for text in texts]
+    return (rows[0] if rows else EMPTY_ROW).pack(rows, limits)
 
 
-def as_row(text: Any) -> TokenRow:
-    """A row with segments as it is; ids alone get segment 0."""
-    return text if isinstance(text, TokenRow) else TokenRow(text, [0] * len(text))
+def as_row(text: Any) -> Any:
+    """A row with segments, or an image, as it is; ids alone get segment 0."""
+    return text if isinstance(text, TokenRow | ImageRow) else TokenRow(text, [0] * len(text))
 
 
 def pack_ids(
@@ -169,16 +198,27 @@ def pack_ids(
     return torch.from_numpy(tokens)
 
 
-def pack_images(images: Tensor, limits: BatchLimits | None = None) -> PackedTokens:
-    """Images of one shape (C, H, W) as rows of one token each; the model makes patches of them.
+@dataclass(frozen=True, eq=False)
+class PackedImages(PackedTokens):
+    """Images (B, C, H, W) as rows of one token each; ``keys_B`` decide how each is augmented."""
+
+    keys_B: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
+
+
+def pack_images(
+    images: Tensor, limits: BatchLimits | None = None, keys: Sequence[int] | None = None
+) -> PackedImages:
+    """Images of one shape; the model makes patches of them.
 
     With ``limits``, images of zeros fill the batch up to as many rows as it may have.
     """
     real = len(images)
+    keys_B = torch.tensor([0] * real if keys is None else keys, dtype=torch.int64)
     if limits is not None:
-        more = images.new_zeros(min(limits.rows, limits.tokens) - real, *images.shape[1:])
-        images = torch.cat([images, more])
-    return PackedTokens(images, Layout.rectangle(len(images), 1), real)
+        more = min(limits.rows, limits.tokens) - real
+        images = torch.cat([images, images.new_zeros(more, *images.shape[1:])])
+        keys_B = torch.cat([keys_B, keys_B.new_zeros(more)])
+    return PackedImages(images, Layout.rectangle(len(images), 1), real, keys_B)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,9 +11,9 @@ from regard.inside.view import View
 from regard.inside.word_weights import WordWeights
 from regard.models.facts import LabelHead, ModelFacts
 from regard.models.sites import require_causal
-from regard.tasks.inputs import check_text
 from regard.tasks.model_runner import ModelRunner
 from regard.text.ids_only import MISSING
+from regard.text.inputs import check_text
 from regard.text.token_labels import LabelledInput
 from regard.text.tokenizers import Tokenizer
 

@@ -16,6 +16,12 @@ class EmbeddingModule(nn.Module):
     position_limit: int | None = None  # the most tokens of a row, if positions are learned
     segments: int = 0
     ids_per_token: tuple[int, ...] = ()
+    token: Any  # the vectors of ids
+
+    @property
+    def vocab(self) -> int:
+        """How many ids have vectors."""
+        return self.token.num_embeddings
 
     def layout_of(self, tokens: Any, layout: Layout) -> Layout:
         """The layout of its vectors: by default one for each token."""

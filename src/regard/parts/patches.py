@@ -74,7 +74,8 @@ class PatchEmbedding(EmbeddingModule):
     added to both, and dropout falls on the sum. Images may have any size that patches fill.
     """
 
-    token = None  # there is no vocabulary
+    token = None
+    vocab = 0
 
     def __init__(
         self,
@@ -104,8 +105,11 @@ class PatchEmbedding(EmbeddingModule):
         return self.position.resampled(other.position)
 
     def forward(self, pixels_BCHW: Tensor, layout: Layout) -> Tensor:
+        if pixels_BCHW.dtype == torch.uint8:
+            raise ValueError("these pixels are bytes, which are normalised first")
         grid = self._grid(pixels_BCHW)
-        x_BPD = self.projection(self._patches(pixels_BCHW.to(self.projection.weight.dtype), grid))
+        precision = next(self.parameters(), pixels_BCHW).dtype
+        x_BPD = self.projection(self._patches(pixels_BCHW.to(precision), grid))
         if self.prefix is not None:
             prefix_BPD = self.prefix.weight.to(x_BPD.dtype).expand(len(x_BPD), -1, -1)
             x_BPD = torch.cat([prefix_BPD, x_BPD], 1)

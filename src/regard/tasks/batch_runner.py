@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -12,13 +12,12 @@ from torch import Tensor
 from regard.data.packing import inference_batches
 from regard.ground.batch import BatchLimits, Ids, PackedTokens, TokenRow, as_row, pack_texts
 from regard.ground.checks import listed
-from regard.ground.errors import BadInput, BadItem, shown
+from regard.ground.errors import BadInput, BadItem
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape, Tape
 from regard.models.facts import AnyHead
-from regard.tasks.inputs import InputLimits, check_text
+from regard.tasks.inputs import InputLimits
 from regard.text.labels import LabelSet
-from regard.text.row_tokenizer import RowTokenizer
 
 TOKENS = 8_192  # of a batch
 RECORDED = BatchLimits(2_048, 32, 2_048)  # with a tape, which may keep attention weights
@@ -61,8 +60,8 @@ class BatchRunner:
 
         def states_of(batch: PackedTokens) -> Sequence[Tensor]:
             tape = Tape(name)
-            self.model.encode(batch, tape=tape)
-            return self.split(tape.records[name], batch.layout)
+            layout = self.model.encode(batch, tape=tape).layout
+            return self.split(tape.records[name], layout)
 
         return in_order((numbers, states_of(batch)) for numbers, batch in self.batches(rows))
 
@@ -111,7 +110,7 @@ class Predictor(BatchRunner):
 
     empty_record: ClassVar[dict[str, Any]]  # of an empty line: the same keys, and nothing
     model: Any
-    tokenizer: RowTokenizer
+    tokenizer: Any  # of texts, or a processor of images
     labels: LabelSet | None = None
     batch_size: int = 256
     max_length: int | None = None
@@ -124,9 +123,9 @@ class Predictor(BatchRunner):
         """The input in a line of a file."""
         raise NotImplementedError
 
-    def row_texts(self, given: Any) -> Sequence[tuple[str, ...]]:
+    def row_texts(self, given: Any) -> Sequence[tuple[Any, ...]]:
         """The texts of each row of an input that is read whole."""
-        return [one_or_two_texts(given, 1)]
+        return [self.tokenizer.texts_of(given)]
 
     def token_count(self, given: Any, most: int) -> int:
         """The tokens of its longest row, special ones counted; exact beyond ``most``."""
@@ -186,26 +185,9 @@ def finite(logits: Tensor) -> Tensor:
     return logits
 
 
-def rows_of(
-    tokenizer: RowTokenizer, inputs: Sequence[TextOrPair], max_length: int | None
-) -> list[TokenRow]:
-    """A row of each text or pair of texts, truncated to ``max_length``."""
-    numbered = enumerate(listed(inputs), start=1)
-    texts = [one_or_two_texts(given, number) for number, given in numbered]
-    ids = iter(tokenizer.words.encode_all([*chain(*texts)]))
-    return [
-        tokenizer.row(next(ids), next(ids) if len(given) == 2 else None, max_length)
-        for given in texts
-    ]
-
-
-def one_or_two_texts(given: Any, number: int) -> tuple[str, ...]:
-    """A text, or a pair of texts, as a tuple; ``number`` is that of the input."""
-    pair = isinstance(given, tuple | list) and len(given) == 2
-    if not isinstance(given, str) and not (pair and all(isinstance(text, str) for text in given)):
-        raise BadItem(number, f"{shown(given)} is neither a text nor a pair of texts")
-    texts = (given,) if isinstance(given, str) else given
-    return tuple(check_text(text, number) for text in texts)
+def rows_of(tokenizer: Any, inputs: Sequence[Any], max_length: int | None) -> list[Any]:
+    """A row of each input, truncated to ``max_length``."""
+    return tokenizer.rows(listed(inputs), max_length)
 
 
 def row_length(row: TokenRow | Ids) -> int:

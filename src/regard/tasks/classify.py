@@ -1,6 +1,6 @@
-"""Classification: a text or a pair of texts in, a label out; or several labels, or a number."""
+"""Classification: a text, a pair of texts or an image in, a label out; or several, or a number."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
@@ -17,16 +17,26 @@ from regard.data.readers import GLUE_TASKS, LabelledExample
 from regard.data.sources import DropCounts, read_pairs
 from regard.ground.config import EMPTY_IS_NONE, Config
 from regard.ground.errors import BadInput
+from regard.images.config import ImagesConfig
+from regard.images.processor import ImageProcessor
 from regard.metrics.classification import MEASURES
 from regard.models.facts import AnyHead, LabelHead
+from regard.models.papers import paper
 from regard.objectives.label_distillation import LabelDistillationConfig
 from regard.objectives.labels import ROW_OBJECTIVES
 from regard.objectives.objective import Objective
 from regard.tasks.batch_runner import Predictor, TextOrPair, finite, rows_of
 from regard.tasks.encoder_task import Encoded, EncoderTask
-from regard.tasks.inputs import text_or_pair
+from regard.tasks.image_labels import (
+    image_dataset,
+    image_objective,
+    make_processor,
+    reads_images,
+    unread_image_keys,
+)
 from regard.tasks.labels import SCORES, ClassWeights, class_weights
-from regard.tasks.task import TaskScores
+from regard.tasks.run_paths import RunPaths
+from regard.tasks.task import Prepared, TaskScores
 from regard.text.config import EncoderTextConfig
 from regard.text.labels import LABEL_SETS, LabelSet, MultiLabelSet, RegressionSet, SingleLabelSet
 from regard.text.row_tokenizer import RowTokenizer
@@ -220,9 +230,9 @@ class Classifier(Predictor):
         rows = rows_of(self.tokenizer, inputs, self.max_length)
         return self.logits_of(self.head, rows, convert=finite)
 
-    def parse(self, line: str, where: str) -> TextOrPair:
-        """A text, or two with a tab between them."""
-        return text_or_pair(line, where)
+    def parse(self, line: str, where: str) -> Any:
+        """A text, or two with a tab between them; the path of an image."""
+        return self.tokenizer.parse(line, where)
 
 
 class Classify(EncoderTask):
@@ -232,6 +242,7 @@ class Classify(EncoderTask):
     head, predictor_class, has_bpe_dropout = LabelHead, Classifier, True
     tables: ClassVar = {
         "text": EncoderTextConfig,
+        "images": ImagesConfig,
         "labels": LabelsConfig,
         "distillation": LabelDistillationConfig,
     }
@@ -248,6 +259,27 @@ class Classify(EncoderTask):
         """Those of its kind of labels; F1 is that of a label."""
         metrics = METRICS[self.labels_config.kind]
         return metrics if self.labels_config.positive is None else (*metrics, "F1")
+
+    def unread_keys(self) -> Iterator[str]:
+        """Those of images where texts are read."""
+        yield from super().unread_keys()
+        model = self.recipe.model
+        images = model.start is not None or paper(model.paper).tokenizer == ImageProcessor.name
+        config = self.table(ImagesConfig)
+        yield from unread_image_keys(config, images=images, single=self.single_label)
+
+    def tokenizer(self, folder: RunPaths, texts: Callable[[], Iterable[str]]) -> Any:
+        """A tokenizer; or the processor of a model that reads images."""
+        of_paper, facts = self.facts(folder.data)
+        config = self.table(ImagesConfig)
+        if of_paper.tokenizer != ImageProcessor.name:
+            if config.model_fields_set:
+                raise BadInput("images: the model of model.start reads texts")
+            return super().tokenizer(folder, texts)
+        if self.distillation is not None:
+            raise BadInput("distillation.teacher: models of images are not distilled")
+        start = self.start(folder.data)
+        return make_processor(config, facts.trunk.embed, start and start.tokenizer)
 
     def make_head(self, dropout: float) -> LabelHead:
         """Over the pooled state."""
@@ -269,7 +301,11 @@ class Classify(EncoderTask):
         examples: Sequence[LabelledExample],
         encoded: Sequence[Encoded],
     ) -> Dataset:
-        """The same rows in every epoch, or others where BPE-dropout is drawn."""
+        """The same rows in every epoch, or others where BPE-dropout or augmentation is drawn."""
+        if reads_images(tokenizer):
+            images = [example.texts[0] for example in examples]
+            seed = self.recipe.train.seed
+            return image_dataset(self.table(ImagesConfig), encoded, images, seed)
         if not (rate := self.table(EncoderTextConfig).dropout):
             return super().training_set(tokenizer, labels, examples, encoded)
         texts = [example.texts for example in examples]
@@ -299,7 +335,7 @@ class Classify(EncoderTask):
     ) -> list[Encoded]:
         """A row and a target for each."""
         max_length = self.row_limit(tokenizer, self.row_length(tokenizer))
-        rows = rows_of(tokenizer, [_input(example) for example in examples], max_length)
+        rows = tokenizer.training_rows([_input(example) for example in examples], max_length)
         return [
             (row, labels.encode(_labels(example), example.where))
             for row, example in zip(rows, examples, strict=True)
@@ -311,6 +347,12 @@ class Classify(EncoderTask):
         weights = class_weights(labels, self.labels_config.weights, targets)
         make = ROW_OBJECTIVES[labels.problem_type]
         return make(len(labels), self.recipe.train.smoothing, weights)
+
+    def _label_objective(self, prepared: Prepared) -> Objective:
+        labels = super()._label_objective(prepared)
+        if not reads_images(prepared.tokenizer):
+            return labels
+        return image_objective(self.table(ImagesConfig), labels, prepared.tokenizer)
 
     def teacher_logits(
         self, teacher: Classifier, tokenizer: RowTokenizer, examples: Sequence[LabelledExample]

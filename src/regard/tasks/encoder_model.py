@@ -29,12 +29,12 @@ from regard.models.facts import (
 from regard.models.formats.hf import PREDICTION_KEYS
 from regard.models.formats.loaded_model import LoadedModel
 from regard.parts.linear.convert import in_precision
-from regard.tasks.batch_runner import Predictor, TextOrPair, one_or_two_texts, rows_of
+from regard.tasks.batch_runner import Predictor, TextOrPair, rows_of
 from regard.tasks.classify import Classify
 from regard.tasks.embed import Embedder
 from regard.tasks.encoder_task import EncoderTask
 from regard.tasks.fill_mask import MaskFiller
-from regard.tasks.inputs import InputLimits, check_text, text_or_pair, token_ids
+from regard.tasks.inputs import InputLimits, token_ids
 from regard.tasks.model_runner import ModelRunner
 from regard.tasks.multiple_choice import Choose
 from regard.tasks.question_answering import QuestionAnswering
@@ -43,6 +43,7 @@ from regard.tasks.score_text import WINDOW, TextScorer
 from regard.tasks.sentence_pair import SentencePairClassifier
 from regard.tasks.tag import Tag
 from regard.text.ids_only import MISSING
+from regard.text.inputs import check_text, one_or_two_texts, text_or_pair
 from regard.text.labels import LabelSet
 from regard.text.row_tokenizer import RowTokenizer
 
@@ -152,10 +153,8 @@ class EncoderModel(ModelRunner):
             raise BadInput(f"config.json: notes.embedding says no way to embed ({notes})")
         if pool is None and "hinders" in notes:
             raise BadInput(f"{notes['hinders']}; choose how to pool")
-        limit, summary = None, self.facts.summaries[0]
+        limit = None if self.tokenizer is None else self.truncation
         pool = pool or notes.get("pool", "mean")
-        if self.tokenizer is not None:
-            limit, summary = self.truncation, self.tokenizer.template.template.summary
         return Embedder(
             self.model,
             self.tokenizer,
@@ -165,8 +164,15 @@ class EncoderModel(ModelRunner):
             pool=pool,
             normalise=notes.get("normalise", False) if normalise is None else normalise,
             lower=notes.get("lower", False),
-            summary=summary,
+            summary=self.summary,
         )
+
+    @property
+    def summary(self) -> str | None:
+        """Where the summary token of a row stands: "first", "last", or nowhere."""
+        if self.tokenizer is None:
+            return self.facts.summaries[0]
+        return self.tokenizer.template.template.summary
 
     def scorer(self, window: int | None = None, stride: int | None = None) -> TextScorer:
         """Scores texts, by default as many tokens at once as it can read."""

@@ -12,6 +12,7 @@ from regard.ground.batch import TokenRow
 from regard.ground.checks import listed
 from regard.ground.errors import BadInput, BadItem, shown
 from regard.search.step import Search
+from regard.text.inputs import check_text
 
 # How errors of torch say it that have no type of their own: the host, C++, CUDA and its libraries.
 NO_MEMORY = ("DefaultCPUAllocator", "bad_alloc", "CUDA error: out of memory", "ALLOC_FAILED")
@@ -36,7 +37,7 @@ class InputLimits:
     def of(cls, side: Any, max_length: int | None = None) -> "InputLimits":
         """The limits of a side that embeds tokens."""
         embed, limits = side.embed, (side.embed.position_limit, side.embed.segments, max_length)
-        return cls(embed.token.num_embeddings, *limits, embed.ids_per_token)
+        return cls(embed.vocab, *limits, embed.ids_per_token)
 
     def check_row(self, row: TokenRow, number: int) -> None:
         """Refuse a row that the model cannot read."""
@@ -69,29 +70,9 @@ class InputLimits:
             raise BadItem(number, reason)
 
 
-def check_text(one: Any, number: int, wanted: str = "not a text") -> str:
-    """One text, which can be written as UTF-8."""
-    if not isinstance(one, str):
-        raise BadItem(number, f"{shown(one)} is {wanted}")
-    if not one.isascii():
-        try:
-            one.encode()
-        except UnicodeEncodeError:
-            raise BadItem(number, f"a character of {shown(one)} is no Unicode") from None
-    return one
-
-
 def check_texts(inputs: Any, first: int = 1) -> list[str]:
     """A list of texts; inputs are counted from ``first``."""
     return [check_text(one, number) for number, one in enumerate(listed(inputs), first)]
-
-
-def text_or_pair(line: str, where: str) -> str | tuple[str, str]:
-    """The text in a line, or the two texts with a tab between them."""
-    first, *others = line.split("\t")
-    if len(others) > 1:
-        raise BadInput(f"{where}: {len(others) + 1} texts between tabs; give one or two")
-    return (first, others[0]) if others else first
 
 
 def check_pairs(inputs: Any, of: str, *, texts: bool = False) -> list[tuple[Any, Any]]:

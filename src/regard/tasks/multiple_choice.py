@@ -16,9 +16,10 @@ from regard.models.facts import ChoiceHead
 from regard.objectives.choices import MultipleChoice
 from regard.tasks.batch_runner import Predictor, finite, rows_of
 from regard.tasks.encoder_task import Encoded, EncoderTask
-from regard.tasks.inputs import check_pairs, check_text
+from regard.tasks.inputs import check_pairs
 from regard.tasks.task import TaskScores
 from regard.text.config import EncoderTextConfig
+from regard.text.inputs import check_text
 from regard.text.row_tokenizer import RowTokenizer
 
 

@@ -1,20 +1,23 @@
-"""What runs a model: an encoder with heads, or a translator."""
+"""What runs a model: an encoder with heads, of texts or of images, or a translator."""
 
 from regard.models.facts import EncoderDecoder, TrunkWithHeads
 from regard.models.formats.loaded_model import LoadedModel
 from regard.tasks.encoder_model import EncoderModel
 from regard.tasks.generator import Generator
+from regard.tasks.image_model import ImageModel
 from regard.tasks.model_runner import ModelRunner
 from regard.tasks.translator import Translator
 
-RUNNERS: dict[tuple[tuple[str, ...], bool], type[ModelRunner]] = {
-    (TrunkWithHeads.sides, False): EncoderModel,
-    (TrunkWithHeads.sides, True): Generator,
-    (EncoderDecoder.sides, True): Translator,
+RUNNERS: dict[tuple[tuple[str, ...], bool, bool], type[ModelRunner]] = {
+    (TrunkWithHeads.sides, False, False): EncoderModel,
+    (TrunkWithHeads.sides, False, True): ImageModel,
+    (TrunkWithHeads.sides, True, False): Generator,
+    (EncoderDecoder.sides, True, False): Translator,
 }
-"""By the sides of the model, and whether it writes."""
+"""By the sides of the model, whether it writes, and whether it reads images."""
 
 
 def runner_of(loaded: LoadedModel) -> ModelRunner:
     """The runner of the model of a folder."""
-    return RUNNERS[loaded.facts.sides, loaded.facts.writes].of(loaded)
+    facts = loaded.facts
+    return RUNNERS[facts.sides, facts.writes, facts.encoder.embed.reads_images].of(loaded)

@@ -22,8 +22,9 @@ from regard.ground.errors import BadInput, BadItem
 from regard.models.facts import MLMHead, NextTokenHead, TrunkWithHeads
 from regard.parts.attention import EncoderOutput
 from regard.tasks.batch_runner import BatchRunner, in_order
-from regard.tasks.inputs import InputLimits, check_text, token_ids
+from regard.tasks.inputs import InputLimits, token_ids
 from regard.text.ids_only import MISSING
+from regard.text.inputs import check_text
 from regard.text.row_tokenizer import RowTokenizer
 from regard.text.subwords import Subwords
 

@@ -9,8 +9,9 @@ from torch import Tensor
 from regard.ground.checks import listed
 from regard.ground.errors import BadItem
 from regard.models.facts import SentencePairHead
-from regard.tasks.batch_runner import TextOrPair, one_or_two_texts
+from regard.tasks.batch_runner import TextOrPair
 from regard.tasks.classify import Classifier
+from regard.text.inputs import one_or_two_texts
 from regard.text.labels import SingleLabelSet
 from regard.text.row_tokenizer import RowTokenizer
 

@@ -33,10 +33,10 @@ from regard.objectives.objective import Objective
 from regard.parts.crf import marginals, viterbi
 from regard.tasks.batch_runner import TOKENS, Predictor, finite, in_order
 from regard.tasks.encoder_task import Encoded, EncoderTask
-from regard.tasks.inputs import check_text
 from regard.tasks.labels import SCORES, ClassWeights, class_weights
 from regard.tasks.task import TaskScores
 from regard.text.config import EncoderTextConfig
+from regard.text.inputs import check_text
 from regard.text.labels import LABEL_SETS, LabelSet
 from regard.text.row_tokenizer import RowTokenizer
 from regard.text.templates import WordRow

@@ -200,8 +200,9 @@ class TrunkTask(Task):
         if prepared.labels is not None:
             facts = change(facts, outputs=len(prepared.labels))
         if self.vocabulary_key is None or self._takes_parts:
-            name = "trunk.embed.vocab" if self.recipe.model.features else "vocab"
-            facts = change(facts, **{name: len(prepared.tokenizer.words)})
+            place = "trunk.embed." if self.recipe.model.features else ""
+            sizes = prepared.tokenizer.sizes
+            facts = change(facts, **{place + name: size for name, size in sizes.items()})
         return facts
 
     @torch.no_grad()

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from regard.ground.batch import Ids, TokenRow
 from regard.ground.errors import BadInput
+from regard.text.inputs import one_or_two_texts, text_or_pair
 from regard.text.subwords import Subwords
 from regard.text.templates import TEXTS, ContextWindow, RowBuilder, Template
 from regard.text.token_labels import LabelledInput, LabelledRow, RowWithWords, TokenLabels
@@ -81,6 +83,32 @@ class RowTokenizer(ABC):
     def masked(self, text: str) -> list[int]:
         """The ids of a text in which the mask token may be written, if there is one."""
         return self.words.encode(text)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The facts of a model that follow from it."""
+        return {"vocab": len(self.words)}
+
+    def texts_of(self, given: Any) -> tuple[str, ...]:
+        """The texts of an input: one or two."""
+        return one_or_two_texts(given, 1)
+
+    def parse(self, line: str, where: str) -> Any:
+        """The text in a line of a file, or two with a tab between them."""
+        return text_or_pair(line, where)
+
+    def rows(self, inputs: Sequence[Any], max_length: int | None = None) -> list[TokenRow]:
+        """A row of each text or pair of texts, truncated to ``max_length``."""
+        texts = [one_or_two_texts(given, number) for number, given in enumerate(inputs, start=1)]
+        ids = iter(self.words.encode_all([*chain(*texts)]))
+        return [
+            self.row(next(ids), next(ids) if len(given) == 2 else None, max_length)
+            for given in texts
+        ]
+
+    def training_rows(self, inputs: Sequence[Any], max_length: int | None = None) -> list[TokenRow]:
+        """The same in training."""
+        return self.rows(inputs, max_length)
 
     def row(self, a: Ids, b: Ids | None = None, longest: int | None = None) -> TokenRow:
         """A row of one text or two; the longer text is truncated first."""

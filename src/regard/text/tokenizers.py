@@ -36,7 +36,11 @@ LEARNED: dict[str, type[RowTokenizer]] = {
 """The tokenizers of the families that are not those of ``EncoderTokenizer``."""
 
 
-UNREAD = {PLAIN: (), CharacterTokenizer.name: ("normalise", "dropout", "lower")}
+UNREAD: dict[str, tuple[str, ...]] = {
+    PLAIN: (),
+    CharacterTokenizer.name: ("normalise", "dropout", "lower"),
+    "images": ("vocab", "normalise", "dropout", "lower"),
+}
 """Keys of the table ``text`` that a family does not have, where these are not those of most."""
 
 

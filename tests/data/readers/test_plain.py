@@ -152,7 +152,7 @@ def test_options_of_the_wrong_type(kind, reader, options):
 
 def test_every_reader_reports_a_missing_file(tmp_path):
     for kind, readers in READERS.items():
-        for name in readers:
+        for name in readers.keys() - {"digits"}:  # which come with a library
             missing = tmp_path / ("none.jsonl" if name == "SNLI" else "none")
             with complains(f"{missing}: cannot be read (No such file or directory)"):
                 list(read(kind, name, missing))

@@ -9,7 +9,7 @@ import numpy as np
 import typer
 
 from regard.cli.console import note, print_json, print_line
-from regard.cli.line_io import Parse, predict_lines, with_max_length
+from regard.cli.line_io import Parse, lines_for, predict_lines, with_max_length
 from regard.cli.options import (
     BATCH_SIZE,
     DEVICE,
@@ -72,7 +72,9 @@ def embed(
         return list(loaded.embed(texts, pool, normalise).float().cpu().numpy())
 
     vectors = []
-    for number, vector in predict_lines(file, _parser(loaded, max_length), embed_texts):
+    for number, vector in predict_lines(
+        file, _parser(loaded, max_length), embed_texts, lines_for(loaded)
+    ):
         if out is not None:
             vectors.append(vector)
         elif as_json:

@@ -1,11 +1,11 @@
-"""``regard predict``: labels of texts, tags of words, answers and choices."""
+"""``regard predict``: labels of texts and images, tags of words, answers and choices."""
 
 from typing import Annotated
 
 import typer
 
 from regard.cli.console import output_to, print_json, print_line
-from regard.cli.line_io import CutInputs, predict_lines, with_max_length
+from regard.cli.line_io import CutInputs, lines_for, predict_lines, with_max_length
 from regard.cli.options import (
     BATCH_SIZE,
     DEVICE,
@@ -45,6 +45,9 @@ def predict(
     standard error. Taggers, and contexts of questions, are read in several parts instead. A line
     longer than --max-length is an error.
 
+    A model of images is given an image (JPEG, PNG, WebP), a folder of them, or a file with a path
+    on each line; paths of a folder are read in the order of their names.
+
     With --json everything is printed: all probabilities, the character offsets of words, entities
     and answers, and whether the input was cut.
 
@@ -57,7 +60,7 @@ def predict(
     count, inputs = predictor.token_count, CutInputs(predictor)
     parse = with_max_length(predictor.parse, count, max_length, predictor.max_length)
     with output_to(out):
-        for number, found in predict_lines(file, parse, inputs.predict):
+        for number, found in predict_lines(file, parse, inputs.predict, lines_for(loaded)):
             result, cut = found or (None, None)
             if as_json:
                 record = predictor.empty_record if result is None else predictor.record(result)

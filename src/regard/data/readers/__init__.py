@@ -20,6 +20,7 @@ from regard.data.readers.examples import (
     TaggedExample,
 )
 from regard.data.readers.glue import GLUE_TASKS, GlueTask, glue
+from regard.data.readers.images import cifar, digits, idx, image_csv, image_folder, npz
 from regard.data.readers.plain import jsonl, table, tagged_jsonl
 from regard.data.readers.snli import snli
 from regard.data.readers.squad import squad
@@ -50,6 +51,12 @@ READERS: dict[str, dict[str, Reader]] = {
         "tsv": partial(table, kind=Table),
         "csv": partial(table, kind=Csv),
         "jsonl": jsonl,
+        "image-folder": image_folder,
+        "image-csv": image_csv,
+        "npz": npz,
+        "idx": idx,
+        "CIFAR": cifar,
+        "digits": digits,
     },
     "tag": {"CoNLL": conll, "CoNLL-U": conllu, "jsonl": tagged_jsonl},
     "answer": {"SQuAD": squad},

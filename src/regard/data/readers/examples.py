@@ -1,17 +1,19 @@
 """The four types of example; ``where`` is the file and the line or question of each."""
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledExample:
     """One text or two, and their labels: one label, several, or the text of a number.
 
+    In place of a text there may be an image: the path of a file, or an array of bytes (H, W, C).
     ``labels`` is None where they are hidden, as in published test sets.
     """
 
     where: str
-    texts: tuple[str, ...]
+    texts: tuple[Any, ...]
     labels: tuple[str, ...] | None
 
 

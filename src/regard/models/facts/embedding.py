@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 from regard.ground.errors import BadInput
 from regard.models.facts.checks import at_least, one_of, share
@@ -19,11 +19,17 @@ GRID_POSITIONS = {"learned": LearnedGrid, "sinusoid": SinusoidGrid}
 class AnyEmbedding:
     """What every embedding can be asked, and the answers of one without positions and segments."""
 
+    reads_images: ClassVar[bool] = False
     vocab: int = 0  # how many ids it knows
     position: Position | None = None
     segments: int = 0
     embedding_size: int | None = None
     joined: Mapping[int, int] = MappingProxyType({})  # sizes of features, by the layer they join
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """How many it knows of what tokenizers count."""
+        return {"tokens": self.vocab}
 
     @property
     def limit(self) -> int | None:
@@ -161,6 +167,7 @@ class Patches(AnyEmbedding):
     pixels and interpolated for others, or "sinusoid", of rows and columns.
     """
 
+    reads_images: ClassVar[bool] = True
     patch_size: int = 16
     image_size: int = 224
     channels: int = 3
@@ -179,6 +186,10 @@ class Patches(AnyEmbedding):
     @property
     def ids_per_token(self) -> tuple[int, ...]:
         return (self.channels, self.image_size, self.image_size)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        return {"channels": self.channels}
 
     @property
     def grid(self) -> tuple[int, int]:

@@ -87,7 +87,7 @@ class TrunkWithHeads:
         """How many ids and labels it knows, under the names that tokenizers use."""
         heads = [head for head in map(self.head, ("label", "token_label")) if head is not None]
         labels = heads[0].outputs if heads else 0
-        return {"tokens": self.trunk.embed.vocab, "labels": labels}
+        return {**self.trunk.embed.sizes, "labels": labels}
 
     @property
     def summaries(self) -> Summaries:

@@ -46,7 +46,7 @@ class HFFormat:
     defaults: Any
     config_map: tuple[ConfigRow, ...]
     weights: WeightMap
-    tokenizer: Callable[[Path], Tokenizer | None]
+    tokenizer: Callable[[Path], Any]
 
     def facts_of(self, config: Config, tensors: Collection[str]) -> Any:
         """The facts of a folder, from its config.json and the names of its tensors."""

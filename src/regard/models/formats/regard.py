@@ -8,6 +8,7 @@ from torch import Tensor
 
 from regard.ground.errors import BadInput
 from regard.ground.files import write_files, write_json
+from regard.images.processor import ImageProcessor
 from regard.models.facts import from_json, to_json
 from regard.models.formats import hf
 from regard.models.formats.hf_format import HFExtras
@@ -79,10 +80,11 @@ def _read_tokenizer(
 ) -> Tokenizer | None:
     if (name := config.get("tokenizer")) is None:
         return None
+    known: dict[str, Any] = {**TOKENIZERS, ImageProcessor.name: ImageProcessor}
     if extras is not None:
         return paper.formats["hf"].load_tokenizer(folder, extras.config)
-    if (kind := TOKENIZERS.get(str(name))) is None:
-        raise BadInput(f"{folder / CONFIG}: tokenizer is {name!r}, not {', '.join(TOKENIZERS)}")
+    if (kind := known.get(str(name))) is None:
+        raise BadInput(f"{folder / CONFIG}: tokenizer is {name!r}, not {', '.join(known)}")
     there = any((folder / file).exists() for file in kind.FILES)
     return kind.load(folder) if there else None
 

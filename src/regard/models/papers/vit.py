@@ -5,6 +5,7 @@ The small and tiny sizes are those of DeiT (Touvron et al., 2020, arXiv:2012.128
 after a size is that of the pixels on a side of a patch: 16 unless it is there, 14 for huge.
 """
 
+from regard.images.processor import ImageProcessor
 from regard.models.facts import (
     FirstToken,
     LabelHead,
@@ -51,7 +52,7 @@ HF = ViTFormat(
     defaults=change(BASE, eps=1e-12),
     config_map=(*CONFIG, ARCHITECTURES),
     weights=WeightMap(HF_LAYERS, prefix="vit.", unprefixed=HF_HEADS),
-    tokenizer=lambda folder: None,
+    tokenizer=ImageProcessor.load,
 )
 
 PAPER = Paper(
@@ -60,7 +61,7 @@ PAPER = Paper(
     title="An Image is Worth 16x16 Words: Transformers for Image Recognition at Scale",
     arxiv="2010.11929",
     after="Transformer",
-    tokenizer="none",
+    tokenizer=ImageProcessor.name,
     sizes={
         **{"base": BASE, "base-32": change(BASE, patch_size=32)},
         **{"large": LARGE, "large-32": change(LARGE, patch_size=32), "huge": HUGE},

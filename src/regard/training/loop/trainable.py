@@ -36,6 +36,7 @@ class TrainableModel:
     def __init__(self, job: Job):
         self.job, self.recipe, self.world = job, job.recipe, job.world
         self.model = self.wrapped = job.model.to(job.world.device)
+        job.objective.to(job.world.device)
         config = self.recipe.optimiser
         lazy = self.world.size == 1 and not self.fixed  # others need the same graph at each step
         self.optimiser = (

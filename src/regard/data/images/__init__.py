@@ -1,0 +1,1 @@
+"""Images in training: examples that are decoded as they are needed, and their augmentation."""

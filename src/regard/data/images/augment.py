@@ -1,0 +1,264 @@
+"""Augmentation of images on the device, in batch: a step of training that no loader waits for.
+
+What is drawn for an image follows from its key alone. All shapes are fixed and nothing is read
+back, so that a step with augmentation can be compiled and captured. Pixels are numbers from 0 to 1.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.data.images.draws import Draws
+
+QUANTILES = 1_024  # of a beta distribution, between which numbers are interpolated
+ERASED_AREA, ERASED_RATIO = (0.02, 1 / 3), 3.3  # of Zhong et al. (2017)
+CROP_RATIO = 4 / 3
+
+
+def _column(values_B: Tensor) -> Tensor:
+    return values_B[:, None, None, None]
+
+
+def random_flip(images: Tensor, draws: Draws) -> Tensor:
+    """Half of the images are mirrored, left to right."""
+    return torch.where(_column(draws.uniform() < 0.5), images.flip(3), images)
+
+
+def random_crop(images: Tensor, draws: Draws, padding: int) -> Tensor:
+    """Each image is moved by up to ``padding`` pixels in both directions, with zeros around it."""
+    channels, height, width = images.shape[1:]
+    images = F.pad(images, (padding,) * 4)
+    rows, columns = (torch.arange(size, device=images.device) for size in (height, width))
+    rows_BH = rows + draws.uniform(0, 2 * padding + 1).long()[:, None]
+    columns_BW = columns + draws.uniform(0, 2 * padding + 1).long()[:, None]
+    index = rows_BH[:, None, :, None].expand(-1, channels, -1, images.shape[3])
+    images = images.gather(2, index)
+    return images.gather(3, columns_BW[:, None, None].expand(-1, channels, height, -1))
+
+
+def random_resized_crop(images: Tensor, draws: Draws, least: float) -> Tensor:
+    """A part of each image, of at least this share of its area, is stretched to the whole size."""
+    area_B = draws.uniform(least, 1.0)
+    ratio_B = torch.exp(draws.uniform(-math.log(CROP_RATIO), math.log(CROP_RATIO)))
+    width_B, height_B = ((area_B * r).sqrt().clamp(max=1.0) for r in (ratio_B, 1 / ratio_B))
+    x_B, y_B = (draws.uniform(-1, 1) * (1 - size_B) for size_B in (width_B, height_B))
+    zeros_B = torch.zeros_like(x_B)
+    rows = ((width_B, zeros_B, x_B), (zeros_B, height_B, y_B))
+    return _warped(images, torch.stack([torch.stack(row, 1) for row in rows], 1), "reflection")
+
+
+def _warped(images: Tensor, theta_B23: Tensor, outside: str = "zeros") -> Tensor:
+    """Each image at the places that an affine map gives, in coordinates from -1 to 1."""
+    grid = F.affine_grid(theta_B23, list(images.shape), align_corners=False)
+    return F.grid_sample(images, grid, padding_mode=outside, align_corners=False)
+
+
+def random_erasing(images: Tensor, draws: Draws, rate: float) -> Tensor:
+    """At that rate, a rectangle of an image becomes grey (Zhong et al., 2017, arXiv:1708.04896)."""
+    area_B = draws.uniform(*ERASED_AREA)
+    ratio_B = torch.exp(draws.uniform(-math.log(ERASED_RATIO), math.log(ERASED_RATIO)))
+    chosen_B = draws.uniform() < rate
+    inside = _rectangle(images, (area_B * ratio_B).sqrt(), (area_B / ratio_B).sqrt(), draws)
+    return torch.where(inside & _column(chosen_B), torch.full_like(images, 0.5), images)
+
+
+def _rectangle(images: Tensor, height_B: Tensor, width_B: Tensor, draws: Draws) -> Tensor:
+    """(B, 1, H, W): a rectangle of these shares of the sides, anywhere inside each image."""
+    inside = []
+    for axis, share_B in ((2, height_B), (3, width_B)):
+        size = images.shape[axis]
+        length_B = (share_B.clamp(max=1.0) * size).round()
+        first_B = (draws.uniform() * (size - length_B + 1)).floor()
+        places = torch.arange(size, device=images.device)
+        inside.append((places >= first_B[:, None]) & (places < (first_B + length_B)[:, None]))
+    return (inside[0][:, :, None] & inside[1][:, None, :])[:, None]
+
+
+# The set of RandAugment (Cubuk et al., 2019, arXiv:1909.13719) but for histogram equalisation: maps
+# of places (a turn by 30 degrees, shears along x and y, moves by 0.45 of a side), maps of colours.
+FARTHEST = (math.pi / 6, 0.3, 0.3, 0.9, 0.9)
+
+
+def _grey(images: Tensor) -> Tensor:
+    """One channel; three are red, green and blue."""
+    if images.shape[1] == 1:
+        return images
+    red, green, blue = images.split(1, 1)
+    return 0.299 * red + 0.587 * green + 0.114 * blue
+
+
+def _towards(other: Tensor, images: Tensor, change: Tensor) -> Tensor:
+    """Mixed with another image: 0 is unchanged, -1 the other, 1 as far away from it."""
+    return (images + change * (images - other)).clamp(0, 1)
+
+
+def brightness(images: Tensor, change: Tensor) -> Tensor:
+    """From black to twice as bright."""
+    return _towards(torch.zeros_like(images), images, 0.9 * change)
+
+
+def contrast(images: Tensor, change: Tensor) -> Tensor:
+    """From even grey to twice the contrast."""
+    return _towards(_grey(images).mean((2, 3), keepdim=True), images, 0.9 * change)
+
+
+def colour(images: Tensor, change: Tensor) -> Tensor:
+    """From grey to twice the colour."""
+    return _towards(_grey(images), images, 0.9 * change)
+
+
+def sharpness(images: Tensor, change: Tensor) -> Tensor:
+    """From smooth to twice as sharp; the border stays."""
+    inner = images[:, :, 1:-1, 1:-1]
+    around = (9 * F.avg_pool2d(images, 3, stride=1) + 4 * inner) / 13
+    smooth = images + F.pad(around - inner, (1, 1, 1, 1))
+    return _towards(smooth, images, 0.9 * change)
+
+
+def posterise(images: Tensor, change: Tensor) -> Tensor:
+    """Eight to four bits for each number."""
+    levels = 2.0 ** (8 - 4 * change.abs()).round()
+    return ((images * 255).round() / 256 * levels).floor() / levels * 256 / 255
+
+
+def solarise(images: Tensor, change: Tensor) -> Tensor:
+    """Numbers above a threshold are inverted."""
+    return torch.where(images > 1 - change.abs(), 1 - images, images)
+
+
+def autocontrast(images: Tensor, change: Tensor) -> Tensor:
+    """Each channel from its darkest to its brightest number."""
+    least, most = images.amin((2, 3), keepdim=True), images.amax((2, 3), keepdim=True)
+    stretched = (images - least) / (most - least).clamp(min=1e-6)
+    return torch.where(most > least, stretched, images)
+
+
+Colours = Callable[[Tensor, Tensor], Tensor]
+COLOURS: tuple[Colours, ...] = (
+    *(brightness, contrast, colour, sharpness),
+    *(posterise, solarise, autocontrast),
+)
+
+
+def random_augment(images: Tensor, draws: Draws, count: int, magnitude: float) -> Tensor:
+    """``count`` operations on each image, one after the other, each drawn from the whole set.
+
+    Their strength is ``magnitude`` of the largest (0 to 1), in either direction where there are
+    two; one of the operations leaves the image as it is.
+    """
+    places, colours = len(FARTHEST), len(COLOURS)
+    for _ in range(count):
+        chosen_B = draws.uniform(0, 1 + places + colours).long()
+        strength_B = magnitude * torch.where(draws.uniform() < 0.5, -1.0, 1.0)
+        turned = _warped(images, _affine(chosen_B - 1, strength_B))
+        moved = _column((chosen_B >= 1) & (chosen_B <= places))
+        result = torch.where(moved, turned, images)
+        for number, change in enumerate(COLOURS, start=1 + places):
+            changed = change(images, _column(strength_B))
+            result = torch.where(_column(chosen_B == number), changed, result)
+        images = result
+    return images
+
+
+def _affine(chosen_B: Tensor, strength_B: Tensor) -> Tensor:
+    """(B, 2, 3): the map of places of that number."""
+    angle, shear_x, shear_y, x, y = (
+        (chosen_B == number) * strength_B * most for number, most in enumerate(FARTHEST)
+    )
+    rows = ((angle.cos(), shear_x - angle.sin(), x), (shear_y + angle.sin(), angle.cos(), y))
+    return torch.stack([torch.stack(row, 1) for row in rows], 1)
+
+
+def beta_quantiles(alpha: float) -> Tensor:
+    """The numbers below which 0, 1/n, 2/n, … of a beta distribution (alpha, alpha) lie.
+
+    With x = sin²θ the density is (sin θ · cos θ)^(2·alpha - 1), which is summed over θ.
+    """
+    angles = (torch.arange(1 << 18, dtype=torch.float64) + 0.5) / (1 << 18) * math.pi / 2
+    below = torch.cumsum((angles.sin() * angles.cos()) ** (2 * alpha - 1), 0)
+    shares = torch.linspace(0, 1, QUANTILES + 1, dtype=torch.float64) * below[-1]
+    at = torch.searchsorted(below, shares).clamp(max=len(angles) - 1)
+    quantiles = angles[at].sin() ** 2
+    quantiles[0], quantiles[-1] = 0.0, 1.0
+    return quantiles.float()
+
+
+def draw_beta(draws: Draws, quantiles: Tensor) -> Tensor:
+    """(B,) numbers of the distribution with these quantiles."""
+    place_B = draws.uniform() * QUANTILES
+    index_B = place_B.long()
+    return torch.lerp(quantiles[index_B], quantiles[index_B + 1], place_B - index_B)
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """What is drawn for the images of a batch, in this order; 0 and False leave a step out.
+
+    ``crop`` is the padding of random crops in pixels, ``crop_area`` the smallest share of the area
+    of an image that is stretched to its size; ``operations`` of RandAugment have a ``magnitude``
+    from 0 to 1. ``erase`` is the rate of random erasing.
+    """
+
+    crop: int = 0
+    crop_area: float = 1.0
+    flip: bool = False
+    operations: int = 0
+    magnitude: float = 0.5
+    erase: float = 0.0
+
+    def __call__(self, images: Tensor, draws: Draws) -> Tensor:
+        """The images after all steps."""
+        if self.crop:
+            images = random_crop(images, draws, self.crop)
+        if self.crop_area < 1:
+            images = random_resized_crop(images, draws, self.crop_area)
+        if self.flip:
+            images = random_flip(images, draws)
+        if self.operations:
+            images = random_augment(images, draws, self.operations, self.magnitude)
+        if self.erase:
+            images = random_erasing(images, draws, self.erase)
+        return images
+
+
+class Mixing:
+    """Each image mixed with the next of its batch: mixup (Zhang et al., 2017, arXiv:1710.09412) or
+    CutMix (Yun et al., 2019, arXiv:1905.04899), with shares of Beta(α, α); α = 0 is none.
+
+    With both, each image has one of them, as likely as the other.
+    """
+
+    def __init__(self, mixup: float = 0.0, cutmix: float = 0.0):
+        self.mixup, self.cutmix = mixup, cutmix
+        self.quantiles = {alpha: beta_quantiles(alpha) for alpha in {mixup, cutmix} - {0.0}}
+
+    def to(self, device: torch.device | str) -> None:
+        """Where its tables are needed."""
+        self.quantiles = {alpha: table.to(device) for alpha, table in self.quantiles.items()}
+
+    def __call__(self, images: Tensor, mixed_B: Tensor, draws: Draws) -> tuple[Tensor, Tensor]:
+        """The mixed images, and the share of each image in its own; 1 where it is not ``mixed_B``.
+
+        The rest is that of the next image, ``images.roll(-1, 0)``.
+        """
+        others, blended_B = images.roll(-1, 0), draws.uniform() < 0.5
+        if not (self.mixup and self.cutmix):
+            blended_B = torch.full_like(blended_B, bool(self.mixup))
+        share_B = torch.ones(len(images), device=images.device)
+        if self.mixup:
+            own_B = self._share(self.mixup, mixed_B & blended_B, draws)
+            images = torch.lerp(others, images, _column(own_B))
+            share_B = share_B * own_B
+        if self.cutmix:
+            side_B = (1 - self._share(self.cutmix, mixed_B & ~blended_B, draws)).sqrt()
+            cut = _rectangle(images, side_B, side_B, draws)
+            images = torch.where(cut, others, images)
+            share_B = share_B * (1 - cut.float().mean((1, 2, 3)))
+        return images, share_B
+
+    def _share(self, alpha: float, chosen_B: Tensor, draws: Draws) -> Tensor:
+        return torch.where(chosen_B, draw_beta(draws, self.quantiles[alpha]), 1.0)

@@ -1,0 +1,188 @@
+"""Labelled images: folders of classes, tables of paths, and the array files of small data sets.
+
+Files are only listed here, and decoded as they are needed. Where bad examples may be left out, each
+file is decoded once, so that damaged ones are found beforehand.
+"""
+
+import gzip
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from regard.data.fields import BadExample, DropCounts, filled, parsed
+from regard.data.readers.examples import LabelledExample
+from regard.data.sources import Column, Csv, read_cells
+from regard.ground.errors import BadInput, reason_of
+from regard.ground.files import check_regular, read_bytes, reading
+from regard.images.decode import SUFFIXES, read_image
+
+IDX_BYTES = 0x08  # the type of an idx file whose numbers are unsigned bytes
+CIFAR_SIZE = 32
+DIGITS_TEST = 6  # every so many of scikit-learn's digits, one belongs to the test set
+
+
+def image_folder(path: Path, dropped: DropCounts | None = None) -> Iterator[LabelledExample]:
+    """A folder for each class, with its images in it or in folders below."""
+    with reading(path):
+        classes = sorted(one for one in path.iterdir() if one.is_dir())
+    files = ((str(file), (file, one.name)) for one in classes for file in image_files(one))
+
+    def parse(where: str, file: tuple[Path, str]) -> LabelledExample:
+        return _example(where, file[0], file[1], dropped)
+
+    return parsed(files, parse, dropped)
+
+
+def image_files(folder: Path) -> Iterator[Path]:
+    """The images in a folder and in those below it, by name."""
+    yield from sorted(one for one in folder.rglob("*") if one.suffix.lower() in SUFFIXES)
+
+
+def image_csv(
+    path: Path, dropped: DropCounts | None = None, image: Column = "image", label: Column = "label"
+) -> Iterator[LabelledExample]:
+    """Two columns of a comma-separated file: paths, as seen from its folder, and labels."""
+
+    def parse(where: str, cells: tuple[str, ...]) -> LabelledExample:
+        name, of_image = (filled(cell, where).strip() for cell in cells)
+        return _example(where, path.parent / name, of_image, dropped)
+
+    return parsed(read_cells(Csv(str(path), (image, label)), dropped), parse, dropped)
+
+
+def npz(
+    path: Path,
+    dropped: DropCounts | None = None,
+    images: str = "x_train",
+    labels: str = "y_train",
+    names: tuple[str, ...] = (),
+) -> Iterator[LabelledExample]:
+    """Two arrays of a numpy archive: bytes (N, H, W, C) or (N, H, W), and the number of each label.
+
+    Labels are called by their ``names``, or else by their numbers.
+    """
+    check_regular(path)
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            missing = [name for name in (images, labels) if name not in arrays]
+            if missing:
+                raise BadInput(f"no array is called {missing[0]!r}, only {', '.join(arrays)}")
+            pixels, numbers = arrays[images], arrays[labels]
+    except Exception as error:  # damaged archives raise exceptions of any type
+        raise BadInput(f"{path}: cannot be read as npz ({reason_of(error)})") from None
+    return _arrays(path, pixels, numbers, names)
+
+
+def idx(
+    path: Path,
+    dropped: DropCounts | None = None,
+    labels: str = "",
+    names: tuple[str, ...] = (),
+) -> Iterator[LabelledExample]:
+    """Images as in MNIST, by default with labels in the file whose name says so."""
+    beside = path.name.replace("images-idx3", "labels-idx1").replace("images.idx3", "labels.idx1")
+    pixels = _read_idx(path, 3)
+    if not labels and beside == path.name:
+        raise BadInput(f"{path}: say which file has its labels (options.labels)")
+    return _arrays(path, pixels, _read_idx(path.parent / (labels or beside), 1), names)
+
+
+def cifar(
+    path: Path,
+    dropped: DropCounts | None = None,
+    names: tuple[str, ...] = (),
+    coarse: bool = False,
+) -> Iterator[LabelledExample]:
+    """CIFAR-10 or CIFAR-100 in its binary version: a file, or a folder of training batches.
+
+    Of the two labels of CIFAR-100 the fine one is read, or the ``coarse`` one.
+    """
+    files = sorted([*path.glob("data_batch_*.bin"), *path.glob("train.bin")])
+    files = files if path.is_dir() else [path]
+    if not files:
+        raise BadInput(f"{path}: no data_batch_*.bin and no train.bin in this folder")
+    hundred = files[0].name in ("train.bin", "test.bin")
+    meta = ("coarse_label_names.txt" if coarse else "fine_label_names.txt") if hundred else ""
+    known = files[0].parent / (meta or "batches.meta.txt")
+    if not names and known.exists():
+        names = tuple(read_bytes(known).decode(errors="replace").split())
+    for file in files:
+        yield from _cifar_file(file, 1 + hundred, int(hundred and not coarse), names)
+
+
+def digits(
+    path: Path, dropped: DropCounts | None = None, part: str = "train"
+) -> Iterator[LabelledExample]:
+    """The 1,797 digits of scikit-learn, 8 × 8 grey pixels; one in six is of the part "test"."""
+    if part not in ("train", "test"):
+        raise BadInput(f"part is 'train' or 'test', not {part!r}")
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError:
+        raise BadInput("scikit-learn is missing, which brings the digits") from None
+    given: Any = load_digits()
+    pixels = np.rint(given.images * (255 / 16)).astype(np.uint8)
+    chosen = (np.arange(len(pixels)) % DIGITS_TEST == 0) == (part == "test")
+    return _arrays(Path("digits"), pixels[chosen], given.target[chosen], ())
+
+
+def _example(where: str, path: Path, label: str, dropped: DropCounts | None) -> LabelledExample:
+    if dropped is not None:
+        try:
+            read_image(path)
+        except BadInput as error:
+            raise BadExample(where, "damaged images", str(error)) from None
+    elif not path.is_file():
+        raise BadExample(where, "missing images", f"{path}: no such file")
+    return LabelledExample(where, (path,), (label,))
+
+
+def _arrays(
+    path: Path, pixels: np.ndarray, numbers: np.ndarray, names: Sequence[str]
+) -> Iterator[LabelledExample]:
+    """An example for each image of an array."""
+    if pixels.dtype != np.uint8 or pixels.ndim not in (3, 4) or pixels.shape[3:] not in _CHANNELS:
+        shape = f"{pixels.dtype} {list(pixels.shape)}"
+        raise BadInput(f"{path}: {shape} is no array of images, bytes (N, H, W) or (N, H, W, 3)")
+    numbers = numbers.reshape(-1)
+    if not np.issubdtype(numbers.dtype, np.integer) or len(numbers) != len(pixels):
+        raise BadInput(f"{path}: {len(pixels)} images and {len(numbers)} labels, {numbers.dtype}")
+    if names and len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(names):
+        found = f"labels from {numbers.min()} to {numbers.max()}"
+        raise BadInput(f"{path}: {found}, and {len(names)} names")
+    for place, (image, number) in enumerate(zip(pixels, numbers.tolist(), strict=True), start=1):
+        label = names[number] if names else str(number)
+        yield LabelledExample(f"{path}:{place}", (image,), (label,))
+
+
+_CHANNELS = ((), (1,), (3,))
+
+
+def _cifar_file(
+    path: Path, labels: int, which: int, names: Sequence[str]
+) -> Iterator[LabelledExample]:
+    content = np.frombuffer(read_bytes(path), np.uint8)
+    size = labels + 3 * CIFAR_SIZE**2
+    if not len(content) or len(content) % size:
+        raise BadInput(f"{path}: {len(content):,} bytes are not records of {size:,}")
+    records = content.reshape(-1, size)
+    pixels = records[:, labels:].reshape(-1, 3, CIFAR_SIZE, CIFAR_SIZE).transpose(0, 2, 3, 1)
+    return _arrays(path, pixels, records[:, which], names)
+
+
+def _read_idx(path: Path, axes: int) -> np.ndarray:
+    content = read_bytes(path)
+    try:
+        content = gzip.decompress(content) if path.suffix == ".gz" else content
+    except (OSError, EOFError) as error:
+        raise BadInput(f"{path}: cannot be read as gzip ({reason_of(error)})") from None
+    start = 4 + 4 * axes
+    if content[:4] != bytes([0, 0, IDX_BYTES, axes]) or len(content) < start:
+        raise BadInput(f"{path}: no idx file of bytes with {axes} axes")
+    shape = tuple(np.frombuffer(content, ">u4", axes, 4).tolist())
+    if len(content) != start + math.prod(shape):
+        raise BadInput(f"{path}: {len(content) - start:,} numbers are not {shape}")
+    return np.frombuffer(content, np.uint8, offset=start).reshape(shape)

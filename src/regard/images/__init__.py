@@ -1,0 +1,1 @@
+"""Images: read from files, resized and normalised as a model expects them."""

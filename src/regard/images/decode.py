@@ -1,0 +1,72 @@
+"""Images from files, by Pillow: JPEG, PNG and WebP as RGB bytes (H, W, 3).
+
+A photograph is turned as its EXIF data says, grey becomes three equal channels, and transparent
+pixels are laid over white. A damaged file, or one that would unpack to an enormous picture, is
+``BadInput`` with its name.
+"""
+
+import io
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from regard.ground.errors import BadInput, reason_of
+from regard.ground.files import check_regular
+
+SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
+FORMATS = ("JPEG", "PNG", "WEBP")
+MOST_PIXELS = 89_478_485  # 256 MiB of RGB: larger ones are decompression bombs
+MISSING = "Pillow is missing, which reads images: pip install 'regard[images]'"
+DEEP_GREY = ("I", "I;16", "I;16B", "I;16L", "F")  # modes of more than a byte per pixel
+
+
+def pillow() -> Any:
+    """The module ``PIL.Image``."""
+    try:
+        from PIL import Image
+    except ImportError:
+        raise BadInput(MISSING) from None
+    return Image
+
+
+def read_image(path: Path) -> np.ndarray:
+    """The pixels of a file."""
+    check_regular(path)
+    return decode_image(path.read_bytes(), str(path))
+
+
+def decode_image(content: bytes, where: str) -> np.ndarray:
+    """The pixels in the bytes of a file."""
+    opened = pillow().open
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with opened(io.BytesIO(content), formats=FORMATS) as image:
+                _check_size(image)
+                return np.array(as_rgb(image))
+    except BadInput as error:
+        raise BadInput(f"{where}: {error}") from None
+    except Exception as error:  # decoders of damaged files raise exceptions of any type
+        raise BadInput(f"{where}: no image that can be read ({reason_of(error)})") from None
+
+
+def _check_size(image: Any) -> None:
+    width, height = image.size
+    if width * height > MOST_PIXELS:
+        raise BadInput(f"{width:,} × {height:,} pixels, more than {MOST_PIXELS:,} in all")
+
+
+def as_rgb(image: Any) -> Any:
+    """A picture of Pillow, upright, in three channels."""
+    from PIL import Image, ImageOps
+
+    image = ImageOps.exif_transpose(image)
+    if image.mode in DEEP_GREY:  # of which Pillow itself would keep the lowest byte
+        deep = np.asarray(image, dtype=np.float64) / 257.0
+        image = Image.fromarray(np.clip(np.rint(deep), 0, 255).astype(np.uint8))
+    if image.has_transparency_data:
+        over = Image.new("RGBA", image.size, "white")
+        image = Image.alpha_composite(over, image.convert("RGBA"))
+    return image.convert("RGB")

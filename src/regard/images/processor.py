@@ -1,0 +1,259 @@
+"""How a model reads images: resized, perhaps cropped, and normalised, as preprocessor_config.json
+says. The same numbers as those of ``ViTImageProcessor`` with Pillow.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from torch import Tensor
+
+from regard.ground.batch import ImageRow
+from regard.ground.errors import BadInput, BadItem, shown
+from regard.ground.files import read_json, write_json
+from regard.images.decode import as_rgb, pillow, read_image
+
+FILE = "preprocessor_config.json"
+GREY = np.array([0.299, 0.587, 0.114])  # the weights of red, green and blue (ITU-R 601-2)
+RESAMPLING = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
+REFUSED = ("do_pad", "do_flip_channel_order", "do_thumbnail")  # steps that are not supported
+NO_TEXT = "this model reads images, no texts"
+Size = tuple[int, int]  # height and width
+
+
+@dataclass(frozen=True)
+class ImageProcessor:
+    """Images as the numbers that a model reads.
+
+    They are resized to ``size``, height and width (one number is the length of the shorter side),
+    by the filter ``resample`` of Pillow; then their middle of the size ``crop`` is taken. Bytes are
+    multiplied by ``scale``; then the ``mean`` of each channel is subtracted, and the result divided
+    by ``std``. There is one channel, grey, or three.
+    """
+
+    name: ClassVar[str] = "images"
+    FILES: ClassVar[tuple[str, ...]] = (FILE,)
+    longest: ClassVar[int | None] = None
+    vocabularies: ClassVar[tuple[Any, ...]] = ()
+    inner: ClassVar[slice] = slice(None)
+    sizes: ClassVar[dict[str, int]] = {}  # facts that follow from it: there is no vocabulary
+
+    size: Size | int | None = (224, 224)
+    mean: tuple[float, ...] = (0.5, 0.5, 0.5)
+    std: tuple[float, ...] = (0.5, 0.5, 0.5)
+    resample: int = 2
+    crop: Size | None = None
+    scale: float = 1 / 255
+
+    def __post_init__(self) -> None:
+        if len(self.mean) != len(self.std) or len(self.mean) not in (1, 3):
+            channels = f"{len(self.mean)} and {len(self.std)}"
+            raise BadInput(f"image_mean, image_std: one or three numbers each, not {channels}")
+        if min(self.std) <= 0:
+            raise BadInput("image_std: numbers above 0")
+        if self.resample not in RESAMPLING:
+            known = ", ".join(f"{code} ({name})" for code, name in RESAMPLING.items())
+            raise BadInput(f"resample is {self.resample!r}, not one of {known}")
+
+    @property
+    def channels(self) -> int:
+        """Of the images that a model reads."""
+        return len(self.mean)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Channels, height and width of what a model reads."""
+        size = self.crop or self.size
+        if size is None or isinstance(size, int):
+            raise BadInput("preprocessor_config.json: images keep their own height or width")
+        return (self.channels, *size)
+
+    @property
+    def special_ids(self) -> dict[str, int]:
+        """There are none."""
+        return {}
+
+    def check(self, known: Mapping[str, int], summaries: Collection[str | None]) -> None:
+        """Refuse a model that reads another number of channels."""
+        if known.get("channels", self.channels) != self.channels:
+            here = f"{self.channels} channels are normalised"
+            raise BadInput(f"{here}, and the model reads {known['channels']}")
+
+    def limit(self, max_length: int | None) -> int | None:
+        """Images are never truncated."""
+        return None
+
+    def texts_of(self, given: Any) -> tuple[Any, ...]:
+        """An image stands alone."""
+        return (given,)
+
+    def count(self, images: Sequence[Any], most: int) -> int:
+        """An image is one token."""
+        return len(images)
+
+    @property
+    def words(self) -> Any:
+        """There are none: what needs a vocabulary is refused."""
+        raise BadInput(NO_TEXT)
+
+    @property
+    def template(self) -> Any:
+        """There is none: what needs rows of texts is refused."""
+        raise BadInput(NO_TEXT)
+
+    def label(self, first: Any, second: Any = None) -> Any:
+        """There are no tokens with names."""
+        raise BadInput(NO_TEXT)
+
+    def parse(self, line: str, where: str) -> Path:
+        """The path in a line of a file."""
+        return Path(line)
+
+    def rows(self, images: Sequence[Any], max_length: int | None = None) -> list[ImageRow]:
+        """Images as the numbers that a model reads.
+
+        An image is a path, a picture of Pillow, bytes (H, W, C) or (H, W) in an array, or an array
+        or tensor of floats (C, H, W), which are used as they are.
+        """
+        numbered = enumerate(images, start=1)
+        return [ImageRow(partial(self._read, image, number)) for number, image in numbered]
+
+    def training_rows(self, images: Sequence[Any], max_length: int | None = None) -> list[ImageRow]:
+        """Images as bytes of the right size, which are augmented and normalised on the device."""
+        return [ImageRow(partial(self.resized, image)) for image in images]
+
+    def _read(self, image: Any, number: int) -> np.ndarray:
+        try:
+            if isinstance(image, np.ndarray | Tensor) and image.ndim == 3:
+                array = np.asarray(image)
+                if np.issubdtype(array.dtype, np.floating):
+                    return array.astype(np.float32)
+            return self.normalised(self.resized(image))
+        except BadInput as error:
+            raise BadItem(number, str(error)) from None
+
+    def normalised(self, pixels_CHW: np.ndarray) -> np.ndarray:
+        """Bytes as the numbers that a model reads."""
+        values = (pixels_CHW.astype(np.float64) * self.scale).astype(np.float32)
+        mean, std = (np.array(one, np.float32)[:, None, None] for one in (self.mean, self.std))
+        return (values - mean) / std
+
+    def resized(self, image: Any) -> np.ndarray:
+        """An image as bytes (C, H, W) of the size that a model reads."""
+        pixels = _pixels(image)
+        if self.channels == 1 and pixels.shape[2] == 3:
+            pixels = np.rint(pixels @ GREY).astype(np.uint8)[..., None]
+        if self.channels == 3 and pixels.shape[2] == 1:
+            pixels = pixels.repeat(3, axis=2)
+        if (target := self._target(pixels.shape[:2])) != pixels.shape[:2]:
+            picture = pillow().fromarray(pixels.squeeze(2) if self.channels == 1 else pixels)
+            pixels = np.array(picture.resize(target[::-1], self.resample)).reshape(*target, -1)
+        if self.crop is not None:
+            pixels = _middle(pixels, self.crop)
+        return np.ascontiguousarray(pixels.transpose(2, 0, 1))
+
+    def _target(self, shape: tuple[int, ...]) -> Size:
+        """Height and width after resizing."""
+        if self.size is None:
+            return shape[0], shape[1]
+        if not isinstance(self.size, int):
+            return self.size
+        shorter = min(shape)
+        height, width = (self.size if s == shorter else int(self.size * s / shorter) for s in shape)
+        return height, width
+
+    def save(self, folder: Path) -> None:
+        """Write preprocessor_config.json."""
+        write_json(folder / FILE, self.config())
+
+    def config(self) -> dict[str, Any]:
+        """The content of preprocessor_config.json."""
+        crop = self.crop and {"height": self.crop[0], "width": self.crop[1]}
+        return {
+            "image_processor_type": "ViTImageProcessor",
+            "do_resize": self.size is not None,
+            "size": {"shortest_edge": self.size}
+            if isinstance(self.size, int)
+            else self.size and {"height": self.size[0], "width": self.size[1]},
+            "resample": self.resample,
+            **({"do_center_crop": True, "crop_size": crop} if crop else {}),
+            "do_rescale": self.scale != 1.0,
+            "rescale_factor": self.scale,
+            "do_normalize": True,
+            "image_mean": [*self.mean],
+            "image_std": [*self.std],
+        }
+
+    @classmethod
+    def load(cls, folder: Path) -> "ImageProcessor | None":
+        """That of a folder, if it has one."""
+        path = folder / FILE
+        return cls.of_config(read_json(path), str(path)) if path.exists() else None
+
+    @classmethod
+    def of_config(cls, config: Mapping[str, Any], where: str) -> "ImageProcessor":
+        """What a preprocessor_config.json says."""
+        if wrong := next((key for key in REFUSED if config.get(key)), None):
+            raise BadInput(f"{where}: {wrong} is not supported")
+        try:
+            mean, std = (config.get(key) or [0.5] * 3 for key in ("image_mean", "image_std"))
+            if not config.get("do_normalize", True):
+                mean, std = [0.0] * len(mean), [1.0] * len(mean)
+            size, crop = _size(config.get("size", 224)), _size(config.get("crop_size"))
+            return cls(
+                size=size if config.get("do_resize", True) else None,
+                mean=tuple(map(float, mean)),
+                std=tuple(map(float, std)),
+                resample=int(config.get("resample", 2)),
+                crop=_square(crop) if config.get("do_center_crop") else None,
+                scale=float(config.get("rescale_factor", 1 / 255))
+                if config.get("do_rescale", True)
+                else 1.0,
+            )
+        except (BadInput, TypeError, ValueError, KeyError) as error:
+            raise BadInput(f"{where}: {error}") from None
+
+
+def _size(given: Any) -> Any:
+    """Height and width, or the length of the shorter side, as configurations spell them."""
+    if given is None:
+        return None
+    if isinstance(given, Mapping) and "shortest_edge" in given:
+        return _edge(given["shortest_edge"])
+    if isinstance(given, Mapping):
+        return _edge(given["height"]), _edge(given["width"])
+    return _edge(given), _edge(given)
+
+
+def _square(size: Any) -> Any:
+    return (size, size) if isinstance(size, int) else size
+
+
+def _edge(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 65_536:
+        raise BadInput(f"size: {shown(value)} is no number of pixels")
+    return value
+
+
+def _pixels(image: Any) -> np.ndarray:
+    """Bytes (H, W, C) of an image in any form."""
+    if isinstance(image, str | Path):
+        return read_image(Path(image))
+    if type(image).__module__.startswith("PIL."):
+        return np.array(as_rgb(image))
+    array = np.asarray(image)
+    array = array[..., None] if array.ndim == 2 else array
+    if array.dtype != np.uint8 or array.ndim != 3 or array.shape[2] not in (1, 3):
+        raise BadInput(f"{shown(image)} is no image: neither a path nor bytes (H, W, C)")
+    return array
+
+
+def _middle(pixels: np.ndarray, crop: Size) -> np.ndarray:
+    if any(here < there for here, there in zip(pixels.shape, crop, strict=False)):
+        sizes = " × ".join(map(str, pixels.shape[:2])), " × ".join(map(str, crop))
+        raise BadInput(f"an image of {sizes[0]} pixels has no middle of {sizes[1]}")
+    top, left = ((here - there) // 2 for here, there in zip(pixels.shape, crop, strict=False))
+    return pixels[top : top + crop[0], left : left + crop[1]]

@@ -1,0 +1,97 @@
+"""Labels of images: augmented and normalised on the device, then classified like rows of text."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from regard.data.images.augment import Augmentation, Mixing
+from regard.data.images.draws import Draws
+from regard.ground.batch import IGNORED, Batch, BatchLimits, ImageRow
+from regard.ground.tape import NULL_TAPE, NullTape
+from regard.images.processor import ImageProcessor
+from regard.models.build.trunk_with_heads import Outputs
+from regard.objectives.objective import Objective
+from regard.parts.losses import smoothed_cross_entropy
+
+BYTE = 255.0
+
+
+@dataclass(frozen=True)
+class ImageLabels(Objective):
+    """``labels`` of images whose bytes the ``processor`` normalises.
+
+    In training, images are augmented, and mixed where they have one label of several. What is drawn
+    follows from the key of each image.
+    """
+
+    labels: Any
+    processor: ImageProcessor
+    augmentation: Augmentation = field(default_factory=Augmentation)
+    mixing: Mixing = field(default_factory=Mixing)
+
+    @property
+    def head(self) -> str:  # type: ignore[override]
+        """That of the labels."""
+        return self.labels.head
+
+    def to(self, device: torch.device | str) -> None:
+        """Move the tables of the shares of mixed images."""
+        self.mixing.to(device)
+
+    def weight(self, example: Any) -> Any:
+        """That of the labels."""
+        return self.labels.weight(example)
+
+    def collate(self, examples: Sequence[Any], limits: BatchLimits | None = None) -> Batch:
+        """A batch of bytes; without examples, of one that does not count."""
+        if examples:
+            return self.labels.collate(examples, limits)
+        blank = ImageRow(lambda: np.zeros(self.processor.shape, np.uint8))
+        return replace(self.labels.collate([(blank, [IGNORED])], limits), weight=0)
+
+    def __call__(
+        self, model: nn.Module, batch: Batch, tape: NullTape = NULL_TAPE
+    ) -> tuple[Any, ...]:
+        """The loss of the images as they are, or in training of what is drawn of them."""
+        images = batch.inputs.tokens_T.float() / BYTE
+        if not model.training:
+            return self.labels.loss(self._outputs(model, images, batch, tape), batch)
+        draws = Draws(batch.inputs.keys_B)
+        images = self.augmentation(images, draws)
+        if not self.mixing.quantiles:
+            return self.labels.loss(self._outputs(model, images, batch, tape), batch)
+        targets_B = batch.targets[self.head]
+        others_B = targets_B.roll(-1)
+        mixed_B = (targets_B != IGNORED) & (others_B != IGNORED)
+        images, share_B = self.mixing(images, mixed_B, draws)
+        outputs = self._outputs(model, images, batch, tape)
+        own = self._loss(outputs, batch, targets_B, share_B, 0)
+        other = self._loss(outputs, batch, others_B, 1 - share_B, -1)
+        return own[0] + other[0], own[1] + other[1]
+
+    def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
+        """That of the labels."""
+        return self.labels.loss(outputs, batch)
+
+    def _loss(
+        self, outputs: Outputs, batch: Batch, targets_B: Tensor, share_B: Tensor, places: int
+    ) -> tuple[Tensor, Tensor]:
+        """Cross-entropy of targets that are so many places further, each by its share."""
+        if (weights_B := batch.weights.get(self.head)) is not None:
+            share_B = share_B * weights_B.roll(places)
+        logits = outputs.by_head[self.head]
+        return smoothed_cross_entropy(logits, targets_B, self.labels.smoothing, share_B)
+
+    def _outputs(self, model: nn.Module, images: Tensor, batch: Batch, tape: NullTape) -> Outputs:
+        return model(replace(batch.inputs, tokens_T=self._normalised(images)), tape=tape)
+
+    def _normalised(self, images: Tensor) -> Tensor:
+        """By channel, without a table that would have to be on the device."""
+        processor, channels = self.processor, images.unbind(1)
+        pairs = zip(channels, processor.mean, processor.std, strict=True)
+        factor = BYTE * processor.scale
+        return torch.stack([(values * factor - mean) / std for values, mean, std in pairs], 1)

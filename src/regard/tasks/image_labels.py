@@ -1,0 +1,73 @@
+"""What the task "classify" does with images: their processor, dataset and objective."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from regard.data.images.augment import Augmentation, Mixing
+from regard.data.images.dataset import ImageDataset
+from regard.ground.errors import BadInput
+from regard.images.config import ImagesConfig
+from regard.images.processor import ImageProcessor
+from regard.objectives.images import ImageLabels
+from regard.objectives.objective import Objective
+
+NORMALISATION = ("mean", "std")
+MIXED = ("mixup", "cutmix")
+
+
+def reads_images(tokenizer: Any) -> bool:
+    """Whether a model with this tokenizer reads images: it is an image processor."""
+    return tokenizer is not None and tokenizer.name == ImageProcessor.name
+
+
+def unread_image_keys(config: ImagesConfig, *, images: bool, single: bool) -> Iterator[str]:
+    """The keys of the table that nothing reads: of models of texts, or of several labels."""
+    given = sorted(config.model_fields_set)
+    if not images:
+        yield from (f"images.{key}" for key in given)
+    elif not single:
+        mixed = (key for key in MIXED if key in given)
+        yield from (f"images.{key} where an image has not one label" for key in mixed)
+    if "magnitude" in given and not config.operations:
+        yield "images.magnitude without images.operations"
+
+
+def make_processor(config: ImagesConfig, embed: Any, start: Any) -> ImageProcessor:
+    """The processor of ``model.start``, or a new one, for images of the size of the model."""
+    size = (embed.image_size, embed.image_size)
+    if start is not None:
+        if given := [key for key in NORMALISATION if key in config.model_fields_set]:
+            raise BadInput(f"images.{given[0]} follows from model.start: leave it out")
+        return replace(start, size=size, crop=None)
+    channels = embed.channels
+    mean, std = (_of_channels(getattr(config, key), channels, key) for key in NORMALISATION)
+    return ImageProcessor(size=size, mean=mean, std=std)
+
+
+def _of_channels(values: tuple[float, ...], channels: int, key: str) -> tuple[float, ...]:
+    if len(values) not in (1, channels):
+        raise BadInput(f"images.{key}: {len(values)} numbers, and the model reads {channels}")
+    return tuple(np.broadcast_to(values, channels).tolist())
+
+
+def image_dataset(
+    config: ImagesConfig, encoded: Sequence[Any], images: Sequence[Any], seed: int
+) -> ImageDataset:
+    """The training examples, each drawn anew in every epoch."""
+    return ImageDataset(encoded, images, seed, config.workers)
+
+
+def image_objective(config: ImagesConfig, labels: Objective, processor: Any) -> ImageLabels:
+    """The objective over bytes of images."""
+    augmentation = Augmentation(
+        crop=config.crop,
+        crop_area=config.crop_area,
+        flip=config.flip,
+        operations=config.operations,
+        magnitude=config.magnitude,
+        erase=config.erase,
+    )
+    return ImageLabels(labels, processor, augmentation, Mixing(config.mixup, config.cutmix))

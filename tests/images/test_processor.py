@@ -1,0 +1,193 @@
+"""Images as ``transformers`` reads them, and every form and flaw of a file."""
+
+import io
+import json
+import struct
+import zlib
+
+import numpy as np
+import pytest
+
+from regard.ground.errors import BadInput, BadItem
+from regard.images import decode
+from regard.images.decode import decode_image, read_image
+from regard.images.processor import ImageProcessor
+
+Image = pytest.importorskip("PIL.Image")
+
+DRAW = np.random.default_rng(0)
+RGB = DRAW.integers(0, 256, (37, 50, 3), dtype=np.uint8)
+CONFIGS = (
+    {},
+    {"size": {"height": 20, "width": 33}, "resample": 3, "image_mean": [0.1, 0.2, 0.3]},
+    {"size": {"height": 64, "width": 64}, "resample": 0, "do_normalize": False},
+    {"do_resize": False, "image_std": [0.3, 0.2, 0.1]},
+    {"size": {"shortest_edge": 24}, "do_center_crop": True, "crop_size": 16},
+    {"size": {"height": 37, "width": 50}, "rescale_factor": 1 / 127.5, "do_rescale": True},
+)
+
+
+def read(processor, image):
+    (row,) = processor.rows([image])
+    return row.read()
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_numbers_are_those_of_transformers(config, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    theirs = transformers.ViTImageProcessorPil(**config)
+    ours = ImageProcessor.of_config(config, "config")
+    for image in (Image.fromarray(RGB), Image.fromarray(RGB[:20, :20])):
+        expected = theirs(images=image, return_tensors="np")["pixel_values"][0]
+        np.testing.assert_allclose(read(ours, image), expected, rtol=0, atol=1e-6)
+    ours.save(tmp_path)
+    assert ImageProcessor.load(tmp_path) == ours
+    again = transformers.ViTImageProcessorPil.from_pretrained(tmp_path)
+    expected = again(images=Image.fromarray(RGB), return_tensors="np")["pixel_values"][0]
+    np.testing.assert_allclose(read(ours, RGB), expected, rtol=0, atol=1e-6)
+
+
+def test_every_form_of_an_image_is_the_same(tmp_path):
+    path = tmp_path / "image.png"
+    Image.fromarray(RGB).save(path)
+    processor = ImageProcessor(size=(8, 9))
+    expected = read(processor, RGB)
+    assert expected.shape == (3, 8, 9)
+    for form in (path, str(path), Image.open(path)):
+        np.testing.assert_array_equal(read(processor, form), expected)
+    np.testing.assert_array_equal(read(processor, expected), expected)
+
+
+def test_training_rows_are_bytes_of_the_same_size():
+    processor = ImageProcessor(size=(8, 9))
+    (row,) = processor.training_rows([RGB])
+    assert row.read().dtype == np.uint8 and row.read().shape == (3, 8, 9)
+    np.testing.assert_array_equal(processor.normalised(row.read()), read(processor, RGB))
+
+
+def test_grey_and_colour_become_each_other():
+    grey = ImageProcessor(size=None, mean=(0.5,), std=(0.5,))
+    expected = np.array(Image.fromarray(RGB).convert("L"))
+    assert np.abs(grey.resized(RGB)[0].astype(int) - expected).max() <= 1
+    colour = ImageProcessor(size=None).resized(expected)
+    assert all(np.array_equal(channel, expected) for channel in colour)
+
+
+def encoded(image, **options):
+    file = io.BytesIO()
+    image.save(file, **{"format": "PNG"} | options)
+    return file.getvalue()
+
+
+MODES = {
+    "JPEG": ("1", "L", "RGB", "CMYK"),
+    "PNG": ("1", "L", "LA", "P", "RGB", "RGBA", "I;16"),
+    "WEBP": ("L", "RGB", "RGBA"),
+}
+
+
+@pytest.mark.parametrize(
+    ("format", "mode"), [(format, mode) for format in MODES for mode in MODES[format]]
+)
+def test_every_mode_becomes_colour(format, mode):
+    image = Image.fromarray(np.full((5, 9), 65_535, np.uint16))
+    if mode != "I;16":
+        image = Image.new("RGB", (9, 5), (255, 255, 255)).convert(mode)
+    pixels = decode_image(encoded(image, format=format), "")
+    assert pixels.shape == (5, 9, 3) and pixels.dtype == np.uint8 and pixels.min() >= 253
+
+
+def test_transparent_pixels_are_white():
+    image = Image.new("RGBA", (2, 1), (0, 0, 0, 0))
+    image.putpixel((1, 0), (10, 20, 30, 255))
+    assert decode_image(encoded(image), "").tolist() == [[[255, 255, 255], [10, 20, 30]]]
+
+
+def test_photographs_are_turned_upright():
+    image, exif = Image.fromarray(RGB), Image.Exif()
+    exif[0x0112] = 6  # the camera was turned to the right
+    turned = decode_image(encoded(image, exif=exif), "")
+    np.testing.assert_array_equal(turned, np.rot90(RGB, -1))
+
+
+def png_of_size(width, height):
+    """A small file that says it is large."""
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    parts = [(b"IHDR", header), (b"IDAT", zlib.compress(b"\0" * 1_000)), (b"IEND", b"")]
+    chunks = (
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in parts
+    )
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
+
+
+GOOD = encoded(Image.fromarray(RGB))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"no image",
+        GOOD[: len(GOOD) // 2],
+        encoded(Image.fromarray(RGB), format="JPEG")[:300],
+        encoded(Image.fromarray(RGB), format="BMP"),
+        png_of_size(40, 30),
+    ],
+    ids=["empty", "text", "cut PNG", "cut JPEG", "another format", "missing rows"],
+)
+def test_a_damaged_file_is_named(content, tmp_path):
+    path = tmp_path / "bad.png"
+    path.write_bytes(content)
+    with pytest.raises(BadInput, match=r"bad\.png: no image that can be read"):
+        read_image(path)
+
+
+@pytest.mark.parametrize("size", [(10_000, 10_000), (60_000, 60_000)])
+def test_an_enormous_picture_is_not_unpacked(size, tmp_path):
+    path = tmp_path / "bomb.png"
+    path.write_bytes(png_of_size(*size))
+    with pytest.raises(BadInput, match=r"bomb\.png: "):
+        read_image(path)
+
+
+def test_what_is_no_image_is_named_by_its_number():
+    rows = ImageProcessor().rows([RGB, np.zeros((2, 2, 5), np.uint8), 3])
+    for number, row in enumerate(rows[1:], start=2):
+        with pytest.raises(BadItem) as error:
+            row.read()
+        assert error.value.number == number
+
+
+def test_without_pillow_one_line_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "PIL", None)
+    with pytest.raises(BadInput, match=r"pip install 'regard\[images\]'"):
+        decode_image(GOOD, "")
+    assert ImageProcessor(size=(37, 50)).resized(RGB).shape == (3, 37, 50)  # nothing to resize
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"image_mean": [0.5, 0.5]},
+        {"image_std": [0.5, 0.0, 0.5]},
+        {"size": {"height": 0, "width": 3}},
+        {"size": "large"},
+        {"resample": 9},
+        {"do_pad": True},
+        {"image_mean": "grey"},
+    ],
+)
+def test_a_configuration_that_says_nothing_sensible_is_refused(config, tmp_path):
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(config))
+    with pytest.raises(BadInput, match=r"preprocessor_config\.json"):
+        ImageProcessor.load(tmp_path)
+
+
+def test_a_crop_must_fit():
+    with pytest.raises(BadInput, match="no middle of 40 × 40"):
+        ImageProcessor(size=None, crop=(40, 40)).resized(RGB)
+
+
+def test_the_largest_picture_is_one_that_pillow_takes_without_warning():
+    assert decode.MOST_PIXELS <= Image.MAX_IMAGE_PIXELS

@@ -1,0 +1,105 @@
+"""Labels of images: the same loss as of rows, on normalised and, in training, augmented pixels."""
+
+import numpy as np
+import pytest
+import torch
+
+from regard.data.images.augment import Augmentation, Mixing
+from regard.ground.batch import IGNORED, BatchLimits, pack_images
+from regard.images.processor import ImageProcessor
+from regard.models.facts import LabelHead, change
+from regard.models.papers import vit
+from regard.objectives.images import ImageLabels
+from regard.objectives.labels import Classification, MultiLabel
+
+FACTS = change(vit.TINY, width=8, depth=1, heads=2, inner=8, patch_size=4, image_size=8)
+FACTS = change(FACTS, output_heads=(LabelHead(3),))
+PROCESSOR = ImageProcessor(size=(8, 8), mean=(0.1, 0.2, 0.3), std=(0.5, 0.4, 0.3))
+PIXELS = np.random.default_rng(0).integers(0, 256, (5, 8, 8, 3), dtype=np.uint8)
+TARGETS = [[0], [2], [1], [1], [0]]
+
+
+@pytest.fixture(scope="module")
+def model():
+    torch.manual_seed(0)
+    return FACTS.build()
+
+
+def examples(keys=range(1, 6)):
+    rows = PROCESSOR.training_rows(PIXELS)
+    keyed = (type(row)(row.read, key) for row, key in zip(rows, keys, strict=True))
+    return [*zip(keyed, TARGETS, strict=True)]
+
+
+def test_evaluation_reads_images_as_the_processor_does(model):
+    objective = ImageLabels(Classification(), PROCESSOR, Augmentation(flip=True, erase=1.0))
+    loss, nll = objective(model.eval(), objective.collate(examples()))
+    read = np.stack([row.read() for row in PROCESSOR.rows(PIXELS)])
+    logits = model(pack_images(torch.from_numpy(read))).by_head["label"]
+    targets = torch.tensor(TARGETS).flatten()
+    expected = torch.nn.functional.cross_entropy(logits, targets, reduction="sum")
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(nll, expected)
+
+
+@pytest.mark.parametrize("mixing", [(0.0, 0.0), (0.8, 1.0)])
+def test_what_is_drawn_follows_from_the_keys(model, mixing):
+    augmentation = Augmentation(crop=1, flip=True, operations=2, erase=0.5)
+    objective = ImageLabels(Classification(0.1), PROCESSOR, augmentation, Mixing(*mixing))
+    model.train()
+    losses = [
+        objective(model, objective.collate(examples(keys)))[0].item()
+        for keys in (range(1, 6), range(1, 6), range(2, 7))
+    ]
+    assert losses[0] == losses[1] != losses[2]
+
+
+def test_mixed_targets_count_by_their_shares(model):
+    """Without augmentation, a mixed loss lies between those of both targets of each image."""
+    objective = ImageLabels(Classification(), PROCESSOR, mixing=Mixing(cutmix=1.0))
+    batch = objective.collate(examples())
+    model.train()
+    loss, nll = objective(model, batch)
+    assert loss.requires_grad and loss.item() == pytest.approx(nll.item())
+    assert 0 < loss.item() < 5 * 10
+
+
+@pytest.mark.parametrize("mixing", [(0.0, 0.0), (0.8, 1.0)])
+def test_a_filled_batch_has_the_loss_of_its_images(model, mixing):
+    """Images that fill a batch count for nothing, and no image is mixed with one of them."""
+    objective = ImageLabels(Classification(), PROCESSOR, Augmentation(flip=True), Mixing(*mixing))
+    model.train()
+    free, fixed = (objective.collate(examples()[:4], limits) for limits in (None, LIMITS))
+    assert len(fixed.inputs.tokens_T) == 7
+    assert fixed.targets["label"].tolist() == [0, 2, 1, 1] + [IGNORED] * 3
+    losses = [objective(model, batch)[0].item() for batch in (free, fixed)]
+    if mixing == (0.0, 0.0):
+        assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    assert np.isfinite(losses).all()
+
+
+LIMITS = BatchLimits(7, 9, 1)
+
+
+def test_a_batch_may_be_empty(model):
+    objective = ImageLabels(Classification(), PROCESSOR)
+    batch = objective.collate([], LIMITS)
+    assert batch.weight == 0 and objective(model.eval(), batch)[0].item() == 0
+
+
+def test_images_may_have_several_labels(model):
+    objective = ImageLabels(MultiLabel(3), PROCESSOR, Augmentation(flip=True))
+    rows = [row for row, _ in examples()]
+    batch = objective.collate([(row, [1.0, 0.0, 1.0]) for row in rows])
+    assert objective(model.train(), batch)[0].item() > 0
+
+
+def test_a_step_compiles_whole(model):
+    objective = ImageLabels(
+        Classification(), PROCESSOR, Augmentation(crop=1, operations=1), Mixing(0.8, 1.0)
+    )
+    batch = objective.collate(examples())
+    model.train()
+    compiled = torch.compile(objective.__call__, backend="eager", fullgraph=True)
+    expected, _ = objective(model, batch)
+    torch.testing.assert_close(compiled(model, batch)[0], expected)

@@ -1,0 +1,73 @@
+"""A tiny job of images that still is the whole job: where is the bright corner?"""
+
+from pathlib import Path
+
+import numpy as np
+
+RECIPE = """
+task = "classify"
+
+[about]
+title = "where is the bright corner?"
+command = "regard train corners.toml"
+hardware = "any"
+minutes = 0.1
+
+[data]
+train = { file = "corners.npz", reader = "npz", options = { names = ["left", "right"] } }
+dev = { held_out = 32 }
+test = { file = "corners.npz", reader = "npz", options = { images = "x_test", labels = "y_test", names = ["left", "right"] } }
+
+[images]
+crop = 1
+operations = 1
+magnitude = 0.1
+erase = 0.1
+mixup = 0.2
+cutmix = 1.0
+
+[model]
+paper = "vit"
+size = "tiny"
+change = { width = 16, depth = 1, heads = 2, inner = 16, patch_size = 4, image_size = 8, init_std = 0.1 }
+
+[batches]
+tokens = 32
+rows = 32
+longest = 1
+
+[optimiser]
+rate = 0.01
+warmup = 5
+schedule = "constant"
+
+[train]
+steps = 100
+smoothing = 0.0
+precision = "fp32"
+judge = "accuracy"
+evaluate_every = 50
+checkpoint_every = 10
+report_every = 20
+"""  # noqa: E501
+
+
+def corners(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Dark images (8, 8, 3) with a bright quarter at the top, left (0) or right (1)."""
+    draw = np.random.default_rng(seed)
+    images = draw.integers(0, 60, (count, 8, 8, 3), dtype=np.uint8)
+    numbers = draw.integers(0, 2, count)
+    for image, number in zip(images, numbers, strict=True):
+        image[:4, 4 * number : 4 * number + 4] += 180
+    return images, numbers
+
+
+def write_corners(folder: Path) -> Path:
+    """The images, with a recipe beside them."""
+    arrays = {}
+    for name, count, seed in (("train", 192, 0), ("test", 40, 1)):
+        arrays[f"x_{name}"], arrays[f"y_{name}"] = corners(count, seed)
+    np.savez(folder / "corners.npz", **arrays)
+    recipe = folder / "corners.toml"
+    recipe.write_text(RECIPE)
+    return recipe

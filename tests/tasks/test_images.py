@@ -1,0 +1,166 @@
+"""Images through the task "classify": trained, resumed, predicted, tuned at another resolution."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import regard
+from regard.ground.errors import BadInput
+from regard.images.processor import ImageProcessor
+from regard.training.distributed import World
+from regard.training.loop import train
+from regard.training.recipe import read
+from regard.training.run import prepare
+from regard.weights.files import read_folder
+from small_images import corners, write_corners
+from verb import run as verb
+
+ALONE = World(0, 1, torch.device("cpu"))
+IMAGES, NUMBERS = corners(12, 2)
+NAMES = ["left", "right"]
+
+
+def prepared(folder, out, *settings, **options):
+    return prepare(read(folder / "corners.toml", settings), out, ALONE, data=folder, **options)
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory):
+    """A folder of images with a recipe, and a model trained on them: ``run / "model"``."""
+    folder = tmp_path_factory.mktemp("corners")
+    write_corners(folder)
+    run = prepared(folder, folder / "run")
+    *_, ended = train(run.job)
+    run.finish(ended.progress)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(job):
+    return regard.load(job / "run" / "model", "cpu")
+
+
+def test_it_has_learned(model):
+    labels = [one.label for one in model.predict(IMAGES)]
+    assert labels == [NAMES[number] for number in NUMBERS]
+    assert isinstance(model.tokenizer, ImageProcessor) and model.tokenizer.size == (8, 8)
+
+
+def test_an_image_does_not_depend_on_the_others(model):
+    together = model.logits(IMAGES)
+    alone = [model.logits([image], batch_size=1)[0] for image in IMAGES]
+    torch.testing.assert_close(torch.stack(together), torch.stack(alone))
+    assert model.embed(IMAGES).shape == (12, 16)
+    assert [states.shape for states in model.encode(IMAGES[:2])] == [(5, 16)] * 2
+    first = torch.stack([states[0] for states in model.encode(IMAGES)])
+    torch.testing.assert_close(model.embed(IMAGES, pool="first"), first)
+
+
+def test_what_reads_texts_is_refused(model):
+    for call in (
+        lambda: model.look("left"),
+        lambda: model.fill(["left"]),
+        lambda: model.score(["left"]),
+    ):
+        with pytest.raises(BadInput, match="reads images, no texts"):
+            call()
+    with pytest.raises(BadInput, match="cannot be read"):
+        model.predict(["no such file.png"])
+    with pytest.raises(BadInput, match="is no image"):
+        model.predict([np.zeros((8, 8))])
+
+
+def test_evaluation_scores_the_test_set(job):
+    found = verb("evaluate", job / "run" / "model", job / "corners.toml", "--data", job, "--json")
+    assert json.loads(found.stdout)["accuracy"] > 90
+
+
+def test_files_are_predicted_one_by_one_or_by_folders(job, tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    for number, pixels in enumerate(IMAGES[:3]):
+        image.fromarray(pixels).save(tmp_path / f"{number}.png")
+    (tmp_path / "list.txt").write_text(f"{tmp_path / '2.png'}\n\n{tmp_path / '0.png'}\n")
+    expected = [NAMES[number] for number in NUMBERS[:3]]
+
+    def labels(given):
+        lines = verb("predict", job / "run" / "model", given).stdout.split("\n")[:-1]
+        return [line.split("\t")[0] for line in lines]
+
+    assert labels(tmp_path) == expected
+    assert labels(tmp_path / "1.png") == expected[1:2]
+    assert labels(tmp_path / "list.txt") == [expected[2], "", expected[0]]
+    (tmp_path / "1.png").write_bytes(b"no image")
+    failed = verb("predict", job / "run" / "model", tmp_path, code=2)
+    assert "1.png: no image that can be read" in failed.stderr
+
+
+def test_a_resumed_run_is_bit_exact(job, tmp_path):
+    whole, parts = (prepared(job, tmp_path / name, "train.steps=20") for name in ("a", "b"))
+    *_, ended = train(whole.job)
+    whole.finish(ended.progress)
+    for event in train(parts.job):
+        if event.figures and event.figures.get("step") == 10:
+            break
+    parts.lock.release()
+    again = prepared(job, tmp_path / "b", "train.steps=20", resume=True)
+    *_, ended = train(again.job)
+    again.finish(ended.progress)
+    one, other = (read_folder(tmp_path / name / "model") for name in ("a", "b"))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_a_model_is_tuned_at_another_resolution(job, tmp_path):
+    pytest.importorskip("PIL")
+    start = f"model.start={job / 'run' / 'model'}"
+    run = prepared(
+        job,
+        tmp_path / "run",
+        *(start, "model.size=", "model.change={image_size=16}", "train.steps=2"),
+    )
+    assert run.job.model.trunk.embed.position.weight.shape == (17, 16)
+    *_, ended = train(run.job)
+    run.finish(ended.progress)
+    tuned = regard.load(tmp_path / "run" / "model", "cpu")
+    assert tuned.tokenizer.size == (16, 16)
+    assert [one.label for one in tuned.predict(IMAGES)] == [NAMES[n] for n in NUMBERS]
+
+
+def test_hugging_face_reads_what_was_trained(model, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    model.save(tmp_path / "hf", "hf")
+    theirs = transformers.ViTForImageClassification.from_pretrained(tmp_path / "hf").eval()
+    numbers = np.stack([row.read() for row in model.tokenizer.rows(IMAGES)])
+    with torch.no_grad():
+        expected = theirs(torch.from_numpy(numbers)).logits
+    torch.testing.assert_close(torch.stack(model.logits(IMAGES)), expected, rtol=1e-5, atol=1e-5)
+    again = regard.load(tmp_path / "hf", "cpu")
+    assert again.tokenizer == model.tokenizer and again.labels.names == model.labels.names
+
+
+def test_without_a_processor_it_reads_numbers_only(model, tmp_path):
+    model.save(tmp_path / "hf", "hf")
+    (tmp_path / "hf" / "preprocessor_config.json").unlink()
+    bare = regard.load(tmp_path / "hf", "cpu")
+    numbers = [row.read() for row in model.tokenizer.rows(IMAGES)]
+    torch.testing.assert_close(bare.logits(numbers), model.logits(IMAGES))
+    with pytest.raises(BadInput, match=r"no preprocessor_config\.json"):
+        bare.logits(IMAGES)
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        (["text.vocab=100"], r"text\.vocab"),
+        (["images.mean=[0.5,0.5]"], r"images\.mean: 2 numbers, and the model reads 3"),
+        (["images.operations=0"], r"images\.magnitude .* without images\.operations"),
+        (["labels.kind=several"], r"images\.mixup .* where an image has not one label"),
+        (["model.paper=bert"], r"images\.crop"),
+        (["model.change.image_size=9"], "9 pixels are not patches of 4"),
+        (["distillation.teacher=teacher"], r"distillation\.teacher"),
+    ],
+)
+def test_keys_that_do_not_fit_are_refused(job, settings, reason, tmp_path):
+    with pytest.raises(BadInput, match=reason):
+        prepared(job, tmp_path / "run", *settings)
