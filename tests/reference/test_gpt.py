@@ -14,6 +14,7 @@ from regard.models.formats import folder as folders
 from regard.models.papers import gpt, gpt2
 from regard.text.encoder_tokenizer import train_encoder_tokenizer
 from regard.weights.files import read_folder, write_tensors
+from small_gpt import TEXTS
 from verb import run
 
 transformers = pytest.importorskip("transformers")
@@ -230,3 +231,16 @@ def test_convert_compares_with_the_reference(kind, tmp_path):
     run("convert", str(tmp_path / "theirs"), ours, "--to", "regard", "--check")
     said = run("convert", ours, back, "--to", "hf", "--check")
     assert "next_token logits" in said.stdout
+
+
+@pytest.mark.parametrize("kind", FAMILY)
+def test_convert_compares_texts_with_the_reference(kind, tmp_path):
+    """Pairs of texts too, whose segments the tokenizer of the reference counts and no GPT reads."""
+    paper, lower = FAMILY[kind].paper, FAMILY[kind] is GPT
+    tokenizer = train_encoder_tokenizer(TEXTS, paper.tokenizer, 300, lower=lower)
+    theirs = FAMILY[kind].reference(kind, vocab_size=len(tokenizer.words), n_positions=64)
+    theirs.save_pretrained(tmp_path / "theirs")
+    tokenizer.save(tmp_path / "theirs")
+    order = ("convert", tmp_path / "theirs", tmp_path / "ours", "--to", "regard", "--check")
+    records = [json.loads(line) for line in run(*order, "--json").stdout.splitlines()]
+    assert records[-1] == {"layer": "ids of texts", "read back": 0, "transformers": 0}

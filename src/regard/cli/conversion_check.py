@@ -70,7 +70,11 @@ def _differing_texts(
     except BadInput as error:
         note(f"{error}: ids of texts are compared without it")
         return {}
-    return {TEXTS: parity.count_differing_rows(rows, given)}
+    ours, others = (
+        [parity.without_unread_segments(example, facts) for example in examples]
+        for examples in (rows, given)
+    )
+    return {TEXTS: parity.count_differing_rows(ours, others)}
 
 
 def _print(layers: list[str], columns: dict[str, dict[str, float]], as_json: bool) -> None:

@@ -91,5 +91,13 @@ def truncate(example: Example, facts: ModelFacts) -> Example:
     }
 
 
+def without_unread_segments(example: Example, facts: ModelFacts) -> Example:
+    """An example with segments of 0 where the model does not tell them apart."""
+    return {
+        side: row if getattr(facts, side).segments else TokenRow(row.tokens, [0] * len(row.tokens))
+        for side, row in example.items()
+    }
+
+
 def _as_lists(row: TokenRow) -> list[list[int]]:
     return [np.asarray(ids).tolist() for ids in (row.tokens, row.segments)]
