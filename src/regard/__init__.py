@@ -11,10 +11,19 @@ import regard.ground.machine  # noqa: F401 first: torch reads what is hidden whe
 
 if TYPE_CHECKING:
     from regard.api import Model, load
+    from regard.data.agreement import AgreementPrefix
+    from regard.data.agreement_sentences import (
+        AgreementSentence,
+        AgreementText,
+        agreement_sentences,
+        make_agreement_text,
+    )
     from regard.ground.batch import TokenRow
     from regard.ground.errors import BadInput
     from regard.ground.layout import Layout
     from regard.ground.tape import Tape, forced_row, without_head
+    from regard.inside.agreement import AgreementScores, VerbChoice
+    from regard.inside.agreement_table import AgreementTable
     from regard.inside.align import AlignmentMethod
     from regard.inside.attention_map import AttentionMap
     from regard.inside.attention_view import AttentionView
@@ -54,6 +63,11 @@ __version__ = "0.1.0"
 
 __all__ = [
     "LINEAGE",
+    "AgreementPrefix",
+    "AgreementScores",
+    "AgreementSentence",
+    "AgreementTable",
+    "AgreementText",
     "AlignmentMethod",
     "AnswerPrediction",
     "AnswerSpan",
@@ -93,23 +107,35 @@ __all__ = [
     "TokenRow",
     "Translation",
     "TrunkWithHeads",
+    "VerbChoice",
     "WordWeights",
+    "agreement_sentences",
     "attend",
     "bleu",
     "change",
     "difference",
     "forced_row",
     "load",
+    "make_agreement_text",
     "train",
     "without_head",
 ]
 
 _NAMES = {
     "regard.api": ("Model", "load"),
+    "regard.data.agreement": ("AgreementPrefix",),
+    "regard.data.agreement_sentences": (
+        "AgreementSentence",
+        "AgreementText",
+        "agreement_sentences",
+        "make_agreement_text",
+    ),
     "regard.ground.batch": ("TokenRow",),
     "regard.ground.errors": ("BadInput",),
     "regard.ground.layout": ("Layout",),
     "regard.ground.tape": ("Tape", "forced_row", "without_head"),
+    "regard.inside.agreement": ("AgreementScores", "VerbChoice"),
+    "regard.inside.agreement_table": ("AgreementTable",),
     "regard.inside.align": ("AlignmentMethod",),
     "regard.inside.attention_map": ("AttentionMap",),
     "regard.inside.attention_view": ("AttentionView",),

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from regard.data.agreement_sentences import AgreementSentence
 from regard.ground.batch import Ids
 from regard.ground.checks import check_whole, listed
 from regard.ground.device import device_named
@@ -17,6 +18,7 @@ from regard.ground.errors import BadInput, shown
 from regard.ground.files import writing
 from regard.ground.lock import is_vacant
 from regard.ground.tape import NULL_TAPE, NullTape
+from regard.inside.agreement import AgreementScores, score_agreement
 from regard.inside.align import AlignmentMethod
 from regard.inside.induction import InductionScores
 from regard.inside.look import look, score_induction
@@ -349,17 +351,15 @@ class Model:
         """
         return score_induction(self.runner, self.facts, self.tokenizer, text, repeat=repeat)
 
+    def agreement(self, sentences: Iterable[AgreementSentence] | None = None) -> AgreementScores:
+        """How often a language model chooses the right verb; default: ``agreement_sentences()``."""
+        return score_agreement(self.encoder, sentences)
+
     @property
     def alignment_method(self) -> AlignmentMethod:
         """How links are extracted from attention: as chosen at training, else the last layer."""
         cross = require_cross_attention(self.facts.cross_attention)
-        known = self.notes.get("alignment") or {"layer": cross.layers - 1}
-        try:
-            return AlignmentMethod(**known)
-        except TypeError:
-            raise BadInput(
-                f"config.json: notes.alignment is no alignment method ({known})"
-            ) from None
+        return AlignmentMethod.noted(self.notes.get("alignment") or {"layer": cross.layers - 1})
 
     @alignment_method.setter
     def alignment_method(self, method: AlignmentMethod) -> None:

@@ -25,6 +25,7 @@ FIXED = {
     "tour": "its expected scores are those of fp32 on a CPU",
     "convert": "compares outputs in float32 on a CPU",
 }
+OWN_SENTENCES = "reads short sentences of its own"
 BY_RECIPE = "the recipe says it (train.precision, batches), and checkpoints remember it"
 ABSENT = {  # verbs without an option, and why
     "--device": NO_MODEL | FIXED,
@@ -34,11 +35,16 @@ ABSENT = {  # verbs without an option, and why
     "--batch-size": NO_MODEL
     | FIXED
     | ONE_TEXT
-    | {"train": BY_RECIPE, "recency": "each text is read in copies; memory is bounded by tokens"},
+    | {
+        "train": BY_RECIPE,
+        "recency": "each text is read in copies; memory is bounded by tokens",
+        "agreement": OWN_SENTENCES,
+    },
     "--max-length": NO_MODEL
     | FIXED
     | ONE_TEXT
-    | dict.fromkeys(("train", "evaluate"), "the recipe's files are read, not lines"),
+    | dict.fromkeys(("train", "evaluate"), "the recipe's files are read, not lines")
+    | {"agreement": OWN_SENTENCES},
     "--json": {
         "tour": "a text for people",
         "train": "writes metrics.jsonl, seeds.json and ladder.json",

@@ -16,6 +16,7 @@ from regard.cli.training import run_loop
 from regard.data.agreement import long_prefixes, make_agreement, write
 from regard.ground.errors import BadInput
 from regard.inside.gradient_reach import GradientNorms, GradientReach, gradient_norms
+from regard.metrics.spread import spread
 from regard.training.distributed import World
 from regard.training.loop import seed_everything
 from regard.training.recipe import read
@@ -45,25 +46,19 @@ def classifier_form(seeds: int) -> str:
     )
 
 
-def spread(values: Sequence[float]) -> str:
-    """Mean and sample standard deviation, or the only value."""
-    if len(values) == 1:
-        return f"{values[0]:.1f}"
-    return f"{np.mean(values):.1f} ± {np.std(values, ddof=1):.1f}"
-
-
 def study_models(models: Mapping[str, Model], texts: list[str]) -> GradientReach:
     """Gradient norms of models by name, and of the same architectures with random weights."""
+    ids = {name: _readable(model, texts) for name, model in models.items()}
     found = []
     for name, model in models.items():
         prefix = f"{name}, " if len(models) > 1 else ""
-        found += [replace(one, name=f"{prefix}{one.name}") for one in _of_model(model, texts)]
+        found += [replace(one, name=f"{prefix}{one.name}") for one in _of_model(model, ids[name])]
     papers = ", ".join(dict.fromkeys(model.paper.name for model in models.values()))
     return GradientReach(f"{papers}: gradient norm over distance", {"influence": found})
 
 
-def _of_model(model: Model, texts: list[str]) -> list[GradientNorms]:
-    """Those of a model, before training and after."""
+def _readable(model: Model, texts: list[str]) -> list[list[int]]:
+    """The ids of the texts; a model that cannot be measured, or cannot read them, is refused."""
     encoder = model.encoder
     if encoder.facts.pool is None and not encoder.facts.writes:
         raise BadInput("this model has no pooled state: recency is that of a classifier or an LM")
@@ -75,8 +70,13 @@ def _of_model(model: Model, texts: list[str]) -> list[GradientNorms]:
     longest, limit = max(map(len, ids)), encoder.truncation
     if limit is not None and longest > limit:
         raise BadInput(f"a text has {longest:,} tokens, and the model reads at most {limit:,}")
+    return ids
+
+
+def _of_model(model: Model, ids: list[list[int]]) -> list[GradientNorms]:
+    """Those of a model, before training and after."""
     seed_everything(0)
-    fresh = model.facts.build().eval().to(next(model.module.parameters()).device)
+    fresh = model.facts.build().eval().to(model.device)
     pairs = ((UNTRAINED, fresh), (TRAINED, model.module))
     return [GradientNorms(name, gradient_norms(module, ids)) for name, module in pairs]
 

@@ -41,12 +41,33 @@ MOST = 3  # attractors in a test
 
 @dataclass(frozen=True)
 class AgreementPrefix:
-    """A sentence up to its verb, the right verb, and the nouns between subject and verb."""
+    """A sentence up to its verb, and the numbers of its nouns, the subject first.
+
+    0 is singular, 1 plural.
+    """
 
     text: str
-    verb: str
-    attractors: int
-    between: int  # nouns, of either number
+    numbers: tuple[int, ...]
+
+    @property
+    def subject(self) -> str:
+        """Its first noun."""
+        return self.text.split()[1]
+
+    @property
+    def verb(self) -> str:
+        """The one that agrees with the subject."""
+        return VERBS[self.numbers[0]]
+
+    @property
+    def between(self) -> int:
+        """Nouns between subject and verb."""
+        return len(self.numbers) - 1
+
+    @property
+    def attractors(self) -> int:
+        """Those of them that have the other number."""
+        return sum(number != self.numbers[0] for number in self.numbers)
 
 
 @dataclass(frozen=True)
@@ -95,14 +116,14 @@ def _some(
     while len(prefixes) < count:
         nouns = draw.choice(between)
         other = draw.choice([number for number in attractors if number <= nouns])
-        prefix = _prefix(draw, len(prefixes) % 2, nouns, other)
+        prefix = draw_prefix(draw, len(prefixes) % 2, nouns, other)
         if prefix.text not in seen:
             seen.add(prefix.text)
             prefixes.append(prefix)
     return prefixes
 
 
-def _prefix(draw: Random, number: int, between: int, attractors: int) -> AgreementPrefix:
+def draw_prefix(draw: Random, number: int, between: int, attractors: int) -> AgreementPrefix:
     """``number`` is that of the subject: 0 singular, 1 plural."""
     numbers = [1 - number] * attractors + [number] * (between - attractors)
     draw.shuffle(numbers)
@@ -110,4 +131,4 @@ def _prefix(draw: Random, number: int, between: int, attractors: int) -> Agreeme
     words = ["The", subject[number]]
     for noun, its in zip(others, numbers, strict=True):
         words += [draw.choice(PREPOSITIONS), "the", noun[its]]
-    return AgreementPrefix(" ".join(words), VERBS[number], attractors, between)
+    return AgreementPrefix(" ".join(words), (number, *numbers))

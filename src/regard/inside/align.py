@@ -5,13 +5,14 @@ Chen et al. (2020, arXiv:2004.14837) use the next step ("shifted"), which has th
 and often aligns it better.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from regard.ground.errors import BadInput
 from regard.inside.attention_map import Groups, merge
 from regard.metrics.alignment import AlignmentScore, GoldLinks, Links, alignment_error_rate
 
@@ -32,6 +33,16 @@ class AlignmentMethod:
     shifted: bool = False
     share: float = 1.0
     spurious: bool = False
+
+    @classmethod
+    def noted(cls, fields: Mapping[str, Any]) -> "AlignmentMethod":
+        """The method that the notes of a folder describe."""
+        try:
+            return cls(**fields)
+        except TypeError:
+            raise BadInput(
+                f"config.json: notes.alignment is no alignment method ({fields})"
+            ) from None
 
     def __str__(self) -> str:
         heads = "mean of heads" if self.head is None else f"head {self.head}"
