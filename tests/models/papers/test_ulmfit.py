@@ -10,9 +10,17 @@ from regard.ground.batch import pack
 from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
 from regard.models.config import ModelConfig
-from regard.models.facts import LabelHead, LastToken, change, from_json, to_json
+from regard.models.facts import (
+    ConcatPool,
+    LabelHead,
+    LastToken,
+    NormedLabelHead,
+    change,
+    from_json,
+    to_json,
+)
 from regard.models.formats import folder as folders
-from regard.models.papers import awd_lstm, ulmfit
+from regard.models.papers import awd_lstm, bert, ulmfit
 from regard.models.start import read_start
 from regard.training.optim.layer_groups import layer_groups
 from regard.weights.files import weights_of
@@ -66,6 +74,25 @@ def test_a_row_without_tokens_changes_nothing_for_others():
     assert found.isfinite().all()
     for name, tensor in weights_of(without).items():
         torch.testing.assert_close(weights_of(with_empty)[name], tensor)
+
+
+def test_batches_of_a_transformer_with_batch_norm_are_not_filled_up():
+    """Rows that fill a batch of a fixed shape would count."""
+    facts = replace(bert.TINY, pool=ConcatPool(), output_heads=(NormedLabelHead(3),))
+    assert facts.eager and not bert.TINY.eager
+    changes = {"vocab": 17, "width": 8, "inner": 12, "longest": 10, "segments": 0}
+    model = change(facts, **changes).build()
+    assert model(pack(ROWS)).by_head["label"].shape == (4, 3)
+    assert model.heads.label.norms[0].running_mean.any()
+
+
+def test_the_head_costs_its_products():
+    facts = classifier()
+    head = facts.build().heads.label
+    weights = head.dense.weight.numel() + head.out.weight.numel()
+    assert facts.output_heads[0].products(facts.trunk, facts.pooled_width) == weights
+    without = replace(facts, output_heads=()).training_flops([(3,), (2,)])
+    assert facts.training_flops([(3,), (2,)]) - without == 2 * 3 * 2 * weights
 
 
 def test_pools_read_states_before_the_last_dropout():

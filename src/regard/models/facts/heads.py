@@ -5,7 +5,8 @@ state of each row, the others the states of tokens. One that ``reads_spans`` is 
 all tokens and, for each token of its targets, the positions around its span and its own. One that
 ``reads_queries`` is given the query stream of a two-stream stack at its positions. One that
 ``reads_layout`` is given the layout of the rows as well. One that ``names_tokens`` needs a trunk
-with a vocabulary.
+with a vocabulary. With an ``eager`` one, a model is neither compiled nor captured, and no rows
+fill its batches up.
 """
 
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ class AnyHead:
     reads_queries: ClassVar[bool] = False
     reads_layout: ClassVar[bool] = False
     names_tokens: ClassVar[bool] = False
+    eager: ClassVar[bool] = False
     outputs: int
 
     def build(self, trunk: Trunk, tokens: nn.Embedding, width: int | None = None) -> nn.Module:
@@ -261,6 +263,7 @@ class NormedLabelHead(AnyHead):
     name: ClassVar[str] = LabelHead.name
     per_row: ClassVar[bool] = True
     reads_layout: ClassVar[bool] = True
+    eager: ClassVar[bool] = True
     outputs: int
     hidden: int = 50
     rates: tuple[float, float] = (0.4, 0.1)

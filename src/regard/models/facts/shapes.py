@@ -75,7 +75,7 @@ class TrunkWithHeads:
     @property
     def eager(self) -> bool:
         """Whether it is neither compiled nor captured."""
-        return self.trunk.eager
+        return self.trunk.eager or any(head.eager for head in self.output_heads)
 
     @property
     def writes(self) -> bool:
