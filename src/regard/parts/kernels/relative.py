@@ -179,28 +179,28 @@ def _scores(q, k, distance, key, order, key_segment, limit, segment, same, other
 
 @jit
 def _of_queries(
-    queries, by_distance, by_segment, b, h, row, real, batch, heads, length, columns,
+    queries, by_distance, by_segment, b, h, row, row_mask, batch, heads, length, columns,
     batch_stride, head_stride,
 ):  # fmt: skip
     """Of a tile of queries: limits, scores by distance, segments, scores by segment."""
-    place = b * length + row
-    limit = tl.load(queries + place, mask=real, other=-2147483648)
-    column = tl.load(queries + batch * length + place, mask=real, other=0)
-    segment = tl.load(queries + 2 * batch * length + place, mask=real, other=0)
-    first = b.to(tl.int64) * batch_stride + h.to(tl.int64) * head_stride
-    offset = first + row.to(tl.int64) * columns + column
+    index = b * length + row
+    limit = tl.load(queries + index, mask=row_mask, other=-2147483648)
+    column = tl.load(queries + batch * length + index, mask=row_mask, other=0)
+    segment = tl.load(queries + 2 * batch * length + index, mask=row_mask, other=0)
+    head_start = b.to(tl.int64) * batch_stride + h.to(tl.int64) * head_stride
+    offset = head_start + row.to(tl.int64) * columns + column
     scores = by_segment + (b * heads + h) * length + row
-    same = tl.load(scores, mask=real, other=0.0).to(tl.float32)
-    other = tl.load(scores + batch * heads * length, mask=real, other=0.0).to(tl.float32)
+    same = tl.load(scores, mask=row_mask, other=0.0).to(tl.float32)
+    other = tl.load(scores + batch * heads * length, mask=row_mask, other=0.0).to(tl.float32)
     return limit, offset, segment, same, other
 
 
 @jit
-def _of_keys(keys_2BS, b, key, real, batch, keys):
+def _of_keys(keys_2BS, b, key, key_mask, batch, keys):
     """Of a tile of keys: orders and segments."""
-    place = b * keys + key
-    order = tl.load(keys_2BS + place, mask=real, other=2147483647)
-    return order, tl.load(keys_2BS + batch * keys + place, mask=real, other=0)
+    index = b * keys + key
+    order = tl.load(keys_2BS + index, mask=key_mask, other=2147483647)
+    return order, tl.load(keys_2BS + batch * keys + index, mask=key_mask, other=0)
 
 
 @jit
@@ -213,11 +213,11 @@ def _forward(
     """One program per tile of queries of a head."""
     b, h = tl.program_id(1) // heads, tl.program_id(1) % heads
     row, inner = tl.program_id(0) * query_tile + tl.arange(0, query_tile), tl.arange(0, size)
-    real = row < length
-    q_at = ((b * length + row) * heads + h)[:, None] * size + inner[None, :]
-    q = tl.load(q_in + q_at, mask=real[:, None], other=0.0)
+    row_mask = row < length
+    q_offsets = ((b * length + row) * heads + h)[:, None] * size + inner[None, :]
+    q = tl.load(q_in + q_offsets, mask=row_mask[:, None], other=0.0)
     limit, offset, segment, same, other = _of_queries(
-        queries, by_distance, by_segment, b, h, row, real, batch, heads, length, columns,
+        queries, by_distance, by_segment, b, h, row, row_mask, batch, heads, length, columns,
         batch_stride, head_stride,
     )  # fmt: skip
     seed, pair = tl.load(seed_in).to(tl.uint32), tl.program_id(1) * length + row
@@ -228,8 +228,8 @@ def _forward(
     for start in range(0, keys, key_tile):
         key = start + tl.arange(0, key_tile)
         order, key_segment = _of_keys(keys_2BS, b, key, key < keys, batch, keys)
-        kv_at = (b * keys + key)[:, None] * key_stride + h * size + inner[None, :]
-        k = tl.load(k_in + kv_at, mask=(key < keys)[:, None], other=0.0)
+        kv_offsets = (b * keys + key)[:, None] * key_stride + h * size + inner[None, :]
+        k = tl.load(k_in + kv_offsets, mask=(key < keys)[:, None], other=0.0)
         scores, _ = _scores(
             q, k, by_distance + offset, key, order, key_segment, limit, segment, same, other
         )
@@ -239,17 +239,17 @@ def _forward(
         shrink = tl.exp(highest - base)
         total = total * shrink + tl.sum(weights, 1)
         if drops:
-            kept = _is_kept(row_bits, _hash(key, seed), dropped)
-            weights = tl.where(kept, weights * larger, 0.0)
-        v = tl.load(v_in + kv_at, mask=(key < keys)[:, None], other=0.0)
+            keep_mask = _is_kept(row_bits, _hash(key, seed), dropped)
+            weights = tl.where(keep_mask, weights * larger, 0.0)
+        v = tl.load(v_in + kv_offsets, mask=(key < keys)[:, None], other=0.0)
         sums = tl.dot(weights.to(v.dtype), v, sums * shrink[:, None])
         highest = new
-    some = total > 0
-    attended = sums / tl.where(some, total, 1.0)[:, None]
-    tl.store(out + q_at, attended.to(out.dtype.element_ty), mask=real[:, None])
+    has_keys = total > 0
+    attended = sums / tl.where(has_keys, total, 1.0)[:, None]
+    tl.store(out + q_offsets, attended.to(out.dtype.element_ty), mask=row_mask[:, None])
     # An infinite sum gives weights of 0 in the backward pass to a query without keys.
-    log_total = tl.where(some, highest + tl.log(tl.where(some, total, 1.0)), float("inf"))
-    tl.store(log_sum + pair, log_total, mask=real)
+    log_total = tl.where(has_keys, highest + tl.log(tl.where(has_keys, total, 1.0)), float("inf"))
+    tl.store(log_sum + pair, log_total, mask=row_mask)
 
 
 @jit
@@ -263,48 +263,48 @@ def _backward_of_queries(
     """The gradients of queries and of scores by distance and segment: a program per tile."""
     b, h = tl.program_id(1) // heads, tl.program_id(1) % heads
     row, inner = tl.program_id(0) * query_tile + tl.arange(0, query_tile), tl.arange(0, size)
-    real = row < length
-    q_at = ((b * length + row) * heads + h)[:, None] * size + inner[None, :]
-    q = tl.load(q_in + q_at, mask=real[:, None], other=0.0)
-    do = tl.load(gradient + q_at, mask=real[:, None], other=0.0)
+    row_mask = row < length
+    q_offsets = ((b * length + row) * heads + h)[:, None] * size + inner[None, :]
+    q = tl.load(q_in + q_offsets, mask=row_mask[:, None], other=0.0)
+    do = tl.load(gradient + q_offsets, mask=row_mask[:, None], other=0.0)
     limit, offset, segment, same, other = _of_queries(
-        queries, by_distance, by_segment, b, h, row, real, batch, heads, length, columns,
+        queries, by_distance, by_segment, b, h, row, row_mask, batch, heads, length, columns,
         batch_stride, head_stride,
     )  # fmt: skip
     seed, pair = tl.load(seed_in).to(tl.uint32), tl.program_id(1) * length + row
     row_bits = _hash(pair, seed ^ 0x5BD1E995)
-    log_total = tl.load(log_sum + pair, mask=real, other=float("inf"))
-    attended = tl.load(out + q_at, mask=real[:, None], other=0.0)
+    log_total = tl.load(log_sum + pair, mask=row_mask, other=float("inf"))
+    attended = tl.load(out + q_offsets, mask=row_mask[:, None], other=0.0)
     mean = tl.sum(do.to(tl.float32) * attended.to(tl.float32), 1)
-    tl.store(product + pair, mean, mask=real)
+    tl.store(product + pair, mean, mask=row_mask)
     dq = tl.zeros([query_tile, size], tl.float32)
     d_same, d_other = tl.zeros([query_tile], tl.float32), tl.zeros([query_tile], tl.float32)
     for start in range(0, keys, key_tile):
         key = start + tl.arange(0, key_tile)
         order, key_segment = _of_keys(keys_2BS, b, key, key < keys, batch, keys)
-        kv_at = (b * keys + key)[:, None] * key_stride + h * size + inner[None, :]
-        k = tl.load(k_in + kv_at, mask=(key < keys)[:, None], other=0.0)
-        v = tl.load(v_in + kv_at, mask=(key < keys)[:, None], other=0.0)
+        kv_offsets = (b * keys + key)[:, None] * key_stride + h * size + inner[None, :]
+        k = tl.load(k_in + kv_offsets, mask=(key < keys)[:, None], other=0.0)
+        v = tl.load(v_in + kv_offsets, mask=(key < keys)[:, None], other=0.0)
         scores, in_same = _scores(
             q, k, by_distance + offset, key, order, key_segment, limit, segment, same, other
         )
         weights = tl.exp(scores - log_total[:, None])
         d_weights = tl.dot(do, tl.trans(v))
         if drops:
-            kept = _is_kept(row_bits, _hash(key, seed), dropped)
-            d_weights = tl.where(kept, d_weights * larger, 0.0)
+            keep_mask = _is_kept(row_bits, _hash(key, seed), dropped)
+            d_weights = tl.where(keep_mask, d_weights * larger, 0.0)
         d_scores = weights * (d_weights - mean[:, None])
         d_same += tl.sum(tl.where(in_same, d_scores, 0.0), 1)
         d_other += tl.sum(tl.where(in_same, 0.0, d_scores), 1)
         allowed = order[None, :] < limit[:, None]
-        at = d_distance + offset[:, None] + key[None, :]
-        tl.store(at, d_scores.to(d_distance.dtype.element_ty), mask=allowed)
+        pointers = d_distance + offset[:, None] + key[None, :]
+        tl.store(pointers, d_scores.to(d_distance.dtype.element_ty), mask=allowed)
         dq = tl.dot(d_scores.to(k.dtype), k, dq)
-    tl.store(dq_out + q_at, dq.to(dq_out.dtype.element_ty), mask=real[:, None])
-    at = d_segment + (b * heads + h) * length + row
-    tl.store(at, d_same.to(d_segment.dtype.element_ty), mask=real)
-    at += batch * heads * length
-    tl.store(at, d_other.to(d_segment.dtype.element_ty), mask=real)
+    tl.store(dq_out + q_offsets, dq.to(dq_out.dtype.element_ty), mask=row_mask[:, None])
+    pointers = d_segment + (b * heads + h) * length + row
+    tl.store(pointers, d_same.to(d_segment.dtype.element_ty), mask=row_mask)
+    pointers += batch * heads * length
+    tl.store(pointers, d_other.to(d_segment.dtype.element_ty), mask=row_mask)
 
 
 @jit
@@ -318,41 +318,41 @@ def _backward_of_keys(
     """The gradients of keys and values: a program per tile of keys of a head."""
     b, h = tl.program_id(1) // heads, tl.program_id(1) % heads
     key, inner = tl.program_id(0) * key_tile + tl.arange(0, key_tile), tl.arange(0, size)
-    there = key < keys
-    order, key_segment = _of_keys(keys_2BS, b, key, there, batch, keys)
-    kv_at = (b * keys + key)[:, None] * key_stride + h * size + inner[None, :]
-    k = tl.load(k_in + kv_at, mask=there[:, None], other=0.0)
-    v = tl.load(v_in + kv_at, mask=there[:, None], other=0.0)
+    key_mask = key < keys
+    order, key_segment = _of_keys(keys_2BS, b, key, key_mask, batch, keys)
+    kv_offsets = (b * keys + key)[:, None] * key_stride + h * size + inner[None, :]
+    k = tl.load(k_in + kv_offsets, mask=key_mask[:, None], other=0.0)
+    v = tl.load(v_in + kv_offsets, mask=key_mask[:, None], other=0.0)
     seed = tl.load(seed_in).to(tl.uint32)
     key_bits = _hash(key, seed)
     dk, dv = tl.zeros([key_tile, size], tl.float32), tl.zeros([key_tile, size], tl.float32)
     for start in range(0, length, query_tile):
         row = start + tl.arange(0, query_tile)
-        real = row < length
-        q_at = ((b * length + row) * heads + h)[:, None] * size + inner[None, :]
-        q = tl.load(q_in + q_at, mask=real[:, None], other=0.0)
-        do = tl.load(gradient + q_at, mask=real[:, None], other=0.0)
+        row_mask = row < length
+        q_offsets = ((b * length + row) * heads + h)[:, None] * size + inner[None, :]
+        q = tl.load(q_in + q_offsets, mask=row_mask[:, None], other=0.0)
+        do = tl.load(gradient + q_offsets, mask=row_mask[:, None], other=0.0)
         limit, offset, segment, same, other = _of_queries(
-            queries, by_distance, by_segment, b, h, row, real, batch, heads, length, columns,
+            queries, by_distance, by_segment, b, h, row, row_mask, batch, heads, length, columns,
             batch_stride, head_stride,
         )  # fmt: skip
         pair = tl.program_id(1) * length + row
-        log_total = tl.load(log_sum + pair, mask=real, other=float("inf"))
-        mean = tl.load(product + pair, mask=real, other=0.0)
+        log_total = tl.load(log_sum + pair, mask=row_mask, other=float("inf"))
+        mean = tl.load(product + pair, mask=row_mask, other=0.0)
         scores, _ = _scores(
             q, k, by_distance + offset, key, order, key_segment, limit, segment, same, other
         )
         weights = tl.exp(scores - log_total[:, None])
         d_weights = tl.dot(do, tl.trans(v))
         if drops:
-            kept = _is_kept(_hash(pair, seed ^ 0x5BD1E995), key_bits, dropped)
-            d_weights = tl.where(kept, d_weights * larger, 0.0)
-            used = tl.where(kept, weights * larger, 0.0)
+            keep_mask = _is_kept(_hash(pair, seed ^ 0x5BD1E995), key_bits, dropped)
+            d_weights = tl.where(keep_mask, d_weights * larger, 0.0)
+            used = tl.where(keep_mask, weights * larger, 0.0)
         else:
             used = weights
         d_scores = weights * (d_weights - mean[:, None])
         dv = tl.dot(tl.trans(used.to(do.dtype)), do, dv)
         dk = tl.dot(tl.trans(d_scores.to(q.dtype)), q, dk)
-    at = ((b * keys + key) * heads + h)[:, None] * size + inner[None, :]
-    tl.store(dk_out + at, dk.to(dk_out.dtype.element_ty), mask=there[:, None])
-    tl.store(dv_out + at, dv.to(dv_out.dtype.element_ty), mask=there[:, None])
+    offsets = ((b * keys + key) * heads + h)[:, None] * size + inner[None, :]
+    tl.store(dk_out + offsets, dk.to(dk_out.dtype.element_ty), mask=key_mask[:, None])
+    tl.store(dv_out + offsets, dv.to(dv_out.dtype.element_ty), mask=key_mask[:, None])
