@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from regard import decoding
-from regard.ground.batch import BatchLimits, SourceTarget, pack
+from regard.ground.batch import BatchLimits, RectangleLimits, SourceTarget, pack
 from regard.ground.errors import BadInput
 from regard.ground.tape import NULL_TAPE, Tape, forced_row
 from regard.models.build.encoder_decoder import EncoderDecoderModule
@@ -334,6 +334,33 @@ def test_fixed_shapes_mean_the_same(facts):
     free, fixed = (objective.collate(pairs, limits) for limits in (None, BatchLimits(20, 4, 7)))
     wanted, found = (objective(model, batch)[0] for batch in (free, fixed))
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+
+
+@every
+@pytest.mark.parametrize("multiples", [(4, 3), (1, 1)])
+def test_padded_rectangles_mean_the_same(facts, multiples):
+    """Losses and gradients of a batch as it is captured; padding is of no token."""
+    model, objective = change(facts, dropout=0.0).build().double(), Seq2Seq(1, 2)
+    pairs = list(zip(SOURCES, TARGETS, strict=True))
+    free, padded = (
+        objective.collate(pairs, limits) for limits in (None, RectangleLimits(64, 5, 8, *multiples))
+    )
+    assert padded.weight == free.weight and padded.tokens == free.tokens
+    results = []
+    for batch in (free, padded):
+        model.zero_grad()
+        loss, _ = objective(model, batch)
+        loss.backward()
+        results.append([loss, *(parameter.grad for parameter in model.parameters())])
+    for wanted, found in zip(*results, strict=True):
+        torch.testing.assert_close(found, wanted)
+
+
+def test_cells_that_cannot_wait_at_padding_stay_eager():
+    plain = change(SUTSKEVER, cell="rnn")
+    assert plain.eager and not plain.in_rectangles
+    assert SUTSKEVER.in_rectangles and not SUTSKEVER.eager
+    assert not TRUNKS.in_rectangles and not TRUNKS.eager
 
 
 @every

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.overrides import TorchFunctionMode
 
-from regard.ground.batch import IGNORED, BatchLimits, TokenRow
+from regard.ground.batch import IGNORED, BatchLimits, RectangleLimits, TokenRow
 from regard.ground.pytree import tensors_in
 from regard.models.facts import (
     AnyHead,
@@ -300,7 +300,8 @@ def test_everything_a_step_reads_is_in_the_batch_or_the_model(case):
     model, draw = case.facts.build().to("meta"), np.random.default_rng(1)
     if getattr(case.facts, "eager", False):
         pytest.skip("is not captured")
-    batch = case.objective.collate([case.example(draw) for _ in range(4)], BUDGET).to("meta")
+    limits = RectangleLimits(24, 4, 12) if case.facts.in_rectangles else BUDGET
+    batch = case.objective.collate([case.example(draw) for _ in range(4)], limits).to("meta")
     objective = deepcopy(case.objective)
     objective.to("meta")
     with InPlace():

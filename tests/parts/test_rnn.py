@@ -3,6 +3,7 @@
 import pytest
 import torch
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
@@ -78,6 +79,35 @@ def test_a_layer_is_a_loop_of_cells_over_each_row(cell, reads, lengths, seed):
         torch.cat([one.flatten(), *map(torch.flatten, rest)])
         for one, rest in ((found, ends), (wanted, wanted_ends))
     ]
+    for one, other in zip(*(gradients(out, inputs, towards) for out in both), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("cell", list(CELLS))
+@pytest.mark.parametrize("reads", READS)
+@settings(max_examples=10)
+@given(lengths=LENGTHS.filter(any), more=st.integers(0, 3), seed=SEED)
+def test_padding_that_only_the_device_knows_changes_nothing(cell, reads, lengths, more, seed):
+    torch.manual_seed(seed)
+    layer = RNNLayer(cell, INPUTS, WIDTH, reads=reads).double()
+    ragged = Layout.ragged(lengths)
+    rows, longest = len(lengths), max(lengths) + more
+    even = Layout.rectangle(rows, longest, lengths_B=torch.tensor(lengths, dtype=torch.int32))
+    x_TD = torch.randn(ragged.tokens, INPUTS, dtype=torch.float64, requires_grad=True)
+    padded_TD = torch.randn(rows * longest, INPUTS, dtype=torch.float64)
+    padded_TD = padded_TD.index_copy(0, even.real_BL.flatten().nonzero()[:, 0], x_TD)
+    begin = None
+    if reads == "forward":
+        begin = tuple(torch.randn(rows, WIDTH, dtype=torch.float64) for _ in range(PARTS[cell]))
+    (wanted, wanted_ends), (found, ends) = layer(x_TD, ragged, begin), layer(padded_TD, even, begin)
+    found = found[even.real_BL.flatten()]
+    inputs = [x_TD, *layer.parameters()]
+    both = [
+        torch.cat([one.flatten(), *map(torch.flatten, rest)])
+        for one, rest in ((wanted, wanted_ends), (found, ends))
+    ]
+    torch.testing.assert_close(*both)
+    towards = torch.randn_like(both[0])
     for one, other in zip(*(gradients(out, inputs, towards) for out in both), strict=True):
         torch.testing.assert_close(one, other)
 

@@ -82,6 +82,28 @@ def test_a_translator_learns_as_in_eager_steps(corpus, tmp_path, monkeypatch, wa
     assert found == pytest.approx(eager, rel=5e-3)
 
 
+RECURRENT = {
+    "bahdanau": {"paper": "bahdanau", "change.maxout": 16},
+    "luong": {"paper": "luong", "change.depth": 1},
+    "sutskever": {"paper": "sutskever", "change.depth": 2},
+}
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+def test_a_recurrent_translator_learns_as_in_eager_steps(corpus, tmp_path, monkeypatch, name):
+    """Captured by shape, against ragged rows in a loop."""
+    sizes = {"change.width": 16, "change.embedding": 16, "size": "laptop"}
+    model = [f"model.{key}={value}" for key, value in (RECURRENT[name] | sizes).items()]
+    settings = [*STILL, "model.change.heads=", "model.change.inner=", "model.change.depth=", *model]
+    with monkeypatch.context() as patched:
+        patched.setattr(TrainableModel, "_replayable", False)
+        eager = losses(prepared(corpus, tmp_path / "eager", *settings).job)
+    job = prepared(corpus, tmp_path / "found", *settings).job
+    assert job.in_rectangles
+    assert len(eager) == 12 and eager[-1] < eager[0]
+    assert losses(job) == pytest.approx(eager, rel=5e-3)
+
+
 @EVERY_WAY
 def test_gradients_are_those_of_eager_steps(corpus, tmp_path, monkeypatch, way):
     choose_way(monkeypatch, False, False)

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from regard.api import load
+from regard.ground.batch import IGNORED
 from regard.ground.errors import BadInput
 from regard.models.build.encoder_decoder import EncoderDecoderModule
 from regard.search.beam import Beam
@@ -89,16 +90,31 @@ def test_a_side_of_another_paper_must_be_there(corpus, tmp_path):
         )
 
 
-def test_eager_models_have_free_shapes_and_are_not_compiled(corpus, tmp_path):
-    """Recurrence is an eager island; the Transformer's graph stays one graph."""
-    for name, eager in (("bahdanau", True), ("sutskever", True)):
-        run = prepared(corpus, tmp_path / name, name)
-        model = TrainableModel(run.job)
-        model.world = World(0, 1, torch.device("cuda"))  # as the loop would see it there
-        assert run.job.eager == eager
-        assert not model.compiles
-        examples = [(list(range(5)), list(range(3)))]
-        assert model._collate(examples).inputs.source.layout.lengths == (6,)
+@pytest.mark.parametrize("name", ["bahdanau", "sutskever", "trunk to recurrent"])
+def test_batches_on_cuda_are_padded_rectangles_of_few_shapes(corpus, tmp_path, name):
+    run = prepared(corpus, tmp_path / "a", name)
+    model = TrainableModel(run.job)
+    model.world = World(0, 1, torch.device("cuda"))  # as the loop would see it there
+    assert model.captures and not model.compiles
+    batch = model._collate([([5] * 9, [6] * 3), ([7], [8, 9])])
+    source, target = batch.inputs.source, batch.inputs.target
+    assert (source.layout.rows, source.layout.longest) == (32, 16)
+    assert (target.layout.rows, target.layout.longest) == (32, 8)
+    assert source.layout.even and source.layout.lengths is None
+    assert source.layout.lengths_B[:3].tolist() == [10, 2, 0]
+    assert source.layout.pad(source.tokens_T)[1, :3].tolist() == [7, run.job.objective.eos, 0]
+    assert (batch.targets["next_token"] == IGNORED).sum() == 32 * 8 - batch.weight == 32 * 8 - 7
+
+
+@pytest.mark.parametrize(
+    "setting", ["model.change.cell=rnn", "batches.mixed=true", "train.deterministic=true"]
+)
+def test_what_cannot_be_captured_has_free_shapes(corpus, tmp_path, setting):
+    model = TrainableModel(prepared(corpus, tmp_path / "a", "sutskever", setting).job)
+    model.world = World(0, 1, torch.device("cuda"))
+    assert not model.captures and not model.compiles
+    examples = [(list(range(5)), list(range(3)))]
+    assert model._collate(examples).inputs.source.layout.lengths == (6,)
 
 
 @pytest.fixture(scope="module")

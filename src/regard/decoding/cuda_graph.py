@@ -15,7 +15,7 @@ from torch import Tensor
 
 from regard.decoding.fused_block import for_few_rows
 from regard.decoding.state import DecodingState, Engine, Prompts
-from regard.ground.batch import BatchLimits, PackedTokens, pack, pack_lengths
+from regard.ground.batch import BatchLimits, PackedTokens, pack
 from regard.ground.layout import Layout
 from regard.ground.pytree import move_tensor, tensors_in, without_caches
 from regard.parts.attention import EncoderOutput
@@ -145,7 +145,7 @@ class GraphedPrompts:
 
     def __call__(self, prompts: PackedTokens) -> None:
         self.buffers.tokens_T[: len(prompts.tokens_T)] = prompts.tokens_T
-        layout = pack_lengths(prompts.layout.known_lengths, self.limits)
+        layout = self.limits.layout(prompts.layout.known_lengths)
         for old, new in zip(tensors_in(self.buffers.layout), tensors_in(layout), strict=True):
             old.copy_(move_tensor(new, self.device), non_blocking=True)
         self.read()

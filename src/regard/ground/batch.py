@@ -59,6 +59,59 @@ class BatchLimits:
         lengths = [*real, *[self.longest] * full, *[rest] * (rest > 0)]
         return lengths + [0] * (self.all_rows - len(lengths))
 
+    def layout(self, lengths: Sequence[int]) -> Layout:
+        """The layout of real rows of these lengths, in the fixed shape."""
+        layout = Layout.ragged(self.lengths(lengths))
+        return replace(layout, lengths=None, longest=self.longest)
+
+    def fill(self, ids: np.ndarray, lengths: Sequence[int], padding: int) -> np.ndarray:
+        """The packed ids of real rows, in the fixed shape."""
+        if len(ids) > self.tokens:
+            raise ValueError(f"{len(ids)} tokens do not fit {self}")
+        return _padded(ids, self.tokens, padding)
+
+
+@dataclass(frozen=True)
+class RectangleLimits(BatchLimits):
+    """Every batch is a rectangle of padded rows, on either side, whose sides are rounded up.
+
+    So there are few shapes, each of which can be captured, for models that read token after token:
+    packed rows would all have to be as long as the longest of the corpus.
+    """
+
+    row_multiple: int = 32
+    length_multiple: int = 8
+
+    def layout(self, lengths: Sequence[int]) -> Layout:
+        rows, longest = self.sides(lengths)
+        lengths_B = torch.zeros(rows, dtype=torch.int32)
+        lengths_B[: len(lengths)] = torch.tensor(lengths, dtype=torch.int32)
+        return Layout.rectangle(rows, longest, lengths_B=lengths_B)
+
+    def fill(self, ids: np.ndarray, lengths: Sequence[int], padding: int) -> np.ndarray:
+        rows, longest = self.sides(lengths)
+        length_B = np.zeros(rows, np.int64)
+        length_B[: len(lengths)] = lengths
+        filled = np.full((rows, longest, *ids.shape[1:]), padding, dtype=ids.dtype)
+        filled[np.arange(longest) < length_B[:, None]] = ids
+        return filled.reshape(-1, *ids.shape[1:])
+
+    def sides(self, lengths: Sequence[int]) -> tuple[int, int]:
+        """The rows of the rectangle, and their length."""
+        if len(lengths) > self.rows or max(lengths, default=0) > self.longest:
+            raise ValueError(f"rows of lengths {list(lengths)} do not fit {self}")
+        longest = max(lengths, default=0)
+        return _round_up(len(lengths), self.row_multiple), _round_up(longest, self.length_multiple)
+
+
+def _round_up(size: int, multiple: int) -> int:
+    return multiple * max(1, -(-size // multiple))
+
+
+def _padded(ids: np.ndarray, size: int, padding: int) -> np.ndarray:
+    rest = np.full((size - len(ids), *ids.shape[1:]), padding, dtype=ids.dtype)
+    return np.concatenate([ids, rest])
+
 
 Ids = Sequence[int] | np.ndarray
 
@@ -129,13 +182,7 @@ def pack(
     lengths = [len(row) + special_ids.count for row in rows]
     if limits is None:
         return PackedTokens(tokens_T, Layout.ragged(lengths), len(tokens_T))
-    return PackedTokens(tokens_T, pack_lengths(lengths, limits), sum(lengths))
-
-
-def pack_lengths(lengths: Sequence[int], limits: BatchLimits) -> Layout:
-    """The layout of rows of these lengths, padded to the fixed shape of ``limits``."""
-    layout = Layout.ragged(limits.lengths(lengths))
-    return replace(layout, lengths=None, longest=limits.longest)
+    return PackedTokens(tokens_T, limits.layout(lengths), sum(lengths))
 
 
 def pack_rows(
@@ -180,12 +227,11 @@ def pack_ids(
 
     A token has one id, or as many ids as every other: a row of them.
     """
-    ends = np.cumsum(np.array([len(row) for row in rows], dtype=np.int64) + special_ids.count)
+    lengths = [len(row) + special_ids.count for row in rows]
+    ends = np.cumsum(np.array(lengths, dtype=np.int64))
     size = int(ends[-1]) if len(ends) else 0
-    if limits is not None and size > limits.tokens:
-        raise ValueError(f"{size} tokens do not fit {limits}")
     per_token = np.shape(rows[0])[1:] if rows else ()  # one id, or those of characters
-    tokens = np.full((limits.tokens if limits else size, *per_token), padding, dtype=np.int64)
+    tokens = np.full((size, *per_token), padding, dtype=np.int64)
     inside = np.ones(size, dtype=bool)
     for number, at in (
         (special_ids.first, np.append(0, ends[:-1])),
@@ -194,7 +240,9 @@ def pack_ids(
         if number is not None and size:
             tokens[at], inside[at] = number, False
     if size:
-        tokens[:size][inside] = np.concatenate(rows, dtype=np.int64, casting="unsafe")
+        tokens[inside] = np.concatenate(rows, dtype=np.int64, casting="unsafe")
+    if limits is not None:
+        tokens = limits.fill(tokens, lengths, padding)
     return torch.from_numpy(tokens)
 
 

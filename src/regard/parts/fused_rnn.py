@@ -19,6 +19,13 @@ FUSED: dict[str, Callable[..., Any]] = {
     "lstm": torch.lstm,
 }
 ALIGNED = 8
+# What padding adds to each gate: an LSTM then forgets nothing and reads nothing, a GRU updates
+# nothing. Their sigmoids are exactly 0 and 1.
+FREEZE = 1e4
+FROZEN: dict[str, tuple[float, ...]] = {
+    "lstm": (-FREEZE, FREEZE, 0.0, 0.0),
+    "gru": (0.0, FREEZE, 0.0),
+}
 
 Weights = tuple[Tensor, ...]  # from inputs to gates, from states to gates, and a bias of each
 
@@ -30,15 +37,20 @@ def run_fused(
     weights: Sequence[Weights],
     *,
     alive: Tensor | None = None,
+    padding_LB: Tensor | None = None,
     training: bool = False,
     multiple: int = 1,
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """States of all tokens, and final states, of a layer with these ``weights`` of each direction.
 
     The tokens are (L, B, D), or (T, D) in time-major order, of which ``alive`` rows have one at
-    each time. States are (directions, B, width) each, of a ``cell`` with two parts h and c. With
-    ``multiple``, sizes are padded to one.
+    each time. States are (directions, B, width) each, of a ``cell`` with two parts h and c. Where
+    there is ``padding``, GRUs keep their state and LSTMs keep c. With ``multiple``, sizes are
+    padded to one.
     """
+    if padding_LB is not None:
+        x = torch.cat([x, padding_LB[:, :, None].to(x.dtype)], dim=-1)
+        weights = [_freezing(cell, way) for way in weights]
     inputs, width = x.shape[-1], begin[0].shape[-1]
     pad_inputs, pad_states = -inputs % multiple, -width % multiple
     if pad_inputs or pad_states:
@@ -57,6 +69,13 @@ def run_fused(
     if pad_states:
         out = out.unflatten(-1, (len(weights), -1))[..., :width].flatten(-2)
     return out, tuple(part[..., :width] for part in ends)
+
+
+def _freezing(cell: str, way: Weights) -> Weights:
+    """Weights with one more input, which is 1 at padding."""
+    rows = len(way[0]) // len(FROZEN[cell])
+    gates = torch.cat([way[0].new_full((rows, 1), value) for value in FROZEN[cell]])
+    return torch.cat([way[0], gates], dim=1), *way[1:]
 
 
 def _padded(way: Weights, width: int, pad_inputs: int, pad_states: int) -> Weights:

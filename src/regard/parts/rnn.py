@@ -1,12 +1,14 @@
 """Recurrent layers on packed tokens: RNN, GRU (Cho et al., 2014) and LSTM (Hochreiter, 1997).
 
 All tokens of a batch run in torch's fused kernels, in time-major order and without padding; single
-steps run in torch's cells, with the same weights. Lengths must be known on the host, so these
-layers are neither compiled nor captured. They run in the precision of their weights under autocast:
-torch would run them in fp16, and errors of a state accumulate over time.
+steps run in torch's cells, with the same weights. Either lengths are known on the host, or rows are
+padded to a rectangle, which can be captured; these layers are not compiled. They run in the
+precision of their weights under autocast: torch would run them in fp16, and errors of a state
+accumulate over time.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -17,7 +19,7 @@ from torch import Tensor, nn
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.parts.dropout import Dropout
-from regard.parts.fused_rnn import ALIGNED, run_fused
+from regard.parts.fused_rnn import ALIGNED, FROZEN, run_fused
 
 State = tuple[Tensor, ...]  # of a layer, (R, width) each: h, or h and c
 
@@ -32,8 +34,10 @@ DIRECTIONS = ("forward", "backward", "both")
 NOTHING: Mapping[int, Any] = MappingProxyType({})
 
 
-def without_autocast(x: Tensor) -> torch.autocast:
+def without_autocast(x: Tensor) -> AbstractContextManager:
     """A context without autocast, for recurrent layers."""
+    if not torch.amp.is_autocast_available(x.device.type):
+        return nullcontext()
     return torch.autocast(x.device.type, enabled=False)
 
 
@@ -56,7 +60,8 @@ class RNNLayer(nn.Module):
         super().__init__()
         self.cell, self.width = cell, width
         self.weight_drop = Dropout(weight_drop)
-        self.backward_only, both = reads == "backward", reads == "both"
+        self.reads_forward, self.backward_only = reads == "forward", reads == "backward"
+        both = reads == "both"
         self.kernel = KERNELS[cell](inputs, width, bidirectional=both)
         self.states = 2 * width if both else width
         if cell == "lstm":
@@ -67,11 +72,15 @@ class RNNLayer(nn.Module):
         self, x_TD: Tensor, layout: Layout, begin: State | None = None
     ) -> tuple[Tensor, State]:
         """States of all tokens, and final states (of empty rows the initial ones, or zeros)."""
+        # Padding before a row keeps the c of an LSTM, and its h only where both are zero.
+        freezes = self.cell in FROZEN and (begin is None or self.reads_forward)
         if begin is None:
             begin = (x_TD.new_zeros(layout.rows, self.states),) * PARTS[self.cell]
         begin = tuple(part.to(x_TD.dtype) for part in begin)
         if layout.full and layout.tokens and not self.backward_only:
             return self._rectangle(x_TD, layout, begin)
+        if layout.even and not layout.full and layout.tokens and freezes:
+            return self._padded_rectangle(x_TD, layout, begin)
         time_major = layout.time_major
         if not time_major.rows:
             nothing_TD = self._nothing(x_TD, begin)
@@ -90,7 +99,29 @@ class RNNLayer(nn.Module):
         out_LBD, ends = self._run(layout.pad(x_TD).transpose(0, 1), begin)
         return layout.pack(out_LBD.transpose(0, 1)), ends
 
-    def _run(self, x: Tensor, begin: State, alive: Tensor | None = None) -> tuple[Tensor, State]:
+    def _padded_rectangle(self, x_TD: Tensor, layout: Layout, begin: State) -> tuple[Tensor, State]:
+        """The same for rows with padding, whose lengths only the device knows."""
+        x_LBD, padding_LB = layout.pad(x_TD).transpose(0, 1), ~layout.real_BL.T
+        if self.backward_only:
+            x_LBD, padding_LB = x_LBD.flip(0), padding_LB.flip(0)
+        out_LBD, (h_BD, *c_BD) = self._run(x_LBD, begin, padding_LB=padding_LB)
+        if self.backward_only:
+            return layout.pack(out_LBD.flip(0).transpose(0, 1)), (h_BD, *c_BD)
+        # Where rows end before the last step, the h of an LSTM is still that of a later step.
+        last_1BD = (layout.lengths_B.long() - 1).clamp(min=0)[None, :, None]
+        last_1BD = last_1BD.expand(-1, -1, self.width)
+        end_BD = out_LBD[..., : self.width].gather(0, last_1BD)[0]
+        end_BD = torch.cat([end_BD, h_BD[:, self.width :]], dim=-1)
+        end_BD = torch.where(layout.empty_B[:, None], begin[0], end_BD)
+        return layout.pack(out_LBD.transpose(0, 1)), (end_BD, *c_BD)
+
+    def _run(
+        self,
+        x: Tensor,
+        begin: State,
+        alive: Tensor | None = None,
+        padding_LB: Tensor | None = None,
+    ) -> tuple[Tensor, State]:
         """The fused kernel over (L, B, D), or time-major tokens of ``alive`` rows at each time."""
         out, ends = run_fused(
             self.cell,
@@ -98,6 +129,7 @@ class RNNLayer(nn.Module):
             tuple(self._to_kernel(part) for part in begin),
             list(self._weights()),
             alive=alive,
+            padding_LB=padding_LB,
             training=self.training,
             multiple=ALIGNED if x.is_cuda and self.training else 1,
         )

@@ -140,7 +140,8 @@ def _prepared_run(
         checkpoints=Checkpoints(place.out / "checkpoints"),
         world=world,
         data=dataset.fingerprint + objective.fingerprint,
-        eager=facts.eager,
+        eager=facts.eager or (facts.in_rectangles and recipe.batches.mixed),
+        in_rectangles=facts.in_rectangles,
         remarks=remarks,
         **limits,
     )

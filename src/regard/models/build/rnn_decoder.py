@@ -1,10 +1,10 @@
 """A recurrent decoder, with attention or without, before its state or after it.
 
 Where no step needs what the step before has seen, all tokens run in one call of the fused kernel;
-else a loop over time runs on the rows still alive.
+else a loop over time runs on the rows still alive, or on all rows of a rectangle.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -142,40 +142,37 @@ class RNNDecoderModule(nn.Module):
         cache: RNNState | None,
         tape: NullTape,
     ) -> tuple[Tensor, Tensor | None]:
-        """The same step by step; rows that have ended leave from the end of the order."""
-        time_major, keys = layout.time_major, None
+        """The same step by step; ragged rows that have ended leave from the end of the order."""
+        steps, keys = _steps(x_TD, layout), None
         if self.cross is not None:
             keys = self.cross.source_key_values(source, None if cache is None else cache.under(0))
-        if not layout.full:  # full rows are in order as they are
-            now = now.rows(time_major.order_B)
-            keys = None if keys is None else keys.ordered(time_major.order_B)
+        if not layout.even:
+            now = now.rows(steps.order_B)
+            keys = None if keys is None else keys.ordered(steps.order_B)
         one_each = layout  # of one token in each row, at positions of their own
         if layout.start is not None:
             one_each = Layout.rectangle(layout.rows, 1, x_TD.device, start=layout.start)
         record = UnrolledTape(tape.under("cross"), layout.rows, layout.longest)
         states, seen, ended = [], [], []
         rows = layout.rows
-        # Where no row has a token, a step on nothing still has gradients.
-        for time, x_RD in enumerate(time_major.from_packed(x_TD).split(time_major.alive or (0,))):
+        for time, x_RD in enumerate(steps.inputs):
             alive = len(x_RD)
             if alive < rows:
                 ended.append(now.rows(slice(alive, rows)))
                 rows = alive
             now, keys = now.rows(slice(alive)), None if keys is None else keys.first(alive)
             queries = one_each.first(alive).later(time)
-            moment = record.at(time, time_major.order_B[:alive])
+            moment = record.at(time, steps.order_B[:alive])
             state_RD, seen_RD, now = self._step(x_RD, now, keys, queries, moment)
             states.append(state_RD)
             seen += [] if seen_RD is None else [seen_RD]
         if cache is not None:
-            if not layout.full:
+            if not layout.even:
                 now = RNNDecoderState.join([now, *reversed(ended)])
-                now = now.rows(time_major.order_B.argsort())
+                now = now.rows(steps.order_B.argsort())
             cache.current = now
             cache.advance(layout)
-        return time_major.to_packed(torch.cat(states)), time_major.to_packed(
-            torch.cat(seen)
-        ) if seen else None
+        return steps.pack(states), steps.pack(seen) if seen else None
 
     def _step(
         self,
@@ -200,3 +197,25 @@ class RNNDecoderModule(nn.Module):
             seen_RD,
             RNNDecoderState(states, state_RD if self.input_feeding else told_RD),
         )
+
+
+class Steps(NamedTuple):
+    """The inputs of each time, of rows in an ``order``, and how outputs are packed again."""
+
+    order_B: Tensor
+    inputs: Sequence[Tensor]
+    pack: Callable[[list[Tensor]], Tensor]
+
+
+def _steps(x_TD: Tensor, layout: Layout) -> Steps:
+    """All rows of a rectangle at every time, padding too; of ragged rows those that go on."""
+    if layout.even and layout.longest:
+        order_B = torch.arange(layout.rows, device=x_TD.device)
+        inputs = layout.pad(x_TD).unbind(1)
+        return Steps(order_B, inputs, lambda outputs: layout.pack(torch.stack(outputs, 1)))
+    time_major = layout.time_major
+    # Where no row has a token, a step on nothing still has gradients.
+    inputs = time_major.from_packed(x_TD).split(time_major.alive or (0,))
+    return Steps(
+        time_major.order_B, inputs, lambda outputs: time_major.to_packed(torch.cat([*outputs]))
+    )

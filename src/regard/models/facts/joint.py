@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from regard.ground.errors import BadInput
 from regard.models.build.joint import GENERATOR_HEAD, JointModule
@@ -18,6 +18,7 @@ class Joint:
     of this ``temperature``.
     """
 
+    in_rectangles: ClassVar[bool] = False
     discriminator: TrunkWithHeads
     generator: TrunkWithHeads
     temperature: float = 1.0

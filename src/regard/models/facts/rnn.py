@@ -16,6 +16,7 @@ from regard.models.sites import AttentionSite
 from regard.parts.bridge import KINDS as BRIDGES
 from regard.parts.bridge import Bridge
 from regard.parts.dropout import RowDropout, TokenDropout
+from regard.parts.fused_rnn import FROZEN
 from regard.parts.rnn import DIRECTIONS, KERNELS, NOTHING, PARTS, RNNLayer, RNNStack
 from regard.parts.rnn_attention import SCORES, Attentional, Maxout, RNNAttention
 
@@ -45,6 +46,10 @@ class AnyRNN(AnyStack):
             at_least(1, name, getattr(self, name))
         share("dropout", self.dropout)
         one_of(KERNELS, "cell", self.cell)
+
+    @property
+    def takes_rectangles(self) -> bool:
+        return self.cell in FROZEN
 
     @property
     def input_width(self) -> int:

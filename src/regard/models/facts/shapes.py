@@ -39,6 +39,7 @@ class TrunkWithHeads:
 
     sides: ClassVar[tuple[str, ...]] = ("trunk",)
     encoder_path: ClassVar[str] = "trunk"
+    in_rectangles: ClassVar[bool] = False
     trunk: Trunk
     pool: AnyPool | None = None
     output_heads: tuple[AnyHead, ...] = ()
@@ -231,6 +232,16 @@ class EncoderDecoder:
     @property
     def eager(self) -> bool:
         """Whether it is neither compiled nor captured."""
+        return self._recurrent and not self.in_rectangles
+
+    @property
+    def in_rectangles(self) -> bool:
+        """Whether its batches on CUDA are padded rectangles, which are captured."""
+        sides = self.source.stack, self.target.stack
+        return self._recurrent and all(side.takes_rectangles for side in sides)
+
+    @property
+    def _recurrent(self) -> bool:
         return self.source.stack.eager or self.target.stack.eager
 
     @property

@@ -24,11 +24,11 @@ class AnyStack:
     """What every kind of stack can be asked, and the answers most of them give.
 
     An ``eager`` stack is neither compiled nor captured, and its batches have free shapes on every
-    device. Relative positions need a stack that ``attends``; one that ``has_queries`` has a second
-    stream of states, of predicted tokens; one that ``carries_state`` goes on
-    from row to row of a text (``new_state`` of its module); ``joins_features`` between its layers,
-    if it can. ``activation`` and ``eps`` are those of
-    heads built on the stack.
+    device; in an encoder-decoder it is captured if it ``takes_rectangles``. Relative positions need
+    a stack that ``attends``; one that ``has_queries`` has a second stream of states, of predicted
+    tokens; one that ``carries_state`` goes on from row to row of a text (``new_state`` of its
+    module); ``joins_features`` between its layers, if it can. ``activation`` and ``eps`` are those
+    of heads built on the stack.
     """
 
     eager: ClassVar[bool] = False
@@ -44,6 +44,11 @@ class AnyStack:
     activation: str = "gelu"
     eps: float = 1e-5
     final_norm: bool = False
+
+    @property
+    def takes_rectangles(self) -> bool:
+        """Whether it reads padded rows of which only the device knows the lengths."""
+        return True
 
     @property
     def blocks(self) -> int:

@@ -18,7 +18,8 @@ class Job:
     """Everything a run consists of.
 
     ``flops`` counts the operations of a step over examples of these lengths. An ``eager`` model is
-    neither compiled nor captured. ``data`` describes the training data in short, and
+    neither compiled nor captured; the batches of one ``in_rectangles`` are padded on CUDA, and its
+    steps captured by shape. ``data`` describes the training data in short, and
     ``remarks`` are about the first weights.
     """
 
@@ -32,6 +33,7 @@ class Job:
     world: World
     data: str = ""
     eager: bool = False
+    in_rectangles: bool = False
     remarks: tuple[str, ...] = ()
     budget_seconds: float = float("inf")
     stop_requested: Callable[[], bool] = lambda: False

@@ -4,8 +4,10 @@ Small steps are bound by kernel launches. With fixed shapes, the kernels are cap
 graph; a replay copies the batch into the captured tensors and launches once.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.config import BatchConfig
-from regard.ground.batch import Batch, BatchLimits
+from regard.ground.batch import Batch, BatchLimits, RectangleLimits
 from regard.ground.pytree import map_tensors, tensors_in, without_caches
 
 Forward = Callable[[Batch], tuple[Tensor, ...]]
@@ -51,20 +53,25 @@ class StepGraph(NamedTuple):
 
 
 class GraphedStep:
-    """The same with one CUDA graph for each shape of batch.
+    """The same with one CUDA graph for each shape of batch, for the ``most`` of them.
 
-    Dropout follows the seed, since a replay reads the generator's current state.
+    A shape is captured when it has come ``times``. Dropout follows the seed, since a replay reads
+    the generator's current state.
     """
 
-    def __init__(self, eager: EagerStep, model: nn.Module):
-        self.eager, self.model = eager, model
+    def __init__(self, eager: EagerStep, model: nn.Module, *, times: int = 1, most: float = inf):
+        self.eager, self.model, self.times, self.most = eager, model, times, most
+        self.seen: Counter[tuple[torch.Size, ...]] = Counter()
         self.graphs: dict[tuple[torch.Size, ...], StepGraph] = {}
         self.pool = torch.cuda.graph_pool_handle()  # of all graphs: no two run at once
 
     def __call__(self, batch: Batch, scale: Tensor | Scale) -> StepResult:
         new = tensors_in(batch)
         shapes = tuple(one.shape for one in new)
+        self.seen[shapes] += 1
         if shapes not in self.graphs:
+            if self.seen[shapes] < self.times or len(self.graphs) >= self.most:
+                return self.eager(batch, scale)
             self.graphs[shapes] = self._capture(batch, as_tensor(scale, new[0].device))
         captured = self.graphs[shapes]
         for old, one in zip(tensors_in(captured.batch), new, strict=True):
@@ -137,6 +144,11 @@ def fixed_shape(
         needed = max(map(sum, zip(*lengths, strict=True)), default=0)
         tokens = min(tokens, multiple * -(-max(needed, limits.longest) // multiple))
     return BatchLimits(tokens, -(-limits.rows // splits), limits.longest)
+
+
+def rectangle(limits: BatchConfig, splits: int = 1) -> RectangleLimits:
+    """The same for a model whose batches are padded rectangles."""
+    return RectangleLimits(limits.tokens, -(-limits.rows // splits), limits.longest)
 
 
 def as_tensor(scale: Tensor | Scale, device: torch.device | str = "cpu") -> Tensor:

@@ -19,6 +19,7 @@ from regard.training.loop.microbatch import (
     Scale,
     StepResult,
     fixed_shape,
+    rectangle,
     unchanged_buffers,
 )
 from regard.training.optim.averages import average_of
@@ -27,6 +28,7 @@ from regard.training.optim.schedule import schedule
 from regard.training.precision import Precision
 from regard.weights.files import load_weights, weights_of
 
+MOST_RECTANGLES = 128  # shapes of which steps are captured
 Tensors = dict[str, dict[str, Tensor]]  # by the file of a checkpoint
 
 
@@ -51,21 +53,28 @@ class TrainableModel:
 
     @property
     def fixed(self) -> bool:
-        """Whether all batches have one shape: on CUDA, unless the model is an eager one."""
-        return self.world.device.type == "cuda" and not self.job.eager
+        """Whether shapes of batches are fixed: on CUDA, unless the model is an eager one.
+
+        Rectangles are for steps that are replayed.
+        """
+        free = self.job.eager or (self.job.in_rectangles and not self._replayable)
+        return self.world.device.type == "cuda" and not free
 
     @property
     def compiles(self) -> bool:
         """Whether the forward pass is compiled: where there is one shape."""
-        return self.fixed and self.recipe.train.compile and not self.recipe.batches.pad_to_multiple
+        several = self.job.in_rectangles or self.recipe.batches.pad_to_multiple
+        return self.fixed and self.recipe.train.compile and not several
 
     @property
     def captures(self) -> bool:
         """Whether steps are replayed: where shapes are fixed, unless something forbids it."""
+        return self.fixed and self._replayable
+
+    @property
+    def _replayable(self) -> bool:
         alone, recipe = self.world.size == 1, self.recipe
-        return (
-            self.fixed and alone and recipe.optimiser.has_moments and not recipe.train.deterministic
-        )
+        return alone and recipe.optimiser.has_moments and not recipe.train.deterministic
 
     def open(self, precision: Precision) -> None:
         """Get ready for steps in this precision."""
@@ -73,7 +82,8 @@ class TrainableModel:
         self.wrapped = self.world.wrap(self.model)
         forward = torch.compile(self._forward) if self.compiles else self._forward
         eager = EagerStep(forward, self.context)
-        self.run_batch = GraphedStep(eager, self.model) if self.captures else eager
+        few = {"times": 2, "most": MOST_RECTANGLES} if self.job.in_rectangles else {}
+        self.run_batch = GraphedStep(eager, self.model, **few) if self.captures else eager
 
     def probe(self, precision: Precision, examples: Sequence[Any], state: Any) -> None:
         """A step without an update, on examples of its own: new shapes cost what they cost."""
@@ -157,13 +167,15 @@ class TrainableModel:
         return self.job.objective(self.wrapped, batch)
 
     def _collate(self, examples: Sequence[Any]) -> Batch:
-        """Free shapes on a CPU, one fixed shape on CUDA."""
+        """Free shapes on a CPU; on CUDA one fixed shape, or rectangles of a few."""
+        objective, limits = self.job.objective, self.recipe.batches
         if not self.fixed:
-            return self.job.objective.collate(examples)
-        limits = self.recipe.batches
+            return objective.collate(examples)
         splits = self.job.sampler.splits(limits.accumulate, self.world.size)
-        lengths = map(self.job.objective.length, examples)
-        return self.job.objective.collate(examples, fixed_shape(limits, lengths, splits))
+        if self.job.in_rectangles:
+            return objective.collate(examples, rectangle(limits, splits))
+        lengths = map(objective.length, examples)
+        return objective.collate(examples, fixed_shape(limits, lengths, splits))
 
 
 def seed_everything(*key: int) -> None:
