@@ -12,12 +12,17 @@ from regard.models.papers import LINEAGE, bert
 SMALL = {"width": 8, "heads": 2, "inner": 8, "depth": 2, "vocab": 20, "embedding": 8}
 
 
-def small(facts):
+OWN = {"cove": {"target.width": 16}}  # as wide as both directions of the source
+
+
+def small(paper):
+    facts = next(iter(paper.sizes.values()))
     known = {path.split(".")[-1] for path, _ in paths(facts)}
-    return change(facts, **{name: size for name, size in SMALL.items() if name in known})
+    sizes = {name: size for name, size in SMALL.items() if name in known}
+    return change(facts, **sizes, **OWN.get(paper.key, {}))
 
 
-FACTS = {paper.key: small(next(iter(paper.sizes.values()))) for paper in LINEAGE}
+FACTS = {paper.key: small(paper) for paper in LINEAGE}
 FACTS["bert, heads"] = FACTS["bert"].with_heads(MLMHead(), SentencePairHead(), LabelHead(3))
 STEPWISE = {"decoder block 1", "decoder block 2"}  # an RNN decoder may run step by step
 

@@ -50,6 +50,7 @@ from regard.objectives.labels import (
     TokenRegression,
 )
 from regard.objectives.masked_lm import MaskedLM
+from regard.objectives.negative_sampling import NegativeSampling
 from regard.objectives.next_sentence import NextSentence, SentencePairObjective
 from regard.objectives.objective import Objective, PairObjective
 from regard.objectives.permutation_lm import PermutationLM
@@ -118,6 +119,12 @@ def with_neighbours(draw: np.random.Generator) -> AnnotatedRow:
     return BiLM(words=WORDS).annotator(tokenizer)([example], np.arange(1), (1, 0))[0]
 
 
+def with_samples(draw: np.random.Generator) -> AnnotatedRow:
+    taught = replace(SAMPLED, counts_V=np.ones(WORDS))
+    given = [AnnotatedRow(row(draw), {}, {})]
+    return taught.annotator(SimpleNamespace(unk=0))(given, np.arange(1), (1, 0))[0]
+
+
 def with_boundaries(draw: np.random.Generator) -> AnnotatedRow:
     tokenizer = SimpleNamespace(special=frozenset())
     return SpanBoundary().annotator(tokenizer)([annotated(draw)], np.arange(1), (1, 0))[0]
@@ -160,6 +167,7 @@ CONVOLUTIONAL = change(gehring.LAPTOP, vocab=WORDS, width=6, embedding=6, dropou
 CLASSIFIER = change(LIN, vocab=WORDS, width=6, embedding=6, dropout=0.0).with_heads(
     LabelHead(LABELS)
 )
+SAMPLED = NegativeSampling(negatives=3)
 MASKED, FOLLOWS = MaskedLM(rate=0.5, smoothing=0.1), NextSentence()
 CAUSAL = change(gpt2.SMALL, vocab=WORDS, depth=1, width=8, heads=2, inner=12, longest=20)
 SPANS = Sum(SpanBoundary(MaskedLM(rate=0.5)))
@@ -218,6 +226,7 @@ CASES = {
     "MaskedLM": Case(MASKED, Sum(MASKED).fit(TINY), annotated),
     "CausalLM": Case(CausalLM(), Sum(CausalLM()).fit(CAUSAL), with_next_tokens),
     "BiLM": Case(BiLM(words=WORDS), Sum(BiLM(words=WORDS)).fit(ELMO), with_neighbours),
+    "NegativeSampling": Case(SAMPLED, Sum(SAMPLED).fit(CLASSIFIER), with_samples),
     "AnswerLM": Case(AnswerLM(TaskPrompt(1), eos=2), Sum(CausalLM()).fit(CAUSAL), pair),
     "NextSentence": Case(FOLLOWS, Sum(FOLLOWS).fit(TINY), annotated),
     "SentenceOrder": Case(SentenceOrder(), Sum(SentenceOrder()).fit(TINY), annotated),

@@ -129,6 +129,12 @@ def full_rows(documents: Documents, frame: RowFrame, longest: int) -> RowPlan:
     return RowPlan(documents, frame, begin, ends, first)
 
 
+def sentence_rows(documents: Documents, frame: RowFrame, longest: int) -> RowPlan:
+    """Each sentence is a row; one longer than a row is split. Every epoch has the same rows."""
+    token = _no_longer(documents.first_token, room_in(frame, longest, "a sentence", 1))
+    return RowPlan(documents, frame, token[:-1], token[1:], np.arange(len(token)))
+
+
 def room_in(frame: RowFrame, longest: int, texts: str, least: int) -> int:
     """Tokens of a row beside its special tokens; `texts` need `least` of them."""
     room, specials = longest - frame.specials, frame.specials

@@ -111,6 +111,7 @@ class Distillation(RowObjective):
     """A teacher's distributions over tokens and its states; it goes with masked LM."""
 
     name, config, head = "distillation", DistillationConfig, "distillation"
+    smooths = False
     teacher: Teacher
     temperature: float = 2.0
     loss_weight: float = 5.0

@@ -12,6 +12,7 @@ from regard.objectives.bilm import BiLM
 from regard.objectives.causal_lm import CausalLM
 from regard.objectives.distillation import Distillation
 from regard.objectives.masked_lm import MaskedLM
+from regard.objectives.negative_sampling import NegativeSampling
 from regard.objectives.next_sentence import NextSentence
 from regard.objectives.permutation_lm import PermutationLM
 from regard.objectives.replaced_tokens import ReplacedTokens
@@ -24,7 +25,7 @@ OBJECTIVES: dict[str, type[RowObjective]] = {
     one.name: one
     for one in (
         *(MaskedLM, NextSentence, SentenceOrder, SpanBoundary, ReplacedTokens),
-        *(CausalLM, BiLM, PermutationLM, Distillation),
+        *(CausalLM, BiLM, PermutationLM, NegativeSampling, Distillation),
     )
 }
 
@@ -60,6 +61,11 @@ class ObjectiveTables(Config):
     def score_texts(self) -> bool:
         """Whether texts have a probability, and test sets a perplexity."""
         return any(OBJECTIVES[one].scores_texts for one in self._names)
+
+    @property
+    def smooth(self) -> bool:
+        """Whether label smoothing applies to one of them."""
+        return any(OBJECTIVES[one].smooths for one in self._names)
 
     def sum(self, smoothing: float) -> Sum:
         """The sum of the listed objectives."""

@@ -58,6 +58,7 @@ class RowObjective(Objective):
     whole_texts: ClassVar[bool] = False  # whether documents are read as they are, not by sentence
     orders_rows: ClassVar[bool] = False  # whether it gives rows factorization orders
     scores_texts: ClassVar[bool] = False  # whether its model gives texts a probability
+    smooths: ClassVar[bool] = True  # whether label smoothing applies
     dev_size: ClassVar[int] = 3
     smoothing: float  # label smoothing
     loss_weight: float = 1.0  # beside the losses of other objectives
@@ -137,6 +138,10 @@ class RowObjective(Objective):
         """Rows of at most ``longest`` tokens; by default filled with consecutive sentences."""
         plan = full_rows(documents, template.frame(1), longest)
         return lambda epoch: plan
+
+    def count_words(self, documents: Documents, vocab: int) -> "RowObjective":
+        """The same, with what it must know of the training documents: by default nothing."""
+        return self
 
     def annotator(self, tokenizer: Any) -> Annotate | None:
         """A function that adds targets to rows; None if ``rows`` already come with them."""

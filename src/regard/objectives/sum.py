@@ -94,6 +94,10 @@ class Sum(Objective):
         """Whether documents are read as they are, not by sentence."""
         return self._row_maker.whole_texts
 
+    def count_words(self, documents: Documents, vocab: int) -> "Sum":
+        """The same, with what objectives must know of the training documents."""
+        return Sum(*(objective.count_words(documents, vocab) for objective in self.objectives))
+
     def annotator(self, tokenizer: Any) -> Callable[..., list[AnnotatedRow]]:
         """A function that makes rows with the targets of all members from passages."""
         functions = [member.annotator(tokenizer) for member in self.members]

@@ -33,7 +33,7 @@ from regard.tasks.batch_runner import Predictor, TextOrPair, rows_of
 from regard.tasks.classify import Classify
 from regard.tasks.embed import Embedder
 from regard.tasks.encoder_task import EncoderTask
-from regard.tasks.fill_mask import MaskFiller
+from regard.tasks.fill_mask import MaskFiller, mask_filler
 from regard.tasks.inputs import InputLimits, token_ids
 from regard.tasks.model_runner import ModelRunner
 from regard.tasks.multiple_choice import Choose
@@ -144,7 +144,7 @@ class EncoderModel(ModelRunner):
     def filler(self, top: int = 5) -> MaskFiller:
         """Fills masks."""
         limits: dict[str, Any] = {"batch_size": self.batch_size, "max_length": self.truncation}
-        return MaskFiller(self.model, cast(Any, self.text), top=top, **limits)
+        return mask_filler(self.model)(self.model, self.text, top=top, **limits)
 
     def embedder(self, pool: str | None = None, normalise: bool | None = None) -> Embedder:
         """Gives vectors: as its folder says, else the mean of its states."""

@@ -3,18 +3,21 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from regard.ground.batch import Ids, PackedTokens, TokenRow
 from regard.ground.checks import check_whole
 from regard.ground.errors import BadInput, BadItem
 from regard.models.build.trunk_with_heads import TrunkWithHeadsModule
-from regard.models.facts import MLMHead
+from regard.models.facts import AnyHead, ContextHead, MLMHead
 from regard.tasks.batch_runner import Predictor, finite, in_order
 from regard.tasks.inputs import check_texts
-from regard.text.encoder_tokenizer import EncoderTokenizer
+from regard.text.lexicon import END, SPECIAL
+from regard.text.word_tokenizer import MASK, WordTokenizer
 
 
 @dataclass(frozen=True)
@@ -37,13 +40,12 @@ class FilledText:
 class MaskFiller(Predictor):
     """An encoder that names hidden words, ``top`` of them for each mask."""
 
+    head: ClassVar[type[AnyHead]] = MLMHead
     model: TrunkWithHeadsModule
-    tokenizer: EncoderTokenizer
+    tokenizer: Any
     top: int = 5
 
     def __post_init__(self) -> None:
-        if MLMHead.name not in self.model.heads:
-            raise BadInput("this encoder cannot fill masks: it has no masked-LM head")
         check_whole("top: the number of words", self.top, 1, len(self.tokenizer.words))
 
     @property
@@ -53,14 +55,17 @@ class MaskFiller(Predictor):
 
     def row(self, text: str, number: int) -> TokenRow:
         """How a text is read, all its masks included; its number is for the message."""
-        ids = self.tokenizer.masked(text)
-        row = self.tokenizer.row(ids, longest=self.max_length)
-        if self.tokenizer.mask not in ids:
+        if self.mask not in text:
             raise BadItem(number, f"there is no {self.mask} in it")
-        if self._masks(row.tokens) < self._masks(ids):
+        row = self.tokenizer.row(self.tokenizer.masked(text), longest=self.max_length)
+        if len(self.masks(row.tokens)) < text.count(self.mask):
             count = len(row.tokens)
             raise BadItem(number, f"a {self.mask} stands behind the {count} tokens read")
         return row
+
+    def masks(self, tokens: Ids) -> np.ndarray:
+        """The positions of masks in a row."""
+        return np.flatnonzero(np.equal(tokens, self.tokenizer.mask))
 
     def token_count(self, given: str, most: int) -> int:
         """A mask is one token."""
@@ -71,22 +76,34 @@ class MaskFiller(Predictor):
         """The words for every mask in each text, which has one or more."""
         asked = check_texts(asked)
         rows = [self.row(one, number) for number, one in enumerate(asked, start=1)]
-        found = in_order((numbers, self._fills(batch)) for numbers, batch in self.batches(rows))
+        masks = [self.masks(row.tokens) for row in rows]
+        found = in_order(
+            (numbers, self._fills(batch, [masks[number] for number in numbers]))
+            for numbers, batch in self.batches(rows)
+        )
         return [self._filled(text, one) for text, one in zip(asked, found, strict=True)]
 
-    def _fills(self, batch: PackedTokens) -> list[tuple[tuple[TokenFill, ...], ...]]:
+    def _fills(
+        self, batch: PackedTokens, masks: Sequence[np.ndarray]
+    ) -> list[tuple[tuple[TokenFill, ...], ...]]:
         """For each row of a batch, the words of each of its masks."""
-        masked_T = batch.tokens_T == self.tokenizer.mask
-        outputs = self.model(batch, positions={MLMHead.name: masked_T.nonzero()[:, 0]})
-        logits_NV = finite(outputs.by_head[MLMHead.name])
-        probable_NV = torch.softmax(logits_NV, dim=-1)[:, : len(self.tokenizer.words)]
+        starts = batch.layout.offsets[: len(masks)].tolist()
+        at_N = np.concatenate([at + start for at, start in zip(masks, starts, strict=True)])
+        read = self.read_at(torch.from_numpy(at_N).to(self.device))
+        outputs = self.model(batch, positions={self.head.name: read})
+        logits_NV = finite(outputs.by_head[self.head.name])
+        probable_NV = torch.softmax(self.allowed(logits_NV), dim=-1)[:, : len(self.tokenizer.words)]
         probable_NW, best_NW = probable_NV.topk(self.top)
         named = map(self._named, best_NW.tolist(), probable_NW.tolist())
-        masks = (int(row_L.sum()) for row_L in batch.layout.split(masked_T))
-        return [tuple(islice(named, count)) for count in masks]
+        return [tuple(islice(named, len(at))) for at in masks]
 
-    def _masks(self, tokens: Ids) -> int:
-        return int(np.equal(tokens, self.tokenizer.mask).sum())
+    def read_at(self, at_N: Tensor) -> Tensor:
+        """What the head reads of these positions in a batch."""
+        return at_N
+
+    def allowed(self, logits_NV: Tensor) -> Tensor:
+        """The logits of words that may be named: all."""
+        return logits_NV
 
     def _named(self, best: list[int], probable: list[float]) -> tuple[TokenFill, ...]:
         return tuple(map(TokenFill, self.tokenizer.words.pieces(best), probable))
@@ -96,3 +113,45 @@ class MaskFiller(Predictor):
         for (best, *_), part in zip(blanks, others, strict=True):
             filled = self.tokenizer.join(filled, best.word) + part
         return FilledText(filled, blanks)
+
+
+class ContextFiller(MaskFiller):
+    """The same by the vectors of gaps: the softmax is over their products with all words.
+
+    The end of a sentence stands in the gap, of which no state around it knows.
+    """
+
+    head: ClassVar[type[AnyHead]] = ContextHead
+    tokenizer: WordTokenizer
+
+    @property
+    def mask(self) -> str:
+        return MASK
+
+    def masks(self, tokens: Ids) -> np.ndarray:
+        """Where a sentence ends before the row does."""
+        end = self.tokenizer.words.frame(END)
+        return np.flatnonzero(np.equal(tokens[:-1], end))
+
+    def read_at(self, at_N: Tensor) -> Tensor:
+        """The positions around them."""
+        return torch.stack([at_N - 1, at_N + 1, at_N])
+
+    def allowed(self, logits_NV: Tensor) -> Tensor:
+        """All but those of words that no text has, which are not learned."""
+        ids = self.tokenizer.words.lexicon.ids
+        return logits_NV.index_fill(
+            1, torch.tensor([ids[word] for word in SPECIAL], device=self.device), -torch.inf
+        )
+
+
+FILLERS: dict[str, type[MaskFiller]] = {one.head.name: one for one in (MaskFiller, ContextFiller)}
+"""By the head that they read."""
+
+
+def mask_filler(model: TrunkWithHeadsModule) -> type[MaskFiller]:
+    """What fills the masks of texts with that model."""
+    found = [FILLERS[name] for name in model.heads if name in FILLERS]
+    if not found:
+        raise BadInput("this encoder cannot fill masks: it has no masked-LM head")
+    return found[0]

@@ -114,6 +114,10 @@ class Pretrain(TrunkTask):
         return super().begin(model.main, data, prepared)
 
     @property
+    def allows_smoothing(self) -> bool:
+        return self.table(ObjectivesConfig).smooth
+
+    @property
     def metrics(self) -> Collection[str]:
         """Those of test sets, which only language models have."""
         return self.test_metrics if self.table(ObjectivesConfig).score_texts else ()
@@ -147,9 +151,10 @@ class Pretrain(TrunkTask):
             train_N, dev_N = map(np.sort, held_out_indices(len(train), given.dev.held_out))
             train, dev = train.chosen(train_N), train.chosen(dev_N)
         self.objectives.to(folder.device)
-        batching, objectives = Batching.of(self.recipe), self.objectives
-        rows = self._rows(train, tokenizer, self.recipe.train.seed)
-        dev_rows = self._rows(dev, tokenizer, DEV_SEED)
+        batching = Batching.of(self.recipe)
+        objectives = self.objectives.count_words(train, len(tokenizer.training_words))
+        rows = self._rows(objectives, train, tokenizer, self.recipe.train.seed)
+        dev_rows = self._rows(objectives, dev, tokenizer, DEV_SEED)
         dev_streams = objectives.dev_streams(dev_rows, batching.limits)
         dataset = TrainingData(
             batching=batching,
@@ -163,10 +168,12 @@ class Pretrain(TrunkTask):
         )
         return Prepared(tokenizer, None, dataset)
 
-    def _rows(self, documents: Documents, tokenizer: RowTokenizer, seed: int) -> DocumentDataset:
+    def _rows(
+        self, objectives: Sum, documents: Documents, tokenizer: RowTokenizer, seed: int
+    ) -> DocumentDataset:
         longest = self.recipe.batches.longest
-        plan = self.objectives.rows(documents, tokenizer.template, longest, seed)
-        return DocumentDataset(documents, plan, self.objectives.annotator(tokenizer), seed)
+        plan = objectives.rows(documents, tokenizer.template, longest, seed)
+        return DocumentDataset(documents, plan, objectives.annotator(tokenizer), seed)
 
     def _sentences(self, folder: RunPaths) -> Iterator[str]:
         """The sentences to learn from, or evenly sampled ones if they are too many."""

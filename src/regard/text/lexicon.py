@@ -11,7 +11,7 @@ from regard.ground.errors import BadInput
 from regard.ground.files import read_bytes, replacing
 from regard.text.words import words
 
-UNKNOWN, BEGIN, END = "<UNK>", "<S>", "</S>"
+SPECIAL = UNKNOWN, BEGIN, END = "<UNK>", "<S>", "</S>"
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,8 @@ class Lexicon:
             counts.update(words(text.lower() if lower else text))
         if not counts:
             raise BadInput("there is no text to learn words from")
-        special = (UNKNOWN, BEGIN, END)
-        by_count = sorted(counts.keys() - {*special}, key=lambda word: (-counts[word], word))
-        return cls((*special, *by_count)[:size])
+        by_count = sorted(counts.keys() - {*SPECIAL}, key=lambda word: (-counts[word], word))
+        return cls((*SPECIAL, *by_count)[:size])
 
     def extended(self, more: Iterable[str]) -> "Lexicon":
         """With further words after its own."""
@@ -71,6 +70,6 @@ class Lexicon:
             listed = read_bytes(path).decode().split("\n")[:-1]
         except UnicodeDecodeError as error:
             raise BadInput(f"{path}: not UTF-8 (byte {error.start})") from None
-        if len({*listed}) < len(listed) or not {UNKNOWN, BEGIN, END} <= {*listed}:
+        if len({*listed}) < len(listed) or not {*SPECIAL} <= {*listed}:
             raise BadInput(f"{path}: a word occurs twice, or {UNKNOWN}, {BEGIN} or {END} does not")
         return cls(tuple(listed))

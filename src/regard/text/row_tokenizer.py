@@ -80,7 +80,7 @@ class RowTokenizer(ABC):
         """The length to which rows are truncated; texts without special tokens are read whole."""
         return max_length if self.template.specials(1) else None
 
-    def masked(self, text: str) -> list[int]:
+    def masked(self, text: str) -> Ids:
         """The ids of a text in which the mask token may be written, if there is one."""
         return self.words.encode(text)
 

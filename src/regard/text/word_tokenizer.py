@@ -18,6 +18,7 @@ from regard.text.templates import RowBuilder, Template
 from regard.text.word_pieces import WordPieces
 from regard.text.words import Span, word_spans, words
 
+MASK = "[MASK]"  # how a gap is written
 Spelling = CharacterVocabulary | WordPieces
 """How a model that gives features reads a word: by as many ids as any other."""
 
@@ -117,6 +118,16 @@ class WordTokenizer(RowTokenizer):
         """Each text is a sentence."""
         special = {"bos": self.words.frame(BEGIN), "eos": self.words.frame(END)}
         return RowBuilder(Template("bos A eos", "bos A eos bos B eos"), special)
+
+    def masked(self, text: str) -> np.ndarray:
+        """The tokens of a text in which gaps may be written; the end of a sentence stands there."""
+        first, *others = map(self.words.encode, text.split(MASK))
+        gap = np.stack([self.words.frame(END)])
+        return np.concatenate([first, *(part for one in others for part in (gap, one))])
+
+    def join(self, text: str, word: str) -> str:
+        """A text with a word at its end."""
+        return f"{text.rstrip()} {word}".lstrip()
 
     def count(self, texts: Sequence[str], most: int) -> int:
         """The words of these texts, and those around them."""

@@ -1,7 +1,7 @@
 """The models before ELMo and ULMFiT that brought context from one task to another."""
 
-from regard.models.facts import change
-from regard.models.papers import cove, dai, elmo, taglm
+from regard.models.facts import ContextHead, change
+from regard.models.papers import context2vec, cove, dai, elmo, taglm
 from regard.models.papers.lin import BASE as LIN
 
 MIXTURE = 2  # the weight of one layer, and the scale
@@ -17,6 +17,14 @@ def test_the_parameters_of_dai_and_le():
     count = dai.PAPER.parameters
     assert count(dai.CLASSIFIER) == reader
     assert count(dai.AUTOENCODER) == 2 * reader + 30_000 * 1_024
+
+
+def test_the_parameters_of_context2vec():
+    reader = 180_000 * 300 + cells(4, 300, 600)
+    gap = 1_200 * 1_201 + 1_201 * 600  # two dense layers
+    count = context2vec.PAPER.parameters
+    assert count(context2vec.BASE) == reader
+    assert count(context2vec.BASE.with_heads(ContextHead())) == reader + gap + 180_000 * 600
 
 
 def test_the_parameters_of_taglm():

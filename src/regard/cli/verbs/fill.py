@@ -34,8 +34,9 @@ def fill(
 ) -> None:
     """Fill the [MASK] tokens of each line with probable words.
 
-    Prints the filled line, then for each mask token (BERT: [MASK], RoBERTa: <mask>), after a tab,
-    the most probable words with their probabilities. An empty line stays empty.
+    Prints the filled line, then for each mask token (BERT and context2vec: [MASK], RoBERTa:
+    <mask>), after a tab, the most probable words with their probabilities. An empty line stays
+    empty.
 
     Example: echo "The old man [MASK] a book." | regard fill runs/bert/model
     """

@@ -65,6 +65,29 @@ class MLMHeadModule(nn.Module):
         return self.out(self.norm(self.activation(self.dense(states_ND))))
 
 
+class ContextHeadModule(nn.Module):
+    """A vector of what stands around a position, and its products with the vectors of words."""
+
+    def __init__(self, width: int, size: int, vocab: int):
+        super().__init__()
+        self.dense, self.out = nn.Linear(width, width), nn.Linear(width, size)
+        self.words = nn.Embedding(vocab, size)
+        nn.init.normal_(self.words.weight, std=size**-0.5)
+
+    def forward(self, states_TD: Tensor, read_PN: Tensor) -> Tensor:
+        """Logits of the candidates of each position, or of all words where it has none.
+
+        ``read_PN`` are the positions before and after each position and its own, then candidates.
+        """
+        before_N, after_N = read_PN[:2]
+        forward_TD, backward_TD = states_TD.chunk(2, dim=-1)
+        around_ND = torch.cat([forward_TD[before_N], backward_TD[after_N]], dim=-1)
+        context_ND = self.out(self.dense(around_ND).relu())
+        if len(read_PN) == 3:
+            return F.linear(context_ND, self.words.weight)
+        return torch.einsum("nd,knd->nk", context_ND, self.words(read_PN[3:]).to(context_ND.dtype))
+
+
 class SpanBoundaryHeadModule(nn.Module):
     """Two dense layers, each with GELU and norm, and a vector for each token of the vocabulary.
 

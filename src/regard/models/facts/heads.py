@@ -17,6 +17,7 @@ from torch import nn
 from regard.ground.errors import BadInput
 from regard.models.build.heads import (
     BiLMHeadModule,
+    ContextHeadModule,
     LinearHeadModule,
     MLMHeadModule,
     NormedHeadModule,
@@ -139,6 +140,36 @@ class BiLMHead(AnyHead):
     def products(self, trunk: Trunk, width: int | None = None) -> int:
         """All word vectors, twice."""
         return trunk.width * self.words
+
+
+@dataclass(frozen=True)
+class ContextHead(AnyHead):
+    """Words that fit between the words before and after a position (Melamud et al., 2016).
+
+    Two dense layers over [→x_{i-1}; ←x_{i+1}] give a vector of ``size`` numbers, by default half
+    as many as a state has, which is compared with those of words.
+    """
+
+    name: ClassVar[str] = "context"
+    names_tokens: ClassVar[bool] = True
+    reads_spans: ClassVar[bool] = True
+    size: int | None = None
+
+    def __post_init__(self) -> None:
+        at_least(1, "size", self.size)
+
+    def build(
+        self, trunk: Trunk, tokens: nn.Embedding, width: int | None = None
+    ) -> ContextHeadModule:
+        """With word vectors of its own."""
+        return ContextHeadModule(trunk.width, self._size(trunk), trunk.embed.vocab)
+
+    def products(self, trunk: Trunk, width: int | None = None) -> int:
+        """Both dense layers and the vector of one word; few others are compared."""
+        return trunk.width * trunk.width + (trunk.width + 1) * self._size(trunk)
+
+    def _size(self, trunk: Trunk) -> int:
+        return self.size or trunk.width // 2
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from regard.models.facts.embedding import Characters, Patches, Tokens
 from regard.models.facts.heads import (
     BiLMHead,
     ChoiceHead,
+    ContextHead,
     DropoutSpanHead,
     LabelHead,
     MLMHead,
@@ -57,6 +58,7 @@ VALUES = {
         *(
             MLMHead,
             BiLMHead,
+            ContextHead,
             NextTokenHead,
             PermutationLMHead,
             ReplacedTokenHead,

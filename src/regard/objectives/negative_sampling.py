@@ -1,0 +1,151 @@
+"""Words in their context against words drawn at random (Melamud et al., 2016, section 2.2).
+
+For a word w with context vector c, and words w_1 to w_k drawn by their frequency to a power α, the
+loss is -log σ(c·w) - Σ_i log σ(-c·w_i): word2vec's (Mikolov et al., 2013), with a context that has
+the order of all words. Each sentence is a row. Unknown words are read, and neither predicted nor
+drawn. What is drawn depends on (seed, epoch, index of the row).
+
+The order of this file: the table in recipes; the head; rows with samples; examples → a batch; loss
+and metrics.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor
+
+from regard.data.counter_rng import streams, uniform
+from regard.data.documents import Documents
+from regard.data.row_plans import PlanRows, sentence_rows
+from regard.ground.batch import IGNORED, Batch, BatchLimits
+from regard.ground.config import Config
+from regard.ground.errors import BadInput
+from regard.models.build.trunk_with_heads import Outputs
+from regard.models.facts import ContextHead, TrunkWithHeads
+from regard.objectives.rows import Annotate, AnnotatedRow, RowObjective
+from regard.text.templates import RowBuilder
+
+AROUND = 3  # positions of a word: before it, after it, its own
+
+
+class NegativeSamplingConfig(Config):
+    """The table ``[objective.negative-sampling]``."""
+
+    negatives: int = Field(10, ge=1)
+    """How many words are drawn for each word of a text."""
+    power: float = Field(0.75, ge=0, le=1)
+    """They are drawn by their frequency to this power."""
+
+
+@dataclass(frozen=True)
+class NegativeSampling(RowObjective):
+    """Tells the word that stands in a context from others; the loss is the mean over words.
+
+    ``counts_V`` are those of all words in the training documents.
+    """
+
+    name, config, head = "negative-sampling", NegativeSamplingConfig, ContextHead.name
+    makes_rows, smooths = True, False
+    negatives: int = 10
+    power: float = 0.75
+    smoothing: float = 0.0
+    counts_V: np.ndarray | None = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def from_config(cls, config: NegativeSamplingConfig, smoothing: float) -> "NegativeSampling":
+        """The objective with the settings of a recipe."""
+        return cls(config.negatives, config.power)
+
+    def make_head(self) -> ContextHead:
+        """Vectors of contexts and of words."""
+        return ContextHead()
+
+    def check(self, facts: TrunkWithHeads) -> None:
+        """Refuse a model in which the context of a word knows the word."""
+        stack = facts.trunk.stack
+        if not stack.bidirectional or stack.depth > 1:
+            said = "needs one recurrent layer in both directions: a state above it knows its word"
+            raise BadInput(f"objective.negative-sampling: {said}")
+
+    def rows(self, documents: Documents, template: RowBuilder, longest: int, seed: int) -> PlanRows:
+        """Each sentence is a row."""
+        plan = sentence_rows(documents, template.frame(1), longest)
+        return lambda epoch: plan
+
+    def count_words(self, documents: Documents, vocab: int) -> "NegativeSampling":
+        """The same with the counts of words in these documents."""
+        counts_V = np.zeros(vocab, np.int64)
+        for row in documents.rows:
+            counts_V += np.bincount(row, minlength=vocab)
+        return replace(self, counts_V=counts_V)
+
+    def annotator(self, tokenizer: Any) -> Annotate:
+        """A function that gives each word the words around it, itself, and those drawn."""
+        assert self.counts_V is not None
+        weights_V = self.counts_V.astype(np.float64) ** self.power * (self.counts_V > 0)
+        weights_V[tokenizer.unk] = 0.0
+        if not weights_V.any():
+            raise BadInput("objective.negative-sampling: all words of the documents are unknown")
+        shares_V = np.cumsum(weights_V) / weights_V.sum()
+
+        def annotate(
+            rows: Sequence[AnnotatedRow], indices: np.ndarray, key: tuple[int, ...]
+        ) -> list[AnnotatedRow]:
+            lengths_B = np.array([len(example.row.tokens) for example in rows])
+            tokens_T = np.concatenate([example.row.tokens for example in rows], dtype=np.int64)
+            row_T = np.repeat(np.arange(len(rows)), lengths_B)
+            place_T = np.arange(len(tokens_T)) - (np.cumsum(lengths_B) - lengths_B)[row_T]
+            inside_T = (place_T > 0) & (place_T < lengths_B[row_T] - 1)
+            at_N = np.flatnonzero(inside_T & (tokens_T != tokenizer.unk))
+            stream_N1 = streams(key, indices)[row_T[at_N], None]
+            numbers_NK = place_T[at_N, None] * self.negatives + np.arange(self.negatives)
+            drawn_NK = np.searchsorted(shares_V, uniform(stream_N1, numbers_NK), side="right")
+            around = place_T[at_N] - 1, place_T[at_N] + 1, place_T[at_N]
+            read_PN = np.stack([*around, tokens_T[at_N], *drawn_NK.T])
+            of_rows = np.split(read_PN, np.cumsum(np.bincount(row_T[at_N], minlength=len(rows))), 1)
+            return [
+                example._replace(positions={**example.positions, self.head: read_PN})
+                for example, read_PN in zip(rows, of_rows, strict=False)
+            ]
+
+        return annotate
+
+    def weight(self, example: AnnotatedRow) -> float:
+        """The number of words that are predicted."""
+        return np.shape(example.positions[self.head])[1]
+
+    def collate_targets(
+        self,
+        examples: Sequence[AnnotatedRow],
+        starts: np.ndarray,
+        rows: int,
+        limits: BatchLimits | None,
+    ) -> tuple[Tensor, Tensor]:
+        """For each word its positions and candidates, of which the first is right."""
+        parts = [np.asarray(example.positions[self.head]) for example in examples]
+        count = sum(part.shape[1] for part in parts)
+        size = count if limits is None else limits.tokens
+        read_PN = torch.zeros(AROUND + 1 + self.negatives, size, dtype=torch.int64)
+        if count:
+            shifts = np.repeat(starts, [part.shape[1] for part in parts])
+            read_PN[:, :count] = torch.from_numpy(np.concatenate(parts, axis=1))
+            read_PN[:AROUND, :count] += torch.from_numpy(shifts)
+        targets_N = torch.full((size,), IGNORED)
+        targets_N[:count] = 0
+        return read_PN, targets_N
+
+    def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
+        """-log σ of the right word, and -log σ(-x) of those that were drawn."""
+        logits_NK, real_N = outputs.by_head[self.head].float(), batch.targets[self.head] != IGNORED
+        losses_N = F.softplus(-logits_NK[:, 0]) + F.softplus(logits_NK[:, 1:]).sum(1)
+        loss = (losses_N * real_N).sum()
+        return self.loss_weight * loss, loss.detach()
+
+    def metrics(self, loss: float, accuracy: float) -> dict[str, float]:
+        """How often the right word scores above all that were drawn."""
+        return {"accuracy": accuracy}
