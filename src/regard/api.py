@@ -382,9 +382,9 @@ class Model:
     def save(self, folder: str | Path, format: str = "regard", *, overwrite: bool = False) -> None:
         """Write the model to a folder that ``load`` reads; "hf" is also for ``transformers``.
 
-        "elmo" is ELMo as it was published: options.json, and weights in HDF5. The folder must be
-        empty or not there, or be the one this model was loaded from or saved to; with
-        ``overwrite``, a model of the same format in it is replaced.
+        "elmo" is ELMo as published (options.json, HDF5), "timm" a ViT under the names of ``timm``.
+        The folder must be empty or not there, or be the one this model was loaded from or saved
+        to; with ``overwrite``, a model of the same format in it is replaced.
         """
         path = _path(folder)
         if path.is_file():

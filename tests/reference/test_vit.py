@@ -13,6 +13,7 @@ from regard.models.formats.loaded_model import LoadedModel
 from regard.models.papers import vit
 from regard.models.start import copy_start
 from regard.weights.files import read_folder
+from verb import run
 
 transformers = pytest.importorskip("transformers")
 
@@ -165,3 +166,14 @@ def test_a_start_is_fitted_to_another_resolution(positions):
     torch.testing.assert_close(model(given).states_TD, start.module(given).states_TD, **CLOSE)
     with pytest.raises(BadInput, match=r"projection.weight there does not fit"):
         copy_start(start, change(before, patch_size=2).build())
+
+
+@pytest.mark.parametrize("kind", HEADS)
+def test_conversion_is_checked_by_images(kind, tmp_path):
+    reference(kind).save_pretrained(tmp_path / "theirs")
+    order = ("convert", tmp_path / "theirs", tmp_path / "ours", "--to", "regard", "--check")
+    records = [json.loads(line) for line in run(*order, "--json").stdout.splitlines()]
+    layers = {one["layer"]: (one["read back"], one["transformers"]) for one in records}
+    assert max(both[1] for layer, both in layers.items() if layer != "pooled") < 1e-5
+    assert max(both[0] for both in layers.values()) == 0
+    assert {"embedding", "block 1", "block 2", "final norm"} <= layers.keys()

@@ -31,7 +31,7 @@ def check_conversion(
 
 def _is_hugging_face(folder: Path) -> bool:
     path = folder / "config.json"
-    return path.exists() and "regard" not in read_json(path)
+    return path.exists() and "model_type" in read_json(path)
 
 
 def _compare(model: Model, again: Model, theirs: Path | None, as_json: bool) -> float:

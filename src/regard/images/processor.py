@@ -108,6 +108,10 @@ class ImageProcessor:
         """There are no tokens with names."""
         raise BadInput(NO_TEXT)
 
+    def label_all(self, first: str, second: str) -> list[Any]:
+        """No texts are read."""
+        return []
+
     def parse(self, line: str, where: str) -> Path:
         """The path in a line of a file."""
         return Path(line)

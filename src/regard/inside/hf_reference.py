@@ -55,7 +55,7 @@ def load_model(folder: Path, architecture: str) -> Any:
 
 def padding_ids(model: Any) -> set[int]:
     """The id of padding, if it has one: it does not read that as a token."""
-    return {model.config.pad_token_id} - {None}
+    return {model.config.to_dict().get("pad_token_id")} - {None}
 
 
 @torch.no_grad()
@@ -69,16 +69,18 @@ def layer_outputs(model: Any, facts: ModelFacts, examples: Iterable[Example]) ->
 
 
 def _layers(model: Any, facts: ModelFacts, example: Example) -> dict[str, Tensor]:
-    output, pooled_BD = _run(model, _inputs(facts, example))
+    output, trunk = _run(model, _inputs(facts, example))
     layers = dict[str, Tensor]()
     for name in facts.sides:
         side, stack = SIDES[name], getattr(facts, name).stack
         names = ["embedding", *(f"block {number + 1}" for number in range(stack.depth))]
-        if stack.final_norm:  # the last states are given after it only
-            names[-1] = "final norm"
+        if stack.final_norm and torch.equal(output[side.states][-1], trunk.last_hidden_state):
+            names[-1] = "final norm"  # most models give their last states after it only
         states = zip(names, output[side.states], strict=True)
         layers |= {f"{side.prefix}{layer}": x for layer, x in states}
-    if pooled_BD is not None:
+        if stack.final_norm:
+            layers[f"{side.prefix}final norm"] = trunk.last_hidden_state
+    if (pooled_BD := trunk.get("pooler_output")) is not None:
         layers["pooled"] = pooled_BD
     heads = {head: output[name] for name, head in HEADS.items() if name in output}
     if "start_logits" in output:
@@ -89,21 +91,24 @@ def _layers(model: Any, facts: ModelFacts, example: Example) -> dict[str, Tensor
     return layers | {f"{head} logits": logits for head, logits in heads.items()}
 
 
-def _run(model: Any, inputs: dict[str, Tensor]) -> tuple[Any, Tensor | None]:
-    """All outputs, and the pooled states of its trunk, which models with heads do not give."""
+def _run(model: Any, inputs: dict[str, Tensor]) -> tuple[Any, Any]:
+    """All outputs, and those of its trunk, of which models with heads give less."""
     trunk_outputs = list[Any]()
     hook = model.base_model.register_forward_hook(lambda *call: trunk_outputs.append(call[-1]))
     try:
         output = model(**inputs, output_hidden_states=True)
     finally:
         hook.remove()
-    return output, trunk_outputs[0].get("pooler_output")
+    return output, trunk_outputs[0]
 
 
 def _inputs(facts: ModelFacts, example: Example) -> dict[str, Tensor]:
     inputs = {}
     for name, row in example.items():
         side = SIDES[name]
+        if getattr(facts, name).embed.reads_images:
+            inputs["pixel_values"] = torch.from_numpy(row.read())[None]
+            continue
         inputs[side.ids] = torch.tensor([[int(i) for i in row.tokens]])
         if side.segments is not None and getattr(facts, name).segments:
             inputs[side.segments] = torch.tensor([[int(i) for i in row.segments]])

@@ -1,4 +1,4 @@
-"""Parity of two models: the same token ids through both, compared layer by layer.
+"""Parity of two models: the same ids, or images, through both, compared layer by layer.
 
 An example is one input of a model: a row for each of its sides, "trunk", or "source" and "target".
 """
@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.ground.batch import TokenRow, pack_rows
+from regard.ground.batch import ImageRow, TokenRow, pack_texts
 from regard.ground.tape import Tape
 from regard.models.facts import ModelFacts
 from regard.text.tokenizers import Tokenizer
 
-Example = Mapping[str, TokenRow]
+Example = Mapping[str, Any]  # rows of tokens, or an image
 LayerOutputs = dict[str, list[Tensor]]  # by layer, one (tokens, width) per example
 Texts = Sequence[tuple[str, str]]
 
@@ -30,7 +30,7 @@ def layer_outputs(
     outputs: LayerOutputs = {layer: [] for layer in facts.layer_paths}
     for example in examples:
         tape = Tape(*facts.layer_paths.values())
-        packed = (pack_rows([example[side]]) for side in facts.sides)
+        packed = (pack_texts([example[side]]) for side in facts.sides)
         module(facts.inputs(*packed), tape=tape)
         for layer, path in facts.layer_paths.items():
             if path in tape.records:  # an RNN decoder that runs step by step records no layers
@@ -54,7 +54,7 @@ def count_differing_rows(ours: Sequence[Example], theirs: Sequence[Example]) -> 
 
 
 def random_examples(facts: ModelFacts, without: Collection[int] = ()) -> Iterator[Example]:
-    """Random ids of the vocabulary ``without`` some of them, the same at every call."""
+    """Random ids of the vocabulary ``without`` some of them, or images; the same at every call."""
     generator = torch.Generator().manual_seed(0)
 
     def draw(ids: Sequence[int], *shape: int) -> list[Any]:
@@ -62,9 +62,13 @@ def random_examples(facts: ModelFacts, without: Collection[int] = ()) -> Iterato
         return np.asarray(ids)[places.numpy()].tolist()
 
     for length in LENGTHS:
-        example = {}
+        example = dict[str, Any]()
         for number, side in enumerate(facts.sides):  # a target has one token more, its first
             trunk = getattr(facts, side)
+            if trunk.embed.reads_images:
+                image = torch.randn(trunk.embed.ids_per_token, generator=generator).numpy()
+                example[side] = ImageRow(image.copy)
+                continue
             count = min(length + number, trunk.embed.limit or length + number)
             known = [i for i in range(trunk.embed.vocab) if i not in without]
             tokens = draw(known, count, *trunk.ids_per_token)

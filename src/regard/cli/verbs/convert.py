@@ -1,4 +1,4 @@
-"""``regard convert``: model folders of Hugging Face, of regard, and of ELMo as published."""
+"""``regard convert``: model folders of Hugging Face, of regard, of timm, and ELMo as published."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -18,7 +18,7 @@ def convert(
     source: MODEL,
     target: Annotated[Path, typer.Argument(metavar="DST", help="A folder that does not exist.")],
     to: Annotated[
-        Literal["hf", "regard", "elmo"], typer.Option("--to", help="The format to write.")
+        Literal["hf", "regard", "elmo", "timm"], typer.Option("--to", help="The format to write.")
     ],
     check: Annotated[bool, typer.Option("--check", help="Read it back and compare.")] = False,
     keep_unknown: Annotated[

@@ -7,7 +7,7 @@ import torch
 
 from regard.ground.errors import BadInput
 from regard.ground.files import read_json
-from regard.models.formats import elmo, hf, regard
+from regard.models.formats import elmo, hf, regard, timm
 from regard.models.formats.loaded_model import CONFIG, LoadedModel
 from regard.text.ids_only import IdVocabulary, ids_only
 from regard.text.train_tokenizer import BOS, EOS, PAD
@@ -15,7 +15,7 @@ from regard.text.translation_tokenizer import TranslationTokenizer
 from regard.text.vocabulary import Vocabulary
 
 MODEL = "model"  # where a run folder keeps what it trained
-WRITERS = {"regard": regard.write, "hf": hf.write, "elmo": elmo.write}
+WRITERS = {"regard": regard.write, "hf": hf.write, "elmo": elmo.write, "timm": timm.write}
 FORMATS = tuple(WRITERS)
 
 
@@ -31,7 +31,7 @@ def write(folder: Path, model: LoadedModel, format: str = "regard") -> None:
 def read(
     folder: Path, device: torch.device | str = "cpu", *, keep_unknown: bool = False
 ) -> LoadedModel:
-    """The model in a folder, regard's, Hugging Face's or ELMo's, ready to run.
+    """The model in a folder, regard's, Hugging Face's, timm's or ELMo's, ready to run.
 
     With ``keep_unknown``, tensors of a Hugging Face folder that belong to no layer known here are
     kept beside the weights, and ``write`` gives them back; otherwise they are an error.
@@ -49,6 +49,8 @@ def read(
         return regard.read(folder, config, device)
     if "model_type" in config:
         return hf.read(folder, config, device, keep_unknown)
+    if timm.is_timm(config):
+        return timm.read(folder, config, device)
     raise BadInput(f"{folder / CONFIG}: neither regard's nor Hugging Face's (no model_type)")
 
 
@@ -77,4 +79,5 @@ def vocabulary_of(model: LoadedModel) -> Vocabulary:
 def _format_of(folder: Path) -> str | None:
     if not (folder / CONFIG).exists():
         return "elmo" if elmo.is_elmo(folder) else None
-    return "regard" if "regard" in read_json(folder / CONFIG) else "hf"
+    config = read_json(folder / CONFIG)
+    return "regard" if "regard" in config else "timm" if timm.is_timm(config) else "hf"

@@ -52,7 +52,7 @@ def check_depth(facts: ModelFacts, tensors: int, where: str) -> None:
 
 
 def check_tokenizer(
-    tokenizer: Tokenizer | None, labels: LabelSet | None, facts: ModelFacts, folder: Path
+    tokenizer: Any, labels: LabelSet | None, facts: ModelFacts, folder: Path
 ) -> None:
     """A model must know all ids and labels, and pool where the summary token of a row stands."""
     try:

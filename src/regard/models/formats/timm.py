@@ -1,0 +1,250 @@
+"""Folders of ``timm``: a config.json that names an architecture, its arguments and how images are
+read, and tensors in which queries, keys and values are one. Of its models, plain ViTs.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from regard.ground.errors import BadInput, shown
+from regard.ground.files import write_json
+from regard.images.processor import RESAMPLING, ImageProcessor
+from regard.models.facts import FirstToken, LabelHead, MeanPool, change, values_named
+from regard.models.formats.config_map import (
+    Config,
+    ConfigRow,
+    Constant,
+    Key,
+    Names,
+    read_facts,
+    refuse_loss,
+    write_config,
+)
+from regard.models.formats.loaded_model import (
+    CONFIG,
+    WEIGHTS,
+    LoadedModel,
+    build_facts,
+    check_depth,
+    check_tokenizer,
+)
+from regard.models.formats.vit import TIMM_LAYERS, TIMM_NAMES, embedding_rules
+from regard.models.papers import paper
+from regard.text.labels import LabelSet, labels_from_config
+from regard.weights import Extras, WeightMap
+from regard.weights.files import load_weights, read_folder, weights_of, write_tensors
+
+ARCHITECTURE = re.compile(r"(?:vit|deit)_(tiny|small|base|large|huge)_patch(\d+)_(\d+)")
+WRITTEN = "vit_base_patch16_224"  # whose arguments are all written beside its name
+FILTERS = {name: code for code, name in RESAMPLING.items()}
+POOLS = {"token": FirstToken(dense=False), "avg": MeanPool()}
+
+
+@dataclass(frozen=True)
+class MlpRatio(ConfigRow):
+    """The size inside feed-forward layers, as a multiple of the width."""
+
+    key: str = "mlp_ratio"
+
+    def read(self, config: Config, tensors: Names) -> dict[str, Any]:
+        ratio, width = config.get(self.key, 4.0), config.get("embed_dim")
+        if not isinstance(ratio, int | float) or not isinstance(width, int):
+            raise BadInput(f"{self.key} is {shown(ratio)}, and embed_dim {shown(width)}")
+        return {"inner": int(width * ratio)}
+
+    def write(self, facts: Any) -> dict[str, Any]:
+        stack = facts.trunk.stack
+        return {self.key: stack.inner / stack.width}
+
+
+@dataclass(frozen=True)
+class ClassToken(ConfigRow):
+    """Whether there is a class token."""
+
+    key: str = "class_token"
+
+    def read(self, config: Config, tensors: Names) -> dict[str, Any]:
+        return {"prefix_tokens": int(bool(config.get(self.key, True)))}
+
+    def write(self, facts: Any) -> dict[str, Any]:
+        return {self.key: bool(facts.trunk.embed.prefix_tokens)}
+
+
+@dataclass(frozen=True)
+class GlobalPool(ConfigRow):
+    """The class token, or the mean of all patches where there is none and no norm after it."""
+
+    key: str = "global_pool"
+
+    def read(self, config: Config, tensors: Names) -> dict[str, Any]:
+        name = config.get(self.key, "token")
+        if name not in POOLS:
+            raise BadInput(f"{self.key} is {shown(name)}, not {' or '.join(POOLS)}")
+        plain = not config.get("class_token", True) and config.get("fc_norm") is False
+        if name == "avg" and not plain:
+            raise BadInput(f"{self.key} is 'avg' with a class token, or a norm after it (fc_norm)")
+        return {"pool": POOLS[name]}
+
+    def write(self, facts: Any) -> dict[str, Any]:
+        name = next((name for name, pool in POOLS.items() if pool == facts.pool), "token")
+        return {self.key: name, **({"fc_norm": False} if name == "avg" else {})}
+
+
+@dataclass(frozen=True)
+class ClassCount(ConfigRow):
+    """The number of classes; 0: no head."""
+
+    key: str = "num_classes"
+
+    def read(self, config: Config, tensors: Names) -> dict[str, Any]:
+        count = config.get(self.key, 1_000)
+        return {"output_heads": (LabelHead(count),) if count else ()}
+
+    def write(self, facts: Any) -> dict[str, Any]:
+        return {self.key: sum(values_named(facts, "outputs"))}
+
+
+ARGUMENTS = (
+    Key("img_size", "image_size"),
+    Key("patch_size", "patch_size"),
+    Key("in_chans", "channels"),
+    Key("embed_dim", "width"),
+    Key("depth", "depth"),
+    Key("num_heads", "heads"),
+    MlpRatio(),
+    Key("init_values", "layer_scale"),
+    Key("drop_path_rate", "drop_path"),
+    ClassToken(),
+    GlobalPool(),
+    ClassCount(),
+    Constant("qkv_bias", True),
+)
+KNOWN = {*(row.key for row in ARGUMENTS), "fc_norm"}
+
+
+def is_timm(config: Config) -> bool:
+    """Whether a config.json is one of ``timm``."""
+    return "architecture" in config
+
+
+def weights(facts: Any) -> WeightMap:
+    """The names of tensors ↔ ours."""
+    return WeightMap((*embedding_rules(facts, TIMM_NAMES), *TIMM_LAYERS))
+
+
+def read(folder: Path, config: dict[str, Any], device: torch.device | str) -> LoadedModel:
+    """The model in a folder that says ``config``."""
+    where = str(folder / CONFIG)
+    about = config.get("pretrained_cfg") or {}
+    try:
+        arguments = _arguments(config)
+        facts = read_facts(ARGUMENTS, paper("vit").sizes["base"], arguments, ())
+        processor = _processor(about, facts.trunk.embed)
+        labels = _labels(about, facts)
+    except (BadInput, TypeError, ValueError, AttributeError) as error:
+        raise BadInput(f"{where}: {error}") from None
+    file = read_folder(folder)
+    check_depth(facts, len(file), where)
+    shapes = weights_of(build_facts(facts, "meta", where))
+    tensors, _ = weights(facts).read(file, shapes, str(folder))
+    module = build_facts(facts, device, where)
+    load_weights(module, tensors, str(folder))
+    check_tokenizer(processor, labels, facts, folder)
+    return LoadedModel(paper("vit"), facts, module.eval(), processor, labels)  # type: ignore[arg-type]
+
+
+def write(folder: Path, model: LoadedModel) -> None:
+    """Write a folder that ``timm`` reads ("local-dir:"); what it cannot express is refused."""
+    if model.paper.key != "vit":
+        raise BadInput(f"{model.paper.name}: timm has no format for such models")
+    facts: Any = model.facts
+    arguments = write_config(ARGUMENTS, facts)
+    refuse_loss("timm", facts, read_facts(ARGUMENTS, _untold(facts), arguments, ()))
+    (folder / CONFIG).unlink(missing_ok=True)
+    write_tensors(folder / WEIGHTS, weights(facts).write(weights_of(model.module), Extras()))
+    top = {"num_classes": arguments.pop("num_classes"), "global_pool": arguments["global_pool"]}
+    embed = facts.trunk.embed
+    about: dict[str, Any] = {"input_size": [embed.channels, embed.image_size, embed.image_size]}
+    about |= {"num_classes": top["num_classes"], "first_conv": "patch_embed.proj"}
+    about |= {"classifier": "head", **_reading(model.tokenizer)}
+    if model.labels is not None:
+        about["label_names"] = [*model.labels.names]
+    config = {"architecture": WRITTEN, **top, "num_features": facts.trunk.width}
+    write_json(folder / CONFIG, {**config, "model_args": arguments, "pretrained_cfg": about})
+
+
+def _arguments(config: Config) -> dict[str, Any]:
+    """The arguments of an architecture: those of its name, and what a config.json changes."""
+    name = config["architecture"]
+    if (match := ARCHITECTURE.fullmatch(str(name))) is None:
+        raise BadInput(f"architecture {shown(name)} is not supported, only such as {WRITTEN}")
+    size, patch, pixels = match.groups()
+    own = write_config(ARGUMENTS, paper("vit").sizes[size])
+    own |= {"patch_size": int(patch), "img_size": int(pixels), "num_classes": 1_000}
+    top = {key: config[key] for key in ("num_classes", "global_pool") if key in config}
+    given = {**top, **(config.get("model_args") or {})}
+    if unknown := [key for key in given if key not in KNOWN]:
+        raise BadInput(f"model_args: {unknown[0]} is not supported")
+    return {**own, **given}
+
+
+def _untold(facts: Any) -> Any:
+    """The defaults of a folder, with what concerns training only as it is."""
+    stack = facts.trunk.stack
+    rates = {name: getattr(stack, name) for name in ("attention_dropout", "inner_dropout")}
+    rates |= {"init_std": facts.init_std, "stack.dropout": stack.dropout}
+    return change(paper("vit").sizes["base"], **rates)
+
+
+def _processor(about: Mapping[str, Any], embed: Any) -> ImageProcessor | None:
+    """How ``timm`` reads images for evaluation: resized, and the middle of them."""
+    if not about.get("mean") or not about.get("std"):
+        return None
+    size, mode = embed.image_size, about.get("crop_mode") or "center"
+    if mode not in ("center", "squash"):
+        raise BadInput(f"crop_mode is {shown(mode)}, and only center and squash are known")
+    name = about.get("interpolation") or "bilinear"
+    if name not in FILTERS:
+        raise BadInput(f"interpolation is {shown(name)}, not {', '.join(FILTERS)}")
+    scaled = math.floor(size / float(about.get("crop_pct") or 0.875))
+    return ImageProcessor(
+        size=scaled if mode == "center" else (scaled, scaled),
+        mean=tuple(map(float, about["mean"])),
+        std=tuple(map(float, about["std"])),
+        resample=FILTERS[name],
+        crop=(size, size),
+    )
+
+
+def _reading(processor: Any) -> dict[str, Any]:
+    """The same as ``timm`` says it."""
+    if processor is None:
+        return {}
+    _, height, width = processor.shape
+    scaled = processor.size[0] if isinstance(processor.size, tuple) else processor.size
+    if height != width or processor.size not in (scaled, (scaled, scaled)):
+        raise BadInput("the timm format cannot express images that are not square")
+    if processor.scale != ImageProcessor.scale:
+        raise BadInput("the timm format cannot express another rescale_factor than 1/255")
+    ratios = (height / scaled, height / (scaled + 0.5))
+    return {
+        "mean": [*processor.mean],
+        "std": [*processor.std],
+        "interpolation": RESAMPLING[processor.resample],
+        "crop_pct": next(one for one in ratios if math.floor(height / one) == scaled),
+        "crop_mode": "squash" if isinstance(processor.size, tuple) else "center",
+    }
+
+
+def _labels(about: Mapping[str, Any], facts: Any) -> LabelSet | None:
+    count, names = facts.sizes["labels"], about.get("label_names")
+    if not count:
+        return None
+    if isinstance(names, list) and len(names) == count:
+        return labels_from_config({"id2label": dict(enumerate(names))})
+    return labels_from_config({"num_labels": count})

@@ -1,0 +1,134 @@
+"""Folders of ``timm``: values, tensors both ways, images as it reads them, and what is refused."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import regard
+from regard.ground.batch import pack_images
+from regard.ground.errors import BadInput
+from regard.images.processor import ImageProcessor
+from regard.models.facts import LabelHead, MeanPool, change
+from regard.models.formats import folder as folders
+from regard.models.formats.loaded_model import LoadedModel
+from regard.models.papers import bert, vit
+from regard.text.labels import SingleLabelSet
+from regard.weights.files import read_folder
+
+CLOSE = {"rtol": 1e-5, "atol": 1e-5}
+SMALL = change(vit.TINY, width=12, depth=2, heads=3, inner=24, patch_size=4, image_size=8)
+SETTINGS = (
+    {},
+    {"layer_scale": 0.3, "drop_path": 0.2, "channels": 1},
+    {"prefix_tokens": 0, "pool": MeanPool()},
+    {"image_size": 16, "patch_size": 2, "inner": 30},
+)
+
+
+def model(**changes):
+    torch.manual_seed(0)
+    facts = change(SMALL, output_heads=(LabelHead(3),), **changes)
+    channels = facts.trunk.embed.channels
+    processor = ImageProcessor(size=10, crop=(8, 8), mean=(0.4,) * channels, std=(0.2,) * channels)
+    module = facts.build().eval()
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    return LoadedModel(vit.PAPER, facts, module, processor, SingleLabelSet(("a", "b", "c")))
+
+
+@pytest.mark.parametrize("changes", SETTINGS)
+@torch.no_grad()
+def test_timm_reads_what_is_written(changes, tmp_path):
+    timm = pytest.importorskip("timm")
+    ours = model(**changes)
+    folders.write(tmp_path, ours, "timm")
+    theirs = timm.create_model(f"local-dir:{tmp_path}", pretrained=True).eval()
+    embed = ours.facts.trunk.embed
+    given = torch.randn(2, embed.channels, embed.image_size, embed.image_size)
+    torch.testing.assert_close(
+        ours.module(pack_images(given)).by_head["label"], theirs(given), **CLOSE
+    )
+    states = ours.module(pack_images(given)).states_TD.view(2, -1, 12)
+    torch.testing.assert_close(states, theirs.forward_features(given), **CLOSE)
+
+
+@torch.no_grad()
+def test_folders_of_timm_are_read(tmp_path):
+    timm = pytest.importorskip("timm")
+    hub = pytest.importorskip("timm.models._hub")
+    torch.manual_seed(0)
+    arguments = {"img_size": 32, "depth": 2, "init_values": 0.1}
+    theirs = timm.create_model("vit_tiny_patch16_224", num_classes=5, **arguments).eval()
+    hub.save_for_hf(theirs, tmp_path, model_args=arguments, safe_serialization=True)
+    ours = regard.load(tmp_path, "cpu")
+    given = torch.randn(2, 3, 32, 32)
+    expected = theirs(given)
+    torch.testing.assert_close(torch.stack(ours.logits([*given])), expected, **CLOSE)
+    assert ours.tokenizer == ImageProcessor(size=35, crop=(32, 32), resample=3)
+    assert ours.labels.names == tuple(f"LABEL_{number}" for number in range(5))
+
+
+def test_tensors_come_back_bit_for_bit(tmp_path):
+    ours = model()
+    for name, format in (("one", "timm"), ("two", "regard"), ("three", "timm")):
+        (tmp_path / name).mkdir()
+        folders.write(tmp_path / name, ours, format)
+        ours = folders.read(tmp_path / name)
+    before, after = (read_folder(tmp_path / name) for name in ("one", "three"))
+    assert before.keys() == after.keys() and "blocks.0.attn.qkv.weight" in before
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    configs = [(tmp_path / name / "config.json").read_text() for name in ("one", "three")]
+    assert configs[0] == configs[1]
+    assert ours.tokenizer.size == 10 and ours.labels.names == ("a", "b", "c")
+
+
+@pytest.mark.parametrize(("size", "crop"), [(256, 224), (235, 224), (38, 32), ((8, 8), 8)])
+def test_the_size_of_images_survives(size, crop, tmp_path):
+    ours = model(image_size=crop, patch_size=8)
+    processor = ImageProcessor(size=size, crop=(crop, crop))
+    written = LoadedModel(ours.paper, ours.facts, ours.module, processor, ours.labels)
+    folders.write(tmp_path, written, "timm")
+    assert folders.read(tmp_path).tokenizer == processor
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"architecture": "vit_base_patch16_clip_224"}, "is not supported, only such as"),
+        ({"model_args": {"qk_norm": True}}, "model_args: qk_norm is not supported"),
+        ({"model_args": {"global_pool": "map"}}, "global_pool is 'map'"),
+        ({"model_args": {"global_pool": "avg"}}, "with a class token"),
+        ({"pretrained_cfg": {"mean": [0.5], "std": [0.5]}}, "1 channels are normalised"),
+        ({"pretrained_cfg": {"mean": 3, "std": 3}}, "config.json"),
+    ],
+)
+def test_what_is_not_supported_is_named(changes, reason, tmp_path):
+    folders.write(tmp_path, model(), "timm")
+    config = json.loads((tmp_path / "config.json").read_text())
+    changes = {
+        key: {**config[key], **value} if key == "model_args" else value
+        for key, value in changes.items()
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config | changes))
+    with pytest.raises(BadInput, match=reason):
+        folders.read(tmp_path)
+
+
+def test_what_timm_cannot_say_is_not_written(tmp_path):
+    for ours in (model(positions="sinusoid"), model(eps=1e-12), model(activation="relu")):
+        with pytest.raises(BadInput, match="the timm format cannot express"):
+            folders.write(tmp_path, ours, "timm")
+    tiny = change(bert.TINY, width=8, heads=2, inner=8, vocab=9)
+    with pytest.raises(BadInput, match="BERT: timm has no format"):
+        folders.write(tmp_path, LoadedModel(bert.PAPER, tiny, tiny.build()), "timm")
+
+
+def test_the_middle_of_an_image_is_read(tmp_path):
+    pytest.importorskip("PIL")
+    folders.write(tmp_path, model(), "timm")
+    image = np.random.default_rng(0).integers(0, 256, (20, 30, 3), dtype=np.uint8)
+    (row,) = folders.read(tmp_path).tokenizer.rows([image])
+    assert row.read().shape == (3, 8, 8)
