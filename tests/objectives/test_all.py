@@ -30,7 +30,7 @@ from regard.models.facts import (
     change,
 )
 from regard.models.formats.loaded_model import LoadedModel
-from regard.models.papers import bahdanau, bert, elmo, gehring, gpt2, xlnet
+from regard.models.papers import awd_lstm, bahdanau, bert, elmo, gehring, gpt2, xlnet
 from regard.models.papers.lin import LAPTOP as LIN
 from regard.models.papers.transformer import LAPTOP
 from regard.objectives import __path__ as PATH
@@ -70,6 +70,7 @@ WORDS, LABELS, CHOICES = 50, 3, 4
 TINY = change(bert.TINY, vocab=WORDS, depth=1, width=8, heads=2, inner=12, longest=20, dropout=0.0)
 XLNET = change(xlnet.BASE, vocab=WORDS, depth=1, width=8, heads=2, inner=12, dropout=0.0)
 ELMO = change(elmo.SMALL, width=4, cells=6, filters=((1, 4), (2, 8)), longest=8, dropout=0.0)
+AWD_LSTM = change(awd_lstm.WIKITEXT_2, vocab=WORDS, width=6, embedding=4, last_width=4)
 WEIGHTS = (0.5, 2.0, 1.0)
 
 
@@ -317,3 +318,26 @@ def test_everything_a_step_reads_is_in_the_batch_or_the_model(case):
         loss, _ = objective(model, batch)
         loss.sum().backward()
     assert loss.is_meta
+
+
+STREAMS = {
+    "AWD-LSTM": (CausalLM("streams", ar=2.0, tar=1.0), AWD_LSTM, with_next_tokens),
+    "learned state": (CausalLM("streams"), change(AWD_LSTM, initial="learned"), with_next_tokens),
+    "ELMo": (BiLM(words=WORDS), ELMO, with_neighbours),
+}
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_so_it_is_with_steps_over_streams(name):
+    one, facts, draw_one = STREAMS[name]
+    objective, draw = Sum(one), np.random.default_rng(1)
+    model = objective.fit(facts).build().to("meta")
+    examples = [draw_one(draw) for _ in range(40)]
+    length = len(examples[0].row.tokens)
+    examples = [example for example in examples if len(example.row.tokens) == length]
+    batch = objective.collate(examples, BUDGET).to("meta")
+    state = objective.initial_state(model, len(examples))
+    with InPlace():
+        loss, _, carried = objective(model, replace(batch, state=state))
+        loss.sum().backward()
+    assert loss.is_meta and carried is not None

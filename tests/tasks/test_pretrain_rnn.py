@@ -9,6 +9,7 @@ from regard.ground.errors import BadInput
 from regard.ground.pytree import tensors_in
 from regard.objectives.causal_lm import CausalLM
 from regard.objectives.sum import Sum
+from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.loop.events import DevEvent, ReportEvent
 from regard.training.loop.trainer import Trainer
@@ -62,6 +63,25 @@ def test_the_state_is_carried_without_its_gradient(corpus, tmp_path):
     assert begins.shape == (8, 1) and not begins.any()
     assert [one.shape for one in states] == [(8, 24)] * 4
     assert all(one.any() and not one.requires_grad for one in states)
+
+
+@pytest.mark.parametrize(
+    "setting,captured,rectangle",
+    [
+        ("model.change.cell=rnn", True, True),
+        ("model.change.cell=lstm", True, True),
+        ("optimiser.kind=sgd", False, True),
+        ('objective.causal-lm.rows="documents"', False, False),
+    ],
+)
+def test_steps_over_streams_are_captured_on_cuda(corpus, tmp_path, setting, captured, rectangle):
+    trainer = Trainer(prepared(corpus, tmp_path, setting).job)
+    trainer.start(False)
+    model = trainer.trainable
+    model.world = World(0, 1, torch.device("cuda"))  # as the loop would see it there
+    assert model.captures is captured and not model.compiles
+    examples = next(iter(trainer.steps)).slices[0].examples
+    assert model._collate(examples).inputs.layout.full is rectangle
 
 
 def test_the_development_set_is_one_text_for_any_length_of_rows(corpus, tmp_path):

@@ -14,6 +14,7 @@ from regard.training.recipe import read
 from regard.training.run import prepare
 from small import regard, tensors_of, write_corpus
 from small_documents import write_animals
+from small_rnn import write_streams
 from small_teacher import write_teacher
 
 pytestmark = [
@@ -102,6 +103,24 @@ def test_a_recurrent_translator_learns_as_in_eager_steps(corpus, tmp_path, monke
     assert job.in_rectangles
     assert len(eager) == 12 and eager[-1] < eager[0]
     assert losses(job) == pytest.approx(eager, rel=5e-3)
+
+
+@pytest.mark.parametrize("cell", ["rnn", "gru", "lstm"])
+def test_a_language_model_over_streams_learns_as_in_eager_steps(tmp_path, monkeypatch, cell):
+    """Captured by the random length of the parts; the state is carried from graph to graph."""
+    write_streams(tmp_path)
+    settings = [*STILL, "objective.causal-lm.mean_length=12", "train.steps=24"]
+
+    def found(name):
+        recipe = read(tmp_path / "lstm.toml", [*settings, f"model.change.cell={cell}"])
+        world = World(0, 1, torch.device("cuda", 0))
+        return losses(prepare(recipe, tmp_path / name, world, data=tmp_path).job)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TrainableModel, "_replayable", False)
+        eager = found("eager")
+    assert eager[-1] < eager[0]
+    assert found("captured") == pytest.approx(eager, rel=5e-3)
 
 
 @EVERY_WAY

@@ -130,18 +130,21 @@ def _prepared_run(
     model = _built(facts)
     remarks = task.begin(model, place.data, prepared)
     objective = task.objective(prepared)
+    sampler = dataset.sampler(objective)
+    streams = facts.eager and sampler.streams > 0  # whose parts are rectangles
+    in_rectangles = streams or (facts.in_rectangles and not recipe.batches.mixed)
     job = Job(
         recipe=recipe,
         model=model,
         objective=objective,
-        sampler=dataset.sampler(objective),
+        sampler=sampler,
         evaluate=partial(dev_result, task, prepared, world),
         flops=partial(task.flops, facts),
         checkpoints=Checkpoints(place.out / "checkpoints"),
         world=world,
         data=dataset.fingerprint + objective.fingerprint,
-        eager=facts.eager or (facts.in_rectangles and recipe.batches.mixed),
-        in_rectangles=facts.in_rectangles,
+        eager=(facts.eager or facts.in_rectangles) and not in_rectangles,
+        in_rectangles=in_rectangles,
         remarks=remarks,
         **limits,
     )
