@@ -1,0 +1,82 @@
+"""The benchmark of Bahdanau's translator: all of it runs at tiny size, and its losses agree."""
+
+import gzip
+import json
+import sys
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+import torch
+
+from regard.ground.batch import RectangleLimits
+from regard.models.facts import change
+
+CPU = torch.device("cpu")
+joeynmt = pytest.mark.skipif(find_spec("joeynmt") is None, reason="JoeyNMT is not installed")
+
+
+def printed(monkeypatch, capsys, *options):
+    import train_recurrent
+
+    monkeypatch.setattr(sys, "argv", ["train_recurrent", "--tiny", *options])
+    train_recurrent.main()
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_it_runs(monkeypatch, capsys):
+    *systems, place = printed(monkeypatch, capsys)
+    assert [one["system"] for one in systems][:2] == ["regard", "regard, eager"]
+    assert all(one["tokens_per_second"][0] > 0 for one in systems)
+    assert place["pairs"] == 64 and place["batches"] > 1
+
+
+def test_rectangles_and_free_shapes_have_the_same_losses(monkeypatch, capsys):
+    *steps, apart = printed(monkeypatch, capsys, "--curves", "5")
+    assert [one["step"] for one in steps] == [0, 1, 2, 3, 4]
+    assert len({one["regard"] for one in steps}) == 5  # it learns
+    assert apart["largest"] < 1e-5
+
+
+def test_both_systems_read_every_pair_once():
+    import train_recurrent
+
+    draw, limits = np.random.default_rng(1), RectangleLimits(256, 512, 96)
+    pairs = train_recurrent.random_pairs(100, 1_000, draw)
+    for batches in (
+        train_recurrent.packed(pairs, limits, draw),
+        train_recurrent.bucketed(pairs, 256, draw),
+    ):
+        assert sorted(map(id, pairs)) == sorted(id(pair) for batch in batches for pair in batch)
+    lengths = [len(source) for source, _ in pairs]
+    assert 11 < np.mean(lengths) < 15 and 3 < np.std(lengths) < 5
+
+
+def test_real_pairs_are_read_in_subwords(tmp_path, monkeypatch):
+    import train_recurrent
+
+    monkeypatch.setattr(train_recurrent, "VOCAB", 300)
+    for name in train_recurrent.FILES:
+        with gzip.open(tmp_path / name, "wt", encoding="utf-8") as file:
+            file.write("a dog runs .\n" * 4)
+    pairs = train_recurrent.multi30k(tmp_path, 3)
+    assert len(pairs) == 3 and all(0 < len(side) < 10 for pair in pairs for side in pair)
+
+
+@joeynmt
+def test_the_peer_learns_and_ignores_padding():
+    """The loss of two sentences together is that of both alone."""
+    import train_recurrent
+
+    assert train_recurrent.find_joeynmt(None)
+    facts = change(train_recurrent.FACTS, **train_recurrent.TINY, dropout=0.0)
+    pairs = train_recurrent.random_pairs(2, 1_000, np.random.default_rng(3))
+    assert len(pairs[0][0]) != len(pairs[1][0])
+    losses = []
+    for batch in (pairs, pairs[:1], pairs[1:]):
+        torch.manual_seed(1)
+        losses.append(float(train_recurrent.joey(facts, CPU)(batch)))
+    sizes = [len(target) + 1 for _, target in pairs]
+    assert losses[0] == pytest.approx(np.average(losses[1:], weights=sizes), rel=1e-5)
+    step = train_recurrent.joey(facts, CPU)
+    assert float(step(pairs)) > float([step(pairs) for _ in range(5)][-1])
