@@ -14,6 +14,7 @@ from regard.training.test_sets import score_tests
 from small import RECIPE, tensors_of, write_corpus
 from small_documents import write_animals
 from small_labels import write_owls
+from small_rnn import write_streams
 from small_tuning import write_tuning
 
 EVENTS = (StartEvent, ReportEvent, DevEvent, SaveEvent, ScoreEvent, EndEvent)
@@ -127,6 +128,18 @@ def test_documents_in_memory_are_like_those_in_files(tmp_path):
     )
     expected = weights(tmp_path / "files")
     assert all(weights(tmp_path / name) == expected for name in ("memory", "number", "texts"))
+
+
+def test_so_are_documents_that_a_language_model_reads_whole(tmp_path):
+    write_streams(tmp_path)
+    documents = [one.splitlines() for one in (tmp_path / "animals.txt").read_text().split("\n\n")]
+    recipe, settings = tmp_path / "lstm.toml", {"train.steps": 4}
+    run(recipe, tmp_path, tmp_path / "files", settings=settings)
+    run(recipe, {"train": documents}, tmp_path / "lists", settings=settings)
+    texts = {"train": ["\n".join(one).strip() for one in documents]}
+    run(recipe, texts, tmp_path / "texts", settings=settings)
+    expected = weights(tmp_path / "files")
+    assert all(weights(tmp_path / name) == expected for name in ("lists", "texts"))
 
 
 def test_a_run_goes_on_where_it_was_left(pairs, tmp_path):

@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from typing import Any, ClassVar
 
 from regard.data.fields import DropCounts, parsed
-from regard.data.readers.given import PARSERS, parse_document, parse_pair
+from regard.data.readers.given import PARSERS, parse_document, parse_pair, parse_whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +48,10 @@ class MemoryExamples:
     def documents(self, dropped: DropCounts | None) -> Iterator[tuple[str, list[str]]]:
         """(where, sentences) of every document."""
         return parsed(self.numbered(), parse_document, dropped)
+
+    def texts(self, dropped: DropCounts | None) -> Iterator[tuple[str, str]]:
+        """(where, text) of every document."""
+        return parsed(self.numbered(), parse_whole, dropped)
 
     def read(self, task: str, dropped: DropCounts | None) -> Iterator[Any]:
         """The examples of a task."""

@@ -67,6 +67,13 @@ def parse_document(where: str, value: Any) -> tuple[str, list[str]]:
     return where, [_text(where, one) for one in _sequence(where, value)]
 
 
+def parse_whole(where: str, value: Any) -> tuple[str, str]:
+    """A text, or a list of sentences, each of which is a line."""
+    if isinstance(value, str):
+        return where, _text(where, value)
+    return where, "\n".join(_text(where, one) for one in _sequence(where, value))
+
+
 PARSERS: dict[str, Callable[[str, Any], Any]] = {
     "classify": parse_labelled,
     "tag": parse_tagged,
