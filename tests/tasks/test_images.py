@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import regard
+from regard.data.memory import MemoryExamples
 from regard.ground.errors import BadInput
 from regard.images.processor import ImageProcessor
 from regard.training.distributed import World
@@ -88,12 +89,31 @@ def test_files_are_predicted_one_by_one_or_by_folders(job, tmp_path):
         lines = verb("predict", job / "run" / "model", given).stdout.split("\n")[:-1]
         return [line.split("\t")[0] for line in lines]
 
-    assert labels(tmp_path) == expected
+    lines = verb("predict", job / "run" / "model", tmp_path).stdout.splitlines()
+    paths = [str(tmp_path / f"{number}.png") for number in range(3)]
+    assert [line.split("\t")[0] for line in lines] == paths
+    assert [line.split("\t")[1] for line in lines] == expected
+    found = verb("predict", job / "run" / "model", tmp_path / "list.txt", "--json").stdout
+    images = [json.loads(line).get("image") for line in found.splitlines()]
+    assert images == [paths[2], None, paths[0]]
     assert labels(tmp_path / "1.png") == expected[1:2]
     assert labels(tmp_path / "list.txt") == [expected[2], "", expected[0]]
     (tmp_path / "1.png").write_bytes(b"no image")
     failed = verb("predict", job / "run" / "model", tmp_path, code=2)
     assert "1.png: no image that can be read" in failed.stderr
+
+
+def test_images_in_memory_are_trained_on(job, tmp_path):
+    """The same events as from the file, and another fingerprint for other pixels."""
+    given = [(image, NAMES[number]) for image, number in zip(*corners(64, 3), strict=True)]
+    recipe, data = job / "corners.toml", {"train": given, "dev": given[:8], "test": given[:8]}
+    settings = ["train.steps=2", "train.evaluate_every=2"]
+    events = [*regard.train(recipe, data=data, out=tmp_path / "run", settings=settings)]
+    assert any(event.figures for event in events)
+    pixels = given[0][0].copy()
+    pixels[0, 0, 0] ^= 1
+    one, other = (MemoryExamples("train", [(image, "left")]) for image in (given[0][0], pixels))
+    assert one.fingerprint != other.fingerprint
 
 
 def test_a_resumed_run_is_bit_exact(job, tmp_path):

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
 from regard.parts.dropout import Dropout
 from regard.parts.embed import EmbeddingModule
@@ -121,7 +122,7 @@ class PatchEmbedding(EmbeddingModule):
         if channels != self.channels or any(size % self.patch or not size for size in sizes):
             shape = f"{channels} × {sizes[0]} × {sizes[1]}"
             patches = f"{self.channels} × {self.patch} × {self.patch}"
-            raise ValueError(f"images of {shape} numbers are not made of patches of {patches}")
+            raise BadInput(f"images of {shape} numbers are not made of patches of {patches}")
         return sizes[0] // self.patch, sizes[1] // self.patch
 
     def _patches(self, pixels_BCHW: Tensor, grid: Grid) -> Tensor:

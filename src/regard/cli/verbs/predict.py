@@ -1,11 +1,13 @@
 """``regard predict``: labels of texts and images, tags of words, answers and choices."""
 
-from typing import Annotated
+from collections import deque
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 from regard.cli.console import output_to, print_json, print_line
-from regard.cli.line_io import CutInputs, lines_for, predict_lines, with_max_length
+from regard.cli.line_io import CutInputs, Parse, lines_for, predict_lines, with_max_length
 from regard.cli.options import (
     BATCH_SIZE,
     DEVICE,
@@ -46,7 +48,8 @@ def predict(
     longer than --max-length is an error.
 
     A model of images is given an image (JPEG, PNG, WebP), a folder of them, or a file with a path
-    on each line; paths of a folder are read in the order of their names.
+    on each line. Images of a folder are read in the order of their names, which stand before the
+    results; JSON has them under "image".
 
     With --json everything is printed: all probabilities, the character offsets of words, entities
     and answers, and whether the input was cut.
@@ -59,12 +62,38 @@ def predict(
     predictor = loaded.predictor.with_options(pretokenised=pretokenised, entities=entities)
     count, inputs = predictor.token_count, CutInputs(predictor)
     parse = with_max_length(predictor.parse, count, max_length, predictor.max_length)
+    paths, images = ImagePaths(parse, file), loaded.facts.encoder.embed.reads_images
+    parse = paths.parse if images else parse
     with output_to(out):
         for number, found in predict_lines(file, parse, inputs.predict, lines_for(loaded)):
             result, cut = found or (None, None)
+            path = paths.next() if found else None
             if as_json:
                 record = predictor.empty_record if result is None else predictor.record(result)
-                print_json({"line": number, **record, "cut": cut})
+                image = {"image": path} if images else {}
+                print_json({"line": number, **image, **record, "cut": cut})
             else:
-                print_line("" if result is None else predictor.line(result))
+                line = "" if result is None else predictor.line(result)
+                print_line(f"{path}\t{line}" if path and paths.named else line)
     inputs.report()
+
+
+class ImagePaths:
+    """The paths of images that were read and whose results have not been printed.
+
+    Lines of results have them (``named``) where a whole folder is read.
+    """
+
+    def __init__(self, parse: Parse, file: str):
+        self._parse, self._waiting = parse, deque[str]()
+        self.named = Path(file).is_dir()
+
+    def parse(self, line: str, where: str) -> Any:
+        """The image in a line."""
+        image = self._parse(line, where)
+        self._waiting.append(line)
+        return image
+
+    def next(self) -> str | None:
+        """The path of the next result; None where no images are read."""
+        return self._waiting.popleft() if self._waiting else None

@@ -1,7 +1,10 @@
 """Examples that are given as Python values: tuples of texts, labels, tags and answers."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from regard.data.fields import BadExample, filled, label_text, typed
 from regard.data.readers.examples import (
@@ -23,10 +26,16 @@ def parse_pair(where: str, value: Any) -> tuple[str, str]:
 
 
 def parse_labelled(where: str, value: Any) -> LabelledExample:
-    """(text, label), or ((text, text), label); labels may be a list, or None where hidden."""
+    """(text, label), or ((text, text), label); labels may be a list, or None where hidden.
+
+    In place of a text there may be an image: the path of a file, or an array of bytes.
+    """
     texts, labels = _parts(where, value, "(text, label) or ((text, text), label)", 2)
-    given = (texts,) if isinstance(texts, str) else _parts(where, texts, "a pair of texts", 2)
-    found = tuple(_filled(where, one) for one in given)
+    if isinstance(texts, np.ndarray | Path):
+        found: tuple[Any, ...] = (texts,)
+    else:
+        given = (texts,) if isinstance(texts, str) else _parts(where, texts, "a pair of texts", 2)
+        found = tuple(_filled(where, one) for one in given)
     if labels is None:
         return LabelledExample(where, found, None)
     several = labels if isinstance(labels, tuple | list | set | frozenset) else (labels,)
