@@ -4,6 +4,7 @@ import re
 from math import isnan
 
 import pytest
+import torch
 
 import regard
 from regard import AgreementPrefix, AgreementScores, AgreementSentence, AgreementTable, VerbChoice
@@ -28,6 +29,22 @@ def test_a_causal_model_chooses_after_the_words_before(kind, tmp_path):
         assert whole == pytest.approx(sum(right) - sum(wrong), abs=1e-4)
     assert any(choice.verb > 0 for choice in scores.choices)
     assert any(choice.verb < 0 for choice in scores.choices)
+
+
+def test_the_odds_are_those_of_transformers(tmp_path):
+    from transformers import GPT2LMHeadModel
+
+    model = regard.load(write_gpt2(tmp_path), "cpu")
+    peer, words = GPT2LMHeadModel.from_pretrained(tmp_path).eval(), model.tokenizer.words
+    short = [one for one in TESTS if one.distance == 0]
+    for one, _, whole in model.agreement(short).choices:
+        totals = []
+        for text in (one.right, one.wrong):
+            ids = torch.tensor([[words.eos, *words.encode(text)]])
+            with torch.no_grad():
+                logp_LV = peer(ids).logits[0, :-1].log_softmax(-1)
+            totals.append(logp_LV.gather(1, ids[0, 1:, None]).sum().item())
+        assert whole == pytest.approx(totals[0] - totals[1], abs=1e-4)
 
 
 def test_a_masked_lm_chooses_between_all_other_words():
