@@ -141,6 +141,10 @@ def test_the_words_that_fit_a_gap_are_found(run):
     assert 0 < seal.blanks[0][0].probability < 1 and len(seal.blanks[0]) == 3
     both = model.fill(["Seal [MASK] seal [MASK]."])[0]
     assert len(both.blanks) == 2 and both.text.count("otter") == 2
+    (known,) = model.fill(["Seal otter xyz [MASK]."])
+    (gap,) = model.fill(["Seal otter [MASK] [MASK]."])
+    for one, other in zip(gap.blanks[1], known.blanks[0], strict=True):  # a gap is unknown
+        assert one.word == other.word and one.probability == pytest.approx(other.probability)
     special = {"<UNK>", "<S>", "</S>"}
     assert special.isdisjoint(one.word for one in model.fill(["[MASK]"], top=19)[0].blanks[0])
     with pytest.raises(BadInput, match=r"there is no \[MASK\] in it"):

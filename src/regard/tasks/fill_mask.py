@@ -67,6 +67,10 @@ class MaskFiller(Predictor):
         """The positions of masks in a row."""
         return np.flatnonzero(np.equal(tokens, self.tokenizer.mask))
 
+    def shown(self, row: TokenRow) -> TokenRow:
+        """A row as the model reads it."""
+        return row
+
     def token_count(self, given: str, most: int) -> int:
         """A mask is one token."""
         return len(self.tokenizer.masked(given)) + self.tokenizer.template.specials(1)
@@ -79,7 +83,7 @@ class MaskFiller(Predictor):
         masks = [self.masks(row.tokens) for row in rows]
         found = in_order(
             (numbers, self._fills(batch, [masks[number] for number in numbers]))
-            for numbers, batch in self.batches(rows)
+            for numbers, batch in self.batches([*map(self.shown, rows)])
         )
         return [self._filled(text, one) for text, one in zip(asked, found, strict=True)]
 
@@ -116,10 +120,7 @@ class MaskFiller(Predictor):
 
 
 class ContextFiller(MaskFiller):
-    """The same by the vectors of gaps: the softmax is over their products with all words.
-
-    The end of a sentence stands in the gap, of which no state around it knows.
-    """
+    """The same by the vectors of gaps: the softmax is over their products with all words."""
 
     head: ClassVar[type[AnyHead]] = ContextHead
     tokenizer: WordTokenizer
@@ -132,6 +133,12 @@ class ContextFiller(MaskFiller):
         """Where a sentence ends before the row does."""
         end = self.tokenizer.words.frame(END)
         return np.flatnonzero(np.equal(tokens[:-1], end))
+
+    def shown(self, row: TokenRow) -> TokenRow:
+        """An unknown word stands in each gap: the other gaps read it."""
+        tokens = np.array(row.tokens)
+        tokens[self.masks(tokens)] = self.tokenizer.unk
+        return row._replace(tokens=tokens)
 
     def read_at(self, at_N: Tensor) -> Tensor:
         """The positions around them."""
