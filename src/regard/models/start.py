@@ -146,7 +146,7 @@ def copy_start(
     given |= {f"trunk.embed.{name}": one for name, one in before.resampled(after).items()}
     for name, tensor in weights_of(model).items():
         if head and name.startswith(f"heads.{head}."):
-            if outputs is not None:
+            if outputs is not None and name in given:  # a head may have taken another form
                 tensor.copy_(given[name][outputs] if ".out." in name else given[name])
         elif tokens is not None and name in given and BY_TOKEN(name):
             tensor.copy_(select_tokens(given[name], tokens))

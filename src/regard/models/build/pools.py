@@ -27,6 +27,13 @@ class FirstTokenModule(nn.Module):
         return first_BD if self.dense is None else torch.tanh(self.dense(first_BD))
 
 
+def first_states(encoded: EncoderOutput, count: int) -> Tensor:
+    """(B, count · D): the states of the first tokens of each row, side by side."""
+    starts_B, last = encoded.layout.offsets[:-1].long(), len(encoded.states_TD) - 1
+    places = torch.arange(count, device=starts_B.device)
+    return encoded.states_TD[(starts_B[:, None] + places).clamp(max=last)].flatten(1)
+
+
 class PlainPoolModule(nn.Module):
     """A pool without weights: a function from the states of rows to one vector for each."""
 

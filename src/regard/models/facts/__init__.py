@@ -13,7 +13,6 @@ from regard.models.facts.heads import (
     LabelHead,
     MLMHead,
     NextTokenHead,
-    NormedLabelHead,
     PermutationLMHead,
     ReplacedTokenHead,
     SentenceOrderHead,
@@ -25,11 +24,13 @@ from regard.models.facts.heads import (
 )
 from regard.models.facts.joint import Joint
 from regard.models.facts.json import from_json, to_json
+from regard.models.facts.label_heads import DistilledLabelHead, NormedLabelHead
 from regard.models.facts.pools import (
     AnyPool,
     AttentionPool,
     ConcatPool,
     FirstToken,
+    FirstTokens,
     LastToken,
     MeanPool,
 )
@@ -60,10 +61,12 @@ __all__ = [
     "ContextHead",
     "ConvEncoderFacts",
     "CrossAttentionFacts",
+    "DistilledLabelHead",
     "DropoutSpanHead",
     "EncoderDecoder",
     "Features",
     "FirstToken",
+    "FirstTokens",
     "Joint",
     "LabelHead",
     "LastToken",

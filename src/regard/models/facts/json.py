@@ -16,7 +16,6 @@ from regard.models.facts.heads import (
     LabelHead,
     MLMHead,
     NextTokenHead,
-    NormedLabelHead,
     PermutationLMHead,
     ReplacedTokenHead,
     SentenceOrderHead,
@@ -26,7 +25,15 @@ from regard.models.facts.heads import (
     TokenLabelHead,
     TransitionHead,
 )
-from regard.models.facts.pools import AttentionPool, ConcatPool, FirstToken, LastToken, MeanPool
+from regard.models.facts.label_heads import DistilledLabelHead, NormedLabelHead
+from regard.models.facts.pools import (
+    AttentionPool,
+    ConcatPool,
+    FirstToken,
+    FirstTokens,
+    LastToken,
+    MeanPool,
+)
 from regard.models.facts.positions import Learned, Relative, Sinusoid
 from regard.models.facts.rnn import (
     CausalRNNFacts,
@@ -54,7 +61,7 @@ VALUES = {
             CrossAttentionFacts,
             ConvEncoderFacts,
         ),
-        *(FirstToken, LastToken, MeanPool, AttentionPool, ConcatPool),
+        *(FirstToken, FirstTokens, LastToken, MeanPool, AttentionPool, ConcatPool),
         *(
             MLMHead,
             BiLMHead,
@@ -68,6 +75,7 @@ VALUES = {
         ),
         *(
             SentenceOrderHead,
+            DistilledLabelHead,
             TokenLabelHead,
             TransitionHead,
             SpanHead,

@@ -1,11 +1,12 @@
 """Facts of pools: how the states of a row become one vector."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from torch import nn
 
-from regard.models.build.pools import FirstTokenModule, PlainPoolModule
+from regard.models.build.pools import FirstTokenModule, PlainPoolModule, first_states
 from regard.models.facts.checks import at_least, one_of
 from regard.models.facts.flops import Products, score_products
 from regard.models.sites import AttentionSite
@@ -52,6 +53,23 @@ class FirstToken(AnyPool):
 
     def products(self, width: int) -> Products:
         return Products(0, row=width * width * self.dense)
+
+
+@dataclass(frozen=True)
+class FirstTokens(AnyPool):
+    """The states of the first ``count`` tokens, side by side (DeiT's class and distillation)."""
+
+    summaries: ClassVar[Summaries] = ("first",)
+    count: int = 2
+
+    def __post_init__(self) -> None:
+        at_least(1, "count", self.count)
+
+    def build(self, width: int) -> nn.Module:
+        return PlainPoolModule(partial(first_states, count=self.count))
+
+    def output_width(self, width: int) -> int:
+        return self.count * width
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,10 @@ class HFHead:
             return True
         return bool(self.tensors) and begins(tensors, self.tensors)
 
+    def is_of(self, heads: Mapping[str, AnyHead]) -> bool:
+        """Whether a model with these heads, by name, has it: one of its name in its form."""
+        return heads.get(self.head.name).__class__ is self.head.__class__
+
 
 @dataclass(frozen=True)
 class Architectures(ConfigRow):
@@ -70,17 +74,17 @@ class Architectures(ConfigRow):
     def write(self, facts: Any) -> dict[str, Any]:
         config, heads = dict[str, Any](), _heads_of(facts)
         for entry in self._entries:
-            if entry.head.name in heads:
+            if entry.is_of(heads):
                 config |= write_config(entry.config_map, heads[entry.head.name])
         fitting = [
             name
             for name, entries in self.heads.items()
-            if all(entry.head.name in heads for entry in entries)
+            if all(entry.is_of(heads) for entry in entries)
         ]
         return {**config, self.key: fitting[-1:]}
 
     def tensors(self, facts: Any) -> tuple[str, ...]:
-        entries = (entry for entry in self._entries if entry.head.name in _heads_of(facts))
+        entries = (entry for entry in self._entries if entry.is_of(_heads_of(facts)))
         pooler = (self.pooler,) if FirstToken() in values_named(facts, "pool") else ()
         return (*pooler, *(entry.tensors for entry in entries))
 

@@ -4,7 +4,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from regard.ground.errors import BadInput
 from regard.models.formats.config_map import ACTIVATIONS, Config, ConfigRow, Constant, Key, Names
@@ -56,7 +56,10 @@ HF_LAYERS = (
     Rule("layernorm.*", "trunk.norm.*"),
     Rule("pooler.dense.*", "pool.dense.*"),
 )
-HF_HEADS = (Rule("classifier.*", "heads.label.out.*"),)
+HF_HEADS = (
+    Rule("classifier.*", "heads.label.out.*"),
+    Rule("{cls,distillation}_classifier.*", "heads.label.out.{0,1}.*"),
+)
 TIMM_LAYERS = (
     Rule(BLOCK + "attn.qkv.*", OURS + "attention.qkv.*"),
     Rule(BLOCK + "attn.proj.*", OURS + "attention.o.*"),
@@ -82,9 +85,10 @@ def embedding_rules(facts: Any, names: Mapping[str, str]) -> tuple[WeightLine, .
     embed, width = facts.trunk.embed, facts.trunk.width
     patch = (embed.channels, embed.patch_size, embed.patch_size)
     as_rows = (Reshape((1, -1, width), (-1, width)),)
+    join = Join((1,) * embed.prefix_tokens)
     flat = (Reshape((width, *patch), (width, -1)),)
     return (
-        Rule(names["prefix"], "trunk.embed.prefix.weight", as_rows),
+        Rule(names["prefix"], "trunk.embed.prefix.weight", (*as_rows, join)),
         Rule(names["positions"], "trunk.embed.position.weight", as_rows),
         Rule(names["projection"] + "weight", "trunk.embed.projection.weight", flat),
         Rule(names["projection"] + "bias", "trunk.embed.projection.bias"),
@@ -94,6 +98,14 @@ def embedding_rules(facts: Any, names: Mapping[str, str]) -> tuple[WeightLine, .
 class ViTFormat(HFFormat):
     """Shapes of tensors depend on the size of patches."""
 
+    names: ClassVar[Mapping[str, str]] = HF_NAMES
+
     def weight_map(self, facts: Any) -> WeightMap:
-        lines = (*embedding_rules(facts, HF_NAMES), *HF_LAYERS)
-        return WeightMap(lines, prefix="vit.", unprefixed=HF_HEADS)
+        lines = (*embedding_rules(facts, self.names), *HF_LAYERS)
+        return WeightMap(lines, prefix=self.weights.prefix, unprefixed=HF_HEADS)
+
+
+class DeiTFormat(ViTFormat):
+    """There are two tokens before the patches."""
+
+    names = HF_NAMES | {"prefix": "embeddings.{cls_token,distillation_token}"}

@@ -15,6 +15,7 @@ from regard.models.papers import (
     context2vec,
     cove,
     dai,
+    deit,
     distilbert,
     electra,
     elmo,
@@ -62,6 +63,7 @@ LINEAGE: tuple[Paper, ...] = (
     distilbert.PAPER,
     electra.PAPER,
     vit.PAPER,
+    deit.PAPER,
 )
 """All papers, from the first to the last."""
 
