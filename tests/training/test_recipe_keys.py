@@ -66,6 +66,15 @@ TEACHER = {  # of no distillation.teacher
 CLASSES = {"labels.weights": "labels.weights=balanced", "labels.positive": "labels.positive=owl"}
 NAMES = {"labels.names": 'labels.names={a = "b"}'}
 
+IMAGES = {  # of texts
+    f"images.{key}": f"images.{key}={value}"
+    for key, value in {
+        **{"mean": "[0.1]", "std": "[0.1]", "workers": 1, "crop": 2, "crop_area": 0.5},
+        **{"flip": "true", "operations": 2, "magnitude": 0.1, "erase": 0.1},
+        **{"mixup": 0.1, "cutmix": 0.1},
+    }.items()
+}
+
 GIVEN: dict[str, Any] = {"teacher": "folder"}  # keys of objectives that have no default
 
 # For each run the keys that it refuses, each by a setting that sets it.
@@ -78,10 +87,10 @@ REFUSED: dict[str, dict[str, str]] = {
         "measure.dev_sentences": "measure.dev_sentences=9",
     },
     "text-to-text": {key: ENCODER[key] for key in ENCODER if key != "data.longest_characters"},
-    "pooled": {**PLAIN, **TEACHER},
-    "one": {**ENCODER, **TEACHER},
-    "several": {**ENCODER, **TEACHER, **SMOOTH, **CLASSES},
-    "number": {**ENCODER, **TEACHER, **SMOOTH, **CLASSES, **NAMES},
+    "pooled": {**PLAIN, **TEACHER, **IMAGES},
+    "one": {**ENCODER, **TEACHER, **IMAGES},
+    "several": {**ENCODER, **TEACHER, **IMAGES, **SMOOTH, **CLASSES},
+    "number": {**ENCODER, **TEACHER, **IMAGES, **SMOOTH, **CLASSES, **NAMES},
     "tags": {**ENCODER, **TEACHER},
     "numbers": {
         **ENCODER,
