@@ -10,6 +10,7 @@ from regard.metrics.classification import (
     classification_scores,
     confusion,
     several_scores,
+    top_score,
 )
 from regard.metrics.precision_recall import LabelScore
 
@@ -125,3 +126,12 @@ def test_what_cannot_be_scored_is_reported():
         classification_scores(["a", "b"], ["a"])
     with pytest.raises(BadInput, match="no labels"):
         classification_scores([], [])
+
+
+def test_the_gold_class_may_be_among_the_five_most_probable():
+    ranked = ["abcdefg", "gfedcba", "abcdefg", "fabcdeg"]
+    score = top_score(["a", "a", "e", "g"], ranked, with_interval=True)
+    assert (score.name, score.value) == ("top-5", 50.0)
+    assert score.signature.startswith("examples:4|bs:")
+    with pytest.raises(BadInput, match="4 predictions for 1 labels"):
+        top_score(["a"], ranked)

@@ -14,6 +14,7 @@ from regard.training.recipe import read
 from regard.training.run import prepare
 from small import regard, tensors_of, write_corpus
 from small_documents import write_animals
+from small_images import write_corners
 from small_rnn import write_streams
 from small_teacher import write_teacher
 
@@ -192,3 +193,19 @@ def test_a_deterministic_run_resumes_bit_for_bit(corpus, tmp_path, compiles):
     parts = trained("parts", 9, "--resume")
     found, wanted = tensors_of(parts, 9), tensors_of(whole, 9)
     assert wanted and found == wanted
+
+
+@EVERY_WAY
+def test_a_model_of_images_learns_as_in_eager_steps(tmp_path, monkeypatch, way):
+    """Augmented and mixed inside the step: what is drawn follows from keys of the batch."""
+    write_corners(tmp_path)
+
+    def job(name):
+        recipe = read(tmp_path / "corners.toml", ["train.steps=12", "train.report_every=1"])
+        device = World(0, 1, torch.device("cuda", 0))
+        return prepare(recipe, tmp_path / name, device, data=tmp_path).job
+
+    choose_way(monkeypatch, False, False)
+    eager = losses(job("eager"))
+    choose_way(monkeypatch, *way)
+    assert len(eager) == 12 and losses(job("found")) == pytest.approx(eager, rel=5e-3)

@@ -13,6 +13,8 @@ from regard.metrics.intervals import SAMPLES, SEED, FloatArray, interval, resamp
 from regard.metrics.precision_recall import LabelScore, f1, label_score
 from regard.metrics.translation import MetricScore
 
+TOP = 5  # classes among which the gold one is looked for, where there are more
+
 Measure = Callable[[FloatArray], float]
 """From a table of counts, gold classes down and predicted ones across, to a share of 1."""
 
@@ -39,6 +41,22 @@ def classification_scores(
         drawn = _drawn(measure, len(classes), cells_N) if with_interval else None
         scores.append(in_percent(name, share, signed, drawn))
     return scores
+
+
+def top_score(
+    golds: Sequence[str], ranked: Sequence[Sequence[str]], with_interval: bool = False
+) -> MetricScore:
+    """How often the gold class is among the ``TOP`` most probable ones; ``ranked``: best first."""
+    if len(golds) != len(ranked):
+        raise BadInput(f"{len(ranked)} predictions for {len(golds)} labels")
+    pairs = zip(golds, ranked, strict=True)
+    hits_N2 = np.array([[gold in classes[:TOP], 1] for gold, classes in pairs], dtype=np.float64)
+
+    def share(sums: FloatArray) -> float:
+        return float(sums[0] / max(sums[1], 1))
+
+    drawn = resampled(hits_N2, share) if with_interval else None
+    return in_percent(f"top-{TOP}", share(hits_N2.sum(axis=0)), f"examples:{len(golds)}", drawn)
 
 
 def several_scores(

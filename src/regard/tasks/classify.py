@@ -19,7 +19,7 @@ from regard.ground.config import EMPTY_IS_NONE, Config
 from regard.ground.errors import BadInput
 from regard.images.config import ImagesConfig
 from regard.images.processor import ImageProcessor
-from regard.metrics.classification import MEASURES
+from regard.metrics.classification import MEASURES, TOP, top_score
 from regard.models.facts import AnyHead, LabelHead
 from regard.models.papers import paper
 from regard.objectives.label_distillation import LabelDistillationConfig
@@ -372,14 +372,21 @@ class Classify(EncoderTask):
         examples: Sequence[LabelledExample],
         with_interval: bool = False,
     ) -> TaskScores:
-        """By the kind of labels: accuracy and its like, F1 over all labels, or correlation."""
+        """By the kind of labels: accuracy and its like, F1 over all labels, or correlation.
+
+        Of more than five labels also how often the right one is among the five most probable.
+        """
         labels = predictor.labels
         golds = [labels.gold(_labels(example), example.where) for example in examples]
         predictions = predictor.predict([_input(example) for example in examples])
         values = [prediction.value for prediction in predictions]
-        return SCORES[labels.problem_type](
+        found = SCORES[labels.problem_type](
             golds, values, with_interval, self.labels_config.positive
         )
+        if not labels.single_label or len(labels) <= TOP:
+            return found
+        ranked = [sorted(one.scores, key=one.scores.__getitem__)[::-1] for one in predictions]
+        return found._replace(scores=[*found.scores, top_score(golds, ranked, with_interval)])
 
 
 def _labels(example: LabelledExample) -> tuple[str, ...]:
