@@ -52,7 +52,8 @@ def _lines(
     sizes = ", ".join(f"{name} {count:,}" for name, count in trial.sizes.items())
     yield task_of(recipe).unit, sizes
     yield "dropped", str(trial.dropped)
-    yield "vocabulary", " and ".join(f"{size:,}" for size in trial.vocabulary)
+    if trial.vocabulary:
+        yield "vocabulary", " and ".join(f"{size:,}" for size in trial.vocabulary)
     if trial.labels:
         yield "labels", f"{trial.labels:,}"
     learn = "all are trained" if trial.trained == trial.parameters else f"{trial.trained:,} trained"

@@ -175,15 +175,14 @@ class ImageProcessor:
 
     def config(self) -> dict[str, Any]:
         """The content of preprocessor_config.json."""
-        crop = self.crop and {"height": self.crop[0], "width": self.crop[1]}
+        crop = {} if self.crop is None else {"crop_size": _size_config(self.crop)}
         return {
             "image_processor_type": "ViTImageProcessor",
             "do_resize": self.size is not None,
-            "size": {"shortest_edge": self.size}
-            if isinstance(self.size, int)
-            else self.size and {"height": self.size[0], "width": self.size[1]},
+            "size": _size_config(self.size),
             "resample": self.resample,
-            **({"do_center_crop": True, "crop_size": crop} if crop else {}),
+            **({"do_center_crop": True} if crop else {}),
+            **crop,
             "do_rescale": self.scale != 1.0,
             "rescale_factor": self.scale,
             "do_normalize": True,
@@ -230,6 +229,15 @@ def _size(given: Any) -> Any:
     if isinstance(given, Mapping):
         return _edge(given["height"]), _edge(given["width"])
     return _edge(given), _edge(given)
+
+
+def _size_config(size: Size | int | None) -> dict[str, int] | None:
+    """The same as configurations spell it."""
+    if size is None:
+        return None
+    if isinstance(size, int):
+        return {"shortest_edge": size}
+    return {"height": size[0], "width": size[1]}
 
 
 def _square(size: Any) -> Any:
