@@ -19,8 +19,6 @@ from regard.ground.batch import BatchLimits, PackedTokens, pack
 from regard.ground.layout import Layout
 from regard.ground.pytree import move_tensor, tensors_in, without_caches
 from regard.parts.attention import EncoderOutput
-from regard.parts.kv_cache import PromptCache
-from regard.parts.static_kv_cache import StaticKVCache
 
 POOL_SIZE = 16  # graphed decoders in a pool; the least recently used goes
 WARM_UP = 2  # calls before a capture: libraries initialise themselves
@@ -67,8 +65,8 @@ class GraphedDecoder:
         device: torch.device,
     ):
         self.model, self.selector = model, selector
-        depth = len(model.decoder.layers)
-        self.cache = StaticKVCache(sentences, copies, capacity, source_longest, depth, device)
+        sizes = sentences, copies, capacity, source_longest
+        self.cache = model.decoder.new_static_cache(*sizes, device)
         self.stepped = for_few_rows(model, self.cache)  # the model that a step runs
         self.source_BS = torch.zeros(sentences, source_longest, dtype=torch.long, device=device)
         self.lengths_B = torch.ones(sentences, dtype=torch.int32, device=device)
@@ -80,7 +78,7 @@ class GraphedDecoder:
     def start(self, source: PackedTokens | None, prompts: Prompts | None) -> None:
         """A new batch; sentences that it leaves free are rows of one token."""
         if source is None:
-            self.cache.start()
+            self.model.decoder.start(self.cache, None)
         else:
             layout = source.layout
             self.source_BS[: layout.rows, : layout.longest] = layout.pad(source.tokens_T)
@@ -100,15 +98,12 @@ class GraphedDecoder:
         device = self.source_BS.device
         layout = Layout.rectangle(rows, source_longest, device, lengths_B=self.lengths_B)
         encoded = self.model.encode(PackedTokens(self.source_BS.flatten(), layout))
-        blocks = self.model.decoder.layers
-        layers = (block.cross.source_key_values(encoded, None) for block in blocks)
-        self.cache.write_source(((k, v) for k, v, _ in layers), self.lengths_B)
-        self.cache.start()
+        self.model.decoder.start(self.cache, encoded)
 
     def _read(self, prompts: PackedTokens, source: PackedTokens | None) -> None:
         """All tokens of the prompts in one ragged forward pass."""
         tokens, cache = len(prompts.tokens_T), self.cache
-        if source is None and 0 < tokens <= MOST_PROMPTS:
+        if cache.reads_fixed_prompts and source is None and 0 < tokens <= MOST_PROMPTS:
             longest = min(at_least(prompts.layout.longest, LEAST_PROMPTS), cache.capacity)
             sentences = cache.rows // cache.copies
             limits = BatchLimits(at_least(max(tokens, longest), LEAST_PROMPTS), sentences, longest)
@@ -121,8 +116,8 @@ class GraphedDecoder:
         cache.start_after(prompts.layout.lengths_B)
 
     def read_prompts(self, prompts: PackedTokens, encoded: EncoderOutput | None = None) -> None:
-        """Compute the keys and values of prompts, and write them into the cache."""
-        cache = PromptCache(lambda n, *keys: self.cache.layers[n].write_prompts(*keys))
+        """Read prompts, and write what is needed of them into the cache."""
+        cache = self.cache.for_prompts(prompts.layout.rows)
         self.model.decoder(prompts.tokens_T, prompts.layout, source=encoded, cache=cache)
 
     def _step(self) -> None:
@@ -155,7 +150,7 @@ class GraphedPrompts:
 
 
 class CudaGraphEngine(Engine):
-    """Graphed decoders of attention blocks, by key; elsewhere than on CUDA nothing is captured.
+    """Graphed decoders, by key; elsewhere than on CUDA nothing is captured.
 
     The module and its precision are part of every key. Weights that are moved or replaced in place
     after a capture are not noticed.

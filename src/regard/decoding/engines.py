@@ -60,7 +60,7 @@ def open_state(
 def default_engine(model: Any) -> Engine:
     """The engine of a model in the precision of its training: graphs where it can be captured."""
     on_cuda = next(model.parameters()).is_cuda
-    return CudaGraphEngine() if on_cuda and model.attends else EAGER
+    return CudaGraphEngine() if on_cuda and model.capturable else EAGER
 
 
 def choose_engine(
@@ -116,9 +116,9 @@ def _on_cpu(models: Sequence[Any], precision: str, engine: str, batch: int) -> s
 def _on_gpu(models: Sequence[Any], engine: str, device: torch.device) -> str:
     if engine == "cpp":
         raise BadInput(f"engine cpp: runs on a CPU, and the model is on {device.type}")
-    can_capture = all(model.attends for model in models)
+    can_capture = all(model.capturable for model in models)
     if engine == "auto":
         return "cuda-graph" if can_capture else "torch"
     if engine == "cuda-graph" and not can_capture:
-        raise BadInput("engine cuda-graph: only models of attention blocks can be captured")
+        raise BadInput("engine cuda-graph: this model cannot be captured; choose torch")
     return engine

@@ -22,8 +22,8 @@ def for_few_rows(model: Any, cache: StaticKVCache) -> Any:
 
     ``cache`` is what it decodes with.
     """
-    blocks = list(model.decoder.blocks)
-    if not all(fits(block, cache) for block in blocks):
+    blocks = list(model.decoder.blocks) if model.decoder.attends else []
+    if not (blocks and all(fits(block, cache) for block in blocks)):
         return model
     memo: dict[int, Any] = {id(value): value for value in (*model.parameters(), *model.buffers())}
     memo |= {id(block): FusedBlock(block) for block in blocks}

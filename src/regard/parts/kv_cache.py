@@ -231,6 +231,18 @@ class RNNState(KVCache):
             self.current = self.current.rows(index_R)
 
 
+class PromptRNNState(RNNState):
+    """Gives the state after prompts to ``write``, when all their tokens are read."""
+
+    def __init__(self, rows: int, write: Callable[[Any], None]):
+        super().__init__(rows, 0)
+        self.write = write
+
+    def advance(self, layout: Layout) -> None:
+        """Hand the state on."""
+        self.write(self.current)
+
+
 @lru_cache(maxsize=4_096)
 def shared_rectangle(
     rows: int, length: int, device: str, *, start: int = 0, padded: bool = False

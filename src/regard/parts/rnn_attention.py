@@ -92,11 +92,12 @@ class RNNAttention(nn.Module):
         return SourceKeyValues(self.score.keyed(v_THK), v_THK, source.layout)
 
     def source_key_values(
-        self, source: EncoderOutput, cache: LayerKVCache | None
+        self, source: EncoderOutput | None, cache: LayerKVCache | None
     ) -> SourceKeyValues:
         """The same, padded, from the cache if it has it."""
-        keeper = LayerKVCache(source.layout.rows, 0) if cache is None else cache
+        keeper = LayerKVCache(0, 0) if cache is None else cache
         if keeper.source is None:
+            assert source is not None
             keeper.store_source(*self.keys(source))
         assert keeper.source is not None
         return SourceKeyValues(*keeper.source)

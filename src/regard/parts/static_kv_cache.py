@@ -12,7 +12,7 @@ from torch import Tensor
 
 from regard.ground.layout import Layout
 from regard.parts.kernels.decode_step import write, write_and_attend
-from regard.parts.kv_cache import KeyValues
+from regard.parts.kv_cache import KeyValues, PromptCache
 
 
 class StaticLayerKVCache:
@@ -77,6 +77,8 @@ class StaticKVCache:
     token of row r has position ``positions_R[r]``.
     """
 
+    reads_fixed_prompts = True  # prompts of a fixed shape can be read by a captured graph
+
     def __init__(
         self,
         sentences: int,
@@ -120,6 +122,10 @@ class StaticKVCache:
         first_R = self.own_R // self.copies * self.copies
         of_prompt_RS = self.positions_S < self.positions_R[:, None]
         torch.where(of_prompt_RS, first_R[:, None], self.own_R[:, None], out=self.owners_RS)
+
+    def for_prompts(self, rows: int) -> PromptCache:
+        """What a decoder reads prompts with: their keys and values are written here."""
+        return PromptCache(lambda number, *keys: self.layers[number].write_prompts(*keys))
 
     def write_source(self, layers: Iterable[tuple[Tensor, Tensor]], lengths_B: Tensor) -> None:
         """The keys and values that each layer computes of a source."""

@@ -22,7 +22,7 @@ class BiLMModule(nn.Module):
     the last states.
     """
 
-    attends = False
+    attends = capturable = False
 
     def __init__(
         self,

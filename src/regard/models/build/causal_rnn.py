@@ -17,6 +17,7 @@ from regard.parts.attention import EncoderOutput
 from regard.parts.embed import Embedding
 from regard.parts.kv_cache import RNNState
 from regard.parts.rnn import PARTS, RNNLayer, State, without_autocast
+from regard.parts.static_rnn_state import StaticRNNState
 from regard.parts.truncated_bptt import TruncatedRows
 
 
@@ -58,7 +59,7 @@ class CausalRNNModule(nn.Module):
     one, and after the last. With ``bptt``, gradients go through the last so many tokens of a row.
     """
 
-    attends = False
+    attends, capturable = False, True
 
     def __init__(
         self,
@@ -91,6 +92,16 @@ class CausalRNNModule(nn.Module):
     def new_cache(self, rows: int, capacity: int) -> RNNState:
         """For its state between two steps of decoding."""
         return RNNState(rows, capacity)
+
+    def new_static_cache(
+        self, sentences: int, copies: int, capacity: int, source_longest: int, device: torch.device
+    ) -> StaticRNNState:
+        """The same in fixed buffers, for steps that are captured."""
+        return StaticRNNState(sentences, copies, capacity, source_longest, device)
+
+    def start(self, cache: StaticRNNState, source: None) -> None:
+        """The state before the first token."""
+        cache.start(RNNDecoderState(self._initial(self.new_state(cache.sentences)), None))
 
     def forward(
         self,
@@ -145,5 +156,8 @@ class CausalRNNModule(nn.Module):
         """The state in the cache, else the carried one, else that of the beginning of a text."""
         if cache is not None and cache.current is not None:
             return cache.current.states
-        state = self.new_state(layout.rows) if state is None else state
+        return self._initial(self.new_state(layout.rows) if state is None else state)
+
+    def _initial(self, state: CarriedRNNState) -> Sequence[State]:
+        """With the learned state where a text begins, if there is one."""
         return state.layers if self.initial is None else self.initial(state)

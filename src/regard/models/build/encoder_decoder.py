@@ -69,6 +69,11 @@ class EncoderDecoderModule(nn.Module):
         """Whether both sides are blocks of attention."""
         return self.source.attends and self.target.attends
 
+    @property
+    def capturable(self) -> bool:
+        """Whether decoding can be captured: both sides have fixed shapes."""
+        return self.source.capturable and self.target.capturable
+
     def forward(
         self,
         inputs: SourceTarget,

@@ -9,6 +9,7 @@ from regard.ground.tape import NULL_TAPE, NullTape
 from regard.parts.attention import EncoderOutput
 from regard.parts.conv import Convolution
 from regard.parts.embed import Embedding
+from regard.parts.fused_rnn import FROZEN
 from regard.parts.rnn import NOTHING, RNNStack
 
 
@@ -21,6 +22,11 @@ class RNNEncoderModule(nn.Module):
         super().__init__()
         self.embed = embed
         self.layers = layers
+
+    @property
+    def capturable(self) -> bool:
+        """Whether it reads padded rows of which only the device knows the lengths."""
+        return self.layers.cell in FROZEN
 
     def forward(
         self,
@@ -42,7 +48,7 @@ class RNNEncoderModule(nn.Module):
 class ConvEncoderModule(nn.Module):
     """An embedding, and convolutions over it."""
 
-    attends = False
+    attends, capturable = False, True
 
     def __init__(self, embed: Embedding, layers: Iterable[Convolution]):
         super().__init__()

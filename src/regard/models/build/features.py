@@ -124,6 +124,11 @@ class FeaturedTrunk(nn.Module):
         """Whether the trunk is blocks of attention."""
         return self.inner.attends
 
+    @property
+    def capturable(self) -> bool:
+        """Whether decoding from it can be captured: as far as its trunk is blocks of attention."""
+        return self.inner.attends
+
     def forward(
         self, tokens_TC: Tensor, layout: Layout, *, tape: NullTape = NULL_TAPE, **more: Any
     ) -> EncoderOutput:

@@ -19,6 +19,7 @@ from regard.parts.embed import Embedding
 from regard.parts.kv_cache import RNNState
 from regard.parts.rnn import RNNStack, State, without_autocast
 from regard.parts.rnn_attention import Attentional, Maxout, RNNAttention, SourceKeyValues
+from regard.parts.static_rnn_state import StaticRNNState
 
 
 class RNNDecoderState(NamedTuple):
@@ -43,6 +44,12 @@ class RNNDecoderState(NamedTuple):
         told = [part.told_RD for part in parts if part.told_RD is not None]
         return cls(states, torch.cat(told) if told else None)
 
+    @property
+    def tensors(self) -> list[Tensor]:
+        """All of it, in one order."""
+        told = [] if self.told_RD is None else [self.told_RD]
+        return [*(part for state in self.states for part in state), *told]
+
     def to(self, dtype: torch.dtype) -> "RNNDecoderState":
         """The same in that precision."""
         states = [tuple(part.to(dtype) for part in state) for state in self.states]
@@ -55,7 +62,7 @@ class RNNDecoderModule(nn.Module):
     ``cross`` attends to the source: before the state, unless its context is to ``combine`` with it.
     """
 
-    attends = False
+    attends, capturable = False, True
 
     def __init__(
         self,
@@ -80,12 +87,25 @@ class RNNDecoderModule(nn.Module):
         """For its state between two steps."""
         return RNNState(rows, capacity)
 
+    def new_static_cache(
+        self, sentences: int, copies: int, capacity: int, source_longest: int, device: torch.device
+    ) -> StaticRNNState:
+        """The same in fixed buffers, for steps that are captured."""
+        return StaticRNNState(sentences, copies, capacity, source_longest, device)
+
+    def start(self, cache: StaticRNNState, source: EncoderOutput) -> None:
+        """The state before the first token, and the keys and values of the source."""
+        cache.start(self._first(source))
+        if self.cross is not None:
+            with without_autocast(source.states_TD):
+                cache.write_source(*self.cross.keys(source.to(self.layers.dtype)))
+
     def forward(
         self,
         tokens_T: Tensor,
         layout: Layout,
         *,
-        source: EncoderOutput,
+        source: EncoderOutput | None,
         cache: RNNState | None = None,
         tape: NullTape = NULL_TAPE,
     ) -> EncoderOutput:
@@ -94,25 +114,29 @@ class RNNDecoderModule(nn.Module):
         now = self._begin(source, cache)
         if cache is not None or self.attends_before or self.input_feeding:
             with without_autocast(x_TD):
-                x_TD, read = x_TD.to(self.layers.dtype), source.to(self.layers.dtype)
-                states_TD, seen_TD = self._unrolled(x_TD, layout, now, read, cache, tape)
+                x_TD = x_TD.to(self.layers.dtype)
+                states_TD, seen_TD = self._unrolled(x_TD, layout, now, source, cache, tape)
         else:
+            assert source is not None
             states_TD, seen_TD = self._at_once(x_TD, layout, now, source, tape)
         if self.maxout is not None:
             given = [one for one in (states_TD, x_TD, seen_TD) if one is not None]
             states_TD = self.maxout(torch.cat(given, dim=-1))
         return EncoderOutput(tape("output", self.dropout(states_TD)), layout)
 
-    def _begin(self, source: EncoderOutput, cache: RNNState | None) -> RNNDecoderState:
+    def _begin(self, source: EncoderOutput | None, cache: RNNState | None) -> RNNDecoderState:
         """The state in the cache, or that of the bridge."""
         if cache is not None and cache.current is not None:
             return cache.current
-        states, told_BD = self.bridge(source)
-        now = RNNDecoderState(
-            states, torch.zeros_like(states[-1][0]) if self.input_feeding else told_BD
-        )
-        now = now.to(self.layers.dtype)
+        assert source is not None
+        now = self._first(source)
         return now if cache is None else cache.start(now)
+
+    def _first(self, source: EncoderOutput) -> RNNDecoderState:
+        """The state of the bridge."""
+        states, told_BD = self.bridge(source)
+        told_BD = torch.zeros_like(states[-1][0]) if self.input_feeding else told_BD
+        return RNNDecoderState(states, told_BD).to(self.layers.dtype)
 
     def _at_once(
         self,
@@ -138,14 +162,15 @@ class RNNDecoderModule(nn.Module):
         x_TD: Tensor,
         layout: Layout,
         now: RNNDecoderState,
-        source: EncoderOutput,
+        source: EncoderOutput | None,
         cache: RNNState | None,
         tape: NullTape,
     ) -> tuple[Tensor, Tensor | None]:
         """The same step by step; ragged rows that have ended leave from the end of the order."""
         steps, keys = _steps(x_TD, layout), None
         if self.cross is not None:
-            keys = self.cross.source_key_values(source, None if cache is None else cache.under(0))
+            read = None if source is None else source.to(self.layers.dtype)
+            keys = self.cross.source_key_values(read, None if cache is None else cache.under(0))
         if not layout.even:
             now = now.rows(steps.order_B)
             keys = None if keys is None else keys.ordered(steps.order_B)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
+import torch
 from torch import Tensor, nn
 
 from regard.ground.layout import Layout
@@ -11,6 +12,7 @@ from regard.parts.attention import EncoderOutput
 from regard.parts.block import Block
 from regard.parts.embed import Embedding
 from regard.parts.kv_cache import KVCache
+from regard.parts.static_kv_cache import StaticKVCache
 
 
 class TransformerModule(nn.Module):
@@ -20,7 +22,7 @@ class TransformerModule(nn.Module):
     layer has its own.
     """
 
-    attends = True
+    attends = capturable = True
 
     def __init__(
         self,
@@ -48,6 +50,20 @@ class TransformerModule(nn.Module):
     def new_cache(self, rows: int, capacity: int) -> KVCache:
         """For the keys and values of earlier tokens."""
         return KVCache(rows, capacity, len(self.order))
+
+    def new_static_cache(
+        self, sentences: int, copies: int, capacity: int, source_longest: int, device: torch.device
+    ) -> StaticKVCache:
+        """The same in fixed buffers, for steps that are captured."""
+        sizes = sentences, copies, capacity, source_longest
+        return StaticKVCache(*sizes, len(self.order), device)
+
+    def start(self, cache: StaticKVCache, source: EncoderOutput | None) -> None:
+        """Rows without tokens, and the keys and values of a source if there is one."""
+        if source is not None:
+            layers = (block.cross.source_key_values(source, None) for block in self.layers)
+            cache.write_source(((k, v) for k, v, _ in layers), source.layout.lengths_B)
+        cache.start()
 
     def forward(
         self,

@@ -90,6 +90,11 @@ class TrunkWithHeadsModule(nn.Module):
         """Whether the trunk is blocks of attention."""
         return self.trunk.attends
 
+    @property
+    def capturable(self) -> bool:
+        """Whether decoding with it can be captured."""
+        return self.trunk.capturable
+
     def forward(
         self,
         inputs: PackedTokens,

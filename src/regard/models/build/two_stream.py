@@ -148,7 +148,7 @@ class TwoStreamBlock(nn.Module):
 class TwoStreamModule(nn.Module):
     """Tokens in, one state per token out, and one per predicted token where there are any."""
 
-    attends = True
+    attends, capturable = True, False
 
     def __init__(self, embed: Embedding, blocks: Iterable[TwoStreamBlock], dropout: float):
         super().__init__()

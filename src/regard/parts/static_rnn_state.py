@@ -1,0 +1,110 @@
+"""The state of a recurrent decoder in buffers that never change, so that a step can be captured.
+
+The keys and values of a source are there for every row, and stay where they are when a beam
+reorders the rows of a sentence: only states are moved.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.ground.layout import Layout
+from regard.parts.kv_cache import KeyValues, PromptRNNState
+
+
+class StaticRNNState:
+    """``copies`` rows for each of ``sentences``, and what each carries from step to step.
+
+    A state has ``rows(index)`` and its ``tensors``. A source has at most ``source_longest`` tokens;
+    0 where there is none.
+    """
+
+    reads_fixed_prompts = False  # only the host can order ragged rows by time
+
+    def __init__(
+        self,
+        sentences: int,
+        copies: int,
+        capacity: int,
+        source_longest: int,
+        device: torch.device,
+    ):
+        self.sentences, self.copies, self.capacity = sentences, copies, capacity
+        self.rows = sentences * copies
+        self.sentence_R = torch.arange(self.rows, device=device) // copies
+        self.positions_R = torch.zeros(self.rows, dtype=torch.long, device=device)
+        self.queries = replace(
+            Layout.rectangle(self.rows, 1, device), positions_T=self.positions_R, start=None
+        )
+        lengths_R = torch.ones(self.rows, dtype=torch.int32, device=device)
+        self.keys = Layout.rectangle(
+            self.rows, source_longest, device, lengths_B=lengths_R, padded=True
+        )
+        self.of_source: list[Tensor] = []
+        self._current: Any = None
+
+    @property
+    def current(self) -> Any:
+        """The state of all rows, in the buffers."""
+        return self._current
+
+    @current.setter
+    def current(self, state: Any) -> None:
+        self._write(state)
+
+    @property
+    def source(self) -> KeyValues:
+        """Keys and values of the source, in a layout that has cached nothing of an earlier one."""
+        k, v = self.of_source
+        return k, v, replace(self.keys)
+
+    def start(self, state: Any) -> None:
+        """Rows without tokens, in the ``state`` of their sentences."""
+        self.positions_R.zero_()
+        self.write_sentences(state)
+
+    def start_after(self, lengths_B: Tensor) -> None:
+        """Sentences have prompts of these lengths, which have been read."""
+        self.positions_R.zero_()
+        self.positions_R[: len(lengths_B) * self.copies] = lengths_B.repeat_interleave(self.copies)
+
+    def write_sentences(self, state: Any) -> None:
+        """The rows of the first sentences are in the ``state`` of each."""
+        sentences = len(state.tensors[0])
+        state = state.rows(self.sentence_R[: sentences * self.copies])
+        if self._current is None:
+            self._current = state
+        self._write(state)
+
+    def for_prompts(self, rows: int) -> PromptRNNState:
+        """What a decoder reads prompts with: the state after them is written here."""
+        return PromptRNNState(rows, self.write_sentences)
+
+    def write_source(self, k_THK: Tensor, v_THK: Tensor, layout: Layout) -> None:
+        """The keys and values of a source, whose rows are the sentences."""
+        rows = [layout.pad(new)[self.sentence_R] for new in (k_THK, v_THK)]
+        if not self.of_source:
+            self.of_source = rows
+        for buffer, new in zip(self.of_source, rows, strict=True):
+            buffer.copy_(new)
+        self.keys.lengths_B.copy_(layout.lengths_B[self.sentence_R])
+
+    def under(self, number: int) -> "StaticRNNState":
+        """The part that belongs to one layer: there is one that attends."""
+        return self
+
+    def advance(self, layout: Layout) -> None:
+        """One more token in every row; what layouts have cached is outdated."""
+        self.positions_R.add_(1).clamp_(max=self.capacity - 1)
+        self.queries = replace(self.queries)
+
+    def select_rows(self, index_R: Tensor) -> None:
+        """Row i becomes what row ``index_R[i]`` of its sentence was."""
+        self._write(self._current.rows(index_R))
+
+    def _write(self, state: Any) -> None:
+        """Into the first rows of the buffers."""
+        for buffer, new in zip(self._current.tensors, state.tensors, strict=True):
+            buffer[: len(new)].copy_(new)
