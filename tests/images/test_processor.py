@@ -184,6 +184,12 @@ def test_a_configuration_that_says_nothing_sensible_is_refused(config, tmp_path)
         ImageProcessor.load(tmp_path)
 
 
+@pytest.mark.parametrize(("size", "shape"), [(2_240, (1, 5_000)), ((60_000, 60_000), (2, 2))])
+def test_no_image_is_resized_to_an_enormous_one(size, shape):
+    with pytest.raises(BadInput, match="it would be resized to"):
+        ImageProcessor(size=size).resized(np.zeros(shape, np.uint8))
+
+
 def test_a_crop_must_fit():
     with pytest.raises(BadInput, match="no middle of 40 × 40"):
         ImageProcessor(size=None, crop=(40, 40)).resized(RGB)

@@ -14,7 +14,7 @@ from torch import Tensor
 from regard.ground.batch import ImageRow
 from regard.ground.errors import BadInput, BadItem, shown
 from regard.ground.files import read_json, write_json
-from regard.images.decode import as_rgb, pillow, read_image
+from regard.images.decode import MOST_PIXELS, as_rgb, pillow, read_image
 
 FILE = "preprocessor_config.json"
 GREY = np.array([0.299, 0.587, 0.114])  # the weights of red, green and blue (ITU-R 601-2)
@@ -153,6 +153,8 @@ class ImageProcessor:
         if self.channels == 3 and pixels.shape[2] == 1:
             pixels = pixels.repeat(3, axis=2)
         if (target := self._target(pixels.shape[:2])) != pixels.shape[:2]:
+            if target[0] * target[1] > MOST_PIXELS:  # of a very long image, or a bad configuration
+                raise BadInput(f"it would be resized to {target[0]:,} × {target[1]:,} pixels")
             picture = pillow().fromarray(pixels.squeeze(2) if self.channels == 1 else pixels)
             pixels = np.array(picture.resize(target[::-1], self.resample)).reshape(*target, -1)
         if self.crop is not None:
