@@ -58,7 +58,7 @@ def main() -> None:
     for precision, beam in product(asked.precision, asked.beam):
         given = Given(model, facts, marks, beam, asked.tokens)
         systems = {
-            name: Ours(given, "cpu", precision, cpp=name == "cpp") for name in ("cpp", "torch")
+            name: Ours(given, "cpu", precision, fast=name == "cpp") for name in ("cpp", "torch")
         }
         for batch, threads in product(asked.batch, asked.threads):
             taken = medians(systems, ids[:batch], threads, asked.rounds)

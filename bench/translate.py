@@ -3,13 +3,16 @@
     python bench/translate.py [--model FOLDER --text FILE] [--batch 1 32] [--beam 1]
                               [--precision fp32 int8] [--sentences 64] [--rounds 6] [--most 40]
                               [--cpu-seconds]
+    python bench/translate.py --recurrent [--beam 5]
     python bench/translate.py --tiny                        (does it run?)
 
 Every system has the same weights and is given the same batches, sorted by length, in turns, until
 their order is clear or --most rounds are over; figures are medians with 95% intervals. The model is
 regard's or a published Marian folder. Without one the weights are random, no end ever comes, and
-each sentence gets 30 tokens. On a CPU the peer runs in fp32, on CUDA in bf16. CTranslate2 takes
-part where it is installed, on CUDA too if its wheel finds the libraries it wants there.
+each sentence gets 30 tokens. With --recurrent the model is Bahdanau's of bench/train_recurrent.py,
+and regard's own engines take turns: no peer reads its weights. On a CPU the peer runs in fp32, on
+CUDA in bf16. CTranslate2 takes part where it is installed, on CUDA too if its wheel finds the
+libraries it wants there.
 """
 
 import argparse
@@ -23,6 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+import train_recurrent
 from measure import interval, ratio, rounded, setting, take_turns
 
 import regard
@@ -38,6 +42,7 @@ from regard.weights.files import weights_of
 from regard.weights.weight_map import Extras
 
 VOCAB, WORDS, SOURCE = 32_000, 30, 27
+TRANSFORMER = change(BASE, vocab=VOCAB, halves=True)
 TINY = {"width": 32, "inner": 64, "depth": 2, "heads": 2}
 Ids = list[list[int]]
 System = Callable[[Ids], Ids]
@@ -62,15 +67,17 @@ class Given(NamedTuple):
     longest: int
 
 
-def random_model(size: dict[str, int]) -> tuple[Any, EncoderDecoder, Marks, Ids]:
+def random_model(
+    size: dict[str, int], facts: EncoderDecoder = TRANSFORMER
+) -> tuple[Any, EncoderDecoder, Marks, Ids]:
     """Base size, or another; the end is out of reach."""
     torch.manual_seed(0)
-    facts, marks = change(BASE, vocab=VOCAB, halves=True, head_bias=True, **size), Marks()
+    facts, marks = change(facts, head_bias=True, **size), Marks()
     model = facts.build().eval()
     with torch.no_grad():
         model.head.bias[marks.eos] = -1e9
-    draw = np.random.default_rng(0)
-    ids = [[*draw.integers(4, VOCAB, SOURCE).tolist(), marks.eos] for _ in range(4_096)]
+    draw, vocab = np.random.default_rng(0), facts.source.embed.vocab
+    ids = [[*draw.integers(4, vocab, SOURCE).tolist(), marks.eos] for _ in range(4_096)]
     return model, facts, marks, ids
 
 
@@ -89,18 +96,19 @@ def stored_model(folder: str, file: str) -> tuple[Any, EncoderDecoder, Marks, Id
 
 
 class Ours:
-    """regard."""
+    """regard: ``fast``, in C++ or CUDA graphs, or by torch's operators."""
 
-    def __init__(self, given: Given, device: str, precision: str, cpp: bool = True):
+    def __init__(self, given: Given, device: str, precision: str, fast: bool = True):
         model, self.device, self.longest = given.model, device, given.longest
         marks = given.marks
         self.limits = Constraints(marks.bos, marks.eos, given.longest, forbidden=(marks.pad,))
         if device == "cuda":
             dtype = torch.float32 if precision == "fp32" else torch.bfloat16
             self.model = copy.deepcopy(model).to(device, dtype)
-            self.engine = decoding.build_engine("cuda-graph", self.model, precision)
+            name = "cuda-graph" if fast else "torch"
+            self.engine = decoding.build_engine(name, self.model, precision)
         else:
-            name = "cpp" if cpp and obstacle(model) is None else "torch"
+            name = "cpp" if fast and obstacle(model) is None else "torch"
             self.engine = decoding.build_engine(name, model, precision)
             self.model = convert(model, precision, but_for=self.engine.packed_layers)
         self.search = Greedy() if given.beam == 1 else Beam(given.beam, length="power", alpha=1.0)
@@ -162,8 +170,18 @@ def systems(given: Given, device: str, precisions: Sequence[str]) -> dict[str, S
     for precision in precisions:
         found[f"regard {precision}"] = Ours(given, device, precision)
         if device == "cpu":
-            found[f"regard {precision}, torch"] = Ours(given, device, precision, cpp=False)
+            found[f"regard {precision}, torch"] = Ours(given, device, precision, fast=False)
     return found | ctranslate2_systems(given, device)
+
+
+def recurrent_systems(given: Given, device: str, precisions: Sequence[str]) -> dict[str, System]:
+    """regard by torch's operators, and on CUDA by graphs."""
+    found: dict[str, System] = {}
+    for precision in precisions:
+        found[f"regard {precision}, torch"] = Ours(given, device, precision, fast=False)
+        if device == "cuda":
+            found[f"regard {precision}"] = Ours(given, device, precision)
+    return found
 
 
 CTRANSLATE2 = {  # compute types
@@ -280,19 +298,25 @@ def main() -> None:
     parser.add_argument(
         "--cpu-seconds", action="store_true", help="count those of this process, not elapsed ones"
     )
+    parser.add_argument("--recurrent", action="store_true", help="a Bahdanau translator")
     parser.add_argument("--tiny", action="store_true", help="a few sentences, a very small model")
     asked = parser.parse_args()
-    size = TINY if asked.tiny else {}
+    base, size = (
+        (train_recurrent.FACTS, train_recurrent.TINY) if asked.recurrent else (TRANSFORMER, TINY)
+    )
     if asked.tiny:
         asked.batch, asked.sentences, asked.rounds, asked.most = [1, 4], 4, 2, 0
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    precisions = asked.precision or (["bf16"] if device == "cuda" else ["fp32", "int8"])
+    usual = ["bf16"] if device == "cuda" else ["fp32", "int8"]
+    precisions = asked.precision or (["fp32"] if asked.recurrent else usual)
     trained = asked.model is not None
     model, facts, marks, ids = (
-        stored_model(asked.model, asked.text) if trained else random_model(size)
+        stored_model(asked.model, asked.text)
+        if trained
+        else random_model(size if asked.tiny else {}, base)
     )
     given = Given(model, facts, marks, asked.beam, 96 if trained else WORDS)
-    running = systems(given, device, precisions)
+    running = (recurrent_systems if asked.recurrent else systems)(given, device, precisions)
     ids = sorted(ids[: asked.sentences], key=len, reverse=True)
     for batch in asked.batch:
         batches = [ids[at : at + batch] for at in range(0, len(ids), batch)]

@@ -193,4 +193,4 @@ def test_a_published_marian_folder_can_be_measured(tmp_path):
     assert marks.pad == marks.bos != marks.eos == ids[0][-1]
     given = Given(model, facts, marks, 1, 8)
     with torch.inference_mode():
-        assert Ours(given, "cpu", "fp32", cpp=False)(ids) == Transformers(given, "cpu")(ids)
+        assert Ours(given, "cpu", "fp32", fast=False)(ids) == Transformers(given, "cpu")(ids)

@@ -63,6 +63,19 @@ def test_real_pairs_are_read_in_subwords(tmp_path, monkeypatch):
     assert len(pairs) == 3 and all(0 < len(side) < 10 for pair in pairs for side in pair)
 
 
+@pytest.mark.parametrize("beam", [1, 3])
+def test_its_translations_are_timed(beam, monkeypatch, capsys):
+    import translate
+
+    options = ["--tiny", "--recurrent", "--beam", str(beam)]
+    monkeypatch.setattr(sys, "argv", ["translate", *options])
+    translate.main()
+    *systems, _ = map(json.loads, capsys.readouterr().out.splitlines())
+    assert {one["batch"] for one in systems} == {1, 4}
+    assert systems[0]["system"] == "regard fp32, torch" and systems[0]["beam"] == beam
+    assert all(one["tokens_per_second"][0] > 0 for one in systems)
+
+
 @joeynmt
 def test_the_peer_learns_and_ignores_padding():
     """The loss of two sentences together is that of both alone."""
