@@ -152,6 +152,17 @@ def test_buffers_stay_where_they_are(name, device):
     assert all((graph is not None) == (device == "cuda") for graph in graphs)
 
 
+@devices
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("search", SEARCHES, ids=str)
+def test_a_batch_gives_the_same_again_when_it_is_captured(search, dtype, device):
+    model, engine = built(BAHDANAU, device=device).to(dtype), CudaGraphEngine()
+    first, *later = (results(search, model, engine, sources=rows([5, 1, 3])) for _ in range(5))
+    for tokens, logprobs in later:
+        assert tokens == first[0]
+        assert logprobs == pytest.approx(first[1], abs=1e-2)
+
+
 class WithoutWaiting(TorchDispatchMode):
     """Fails where an operator would make the host wait for a GPU, which no capture allows."""
 
@@ -180,6 +191,16 @@ def test_steps_and_encoding_never_wait_for_the_device(facts, monkeypatch):
     with torch.inference_mode(), WithoutWaiting():
         for function in captured:
             function()
+
+
+def test_waiting_is_noticed(monkeypatch):
+    """An encoder of plain cells asks for the lengths of its rows."""
+    model, engine = built(change(SUTSKEVER, cell="rnn")), CudaGraphEngine()
+    results(Beam(2), model, engine, sources=rows([3, 2]))
+    (decoder,) = engine.decoders.values()
+    monkeypatch.setattr(Tensor, "tolist", lambda tensor: pytest.fail("the host waits for lengths"))
+    with pytest.raises(pytest.fail.Exception, match="waits"), torch.inference_mode():
+        decoder.encode.function()
 
 
 class OnCuda:
