@@ -100,7 +100,9 @@ def ours(
     captured = limits is not None and device.type == "cuda"
     optimiser = (GraphedOptimiser if captured else ModelOptimiser)(model, OPTIMISER)
     eager = EagerStep(lambda batch: objective(model, batch), precision)
-    micro = GraphedStep(eager, model, times=2, most=MOST_RECTANGLES) if captured else eager
+    micro = (
+        GraphedStep(eager, model, capture_at=2, most_graphs=MOST_RECTANGLES) if captured else eager
+    )
 
     def step(pairs: Sequence[Pair]) -> Tensor:
         batch = objective.collate(pairs, limits).to(device)

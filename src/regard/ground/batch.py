@@ -73,10 +73,11 @@ class BatchLimits:
 
 @dataclass(frozen=True)
 class RectangleLimits(BatchLimits):
-    """Every batch is a rectangle of padded rows, on either side, whose sides are rounded up.
+    """Every batch is a rectangle of padded rows, on either side.
 
-    So there are few shapes, each of which can be captured, for models that read token after token:
-    packed rows would all have to be as long as the longest of the corpus.
+    Its sides are rounded up to multiples, also beyond ``rows`` and ``longest``: so there are few
+    shapes, each of which can be captured. It is for models that read token after token: packed
+    rows would all have to be as long as the longest of the corpus.
     """
 
     row_multiple: int = 32
@@ -291,7 +292,7 @@ class Batch(TensorTree):
     is what an objective over streams carries on from the batch before: a tree of tensors.
     """
 
-    inputs: Any  # Packed or SourceTarget
+    inputs: Any  # PackedTokens or SourceTarget
     targets: dict[str, Tensor]
     weight: float
     positions: dict[str, Tensor] = field(default_factory=dict)

@@ -22,7 +22,7 @@ class Layout(TensorTree):
     """Offsets, lengths and per-token values of a batch of rows.
 
     ``longest`` is the padded length; ``lengths`` are the rows' lengths on the host where shapes are
-    free (CPU) and ``None`` where four numbers are fixed (CUDA), so that one graph serves all
+    free (CPU) and ``None`` where shapes are fixed (CUDA), so that one graph serves all
     batches. Positions count ``start``, ``start`` + 1, … in every row, or freely if it is ``None``.
     Tensors that come with a ``padded`` layout are rectangles already, such as slices of a KV cache;
     the layout's own values, one per token, are packed. Where rows share a buffer, the token of row

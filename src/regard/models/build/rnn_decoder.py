@@ -166,7 +166,10 @@ class RNNDecoderModule(nn.Module):
         cache: RNNState | None,
         tape: NullTape,
     ) -> tuple[Tensor, Tensor | None]:
-        """The same step by step; ragged rows that have ended leave from the end of the order."""
+        """The same step by step; ragged rows that have ended leave from the end of the order.
+
+        Rows of a rectangle go on into its padding: with a cache they have none.
+        """
         steps, keys = _steps(x_TD, layout), None
         if self.cross is not None:
             read = None if source is None else source.to(self.layers.dtype)

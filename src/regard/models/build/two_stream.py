@@ -81,17 +81,20 @@ class TwoStreamAttention(HeadsModule):
         self,
         stream: Stream,
         q_THK: Tensor,
-        k_THK: Tensor,
-        v_THK: Tensor,
+        k: Tensor,
+        v: Tensor,
         keys: Layout,
         distances: Distances,
         tape: NullTape,
     ) -> Tensor:
-        """What one stream attends to: in tiles where there is a kernel for that."""
+        """What one stream attends to: in tiles where there is a kernel for that.
+
+        Keys and values are packed, or padded after a memory, as their layout says.
+        """
         dropout, start = self.dropout if self.training else 0.0, keys.start
-        in_tiles = relative.fits(q_THK, k_THK) and not tape.wants("scores", "weights")
+        in_tiles = relative.fits(q_THK, k) and not tape.wants("scores", "weights")
         if in_tiles and start is not None:
-            q, k, v = stream.layout.pad(q_THK), keys.pad(k_THK), keys.pad(v_THK)
+            q, k, v = stream.layout.pad(q_THK), keys.pad(k), keys.pad(v)
             attended_BLHK, _ = relative.attention(
                 self.score.for_content(q).to(k.dtype),
                 k,
@@ -106,8 +109,8 @@ class TwoStreamAttention(HeadsModule):
         return attend(
             partial(self.score.with_distances, distances=distances),
             q_THK,
-            k_THK,
-            v_THK,
+            k,
+            v,
             queries=stream.layout,
             keys=keys,
             mask=stream.mask,

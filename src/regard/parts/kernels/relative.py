@@ -16,17 +16,14 @@ if triton is not None:
 
 SIZES = (16, 32, 64, 128)  # of a head
 NEVER = 2**31 - 1  # the order of padding
-# Tiles of the forward pass, of the gradients of queries, and of those of keys.
-FORWARD = {"query_tile": 64, "key_tile": 64, "num_warps": 4, "num_stages": 1}
-OF_QUERIES = {"query_tile": 64, "key_tile": 64, "num_warps": 4, "num_stages": 1}
-OF_KEYS = {"query_tile": 64, "key_tile": 64, "num_warps": 4, "num_stages": 1}
+TILE = {"query_tile": 64, "key_tile": 64, "num_warps": 4, "num_stages": 1}
 Gradients = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 
 
-def fits(q_BLHK: Tensor, k_BSHK: Tensor) -> bool:
+def fits(q: Tensor, k: Tensor) -> bool:
     """Heads of a usual size in half precision on CUDA, if Triton is there."""
-    usual = q_BLHK.shape[-1] in SIZES and q_BLHK.numel() > 0 and k_BSHK.numel() > 0
-    return triton is not None and usual and q_BLHK.is_cuda and k_BSHK.dtype in HALVES
+    usual = q.shape[-1] in SIZES and q.numel() > 0 and k.numel() > 0
+    return triton is not None and usual and q.is_cuda and k.dtype in HALVES
 
 
 @torch.library.custom_op("regard::relative_attention", mutates_args=())
@@ -52,9 +49,9 @@ def attention(
     batch, length, heads, _ = q_BLHK.shape
     log_sum_BHL = torch.empty((batch, heads, length), device=v_BSHK.device)
     tensors, sizes = _dense(q_BLHK, k_BSHK, v_BSHK, by_distance_BHLP, by_segment_2BHL)
-    grid = triton.cdiv(length, FORWARD["query_tile"]), batch * heads
+    grid = triton.cdiv(length, TILE["query_tile"]), batch * heads
     given = *tensors, queries_3BL, keys_2BS, seed
-    _forward[grid](*given, out_BLHK, log_sum_BHL, **sizes, **_dropout(dropout), **FORWARD)
+    _forward[grid](*given, out_BLHK, log_sum_BHL, **sizes, **_dropout(dropout), **TILE)
     return out_BLHK, log_sum_BHL
 
 
@@ -84,10 +81,10 @@ def attention_backward(
     given = *tensors, queries_3BL, keys_2BS, seed, gradient_BLHK, log_sum_BHL, product_BHL
     of_queries, of_keys = (out_BLHK, dq, d_distance, d_segment), (dk, dv)
     settings = sizes | _dropout(dropout)
-    grid = triton.cdiv(length, OF_QUERIES["query_tile"]), batch * heads
-    _backward_of_queries[grid](*given, *of_queries, **settings, **OF_QUERIES)
-    grid = triton.cdiv(keys, OF_KEYS["key_tile"]), batch * heads
-    _backward_of_keys[grid](*given, *of_keys, **settings, **OF_KEYS)
+    grid = triton.cdiv(length, TILE["query_tile"]), batch * heads
+    _backward_of_queries[grid](*given, *of_queries, **settings, **TILE)
+    grid = triton.cdiv(keys, TILE["key_tile"]), batch * heads
+    _backward_of_keys[grid](*given, *of_keys, **settings, **TILE)
     return results
 
 
@@ -125,8 +122,9 @@ def _empty_gradients(
 
 
 def _dense_rows(x_BHLP: Tensor) -> Tensor:
-    """The rows of each head one after another."""
-    return x_BHLP if x_BHLP.stride()[2:] == (x_BHLP.shape[-1], 1) else x_BHLP.contiguous()
+    """Without gaps: the heads of each row one after another, or the rows of each head."""
+    dense = x_BHLP.is_contiguous() or x_BHLP.transpose(0, 1).is_contiguous()
+    return x_BHLP if dense else x_BHLP.contiguous()
 
 
 def _dense(
@@ -147,7 +145,8 @@ def _dense(
 
 def _dropout(share: float) -> dict[str, Any]:
     """Weights whose random 32 bits are below ``dropped`` are dropped, others made larger."""
-    return {"dropped": int(share * 2**32), "larger": 1 / (1 - share), "drops": share > 0}
+    larger = 1 / (1 - share) if share < 1 else 0.0
+    return {"dropped": int(share * (2**32 - 1)), "larger": larger, "drops": share > 0}
 
 
 @jit

@@ -53,14 +53,22 @@ class StepGraph(NamedTuple):
 
 
 class GraphedStep:
-    """The same with one CUDA graph for each shape of batch, for the ``most`` of them.
+    """The same with one CUDA graph for each shape of batch, of at most ``most_graphs``.
 
-    A shape is captured when it has come ``times``. Dropout follows the seed, since a replay reads
-    the generator's current state.
+    A shape is captured at its ``capture_at``-th batch; until then, and beyond that number, steps
+    are eager. Dropout follows the seed, since a replay reads the generator's current state.
     """
 
-    def __init__(self, eager: EagerStep, model: nn.Module, *, times: int = 1, most: float = inf):
-        self.eager, self.model, self.times, self.most = eager, model, times, most
+    def __init__(
+        self,
+        eager: EagerStep,
+        model: nn.Module,
+        *,
+        capture_at: int = 1,
+        most_graphs: float = inf,
+    ):
+        self.eager, self.model = eager, model
+        self.capture_at, self.most_graphs = capture_at, most_graphs
         self.seen: Counter[tuple[torch.Size, ...]] = Counter()
         self.graphs: dict[tuple[torch.Size, ...], StepGraph] = {}
         self.pool = torch.cuda.graph_pool_handle()  # of all graphs: no two run at once
@@ -70,7 +78,7 @@ class GraphedStep:
         shapes = tuple(one.shape for one in new)
         self.seen[shapes] += 1
         if shapes not in self.graphs:
-            if self.seen[shapes] < self.times or len(self.graphs) >= self.most:
+            if self.seen[shapes] < self.capture_at or len(self.graphs) >= self.most_graphs:
                 return self.eager(batch, scale)
             self.graphs[shapes] = self._capture(batch, as_tensor(scale, new[0].device))
         captured = self.graphs[shapes]
@@ -113,9 +121,11 @@ class GraphedStep:
 def unchanged_buffers(model: nn.Module) -> Iterator[None]:
     """After this block, buffers such as the running means of batch norm are as they were."""
     before = [buffer.clone() for buffer in model.buffers()]
-    yield
-    for buffer, value in zip(model.buffers(), before, strict=True):
-        buffer.copy_(value)
+    try:
+        yield
+    finally:
+        for buffer, value in zip(model.buffers(), before, strict=True):
+            buffer.copy_(value)
 
 
 @contextmanager
@@ -124,11 +134,13 @@ def gradients_added_at_once(parameters: Sequence[nn.Parameter]) -> Iterator[None
     earlier = {parameter: parameter.grad for parameter in parameters}
     for parameter in parameters:
         parameter.grad = None
-    yield
-    changed = [parameter for parameter in parameters if parameter.grad is not None]
-    torch._foreach_add_([earlier[one] for one in changed], [one.grad for one in changed])  # type: ignore[misc]
-    for parameter, gradient in earlier.items():
-        parameter.grad = gradient
+    try:
+        yield
+        changed = [parameter for parameter in parameters if parameter.grad is not None]
+        torch._foreach_add_([earlier[one] for one in changed], [one.grad for one in changed])  # type: ignore[misc]
+    finally:
+        for parameter, gradient in earlier.items():
+            parameter.grad = gradient
 
 
 def fixed_shape(

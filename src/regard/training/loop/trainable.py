@@ -82,7 +82,7 @@ class TrainableModel:
         self.wrapped = self.world.wrap(self.model)
         forward = torch.compile(self._forward) if self.compiles else self._forward
         eager = EagerStep(forward, self.context)
-        few = {"times": 2, "most": MOST_RECTANGLES} if self.job.in_rectangles else {}
+        few = {"capture_at": 2, "most_graphs": MOST_RECTANGLES} if self.job.in_rectangles else {}
         self.run_batch = GraphedStep(eager, self.model, **few) if self.captures else eager
 
     def probe(self, precision: Precision, examples: Sequence[Any], state: Any) -> None:
@@ -167,7 +167,10 @@ class TrainableModel:
         return self.job.objective(self.wrapped, batch)
 
     def _collate(self, examples: Sequence[Any]) -> Batch:
-        """Free shapes on a CPU; on CUDA one fixed shape, or rectangles of a few."""
+        """Free shapes on a CPU; on CUDA one fixed shape, or rectangles of a few.
+
+        Parts of streams are rectangles with any limits, and are not padded.
+        """
         objective, limits = self.job.objective, self.recipe.batches
         if not self.fixed:
             return objective.collate(examples)
