@@ -131,8 +131,8 @@ def _prepared_run(
     remarks = task.begin(model, place.data, prepared)
     objective = task.objective(prepared)
     sampler = dataset.sampler(objective)
-    # Recurrent models are captured where batches are rectangles: parts of streams, or padded rows of
-    # like lengths.
+    # Recurrent models are captured where batches are rectangles: parts of streams, or padded rows
+    # of like lengths.
     over_streams = facts.eager and sampler.streams > 0
     in_rectangles = over_streams or (facts.in_rectangles and not recipe.batches.mixed)
     job = Job(
