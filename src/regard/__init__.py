@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from regard.search.exact import Exact
     from regard.search.greedy import Greedy
     from regard.search.hypothesis import Hypothesis
+    from regard.search.mbr import MinimumRisk
     from regard.search.sample import Sample
     from regard.tasks.classify import LabelPrediction, MultiLabelPrediction, NumberPrediction
     from regard.tasks.fill_mask import FilledText, TokenFill
@@ -90,6 +91,7 @@ __all__ = [
     "LabelPrediction",
     "Layout",
     "MetricScore",
+    "MinimumRisk",
     "Model",
     "MultiLabelPrediction",
     "NumberPrediction",
@@ -152,6 +154,7 @@ _NAMES = {
     "regard.search.exact": ("Exact",),
     "regard.search.greedy": ("Greedy",),
     "regard.search.hypothesis": ("Hypothesis",),
+    "regard.search.mbr": ("MinimumRisk",),
     "regard.search.sample": ("Sample",),
     "regard.tasks.classify": ("LabelPrediction", "MultiLabelPrediction", "NumberPrediction"),
     "regard.tasks.fill_mask": ("FilledText", "TokenFill"),

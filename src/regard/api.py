@@ -78,10 +78,10 @@ def _path(folder: str | Path) -> Path:
 class Model:
     """A model with its paper, its facts and its vocabularies.
 
-    Methods that read many inputs take any iterable of them, at most ``batch_size`` at once (by
-    default that of ``load``). Texts have at most ``max_length`` tokens, special ones counted, where
-    it is given: of a longer one an encoder reads the beginning, and a translator refuses it. With
-    ``as_numpy`` tensors are arrays in float32.
+    Methods that read many inputs take any iterable of them, at most ``batch_size`` at once (that of
+    ``load``). A text of more tokens than ``max_length``, special ones counted, or than there are
+    positions is an error for ``generate``, ``look`` and all methods of a translator; of others, of
+    ``logits`` of a GPT too, the beginning is read. With ``as_numpy`` tensors are float32 arrays.
     """
 
     def __init__(

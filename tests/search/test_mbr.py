@@ -37,7 +37,7 @@ def plainly(candidates, samples, utility):
 @given(SEEDS, st.sampled_from(sorted(METRICS)), st.integers(1, 12), st.integers(1, 4))
 def test_it_is_the_plain_double_loop(seed, utility, count, best):
     toy, sample = Toy(seed, vocabulary=5), Sample(count=count, seed=3)
-    found = MinimumRisk(decode, sample, utility, best)(toy.open(range(3)), LIMITS)
+    found = MinimumRisk(sample, utility, best, decode)(toy.open(range(3)), LIMITS)
     for hypotheses, samples in zip(found, sample(toy.open(range(3)), LIMITS), strict=True):
         expected = list(islice(plainly(samples, samples, utility), best))
         scores = [one.score for one in hypotheses]
@@ -49,7 +49,7 @@ def test_it_is_the_plain_double_loop(seed, utility, count, best):
 def test_candidates_may_come_from_another_search():
     toy, sample = Toy(5, vocabulary=5), Sample(count=9)
     lists = Beam(4, best=4)(toy.open(range(3)), LIMITS)
-    risk = MinimumRisk(decode, sample, best=4, candidates={7: lists[0], 9: lists[2]})
+    risk = MinimumRisk(sample, best=4, decode=decode, candidates={7: lists[0], 9: lists[2]})
     found = risk(toy.open(range(3)), LIMITS, ids=[7, 8, 9])
     drawn = sample(toy.open(range(3)), LIMITS, ids=[7, 8, 9])
     for hypotheses, candidates, samples in zip(
@@ -65,7 +65,7 @@ def test_candidates_may_come_from_another_search():
 @pytest.mark.parametrize("size", [1, 5, 16])
 def test_the_batch_size_changes_nothing(size):
     toy, ids = Toy(2, vocabulary=5), list(range(100, 116))
-    risk = MinimumRisk(decode, Sample(count=8, seed=4), best=2)
+    risk = MinimumRisk(Sample(count=8, seed=4), best=2, decode=decode)
     together = in_batches(risk, toy, 16, LIMITS, 16, ids=ids)
     assert in_batches(risk, toy, 16, LIMITS, size, ids=ids) == together
     other = replace(risk, sample=Sample(count=8, seed=5))
@@ -77,7 +77,7 @@ def test_the_consensus_beats_the_mode():
     one = Sample(count=5)(Toy(0).open([0]), LIMITS)[0][0]
     words = [(1, 1, 1), (1, 1, 1), (2, 3, 4, 2), (2, 3, 4, 3), (2, 3, 4, 4)]
     samples = [replace(one, tokens=tokens) for tokens in words]
-    risk = MinimumRisk(decode, Sample(count=5))
+    risk = MinimumRisk(Sample(count=5), decode=decode)
     (chosen,) = risk.ranked(samples, samples)
     assert chosen.tokens[:3] == (2, 3, 4)
     assert "mean sentence chrF over 5 samples" in risk.formula
@@ -86,12 +86,19 @@ def test_the_consensus_beats_the_mode():
 def test_of_equal_candidates_the_first_is_kept():
     one = Sample()(Toy(0).open([0]), LIMITS)[0][0]
     twice = [replace(one, tokens=(1,), logprob=logprob) for logprob in (-1.0, -2.0)]
-    ranked = MinimumRisk(decode, best=5).ranked(twice, [one])
+    ranked = MinimumRisk(best=5, decode=decode).ranked(twice, [one])
     assert [one.logprob for one in ranked] == [-1]
 
 
 def test_only_what_makes_sense():
     with pytest.raises(BadInput, match="utility must be one of chrf, bleu"):
-        MinimumRisk(decode, utility="ter")
+        MinimumRisk(utility="ter")
     with pytest.raises(BadInput, match="best"):
-        MinimumRisk(decode, best=0)
+        MinimumRisk(best=0)
+    with pytest.raises(BadInput, match="compares texts"):
+        MinimumRisk()(Toy(0).open([0]), LIMITS)
+
+
+def test_its_own_decode_is_kept():
+    assert MinimumRisk().with_decode(decode).decode is decode
+    assert MinimumRisk(decode=decode).with_decode(str).decode is decode

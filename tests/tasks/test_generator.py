@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sacrebleu import sentence_chrf
 
 import regard
 from regard import decoding
@@ -231,9 +232,26 @@ def test_samples_depend_on_seed_prompt_and_number(model):
 
 
 def test_minimum_risk_chooses_among_samples(model):
-    risk = MinimumRisk(model.tokenizer.words.decode, Sample(count=6, temperature=2.0), best=2)
-    for found in model.generate(PROMPTS[:2], risk, max_new_tokens=6):
+    risk = regard.MinimumRisk(Sample(count=6, temperature=2.0), best=2)
+    results = model.generate(PROMPTS[:2], risk, max_new_tokens=6)
+    for found in results:
         assert len(found) == 2 and found[0].score >= found[1].score
+    given = replace(risk, decode=model.tokenizer.words.decode)
+    assert model.generate(PROMPTS[:2], given, max_new_tokens=6) == results
+
+
+def test_minimum_risk_compares_texts_without_what_follows_stop_strings(model):
+    """The vowels end texts early, so that several samples are the same text."""
+    draws = Sample(count=8, temperature=2.0)
+    ending = {"max_new_tokens": 6, "stop_strings": ["a", "e", "o", "i"]}
+    (samples,) = model.generate(["The"], draws, **ending)
+    (found,) = model.generate(["The"], MinimumRisk(draws, best=8), **ending)
+    texts = [one.text for one in samples]
+    assert len({*texts}) < len(texts)
+    assert sorted(one.text for one in found) == sorted({*texts})
+    for one in found:
+        utilities = [sentence_chrf(one.text, [other]).score for other in texts]
+        assert one.score == pytest.approx(sum(utilities) / len(utilities))
 
 
 def test_a_folder_without_tokenizer_files_continues_ids(folder, tmp_path):
@@ -249,6 +267,10 @@ def test_a_folder_without_tokenizer_files_continues_ids(folder, tmp_path):
         model.generate(["The"])
     with pytest.raises(BadInput, match="no tokenizer files"):
         model.generate([row], stop_strings=["x"])
+    with pytest.raises(BadInput, match=r"no tokenizer files.*use generate"):
+        model.stream(row)
+    with pytest.raises(BadInput, match="compares texts, and there is no tokenizer"):
+        model.generate([row], MinimumRisk())
 
 
 def test_sampling_as_published(tmp_path):
@@ -330,3 +352,18 @@ def test_models_that_do_not_write_say_so(tmp_path):
     with pytest.raises(BadInput, match="BERT is no causal model with a next-token head"):
         regard.load(tmp_path, "cpu").generate([[3, 4]])
     assert json.loads((tmp_path / "config.json").read_text())["model_type"] == "bert"
+
+
+def test_of_a_text_longer_than_the_positions_only_logits_read_the_beginning(model):
+    text = "The old man " * POSITIONS
+    (logits,) = model.logits([text])
+    assert len(logits) == POSITIONS
+    for refuse in (lambda: model.generate([text]), lambda: model.look(text, subwords=True)):
+        with pytest.raises(BadInput, match="positions"):
+            refuse()
+
+
+def test_an_empty_list_of_ids_is_no_empty_prompt(model):
+    assert model.generate([""], max_new_tokens=2)
+    with pytest.raises(BadInput, match="has no tokens"):
+        model.generate([[]])

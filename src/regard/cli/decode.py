@@ -158,8 +158,7 @@ def choose_method(
     )
     if name == "sample":
         return Method(draws)
-    decode, best = model.vocabulary.decode, options["best"]
-    risk = MinimumRisk(decode, draws, options["utility"], best)
+    risk = MinimumRisk(draws, options["utility"], options["best"])
     if options["candidates"] == "beam":
         return BeamRisk(risk, risk.formula, beam=replace(beam, best=beam.size))
     return Method(risk, risk.formula)

@@ -5,8 +5,9 @@ the candidate with the highest mean utility is selected: u(h) = 1/n Σ_i utility
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from regard.metrics.pairwise import UTILITIES, Utility
 from regard.search.hypothesis import Hypothesis
 from regard.search.sample import Sample
 from regard.search.step import Search, SearchBatch
+from regard.text.continuation import Decode
 
 DRAWS = Sample(count=32)
 
@@ -24,16 +26,16 @@ DRAWS = Sample(count=32)
 class MinimumRisk(Search):
     """The ``best`` candidates by their mean utility over the draws of ``sample``: their score.
 
-    Utilities compare texts, which ``decode`` makes of tokens. Candidates are the samples, or, for a
-    sentence whose id is in ``candidates``, the n-best list of another search. A text that several
-    candidates share is returned once, as the first of them. Samples, and so the result, do not
-    depend on the batch.
+    Utilities ("chrf" or "bleu") compare texts, which ``decode`` makes of tokens: by default the
+    model that searches, cut at stop strings. Candidates are the samples, or, for a sentence whose
+    id is in ``candidates``, the n-best list of another search. A text that several candidates share
+    is returned once, as the first of them. Samples, and so the result, do not depend on the batch.
     """
 
-    decode: Callable[[Sequence[int]], str] = field(repr=False)
     sample: Sample = DRAWS
     utility: Utility = "chrf"
     best: int = 1
+    decode: Decode | None = field(default=None, repr=False)
     candidates: Mapping[int, Sequence[Hypothesis]] = field(
         default_factory=dict, repr=False, hash=False
     )
@@ -53,6 +55,10 @@ class MinimumRisk(Search):
         name = {"chrf": "chrF", "bleu": "BLEU"}[self.utility]
         return f"mean sentence {name} over {self.sample.count} samples"
 
+    def with_decode(self, decode: Decode | None) -> Self:
+        """The same, comparing the texts that ``decode`` makes, unless it has its own."""
+        return self if self.decode is not None else replace(self, decode=decode)
+
     def search(self, batch: SearchBatch) -> list[list[Hypothesis]]:
         """Draw samples, and rank the candidates by them."""
         drawn = self.sample.search(batch)
@@ -65,10 +71,12 @@ class MinimumRisk(Search):
         self, candidates: Sequence[Hypothesis], samples: Sequence[Hypothesis]
     ) -> list[Hypothesis]:
         """The ``best`` candidates, highest mean utility first; ties in the order given."""
-        drawn = Counter(self.decode(one.tokens) for one in samples)
+        if (decode := self.decode) is None:
+            raise BadInput("minimum Bayes risk compares texts, and there is no tokenizer: decode=")
+        drawn = Counter(decode(one.tokens) for one in samples)
         distinct: dict[str, Hypothesis] = {}
         for one in candidates:
-            distinct.setdefault(self.decode(one.tokens), one)
+            distinct.setdefault(decode(one.tokens), one)
         utility = UTILITIES[self.utility](list(distinct), list(drawn))
         mean = utility @ np.array(list(drawn.values())) / len(samples)
         pairs = zip(distinct.values(), mean.tolist(), strict=True)

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from regard.ground.errors import BadInput
 from regard.search.constraints import Constraints, restrict
 from regard.search.hypothesis import ActiveHypotheses, Hypothesis
 from regard.search.repetition import Repetition
+from regard.text.continuation import Decode
 
 
 class SearchState(Protocol):
@@ -137,6 +138,10 @@ class Search(ABC):
     def streams(self) -> bool:
         """Whether it can ``stream``: it does not branch."""
         return False
+
+    def with_decode(self, decode: Decode | None) -> Self:
+        """The same; if it compares texts, those that ``decode`` makes, unless it has its own."""
+        return self
 
     @torch.inference_mode()
     def __call__(

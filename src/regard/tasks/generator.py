@@ -249,6 +249,8 @@ class Generator(DecoderModel, EncoderModel):
         number: int = 0,
     ) -> Iterator[str]:
         """The continuation of one prompt, piece by piece; ``number`` is that of the prompt."""
+        if self.tokenizer is None:
+            raise BadInput(f"{MISSING}, and no stream of text: use generate()")
         search = self.search if search is None else check_search(search)
         rows = self.read_prompts([prompt], number + 1)
         return self._pieces(rows, search, ending or self.ending, number)
@@ -271,6 +273,7 @@ class Generator(DecoderModel, EncoderModel):
         self, rows: list[list[int]], search: Search, ending: Ending, numbers: list[int]
     ) -> list[list[Hypothesis]]:
         """The hypotheses for each prompt of one batch, in ids."""
+        search = search.with_decode(None if self.tokenizer is None else self._stops(ending).text)
         with search_errors_as_bad_input(search, rows):
             state, limits, others = self._begin(rows, ending)
             return search(state, limits, None, numbers, **others)

@@ -274,6 +274,7 @@ class Translator(DecoderModel):
                 for member, ids in zip((self, *self.others), sources, strict=True)
             ]
             state = Ensemble(states) if self.others else states[0]
+            search = search.with_decode(self.vocabulary.decode)
             return search(state, limits, prefixes, numbers)
 
     def _limits(self, ids: list[list[int]], prefixes: list[list[int]] | None) -> Constraints:

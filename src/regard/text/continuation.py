@@ -42,6 +42,10 @@ class StopStrings:
         text = self.decode(tokens[-self.reach :])
         return any(one in text for one in self.strings)
 
+    def text(self, tokens: Sequence[int]) -> str:
+        """The text of tokens before the first of the strings."""
+        return self.cut(self.decode(tokens))
+
     def cut(self, text: str) -> str:
         """The text before the first of the strings."""
         found = [text.find(one) for one in self.strings]

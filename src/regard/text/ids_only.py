@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from regard.ground.errors import BadInput
 from regard.text.translation_tokenizer import TranslationTokenizer
 
-MISSING = "this folder has no tokenizer files: only token ids can be used"
+MISSING = "this folder has no tokenizer files: only token ids can be used (from Python)"
 
 
 @dataclass(frozen=True)
