@@ -37,6 +37,9 @@ class TinyLM(nn.Module):
 class NextToken:
     """Cross-entropy of the next token in every stream."""
 
+    def to(self, device: torch.device) -> None:
+        """It has no tensors."""
+
     def initial_state(self, model: nn.Module, streams: int) -> dict[str, Tensor]:
         """One of zeros for each stream."""
         return {name: torch.zeros(streams, LAYERS, WIDTH) for name in ("h", "c")}

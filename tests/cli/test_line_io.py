@@ -115,7 +115,7 @@ def test_lines_before_a_bad_one_are_answered_first(pipe):
 def test_results_do_not_depend_on_where_windows_end(model, options, monkeypatch):
     text = "dog cow\n\nowl\nfox hen pig\ndog\n"
     (whole,) = [run("translate", model, *options, "--json", stdin=text)]
-    monkeypatch.setattr(line_io.read_windows, "__defaults__", (2,))
+    monkeypatch.setattr(line_io.read_windows, "__defaults__", (2, line_io.read_lines))
     cut = run("translate", model, *options, "--json", stdin=text)
     assert cut.stderr == whole.stderr
     for one, other in zip(cut.stdout.splitlines(), whole.stdout.splitlines(), strict=True):

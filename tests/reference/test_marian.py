@@ -287,7 +287,7 @@ def test_what_marian_cannot_express_is_refused(small_run, tmp_path):
     refused(fits, tmp_path, "needs SentencePiece models; this translator has a bpe vocabulary")
     refused(replace(fits, tokenizer=None), tmp_path, "this translator has no vocabulary")
     assert LAPTOP.source.stack.norm == "pre"
-    with pytest.raises(BadInput, match="format is regard, hf or elmo, not 'onnx'"):
+    with pytest.raises(BadInput, match="format is regard, hf, elmo or timm, not 'onnx'"):
         folders.write(tmp_path / "refused", trained, "onnx")
 
 
