@@ -59,7 +59,7 @@ def published(forward, backward, how):
     return {cell for cell, there in table.items() if there}
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(some_links, some_links, st.sampled_from(HOW))
 def test_it_does_what_was_published(forward, backward, how):
     assert symmetrised(forward, backward, how) == published(forward, backward, how)

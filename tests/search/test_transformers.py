@@ -154,6 +154,7 @@ def test_the_limit_cuts_hypotheses_that_then_count():
     assert 0 < sum(unfinished) < 60
 
 
+@pytest.mark.slow
 def test_the_rules_do_differ():
     """Each stop somewhere answers what no other does, or the names would be idle."""
     constraints, answers = Constraints(PAD, EOS, 12, forbidden=(PAD,)), {}

@@ -192,6 +192,7 @@ def test_mixed_images_are_made_of_two_by_their_shares(mixup, cutmix):
         assert (found == found[:, :1, :1, :1]).all()
 
 
+@pytest.mark.slow
 def test_a_step_compiles_whole():
     mixing = Mixing(0.8, 1.0)
 
