@@ -27,7 +27,8 @@ RECIPES = """# Recipe reference
 
 A recipe is a TOML file. `like = "NAME"` at its top begins with another recipe; the file then says
 what differs, and `TABLE = false` removes a table. A `[data]` with `train`, and a `[model]` with
-`paper`, take over nothing. A key that nothing would read is an error.
+`paper`, take over nothing; with such a `[data]`, scores to expect are not taken over either, which
+are of other test sets. A key that nothing would read is an error.
 `regard train RECIPE --set table.key=value` changes a key from the command line, and
 `--set table.key=` removes it.
 [Your own data](own-data.md) has short complete recipes.

@@ -152,10 +152,8 @@ def test_workers_give_the_same(folder, model):
     ("options", "message"),
     [
         (("--stream", "--json"), "--json: cannot be used with --stream"),
-        (("--stream", "--best", 2, "--search", "sample"), "ask for one sample"),
-        (("--stream", "--beam", 2), "Beam cannot stream"),
+        (("--search", "beam", "--groups", 1, "--diversity", 1), "--diversity: needs --groups"),
         (("--search", "greedy", "--top-k", 3), "--top-k: cannot be used with --search greedy"),
-        (("--stop-string", ""), "at least one character"),
         (("--temperature", 0), "a temperature must be positive"),
         (("--max-length", 2), "standard input:1: 3 tokens, more than 2"),
         (("--min-new-tokens", 10), "max_new_tokens must be at least 10"),
@@ -164,6 +162,28 @@ def test_workers_give_the_same(folder, model):
 def test_what_cannot_be_is_one_line(options, message, folder):
     done = generate(folder, *options, stdin=LINES, code=2)
     assert message in done.stderr and done.stderr.count("regard:") == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--stream", "--best", 2), "--best: cannot be used with --stream"),
+        (("--stream", "--beam", 2), "--search beam: cannot be used with --stream"),
+        (("--tree", 3, "--beam", 3), "--search beam: cannot be used with --tree"),
+        (("--tree", 3, "--samples", 3), "--search mbr: cannot be used with --tree"),
+        (("--tree", 3, "--stream"), "--stream: cannot be used with --tree"),
+        (("--search", "greedy", "--beam", 2), "--beam: cannot be used with --search greedy"),
+        (("--stop-string", ""), "at least one character"),
+    ],
+)
+def test_options_are_checked_before_a_model_is_loaded(options, message, tmp_path):
+    assert message in generate(tmp_path / "none", *options, stdin=LINES, code=2).stderr
+
+
+def test_a_file_below_a_file_is_no_place_for_texts(folder, tmp_path):
+    (tmp_path / "p.txt").touch()
+    done = generate(folder, "--out", tmp_path / "p.txt" / "x.txt", stdin=LINES, code=2)
+    assert f"regard: {tmp_path / 'p.txt'}: is a file, not a folder" in done.stderr
 
 
 @pytest.mark.parametrize("times", [30, 2_000])

@@ -96,6 +96,15 @@ def test_what_branches_is_refused(generator):
             record_tokens(generator, PROMPT, search, 3)
 
 
+def test_a_tree_names_its_search(generator):
+    search = Sample(top_k=7, top_p=0.9, no_repeat=2, repetition_penalty=1.2)
+    expected = "1 sample at temperature 1, top-k 7, top-p 0.9"
+    rules = "no 2-gram twice, repetition penalty 1.2"
+    assert record_tokens(generator, PROMPT, search, 3).to_json()["search"] == f"{expected}, {rules}"
+    assert str(Sample(count=3)) == "3 samples at temperature 1"
+    assert str(Greedy(2, 1.2)) == f"greedy search, {rules}"
+
+
 def test_lines_and_page(generator):
     tree = record_tokens(generator, PROMPT, Greedy(), 3)
     lines = [line.plain for line in token_lines(tree, 60)]

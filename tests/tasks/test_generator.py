@@ -327,6 +327,13 @@ def test_settings_that_cannot_be_followed_are_reported(folder, tmp_path):
     assert model.generate(["The"], Greedy(), max_new_tokens=2)
 
 
+def test_several_end_tokens_need_a_search(tmp_path):
+    model = regard.load(write_gpt2(tmp_path, eos_token_id=[0, 5]), "cpu")
+    with pytest.raises(BadInput, match=r"eos_token_id is \[0, 5\], .*; choose a search"):
+        model.generate(["The"])
+    assert model.generate(["The"], Greedy(), max_new_tokens=2)
+
+
 def test_a_shortest_length_counts_the_prompt(tmp_path):
     model = regard.load(write_gpt2(tmp_path, min_length=8, max_new_tokens=12), "cpu")
     rows = [[5], [5, 6, 7], [5] * 9]

@@ -202,6 +202,38 @@ def test_who_names_other_examples_inherits_none(tmp_path):
     assert read(tmp_path / "over.toml").data.test is None
 
 
+def test_who_names_other_examples_inherits_no_expected_score(tmp_path):
+    path, data = tmp_path / "over.toml", '[data]\ntrain = { source = "a", target = "b" }\n'
+    like = 'like = "multi30k-en-de"\n'
+    path.write_text(like)
+    assert read(path).expect == read(find("multi30k-en-de")).expect is not None
+    path.write_text(f"{like}{data}dev = {{ held_out = 3 }}\n")
+    assert read(path).expect is None
+    expect = '[expect]\nscore = 9.5\ntolerance = 1\nsource = "a run"\n'
+    path.write_text(f"{like}{data}dev = {{ held_out = 3 }}\n{expect}")
+    assert read(path).expect.score == 9.5
+    path.write_text(f"expect = false\n{like}{data}dev = {{ held_out = 3 }}\n")
+    assert read(path).expect is None
+    ladder = like.replace("multi30k-en-de", "ladder-multi30k")
+    path.write_text(f"{ladder}{data}dev = {{ held_out = 3 }}\n")
+    assert len(read(path).rung) == len(read(find("ladder-multi30k")).rung)
+    assert all(rung.expect is None for rung in read(path).rung)
+
+
+def test_no_further_test_sets_are_an_empty_table(tmp_path):
+    path = tmp_path / "over.toml"
+    (tmp_path / "under.toml").write_text(RECIPE)
+    further = 'like = "under"\n[data.more_tests]\nweb = { source = "a", target = "b" }\n'
+    (tmp_path / "further.toml").write_text(further)
+    path.write_text('like = "further"\n')
+    assert [*read(path).data.more_tests] == ["web"]
+    path.write_text('like = "further"\n[data]\nmore_tests = {}\n')
+    assert not read(path).data.more_tests
+    path.write_text('like = "further"\n[data]\nmore_tests = false\n')
+    with pytest.raises(BadInput, match=r"write a table of test sets.*\{\} drops .*given False"):
+        read(path)
+
+
 @pytest.mark.parametrize(
     ("setting", "key", "value"),
     [

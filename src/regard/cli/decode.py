@@ -111,18 +111,19 @@ class ExactSearch(Method):
         )
 
 
+def continuation_method(given: Collection[str]) -> str | None:
+    """The name of the first of greedy search, sampling and beam search that has given options."""
+    methods = ("greedy", "sample", "beam", "mbr")
+    fitting = (method for method in methods if {*given} <= OPTIONS[method])
+    return next(fitting, "sample") if given else None
+
+
 def choose_continuation(
     generator: Generator, name: str | None, options: Mapping[str, Any], given: Collection[str]
 ) -> Method:
-    """The same for a generator, whose own search may be any: options without a name name one.
-
-    It is the first of greedy search, sampling and beam search that has all of them.
-    """
-    if name is None and not given:
-        return Method(generator.search)
+    """The same for a generator, whose own search, taken without a name, may be any."""
     if name is None:
-        methods = ("greedy", "sample", "beam", "mbr")
-        name = next((method for method in methods if {*given} <= OPTIONS[method]), "sample")
+        return Method(generator.search)
     return choose_method(generator, name, options, given)
 
 
@@ -137,7 +138,7 @@ def choose_method(
         raise BadInput("--search published: the model has no generation settings")
     own = base_beam(model, overridden=bool(given) or name not in (None, "published"))
     name = name if name is not None and name != "published" else "beam"
-    _check_options(name, options, given)
+    check_options(name, options, given)
     of_beam = {*BEAM, "best"} if name == "beam" else BEAM
     beam = replace(own, **{key: options[key] for key in of_beam & {*given}})
     match name:
@@ -180,7 +181,7 @@ def base_beam(model: DecoderModel, *, overridden: bool) -> Beam:
         return model.beam
 
 
-def _check_options(method: str, options: Mapping[str, Any], given: Collection[str]) -> None:
+def check_options(method: str, options: Mapping[str, Any], given: Collection[str]) -> None:
     """Refuse options that the method does not use."""
     if unused := {*given} - OPTIONS[method]:
         names = ", ".join(sorted(NAMES.get(key, f"--{key.replace('_', '-')}") for key in unused))

@@ -38,7 +38,10 @@ def writing(path: Path | str) -> Iterator[None]:
 @contextmanager
 def making(folder: Path) -> Iterator[None]:
     """Make a folder and those above it where there are none; if this block fails, they go again."""
-    new = [one for one in (folder, *folder.parents) if not one.exists()]
+    above = (folder, *folder.parents)
+    new = [one for one in above if not one.exists()]
+    if file := next((one for one in above if one.is_file()), None):
+        raise BadInput(f"{file}: is a file, not a folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         yield

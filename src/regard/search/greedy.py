@@ -28,7 +28,7 @@ class Greedy(TokenSearch):
         check_repetition(self.no_repeat, self.repetition_penalty)
 
     def __str__(self) -> str:
-        return "greedy search"
+        return ", ".join(["greedy search", *self.repetition.rules])
 
     @property
     def copies(self) -> int:

@@ -42,6 +42,12 @@ class Repetition:
         """Whether the penalty changes anything."""
         return self.penalty != 1
 
+    @property
+    def rules(self) -> list[str]:
+        """What it changes, in words."""
+        grams = [f"no {self.no_repeat}-gram twice"] if self.no_repeat else []
+        return grams + [f"repetition penalty {self.penalty:g}"] * self.penalises
+
     def logprobs(self, logprobs_RV: Tensor, normaliser_R: Tensor, seen_RL: np.ndarray) -> Tensor:
         """Log-probabilities after the penalty; with ``normaliser_R`` they are the logits."""
         if not self.penalises:

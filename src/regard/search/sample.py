@@ -51,7 +51,11 @@ class Sample(TokenSearch):
             raise BadInput(f"top_p must be above 0 and at most 1, not {self.top_p}")
 
     def __str__(self) -> str:
-        return f"{self.count} samples at temperature {self.temperature:g}"
+        samples = "1 sample" if self.count == 1 else f"{self.count} samples"
+        parts = [f"{samples} at temperature {self.temperature:g}"]
+        parts += [f"top-k {self.top_k}"] * (self.top_k > 0)
+        parts += [f"top-p {self.top_p:g}"] * (self.top_p < 1)
+        return ", ".join([*parts, *self.repetition.rules])
 
     @property
     def copies(self) -> int:

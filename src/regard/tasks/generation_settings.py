@@ -112,14 +112,18 @@ class GenerationSettings:
                 )
         ends = (None, -1) if eos < 0 else (None, eos, [eos])
         if settings.get("eos_token_id") not in ends:
-            raise BadInput(f"generation settings: eos_token_id is not {eos}, as the vocabulary has")
+            raise BadInput(
+                f"generation settings: eos_token_id is {shown(settings['eos_token_id'])}, and here "
+                f"{_end(eos)}; choose a search"
+            )
         early = settings.get("early_stopping", False)
         if not isinstance(early, bool | str) or early not in STOPS:
             raise BadInput(f"generation settings: early_stopping {shown(early)} means nothing")
         forced = settings.get("forced_eos_token_id")
         if forced not in ends:
             raise BadInput(
-                f"generation settings: forced_eos_token_id is {shown(forced)}, the end is {eos}"
+                f"generation settings: forced_eos_token_id is {shown(forced)}, and here "
+                f"{_end(eos)}; choose a search"
             )
         longest, counts_prompt = _longest(settings, new_tokens)
         least_new = _whole(settings, "min_new_tokens", 0)
@@ -215,6 +219,10 @@ def _number(settings: Mapping[str, Any], name: str, default: float) -> float:
     if not isinstance(value, int | float):
         raise BadInput(f"generation settings: {name} {shown(value)} is no number")
     return float(value)
+
+
+def _end(eos: int) -> str:
+    return "no token ends a text" if eos < 0 else f"only {eos} ends a text"
 
 
 def _longest(settings: Mapping[str, Any], new_tokens: int) -> tuple[int, bool]:

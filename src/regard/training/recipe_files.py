@@ -110,9 +110,22 @@ def _over_like(content: dict[str, Any], path: Path, above: tuple[Path, ...] = ()
     data, model = (_table(content, name) for name in ("data", "model"))
     if data:  # where examples come from is said as a whole
         both["data"] = data if "train" in data else {**under.get("data", {}), **data}
+    if "train" in data:  # scores to expect are of that recipe's own test sets
+        own = {name: content[name] for name in both.keys() & content.keys() & {"expect", "rung"}}
+        both = {**_without_scores(both), **own}
     if "paper" in model:  # sizes and changes are those of a paper
         both["model"] = model
     return both
+
+
+def _without_scores(content: Any) -> Any:
+    """A recipe, or a rung of one, without the scores to expect."""
+    match content:
+        case {"rung": [*rungs], **rest}:
+            return {**_without_scores(rest), "rung": [_without_scores(rung) for rung in rungs]}
+        case {"expect": _, **rest}:
+            return rest
+    return content
 
 
 def _table(content: dict[str, Any], name: str) -> dict[str, Any]:

@@ -1,10 +1,11 @@
 """``regard generate``: prompts in, continuations out."""
 
 import sys
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -48,6 +49,8 @@ from regard.ground.errors import BadInput
 if TYPE_CHECKING:
     from regard.cli.decode import Method
     from regard.tasks.generator import Generator
+
+BRANCHING = ("beam", "mbr")  # searches whose tokens are known at the end
 
 
 def generate(
@@ -135,19 +138,21 @@ def generate(
     from regard.tasks.generator import Ending
 
     typed = is_typed(file)
-    for name, given in {"--json": as_json, "--workers": workers, "--out": out}.items():
-        if stream and given:
-            raise BadInput(f"{name}: cannot be used with --stream")
-    for name, given in {"--stream": stream, "--workers": workers, "--best": best > 1}.items():
-        if tree is not None and given:
-            raise BadInput(f"{name}: cannot be used with --tree")
+    options = {name for name in decode.KNOWN if was_given(context, name)}
+    name = search or decode.continuation_method(options)
+    single = {"--workers": workers, "--best": best > 1, f"--search {name}": name in BRANCHING}
+    if stream:
+        _refuse({"--json": as_json, "--out": out, **single}, "--stream")
+    if tree is not None:
+        _refuse({"--stream": stream, **single}, "--tree")
     if html is not None and tree is None:
         raise BadInput("--html: needs --tree")
-    generator = load(model, device, batch_size=batch_size).generator
+    if name is not None:
+        decode.check_options(name, context.params, options)
     stops = tuple(string.replace("\\n", "\n") for string in stop_string or [])
     ending = Ending(max_new_tokens, min_new_tokens, stops)
-    options = {name for name in decode.KNOWN if was_given(context, name)}
-    method = decode.choose_continuation(generator, search, context.params, options)
+    generator = load(model, device, batch_size=batch_size).generator
+    method = decode.choose_continuation(generator, name, context.params, options)
     if method.formula:
         note(f"{method.search}: score = {method.formula}")
     chosen = dict(zip(("precision", "engine"), generator.choice(precision, engine), strict=True))
@@ -180,6 +185,13 @@ def generate(
 def is_typed(file: str) -> bool:
     """Whether somebody types the lines at a terminal."""
     return file == "-" and sys.stdin.isatty()
+
+
+def _refuse(options: Mapping[str, Any], beside: str) -> None:
+    """Refuse options that were given ``beside`` another."""
+    for name, given in options.items():
+        if given:
+            raise BadInput(f"{name}: cannot be used with {beside}")
 
 
 def _answer(

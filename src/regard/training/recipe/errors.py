@@ -18,10 +18,16 @@ KINDS = ("int", "str", "float", "bool", "constrained-int", "constrained-float")
 
 SHAPES = {
     "tuple_type": 'write a list, as in ["embed", "head"]',
-    "dict_type": "write a table, as in { yes = 2.0 }",
+    "dict_type": "write a table of keys and values",
     "model_type": "write a table of keys and values",
 }
 """What a value must look like, in the words of TOML."""
+
+TABLES = {
+    "labels.weights": "write a table, as in { yes = 2.0 }",
+    "data.more_tests": "write a table of test sets, as in { web = { … } }; {} drops inherited ones",
+}
+"""The same for tables whose keys are names."""
 
 
 Fault = tuple[str, str]
@@ -83,7 +89,8 @@ def _worded(fault: Any, place: list[str], recipe: type[BaseModel]) -> str:
         return f"unknown key {name!r}{did_you_mean(place[-1], _keys(place[:-1], recipe))}"
     if fault["type"] == "missing":
         return f"{name} is missing"
-    message = SHAPES.get(fault["type"], fault["msg"].removeprefix("Value error, "))
+    shapes = SHAPES if name not in TABLES else {**SHAPES, "dict_type": TABLES[name]}
+    message = shapes.get(fault["type"], fault["msg"].removeprefix("Value error, "))
     given = "" if isinstance(fault["input"], dict) else f" (given {shown(fault['input'])})"
     return f"{name}: {message}{given}"
 
