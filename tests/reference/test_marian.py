@@ -472,7 +472,7 @@ def test_generation_settings_that_cannot_be_followed_are_reported(tied, tmp_path
         ({"suppress_tokens": [3]}, "suppress_tokens"),
         ({"do_sample": True}, "do_sample"),
         ({"invented": 1}, "invented 1 is not supported"),
-        ({"eos_token_id": 5}, "eos_token_id is not 0"),
+        ({"eos_token_id": 5}, "eos_token_id is 5, and here only 0 ends a text; choose a search"),
     ):
         (folder / "generation_config.json").write_text(json.dumps({**said, **wrong}))
         model = regard.load(folder, "cpu")
