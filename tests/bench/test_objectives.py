@@ -182,6 +182,7 @@ def test_an_encoder_goes_through_all_stages_once(tmp_path, capsys):
     assert "| replaced tokens |" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_variants_are_pretrained_beside_each_other(tmp_path):
     from objectives import Results
 

@@ -18,7 +18,11 @@ CPU = torch.device("cpu")
 
 @pytest.mark.parametrize(
     "peers",
-    [[], pytest.param(["plain"], marks=pytest.mark.slow), ["plain", "eager", "compiled"]],
+    [
+        [],
+        pytest.param(["plain"], marks=pytest.mark.slow),
+        pytest.param(["plain", "eager", "compiled"], marks=pytest.mark.slow),
+    ],
 )
 def test_it_runs(peers, monkeypatch, capsys):
     import pretrain_gpt2
@@ -33,6 +37,7 @@ def test_it_runs(peers, monkeypatch, capsys):
     assert place["rows"] == 4 and place["length"] == 64
 
 
+@pytest.mark.slow
 def test_all_systems_have_the_same_losses_with_the_same_weights(monkeypatch):
     """In fp32; also after steps, by the same optimiser."""
     import pretrain_gpt2

@@ -44,6 +44,7 @@ def test_models_of_your_own(gpt2, tmp_path):
     assert json.loads(line) == {"model": str(gpt2), **expected}
 
 
+@pytest.mark.slow
 def test_four_models_are_trained_on_the_templates(tmp_path):
     out = tmp_path / "out"
     done = run("agreement", "--quick", "--sentences", 1, "--out", out, "--device", "cpu", "--json")

@@ -14,7 +14,9 @@ STARTED = "from regard.__main__ import main; import sys; sys.argv = ['regard', '
 LOADING = "print('loading', flush=True); main(); print('done', flush=True)"
 
 
-@pytest.mark.parametrize("delay", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize(
+    "delay", [0.3, *(pytest.param(one, marks=pytest.mark.slow) for one in (0.0, 1.0))]
+)
 def test_ctrl_c_while_it_is_loaded_shows_no_traceback(delay):
     started = subprocess.Popen(
         [sys.executable, "-c", STARTED + LOADING],
