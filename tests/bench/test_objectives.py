@@ -166,6 +166,7 @@ def run_stage(stage, root, *options):
     return main([stage, *places, "--tiny", *options])
 
 
+@pytest.mark.slow
 def test_an_encoder_goes_through_all_stages_once(tmp_path, capsys):
     from objectives import Results
 

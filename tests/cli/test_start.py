@@ -34,6 +34,7 @@ def test_ctrl_c_while_it_is_loaded_shows_no_traceback(delay):
         assert (started.returncode, errors) == (130, "regard: stopped\n")
 
 
+@pytest.mark.slow
 def test_an_ignored_ctrl_c_stays_ignored():
     ignores = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n" + STARTED
     sent = "import os; import regard.cli; os.kill(os.getpid(), signal.SIGINT); main()"

@@ -71,6 +71,7 @@ def test_a_published_folder_is_searched_as_published(tmp_path):
     assert record["formula"] == replace(published, size=2).formula
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_ends_it_quietly_and_files_are_written(model, tmp_path):
     page = tmp_path / "tree.html"
     words = " ".join(command("tree", model, "'dog cow owl pig'", "--pruned", 99, "--html", page))

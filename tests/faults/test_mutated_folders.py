@@ -32,7 +32,7 @@ def test_whole_folders_are_used(folders, tmp_path, kind):
 
 
 def test_a_few_damaged_folders(folders):
-    check(folders, 60, seed=int(time.time()))
+    check(folders, 30, seed=int(time.time()))
 
 
 @pytest.mark.slow
