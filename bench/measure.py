@@ -52,16 +52,22 @@ def round_of(
 
 
 def print_speeds(
-    systems: dict[str, System], tokens: int, flops: float, rounds: int, limit: float
+    systems: dict[str, System],
+    tokens: int,
+    flops: float,
+    rounds: int,
+    limit: float,
+    unit: str = "tokens",
 ) -> None:
     """Let systems take turns; print a JSON line for each, with the ratio of "regard" to it.
 
-    A round has so many real ``tokens``, for which so many ``flops`` must be computed.
+    A round has so many real ``tokens``, or another ``unit``, for which so many ``flops`` must be
+    computed.
     """
     taken = take_turns({name: one.work for name, one in systems.items()}, rounds, limit=limit)
     for name, seconds in taken.items():
         speed = interval([tokens / one for one in seconds])
-        line = {"system": name, "tokens_per_second": rounded(speed, 0), "rounds": len(seconds)}
+        line = {"system": name, f"{unit}_per_second": rounded(speed, 0), "rounds": len(seconds)}
         line |= systems[name].remarks | of_peak(flops / tokens * speed.median)
         if name != "regard":
             line |= {"regard_over_it": rounded(ratio(seconds, taken["regard"]))}
