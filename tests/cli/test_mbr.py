@@ -49,5 +49,5 @@ def test_candidates_of_a_beam(model):
         (("--search", "mbr", "--samples", 0), "samples must be at least 1, not 0"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(model, options, said):
-    assert said in run("translate", model, *options, code=2).stderr
+def test_options_are_checked_before_a_model_is_loaded(tmp_path, options, said):
+    assert said in run("translate", tmp_path / "none", *options, code=2).stderr

@@ -447,14 +447,26 @@ def test_n_best_lines_stay_parallel(model):
     [
         (("--search", "greedy", "--best", 3), "--best: cannot be used with --search greedy"),
         (("--search", "sample", "--beam", 3), "--beam: cannot be used with --search sample"),
+        (("--search", "published", "--top-p", 0.5), "--top-p: cannot be used with --search beam"),
         (("--top-p", 0.5), "--top-p: cannot be used with --search beam"),
-        (("--alpha", "nan"), "alpha must be"),
         (("--coverage", "nan"), "coverage"),
         (("--search", "sample", "--temperature", "inf"), "temperature"),
         (("--search", "sample", "--seed", 10**23), "seed"),
+        (("--search", "greedy", "--no-repeat", -1), "no_repeat must be at least 0"),
         (("--beam", 0), "at least 1"),
         (("--beam", 100_000), "the size of a beam must be at most 10,000, not 100000"),
         (("--best", 100_000), "best must be at most 10,000"),
+        (("--finished", 1, "--best", 2), "finished must be at least best (2), not 1"),
+    ],
+)
+def test_options_are_checked_before_a_model_is_loaded(tmp_path, options, said):
+    assert said in run("translate", tmp_path / "none", *options, stdin="dog\n", code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--alpha", "nan"), "alpha must be"),
         (("--alpha", "1e308"), "alpha must be from -50 to 50, not 1e+308"),
         (("--length", "power", "--alpha", "1e308"), "alpha must be from -50 to 50"),
         (("--device", "foo"), "device foo"),

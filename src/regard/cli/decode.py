@@ -15,6 +15,7 @@ from regard.search.exact import Exact, search_errors
 from regard.search.greedy import Greedy
 from regard.search.hypothesis import Hypothesis
 from regard.search.mbr import MinimumRisk
+from regard.search.sample import Sample
 from regard.search.step import Search
 from regard.tasks.decoder_model import DecoderModel
 from regard.tasks.generator import Generator
@@ -137,8 +138,19 @@ def choose_method(
     if name == "published" and model.generation_config is None:
         raise BadInput("--search published: the model has no generation settings")
     own = base_beam(model, overridden=bool(given) or name not in (None, "published"))
-    name = name if name is not None and name != "published" else "beam"
-    check_options(name, options, given)
+    method = method_name(name)
+    check_options(method, options, given)
+    return _build_method(method, own, model.sampling, options, given)
+
+
+def method_name(search: str | None) -> str:
+    """The method that --search names; published settings, the default, are those of a beam."""
+    return "beam" if search is None or search == "published" else search
+
+
+def _build_method(
+    name: str, own: Beam, sampling: Sample, options: Mapping[str, Any], given: Collection[str]
+) -> Method:
     of_beam = {*BEAM, "best"} if name == "beam" else BEAM
     beam = replace(own, **{key: options[key] for key in of_beam & {*given}})
     match name:
@@ -151,7 +163,7 @@ def choose_method(
         case "greedy":
             return Method(Greedy(beam.no_repeat, beam.repetition_penalty))
     draws = replace(
-        model.sampling,
+        sampling,
         **{key: options[key] for key in SAMPLING & {*given}},
         count=options["samples" if name == "mbr" else "best"],
         no_repeat=beam.no_repeat,
@@ -182,7 +194,7 @@ def base_beam(model: DecoderModel, *, overridden: bool) -> Beam:
 
 
 def check_options(method: str, options: Mapping[str, Any], given: Collection[str]) -> None:
-    """Refuse options that the method does not use."""
+    """Refuse options that the method does not use, and values that suit no model."""
     if unused := {*given} - OPTIONS[method]:
         names = ", ".join(sorted(NAMES.get(key, f"--{key.replace('_', '-')}") for key in unused))
         raise BadInput(f"{names}: cannot be used with --search {method}")
@@ -194,6 +206,8 @@ def check_options(method: str, options: Mapping[str, Any], given: Collection[str
             "--beam, --length and --alpha: cannot be used with options of sampling "
             "(but for --search mbr --candidates beam)"
         )
+    alone = {*given} - {"length", "alpha", "stop"}  # these depend on settings of the model
+    _build_method(method, Beam(), Sample(), options, alone)
 
 
 def load_ensemble(

@@ -128,9 +128,10 @@ def translate(
     """
     from regard.cli import decode
 
+    given = {name for name in decode.KNOWN if was_given(context, name)}
+    decode.check_options(decode.method_name(search), context.params, given)
     folders = [model, *(ensemble or [])]
     translator = decode.load_ensemble(folders, device, batch_size)
-    given = {name for name in decode.KNOWN if was_given(context, name)}
     method = decode.choose_method(translator, search, context.params, given)
     if method.formula:
         note(f"{method.search}: score = {method.formula}")
