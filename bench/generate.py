@@ -73,7 +73,7 @@ class Ours:
     @torch.inference_mode()
     def __call__(self, batch: Ids) -> Ids:
         prompts, new = Prompts.of(batch, self.device), self.given.new
-        capacity = prompts.longest + new
+        capacity = max(map(len, batch)) + new
         state = decoding.open(self.model, prompts=prompts, capacity=capacity, engine=self.engine)
         eos = self.given.eos
         limits = Constraints(prompts.last, eos, new, forbidden=(eos,))

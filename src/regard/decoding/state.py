@@ -35,11 +35,6 @@ class Prompts:
         read = pack([row[:-1] for row in rows]).to(device)
         return cls(read, [int(row[-1]) for row in rows])
 
-    @property
-    def longest(self) -> int:
-        """Tokens of the longest prompt."""
-        return self.read.layout.longest + 1
-
 
 class DecodingState:
     """A decoder, stepped by torch's operators, with a source or without.
