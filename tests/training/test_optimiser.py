@@ -15,7 +15,6 @@ from regard.training.loop import train, trainable
 from regard.training.loop.events import ReportEvent
 from regard.training.optim.layer_groups import freeze, layer_groups
 from regard.training.optim.optimiser import GraphedOptimiser, ModelOptimiser
-from regard.training.optim.schedule import schedule
 from regard.training.recipe import read
 from regard.training.recipe.tables import OptimiserConfig
 from regard.training.run import prepare
@@ -193,20 +192,6 @@ def test_only_gradients_of_what_learns_are_measured():
     assert float(updates.step(1.0)) == pytest.approx(top**0.5)
     assert model.heads.label.out.bias.grad.norm() < 1
     assert (model.trunk.embed.norm.bias.grad == 1).all()
-
-
-def test_slanted_triangles():
-    """Howard & Ruder's equation 3 with its symbols: T, cut_frac, ratio."""
-    steps, cut_frac, ratio = 200, 0.1, 32
-    cut = int(steps * cut_frac)
-    factor = schedule("slanted", cut, steps)
-    for step in range(1, steps + 1):
-        share = step / cut if step < cut else 1 - (step - cut) / (cut * (1 / cut_frac - 1))
-        assert factor(step) == pytest.approx((1 + share * (ratio - 1)) / ratio)
-    assert factor(cut) == 1 and factor(steps) == pytest.approx(1 / 32)
-    assert OptimiserConfig(rate=0.1, warmup=cut_frac).warmup_steps(steps) == cut
-    assert OptimiserConfig(rate=0.1, warmup=30).warmup_steps(steps) == 30
-    assert schedule("slanted", 0, 10)(1) <= 1 and schedule("slanted", 5, 10)(99) == 1 / 32
 
 
 @pytest.fixture(scope="module")

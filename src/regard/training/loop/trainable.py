@@ -24,7 +24,7 @@ from regard.training.loop.microbatch import (
 )
 from regard.training.optim.averages import average_of
 from regard.training.optim.optimiser import GraphedOptimiser, ModelOptimiser
-from regard.training.optim.schedule import schedule
+from regard.training.optim.schedule import SCHEDULES
 from regard.training.precision import Precision
 from regard.weights.files import load_weights, weights_of
 
@@ -49,7 +49,7 @@ class TrainableModel:
         self.weights = weights_of(self.model)
         self.average = average_of(self.recipe, self.weights)
         steps = self.recipe.train.steps
-        self.factor = schedule(config.schedule, config.warmup_steps(steps), steps)
+        self.factor = SCHEDULES[config.schedule](config.warmup_steps(steps), steps)
 
     @property
     def fixed(self) -> bool:
