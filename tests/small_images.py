@@ -3,6 +3,14 @@
 from pathlib import Path
 
 import numpy as np
+import torch
+
+from regard.api import Model
+from regard.images.processor import ImageProcessor
+from regard.models.facts import LabelHead, change
+from regard.models.formats.loaded_model import LoadedModel
+from regard.models.papers import vit
+from regard.text.labels import SingleLabelSet
 
 RECIPE = """
 task = "classify"
@@ -71,3 +79,25 @@ def write_corners(folder: Path) -> Path:
     recipe = folder / "corners.toml"
     recipe.write_text(RECIPE)
     return recipe
+
+
+def small_vit(labels: tuple[str, ...] = ("left", "right"), seed: int = 0) -> Model:
+    """A random model of images (8, 8, 3) with these labels."""
+    sizes = {"width": 16, "depth": 1, "heads": 2, "inner": 16, "patch_size": 4, "image_size": 8}
+    head = LabelHead(len(labels))
+    facts = change(vit.TINY, **sizes, init_std=0.5, output_heads=(head,))
+    torch.manual_seed(seed)
+    loaded = facts.build().eval(), ImageProcessor(size=(8, 8)), SingleLabelSet(labels)
+    return Model(LoadedModel(vit.PAPER, facts, *loaded))
+
+
+def write_images(folder: Path, count: int, folders: int = 3, seed: int = 0) -> list[Path]:
+    """So many files, shared out to folders; in the order of their names."""
+    from PIL import Image
+
+    images, _ = corners(count, seed)
+    paths = [folder / f"{number % folders}" / f"{number:05}.png" for number in range(count)]
+    for path, pixels in zip(paths, images, strict=True):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).save(path, compress_level=0)
+    return sorted(paths)

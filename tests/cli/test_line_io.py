@@ -11,7 +11,7 @@ import pytest
 
 from regard.api import Model
 from regard.cli import line_io
-from regard.cli.line_io import plain_text, read_windows
+from regard.cli.line_io import LineSource, plain_text
 from regard.ground.errors import BadInput
 from regard.models.facts import change
 from small import command, environment
@@ -32,6 +32,10 @@ def pipe(monkeypatch):
     with os.fdopen(read, "rb") as stream, os.fdopen(write, "wb", buffering=0) as ours:
         monkeypatch.setattr("sys.stdin", type("Stdin", (), {"buffer": stream}))
         yield ours
+
+
+def read_windows(file, **options):
+    return line_io.read_windows(LineSource(str(file), plain_text, **options))
 
 
 def texts(window):
@@ -63,19 +67,19 @@ def test_a_coprocess_is_answered_line_by_line(model):
 
 
 def test_a_window_ends_where_the_input_pauses(pipe):
-    coming = read_windows("-", plain_text)
+    coming = read_windows("-")
     pipe.write(b"one\ntwo\nthr")
     assert texts(next(coming)) == ["one", "two"]
     pipe.write(b"ee\r\nfour")
     assert texts(next(coming)) == ["three"]
     pipe.close()
-    assert [[*map(tuple, window)] for window in coming] == [[(4, "four")]]
+    assert [[*map(tuple, window)] for window in coming] == [[(4, "four", "four", None)]]
 
 
 def test_fast_input_fills_windows(pipe):
     text = b"".join(b"line %d\n" % number for number in range(40_000))
     threading.Thread(target=lambda: (pipe.write(text), pipe.close())).start()
-    found = list(read_windows("-", plain_text))
+    found = list(read_windows("-"))
     assert b"\n".join(said.encode() for window in found for said in texts(window)) + b"\n" == text
     assert len(found[0]) == len(found[1]) == line_io.WINDOW
 
@@ -92,7 +96,7 @@ def test_a_trickle_is_not_waited_for(pipe, monkeypatch):
     writer = threading.Thread(target=write)
     writer.start()
     began = time.monotonic()
-    assert texts(next(read_windows("-", plain_text)))[0] == "drop"
+    assert texts(next(read_windows("-")))[0] == "drop"
     assert time.monotonic() - began < 4
     over.set()
     writer.join()
@@ -100,12 +104,12 @@ def test_a_trickle_is_not_waited_for(pipe, monkeypatch):
 
 def test_a_file_has_full_windows(tmp_path):
     (tmp_path / "in.txt").write_text("x\n" * 10)
-    assert [len(one) for one in read_windows(str(tmp_path / "in.txt"), plain_text, 4)] == [4, 4, 2]
+    assert [len(one) for one in read_windows(tmp_path / "in.txt", window=4)] == [4, 4, 2]
 
 
 def test_lines_before_a_bad_one_are_answered_first(pipe):
     pipe.write(b"one\ntwo\n\xff\nfour\n")
-    coming = read_windows("-", plain_text)
+    coming = read_windows("-")
     assert texts(next(coming)) == ["one", "two"]
     with pytest.raises(BadInput, match="standard input:3: not UTF-8"):
         next(coming)
@@ -115,7 +119,7 @@ def test_lines_before_a_bad_one_are_answered_first(pipe):
 def test_results_do_not_depend_on_where_windows_end(model, options, monkeypatch):
     text = "dog cow\n\nowl\nfox hen pig\ndog\n"
     (whole,) = [run("translate", model, *options, "--json", stdin=text)]
-    monkeypatch.setattr(line_io.read_windows, "__defaults__", (2, line_io.read_lines))
+    monkeypatch.setattr(LineSource.__init__, "__defaults__", (2, False))
     cut = run("translate", model, *options, "--json", stdin=text)
     assert cut.stderr == whole.stderr
     for one, other in zip(cut.stdout.splitlines(), whole.stdout.splitlines(), strict=True):

@@ -3,14 +3,13 @@
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from regard.ground.files import replacing, write_text
+from regard.ground.files import write_text
 
 
 class Output(Console):
@@ -36,30 +35,17 @@ def note(message: str) -> None:
 
 def print_json(record: Mapping[str, Any]) -> None:
     """One line of JSON on standard output."""
-    sys.stdout.write(json.dumps(record, ensure_ascii=False) + "\n")
+    sys.stdout.write(json_line(record))
+
+
+def json_line(record: Mapping[str, Any]) -> str:
+    """A record as one line of JSON."""
+    return json.dumps(record, ensure_ascii=False) + "\n"
 
 
 def print_line(text: str) -> None:
     """One line of text on standard output, without markup."""
     sys.stdout.write(text + "\n")
-
-
-@contextmanager
-def output_to(path: Path | None) -> Iterator[None]:
-    """What this block prints goes to the file of an option, if it was given.
-
-    The file is written when the block ends, and not at all if it fails.
-    """
-    if path is None:
-        yield
-        return
-    with (
-        replacing(path) as temporary,
-        temporary.open("w", encoding="utf-8") as file,
-        redirect_stdout(file),
-    ):
-        yield
-    note(f"wrote {path}")
 
 
 def write_page(path: Path | None, draw: Callable[[], str]) -> None:

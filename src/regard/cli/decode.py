@@ -221,7 +221,7 @@ def load_ensemble(
 
 @contextmanager
 def ready(
-    model: Decoder, chosen: dict[str, str], workers: int, start: Callable[..., Any]
+    model: Decoder, chosen: dict[str, str], workers: int | None, start: Callable[..., Any]
 ) -> Iterator[Decoder]:
     """The model in the ``chosen`` precision and engine, or shared out to so many ``workers``.
 

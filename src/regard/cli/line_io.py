@@ -6,22 +6,21 @@ writes a line and waits gets its result, while fast input still fills batches.
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from regard.cli.console import note
 from regard.cli.options import MAX_TOKENS
+from regard.cli.output import OutputProgress
 from regard.data.arrivals import Arrivals
-from regard.data.readers.images import image_files
-from regard.data.sources import name_of, read_lines
+from regard.data.sources import decoded, name_of
+from regard.data.text_files import raw_lines
 from regard.ground.errors import BadInput, BadItem
-from regard.images.decode import SUFFIXES
 from regard.text.vocabulary import Vocabulary, token_count
 
 if TYPE_CHECKING:
-    from regard.api import Model
     from regard.tasks.batch_runner import Predictor
 
 PAUSE = 0.02  # seconds without a line that end a window
@@ -38,47 +37,95 @@ Predict = Callable[[list[Any]], list[Any]]
 """From inputs to one result each; an invalid input raises ``BadItem``."""
 
 
-Lines = Callable[[str, Arrivals], Iterator[str]]
-"""From a file to its lines, as they arrive."""
-
-
 class Line(NamedTuple):
-    """The number of a line, and its input or its result; None if the line is empty."""
+    """A line with its number, and its input or its result; None if the line is empty, or bad.
+
+    Of a bad one ``error`` says what is wrong, and where.
+    """
 
     number: int
-    value: Any
+    text: str
+    value: Any = None
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class LineSource:
+    """A file with an input on each line; at most ``window`` are processed at once.
+
+    With ``skip_bad``, a bad line has an error in place of a result; otherwise it ends the run.
+    """
+
+    file: str
+    parse: Parse
+    window: int = WINDOW
+    skip_bad: bool = False
+
+    @property
+    def name(self) -> str:
+        """What messages call the file."""
+        return name_of(self.file)
+
+    def lines(self, arrivals: Arrivals) -> Iterator[bytes]:
+        """All lines, as they arrive."""
+        return raw_lines(self.file, arrivals)
+
+    def key(self, text: str) -> str:
+        """What must be the same of a line where a run is resumed."""
+        return text
+
+    def title(self, line: Line) -> str:
+        """What stands before the result of a line."""
+        return ""
+
+    def record(self, line: Line) -> dict[str, Any]:
+        """What the JSON record of a line begins with."""
+        return {"line": line.number}
+
+    def read(self, lines: Iterator[bytes], first: int, arrivals: Arrivals) -> Iterator[Line]:
+        """The lines, parsed, counted from ``first``."""
+        return (self._parsed(number, raw) for number, raw in enumerate(lines, first))
+
+    def _parsed(self, number: int, raw: bytes) -> Line:
+        where = f"{self.name}:{number}"
+        try:
+            text = decoded(raw, where)
+            return Line(number, text, self.parse(text, where))
+        except BadInput as error:
+            return Line(number, readable(raw), None, str(error))
+
+
+def readable(raw: bytes) -> str:
+    """A line that may be no UTF-8."""
+    return raw.decode("utf-8", "replace")
+
+
+def unless_empty(parse: Parse) -> Parse:
+    """The same parser; an empty line has no value, and so no result."""
+    return lambda line, where: parse(line, where) if line.strip() else None
 
 
 def predict_lines(
-    file: str, parse: Parse, predict: Predict, lines: Lines = read_lines
+    source: LineSource, predict: Predict, progress: OutputProgress | None = None
 ) -> Iterator[Line]:
-    """The result of every line of a file, window by window; None for an empty line."""
+    """The result of every line, window by window; None for one that is empty, or bad.
 
-    def parse_text(line: str, where: str) -> Any | None:
-        return parse(line, where) if line.strip() else None
-
-    for window in read_windows(file, parse_text, lines=lines):
+    ``progress`` is told when the results of a window have been written, unless a bad line ends it:
+    where the run goes on, the window is whole.
+    """
+    progress, written = progress or OutputProgress(), list[str]()
+    for window in read_windows(source, progress):
+        progress.add(written)
         inputs = [line for line in window if line.value is not None]
-        results = predict_window(file, inputs, predict)
+        results = predict_window(source, inputs, predict)
         for line in window:
             yield line if line.value is None else next(results)
-
-
-def image_lines(file: str, arrivals: Arrivals) -> Iterator[str]:
-    """The paths of images: the file itself, all in a folder, or one on each line of the file."""
-    path = Path(file)
-    if path.is_dir():
-        return map(str, image_files(path))
-    return iter([file]) if path.suffix.lower() in SUFFIXES else read_lines(file, arrivals)
-
-
-def lines_for(model: "Model") -> Lines:
-    """How FILE becomes the inputs of a model: a text on each line, or images."""
-    return image_lines if model.facts.encoder.embed.reads_images else read_lines
+        written = [source.key(line.text) for line in window]
+    progress.add(written)
 
 
 def predict_window(
-    file: str, window: list[Line], predict: Predict, first: int = 1
+    source: LineSource, window: list[Line], predict: Predict, first: int = 1
 ) -> Iterator[Line]:
     """The result of every line of a window, whose lines ``predict`` counts from ``first``.
 
@@ -87,31 +134,40 @@ def predict_window(
     if not window:
         return
     try:
-        results = predict([value for _, value in window])
+        results = predict([line.value for line in window])
     except BadItem as bad:
         index = bad.number - first
-        yield from predict_window(file, window[:index], predict, first)
-        raise BadInput(f"{name_of(file)}:{window[index].number}: {bad.reason}") from None
-    for (number, _), result in zip(window, results, strict=True):
-        yield Line(number, result)
+        yield from predict_window(source, window[:index], predict, first)
+        error = f"{source.name}:{window[index].number}: {bad.reason}"
+        if not source.skip_bad:
+            raise BadInput(error) from None
+        yield window[index]._replace(value=None, error=error)
+        yield from predict_window(source, window[index + 1 :], predict, first)
+        return
+    for line, result in zip(window, results, strict=True):
+        yield line._replace(value=result)
 
 
 def read_windows(
-    file: str, parse: Parse, most: int = WINDOW, lines: Lines = read_lines
+    source: LineSource, progress: OutputProgress | None = None
 ) -> Iterator[list[Line]]:
-    """The lines of a file, parsed, as they arrive: at most ``most`` at once.
+    """The lines of a file, parsed, as they arrive; those of which there are results are left out.
 
     Standard output is flushed before more input is waited for. An invalid line raises its error
     after all lines before it have been yielded, wherever windows end.
     """
-    arrivals = Arrivals()
-    coming = _parse_lines(lines(file, arrivals), parse, name_of(file))
+    progress, arrivals = progress or OutputProgress(), Arrivals()
+    lines = source.lines(arrivals)
+    progress.skip(source.key(readable(raw)) for raw in islice(lines, progress.inputs))
+    coming = source.read(lines, progress.inputs + 1, arrivals)
     error = None
     while error is None:
         sys.stdout.flush()
         window: list[Line] = []
         try:
-            for line in _until_pause(coming, arrivals, most):
+            for line in _until_pause(coming, arrivals, source.window):
+                if line.error is not None and not source.skip_bad:
+                    raise BadInput(line.error)
                 window.append(line)  # one by one: those before an error are kept
         except BadInput as bad:
             error = bad
@@ -120,11 +176,6 @@ def read_windows(
         yield window
     if error is not None:
         raise error
-
-
-def _parse_lines(lines: Iterator[str], parse: Parse, name: str) -> Iterator[Line]:
-    for number, line in enumerate(lines, start=1):
-        yield Line(number, parse(line, f"{name}:{number}"))
 
 
 def _until_pause(lines: Iterator[Line], arrivals: Arrivals, most: int) -> Iterator[Line]:

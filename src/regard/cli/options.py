@@ -31,7 +31,7 @@ DATA = Annotated[
     typer.Option("--data", envvar="REGARD_DATA", help="The folder with the files of the recipe."),
 ]
 SKIP_BAD = Annotated[
-    bool, typer.Option("--skip-bad", help="Drop malformed lines and print how many.")
+    bool, typer.Option("--skip-bad", help="Go on past malformed inputs, and print how many.")
 ]
 MAX_LENGTH = Annotated[
     int | None,
@@ -78,6 +78,9 @@ BATCH_SIZE = Annotated[
 JSON = Annotated[bool, typer.Option("--json", help="Print JSON lines.")]
 OUT_FILE = Annotated[
     Path | None, typer.Option("--out", metavar="FILE", help="Write the result to this file.")
+]
+RESUME = Annotated[
+    bool, typer.Option("--resume", help="Continue where a run was stopped, bit for bit.")
 ]
 OUT_FOLDER: Any = typer.Option("--out", metavar="DIR", help="Write the results to this folder.")
 HTML = Annotated[
@@ -165,9 +168,13 @@ CANDIDATES = Annotated[
     Literal["samples", "beam"], typer.Option("--candidates", help="Candidates of mbr.")
 ]
 WORKERS = Annotated[
-    int,
+    int | None,
     typer.Option(
-        "--workers", min=0, help="Processes with one thread each, for long files on a CPU."
+        "--workers",
+        min=0,
+        help="Processes that translate or generate on a CPU, with one thread each, or that decode "
+        "images.",
+        show_default="none, but of images one for each core, at most 8",
     ),
 ]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regard.cli.console import OUT, print_json, write_page
-from regard.cli.line_io import plain_text, read_windows
+from regard.cli.line_io import LineSource, plain_text, read_windows
 from regard.ground.errors import BadInput
 
 if TYPE_CHECKING:
@@ -27,16 +27,16 @@ def print_trees(
     from regard.inside.views.beam_html import token_page
     from regard.inside.views.token_text import token_lines
 
-    lines = read_windows(file, plain_text, most=1)
+    lines = read_windows(LineSource(file, plain_text, window=1))
     if html is not None:
         lines = iter(first := list(islice(lines, 2)))
         if len(first) > 1:
             raise BadInput("--html: a page is of one prompt, and there are several")
-    for ((number, prompt),) in lines:
-        tree = record_tokens(generator, prompt, search, alternatives, number - 1)
+    for (line,) in lines:
+        tree = record_tokens(generator, line.text, search, alternatives, line.number - 1)
         write_page(html, partial(token_page, tree))
         if as_json:
             print_json(tree.to_json())
         else:
-            for line in token_lines(tree, OUT.width):
-                OUT.print(line)
+            for row in token_lines(tree, OUT.width):
+                OUT.print(row)

@@ -189,6 +189,17 @@ def write_json(path: Path, content: Any) -> None:
     write_text(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
 
+def digest_folder(folder: Path) -> str:
+    """A digest of the names and contents of all files in a folder and below it."""
+    digest = hashlib.sha256()
+    with reading(folder):
+        for path in sorted(one for one in folder.rglob("*") if one.is_file()):
+            with path.open("rb") as file:
+                content = hashlib.file_digest(file, "sha256").hexdigest()
+            digest.update(f"{path.relative_to(folder)} {content}\n".encode(errors="replace"))
+    return digest.hexdigest()
+
+
 def check_regular(path: Path) -> int:
     """The size of a regular file, or of the target of a link.
 

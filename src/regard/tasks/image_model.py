@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor
 
@@ -35,10 +35,14 @@ class ImageModel(EncoderModel):
         """The class token is the first."""
         return self.facts.summaries[0]
 
+    @property
+    def processor(self) -> ImageProcessor:
+        """Its image processor, or one that refuses images."""
+        return cast(ImageProcessor | None, self.tokenizer) or NumbersOnly()
+
     def read(self, inputs: Iterable[Any], *, masks: bool = False) -> list[Any]:
         """Images as rows: see ``ImageProcessor.rows``."""
-        processor: Any = self.tokenizer or NumbersOnly()
-        return processor.rows(listed(inputs, "images"))
+        return cast(list[Any], self.processor.rows(listed(inputs, "images")))
 
     def vectors(
         self, inputs: Iterable[Any], pool: str | None, normalise: bool | None = None

@@ -50,7 +50,7 @@ def test_files_are_decoded_by_workers(tmp_path):
     paths[5].write_bytes(b"no image")
     with pytest.raises(BadInput, match=r"5\.png: no image"):
         data.read(0, np.arange(12))
-    data._pool.shutdown()
+    data.pool.close()
     assert dataset(PIXELS, workers=4).workers == 0  # arrays are there already
 
 

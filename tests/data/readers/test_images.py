@@ -8,6 +8,7 @@ import pytest
 
 from regard.data.fields import DropCounts
 from regard.data.readers import read
+from regard.data.readers.images import image_files
 from regard.ground.errors import BadInput
 
 DRAW = np.random.default_rng(0)
@@ -146,3 +147,17 @@ def test_digits_come_with_scikit_learn(tmp_path):
     assert max(int(one.texts[0].max()) for one in train) == 255
     with pytest.raises(BadInput, match="part is 'train' or 'test'"):
         classify("digits", tmp_path, part="dev")
+
+
+def test_a_folder_is_walked_in_the_order_of_paths(tmp_path):
+    """Names of folders and files together: ``a`` and all in it comes before ``a.png``."""
+    for name in ("b/2.png", "b/1.PNG", "a.png", "a/z.jpg", "a/c/x.webp", "a-b.png", "B.png"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "a" / "notes.txt").touch()
+    (tmp_path / "again").symlink_to(tmp_path)
+    suffixes = (".png", ".jpg", ".webp")
+    expected = sorted(one for one in tmp_path.rglob("*") if one.suffix.lower() in suffixes)
+    assert [*image_files(tmp_path)] == expected and len(expected) == 7
+    with pytest.raises(BadInput, match="cannot be read"):
+        [*image_files(tmp_path / "none")]

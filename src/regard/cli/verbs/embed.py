@@ -1,15 +1,24 @@
 """``regard embed``: one vector for each text."""
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
+from io import BytesIO
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 import typer
 
-from regard.cli.console import note, print_json, print_line
-from regard.cli.line_io import Parse, lines_for, predict_lines, with_max_length
+from regard.cli.console import json_line, note
+from regard.cli.image_io import source_for
+from regard.cli.line_io import (
+    Line,
+    LineSource,
+    Parse,
+    predict_lines,
+    unless_empty,
+    with_max_length,
+)
 from regard.cli.options import (
     BATCH_SIZE,
     DEVICE,
@@ -19,14 +28,15 @@ from regard.cli.options import (
     MODEL,
     OUT_FILE,
     PRECISION,
+    RESUME,
+    SKIP_BAD,
+    WORKERS,
 )
+from regard.cli.output import open_output, resumable_command
 from regard.ground.errors import BadInput
-from regard.ground.files import replacing
 
 if TYPE_CHECKING:
     from regard.api import Model
-
-Vector = np.ndarray | None  # None for an empty line
 
 
 def embed(
@@ -44,11 +54,14 @@ def embed(
             show_default="the folder's, else no",
         ),
     ] = None,
-    out: OUT_FILE = None,
     max_length: MAX_LENGTH = None,
     batch_size: BATCH_SIZE = None,
     precision: PRECISION = "auto",
     device: DEVICE = None,
+    workers: WORKERS = None,
+    skip_bad: SKIP_BAD = False,
+    out: OUT_FILE = None,
+    resume: RESUME = False,
     as_json: JSON = False,
 ) -> None:
     """Print one vector for each line.
@@ -57,34 +70,44 @@ def embed(
     The name of the file (--out) decides its format: .npy, .txt (separated by spaces), .tsv (by
     tabs) or .jsonl (as --json). An encoder reads two texts separated by a tab as a pair.
 
+    A model of images is given an image, a folder or a file of paths, as by regard predict; vectors
+    of a folder are in the order of names, which JSON has under "image". --workers, --skip-bad and
+    --resume are those of regard predict.
+
     Example: echo "a gripping film" | regard embed runs/bert/model --json
     """
     from regard.api import load
 
     if out is not None and as_json:
         raise BadInput("--json: vectors are printed, or written to a file (--out), not both")
-    if out is not None and out.suffix not in WRITERS:
-        raise BadInput(f"--out {out}: the name of a file of vectors ends in {', '.join(WRITERS)}")
+    if out is not None and out.suffix not in FORMATS:
+        raise BadInput(f"--out {out}: the name of a file of vectors ends in {', '.join(FORMATS)}")
+    options = {"max_length": max_length, "batch_size": batch_size, "precision": precision}
+    forms = {"pool": pool, "normalise": normalise}
+    command = (
+        resumable_command("embed", model, file, device, out, **options, **forms) if resume else None
+    )
     loaded = load(model, device, precision=precision, batch_size=batch_size)
     width = loaded.embed([], pool, normalise).shape[1]
 
     def embed_texts(texts: list[str]) -> list[np.ndarray]:
         return list(loaded.embed(texts, pool, normalise).float().cpu().numpy())
 
-    vectors = []
-    for number, vector in predict_lines(
-        file, _parser(loaded, max_length), embed_texts, lines_for(loaded)
-    ):
-        if out is not None:
-            vectors.append(vector)
-        elif as_json:
-            print_json(_record(number, vector))
-        else:
-            print_line(_line(vector))
+    parse = unless_empty(_parser(loaded, max_length))
+    source = source_for(loaded, file, parse, workers=workers, skip_bad=skip_bad)
+    form = FORMATS[out.suffix if out is not None else ".jsonl" if as_json else ".txt"](width)
+    with open_output(out, command) as (stream, progress):
+        if not progress.inputs:
+            stream.write(form.head(0))
+        for line in predict_lines(source, embed_texts, progress):
+            progress.check(line)
+            stream.write(form.row(source, line))
+        if end := form.head(progress.inputs):
+            stream.seek(0)
+            stream.write(end)
+    progress.report()
     if out is not None:
-        with replacing(out) as temporary, temporary.open("wb") as stream:
-            WRITERS[out.suffix](stream, vectors, width)
-        note(f"wrote {out}: {len(vectors):,} vectors of {width}")
+        note(f"wrote {out}: {progress.inputs:,} vectors of {width}")
 
 
 def _parser(model: "Model", max_length: int | None) -> Parse:
@@ -98,33 +121,47 @@ def _parser(model: "Model", max_length: int | None) -> Parse:
     return with_max_length(runner.parse, runner.token_count, max_length, limit)
 
 
-def _record(number: int, vector: Vector) -> dict[str, Any]:
-    return {"line": number, "vector": None if vector is None else vector.tolist()}
+@dataclass(frozen=True)
+class TextVectors:
+    """A line for each vector; an empty one where there is none."""
+
+    width: int
+    between: str = " "
+
+    def head(self, rows: int) -> bytes:
+        """What stands before so many vectors."""
+        return b""
+
+    def row(self, source: LineSource, line: Line) -> bytes:
+        """The vector of a line."""
+        numbers = () if line.value is None else line.value
+        return (self.between.join(f"{number:.8g}" for number in numbers) + "\n").encode()
 
 
-def _line(vector: Vector, between: str = " ") -> str:
-    return "" if vector is None else between.join(f"{value:.8g}" for value in vector)
+class JsonVectors(TextVectors):
+    """A record for each vector."""
+
+    def row(self, source: LineSource, line: Line) -> bytes:
+        vector = None if line.value is None else line.value.tolist()
+        return json_line({**source.record(line), "vector": vector}).encode()
 
 
-def _write_npy(stream: BinaryIO, vectors: Sequence[Vector], width: int) -> None:
-    vectors_ND = np.zeros((len(vectors), width), dtype=np.float32)
-    for row_D, vector in zip(vectors_ND, vectors, strict=True):
-        row_D[:] = 0.0 if vector is None else vector
-    np.save(stream, vectors_ND, allow_pickle=False)
+class NumpyVectors(TextVectors):
+    """An array of numpy, whose head has room for more rows; zeros where there is no vector."""
+
+    def head(self, rows: int) -> bytes:
+        shape, head = {"shape": (rows, self.width), "fortran_order": False}, BytesIO()
+        np.lib.format.write_array_header_1_0(head, {"descr": "<f4", **shape})
+        return head.getvalue()
+
+    def row(self, source: LineSource, line: Line) -> bytes:
+        vector_D = np.zeros(self.width) if line.value is None else line.value
+        return vector_D.astype("<f4").tobytes()
 
 
-def _write_text(between: str, stream: BinaryIO, vectors: Sequence[Vector], width: int) -> None:
-    stream.writelines(f"{_line(vector, between)}\n".encode() for vector in vectors)
-
-
-def _write_json(stream: BinaryIO, vectors: Sequence[Vector], width: int) -> None:
-    for number, vector in enumerate(vectors, start=1):
-        stream.write(f"{json.dumps(_record(number, vector))}\n".encode())
-
-
-WRITERS: dict[str, Callable[[BinaryIO, Sequence[Vector], int], None]] = {
-    ".npy": _write_npy,
-    ".txt": partial(_write_text, " "),
-    ".tsv": partial(_write_text, "\t"),
-    ".jsonl": _write_json,
+FORMATS: dict[str, Callable[[int], TextVectors]] = {
+    ".npy": NumpyVectors,
+    ".txt": TextVectors,
+    ".tsv": partial(TextVectors, between="\t"),
+    ".jsonl": JsonVectors,
 }

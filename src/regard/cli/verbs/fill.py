@@ -4,8 +4,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.console import output_to, print_json, print_line
-from regard.cli.line_io import CutInputs, plain_text, predict_lines, with_max_length
+from regard.cli.console import print_json, print_line
+from regard.cli.line_io import (
+    CutInputs,
+    LineSource,
+    plain_text,
+    predict_lines,
+    unless_empty,
+    with_max_length,
+)
 from regard.cli.options import (
     BATCH_SIZE,
     DEVICE,
@@ -16,6 +23,7 @@ from regard.cli.options import (
     OUT_FILE,
     PRECISION,
 )
+from regard.cli.output import output_to
 
 if TYPE_CHECKING:
     from regard.tasks.fill_mask import FilledText
@@ -47,10 +55,10 @@ def fill(
     parse = with_max_length(plain_text, filler.token_count, max_length, filler.max_length)
     inputs = CutInputs(filler)
     with output_to(out):
-        for number, found in predict_lines(file, parse, inputs.predict):
-            filled, cut = found or (None, None)
+        for line in predict_lines(LineSource(file, unless_empty(parse)), inputs.predict):
+            filled, cut = line.value or (None, None)
             if as_json:
-                print_json({"line": number, **_record(filled), "cut": cut})
+                print_json({"line": line.number, **_record(filled), "cut": cut})
             else:
                 print_line("" if filled is None else _line(filled))
     inputs.report()

@@ -9,8 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from regard.cli.console import complain, note, output_to
-from regard.cli.line_io import plain_text, predict_window, read_windows, with_max_length
+from regard.cli.console import complain, note
+from regard.cli.line_io import (
+    LineSource,
+    plain_text,
+    predict_window,
+    read_windows,
+    with_max_length,
+)
 from regard.cli.nbest_output import print_records, print_texts
 from regard.cli.options import (
     ALPHA,
@@ -44,6 +50,7 @@ from regard.cli.options import (
     WORKERS,
     was_given,
 )
+from regard.cli.output import output_to
 from regard.ground.errors import BadInput
 
 if TYPE_CHECKING:
@@ -103,7 +110,7 @@ def generate(
     batch_size: BATCH_SIZE = None,
     precision: PRECISION = "auto",
     engine: ENGINE = "auto",
-    workers: WORKERS = 0,
+    workers: WORKERS = None,
     device: DEVICE = None,
     out: OUT_FILE = None,
     as_json: JSON = False,
@@ -170,16 +177,17 @@ def generate(
             return
         limit = generator.position_limit
         parse = with_max_length(plain_text, generator.token_count, max_length, limit)
-        for window in read_windows(file, lambda line, where: (parse(line, where), None)):
+        lines = LineSource(file, lambda line, where: (parse(line, where), None))
+        for window in read_windows(lines):
             first = window[0].number
             decode_window = partial(method.decode, generator, first=first - 1)
-            for number, nbest in predict_window(file, window, decode_window, first):
+            for line in predict_window(lines, window, decode_window, first):
                 if as_json:
-                    print_records(number, nbest, generator.vocabulary, chosen)
+                    print_records(line.number, line.value, generator.vocabulary, chosen)
                 else:
-                    print_texts(nbest, best)
-                if any(text.ended == "positions" for text in nbest):
-                    note(f"line {number}: ended at the last position of the model")
+                    print_texts(line.value, best)
+                if any(text.ended == "positions" for text in line.value):
+                    note(f"line {line.number}: ended at the last position of the model")
 
 
 def is_typed(file: str) -> bool:
@@ -200,15 +208,16 @@ def _answer(
     """Continue line by line; ``typed`` ones are asked for, and a bad one is not the end."""
     streams = must_stream or (best == 1 and method.streams)
     _ask(typed)
-    for ((number, prompt),) in read_windows(file, plain_text, most=1):
+    for (line,) in read_windows(LineSource(file, plain_text, window=1)):
+        number, prompt = line.number - 1, line.text
         try:
             if streams:
-                for piece in generator.stream(prompt, method.search, number=number - 1):
+                for piece in generator.stream(prompt, method.search, number=number):
                     sys.stdout.write(piece)
                     sys.stdout.flush()
                 print_texts([], 1)
             else:
-                print_texts(method.decode(generator, [(prompt, None)], number - 1)[0], best)
+                print_texts(method.decode(generator, [(prompt, None)], number)[0], best)
         except BadInput as bad:
             if not typed:
                 raise

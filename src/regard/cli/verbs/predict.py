@@ -1,13 +1,12 @@
 """``regard predict``: labels of texts and images, tags of words, answers and choices."""
 
-from collections import deque
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from regard.cli.console import output_to, print_json, print_line
-from regard.cli.line_io import CutInputs, Parse, lines_for, predict_lines, with_max_length
+from regard.cli.console import print_json, print_line
+from regard.cli.image_io import source_for
+from regard.cli.line_io import CutInputs, predict_lines, unless_empty, with_max_length
 from regard.cli.options import (
     BATCH_SIZE,
     DEVICE,
@@ -18,7 +17,11 @@ from regard.cli.options import (
     OUT_FILE,
     PRECISION,
     PRETOKENISED,
+    RESUME,
+    SKIP_BAD,
+    WORKERS,
 )
+from regard.cli.output import output_to, resumable_command
 
 
 def predict(
@@ -32,7 +35,10 @@ def predict(
     batch_size: BATCH_SIZE = None,
     precision: PRECISION = "auto",
     device: DEVICE = None,
+    workers: WORKERS = None,
+    skip_bad: SKIP_BAD = False,
     out: OUT_FILE = None,
+    resume: RESUME = False,
     as_json: JSON = False,
 ) -> None:
     """Print labels, tags, answers or choices for each line.
@@ -51,6 +57,12 @@ def predict(
     on each line. Images of a folder are read in the order of their names, which stand before the
     results; JSON has them under "image".
 
+    Millions of them can be read: processes (--workers) decode them ahead of the model, and no more
+    than a few batches are in memory. With --out FILE --resume, results are kept in FILE.partial as
+    they come; the same command goes on after them if it was stopped, and the file is the same as
+    that of a run that was not. A bad image, or line, is an error; with --skip-bad it is named on
+    standard error, has no result ("error" in JSON), and the run goes on.
+
     With --json everything is printed: all probabilities, the character offsets of words, entities
     and answers, and whether the input was cut.
 
@@ -58,42 +70,28 @@ def predict(
     """
     from regard.api import load
 
+    options = {"max_length": max_length, "batch_size": batch_size, "precision": precision}
+    forms = {"json": as_json, "entities": entities, "pretokenised": pretokenised}
+    command = (
+        resumable_command("predict", model, file, device, out, **options, **forms)
+        if resume
+        else None
+    )
     loaded = load(model, device, precision=precision, batch_size=batch_size)
     predictor = loaded.predictor.with_options(pretokenised=pretokenised, entities=entities)
     count, inputs = predictor.token_count, CutInputs(predictor)
     parse = with_max_length(predictor.parse, count, max_length, predictor.max_length)
-    paths, images = ImagePaths(parse, file), loaded.facts.encoder.embed.reads_images
-    parse = paths.parse if images else parse
-    with output_to(out):
-        for number, found in predict_lines(file, parse, inputs.predict, lines_for(loaded)):
-            result, cut = found or (None, None)
-            path = paths.next() if found else None
+    source = source_for(loaded, file, unless_empty(parse), workers=workers, skip_bad=skip_bad)
+    with output_to(out, command) as progress:
+        for line in predict_lines(source, inputs.predict, progress):
+            result, cut = line.value or (None, None)
+            progress.check(line)
             if as_json:
                 record = predictor.empty_record if result is None else predictor.record(result)
-                image = {"image": path} if images else {}
-                print_json({"line": number, **image, **record, "cut": cut})
+                error = {} if line.error is None else {"error": line.error}
+                print_json({**source.record(line), **record, "cut": cut, **error})
             else:
-                line = "" if result is None else predictor.line(result)
-                print_line(f"{path}\t{line}" if path and paths.named else line)
+                text = "" if result is None else predictor.line(result)
+                print_line(source.title(line) + text)
     inputs.report()
-
-
-class ImagePaths:
-    """The paths of images that were read and whose results have not been printed.
-
-    Lines of results have them (``named``) where a whole folder is read.
-    """
-
-    def __init__(self, parse: Parse, file: str):
-        self._parse, self._waiting = parse, deque[str]()
-        self.named = Path(file).is_dir()
-
-    def parse(self, line: str, where: str) -> Any:
-        """The image in a line."""
-        image = self._parse(line, where)
-        self._waiting.append(line)
-        return image
-
-    def next(self) -> str | None:
-        """The path of the next result; None where no images are read."""
-        return self._waiting.popleft() if self._waiting else None
+    progress.report()

@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.cli.console import note, output_to, print_json, print_line
-from regard.cli.line_io import Line, check_length, predict_window, read_windows
+from regard.cli.console import note, print_json, print_line
+from regard.cli.line_io import Line, LineSource, check_length, predict_window, read_windows
 from regard.cli.options import (
     BATCH_SIZE,
     DEVICE,
@@ -18,8 +18,9 @@ from regard.cli.options import (
     OUT_FILE,
     STORED_PRECISION,
 )
+from regard.cli.output import output_to
 from regard.data.fields import filled
-from regard.data.sources import name_of, read_lines
+from regard.data.sources import read_lines
 from regard.ground.errors import BadInput
 
 
@@ -74,22 +75,23 @@ def score(
                 check_length((text,), vocabulary, most, where)
         return texts
 
-    scores = []
+    scores, source = [], LineSource(file, parse)
     with output_to(out):
-        for inputs in _whole(file, parse) if whole else read_windows(file, parse):
-            results = predict_window(file, inputs, scorer.score)
-            for (_, given), (_, result) in zip(inputs, results, strict=True):
+        for inputs in _whole(source) if whole else read_windows(source):
+            results = predict_window(source, inputs, scorer.score)
+            for given, result in zip(inputs, results, strict=True):
                 if as_json:
-                    print_json(scorer.record(given, result))
+                    print_json(scorer.record(given.value, result.value))
                 else:
-                    print_line(f"{result.logprob:.4f}")
-                scores.append(result)
+                    print_line(f"{result.value.logprob:.4f}")
+                scores.append(result.value)
     if scorer.reads_whole and scores:
         total = TextScore.total(scores)
         bits = f"{total.bits_per_byte:.4f} bits per byte"
         note(f"perplexity {total.perplexity:.4f}, {bits}: {len(total.logprobs):,} tokens")
 
 
-def _whole(file: str, parse: Any) -> Iterator[list[Line]]:
+def _whole(source: LineSource) -> Iterator[list[Line]]:
     """The file as one line."""
-    yield [Line(1, parse("\n".join(read_lines(file)), name_of(file)))]
+    text = "\n".join(read_lines(source.file))
+    yield [Line(1, text, source.parse(text, source.name))]

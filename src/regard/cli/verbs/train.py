@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.cli.options import DATA, DEVICE, OUT_FOLDER, RECIPE, SKIP_BAD
+from regard.cli.options import DATA, DEVICE, OUT_FOLDER, RECIPE, RESUME, SKIP_BAD
 from regard.ground.errors import BadInput
 
 UNITS = {"s": 1, "m": 60, "h": 3600}
@@ -21,9 +21,7 @@ def train(
     ] = None,
     data: DATA = Path(),
     out: Annotated[Path | None, OUT_FOLDER] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue from the last checkpoint, bit for bit.")
-    ] = False,
+    resume: RESUME = False,
     budget: Annotated[
         str | None, typer.Option(metavar="TIME", help="Stop after 90s, 30m, 2h or the like.")
     ] = None,

@@ -6,8 +6,15 @@ from typing import Annotated, Literal
 
 import typer
 
-from regard.cli.console import note, output_to
-from regard.cli.line_io import Parse, plain_text, predict_window, read_windows, with_max_length
+from regard.cli.console import note
+from regard.cli.line_io import (
+    LineSource,
+    Parse,
+    plain_text,
+    predict_window,
+    read_windows,
+    with_max_length,
+)
 from regard.cli.nbest_output import print_records, print_texts
 from regard.cli.options import (
     ALPHA,
@@ -40,6 +47,7 @@ from regard.cli.options import (
     WORKERS,
     was_given,
 )
+from regard.cli.output import output_to
 from regard.data.sources import name_of, read_lines
 from regard.ground.errors import BadInput
 from regard.text.vocabulary import Vocabulary
@@ -91,7 +99,7 @@ def translate(
     batch_size: BATCH_SIZE = None,
     precision: PRECISION = "auto",
     engine: ENGINE = "auto",
-    workers: WORKERS = 0,
+    workers: WORKERS = None,
     device: DEVICE = None,
     out: OUT_FILE = None,
     as_json: JSON = False,
@@ -144,15 +152,15 @@ def translate(
         prefixes = None if prefix is None else Prefixes(prefix)
         limits = max_length, translator.position_limit
         parse_line = with_max_length(plain_text, translator.token_count, *limits)
-        parse = partial(_parse, parse_line, source, prefixes)
-        for window in read_windows(file, parse):
+        lines = LineSource(file, partial(_parse, parse_line, source, prefixes))
+        for window in read_windows(lines):
             first = window[0].number
             decode_window = partial(method.decode, translator, first=first - 1)
-            for number, nbest in predict_window(file, window, decode_window, first):
+            for line in predict_window(lines, window, decode_window, first):
                 if as_json:
-                    print_records(number, nbest, target, chosen)
+                    print_records(line.number, line.value, target, chosen)
                 else:
-                    print_texts(nbest, best)
+                    print_texts(line.value, best)
         if prefixes is not None:
             prefixes.check_end(file)
     if report := method.report():

@@ -2,10 +2,6 @@
 
 import zlib
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from functools import cached_property
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,10 +9,8 @@ import numpy as np
 
 from regard.data.counter_rng import streams
 from regard.data.datasets.memory import MemoryDataset
+from regard.data.images.decoding import DecodingPool
 from regard.ground.batch import ImageRow
-from regard.ground.errors import BadInput
-
-AT_ONCE = 8  # images that a worker decodes before it answers
 
 
 class ImageDataset(MemoryDataset):
@@ -32,6 +26,7 @@ class ImageDataset(MemoryDataset):
         super().__init__(examples)
         self.images, self.seed = images, seed
         self.workers = workers if any(isinstance(image, Path) for image in images) else 0
+        self.pool = DecodingPool(self.workers, few=0)
 
     @property
     def fingerprint(self) -> str:
@@ -47,21 +42,8 @@ class ImageDataset(MemoryDataset):
         rows = [self.examples[i][0] for i in indices]
         return [
             (ImageRow(_Pixels(pixels), key), self.examples[i][1])
-            for pixels, key, i in zip(self._decoded(rows), keys, indices, strict=True)
+            for pixels, key, i in zip(self.pool.map(_read, rows), keys, indices, strict=True)
         ]
-
-    def _decoded(self, rows: Sequence[ImageRow]) -> list[np.ndarray]:
-        if not self.workers:
-            return [row.read() for row in rows]
-        try:
-            return [*self._pool.map(_read, rows, chunksize=AT_ONCE)]
-        except BrokenProcessPool:
-            raise BadInput("a process that decodes images died: lower images.workers") from None
-
-    @cached_property
-    def _pool(self) -> ProcessPoolExecutor:
-        """Started afresh, not forked: threads of this process do not survive a fork."""
-        return ProcessPoolExecutor(self.workers, mp_context=get_context("spawn"))
 
 
 class _Pixels:

@@ -6,6 +6,7 @@ file is decoded once, so that damaged ones are found beforehand.
 
 import gzip
 import math
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -37,8 +38,20 @@ def image_folder(path: Path, dropped: DropCounts | None = None) -> Iterator[Labe
 
 
 def image_files(folder: Path) -> Iterator[Path]:
-    """The images in a folder and in those below it, by name."""
-    yield from sorted(one for one in folder.rglob("*") if one.suffix.lower() in SUFFIXES)
+    """The images in a folder and in those below it, by name; names of one folder are in memory.
+
+    Links to folders are not followed.
+    """
+    folders, names = set[str](), list[str]()
+    with reading(folder), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                folders.add(entry.name)
+            elif not entry.name.lower().endswith(SUFFIXES):
+                continue
+            names.append(entry.name)
+    for name in sorted(names):
+        yield from image_files(folder / name) if name in folders else (folder / name,)
 
 
 def image_csv(

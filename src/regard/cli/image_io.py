@@ -1,0 +1,99 @@
+"""Images as the inputs of a verb: listed lazily, and decoded ahead of the model by processes."""
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from regard.cli.line_io import Line, LineSource, Parse
+from regard.data.arrivals import Arrivals
+from regard.data.images.decoding import DecodingPool, default_workers
+from regard.data.readers.images import image_files
+from regard.ground.errors import BadInput
+from regard.images.decode import SUFFIXES
+
+if TYPE_CHECKING:
+    from regard.api import Model
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageSource(LineSource):
+    """Images by their paths: the file itself, all in a folder, or one on each line of the file.
+
+    They are decoded and resized by so many ``workers``, as the ``processor`` of a model says.
+    """
+
+    processor: Any
+    workers: int
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether the images are those of a folder."""
+        return Path(self.file).is_dir()
+
+    def lines(self, arrivals: Arrivals) -> Iterator[bytes]:
+        """The paths, those of a folder by name."""
+        path = Path(self.file)
+        if self.is_folder:
+            return map(os.fsencode, image_files(path))
+        single = path.suffix.lower() in SUFFIXES
+        return iter([os.fsencode(path)]) if single else super().lines(arrivals)
+
+    def key(self, text: str) -> str:
+        """The path and the size of the file."""
+        with suppress(OSError, ValueError):
+            return f"{text}\t{Path(text).stat().st_size}"
+        return text
+
+    def read(self, lines: Iterator[bytes], first: int, arrivals: Arrivals) -> Iterator[Line]:
+        """Their numbers, as the model reads them."""
+        decode = partial(_decoded, self.processor, self.name)
+        with DecodingPool(self.workers) as pool:
+            for line in pool.map(decode, super().read(lines, first, arrivals), arrivals.ready):
+                pixels = line.value
+                yield line._replace(value=pixels and self.processor.normalised(*pixels))
+
+    def title(self, line: Line) -> str:
+        """The path, where the images are those of a folder."""
+        return f"{line.text}\t" if self.is_folder else ""
+
+    def record(self, line: Line) -> dict[str, Any]:
+        """Its number and its path."""
+        return {**super().record(line), "image": line.text or None}
+
+
+def _decoded(processor: Any, name: str, line: Line) -> Line:
+    """The line with the bytes of its image in a tuple, or the error of a bad one."""
+    if line.value is None:
+        return line
+    try:
+        return line._replace(value=(processor.resized(line.value),))
+    except BadInput as error:
+        return line._replace(value=None, error=f"{name}:{line.number}: {error}")
+
+
+def source_for(
+    model: "Model",
+    file: str,
+    parse: Parse,
+    *,
+    workers: int | None = None,
+    skip_bad: bool = False,
+) -> LineSource:
+    """How FILE becomes the inputs of a model: a text on each line, or images."""
+    if model.facts.encoder.embed.reads_images:
+        runner: Any = model.runner
+        return ImageSource(
+            file,
+            parse,
+            window=runner.batch_size,
+            skip_bad=skip_bad,
+            processor=runner.processor,
+            workers=default_workers() if workers is None else workers,
+        )
+    if workers is not None:
+        raise BadInput("--workers: this model reads texts; processes decode images")
+    return LineSource(file, parse, skip_bad=skip_bad)

@@ -1,0 +1,130 @@
+"""Worker processes that decode images, in order, ahead of the model that reads them."""
+
+import os
+import signal
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from functools import cached_property
+from itertools import islice
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import wait
+from threading import Thread
+from typing import Any, TypeVar
+
+from regard.ground.errors import BadInput
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+AT_ONCE = 8  # images that a worker decodes before it answers
+AHEAD = 4  # such jobs of each worker that are begun before their results are needed
+FEW = 32  # images that are not worth the start of a process
+MOST = 8  # workers, where nobody says how many
+
+
+def default_workers() -> int:
+    """One for each core, at most ``MOST``."""
+    return min(os.cpu_count() or 1, MOST)
+
+
+class DecodingPool:
+    """So many worker processes; 0: this process does it all.
+
+    The first ``few`` images are decoded here in any case, before processes are started.
+    """
+
+    def __init__(self, workers: int, few: int = FEW):
+        self.workers, self._few = workers, few
+
+    def map(
+        self,
+        work: Callable[[Item], Result],
+        items: Iterable[Item],
+        ready: Callable[[float], bool] = lambda seconds: True,
+    ) -> Iterator[Result]:
+        """What ``work`` makes of each item, in order; few are in memory at once.
+
+        No item is waited for while results are due: ``ready`` tells whether the next has arrived.
+        """
+        coming = iter(items)
+        while not self.workers or self._few > 0:
+            some = [*islice(coming, 1)]
+            if not some:
+                return
+            self._few -= 1
+            yield work(*some)
+        try:
+            yield from self._map_ahead(work, _Coming(coming, ready))
+        except BrokenProcessPool:
+            raise BadInput("a process that decodes images died: use fewer workers") from None
+
+    def _map_ahead(self, work: Callable[[Item], Result], coming: "_Coming") -> Iterator[Result]:
+        jobs = deque[Future[list[Result]]]()
+        try:
+            while True:
+                while len(jobs) < AHEAD * self.workers and (some := coming.take(block=not jobs)):
+                    jobs.append(self._pool.submit(_work, work, some))
+                if not jobs:
+                    break
+                yield from jobs.popleft().result()
+        finally:
+            for job in jobs:
+                job.cancel()
+        if coming.error is not None:
+            raise coming.error
+
+    @cached_property
+    def _pool(self) -> ProcessPoolExecutor:
+        """Started afresh, not forked: threads of this process do not survive a fork."""
+        return ProcessPoolExecutor(self.workers, get_context("spawn"), initializer=_begin)
+
+    def close(self) -> None:
+        """End the processes, if any were started."""
+        if "_pool" in vars(self):
+            self._pool.shutdown(cancel_futures=True)
+            del self._pool
+
+    def __enter__(self) -> "DecodingPool":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class _Coming:
+    """Items that arrive; an error among them is kept until all before it have results."""
+
+    def __init__(self, items: Iterator[Any], ready: Callable[[float], bool]):
+        self.items, self.ready = items, ready
+        self.error: BadInput | None = None
+
+    def take(self, *, block: bool) -> list[Any]:
+        """The next items that have arrived; with ``block``, one at least, unless all are taken."""
+        some: list[Any] = []
+        try:
+            while len(some) < AT_ONCE and ((block and not some) or self.ready(0)):
+                if not (one := [*islice(self.items, 1)]):
+                    break
+                some += one
+        except BadInput as error:
+            self.error, self.items = error, iter(())
+        return some
+
+
+def _work(work: Callable[[Item], Result], items: list[Item]) -> list[Result]:
+    return [*map(work, items)]
+
+
+def _begin() -> None:
+    """Ctrl-C is left to the process that started this one, with which this one ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
