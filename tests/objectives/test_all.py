@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch.overrides import TorchFunctionMode
 
+from in_place import InPlace
 from regard.ground.batch import IGNORED, BatchLimits, RectangleLimits, TokenRow
 from regard.ground.pytree import tensors_in
 from regard.models.facts import (
@@ -295,15 +294,6 @@ def test_fixed_shapes_are_those_of_no_examples(case, count, seed):
         for examples in (some, [])
     ]
     assert shapes[0] == shapes[1]
-
-
-class InPlace(TorchFunctionMode):
-    """Refuses to make tensors of numbers on the host, as a captured CUDA graph does."""
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        if func in (torch.Tensor.new_tensor, torch.tensor, torch.as_tensor, torch.from_numpy):
-            raise AssertionError(f"{func.__name__}: copied from the host")
-        return func(*args, **(kwargs or {}))
 
 
 @EVERY

@@ -4,8 +4,11 @@ import numpy as np
 import pytest
 import torch
 
+from in_place import InPlace
 from regard.data.images.augment import Augmentation, Mixing
+from regard.data.images.dataset import ImageExamples
 from regard.ground.batch import IGNORED, BatchLimits, pack_images
+from regard.ground.pytree import tensors_in
 from regard.images.processor import ImageProcessor
 from regard.models.facts import LabelHead, change
 from regard.models.papers import vit
@@ -85,6 +88,34 @@ def test_a_batch_may_be_empty(model):
     objective = ImageLabels(Classification(), PROCESSOR)
     batch = objective.collate([], LIMITS)
     assert batch.weight == 0 and objective(model.eval(), batch)[0].item() == 0
+
+
+@pytest.mark.parametrize("limits", [None, LIMITS])
+@pytest.mark.parametrize("weights", [None, (1.0, 2.0, 3.0)])
+def test_columns_are_collated_as_single_images(limits, weights):
+    objective, single = ImageLabels(Classification(weights=weights), PROCESSOR), examples()
+    pixels = np.stack([row.read() for row, _ in single])
+    columns = ImageExamples(pixels, np.arange(1, 6), np.array(TARGETS))
+    one, other = (objective.collate(given, limits) for given in (single, columns))
+    assert one.weight == other.weight == sum(map(objective.weight, single))
+    torch.testing.assert_close(tensors_in(one), tensors_in(other), rtol=0, atol=0)
+    assert [(row.key, [*target]) for row, target in columns] == [
+        (row.key, target) for row, target in single
+    ]
+
+
+def test_everything_a_step_reads_is_in_the_batch_or_the_model():
+    """On a device without numbers, whatever is drawn; batches have one shape, full or not."""
+    augmentation = Augmentation(2, 0.5, True, operations=2, erase=0.5)
+    objective = ImageLabels(Classification(0.1), PROCESSOR, augmentation, Mixing(0.8, 1.0))
+    batches = [objective.collate(some, LIMITS) for some in (examples(), examples()[:2], [])]
+    shapes = {tuple((one.shape, one.dtype) for one in tensors_in(batch)) for batch in batches}
+    assert len(shapes) == 1
+    objective.to("meta")
+    with InPlace():
+        loss, _ = objective(FACTS.build().to("meta").train(), batches[0].to("meta"))
+        loss.backward()
+    assert loss.is_meta
 
 
 def test_images_may_have_several_labels(model):

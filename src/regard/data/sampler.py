@@ -121,11 +121,11 @@ class SampledBatch:
     def __len__(self) -> int:
         return len(self.indices)
 
-    def read(self, rows: slice = slice(None)) -> list[Any]:
+    def read(self, rows: slice = slice(None)) -> Sequence[Any]:
         """The examples of some rows."""
         if self.examples is not None:
-            return list(self.examples[rows])
-        return list(self.dataset.read(self.epoch, self.indices[rows]))
+            return self.examples[rows]
+        return self.dataset.read(self.epoch, self.indices[rows])
 
     def weights(self, objective: Any) -> np.ndarray | None:
         """The weight of every row, where it is known without reading."""

@@ -255,14 +255,14 @@ class PackedImages(PackedTokens):
 
 
 def pack_images(
-    images: Tensor, limits: BatchLimits | None = None, keys: Sequence[int] | None = None
+    images: Tensor, limits: BatchLimits | None = None, keys: Ids | None = None
 ) -> PackedImages:
     """Images of one shape; the model makes patches of them.
 
     With ``limits``, images of zeros fill the batch up to as many rows as it may have.
     """
     real = len(images)
-    keys_B = torch.tensor([0] * real if keys is None else keys, dtype=torch.int64)
+    keys_B = torch.as_tensor([0] * real if keys is None else keys, dtype=torch.int64)
     if limits is not None:
         more = min(limits.rows, limits.tokens) - real
         images = torch.cat([images, images.new_zeros(more, *images.shape[1:])])

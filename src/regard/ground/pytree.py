@@ -28,6 +28,8 @@ def map_tensors(function: Callable[[Tensor], Tensor], tree: Any) -> Any:
         return function(tree)
     if isinstance(tree, dict):
         return {name: map_tensors(function, tree[name]) for name in sorted(tree)}
+    if isinstance(tree, tuple) and {*map(type, tree)}.issubset(CONSTANTS):  # lengths of rows
+        return tree
     if isinstance(tree, tuple):  # named tuples are built by tuple.__new__ as well
         return tuple.__new__(type(tree), [map_tensors(function, part) for part in tree])
     if is_dataclass(tree):

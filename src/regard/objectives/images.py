@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from regard.data.images.augment import Augmentation, Mixing
 from regard.data.images.draws import Draws
-from regard.ground.batch import IGNORED, Batch, BatchLimits, ImageRow
+from regard.ground.batch import IGNORED, Batch, BatchLimits, ImageRow, pack_images
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.images.processor import ImageProcessor
 from regard.models.build.trunk_with_heads import Outputs
@@ -48,10 +48,14 @@ class ImageLabels(Objective):
 
     def collate(self, examples: Sequence[Any], limits: BatchLimits | None = None) -> Batch:
         """A batch of bytes; without examples, of one that does not count."""
-        if examples:
+        if not examples:
+            blank = ImageRow(lambda: np.zeros(self.processor.shape, np.uint8))
+            return replace(self.labels.collate([(blank, [IGNORED])], limits), weight=0)
+        if isinstance(examples, list):  # of single images
             return self.labels.collate(examples, limits)
-        blank = ImageRow(lambda: np.zeros(self.processor.shape, np.uint8))
-        return replace(self.labels.collate([(blank, [IGNORED])], limits), weight=0)
+        columns: Any = examples
+        inputs = pack_images(torch.from_numpy(columns.pixels), limits, columns.keys)
+        return self.labels.with_targets(inputs, columns.targets, limits)
 
     def __call__(
         self, model: nn.Module, batch: Batch, tape: NullTape = NULL_TAPE

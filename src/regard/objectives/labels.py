@@ -29,15 +29,17 @@ class Classification(Objective):
     smoothing: float = 0.0
     weights: tuple[float, ...] | None = None
 
-    def weight(self, example: tuple[Any, Ids]) -> float:
-        """That of its targets."""
-        targets = np.asarray(example[1])
-        targets = targets[targets != IGNORED]
-        return len(targets) if self.weights is None else float(np.take(self.weights, targets).sum())
+    def weight_of(self, targets: Sequence[Ids]) -> float:
+        """That of their classes."""
+        numbers = np.concatenate([np.zeros(0, np.int64), *targets])
+        numbers = numbers[numbers != IGNORED]
+        return len(numbers) if self.weights is None else float(np.take(self.weights, numbers).sum())
 
-    def collate(self, examples: Sequence[Any], limits: BatchLimits | None = None) -> Batch:
+    def with_targets(
+        self, inputs: PackedTokens, targets: Sequence[Any], limits: BatchLimits | None = None
+    ) -> Batch:
         """A batch with the weight of each target; any weight for an ignored target."""
-        batch = super().collate(examples, limits)
+        batch = super().with_targets(inputs, targets, limits)
         if self.weights is None:
             return batch
         weights = torch.tensor(self.weights)[batch.targets[self.head].clamp(min=0)]
@@ -115,9 +117,9 @@ class TokenRegression(Regression):
 
     head, per_token = "token_label", True
 
-    def weight(self, example: tuple[Any, Sequence[float]]) -> float:
+    def weight_of(self, targets: Sequence[Sequence[float]]) -> float:
         """How many words have a number."""
-        return float(np.isfinite(example[1]).sum())
+        return float(np.isfinite(np.concatenate([np.zeros(0), *targets])).sum())
 
 
 Make = Callable[[int, float, tuple[float, ...] | None], Objective]

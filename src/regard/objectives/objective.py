@@ -35,8 +35,12 @@ class Objective:
         return (len(as_row(example[0]).tokens),)
 
     def weight(self, example: Any) -> float | np.ndarray:
-        """The weight of its targets in the mean over a step: their number, by default 1."""
-        return 1
+        """The weight of its targets in the mean over a step."""
+        return self.weight_of([example[1]])
+
+    def weight_of(self, targets: Sequence[Any]) -> float:
+        """The weight of the targets of several examples: by default 1 each."""
+        return len(targets)
 
     def read(self, rows: Sequence[Any], limits: BatchLimits | None = None) -> PackedTokens:
         """Pack rows of tokens into inputs of a model; with ``limits``, of fixed shape."""
@@ -45,9 +49,14 @@ class Objective:
     def collate(self, examples: Sequence[Any], limits: BatchLimits | None = None) -> Batch:
         """A batch of examples; with ``limits``, of fixed shape."""
         rows, targets = zip(*examples, strict=True) if examples else ((), ())
-        inputs = self.read(rows, limits)
-        weight: Any = sum(map(self.weight, examples))
-        return Batch(inputs, {self.head: self.pack_targets(targets, inputs, limits)}, weight)
+        return self.with_targets(self.read(rows, limits), targets, limits)
+
+    def with_targets(
+        self, inputs: PackedTokens, targets: Sequence[Any], limits: BatchLimits | None = None
+    ) -> Batch:
+        """A batch of packed inputs and the targets of each example."""
+        packed = {self.head: self.pack_targets(targets, inputs, limits)}
+        return Batch(inputs, packed, self.weight_of(targets))
 
     def pack_targets(
         self, targets: Sequence[Any], inputs: PackedTokens, limits: BatchLimits | None

@@ -37,14 +37,14 @@ def unread_image_keys(config: ImagesConfig, *, images: bool, single: bool) -> It
 
 def make_processor(config: ImagesConfig, embed: Any, start: Any) -> ImageProcessor:
     """The processor of ``model.start``, or a new one, for images of the size of the model."""
-    size = (embed.image_size, embed.image_size)
-    if start is not None:
-        if given := [key for key in NORMALISATION if key in config.model_fields_set]:
-            raise BadInput(f"images.{given[0]} follows from model.start: leave it out")
-        return replace(start, size=size, crop=None)
-    channels = embed.channels
-    mean, std = (_of_channels(getattr(config, key), channels, key) for key in NORMALISATION)
-    return ImageProcessor(size=size, mean=mean, std=std)
+    size, channels = (embed.image_size, embed.image_size), embed.channels
+    numbers = {key: _of_channels(getattr(config, key), channels, key) for key in NORMALISATION}
+    if start is None:
+        return ImageProcessor(size=size, **numbers)
+    for key in config.model_fields_set.intersection(NORMALISATION):
+        if numbers[key] != getattr(start, key):
+            raise BadInput(f"images.{key} follows from model.start: leave it out")
+    return replace(start, size=size, crop=None)
 
 
 def _of_channels(values: tuple[float, ...], channels: int, key: str) -> tuple[float, ...]:

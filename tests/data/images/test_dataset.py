@@ -31,6 +31,19 @@ def test_keys_follow_from_seed_epoch_and_index():
     assert again == [keys[1, 1][7], keys[1, 1][3]]
 
 
+def test_arrays_are_resized_once_unless_they_are_large(monkeypatch):
+    counted = []
+    monkeypatch.setattr(ImageProcessor, "resized", lambda self, image: counted.append(1) or image)
+    rows = ImageProcessor(size=(4, 6)).training_rows(PIXELS)
+    for most, times in ((1 << 30, 1 + 12), (12 * 4 * 6 * 3 - 1, 1 + 2 * 5)):
+        monkeypatch.setattr("regard.data.images.dataset.MOST_KEPT", most)
+        data = ImageDataset([(row, [0]) for row in rows], PIXELS, 1, 0)
+        for indices in (np.arange(5), np.arange(5, 10)):
+            np.testing.assert_array_equal(data.read(0, indices).pixels, PIXELS[indices])
+        assert len(counted) == times
+        counted.clear()
+
+
 def test_its_fingerprint_is_that_of_the_pixels():
     other = PIXELS.copy()
     other[3, 0, 0, 0] ^= 1

@@ -2,6 +2,8 @@
 
 import zlib
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,12 +14,31 @@ from regard.data.datasets.memory import MemoryDataset
 from regard.data.images.decoding import DecodingPool
 from regard.ground.batch import ImageRow
 
+MOST_KEPT = 1 << 30  # bytes of arrays that are resized only once
+
+
+@dataclass(frozen=True, eq=False)
+class ImageExamples(Sequence[Any]):
+    """Examples (image, target) by columns: one array each, without an object for every image."""
+
+    pixels: np.ndarray  # (B, C, H, W)
+    keys: np.ndarray
+    targets: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __getitem__(self, index: Any) -> Any:
+        pixels = self.pixels[index]
+        return ImageRow(lambda: pixels, int(self.keys[index])), self.targets[index]
+
 
 class ImageDataset(MemoryDataset):
     """Encoded examples, and the ``images`` of each: arrays of bytes, or paths of files.
 
-    Files are decoded by so many ``workers``, or without any by the thread that reads ahead. The key
-    of an image, which decides its augmentation, follows from (seed, epoch, index).
+    Files are decoded by so many ``workers``, or without any by the thread that reads ahead; arrays
+    are resized once. The key of an image, which decides its augmentation, follows from (seed,
+    epoch, index).
     """
 
     ahead: ClassVar[int] = 3
@@ -25,7 +46,8 @@ class ImageDataset(MemoryDataset):
     def __init__(self, examples: Sequence[Any], images: Sequence[Any], seed: int, workers: int):
         super().__init__(examples)
         self.images, self.seed = images, seed
-        self.workers = workers if any(isinstance(image, Path) for image in images) else 0
+        self.files = any(isinstance(image, Path) for image in images)
+        self.workers = workers if self.files else 0
         self.pool = DecodingPool(self.workers, few=0)
 
     @property
@@ -36,24 +58,33 @@ class ImageDataset(MemoryDataset):
             checksum = zlib.crc32(_content(image) + np.asarray(target).tobytes(), checksum)
         return f"{len(self)} images, {checksum:08x}"
 
-    def read(self, epoch: int, indices: np.ndarray) -> list[Any]:
+    def read(self, epoch: int, indices: np.ndarray) -> ImageExamples:
         """Decoded, each with its key."""
-        keys = streams((self.seed, epoch), indices).view(np.int64).tolist()
+        keys = streams((self.seed, epoch), indices).view(np.int64)
+        return ImageExamples(self._decoded(indices), keys, self._targets[indices])
+
+    def _decoded(self, indices: np.ndarray) -> np.ndarray:
+        if self._arrays is not None:
+            return self._arrays[indices]
         rows = [self.examples[i][0] for i in indices]
-        return [
-            (ImageRow(_Pixels(pixels), key), self.examples[i][1])
-            for pixels, key, i in zip(self.pool.map(_read, rows), keys, indices, strict=True)
-        ]
+        return np.array([*self.pool.map(_read, rows)])  # of no images too
 
+    @cached_property
+    def _targets(self) -> np.ndarray:
+        return np.array([target for _, target in self.examples])
 
-class _Pixels:
-    """Pixels that are there already."""
-
-    def __init__(self, pixels: np.ndarray):
-        self.pixels = pixels
-
-    def __call__(self) -> np.ndarray:
-        return self.pixels
+    @cached_property
+    def _arrays(self) -> np.ndarray | None:
+        """All images, resized, where they are no files and take little memory."""
+        if self.files or not len(self):
+            return None
+        first = self.examples[0][0].read()
+        if first.nbytes * len(self) > MOST_KEPT:
+            return None
+        arrays = np.empty((len(self), *first.shape), first.dtype)
+        for number, (row, _) in enumerate(self.examples):
+            arrays[number] = row.read()
+        return arrays
 
 
 def _read(row: ImageRow) -> np.ndarray:

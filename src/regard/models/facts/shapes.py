@@ -1,6 +1,7 @@
 """The two shapes of models: a trunk with heads, and an encoder with a decoder."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -185,19 +186,21 @@ class TrunkWithHeads:
 
         ``positions``: how many tokens a head reads, where that is not all of them.
         """
-        rows = [self.trunk.embed.vectors(length) for length in chain.from_iterable(lengths)]
-        tokens, reads = sum(rows), self.trunk.products()
-        pairs = sum(length * length for length in rows) / (2 if self.trunk.stack.causal else 1)
+        alike = Counter(chain.from_iterable(lengths))
+        sizes = [(self.trunk.embed.vectors(length), count) for length, count in alike.items()]
+        rows, tokens = alike.total(), sum(size * count for size, count in sizes)
+        squares, reads = sum(size**2 * count for size, count in sizes), self.trunk.products()
+        pairs = squares / (2 if self.trunk.stack.causal else 1)
         forward = reads.token * tokens + reads.own_pair * pairs
         if self.pool is not None:
             pool = self.pool.products(self.trunk.width)
-            forward += pool.token * tokens + pool.row * len(rows)
+            forward += pool.token * tokens + pool.row * rows
         for head in self.output_heads:
-            count = len(rows) if head.per_row else positions.get(head.name, tokens)
+            count = rows if head.per_row else positions.get(head.name, tokens)
             forward += count * head.products(self.trunk, self._width_read(head))
             if head.reads_queries and head.name in positions:
                 queries = self.trunk.stack.query_products()
-                pairs = count / max(1, tokens) * sum(length * length for length in rows)
+                pairs = count / max(1, tokens) * squares
                 forward += queries.token * count + queries.own_pair * pairs
         return FORWARD_AND_BACKWARD * forward
 
