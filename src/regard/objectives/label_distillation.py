@@ -54,7 +54,7 @@ class LabelDistillation(Objective):
 
     def weight(self, example: tuple[Any, np.ndarray]) -> float:
         """That of its labels."""
-        return self.labels.weight(without_teacher(example))
+        return self.labels.weight_of([without_teacher(example)[1]])
 
     def collate(self, examples: Sequence[Any], limits: BatchLimits | None = None) -> Batch:
         """A batch of labels, and the teacher's logits beside them."""

@@ -38,11 +38,11 @@ def unread_image_keys(config: ImagesConfig, *, images: bool, single: bool) -> It
 def make_processor(config: ImagesConfig, embed: Any, start: Any) -> ImageProcessor:
     """The processor of ``model.start``, or a new one, for images of the size of the model."""
     size, channels = (embed.image_size, embed.image_size), embed.channels
-    numbers = {key: _of_channels(getattr(config, key), channels, key) for key in NORMALISATION}
+    mean, std = (_of_channels(getattr(config, key), channels, key) for key in NORMALISATION)
     if start is None:
-        return ImageProcessor(size=size, **numbers)
-    for key in config.model_fields_set.intersection(NORMALISATION):
-        if numbers[key] != getattr(start, key):
+        return ImageProcessor(size=size, mean=mean, std=std)
+    for key, given in zip(NORMALISATION, (mean, std), strict=True):
+        if key in config.model_fields_set and given != getattr(start, key):
             raise BadInput(f"images.{key} follows from model.start: leave it out")
     return replace(start, size=size, crop=None)
 

@@ -32,7 +32,7 @@ class MemoryDataset(Dataset, Sequence[Any]):
         checksum = reduce(lambda crc, one: zlib.crc32(_content(*one), crc), self.examples, 0)
         return f"{len(self)} rows, {checksum:08x}"
 
-    def read(self, epoch: int, indices: np.ndarray) -> list[Any]:
+    def read(self, epoch: int, indices: np.ndarray) -> Sequence[Any]:
         """The same in every epoch."""
         return [self.examples[i] for i in indices]
 
