@@ -1,7 +1,9 @@
 """``regard evaluate`` compares a score with the one its recipe expects."""
 
+import json
 import math
 
+import numpy as np
 import pytest
 
 from regard.cli.scores import check_expected
@@ -41,3 +43,34 @@ def test_a_translator_is_not_evaluated_as_a_classifier(small_run, tmp_path):
     model = small_run / "run" / "model"
     done = run("evaluate", model, tmp_path / "a.toml", "--data", tmp_path, code=2)
     assert done.stderr == "regard: this model was not trained for task 'classify'\n"
+
+
+def test_the_confusion_matrix_is_printed_and_drawn(owl_run, tmp_path, monkeypatch):
+    (recipe,) = owl_run.glob("*.toml")
+    command = ("evaluate", owl_run / "run" / "model", recipe, "--data", owl_run)
+    svg = tmp_path / "new" / "confusion.svg"
+    done = run(*command, "--confusion", "--svg", svg)
+    assert f"wrote {svg}" in done.stderr
+    record = json.loads(run(*command, "--confusion", "--labels", "--json").stdout)
+    labels, counts = record["confusion"]["labels"], np.array(record["confusion"]["counts"])
+    assert [one["label"] for one in record["labels"]] == labels
+    assert [one["count"] for one in record["labels"]] == counts.sum(1).tolist()
+    assert record["accuracy"] == pytest.approx(100 * np.trace(counts) / counts.sum())
+    *_, heading = [line for line in done.stdout.splitlines() if line.startswith("gold")]
+    assert heading.split() == ["gold", *labels]
+    for name, row in zip(labels, counts, strict=True):
+        cells = [str(count or "·") for count in row]
+        assert [name, *cells] in [line.split() for line in done.stdout.splitlines()]
+    drawing = svg.read_text()
+    assert drawing.startswith("<svg") and f"{counts.sum()} examples" in drawing
+    monkeypatch.setattr("regard.cli.scores.COLUMNS", 1)
+    listed = run(*command, "--confusion").stdout
+    assert "predicted" in listed and "·" not in listed
+
+
+def test_what_has_no_classes_has_no_confusion_matrix(small_run):
+    command = ("evaluate", small_run / "run" / "model", small_run / "small.toml")
+    for option in (("--confusion",), ("--svg", small_run / "a.svg"), ("--labels",)):
+        refused = run(*command, "--data", small_run, *option, code=2)
+        assert f"{option[0]}: " in refused.stderr and "has no labels" in refused.stderr
+    assert not (small_run / "a.svg").exists()

@@ -34,6 +34,16 @@ def test_by_hand():
     assert two["Matthews"] == pytest.approx(100 * (2 * 2 - 1 * 0) / (3 * 2 * 3 * 2) ** 0.5)
 
 
+def test_the_most_frequent_mistakes_come_first():
+    golds, found = ["a"] * 5 + ["b"] * 2 + ["c"], ["b", "c", "c", "c", "a", "a", "b", "c"]
+    assert confusion(golds, found).mistakes() == [
+        ("a", "c", 3, 0.6),
+        ("b", "a", 1, 0.5),
+        ("a", "b", 1, 0.2),
+    ]
+    assert confusion(["a"], ["b"]).shares.tolist() == [[0, 1], [0, 0]]
+
+
 def test_each_class_and_what_it_is_taken_for():
     third = pytest.approx(200 / 3)
     assert class_table(GOLDS, FOUND) == [

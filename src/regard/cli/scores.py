@@ -2,13 +2,17 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from regard.api import Model
-from regard.cli.console import OUT, cost_line, print_json
+from regard.cli.console import OUT, cost_line, print_json, write_page
 from regard.cli.table import print_table
 from regard.data.sources import DropCounts
 from regard.ground.errors import BadInput
+from regard.inside.views.confusion_svg import draw_confusion
+from regard.metrics.classification import Confusion
 from regard.metrics.precision_recall import MEASURES, LabelScore
 from regard.metrics.translation import MetricScore
 from regard.tasks.task import TaskScores
@@ -17,6 +21,7 @@ from regard.training.recipe_files import ExpectConfig
 from regard.training.test_sets import score_tests
 
 MISTAKES = 3  # shown of each label
+COLUMNS = 20  # labels of a matrix that is printed; of more, so many mistakes are
 LOWER = ("TER", "perplexity")  # metrics of which lower values are better
 
 
@@ -41,17 +46,22 @@ def evaluate_tests(
     return score_tests(model, recipe, data, dropped, with_interval=with_interval)
 
 
-def print_record(name: str, found: TaskScores, model: Model, labels: bool) -> None:
-    """The scores of one test set as JSON."""
+def print_record(name: str, found: TaskScores, model: Model, labels: bool, confusion: bool) -> None:
+    """The scores of one test set as JSON, perhaps with those of labels and their confusion."""
     scores = found.scores
-    record = {
+    record: dict[str, Any] = {
         "set": name,
         **{score.name: score.value for score in scores},
         "signatures": {score.name: score.signature for score in scores},
         "intervals": {score.name: score.interval for score in scores if score.interval},
         "cost": model.notes.get("cost"),
     }
-    print_json(record | ({"labels": [asdict(one) for one in found.of_labels]} if labels else {}))
+    if labels:
+        record["labels"] = [asdict(one) for one in found.of_labels]
+    if confusion:
+        classes, counts = confusion_of(found)
+        record["confusion"] = {"labels": classes, "counts": counts.astype(int).tolist()}
+    print_json(record)
 
 
 def show_labels(found: Sequence[LabelScore], title: str) -> None:
@@ -70,6 +80,36 @@ def show_labels(found: Sequence[LabelScore], title: str) -> None:
         ],
         left=(0, len(columns) - 1),
     )
+
+
+def confusion_of(found: TaskScores) -> Confusion:
+    """Which labels are taken for which, where examples have one label each."""
+    if found.confusion is None:
+        raise BadInput("--confusion, --svg: entities have no confusion matrix; use --labels")
+    return found.confusion
+
+
+def show_confusion(found: Confusion, title: str) -> None:
+    """The matrix, or of many labels the most frequent mistakes."""
+    if len(found.classes) <= COLUMNS:
+        counts = [[f"{count:,.0f}" if count else "·" for count in row] for row in found.counts]
+        rows = [[name, *row] for name, row in zip(found.classes, counts, strict=True)]
+        print_table([title, *found.classes], rows)
+        return
+    mistakes = [
+        [one.gold, one.predicted, f"{one.number:,}", f"{100 * one.share:.1f}%"]
+        for one in found.mistakes()[:COLUMNS]
+    ]
+    print_table([title, "predicted", "number", "share"], mistakes, left=(0, 1))
+
+
+def draw_confusions(path: Path, title: str, tests: Mapping[str, TaskScores]) -> None:
+    """Write the matrix of each test set; of several, their names are in those of the files."""
+    for name, found in tests.items():
+        file, heading = path, title
+        if len(tests) > 1:
+            file, heading = path.with_name(f"{path.stem}-{name}{path.suffix}"), f"{title}: {name}"
+        write_page(file, partial(draw_confusion, heading, confusion_of(found)))
 
 
 def show_scores(tables: Mapping[str, list[MetricScore]], model: Model) -> None:

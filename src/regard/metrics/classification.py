@@ -5,6 +5,7 @@ All are functions of the confusion matrix, which the bootstrap resamples.
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,6 +18,37 @@ TOP = 5  # classes among which the gold one is looked for, where there are more
 
 Measure = Callable[[FloatArray], float]
 """From a table of counts, gold classes down and predicted ones across, to a share of 1."""
+
+
+class Mistake(NamedTuple):
+    """How often examples of one class were predicted as another, and the share of all of them."""
+
+    gold: str
+    predicted: str
+    number: int
+    share: float
+
+
+class Confusion(NamedTuple):
+    """The classes that occur, and the confusion matrix: gold (down) by predicted (across)."""
+
+    classes: list[str]
+    counts: FloatArray
+
+    @property
+    def shares(self) -> FloatArray:
+        """The counts as shares of their row; 0 in a row of a class that is never gold."""
+        return self.counts / np.maximum(self.counts.sum(axis=1, keepdims=True), 1)
+
+    def mistakes(self) -> list[Mistake]:
+        """All that occur, the most frequent first."""
+        names, shares = self.classes, self.shares
+        found = [
+            Mistake(names[row], names[column], int(self.counts[row, column]), shares[row, column])
+            for row, column in np.argwhere(self.counts)
+            if row != column
+        ]
+        return sorted(found, key=lambda one: (-one.number, -one.share))
 
 
 def classification_scores(
@@ -95,10 +127,10 @@ def in_percent(name: str, share: float, signature: str, drawn: FloatArray | None
     )
 
 
-def confusion(golds: Sequence[str], predicted: Sequence[str]) -> tuple[list[str], FloatArray]:
-    """The classes that occur, and the confusion matrix: gold (down) by predicted (across)."""
+def confusion(golds: Sequence[str], predicted: Sequence[str]) -> Confusion:
+    """The confusion matrix of predictions."""
     classes, cells_N = _cells(golds, predicted)
-    return classes, _counts(len(classes), cells_N)
+    return Confusion(classes, _counts(len(classes), cells_N))
 
 
 def class_table(golds: Sequence[str], predicted: Sequence[str]) -> list[LabelScore]:

@@ -7,7 +7,12 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from regard.ground.errors import BadInput
-from regard.metrics.classification import class_table, classification_scores, several_scores
+from regard.metrics.classification import (
+    class_table,
+    classification_scores,
+    confusion,
+    several_scores,
+)
 from regard.metrics.regression import regression_scores
 from regard.tasks.task import TaskScores
 from regard.text.labels import LabelSet, MultiLabelSet, RegressionSet, SingleLabelSet
@@ -37,7 +42,7 @@ def _score_classes(
     golds: Any, values: Any, with_interval: bool, positive: str | None = None
 ) -> TaskScores:
     scores = classification_scores(golds, values, with_interval, positive)
-    return TaskScores(scores, class_table(golds, values))
+    return TaskScores(scores, class_table(golds, values), confusion(golds, values))
 
 
 SCORES: dict[str, Callable[..., TaskScores]] = {

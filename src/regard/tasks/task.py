@@ -19,6 +19,7 @@ from regard.data.sources import DropCounts
 from regard.ground.batch import Batch
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
+from regard.metrics.classification import Confusion
 from regard.metrics.precision_recall import LabelScore
 from regard.metrics.translation import MetricScore
 from regard.models.facts import ModelFacts
@@ -47,10 +48,13 @@ class Prepared:
 
 
 class TaskScores(NamedTuple):
-    """Scores on a test set, and how well each label is found, where there are labels."""
+    """Scores on a test set; where there are labels also how well each is found, and, if examples
+    are classified, which are taken for which.
+    """
 
     scores: list[MetricScore]
     of_labels: Sequence[LabelScore] = ()
+    confusion: Confusion | None = None
 
 
 class Task(ABC):

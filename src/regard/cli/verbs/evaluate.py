@@ -16,6 +16,7 @@ from regard.cli.options import (
     PRECISION,
     RECIPE,
     SKIP_BAD,
+    SVG,
 )
 from regard.ground.errors import BadInput
 
@@ -28,6 +29,10 @@ def evaluate(
     labels: Annotated[
         bool, typer.Option("--labels", help="Add precision, recall and F1 of each label.")
     ] = False,
+    confusion: Annotated[
+        bool, typer.Option("--confusion", help="Add the confusion matrix of labels.")
+    ] = False,
+    svg: SVG = None,
     skip_bad: SKIP_BAD = False,
     batch_size: BATCH_SIZE = None,
     precision: PRECISION = "auto",
@@ -41,8 +46,10 @@ def evaluate(
     answering: exact match and F1. Text to text: those of translation and of question answering.
     Language models: perplexity, of recurrent ones with the state carried over the whole text.
     All but translation and text to text have intervals in any case. --labels adds the scores of
-    each label, and the labels that were predicted instead. Exits with code 1 if the score that the
-    recipe expects is not reached.
+    each label, and the labels that were predicted instead. --confusion adds how often each label
+    (down) was predicted as each (across), or of many labels the most frequent mistakes; --svg draws
+    the whole matrix, of several test sets to a file each (FILE-NAME.svg). Exits with code 1 if the
+    score that the recipe expects is not reached.
 
     Example: regard evaluate runs/tour/model tour --data runs/tour/corpus
     """
@@ -53,8 +60,9 @@ def evaluate(
     from regard.training.recipe_files import find
 
     described = read(find(recipe))
-    if labels and not task_of(described).single_label:
-        raise BadInput(f"--labels: {described.about.title} has no labels")
+    asked = {"--labels": labels, "--confusion": confusion, "--svg": svg}
+    if (option := next(filter(asked.get, asked), None)) and not task_of(described).single_label:
+        raise BadInput(f"{option}: {described.about.title} has no labels")
     loaded = load(model, device, precision=precision, batch_size=batch_size)
     dropped = DropCounts() if skip_bad else None
     tests = scores.evaluate_tests(loaded, described, data, dropped, with_interval=interval)
@@ -62,11 +70,15 @@ def evaluate(
         note(f"dropped: {dropped}")
     if as_json:
         for name, test in tests.items():
-            scores.print_record(name, test, loaded, labels)
+            scores.print_record(name, test, loaded, labels, confusion)
     else:
         scores.show_scores({name: test.scores for name, test in tests.items()}, loaded)
         for name, test in tests.items() if labels else ():
             scores.show_labels(test.of_labels, name if len(tests) > 1 else "label")
+        for name, test in tests.items() if confusion else ():
+            scores.show_confusion(scores.confusion_of(test), name if len(tests) > 1 else "gold")
+    if svg is not None:
+        scores.draw_confusions(svg, described.about.title, tests)
     expect = described.expect if "test" in tests else None
     if expect and not scores.check_expected(expect, tests["test"].scores, quiet=as_json):
         raise typer.Exit(1)

@@ -9,20 +9,22 @@ import numpy as np
 
 from regard.inside.views.escape import clip, escape_line
 from regard.inside.views.svg import (
-    ACCENT,
     FONT,
+    GAP,
     INK,
     LETTER,
+    LINE,
     MARGIN,
-    PAPER,
     QUIET,
     RULE,
     TITLE,
     svg_element,
+    svg_heading,
     text_length,
+    tint,
 )
 
-CELL, GAP, LINE = 24, 8, 24  # pixels; LINE is the line height of the title
+CELL = 24  # pixels
 LONGEST = 22  # characters of a label
 SLANT = math.radians(55)  # angle of the column labels
 NARROWEST = 420  # pixels: room for the title of a short text
@@ -56,20 +58,13 @@ def draw_attention(
 
     parts = [
         f"<desc>{escape(caption)}; rows are queries, columns are keys</desc>",
-        f'<rect width="100%" height="100%" fill="{_tint(0)}"/>',
-        *_heading(heading, caption, under),
+        f'<rect width="100%" height="100%" fill="{tint(0)}"/>',
+        *svg_heading(heading, caption),
         *_labels(queries, keys, left, top),
         *_cells(weights_LS / (peak or 1.0), allowed_LS, left, top),
         *_legend(left, bottom + GAP + CELL / 2, peak),
     ]
     return svg_element(title, width, height, parts, INK)
-
-
-def _heading(lines: Sequence[str], caption: str, under: float) -> Iterator[str]:
-    for number, line in enumerate(lines, start=1):
-        place = f'x="{MARGIN}" y="{MARGIN + LINE * number - GAP}" font-size="{TITLE}"'
-        yield f"<text {place}>{escape(line)}</text>"
-    yield f'<text x="{MARGIN}" y="{under + FONT}" fill="{QUIET}">{escape(caption)}</text>'
 
 
 def _labels(queries: Sequence[str], keys: Sequence[str], left: float, top: float) -> Iterator[str]:
@@ -96,7 +91,7 @@ def _cells(
         yield f'<path d="{path}" fill="{RULE}"><title>masked</title></path>'
     for row, column in np.argwhere(shares_LS >= 0.005):
         place = f'x="{CELL * column}" y="{CELL * row}" width="{CELL - 1}" height="{CELL - 1}"'
-        yield f'<rect {place} fill="{_tint(shares_LS[row, column])}"/>'
+        yield f'<rect {place} fill="{tint(shares_LS[row, column])}"/>'
     rows, columns = shares_LS.shape
     size = f'x="-1" y="-1" width="{CELL * columns + 1}" height="{CELL * rows + 1}"'
     yield f'<rect {size} fill="none" stroke="{RULE}"/>'
@@ -110,11 +105,5 @@ def _legend(left: float, middle: float, peak: float) -> Iterator[str]:
     for step in range(11):
         place = f'x="{left + side * step:.1f}" y="{middle - side / 2:.1f}"'
         size = f'width="{side - 1}" height="{side - 1}"'
-        yield f'<rect {place} {size} fill="{_tint(step / 10)}" stroke="{RULE}"/>'
+        yield f'<rect {place} {size} fill="{tint(step / 10)}" stroke="{RULE}"/>'
     yield f'<text x="{left + side * 11 + GAP:.1f}" {baseline}>{peak:.2f}</text>'
-
-
-def _tint(share: float) -> str:
-    """A colour between paper and accent; not every SVG viewer supports opacity."""
-    ends = zip(bytes.fromhex(PAPER[1:]), bytes.fromhex(ACCENT[1:]), strict=True)
-    return "#" + bytes(round(paper + (accent - paper) * share) for paper, accent in ends).hex()

@@ -3,7 +3,7 @@
 They have plain attributes only, no style sheet and no ids, so they can be pasted into any page.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
 from rich.cells import cell_len
@@ -11,6 +11,7 @@ from rich.cells import cell_len
 from regard.inside.views.escape import escape_line
 
 FONT, TITLE, MARGIN = 13, 17, 24  # pixels
+GAP, LINE = 8, 24  # between parts; the line height of titles
 LETTER = 0.55  # width of a letter in font sizes: an estimate, since SVG cannot measure text
 INK, QUIET, RULE, PAPER, ACCENT = "#211f1c", "#6d675f", "#e3ded4", "#fdfcf9", "#b3361c"
 
@@ -30,6 +31,21 @@ def svg_element(
             "</svg>\n",
         ]
     )
+
+
+def svg_heading(lines: Sequence[str], caption: str) -> Iterator[str]:
+    """A title of several lines, and a caption below it."""
+    for number, line in enumerate(lines, start=1):
+        place = f'x="{MARGIN}" y="{MARGIN + LINE * number - GAP}" font-size="{TITLE}"'
+        yield f"<text {place}>{escape(line)}</text>"
+    under = MARGIN + LINE * len(lines)
+    yield f'<text x="{MARGIN}" y="{under + FONT}" fill="{QUIET}">{escape(caption)}</text>'
+
+
+def tint(share: float, colour: str = ACCENT) -> str:
+    """A colour between paper and another; not every SVG viewer supports opacity."""
+    ends = zip(bytes.fromhex(PAPER[1:]), bytes.fromhex(colour[1:]), strict=True)
+    return "#" + bytes(round(paper + (other - paper) * share) for paper, other in ends).hex()
 
 
 def text_length(text: str, size: int = FONT) -> float:
