@@ -8,8 +8,8 @@ bf16 autocast, fused AdamW; systems take turns, the median of the rounds counts.
 captured on CUDA, as regard train has it, with all regularisation of the paper (weight drop, locked
 and word dropout, penalties). The plain loops have none: torch's embedding, three nn.LSTM of the
 same sizes, a linear layer. Their speed is the limit that cuDNN sets, also for states of 1,152
-numbers, to which regard pads the 1,150 of the paper. "bf16" and "fp16" run the LSTM itself in half
-precision, which regard does not, because errors of a state accumulate over time.
+numbers, to which regard pads the 1,150 of the paper. "bf16" runs the LSTM itself in half precision,
+which regard does not, because errors of a state accumulate over time.
 """
 
 import argparse
@@ -148,7 +148,6 @@ def compare(facts: TrunkWithHeads, asked: argparse.Namespace) -> None:
         built |= {
             "plain loop, LSTM in fp32, 1,152 wide": lambda: plain(wide, torch.float32, device),
             "plain loop, LSTM in bf16": lambda: plain(facts, torch.bfloat16, device),
-            "plain loop, LSTM in fp16": lambda: plain(facts, torch.float16, device),
         }
     systems = {
         name: warm_up(name, lambda build=build: round_of(build(), batches))

@@ -117,8 +117,9 @@ def test_resume_across_unfreezing_is_exact(corpus, tmp_path):
 
 
 @pytest.mark.gpu
-def test_a_gpu_gives_the_same_losses(corpus, tmp_path):
-    """But for its products, which are less exact."""
+def test_a_gpu_gives_the_same_losses(corpus, tmp_path, monkeypatch):
+    """Without TF32, whose errors grow from step to step at the rate of this recipe."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     rates = ("hidden_dropout=0.0", "weight_drop=0.0", "rates=[0.0, 0.0]")
     settings = [*EPOCHS, *(f"model.change.{rate}" for rate in rates)]
     cpu = losses(prepared(corpus, "labels", tmp_path / "cpu", *settings))

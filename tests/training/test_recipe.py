@@ -202,7 +202,7 @@ def test_who_names_other_examples_inherits_none(tmp_path):
     assert read(tmp_path / "over.toml").data.test is None
 
 
-def test_who_names_other_examples_inherits_no_expected_score(tmp_path):
+def test_who_names_other_examples_or_another_model_inherits_no_expected_score(tmp_path):
     path, data = tmp_path / "over.toml", '[data]\ntrain = { source = "a", target = "b" }\n'
     like = 'like = "multi30k-en-de"\n'
     path.write_text(like)
@@ -213,6 +213,8 @@ def test_who_names_other_examples_inherits_no_expected_score(tmp_path):
     path.write_text(f"{like}{data}dev = {{ held_out = 3 }}\n{expect}")
     assert read(path).expect.score == 9.5
     path.write_text(f"expect = false\n{like}{data}dev = {{ held_out = 3 }}\n")
+    assert read(path).expect is None
+    path.write_text(f"{like}[model]\nchange = {{ depth = 2 }}\n")
     assert read(path).expect is None
     ladder = like.replace("multi30k-en-de", "ladder-multi30k")
     path.write_text(f"{ladder}{data}dev = {{ held_out = 3 }}\n")

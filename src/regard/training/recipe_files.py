@@ -110,7 +110,7 @@ def _over_like(content: dict[str, Any], path: Path, above: tuple[Path, ...] = ()
     data, model = (_table(content, name) for name in ("data", "model"))
     if data:  # where examples come from is said as a whole
         both["data"] = data if "train" in data else {**under.get("data", {}), **data}
-    if "train" in data:  # scores to expect are of that recipe's own test sets
+    if "train" in data or model:  # scores to expect are of that recipe's own test sets and model
         own = {name: content[name] for name in both.keys() & content.keys() & {"expect", "rung"}}
         both = {**_without_scores(both), **own}
     if "paper" in model:  # sizes and changes are those of a paper
