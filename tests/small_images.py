@@ -81,14 +81,20 @@ def write_corners(folder: Path) -> Path:
     return recipe
 
 
-def small_vit(labels: tuple[str, ...] = ("left", "right"), seed: int = 0) -> Model:
-    """A random model of images (8, 8, 3) with these labels."""
+def small_vit(
+    labels: tuple[str, ...] = ("left", "right"),
+    seed: int = 0,
+    paper=vit,
+    size: tuple[int, int] = (8, 8),
+    **changes,
+) -> Model:
+    """A random model of images of that size, in colour, with these labels."""
     sizes = {"width": 16, "depth": 1, "heads": 2, "inner": 16, "patch_size": 4, "image_size": 8}
     head = LabelHead(len(labels))
-    facts = change(vit.TINY, **sizes, init_std=0.5, output_heads=(head,))
+    facts = change(paper.TINY, **sizes | changes, init_std=0.5, output_heads=(head,))
     torch.manual_seed(seed)
-    loaded = facts.build().eval(), ImageProcessor(size=(8, 8)), SingleLabelSet(labels)
-    return Model(LoadedModel(vit.PAPER, facts, *loaded))
+    loaded = facts.build().eval(), ImageProcessor(size=size), SingleLabelSet(labels)
+    return Model(LoadedModel(paper.PAPER, facts, *loaded))
 
 
 def write_images(folder: Path, count: int, folders: int = 3, seed: int = 0) -> list[Path]:

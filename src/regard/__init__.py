@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from regard.inside.align import AlignmentMethod
     from regard.inside.attention_map import AttentionMap
     from regard.inside.attention_view import AttentionView
+    from regard.inside.image_attention import ImageAttention
     from regard.inside.induction import InductionScores
+    from regard.inside.rollout import RolloutMap
     from regard.inside.word_weights import WordWeights
     from regard.metrics.bleu import bleu
     from regard.metrics.translation import MetricScore
@@ -87,6 +89,7 @@ __all__ = [
     "Generation",
     "Greedy",
     "Hypothesis",
+    "ImageAttention",
     "InductionScores",
     "LabelPrediction",
     "Layout",
@@ -98,6 +101,7 @@ __all__ = [
     "Paper",
     "Recipe",
     "ReportEvent",
+    "RolloutMap",
     "Sample",
     "SaveEvent",
     "ScoreEvent",
@@ -141,7 +145,9 @@ _NAMES = {
     "regard.inside.align": ("AlignmentMethod",),
     "regard.inside.attention_map": ("AttentionMap",),
     "regard.inside.attention_view": ("AttentionView",),
+    "regard.inside.image_attention": ("ImageAttention",),
     "regard.inside.induction": ("InductionScores",),
+    "regard.inside.rollout": ("RolloutMap",),
     "regard.inside.word_weights": ("WordWeights",),
     "regard.metrics.bleu": ("bleu",),
     "regard.metrics.translation": ("MetricScore",),

@@ -327,27 +327,28 @@ class Model:
 
     def look(
         self,
-        text: str,
+        text: Any,
         target: str | None = None,
         *,
         subwords: bool = False,
         repeat: bool = False,
+        rollout: bool = False,
+        patch: tuple[int, int] | None = None,
     ) -> View:
-        """The attention of the model on a text: maps by layer and head, or pooling weights.
+        """The attention of the model on a text or an image: maps by layer and head, or of a pool.
 
         An encoder reads ``target`` as its second text; a translator without one is shown its own
-        translation. With ``repeat``, a causal model reads all tokens twice. The result prints
-        itself, and has ``.svg()`` and ``.html()``.
+        translation. With ``repeat``, a causal model reads all tokens twice; ``rollout`` follows
+        attention through layers; ``patch`` is (row, column) of an image. See also ``View.save``.
         """
-        given = (self.runner, self.facts, self.tokenizer, self.predict)
-        return look(*given, text, target, subwords=subwords, repeat=repeat)
+        given = (self.runner, self.facts, self.tokenizer, self.predict, text, target)
+        return look(*given, subwords=subwords, repeat=repeat, rollout=rollout, patch=patch)
 
     def induction(self, text: str, *, repeat: bool = False) -> InductionScores:
         """How much each head of a causal model is an induction head, on a text with repetitions.
 
         The score of a head is its attention from a token to the tokens that followed its earlier
-        occurrences (Olsson et al., 2022). With ``repeat``, the model reads all tokens twice. The
-        result prints itself, and has ``.svg()`` and ``.html()``.
+        occurrences (Olsson et al., 2022). With ``repeat``, the model reads all tokens twice.
         """
         return score_induction(self.runner, self.facts, self.tokenizer, text, repeat=repeat)
 
@@ -386,8 +387,7 @@ class Model:
         The folder must be empty or not there, or be the one this model was loaded from or saved
         to; with ``overwrite``, a model of the same format in it is replaced.
         """
-        path = _path(folder)
-        if path.is_file():
+        if (path := _path(folder)).is_file():
             raise BadInput(f"{folder}: is a file, not a folder")
         with writing(path):
             if not (overwrite or path.resolve() == self._folder or is_vacant(path)):

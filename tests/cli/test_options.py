@@ -52,7 +52,7 @@ ABSENT = {  # verbs without an option, and why
     "--out": dict.fromkeys(
         ("align", "evaluate", "bleu", "papers", "recipes", "similarity", "neighbours"), LINES
     )
-    | dict.fromkeys(("look", "tree"), "--html and --svg name what they write")
+    | dict.fromkeys(("look", "tree"), "--html, --svg and --png name what they write")
     | {"convert": "the folder is its argument"},
 }
 VERBS_ON_LINES = (

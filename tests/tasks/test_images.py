@@ -61,7 +61,6 @@ def test_an_image_does_not_depend_on_the_others(model):
 
 def test_what_reads_texts_is_refused(model):
     for call in (
-        lambda: model.look("left"),
         lambda: model.fill(["left"]),
         lambda: model.score(["left"]),
     ):

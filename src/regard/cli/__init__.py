@@ -43,7 +43,7 @@ GROUPS = {
         "align": "Print word alignments read from cross-attention.",
     },
     "Inspect": {
-        "look": "Show the attention weights of a model for one text.",
+        "look": "Show the attention weights of a model for one text or image.",
         "tree": "Show a beam search as a tree, with the reason for every pruning.",
         "neighbours": "Print the words nearest to a word, in context and on its own.",
         "recency": "Measure how strongly a model depends on distant words.",

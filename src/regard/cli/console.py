@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
-from regard.ground.files import write_text
+from regard.ground.files import write_bytes
 
 
 class Output(Console):
@@ -53,8 +53,13 @@ def write_page(path: Path | None, draw: Callable[[], str]) -> None:
 
     Folders on the way to it are made.
     """
+    write_picture(path, lambda: draw().encode())
+
+
+def write_picture(path: Path | None, draw: Callable[[], bytes]) -> None:
+    """The same of bytes."""
     if path is not None:
-        write_text(path, draw())
+        write_bytes(path, draw())
         note(f"wrote {path}")
 
 

@@ -86,6 +86,9 @@ OUT_FOLDER: Any = typer.Option("--out", metavar="DIR", help="Write the results t
 HTML = Annotated[
     Path | None, typer.Option("--html", metavar="FILE", help="Write a self-contained HTML page.")
 ]
+PNG = Annotated[
+    Path | None, typer.Option("--png", metavar="FILE", help="Write a PNG picture (of images).")
+]
 SVG = Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Write an SVG drawing.")]
 QUICK = Annotated[
     bool, typer.Option("--quick", help="Train for a few steps only, to check that all works.")

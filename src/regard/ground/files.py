@@ -169,17 +169,21 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file atomically."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(content)
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a text file atomically."""
-    with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    write_bytes(path, text.encode())
 
 
 def write_files(folder: Path, files: Mapping[str, bytes], stale: Iterable[str] = ()) -> None:
     """Write the files of a folder by name, each atomically; remove the other ``stale`` ones."""
     for name, content in files.items():
-        with replacing(folder / name) as temporary:
-            temporary.write_bytes(content)
+        write_bytes(folder / name, content)
     for name in {*stale} - files.keys():
         (folder / name).unlink(missing_ok=True)
 

@@ -153,6 +153,12 @@ class ImageProcessor:
         mean, std = (np.array(one, np.float32)[:, None] for one in (self.mean, self.std))
         return (values - mean) / std
 
+    def denormalised(self, values_CHW: np.ndarray) -> np.ndarray:
+        """The numbers that a model reads as bytes (H, W, C), for people."""
+        mean, std = (np.array(one)[:, None, None] for one in (self.mean, self.std))
+        bytes_CHW = np.rint((values_CHW * std + mean) / self.scale)
+        return np.clip(bytes_CHW, 0, 255).astype(np.uint8).transpose(1, 2, 0)
+
     def resized(self, image: Any) -> np.ndarray:
         """An image as bytes (C, H, W) of the size that a model reads."""
         pixels = _pixels(image)

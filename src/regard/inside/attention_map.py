@@ -2,7 +2,8 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -22,6 +23,7 @@ class AttentionMap:
     ``allowed`` (queries, keys) is true where the mask lets a query attend; None: everywhere.
     """
 
+    without_layer: ClassVar[str] = "mean"  # what is shown of the layers if none is chosen
     name: str
     queries: tuple[str, ...]
     keys: tuple[str, ...]
@@ -42,9 +44,14 @@ class AttentionMap:
     def __repr__(self) -> str:
         heads = max((len(weights_HLS) for weights_HLS in self.layers), default=0)
         return (
-            f"AttentionMap({self.name!r}, {len(self.layers)} layers of {heads} heads, "
+            f"{type(self).__name__}({self.name!r}, {len(self.layers)} layers of {heads} heads, "
             f"{len(self.queries)} queries × {len(self.keys)} keys)"
         )
+
+    @property
+    def weights(self) -> np.ndarray:
+        """(layers, heads, queries, keys), where all layers have as many heads."""
+        return np.stack(self.layers)
 
     def select(self, layer: int | None = None, head: int | None = None) -> np.ndarray:
         """The weights (queries, keys) of one head; without a head or layer, the mean of all."""
@@ -77,7 +84,9 @@ class AttentionMap:
         allowed = self.allowed
         if allowed is not None:  # a word may attend where any of its tokens may
             allowed = merge(allowed, query_groups, key_groups) > 0
-        return AttentionMap(self.name, tuple(queries), tuple(keys), layers, allowed)
+        return replace(
+            self, queries=tuple(queries), keys=tuple(keys), layers=layers, allowed=allowed
+        )
 
 
 def merge(weights_LS: np.ndarray, query_groups: Groups, key_groups: Groups) -> np.ndarray:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from html import escape
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from rich.text import Text
@@ -14,7 +14,7 @@ from regard.inside.record import SiteRecord
 from regard.inside.view import View
 from regard.inside.views.attention_html import attention_page
 from regard.inside.views.attention_svg import draw_attention
-from regard.inside.views.attention_text import colour_cell, heat_map, shade_cell
+from regard.inside.views.attention_text import Paint, colour_cell, heat_map, shade_cell
 from regard.inside.views.escape import clip, escape_line
 from regard.tasks.classify import TextPrediction
 
@@ -61,17 +61,17 @@ class AttentionView(View):
 
     def choose(
         self, name: str | None = None, layer: int | None = None, head: int | None = None
-    ) -> "AttentionView":
+    ) -> Self:
         """The same view of that map, layer and head, which must exist."""
+        name = name or self.name
         self.map(name).select(layer, head)
         return replace(self, name=name, layer=layer, head=head)
 
     def svg(self) -> str:
         """A heat map as a standalone SVG file."""
         shown, weights_LS = self._shown
-        caption = "; ".join(filter(None, (self.predicted, self._description)))
         labels = shown.queries, shown.keys
-        return draw_attention(self.title, caption, *labels, weights_LS, shown.allowed)
+        return draw_attention(self.title, self._caption, *labels, weights_LS, shown.allowed)
 
     def html(self) -> str:
         """One offline page with every map, layer and head."""
@@ -98,20 +98,25 @@ class AttentionView(View):
 
     def lines(self, width: int, *, coloured: bool) -> Iterator[Text]:
         """A heat map under its title."""
-        shown, weights_LS = self._shown
         lines = self.title, self.summary, self.predicted, self._description
         for line in map(escape_line, lines):
             if line:
                 yield Text(clip(line, width))
         yield Text()
-        paint = colour_cell if coloured else shade_cell
-        labels = shown.queries, shown.keys
-        yield from heat_map(*labels, weights_LS, width, paint, shown.allowed)
+        yield from self._heat(width, colour_cell if coloured else shade_cell)
+
+    def _heat(self, width: int, paint: Paint) -> Iterator[Text]:
+        shown, weights_LS = self._shown
+        yield from heat_map(shown.queries, shown.keys, weights_LS, width, paint, shown.allowed)
 
     @property
     def _shown(self) -> tuple[AttentionMap, np.ndarray]:
         shown = self.map(self.name)
         return shown, shown.select(self.layer, self.head)
+
+    @property
+    def _caption(self) -> str:
+        return "; ".join(filter(None, (self.predicted, self._description)))
 
     @property
     def _description(self) -> str:

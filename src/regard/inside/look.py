@@ -1,14 +1,17 @@
 """``model.look`` and ``model.induction``: the attention of a model, as a view for people."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from regard.ground.errors import BadInput
 from regard.inside.attention_view import AttentionView
+from regard.inside.image_attention import ImageAttention
 from regard.inside.induction import InductionScores
 from regard.inside.record import record_input
 from regard.inside.view import View
 from regard.inside.word_weights import WordWeights
+from regard.models.build.trunk_with_heads import Outputs
 from regard.models.facts import LabelHead, ModelFacts
 from regard.models.sites import require_causal
 from regard.tasks.model_runner import ModelRunner
@@ -16,6 +19,8 @@ from regard.text.ids_only import MISSING
 from regard.text.inputs import check_text
 from regard.text.token_labels import LabelledInput
 from regard.text.tokenizers import Tokenizer
+
+Predict = Callable[[list[Any]], list[Any]]
 
 VIEWS: dict[str, type[AttentionView | WordWeights]] = {"pool": WordWeights}
 """By the name of the first site; else ``AttentionView``."""
@@ -25,21 +30,50 @@ def look(
     runner: ModelRunner,
     facts: ModelFacts,
     tokenizer: Tokenizer | None,
-    predict: Callable[[list[Any]], list[Any]],
-    first: str,
+    predict: Predict,
+    given: Any,
     second: str | None = None,
     *,
     subwords: bool = False,
     repeat: bool = False,
+    rollout: bool = False,
+    patch: tuple[int, int] | None = None,
 ) -> View:
-    """Run a model on one text or two: its attention, and for a classifier what it predicts.
+    """Run a model on one text or two, or an image: its attention, and what a classifier predicts.
 
-    With ``repeat``, a causal model reads all tokens twice.
+    With ``rollout``, attention is followed through all layers.
     """
-    for text in (first,) if second is None else (first, second):
-        check_text(text, 1)
+    if facts.encoder.embed.reads_images:
+        _refuse("an image", target=second, subwords=subwords, repeat=repeat)
+        return look_at_image(runner, facts, predict, given, rollout, patch)
+    _refuse("a text", patch=patch)
     if tokenizer is None:
         raise BadInput(MISSING)
+    settings = {"subwords": subwords, "repeat": repeat, "rollout": rollout}
+    return look_at_text(runner, facts, tokenizer, predict, given, second, **settings)
+
+
+def _refuse(what: str, **options: Any) -> None:
+    for name, value in options.items():
+        if value not in (None, False):
+            raise BadInput(f"{name} cannot be used with {what}")
+
+
+def look_at_text(
+    runner: ModelRunner,
+    facts: ModelFacts,
+    tokenizer: Tokenizer,
+    predict: Predict,
+    first: str,
+    second: str | None,
+    *,
+    subwords: bool,
+    repeat: bool,
+    rollout: bool,
+) -> View:
+    """The attention of a model on one text or two; with ``repeat`` it reads all tokens twice."""
+    for text in (first,) if second is None else (first, second):
+        check_text(text, 1)
     if repeat:
         require_causal(facts.attention_sites)
     if second is None:
@@ -48,11 +82,35 @@ def look(
     if not subwords and not all(row.keys.words for row in rows.values()):
         raise BadInput("the text has no words: look at its subwords")
     records, outputs = record_input(runner.model, facts, rows)
-    prediction = None
-    if LabelHead.name in outputs.by_head:
-        (prediction,) = predict([first if second is None else (first, second)])
+    if rollout:
+        records = [one._replace(rollout=True) for one in records if one.site.within]
+        if not records:
+            raise BadInput("rollout: this model has no self-attention")
+    prediction = _predicted(outputs, predict, first if second is None else (first, second))
     view = VIEWS.get(records[0].site.name, AttentionView)
     return view.of([first, *([second] if second else [])], records, subwords, prediction)
+
+
+def look_at_image(
+    runner: ModelRunner,
+    facts: ModelFacts,
+    predict: Predict,
+    given: Any,
+    rollout: bool,
+    patch: tuple[int, int] | None,
+) -> ImageAttention:
+    """The attention of a model on an image; that of one ``patch``, if it is given."""
+    image = runner.label(given)
+    records, outputs = record_input(runner.model, facts, {"trunk": image})
+    title = Path(given).name if isinstance(given, str | Path) else "image"
+    prediction = _predicted(outputs, predict, given)
+    view = ImageAttention.of_image(title, image, records, prediction).from_query(patch)
+    return view.choose(view.maps[-1].name) if rollout else view
+
+
+def _predicted(outputs: Outputs, predict: Predict, given: Any) -> Any:
+    """What a classifier predicts; None of other models."""
+    return predict([given])[0] if LabelHead.name in outputs.by_head else None
 
 
 def score_induction(

@@ -3,10 +3,14 @@
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console, ConsoleOptions
 from rich.text import Text
+
+from regard.ground.errors import BadInput
+from regard.ground.files import write_bytes
 
 
 class View(ABC):
@@ -16,7 +20,7 @@ class View(ABC):
     def choose(
         self, name: str | None = None, layer: int | None = None, head: int | None = None
     ) -> "View":
-        """The same view of one map, layer or head; by default the first map, the mean of all."""
+        """The same view of one map, layer or head; by default the map shown, the mean of all."""
 
     @abstractmethod
     def svg(self) -> str:
@@ -25,6 +29,25 @@ class View(ABC):
     @abstractmethod
     def html(self) -> str:
         """One offline page."""
+
+    def png(self) -> bytes:
+        """A PNG file, of views of images."""
+        raise BadInput("only the attention on an image is drawn as PNG: write SVG or HTML")
+
+    def save(self, path: str | Path) -> None:
+        """Write a page (.html) or a drawing (.svg, and of an image .png), by the end of its name.
+
+        Folders on the way to it are made.
+        """
+        path = Path(path)
+        renderings = {
+            ".html": lambda: self.html().encode(),
+            ".svg": lambda: self.svg().encode(),
+            ".png": self.png,
+        }
+        if path.suffix.lower() not in renderings:
+            raise BadInput(f"{path}: views are saved as {', '.join(renderings)}")
+        write_bytes(path, renderings[path.suffix.lower()]())
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:

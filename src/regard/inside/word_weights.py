@@ -16,7 +16,7 @@ from regard.inside.view import View
 from regard.inside.views.attention_svg import draw_attention
 from regard.inside.views.attention_text import LEVELS, SHADES, ramp_colour
 from regard.inside.views.escape import escape_controls, escape_line
-from regard.inside.views.html import fill_template
+from regard.inside.views.html import fill_template, score_rows
 from regard.tasks.classify import TextPrediction
 
 CAPTION = "pooling weight of each word"
@@ -69,17 +69,12 @@ class WordWeights(View):
             for word, weight, darkness in zip(*columns, strict=True)
         )
         scores = {} if self.prediction is None else self.prediction.scores
-        classes = (
-            f"<tr><th>{escape(escape_line(name))}</th><td>{scores[name]:.3f}</td>"
-            f'<td><i style="--w:{min(max(scores[name], 0), 1):.3f}"></i></td></tr>'
-            for name in sorted(scores, key=scores.__getitem__, reverse=True)
-        )
         return fill_template(
             "words.html",
             title=self.title,
-            styles=["page.css", "words.css"],
+            styles=["page.css", "words.css", "classes.css"],
             words=" ".join(words),
-            classes="\n".join(classes),
+            classes=score_rows(scores),
             peak=f"{self.weights.max(initial=0.0):.3f}",
         )
 

@@ -45,6 +45,11 @@ class AttentionSite:
         return {"cross": "source"}.get(self.kind, self.side)
 
     @property
+    def within(self) -> bool:
+        """Whether queries and keys are the same tokens: self-attention."""
+        return self.query_side == self.key_side
+
+    @property
     def weights(self) -> tuple[str, ...]:
         """The tape name of the weights of each layer, of shape (rows, heads, queries, keys)."""
         paths = (self.tape_path.format(layer=number) for number in range(self.layers))

@@ -97,7 +97,7 @@ class PatchEmbedding(EmbeddingModule):
 
     def layout_of(self, pixels_BCHW: Tensor, layout: Layout) -> Layout:
         """The tokens of each image: even rows."""
-        rows, columns = self._grid(pixels_BCHW)
+        rows, columns = self.grid_of(pixels_BCHW)
         prefix = 0 if self.prefix is None else self.prefix.num_embeddings
         return Layout.rectangle(len(pixels_BCHW), prefix + rows * columns, pixels_BCHW.device)
 
@@ -108,7 +108,7 @@ class PatchEmbedding(EmbeddingModule):
     def forward(self, pixels_BCHW: Tensor, layout: Layout) -> Tensor:
         if pixels_BCHW.dtype == torch.uint8:
             raise ValueError("these pixels are bytes, which are normalised first")
-        grid = self._grid(pixels_BCHW)
+        grid = self.grid_of(pixels_BCHW)
         precision = next(self.parameters(), pixels_BCHW).dtype
         x_BPD = self.projection(self._patches(pixels_BCHW.to(precision), grid))
         if self.prefix is not None:
@@ -117,7 +117,8 @@ class PatchEmbedding(EmbeddingModule):
         x_BPD = x_BPD + self.position(grid, x_BPD.device).to(x_BPD.dtype)
         return self.dropout(x_BPD.flatten(0, 1))
 
-    def _grid(self, pixels_BCHW: Tensor) -> Grid:
+    def grid_of(self, pixels_BCHW: Tensor) -> Grid:
+        """Rows and columns of the patches of each image."""
         channels, *sizes = pixels_BCHW.shape[1:]
         if channels != self.channels or any(size % self.patch or not size for size in sizes):
             shape = f"{channels} × {sizes[0]} × {sizes[1]}"

@@ -5,12 +5,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
+import torch
 from torch import Tensor
 
+from regard.ground.batch import ImageRow
 from regard.ground.checks import listed
-from regard.ground.errors import BadInput
+from regard.ground.errors import BadInput, BadItem
 from regard.images.processor import NO_TEXT, ImageProcessor
 from regard.tasks.encoder_model import EncoderModel
+from regard.tasks.labelled_image import LabelledImage
 
 NO_PROCESSOR = "no preprocessor_config.json: give numbers (C, H, W) as the model was trained on"
 
@@ -22,9 +26,7 @@ class ImageModel(EncoderModel):
     @property
     def text(self) -> Any:
         """Its image processor; a model without one reads numbers only."""
-        if self.tokenizer is None:
-            raise BadInput(NO_PROCESSOR)
-        return self.tokenizer
+        return self.processor
 
     @property
     def truncation(self) -> None:
@@ -43,6 +45,18 @@ class ImageModel(EncoderModel):
     def read(self, inputs: Iterable[Any], *, masks: bool = False) -> list[Any]:
         """Images as rows: see ``ImageProcessor.rows``."""
         return cast(list[Any], self.processor.rows(listed(inputs, "images")))
+
+    def label(self, image: Any) -> LabelledImage:
+        """An image with the names of its tokens."""
+        (row,) = self.read([image])
+        try:
+            values_CHW = row.read()
+        except BadItem as bad:  # there is no other to be told from
+            raise BadInput(bad.reason) from None
+        embed: Any = self.facts.trunk.embed
+        grid = self.model.trunk.embed.grid_of(torch.from_numpy(values_CHW[None]))
+        pixels_HWC = self.processor.denormalised(values_CHW)
+        return LabelledImage(ImageRow(lambda: values_CHW), pixels_HWC, grid, embed.prefix_names)
 
     def vectors(
         self, inputs: Iterable[Any], pool: str | None, normalise: bool | None = None
@@ -69,6 +83,12 @@ class ImageModel(EncoderModel):
 
 class NumbersOnly(ImageProcessor):
     """Reads numbers, and refuses what would have to be normalised."""
+
+    def denormalised(self, values_CHW: np.ndarray) -> np.ndarray:
+        """The least number is black, the largest white: what they were is not known."""
+        least, most = values_CHW.min(), values_CHW.max()
+        shares_CHW = (values_CHW - least) / max(most - least, 1e-12)
+        return np.rint(255 * shares_CHW).astype(np.uint8).transpose(1, 2, 0)
 
     def resized(self, image: Any) -> Any:
         raise BadInput(NO_PROCESSOR)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.ground.batch import TokenRow
+from regard.ground.batch import ImageRow, TokenRow
 from regard.ground.checks import listed
 from regard.ground.errors import BadInput, BadItem, shown
 from regard.search.step import Search
@@ -23,8 +23,9 @@ TEXT_OR_IDS = "neither a text nor token ids"
 class InputLimits:
     """What one side of a model can read: token ids below ``vocab``, ``longest`` of them or any.
 
-    Rows have at most ``segments`` texts, if it tells segments apart. ``max_length`` is a limit that
-    the caller sets. A token has one id, or ids of the shape ``per_token``.
+    Without a vocabulary it reads images, not ids. Rows have at most ``segments`` texts, if it tells
+    segments apart. ``max_length`` is a limit that the caller sets. A token has one id, or ids of
+    the shape ``per_token``.
     """
 
     vocab: int
@@ -39,14 +40,14 @@ class InputLimits:
         embed, limits = side.embed, (side.embed.position_limit, side.embed.segments, max_length)
         return cls(embed.vocab, *limits, embed.ids_per_token)
 
-    def check_row(self, row: TokenRow, number: int) -> None:
+    def check_row(self, row: TokenRow | ImageRow, number: int) -> None:
         """Refuse a row that the model cannot read."""
         self.check(row.tokens, number)
         if len(row.segments) != len(row.tokens) or np.min(row.segments, initial=0) < 0:
             raise BadItem(number, "each token needs the number of its text, from 0")
         self.check_segments(row, number)
 
-    def check_segments(self, row: TokenRow, number: int) -> None:
+    def check_segments(self, row: TokenRow | ImageRow, number: int) -> None:
         """Refuse a row of more texts than the model tells apart."""
         if self.segments and np.max(row.segments, initial=0) >= self.segments:
             raise BadItem(number, "the model reads one text at a time, not two")
@@ -61,7 +62,7 @@ class InputLimits:
         if self.longest is not None and length > self.longest:
             reason = f"{length} tokens, and the model knows {self.longest} positions: shorten it"
             raise BadItem(number, reason)
-        if not len(ids):
+        if not len(ids) or not self.vocab:
             return
         first = np.reshape(ids, (len(ids), -1))[:, :1]  # before those of characters
         if not 0 <= (least := first.min()) <= (most := first.max()) < self.vocab:

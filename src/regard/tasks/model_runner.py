@@ -16,6 +16,7 @@ from regard.ground.errors import BadInput
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.formats.loaded_model import LoadedModel
 from regard.tasks.batch_runner import BatchRunner
+from regard.tasks.labelled_image import LabelledImage
 
 if TYPE_CHECKING:
     from regard.tasks.encoder_model import EncoderModel
@@ -101,6 +102,10 @@ class ModelRunner(BatchRunner, ABC):
 
         ``window`` and ``stride`` are for texts that are read in several windows.
         """
+
+    def label(self, image: Any) -> LabelledImage:
+        """An image with the names of its tokens, if it reads images."""
+        raise BadInput(f"{self.name} reads texts, no images")
 
     def default_target(self, text: str) -> str | None:
         """The second text to look at where none is given."""

@@ -1,5 +1,7 @@
 """The page: offline, well-formed, and true to the numbers whatever the text holds."""
 
+import base64
+import io
 import json
 import re
 import tomllib
@@ -8,13 +10,20 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
+import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from regard.ground.batch import ImageRow
 from regard.inside.attention_map import AttentionMap
 from regard.inside.attention_view import AttentionView
+from regard.inside.image_attention import ImageAttention
+from regard.inside.rollout import RolloutMap
 from regard.inside.views import attention_html
 from regard.inside.views.escape import escape_controls
+from regard.tasks.classify import LabelPrediction
+from regard.tasks.labelled_image import LabelledImage
 
 VOID = {"meta", "br", "input", "link", "img", "hr"}
 HOSTILE = (
@@ -84,6 +93,62 @@ def test_the_numbers_and_words_come_back_rounded_to_four_decimals():
     np.testing.assert_allclose(read, np.stack(look.maps[0].layers), atol=0.5001e-4)
 
 
+def image_example(title="an image", labels=("cat", "dog"), grid=(2, 3)):
+    """The view of an image of 4 × 6 pixels, with a class token before its patches."""
+    pixels = np.random.default_rng(5).integers(0, 256, (4, 6, 3), dtype=np.uint8)
+    image = LabelledImage(ImageRow(lambda: pixels), pixels, grid, ("class",))
+    keys = image.keys.subwords
+    weights = AttentionMap("encoder", keys, keys, attention(2, 3, len(keys), len(keys)))
+    prediction = LabelPrediction.of(torch.tensor([0.0, 1.0]), labels)
+    maps = (weights, RolloutMap.of(weights))
+    return ImageAttention(title, maps, prediction=prediction, image=image)
+
+
+def test_the_page_of_an_image_contains_the_image_the_weights_and_the_classes():
+    pillow = pytest.importorskip("PIL.Image")
+    look = image_example()
+    outline = Outline(look.html())
+    (address,) = (value for tag, name, value in outline.attributes if (tag, name) == ("img", "src"))
+    start = "data:image/png;base64,"
+    assert address.startswith(start)
+    pixels = np.asarray(pillow.open(io.BytesIO(base64.b64decode(address[len(start) :]))))
+    np.testing.assert_array_equal(pixels, look.image.pixels_HWC)
+    picture, data, _ = map(json_or_none, outline.scripts)
+    assert picture["grid"] == [2, 3] and picture["tokens"] == ["class"]
+    assert len(picture["ramp"]) == 256 and picture["ramp"][0][3] == 0
+    for written, shown in zip(data, look.maps, strict=True):
+        assert written["queries"] == list(shown.queries)
+        for of_layer, weights_HLS in zip(written["layers"], shown.layers, strict=True):
+            for head, weights_LS in zip(of_layer, weights_HLS, strict=True):
+                roots = np.frombuffer(base64.b64decode(head["roots"]), np.uint8).reshape(7, 7)
+                read = (roots / 255.0) ** 2 * np.array(head["peaks"])[:, None]
+                np.testing.assert_allclose(read, weights_LS, atol=0.005 * weights_LS.max())
+    assert [one["unchosen"] for one in data] == ["mean", "all"]
+    assert {"cat", "0.269", "dog", "0.731"} <= {text.strip() for text in outline.text}
+
+
+def json_or_none(script):
+    return json.loads(script) if script.startswith(("{", "[")) else None
+
+
+def test_the_page_of_an_image_is_offline_and_complete():
+    html = image_example(title="</title><script>alert(2)</script>", labels=("<b>", "&")).html()
+    outline = Outline(html)
+    assert len(outline.scripts) == 3 and not [one for one in outline.attributes if one[0] == "b"]
+    addresses = [one[2] for one in outline.attributes if one[1] in ("src", "href", "action")]
+    assert len(addresses) == 1 and addresses[0].startswith("data:")
+    assert set(re.findall(r"https?://[^\"'\s]*", html)) == {"http://www.w3.org/2000/svg"}
+    assert "default-src 'none'; img-src data:" in html
+    assert not re.search(r"@import|url\(|fetch\(|XMLHttpRequest|import\(|innerHTML|eval\(", html)
+    there = {value for _, name, value in outline.attributes if name == "id"}
+    made = {"map", "layer", "head", "scale", "from"}
+    assert set(re.findall(r"\bat\(\"(\w+)\"\)", outline.scripts[2])) <= there | made
+
+
+def test_an_image_of_many_patches_makes_a_page_of_moderate_size():
+    assert len(image_example(grid=(14, 14)).html()) < 3 * 3 * 197 * 197 * 1.5 + 60_000
+
+
 def test_hostile_text_stays_text():
     html = example(HOSTILE, title="</title><script>alert(2)</script> & $style").html()
     outline = Outline(html)
@@ -142,5 +207,5 @@ def test_the_parts_of_the_page_are_packed_with_the_package():
     package = Path(attention_html.__file__).parents[2]
     project = tomllib.loads((package.parents[1] / "pyproject.toml").read_text())
     patterns = project["tool"]["setuptools"]["package-data"]["regard"]
-    for name in ("attention.html", "page.css", "attention.js", "report.html", "words.html"):
+    for name in (path.name for path in (package / "inside" / "views" / "assets").iterdir()):
         assert any(fnmatch(f"inside/views/assets/{name}", pattern) for pattern in patterns), name

@@ -1,10 +1,11 @@
-"""``regard look``: attention weights in the terminal, as SVG and as HTML."""
+"""``regard look``: attention weights in the terminal, as SVG, PNG and HTML."""
 
+import re
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.console import OUT, print_json, write_page
+from regard.cli.console import OUT, print_json, write_page, write_picture
 from regard.cli.line_io import check_argument
 from regard.cli.options import (
     DEVICE,
@@ -13,11 +14,12 @@ from regard.cli.options import (
     JSON,
     LAYER,
     MODEL,
+    PNG,
     STORED_PRECISION,
     SUBWORDS,
     SVG,
 )
-from regard.ground.errors import BadInput
+from regard.ground.errors import BadInput, shown
 
 if TYPE_CHECKING:
     from regard.inside.view import View
@@ -26,7 +28,10 @@ if TYPE_CHECKING:
 def look(
     model: MODEL,
     text: Annotated[
-        str, typer.Argument(metavar="TEXT", help="A text to translate, to classify or to encode.")
+        str,
+        typer.Argument(
+            metavar="TEXT", help="A text to translate, to classify or to encode; an image file."
+        ),
     ],
     target: Annotated[
         str | None,
@@ -55,13 +60,25 @@ def look(
             "occurrence.",
         ),
     ] = False,
+    rollout: Annotated[
+        bool,
+        typer.Option("--rollout", help="Attention through all layers, or through --layer."),
+    ] = False,
+    patch: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ROW,COLUMN",
+            help="The attention of a patch of an image, counted from 0, not of the class token.",
+        ),
+    ] = None,
     html: HTML = None,
     svg: SVG = None,
+    png: PNG = None,
     precision: STORED_PRECISION = None,
     device: DEVICE = None,
     as_json: JSON = False,
 ) -> None:
-    """Show the attention weights of a model for one text.
+    """Show the attention weights of a model for one text or image.
 
     Rows are queries, columns are keys; the mean over layers and heads unless one is chosen. An
     encoder has one map, self-attention. A classifier with attention pooling has one weight for each
@@ -71,22 +88,38 @@ def look(
     --induction, heads are scored instead: on a text with repetitions, or with --repeat, an
     induction head attends from a token to the token after its earlier occurrence.
 
+    A model of images is given an image (JPEG, PNG, WebP): the attention of its class token, or of a
+    --patch, to all patches. --png and --svg draw it over the image, with its rollout (heads
+    averaged, identity added, the product of layers); of a --layer, they draw every head.
+
     Example: regard look runs/tour/model "The old man reads a book." --html look.html
     """
     from regard.api import load
 
     check_argument(text, target)
-    if induction and (target is not None or subwords):
-        raise BadInput("--target, --subwords: cannot be used with --induction")
+    if induction and (target is not None or subwords or rollout or patch):
+        refused = "--target, --subwords, --rollout, --patch"
+        raise BadInput(f"{refused}: cannot be used with --induction")
+    place = None if patch is None else _row_and_column(patch)
     loaded = load(model, device, precision=precision)
     if induction:
         view: View = loaded.induction(text, repeat=repeat)
     else:
-        view = loaded.look(text, target, subwords=subwords, repeat=repeat)
+        options = {"subwords": subwords, "repeat": repeat, "rollout": rollout}
+        view = loaded.look(text, target, **options, patch=place)
     view = view.choose(kind, layer, head)
+    write_picture(png, view.png)  # first: not every view can be drawn so
     if as_json:
         print_json(view.to_json())
     else:
         OUT.print(view)
     write_page(html, view.html)
     write_page(svg, view.svg)
+
+
+def _row_and_column(patch: str) -> tuple[int, int]:
+    """The numbers in "ROW,COLUMN"."""
+    match = re.fullmatch(r"\s*(\d{1,6})\s*,\s*(\d{1,6})\s*", patch, re.ASCII)
+    if match is None:
+        raise BadInput(f"--patch: {shown(patch)} is not ROW,COLUMN, such as 0,3")
+    return int(match[1]), int(match[2])

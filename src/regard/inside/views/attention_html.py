@@ -1,38 +1,105 @@
-"""Attention maps as one offline page: attention.html with its style, script and data inline."""
+"""Attention maps as one offline page: attention.html with its style, script and data inline.
+
+The pages of a text and of an image have sections of their own, with a script that draws them.
+"""
 
 import json
-from collections.abc import Sequence
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
+from string import Template
+from typing import Any
 
 import numpy as np
 
 from regard.inside.attention_map import AttentionMap
 from regard.inside.views.escape import escape_controls, escape_line
-from regard.inside.views.html import fill_template
+from regard.inside.views.heat_overlay import DARKEST, LIGHTEST, data_uri, ramp_rgba
+from regard.inside.views.html import fill_template, read_asset, score_rows
+from regard.tasks.labelled_image import LabelledImage
 
-UNIT = 10_000  # weights are written as whole ten-thousandths: four decimals at half the size
+UNIT = 10_000  # weights of texts are written as whole ten-thousandths: four decimals, half the size
+CLASSES = 10  # the classes of an image that are listed
 
 
 def attention_page(title: str, summary: str, maps: Sequence[AttentionMap]) -> str:
     """A self-contained page: it loads no file, font or script."""
+    sections = read_asset("attention_words.html")
+    data = [_to_json(each, _in_units) for each in maps]
+    return _page(title, summary, sections, data, "attention_words.js")
+
+
+def image_page(
+    title: str,
+    summary: str,
+    maps: Sequence[AttentionMap],
+    image: LabelledImage,
+    scores: Mapping[str, float],
+) -> str:
+    """The same of an image, which the page contains, with the scores of its classes."""
+    (height, width), (rows, columns) = image.pixels_HWC.shape[:2], image.grid
+    picture = {
+        "grid": image.grid,
+        "tokens": image.tokens,
+        "grey": (DARKEST, LIGHTEST),
+        "ramp": ramp_rgba(np.linspace(0, 1, 256)).tolist(),
+    }
+    sections = Template(read_asset("attention_image.html")).substitute(
+        image=data_uri(image.pixels_HWC),
+        ratio=f"{width}/{height}",
+        size=f"{height} × {width} pixels, {rows} × {columns} patches",
+        classes=score_rows(scores, CLASSES),
+        picture=_inline_json(picture),
+    )
+    data = [_to_json(each, _in_bytes) for each in maps]
+    styles = ("classes.css", "image.css")
+    return _page(title, summary, sections, data, "attention_image.js", styles)
+
+
+def _page(
+    title: str,
+    summary: str,
+    sections: str,
+    data: list[dict[str, Any]],
+    script: str,
+    styles: Sequence[str] = (),
+) -> str:
     return fill_template(
         "attention.html",
         title=title,
         summary=escape(escape_line(summary)),
-        styles=["page.css"],
-        script="attention.js",
-        data=_inline_json([_to_json(each) for each in maps]),
+        styles=["page.css", *styles],
+        scripts=["attention.js", script],
+        sections=sections,
+        data=_inline_json(data),
     )
 
 
-def _to_json(shown: AttentionMap) -> dict[str, object]:
+def _to_json(shown: AttentionMap, of_head: Callable[[np.ndarray], Any]) -> dict[str, Any]:
     return {
         "name": escape_controls(shown.name),
         "queries": [escape_controls(query) for query in shown.queries],
         "keys": [escape_controls(key) for key in shown.keys],
         "allowed": None if shown.allowed is None else shown.allowed.astype(int).tolist(),
-        "layers": [np.rint(weights * UNIT).astype(int).tolist() for weights in shown.layers],
+        "unchosen": shown.without_layer,
+        "layers": [[of_head(weights_LS) for weights_LS in layer] for layer in shown.layers],
     }
+
+
+def _in_units(weights_LS: np.ndarray) -> list[list[int]]:
+    return np.rint(weights_LS * UNIT).astype(int).tolist()
+
+
+def _in_bytes(weights_LS: np.ndarray) -> dict[str, Any]:
+    """The largest weight of each query, and a byte for each weight: the root of its share.
+
+    An image has hundreds of patches, whose weights are small: bytes are shorter and finer.
+    """
+    peaks_L = weights_LS.max(axis=-1, initial=0.0)
+    shares_LS = weights_LS / np.where(peaks_L > 0, peaks_L, 1)[:, None]
+    roots = np.rint(255 * np.sqrt(shares_LS)).astype(np.uint8).tobytes()
+    peaks = [float(f"{peak:.4g}") for peak in peaks_L]
+    return {"peaks": peaks, "roots": b64encode(roots).decode()}
 
 
 def _inline_json(data: object) -> str:

@@ -23,7 +23,7 @@ def tree_page(tree: BeamTree) -> str:
         summary=escape(tree.summary),
         formula=escape(tree.beam.formula),
         styles=["page.css", "beam.css"],
-        script="beam.js",
+        scripts=["beam.js"],
         drawing=BeamDrawing(tree, in_page=True).svg(),
         hypotheses=_table(hypotheses, _hypothesis_rows(tree)),
         choices=_table(("", "score", "length penalty", "translation"), _choice_rows(tree)),
@@ -40,7 +40,7 @@ def token_page(tree: TokenTree) -> str:
         best=escape(escape_line(tree.hypotheses[0].text)),
         summary=escape(tree.summary),
         styles=["page.css", "beam.css"],
-        script="beam.js",
+        scripts=["beam.js"],
         drawing=BeamDrawing(tree, in_page=True).svg(),
         steps=_table(names, _token_rows(tree)),
     )

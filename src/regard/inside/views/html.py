@@ -1,13 +1,13 @@
 """Self-contained HTML pages: templates of ``assets``, filled."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from string import Template
 
 from regard.inside.views.escape import escape_line
 
-POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
 def read_asset(name: str) -> str:
@@ -16,20 +16,20 @@ def read_asset(name: str) -> str:
 
 
 def fill_template(
-    name: str, *, title: str, styles: Sequence[str], script: str | None = None, **parts: str
+    name: str, *, title: str, styles: Sequence[str], scripts: Sequence[str] = (), **parts: str
 ) -> str:
     """A page from the template of that name, which loads no file, font or script.
 
-    The title is plain text, styles and script are names of assets, and other parts are HTML.
+    The title is plain text, styles and scripts are names of assets, and other parts are HTML.
     """
     title = escape(escape_line(title))
     head = Template(read_asset("head.html")).substitute(
         title=title,
-        policy=POLICY if script is None else f"{POLICY}; script-src 'unsafe-inline'",
+        policy=f"{POLICY}; script-src 'unsafe-inline'" if scripts else POLICY,
         style="".join(map(read_asset, styles)),
     )
-    code = "" if script is None else read_asset(script)
-    return Template(read_asset(name)).substitute(title=title, head=head, script=code, **parts)
+    script = "\n".join(map(read_asset, scripts))
+    return Template(read_asset(name)).substitute(title=title, head=head, script=script, **parts)
 
 
 def report_page(
@@ -54,6 +54,16 @@ def html_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table of plain texts that scrolls if it is too wide."""
     lines = [_table_row("th", columns), *(_table_row("td", row) for row in rows)]
     return "\n".join(['<div class="scrolls">', "<table>", *lines, "</table>", "</div>"])
+
+
+def score_rows(scores: Mapping[str, float], most: int | None = None) -> str:
+    """Rows of a table: the names with the highest scores, each with its score and a bar."""
+    names = sorted(scores, key=scores.__getitem__, reverse=True)[:most]
+    return "\n".join(
+        f"<tr><th>{escape(escape_line(name))}</th><td>{scores[name]:.3f}</td>"
+        f'<td><i style="--w:{min(max(scores[name], 0), 1):.3f}"></i></td></tr>'
+        for name in names
+    )
 
 
 def _table_row(tag: str, cells: Sequence[str]) -> str:

@@ -13,6 +13,7 @@ from regard.parts.embed import Embedding
 from regard.parts.mlp import ACTIVATIONS
 from regard.parts.patches import LearnedGrid, PatchEmbedding, SinusoidGrid
 
+PREFIX_NAMES = ("class", "distillation")
 GRID_POSITIONS = {"learned": LearnedGrid, "sinusoid": SinusoidGrid}
 
 
@@ -196,6 +197,12 @@ class Patches(AnyEmbedding):
         """Rows and columns of patches."""
         side = self.image_size // self.patch_size
         return side, side
+
+    @property
+    def prefix_names(self) -> tuple[str, ...]:
+        """The tokens before the patches, by name."""
+        more = (f"token {number}" for number in range(len(PREFIX_NAMES), self.prefix_tokens))
+        return (*PREFIX_NAMES[: self.prefix_tokens], *more)
 
     def vectors(self, length: int) -> int:
         """The prefix and the patches of each image."""
