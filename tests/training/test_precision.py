@@ -8,7 +8,7 @@ import torch
 
 from regard.ground.errors import BadInput
 from regard.training import precision as precisions
-from regard.training.precision import as_asked, choose
+from regard.training.precision import Precision, as_asked, choose
 
 CPU = torch.device("cpu")
 
@@ -127,3 +127,21 @@ def test_only_matrix_products_change():
     assert product.dtype == torch.bfloat16
     with choose("fp32", CPU, never).context(CPU):
         assert (torch.randn(2, 3) @ torch.randn(3, 2)).dtype == torch.float32
+
+
+@pytest.mark.parametrize("kind", ["fp32", "bf16"])
+def test_products_in_tf32_beside_bf16_alone(kind):
+    matmul = torch.backends.cuda.matmul
+    assert not matmul.allow_tf32
+    with pytest.raises(RuntimeError), Precision(kind, "as asked").tf32_beside_bf16():
+        assert matmul.allow_tf32 is (kind == "bf16")
+        raise RuntimeError
+    assert not matmul.allow_tf32
+
+
+def test_what_was_allowed_stays_so():
+    matmul = torch.backends.cuda.matmul
+    with Precision("bf16", "as asked").tf32_beside_bf16():
+        with Precision("fp32", "as asked").tf32_beside_bf16():
+            assert matmul.allow_tf32
+        assert matmul.allow_tf32

@@ -31,6 +31,20 @@ class Precision:
         """The context of the forward pass."""
         return torch.autocast(device.type, torch.bfloat16, enabled=self.kind == "bf16")
 
+    @contextmanager
+    def tf32_beside_bf16(self) -> Iterator[None]:
+        """Forward and backward passes of a step: beside bf16, products in fp32 may be in TF32.
+
+        They are those of layers that stay in fp32, such as recurrent ones; cuDNN's are so anyway.
+        """
+        matmul = torch.backends.cuda.matmul
+        before = matmul.allow_tf32
+        matmul.allow_tf32 = before or self.kind == "bf16"
+        try:
+            yield
+        finally:
+            matmul.allow_tf32 = before
+
 
 Step = Callable[[Precision], None]
 

@@ -105,7 +105,8 @@ class TrainableModel:
     ) -> StepResult:
         """Add the gradient of ``scale`` times the loss; processes share it after the ``last``."""
         batch = replace(self._collate(examples).to(self.world.device), state=state)
-        with self.world.gradient_sync(self.wrapped, last=last):
+        synchronised = self.world.gradient_sync(self.wrapped, last=last)
+        with synchronised, self.precision.tf32_beside_bf16():
             return self.run_batch(batch, scale)
 
     def update(self, number: int, share: float = 1.0) -> Tensor:
