@@ -25,11 +25,11 @@ SERVER.set_forkserver_preload(["torch._dynamo", "regard.api", "regard.cli.verbs.
 class WarmProcess(SERVER.Process):
     """A process of ``python WORDS`` (``-m module ...`` or ``-c code ...``), started at once."""
 
-    def __init__(self, *words: object, **variables: str):
+    def __init__(self, *words: object, cwd: Path | None = None, **variables: str):
         super().__init__(daemon=True)  # ends with the tests
-        self.words = [str(word) for word in words]
+        self.words, self.cwd = [str(word) for word in words], cwd or Path.cwd()
         self.variables = {**environment(), **variables}
-        self.errors = Path(tempfile.mkstemp(prefix="stderr-")[1])
+        self.streams = [Path(tempfile.mkstemp(prefix=name)[1]) for name in ("stdout-", "stderr-")]
         self.start()
 
     def run(self) -> None:
@@ -38,8 +38,9 @@ class WarmProcess(SERVER.Process):
         os.environ.update(self.variables)
         sys.path[:0] = self.variables.get("PYTHONPATH", "").split(os.pathsep)
         torch.set_num_threads(1)  # as OMP_NUM_THREADS says: the server has read its own
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        os.dup2(os.open(self.errors, os.O_WRONLY), 2)
+        os.chdir(self.cwd)
+        for number, path in enumerate(self.streams, 1):
+            os.dup2(os.open(path, os.O_WRONLY), number)
         option, what, *rest = self.words
         sys.argv = [option, *rest]
         if option == "-m":
@@ -61,12 +62,13 @@ class WarmProcess(SERVER.Process):
         assert self.exitcode is not None, f"{self.words} runs on after {timeout} seconds"
         return self.exitcode
 
-    def communicate(self, timeout: float | None = None) -> tuple[None, str]:
-        """What it wrote to standard error, when it has ended."""
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """What it wrote to standard output and standard error, when it has ended."""
         self.wait(timeout)
-        text = self.errors.read_text()
-        self.errors.unlink()
-        return None, text
+        output, errors = (path.read_text() for path in self.streams)
+        for path in self.streams:
+            path.unlink()
+        return output, errors
 
     def send_signal(self, number: signal.Signals) -> None:
         os.kill(self.pid, number)

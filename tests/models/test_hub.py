@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,18 +12,21 @@ import pytest
 import regard
 from regard import BadInput
 from regard.models.hub import is_hub_id
-from small import command, environment
 from small_bert import SENTENCES, model
+from warm import WarmProcess
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 LOADED = """
-import json, regard
+import json, regard, warnings
+warnings.simplefilter("error")
 model = regard.load({name!r}, "cpu")
 print(json.dumps(model.embed([{text!r}]).tolist()))
 """
 
 
 FETCHED = """
+import warnings
+warnings.simplefilter("error")
 from regard.ground.errors import BadInput
 from regard.models.hub import fetch
 try:
@@ -131,13 +132,15 @@ def hub(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]
 
 def settings(endpoint: str, cache: Path, **more: str) -> dict[str, str]:
     own = {"HF_ENDPOINT": endpoint, "HF_HOME": str(cache), "HF_HUB_OFFLINE": "0"}
-    return {**environment(), **own, "no_proxy": "127.0.0.1", **more}
+    return {**own, "no_proxy": "127.0.0.1", **more}
 
 
-def run(code: str, env: dict[str, str], cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Python in a process of its own: where the hub is, its library reads when it is imported."""
-    given = [sys.executable, "-W", "error", "-c", code]
-    return subprocess.run(given, env=env, cwd=cwd, capture_output=True, text=True, timeout=120)
+def run(*words: object, env: dict[str, str], cwd: Path) -> str:
+    """A process of its own: where the hub is, its library reads when it is imported."""
+    process = WarmProcess(*words, cwd=cwd, **env)
+    output, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    return output
 
 
 def address(server: Hub) -> str:
@@ -148,29 +151,21 @@ def test_an_id_is_fetched_once_and_then_read_from_the_cache(hub, folder, tmp_pat
     env = settings(address(hub), tmp_path / "cache")
     expected = regard.load(folder, "cpu").embed([SENTENCES[0]]).tolist()
     hub.served.clear()
-    first = run(LOADED.format(name="tiny/bert", text=SENTENCES[0]), env, tmp_path)
-    assert first.returncode == 0, first.stderr
-    assert json.loads(first.stdout) == expected
+    code = LOADED.format(name="tiny/bert", text=SENTENCES[0])
+    assert json.loads(run("-c", code, env=env, cwd=tmp_path)) == expected
     assert "model.safetensors" in hub.served and "tokenizer.json" in hub.served
     assert not {"pytorch_model.bin", "README.md", "run.py"} & set(hub.served)
+    code = FETCHED.format(name="tiny/bert")
     for offline in ({"HF_HUB_OFFLINE": "1"}, {"HF_ENDPOINT": "http://127.0.0.1:9"}):
-        again = run(FETCHED.format(name="tiny/bert"), {**env, **offline}, tmp_path)
-        assert (Path(again.stdout.strip()) / "model.safetensors").is_file(), again.stderr
+        again = run("-c", code, env={**env, **offline}, cwd=tmp_path)
+        assert (Path(again.strip()) / "model.safetensors").is_file(), again
 
 
 def test_verbs_take_ids(hub, tmp_path):
-    env = settings(address(hub), tmp_path / "cache")
-    done = subprocess.run(
-        command("embed", "tiny-bert", "--json", "--device", "cpu"),
-        input="a cat\n",
-        env=env,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    assert len(json.loads(done.stdout)["vector"]) == 16
+    (tmp_path / "texts").write_text("a cat\n")
+    words = ("-m", "regard", "embed", "tiny-bert", "texts", "--json", "--device", "cpu")
+    output = run(*words, env=settings(address(hub), tmp_path / "cache"), cwd=tmp_path)
+    assert len(json.loads(output)["vector"]) == 16
 
 
 @pytest.mark.parametrize(
@@ -188,9 +183,7 @@ def test_verbs_take_ids(hub, tmp_path):
 def test_what_cannot_be_fetched_is_one_line(hub, tmp_path, name, more, message):
     env = settings(address(hub), tmp_path / "cache", **more)
     hub.served.clear()
-    done = run(FETCHED.format(name=name), env, tmp_path)
-    assert done.returncode == 0, done.stderr
-    (line,) = done.stdout.splitlines()
+    (line,) = run("-c", FETCHED.format(name=name), env=env, cwd=tmp_path).splitlines()
     assert line.startswith(f"{name}: ") and message in line
     assert set(hub.served) <= {"config.json"}
 
