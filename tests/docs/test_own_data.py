@@ -1,13 +1,11 @@
 """The recipes and commands of docs/own-data.md work, on files of the shape it describes."""
 
 import re
-import shlex
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from verb import run
+from verb import run_line
 
 PAGE = (Path(__file__).parents[2] / "docs" / "own-data.md").read_text(encoding="utf-8")
 RECIPES = dict(re.findall(r"`([\w-]+\.toml)`:\n\n```toml\n(.*?)^```", PAGE, re.M | re.S))
@@ -62,15 +60,10 @@ def test_recipes_are_short():
 
 @pytest.mark.parametrize("block", COMMANDS, ids=["translation", "labels", "tags"])
 def test_commands(desk, monkeypatch, block):
-    """In this process; what stands before a pipe is run by a shell."""
     monkeypatch.chdir(desk)
     for command in block.splitlines():
-        given, pipe, called = command.rpartition(" | ")
-        words = shlex.split(called)
-        assert words.pop(0) == "regard"
-        text = subprocess.run(given, shell=True, capture_output=True, text=True, check=True).stdout
-        settings = SHORT if words[0] == "train" else ()
-        assert run(*words, *settings, stdin=text if pipe else None).output
+        done = run_line(command, *(SHORT if command.startswith("regard train") else ()))
+        assert done.exit_code == 0 and done.output, done.output
 
 
 def test_the_same_from_python(tmp_path, monkeypatch):
