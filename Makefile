@@ -1,5 +1,6 @@
 PYTHON ?= python3
 BIN := .venv/bin
+unexport PYTHONDONTWRITEBYTECODE  # the processes of a run compile the code once, not each for itself
 
 .PHONY: tour test slow lint check bench published install
 

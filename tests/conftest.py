@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,14 @@ torch.set_num_threads(1)  # tensors are tiny, and workers share the cores
 @pytest.fixture(autouse=True)
 def _seed() -> None:
     seed_generators(0)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _files_may_wait() -> Iterator[None]:
+    """No test cuts the power: what was written can be read without waiting for the disk."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(os, "fsync", lambda handle: None)
+        yield
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -66,7 +75,9 @@ def _trained(folder: Path, recipe: Path) -> Path:
     from regard.training.recipe import read
     from regard.training.run import prepare
 
-    asked = read(recipe, ["train.steps=60", "train.report_every=60"])
+    asked = read(
+        recipe, [f"train.{what}=60" for what in ("steps", "report_every", "checkpoint_every")]
+    )
     run = prepare(asked, folder / "run", World(0, 1, torch.device("cpu")), data=folder)
     *_, ended = train(run.job)
     run.finish(ended.progress)
