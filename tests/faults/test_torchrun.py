@@ -46,13 +46,14 @@ def torchrun(*words: object, **variables: str) -> list[subprocess.Popen[str]]:
 @pytest.mark.parametrize(
     ("launch", "settings"),
     [
-        (torchrun, (STILL,)),
+        (start_ranks, (STILL,)),
+        pytest.param(torchrun, (STILL,), marks=pytest.mark.slow),
         pytest.param(  # a batch for each: draws are equal
             torchrun, ("model.change.dropout=0.2", "batches.accumulate=2"), marks=pytest.mark.slow
         ),
         (start_ranks, (*RECURRENT, STILL, SMOOTH)),
     ],
-    ids=["slices", "whole batches", "recurrent"],
+    ids=["slices", "slices by torchrun", "whole batches", "recurrent"],
 )
 def test_two_ranks_give_the_same_losses(tmp_path, launch, settings):
     alone, together = losses(write_corpus(tmp_path), *settings, launch=launch)

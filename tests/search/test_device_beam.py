@@ -78,7 +78,7 @@ SEARCHES = [
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("search", SEARCHES, ids=str)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     lengths=st.lists(st.integers(1, 6), min_size=1, max_size=9),
     longest=st.integers(1, 12),

@@ -120,7 +120,7 @@ def same(model, seed: int, beam: Beam, constraints: Constraints) -> int:
 
 
 @pytest.mark.parametrize("stop", STOPS)
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("size", [1, 2, 4])
 def test_it_is_what_generate_gives(stop, size):
     constraints = Constraints(PAD, EOS, 9, forbidden=(PAD,))
     settings = [(0.3, 1.0), (1.0, 0.0), (1.0, 1.0), (1.0, 0.6), (4.0, 2.0)]

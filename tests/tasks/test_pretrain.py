@@ -180,7 +180,8 @@ def test_resume_is_exact(corpus, undisturbed, tmp_path, killed, epoch):
 
 def test_it_learns_and_its_folder_serves(corpus, tmp_path):
     """Words and passages from what the others are about; then blanks, then transformers."""
-    changes = ("train.steps=150", "train.evaluate_every=150", "model.change.dropout=0.0")
+    once = [f"train.{what}=150" for what in ("steps", "evaluate_every", "checkpoint_every")]
+    changes = (*once, "model.change.dropout=0.0")
     run = prepared(corpus, tmp_path / "run", *changes, "train.report_every=50")
     events = list(train(run.job))
     reports = [event.loss for event in events if isinstance(event, ReportEvent)]

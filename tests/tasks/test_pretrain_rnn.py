@@ -31,7 +31,8 @@ def losses(run, resume=False):
 
 @pytest.mark.parametrize("cell", ["rnn", "gru", "lstm"])
 def test_it_learns(corpus, tmp_path, cell):
-    settings = ("train.steps=60", "train.evaluate_every=60", "optimiser.rate=2e-2")
+    once = [f"train.{what}=60" for what in ("steps", "evaluate_every", "checkpoint_every")]
+    settings = (*once, "optimiser.rate=2e-2")
     run = prepared(corpus, tmp_path / "run", *settings, f"model.change.cell={cell}")
     events = list(train(run.job))
     first, *_, last = [event.loss for event in events if isinstance(event, ReportEvent)]

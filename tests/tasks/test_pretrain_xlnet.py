@@ -45,7 +45,8 @@ def losses(run, resume=False):
 
 
 def test_a_recipe_learns_the_objective_of_the_paper(corpus, tmp_path):
-    run = prepared(corpus, tmp_path / "run", "train.steps=60", "train.evaluate_every=60")
+    once = [f"train.{what}=60" for what in ("steps", "evaluate_every", "checkpoint_every")]
+    run = prepared(corpus, tmp_path / "run", *once)
     events = list(train(run.job))
     first, *_, last = [event.loss for event in events if isinstance(event, ReportEvent)]
     assert last < 0.8 * first

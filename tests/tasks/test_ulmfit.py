@@ -79,7 +79,8 @@ def test_a_transformer_may_have_another_vocabulary_too(tmp_path):
 
 
 def test_the_classifier_begins_with_the_language_model_and_learns(corpus, tmp_path):
-    settings = ("train.steps=90", "optimiser.rate=0.05", "train.evaluate_every=90")
+    once = [f"train.{what}=90" for what in ("steps", "evaluate_every", "checkpoint_every")]
+    settings = (*once, "optimiser.rate=0.05")
     run_ = prepared(corpus, "labels", tmp_path / "run", *settings, *EPOCHS)
     start = folders.read(corpus / "reviews" / "model")
     given, own = weights_of(start.module), weights_of(run_.job.model)

@@ -24,6 +24,7 @@ from small import RECIPE, write_corpus
 
 ALONE = World(0, 1, torch.device("cpu"))
 SMALL = "width = 16, embedding = 16, dropout = 0.1"
+STARK = "train.smoothing=0.0"
 MODELS = {
     "sutskever": f'paper = "sutskever"\nchange = {{ {SMALL} }}',
     "bahdanau": f'paper = "bahdanau"\nchange = {{ {SMALL}, maxout = 16 }}',
@@ -121,9 +122,9 @@ def test_what_cannot_be_captured_has_free_shapes(corpus, tmp_path, setting):
 def learned(tmp_path_factory):
     """A model with attention that has learnt to reverse a few words."""
     corpus = write_recipes(tmp_path_factory.mktemp("short"), train=500, longest=3)
-    longer = ("train.steps=200", "train.report_every=200", "train.evaluate_every=200")
+    every = [f"train.{what}_every=200" for what in ("report", "evaluate", "checkpoint")]
     wider = ("model.change.width=32", "model.change.embedding=32", "model.change.dropout=0.0")
-    run = prepared(corpus, corpus / "run", "bahdanau", *longer, *wider, "train.smoothing=0.0")
+    run = prepared(corpus, corpus / "run", "bahdanau", "train.steps=200", *every, *wider, STARK)
     *_, ended = train(run.job)
     run.finish(ended.progress)
     return load(run.model_folder, "cpu")
