@@ -12,7 +12,7 @@ source length, with torch's fused optimiser and cross-entropy, which are faster 
 decoder is a Python loop over as many steps as a batch is long, which torch.compile would unroll
 anew for each length: it is not compiled. Dropout, smoothing, clipping and --precision are the same
 for all: "tf32" allows TF32 in all fp32 products, "fp32" only where torch does (in cuDNN), "bf16" is
-autocast, which regard train chooses on CUDA, and in which regard's recurrent layers stay in fp32.
+autocast with TF32 beside it, as in regard train on CUDA; regard's recurrent layers stay in fp32.
 
 --data is a folder with Multi30k; without it tokens are random, in sentences of its lengths. A round
 is the whole corpus; putting batches together and sending them counts. With --curves, both forms of
@@ -194,7 +194,7 @@ def find_joeynmt(wheel: str | None) -> bool:
 
 def precision_of(name: str, device: torch.device) -> Context:
     """The context of forward passes; whether products may be in TF32 is set for the process."""
-    torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
+    torch.backends.cuda.matmul.allow_tf32 = name != "fp32"
     return (lambda: half(device)) if name == "bf16" else nullcontext
 
 
