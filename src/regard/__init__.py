@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from regard.inside.attention_view import AttentionView
     from regard.inside.image_attention import ImageAttention
     from regard.inside.induction import InductionScores
+    from regard.inside.nearest import Neighbour, neighbours
     from regard.inside.rollout import RolloutMap
     from regard.inside.word_weights import WordWeights
     from regard.metrics.bleu import bleu
@@ -97,6 +98,7 @@ __all__ = [
     "MinimumRisk",
     "Model",
     "MultiLabelPrediction",
+    "Neighbour",
     "NumberPrediction",
     "Paper",
     "Recipe",
@@ -123,6 +125,7 @@ __all__ = [
     "forced_row",
     "load",
     "make_agreement_text",
+    "neighbours",
     "train",
     "without_head",
 ]
@@ -148,6 +151,7 @@ _NAMES = {
     "regard.inside.image_attention": ("ImageAttention",),
     "regard.inside.induction": ("InductionScores",),
     "regard.inside.rollout": ("RolloutMap",),
+    "regard.inside.nearest": ("Neighbour", "neighbours"),
     "regard.inside.word_weights": ("WordWeights",),
     "regard.metrics.bleu": ("bleu",),
     "regard.metrics.translation": ("MetricScore",),

@@ -60,7 +60,7 @@ def test_neighbours_have_the_largest_cosines(monkeypatch, layer, at_once):
         ]
         best = sorted(others, key=lambda one: -one[0])[:4]
         np.testing.assert_allclose([x.cosine for x in of_query], [x[0] for x in best], atol=1e-5)
-        assert [(x.word.line, x.word.word) for x in of_query] == [tuple(x[1:]) for x in best]
+        assert [(x.item.line, x.item.word) for x in of_query] == [tuple(x[1:]) for x in best]
 
 
 def test_only_so_many_occurrences():

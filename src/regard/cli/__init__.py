@@ -45,7 +45,7 @@ GROUPS = {
     "Inspect": {
         "look": "Show the attention weights of a model for one text or image.",
         "tree": "Show a beam search as a tree, with the reason for every pruning.",
-        "neighbours": "Print the words nearest to a word, in context and on its own.",
+        "neighbours": "Print the words nearest to a word, or images to an image.",
         "recency": "Measure how strongly a model depends on distant words.",
         "papers": "List papers with parameter counts, show one, or compare two.",
     },

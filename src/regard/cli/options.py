@@ -46,6 +46,11 @@ PRETOKENISED = Annotated[
     bool, typer.Option("--pretokenised", help="Words are separated by white space.")
 ]
 
+POOL = Annotated[
+    Literal["mean", "max", "first", "pooled"] | None,
+    typer.Option("--pool", help="Pooling of token states.", show_default="the folder's, else mean"),
+]
+
 # How a model runs.
 DEVICE = Annotated[
     str | None, typer.Option("--device", help="cpu or cuda; default: the GPU if there is one.")

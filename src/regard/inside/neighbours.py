@@ -14,6 +14,7 @@ import torch
 
 from regard.data.static_vectors import StaticVectors
 from regard.ground.errors import BadInput
+from regard.inside.nearest import Neighbour, nearest
 from regard.text.tokenizers import Tokenizer
 
 TEXTS = 256  # read at once
@@ -45,13 +46,6 @@ class WordInContext:
         before, after = self.words[first : self.place], self.words[self.place + 1 : last]
         begun, ended = ["…"] * (first > 0), ["…"] * (last < len(self.words))
         return " ".join([*begun, *before, f"[{self.word}]", *after, *ended])
-
-
-class Neighbour(NamedTuple):
-    """A word in context, and its cosine with another."""
-
-    cosine: float
-    word: WordInContext
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,14 +98,7 @@ class ContextualWords:
 
         Vectors of a few texts are in memory at once.
         """
-        best: list[list[Neighbour]] = [[] for _ in queries]
-        for words, vectors_ND in self.read(lines):
-            cosines_BN = queries_BD @ vectors_ND.T
-            for number, (query, cosines_N) in enumerate(zip(queries, cosines_BN, strict=True)):
-                some = np.argsort(-cosines_N, kind="stable")[: top + 1]
-                new = [Neighbour(float(cosines_N[n]), words[n]) for n in some if words[n] != query]
-                best[number] = sorted([*best[number], *new], key=lambda one: -one.cosine)[:top]
-        return best
+        return nearest(queries, queries_BD, self.read(lines), top)
 
 
 def static_neighbours(vectors: StaticVectors, word: str, top: int) -> list[tuple[str, float]]:

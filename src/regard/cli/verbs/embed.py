@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
@@ -27,6 +27,7 @@ from regard.cli.options import (
     MAX_LENGTH,
     MODEL,
     OUT_FILE,
+    POOL,
     PRECISION,
     RESUME,
     SKIP_BAD,
@@ -42,10 +43,7 @@ if TYPE_CHECKING:
 def embed(
     model: MODEL,
     file: FILE = "-",
-    pool: Annotated[
-        Literal["mean", "max", "first", "pooled"] | None,
-        typer.Option(help="Pooling of token states.", show_default="the folder's, else mean"),
-    ] = None,
+    pool: POOL = None,
     normalise: Annotated[
         bool | None,
         typer.Option(

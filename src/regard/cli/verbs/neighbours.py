@@ -1,6 +1,6 @@
-"""``regard neighbours``: words nearest to a word in context, and to its static vector."""
+"""``regard neighbours``: words nearest to a word, in context and static; images to an image."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,6 +9,7 @@ import numpy as np
 import typer
 
 from regard.cli.console import note, print_json, print_line
+from regard.cli.image_neighbours import print_image_neighbours
 from regard.cli.line_io import Parse, check_argument, plain_text, with_max_length, without_cuts
 from regard.cli.options import (
     BATCH_SIZE,
@@ -18,7 +19,11 @@ from regard.cli.options import (
     LAYER,
     MAX_LENGTH,
     MODEL,
+    POOL,
+    SKIP_BAD,
     STORED_PRECISION,
+    WORKERS,
+    options_given,
 )
 from regard.cli.table import print_table
 from regard.data.sources import name_of, read_lines
@@ -28,16 +33,24 @@ from regard.inside.views.escape import escape_line
 if TYPE_CHECKING:
     from regard.api import Model
     from regard.data.static_vectors import StaticVectors
-    from regard.inside.neighbours import LineOfText, Neighbour, WordInContext
+    from regard.inside.nearest import Neighbour
+    from regard.inside.neighbours import LineOfText, WordInContext
 
 LAST = -1  # layer
+OF_WORDS = {"texts": "--text", "max_length": "--max-length"} | {
+    name: f"--{name}" for name in ("vectors", "occurrences", "layer")
+}
+OF_IMAGES = {"pool": "--pool", "workers": "--workers", "skip_bad": "--skip-bad"}
 NOTHING = ("", "", "")  # where one kind has fewer neighbours
 COLUMNS = ("static", "cosine", "in context", "cosine", "")
 
 
 def neighbours(
+    context: typer.Context,
     model: MODEL,
-    word: Annotated[str, typer.Argument(metavar="WORD", help="A word, as in the texts.")],
+    word: Annotated[
+        str, typer.Argument(metavar="WORD", help="A word, as in the texts; or an image.")
+    ],
     file: FILE = "-",
     texts: Annotated[
         list[str] | None,
@@ -60,18 +73,25 @@ def neighbours(
         int, typer.Option(min=1, help="Occurrences of the word that are shown.")
     ] = 5,
     layer: LAYER = None,
+    pool: POOL = None,
     max_length: MAX_LENGTH = None,
+    workers: WORKERS = None,
+    skip_bad: SKIP_BAD = False,
     batch_size: BATCH_SIZE = None,
     precision: STORED_PRECISION = None,
     device: DEVICE = None,
     as_json: JSON = False,
 ) -> None:
-    """Print the words nearest to a word, in context and on its own.
+    """Print the words nearest to a word, or images to an image.
 
     Each occurrence of WORD has a table of its own. On the left are the words nearest to its static
     vector, the same in every text; on the right those words of FILE, in their texts, whose states
     in the model are nearest. --layer 0 is the embedding, n the states after block n; the last one
     is the default.
+
+    Of a model of images, WORD is an image or a folder of them, and FILE the images among which the
+    nearest are looked for: a folder, or a file with a path on each line. They are compared by the
+    vectors of regard embed.
 
     Example: regard neighbours runs/bert/model bank text.en --vectors glove.6B.50d.txt.gz
     """
@@ -81,6 +101,12 @@ def neighbours(
 
     check_argument(word)
     loaded = load(model, device, precision=precision, batch_size=batch_size)
+    if loaded.facts.encoder.embed.reads_images:
+        _refuse(context, OF_WORDS, "words")
+        options = {"workers": workers, "skip_bad": skip_bad}
+        print_image_neighbours(loaded, word, file, top=top, pool=pool, as_json=as_json, **options)
+        return
+    _refuse(context, OF_IMAGES, "images")
     if loaded.tokenizer is None:
         raise BadInput(MISSING)
     parse, name = _parser(loaded, max_length), name_of(file)
@@ -103,6 +129,12 @@ def neighbours(
             print_json(_record(query, static, of_query))
         else:
             _print_query(query, static, of_query, name)
+
+
+def _refuse(context: typer.Context, names: Mapping[str, str], of: str) -> None:
+    """Refuse options that the model has no use for."""
+    for name in options_given(context, names):
+        raise BadInput(f"{names[name]}: is for models that read {of}")
 
 
 def _parser(model: "Model", max_length: int | None) -> Parse:
@@ -132,7 +164,7 @@ def _record(
     return {
         **_place(query),
         "static": [{"word": word, "cosine": round(cosine, 6)} for word, cosine in static],
-        "contextual": [{**_place(one.word), "cosine": round(one.cosine, 6)} for one in nearest],
+        "contextual": [{**_place(one.item), "cosine": round(one.cosine, 6)} for one in nearest],
     }
 
 
@@ -151,7 +183,7 @@ def _print_query(
     print_line(escape_line(f"{where}: {query}"))
     left = [(word, f"{cosine:.3f}") for word, cosine in static]
     right = [
-        (one.word.word, f"{one.cosine:.3f}", f"{one.word.line}: {one.word}") for one in nearest
+        (one.item.word, f"{one.cosine:.3f}", f"{one.item.line}: {one.item}") for one in nearest
     ]
     rows = [
         (*(first or NOTHING[:2]), *(second or NOTHING))
