@@ -12,8 +12,9 @@ of regard train: it reads bytes, which it normalises; the peers are given normal
 augments, unless --augment puts what regard draws inside its own step. The peers: timm's
 VisionTransformer as it comes, compiled ("timm-compiled"), compiled with CUDA graphs ("timm-graphs")
 or with tuned products, which takes minutes ("timm-autotuned"); "eager" and "compiled" are
-transformers' ViTForImageClassification (sdpa). On a CPU peers are traced only. MFU counts what must
-be computed, of 784 TFLOP/s measured and of 989 on the sheet.
+transformers' ViTForImageClassification (sdpa). On a CPU peers are traced only. regard computes the
+last layer for the class token alone, as nobody reads the others; MFU counts all tokens in all
+layers, of 784 TFLOP/s measured and of 989 on the sheet.
 """
 
 import argparse
@@ -128,7 +129,8 @@ def theirs(peer: nn.Module, device: torch.device, **compiled: Any) -> Step:
 
     def step(batch: Batch) -> Tensor:
         images, targets = batch.inputs.tokens_T, batch.targets[Classification.head]
-        torch.compiler.cudagraph_mark_step_begin()
+        if images.is_cuda:
+            torch.compiler.cudagraph_mark_step_begin()
         with half(device):
             loss = loss_of(images, targets)
         loss.backward()

@@ -91,7 +91,8 @@ class ImageLabels(Objective):
         return smoothed_cross_entropy(logits, targets_B, self.labels.smoothing, share_B)
 
     def _outputs(self, model: nn.Module, images: Tensor, batch: Batch, tape: NullTape) -> Outputs:
-        return model(replace(batch.inputs, tokens_T=self._normalised(images)), tape=tape)
+        inputs = replace(batch.inputs, tokens_T=self._normalised(images))
+        return model(inputs, only_read=True, tape=tape)
 
     def _normalised(self, images: Tensor) -> Tensor:
         """By channel, without a table that would have to be on the device."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.ground.layout import Layout
@@ -116,15 +117,31 @@ class SelfAttention(HeadsModule):
         x_TD: Tensor,
         layout: Layout,
         *,
+        queries: tuple[Tensor, Layout] | None = None,
         cache: LayerKVCache | None = None,
         tape: NullTape = NULL_TAPE,
     ) -> Tensor:
-        h = self.heads
+        """For each token, or for those of ``queries`` only: states of some tokens of each row."""
+        h, keys = self.heads, layout
+        if queries is not None:
+            return self._attend_from(*queries, x_TD, layout, tape)
         q, k, v = h.part(self.qkv(x_TD), h.key, h.key, h.value)
-        keys = layout
         if cache is not None:
             k, v, keys = cache.extend(k, v, layout)
         return self.join(q, k, v, layout, keys, tape)
+
+    def _attend_from(
+        self, x_TD: Tensor, queries: Layout, keys_TD: Tensor, keys: Layout, tape: NullTape
+    ) -> Tensor:
+        """Queries of some tokens, keys and values of all, by parts of the one matrix."""
+        h = self.heads
+        sizes = [h.count * h.key, h.count * (h.key + h.value)]
+        of_queries, of_keys = zip(
+            *(part.split(sizes) for part in self.qkv.parameters()), strict=True
+        )
+        (q,) = h.part(F.linear(x_TD, *of_queries), h.key)
+        k, v = h.part(F.linear(keys_TD, *of_keys), h.key, h.value)
+        return self.join(q, k, v, queries, keys, tape)
 
 
 class CrossAttention(HeadsModule):

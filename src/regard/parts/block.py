@@ -44,13 +44,17 @@ class Residual(nn.Module):
         self, x_TD: Tensor, part: Callable[[Tensor], Tensor], layout: Layout | None = None
     ) -> Tensor:
         """The states after the sublayer; ``layout`` says which rows ``drop_path`` drops."""
-        update_TD = part(x_TD if self.post else self.norm(x_TD))
+        update_TD = part(self.normed(x_TD))
         added_TD = self.dropout(update_TD)
         if self.layer_scale is not None:
             added_TD = added_TD * self.layer_scale.to(added_TD.dtype)
         if layout is not None:
             added_TD = self.drop_path(added_TD, layout)
         return self.norm(x_TD + added_TD).to(update_TD.dtype) if self.post else x_TD + added_TD
+
+    def normed(self, x_TD: Tensor) -> Tensor:
+        """What the sublayer reads."""
+        return x_TD if self.post else self.norm(x_TD)
 
 
 class Block(nn.Module):
@@ -117,3 +121,20 @@ class Block(nn.Module):
         if self.decodes:
             x_TD = self.cross_residual(x_TD, attend_to_source, layout)
         return tape("output", self.mlp_residual(x_TD, feed_forward, layout))
+
+    def first_tokens(self, x_TD: Tensor, layout: Layout, count: int) -> tuple[Tensor, Layout]:
+        """The same for the first ``count`` tokens of each of full rows, with their layout.
+
+        Of the others only keys and values are computed.
+        """
+        first = Layout.rectangle(layout.rows, count, x_TD.device)
+        first_TD, keys_TD = (
+            first.pack(layout.pad(x_TD)[:, :count]),
+            self.attention_residual.normed(x_TD),
+        )
+
+        def attend_to_all(x: Tensor) -> Tensor:
+            return self.attention(keys_TD, layout, queries=(x, first))
+
+        first_TD = self.attention_residual(first_TD, attend_to_all, first)
+        return self.mlp_residual(first_TD, self.mlp, first), first

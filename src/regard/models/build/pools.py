@@ -19,19 +19,20 @@ class FirstTokenModule(nn.Module):
 
     def forward(self, encoded: EncoderOutput, *, tape: NullTape = NULL_TAPE) -> Tensor:
         """(B, D); any state for a row without tokens."""
-        states_TD = encoded.states_TD
-        if not len(states_TD):
-            states_TD = F.pad(states_TD, (0, 0, 0, 1))
-        first_B = encoded.layout.offsets[:-1].long().clamp(max=states_TD.shape[0] - 1)
-        first_BD = states_TD[first_B]
+        first_BD = first_states(encoded, 1)
         return first_BD if self.dense is None else torch.tanh(self.dense(first_BD))
 
 
 def first_states(encoded: EncoderOutput, count: int) -> Tensor:
     """(B, count · D): the states of the first tokens of each row, side by side."""
-    starts_B, last = encoded.layout.offsets[:-1].long(), len(encoded.states_TD) - 1
+    states_TD, layout = encoded.states_TD, encoded.layout
+    if layout.full and layout.longest >= count:
+        return layout.pad(states_TD)[:, :count].flatten(1)  # whose gradient is no scatter
+    if not len(states_TD):
+        states_TD = F.pad(states_TD, (0, 0, 0, 1))
+    starts_B, last = layout.offsets[:-1].long(), len(states_TD) - 1
     places = torch.arange(count, device=starts_B.device)
-    return encoded.states_TD[(starts_B[:, None] + places).clamp(max=last)].flatten(1)
+    return states_TD[(starts_B[:, None] + places).clamp(max=last)].flatten(1)
 
 
 class PlainPoolModule(nn.Module):

@@ -72,13 +72,16 @@ class TransformerModule(nn.Module):
         *,
         source: EncoderOutput | None = None,
         cache: KVCache | None = None,
+        first: int | None = None,
         tape: NullTape = NULL_TAPE,
     ) -> EncoderOutput:
-        """A state for every token."""
+        """A state for every token; of full rows perhaps only for the ``first`` ones of each."""
         layout = self.embed.layout_of(tokens_T, layout)
         x_TD = tape("embed.output", self.embed(tokens_T, layout))
-        blocks_tape = tape.under("blocks")
-        for number, block in enumerate(self.layers):
+        blocks_tape, layers, last = tape.under("blocks"), self.layers, None
+        if first is not None and layout.full:
+            *layers, last = layers
+        for number, block in enumerate(layers):
             x_TD = block(
                 x_TD,
                 layout,
@@ -86,6 +89,8 @@ class TransformerModule(nn.Module):
                 cache=None if cache is None else cache.under(number),
                 tape=blocks_tape.under(number),
             )
+        if last is not None and first is not None:
+            x_TD, layout = last.first_tokens(x_TD, layout, first)
         if cache is not None:
             cache.advance(layout)
         return EncoderOutput(tape("output", self.norm(x_TD)), layout)

@@ -41,7 +41,7 @@ class TrunkWithHeadsModule(nn.Module):
     heads of ``queries`` read the query stream of the trunk at their positions; those of ``layouts``
     are given the layout of the rows as well. Pool and heads
     read the last states, or those of ``layers``, by their paths in the trunk: one, or several with
-    a ``mix``.
+    a ``mix``. Where both read only the ``first`` tokens of a row, it says how many.
     """
 
     cross_attention = None
@@ -57,13 +57,14 @@ class TrunkWithHeadsModule(nn.Module):
         layouts: frozenset[str] = frozenset(),
         mix: ScalarMix | None = None,
         layers: Sequence[str] = (),
+        first: int | None = None,
     ):
         super().__init__()
         self.per_row, self.spans, self.queries, self.layouts = per_row, spans, queries, layouts
         self.trunk: Any = trunk
         self.pool = pool
         self.heads = nn.ModuleDict(heads)
-        self.mix, self.layers = mix, tuple(layers)
+        self.mix, self.layers, self.first = mix, tuple(layers), first
 
     @property
     def main(self) -> "TrunkWithHeadsModule":
@@ -101,15 +102,18 @@ class TrunkWithHeadsModule(nn.Module):
         *,
         positions: Mapping[str, Tensor] = ALL_TOKENS,
         state: Any = None,
+        only_read: bool = False,
         tape: NullTape = NULL_TAPE,
     ) -> Outputs:
         """All outputs; a head of tokens reads those at its ``positions``, default all of them.
 
-        ``state`` is what the trunk carries on from earlier tokens of the same rows.
+        ``state`` is what the trunk carries on from earlier tokens of the same rows. With
+        ``only_read``, a trunk over images may leave out states that neither pool nor heads read.
         """
         predicted = [positions[name] for name in self.queries if name in positions]
-        more = {"predicted_N": predicted[0]} if predicted else {}
+        more: dict[str, Any] = {"predicted_N": predicted[0]} if predicted else {}
         more |= {} if state is None else {"state": state}
+        more |= {"first": self.first} if only_read and not tape.live else {}
         encoded = self.encode(inputs, tape=tape, **more)
         pooled_BD = self.pooled(encoded, tape=tape)
         by_head = {}

@@ -24,6 +24,11 @@ class AnyPool:
 
     summaries: ClassVar[Summaries] = ANYWHERE
 
+    @property
+    def first_read(self) -> int | None:
+        """How many first tokens of a row it reads; None: all tokens."""
+        return None
+
     def build(self, width: int) -> nn.Module:
         """The module for states of that size."""
         raise NotImplementedError
@@ -48,6 +53,10 @@ class FirstToken(AnyPool):
     summaries: ClassVar[Summaries] = ("first",)
     dense: bool = True
 
+    @property
+    def first_read(self) -> int:
+        return 1
+
     def build(self, width: int) -> nn.Module:
         return FirstTokenModule(nn.Linear(width, width) if self.dense else None)
 
@@ -64,6 +73,10 @@ class FirstTokens(AnyPool):
 
     def __post_init__(self) -> None:
         at_least(1, "count", self.count)
+
+    @property
+    def first_read(self) -> int:
+        return self.count
 
     def build(self, width: int) -> nn.Module:
         return PlainPoolModule(partial(first_states, count=self.count))

@@ -149,6 +149,7 @@ class TrunkWithHeads:
             frozenset(head.name for head in self.output_heads if head.reads_layout),
             ScalarMix(self.trunk.stack.depth + 1) if self.mix else None,
             self._layers_read,
+            self._first_read,
         )
         if self.init_std is not None:
             for part in module.modules():
@@ -178,6 +179,14 @@ class TrunkWithHeads:
     def models(self, module: nn.Module) -> dict[str, tuple["TrunkWithHeads", nn.Module]]:
         """What is saved of a trained module, by folder."""
         return {"model": (self, module)}
+
+    @property
+    def _first_read(self) -> int | None:
+        """How many first tokens of a row pool and heads read; None: others as well."""
+        alone = all(head.per_row and not head.reads_layout for head in self.output_heads)
+        if self.pool is None or self._layers_read or not alone:
+            return None
+        return self.pool.first_read
 
     def training_flops(
         self, lengths: Sequence[tuple[int, ...]], positions: Mapping[str, int] = NO_POSITIONS
