@@ -339,7 +339,7 @@ class Model:
 
         An encoder reads ``target`` as its second text; a translator without one is shown its own
         translation. With ``repeat``, a causal model reads all tokens twice; ``rollout`` follows
-        attention through layers; ``patch`` is (row, column) of an image. See also ``View.save``.
+        attention through layers; ``patch`` is (row, column) of an image. It has ``.save(path)``.
         """
         given = (self.runner, self.facts, self.tokenizer, self.predict, text, target)
         return look(*given, subwords=subwords, repeat=repeat, rollout=rollout, patch=patch)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import regard
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
 from regard.inside.views.heat_overlay import enlarge, overlay, png_bytes
@@ -121,6 +122,26 @@ def test_images_of_other_sizes_have_other_grids(model):
         model.look(numbers[:, :18])
 
 
+def test_a_model_in_int8_is_looked_at_too(folder, view):
+    seen = regard.load(folder / "model", "cpu", precision="int8").look(folder / "image.png")
+    assert seen.title == "image.png"
+    np.testing.assert_allclose(seen.maps[0].weights, view.maps[0].weights, atol=0.05)
+
+
+def test_without_a_processor_numbers_are_looked_at(folder, view, model, tmp_path):
+    bare = regard.load(folder / "model", "cpu")
+    bare.save(tmp_path / "bare", "hf")
+    (tmp_path / "bare" / "preprocessor_config.json").unlink()
+    bare = regard.load(tmp_path / "bare", "cpu")
+    numbers = model.tokenizer.rows([PIXELS])[0].read()
+    seen = bare.look(numbers)
+    np.testing.assert_allclose(seen.class_token(), view.class_token(), atol=1e-6)
+    assert seen.prediction.probability == pytest.approx(view.prediction.probability)
+    assert (seen.image.pixels_HWC.min(), seen.image.pixels_HWC.max()) == (0, 255)
+    with pytest.raises(BadInput, match=r"no preprocessor_config\.json"):
+        bare.look(PIXELS)
+
+
 def test_the_distillation_token_is_no_patch():
     seen = small_vit(paper=deit).look(PIXELS)
     assert seen.maps[0].keys[:3] == ("class", "distillation", "0,0")
@@ -163,6 +184,8 @@ def test_what_is_not_there_is_refused(view, model):
             model.look(PIXELS, **option)
     with pytest.raises(BadInput, match="no causal model"):
         model.induction("text")
+    with pytest.raises(BadInput, match="not finite"):
+        model.look(np.full((3, 8, 12), np.nan))
     with pytest.raises(BadInput, match=r"^nowhere\.png: cannot be read"):
         model.look("nowhere.png")
 

@@ -53,6 +53,8 @@ class ImageModel(EncoderModel):
             values_CHW = row.read()
         except BadItem as bad:  # there is no other to be told from
             raise BadInput(bad.reason) from None
+        if not np.isfinite(values_CHW).all():
+            raise BadInput("the image has numbers that are not finite")
         embed: Any = self.facts.trunk.embed
         grid = self.model.trunk.embed.grid_of(torch.from_numpy(values_CHW[None]))
         pixels_HWC = self.processor.denormalised(values_CHW)
