@@ -21,6 +21,7 @@ from regard.data.images.augment import (
     colour,
     contrast,
     draw_beta,
+    equalise,
     posterise,
     random_augment,
     random_crop,
@@ -143,6 +144,30 @@ def test_colours_change_as_they_are_called():
     assert torch.equal(autocontrast(even, up[:1]), even)
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+def test_equalisation_is_that_of_pillow(channels):
+    """Of noise, of few numbers, of one number, of two, and of images too small to be changed."""
+    image = pytest.importorskip("PIL.Image")
+    from PIL import ImageOps
+
+    draw = np.random.default_rng(0)
+    shape = (channels, 30, 40)
+    dark = (draw.random(shape) ** 4 * 255).astype(np.uint8)
+    few = draw.choice(np.uint8([0, 3, 4, 250]), shape, p=[0.1, 0.6, 0.2, 0.1])
+    edges = np.where(draw.random(shape) < 0.5, 0, 255).astype(np.uint8)
+    slope = np.broadcast_to(np.arange(40, dtype=np.uint8), shape)
+    noise = draw.integers(0, 256, shape, dtype=np.uint8)
+    bytes_BCHW = np.stack([noise, dark, few, edges, slope, np.full(shape, 77, np.uint8)])
+    for pixels in (bytes_BCHW, bytes_BCHW[..., :9, :11], bytes_BCHW[..., :17, :17]):
+        found = equalise(torch.from_numpy(pixels / np.float32(255)), ZERO[: len(pixels)])
+        for one, equal in zip(pixels, found, strict=True):
+            picture = image.fromarray(one[0] if channels == 1 else one.transpose(1, 2, 0).copy())
+            expected = np.array(ImageOps.equalize(picture)).reshape(*one.shape[1:], -1)
+            assert np.array_equal(expected.transpose(2, 0, 1), (equal * 255).round().numpy())
+    even = torch.full((1, 3, 4, 4), 0.3001)
+    assert torch.equal(equalise(even, ZERO[:1]), even)  # as it is, not as bytes
+
+
 @pytest.mark.parametrize("number", range(len(FARTHEST)))
 def test_places_move_as_far_as_their_strength(number):
     images = batch(2)
@@ -159,7 +184,7 @@ def test_places_move_as_far_as_their_strength(number):
 
 
 def test_every_operation_is_drawn():
-    images, draws = batch(600), Draws(keys(600))
+    images, draws = batch(600, height=24, width=24), Draws(keys(600))
     found = random_augment(images, draws, 1, 0.8)
     changed = (found != images).flatten(1).any(1)
     share = (len(COLOURS) + len(FARTHEST)) / (1 + len(COLOURS) + len(FARTHEST))

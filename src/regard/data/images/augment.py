@@ -17,6 +17,7 @@ from regard.data.images.draws import Draws
 QUANTILES = 1_024  # of a beta distribution, between which numbers are interpolated
 ERASED_AREA, ERASED_RATIO = (0.02, 1 / 3), 3.3  # of Zhong et al. (2017)
 CROP_RATIO = 4 / 3
+BYTES = 256  # numbers of a histogram
 
 
 def _column(values_B: Tensor) -> Tensor:
@@ -78,8 +79,8 @@ def _rectangle(images: Tensor, height_B: Tensor, width_B: Tensor, draws: Draws) 
     return (inside[0][:, :, None] & inside[1][:, None, :])[:, None]
 
 
-# The set of RandAugment (Cubuk et al., 2019, arXiv:1909.13719) but for histogram equalisation: maps
-# of places (a turn by 30 degrees, shears along x and y, moves by 0.45 of a side), maps of colours.
+# The set of RandAugment (Cubuk et al., 2019, arXiv:1909.13719): maps of places (a turn by 30
+# degrees, shears along x and y, moves by 0.45 of a side), maps of colours.
 FARTHEST = (math.pi / 6, 0.3, 0.3, 0.9, 0.9)
 
 
@@ -137,10 +138,31 @@ def autocontrast(images: Tensor, change: Tensor) -> Tensor:
     return torch.where(most > least, stretched, images)
 
 
+def equalise(images: Tensor, change: Tensor) -> Tensor:
+    """Each channel with a flat histogram, as ``ImageOps.equalize`` of Pillow makes it of bytes."""
+    bytes_CN = (images * (BYTES - 1)).round().long().flatten(2).flatten(0, 1)
+    counts_CV = _histograms(bytes_CN)
+    below_CV = counts_CV.cumsum(1)
+    last_C1 = counts_CV.gather(1, bytes_CN.amax(1, keepdim=True))  # that of the brightest number
+    step_C1 = (bytes_CN.shape[1] - last_C1) // (BYTES - 1)
+    level_CV = (below_CV - counts_CV + step_C1 // 2) // step_C1.clamp(min=1)
+    level_CN = level_CV.clamp(max=BYTES - 1).gather(1, bytes_CN)
+    flat = (level_CN / (BYTES - 1)).view_as(images)
+    return torch.where(step_C1.view(*images.shape[:2], 1, 1) > 0, flat, images)
+
+
+def _histograms(bytes_CN: Tensor) -> Tensor:
+    """(C, 256): how often each byte occurs in each row."""
+    rows_C1 = torch.arange(len(bytes_CN), device=bytes_CN.device)[:, None] * BYTES
+    places = (rows_C1 + bytes_CN).flatten()  # in one dimension the sum is deterministic
+    counts = torch.zeros(len(bytes_CN) * BYTES, dtype=torch.long, device=bytes_CN.device)
+    return counts.scatter_add(0, places, torch.ones_like(places)).view(-1, BYTES)
+
+
 Colours = Callable[[Tensor, Tensor], Tensor]
 COLOURS: tuple[Colours, ...] = (
     *(brightness, contrast, colour, sharpness),
-    *(posterise, solarise, autocontrast),
+    *(posterise, solarise, autocontrast, equalise),
 )
 
 
