@@ -1,0 +1,137 @@
+"""What the scripts of the pages show is what was recorded; without a browser, but by node."""
+
+import json
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from regard.inside.attention_map import AttentionMap
+from regard.inside.attention_view import AttentionView
+from regard.inside.rollout import RolloutMap
+from small_images import small_vit
+
+NODE = shutil.which("node")
+pytestmark = pytest.mark.skipif(NODE is None, reason="needs node")
+PIXELS = np.random.default_rng(3).integers(0, 256, (8, 12, 3), dtype=np.uint8)  # 2 × 3 patches
+READ = 'const text = (id) => at(id).textContent, figure = document.querySelectorAll(".picture")[0];'
+
+
+class Elements(HTMLParser):
+    """All elements of a page, with the text of its scripts."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.found = []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attributes):
+        self.found.append({"tag": tag, "attributes": dict(attributes), "text": ""})
+
+    def handle_data(self, data):
+        if self.found and self.found[-1]["tag"] == "script":
+            self.found[-1]["text"] += data
+
+
+def shown(view, steps):
+    """What the last of some steps on a page returns."""
+    *elements, script = Elements(view.html()).found
+    given = {"elements": elements, "script": script["text"], "steps": READ + steps}
+    program = Path(__file__).with_name("run_page.js")
+    done = subprocess.run(
+        [NODE, program], input=json.dumps(given), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def image():
+    return small_vit(size=(8, 12), depth=2).look(PIXELS)
+
+
+@pytest.fixture(scope="module")
+def text():
+    weights = np.random.default_rng(0).random((2, 3, 3, 3))
+    weights /= weights.sum(-1, keepdims=True)
+    words = ("a", "b", "c")
+    map = AttentionMap("encoder", words, words, weights, np.tri(3, dtype=bool))
+    return AttentionView("a b c", (map, RolloutMap.of(map)))
+
+
+def test_a_text_is_read_out_cell_by_cell(text):
+    steps = 'choose({ layer: 1, head: 2 }); point({ query: 2, key: 0 }); return text("readout")'
+    weight = text.maps[0].layers[1][2, 2, 0]
+    assert shown(text, steps) == f"c looks at a {weight:.4f}   "
+    steps = 'at("heat").fire("keydown", { key: "ArrowUp" }); return text("readout")'
+    assert shown(text, steps) == f"a looks at a {text.maps[0].select()[0, 0]:.4f}   "
+    assert shown(text, 'point({ query: 0, key: 1 }); return text("readout")').endswith("look at b")
+
+
+def test_a_rollout_is_shown_through_all_layers_or_through_one(text):
+    steps = "choose({ map: 1 }); const all = shown[2][0];"
+    steps += "choose({ layer: 0 }); return [all, shown[2][0]]"
+    expected = [text.maps[1].select(layer)[2, 0] for layer in (None, 0)]
+    np.testing.assert_allclose(shown(text, steps), expected, atol=1e-4)
+
+
+def test_the_overview_has_a_picture_for_each_head(text, image):
+    count = 'return at("pictures").querySelectorAll("canvas").length'
+    assert shown(text, count) == 6 and shown(image, count) == 4
+
+
+def limits(grid):
+    return [float(f"{end:.4f}") for end in (grid.min(), grid.max())]
+
+
+@pytest.mark.parametrize(
+    ("steps", "grid"),
+    [
+        ("", lambda view: view.class_token()),
+        ("choose({ layer: 1, head: 0 });", lambda view: view.class_token(1, 0)),
+        ("choose({ from: null });", lambda view: view.grid("mean")),
+        ("choose({ map: 1 });", lambda view: view.rollout()),
+        ('figure.fire("pointermove", { clientX: 99, clientY: 1 });', lambda view: view.patch(0, 2)),
+        ('figure.fire("keydown", { key: "ArrowUp" });', lambda view: view.patch(0, 0)),
+        (
+            'figure.fire("pointermove", { clientX: 40, clientY: 60 }); figure.fire("click");'
+            'figure.fire("pointerleave"); figure.fire("keydown", { key: "ArrowRight" });',
+            lambda view: view.patch(1, 2),
+        ),
+        (
+            'figure.fire("pointermove", { clientX: 1, clientY: 1 }); figure.fire("pointerleave");',
+            lambda view: view.class_token(),
+        ),
+    ],
+)
+def test_the_weights_of_an_image_are_drawn_over_it(image, steps, grid):
+    """Two things lie on the canvas: the image, and one pixel for each patch."""
+    weights = grid(image)
+    least, peak, size, opacity = shown(
+        image,
+        steps
+        + """
+        const [dim, heat] = at("attention").getContext().drawn.slice(-2);
+        const { width, height, data } = heat.image;
+        const opacity = [...data].filter((_, i) => i % 4 === 3);
+        return [+text("least"), +text("peak"), [dim.width, dim.height, height, width], opacity];
+        """,
+    )
+    np.testing.assert_allclose([least, peak], limits(weights), atol=2e-3)
+    assert size == [6, 4, 2, 3]
+    shares = (weights - weights.min()) / (weights.max() - weights.min())
+    np.testing.assert_allclose(np.array(opacity).reshape(2, 3) / 204, shares, atol=0.02)
+
+
+def test_the_patch_that_is_pointed_at_is_framed_and_named(image):
+    steps = 'figure.fire("pointermove", { clientX: 50, clientY: 99 });'
+    frames = 'document.querySelectorAll(".patch").map(({ hidden, style }) => [hidden, style])'
+    readout, places = shown(image, steps + f'return [text("readout"), {frames}]')
+    assert readout.startswith("patch 1,1 looks most at ")
+    assert [hidden for hidden, _ in places] == [False, False]
+    sides = {"top": 100 / 2, "left": 100 / 3, "height": 100 / 2, "width": 100 / 3}
+    for _, style in places:
+        assert {side: float(size[:-1]) for side, size in style.items()} == pytest.approx(sides)
