@@ -47,7 +47,7 @@ function layFrom() {
 
 // ---- drawing ----------------------------------------------------------------------------------
 
-// The image in dim greys, under which weights would not be seen.
+// The image in dim greys, so that the colours of weights stand out.
 const dim = make("canvas");
 function readImage() {
   Object.assign(dim, { width: image.naturalWidth, height: image.naturalHeight });
