@@ -76,6 +76,11 @@ class AttentionMap:
         which_head = "mean of all heads" if head is None else f"head {head}"
         return f"{self.name}, {which_layer}, {which_head}"
 
+    def mean_of_heads(self) -> "AttentionMap":
+        """The same map with one head in each layer, the mean of all."""
+        sums = ((each.sum(axis=0, keepdims=True), len(each)) for each in self.layers)
+        return replace(self, layers=tuple(sum_1LS / max(heads, 1) for sum_1LS, heads in sums))
+
     def merged(
         self, queries: Sequence[str], keys: Sequence[str], query_groups: Groups, key_groups: Groups
     ) -> "AttentionMap":

@@ -149,6 +149,19 @@ def test_an_image_of_many_patches_makes_a_page_of_moderate_size():
     assert len(image_example(grid=(14, 14)).html()) < 3 * 3 * 197 * 197 * 1.5 + 60_000
 
 
+def test_too_many_weights_are_averaged_over_heads(monkeypatch):
+    look = image_example()
+    monkeypatch.setattr(attention_html, "MOST", 8 * 49)  # two layers of three heads, and rollout
+    assert "averaged here" not in look.html()
+    monkeypatch.setattr(attention_html, "MOST", 8 * 49 - 1)
+    html = look.html()
+    _, data, _ = map(json_or_none, Outline(html).scripts)
+    assert [[len(heads) for heads in one["layers"]] for one in data] == [[1, 1], [1, 1]]
+    expected = look.maps[0].select(layer=1).max(axis=-1)
+    np.testing.assert_allclose(data[0]["layers"][1][0]["peaks"], expected, rtol=1e-3)
+    assert "heads are averaged here" in html
+
+
 def test_hostile_text_stays_text():
     html = example(HOSTILE, title="</title><script>alert(2)</script> & $style").html()
     outline = Outline(html)

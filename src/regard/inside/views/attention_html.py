@@ -20,6 +20,7 @@ from regard.tasks.labelled_image import LabelledImage
 
 UNIT = 10_000  # weights of texts are written as whole ten-thousandths: four decimals, half the size
 CLASSES = 10  # the classes of an image that are listed
+MOST = 60_000_000  # weights of a page: more would be too much for a browser
 
 
 def attention_page(title: str, summary: str, maps: Sequence[AttentionMap]) -> str:
@@ -36,8 +37,15 @@ def image_page(
     image: LabelledImage,
     scores: Mapping[str, float],
 ) -> str:
-    """The same of an image, which the page contains, with the scores of its classes."""
+    """The same of an image, which the page contains, with the scores of its classes.
+
+    Where there are too many weights, each layer has the mean of its heads.
+    """
     (height, width), (rows, columns) = image.pixels_HWC.shape[:2], image.grid
+    size = f"{height} × {width} pixels, {rows} × {columns} patches"
+    if sum(layer.size for each in maps for layer in each.layers) > MOST:
+        maps = [each.mean_of_heads() for each in maps]
+        size += "; heads are averaged here, for there are too many weights"
     picture = {
         "grid": image.grid,
         "tokens": image.tokens,
@@ -47,7 +55,7 @@ def image_page(
     sections = Template(read_asset("attention_image.html")).substitute(
         image=data_uri(image.pixels_HWC),
         ratio=f"{width}/{height}",
-        size=f"{height} × {width} pixels, {rows} × {columns} patches",
+        size=size,
         classes=score_rows(scores, CLASSES),
         picture=_inline_json(picture),
     )
