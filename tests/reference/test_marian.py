@@ -1,6 +1,7 @@
 """C6: Marian folders give what ``transformers`` gives, and go back to it bit for bit."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -456,31 +457,58 @@ def test_a_folder_translates_as_generate_does(settings, tied, tmp_path):
                 assert best.score == pytest.approx(out.sequences_scores.item(), abs=1e-4)
 
 
-def test_generation_settings_that_cannot_be_followed_are_reported(tied, tmp_path):
-    folder = shutil.copytree(tied, tmp_path / "folder")
-    said = json.loads((folder / "generation_config.json").read_text())
-    for wrong, message in (
-        ({"bad_words_ids": [[1, 2]]}, "bad_words_ids of several tokens"),
-        ({"forced_eos_token_id": 7}, "forced_eos_token_id is 7"),
-        ({"early_stopping": "soon"}, "means nothing"),
-        ({"num_beams": 0}, "num_beams is 0"),
-        ({"num_beams": 4.0}, "num_beams is 4.0"),
-        ({"max_length": 1}, "max_length is 1"),
-        ({"max_new_tokens": -5}, "max_new_tokens is -5"),
-        ({"length_penalty": "x"}, "length_penalty 'x'"),
-        ({"bad_words_ids": [[58_100]]}, "bad_words_ids has 58100"),
-        ({"bad_words_ids": [[-1]]}, "bad_words_ids has -1"),
-        ({"repetition_penalty": 0}, "a repetition penalty must be positive"),
-        ({"suppress_tokens": [3]}, "suppress_tokens"),
-        ({"do_sample": True}, "do_sample"),
-        ({"invented": 1}, "invented 1 is not supported"),
-        ({"eos_token_id": 5}, "eos_token_id is 5, and here only 0 ends a text; choose a search"),
-    ):
-        (folder / "generation_config.json").write_text(json.dumps({**said, **wrong}))
-        model = regard.load(folder, "cpu")
-        with pytest.raises(BadInput, match=message):
+SETTINGS = [
+    ({"bad_words_ids": [[1, 2]]}, "bad_words_ids of several tokens"),
+    ({"bad_words_ids": [[58_100]]}, "bad_words_ids has 58100"),
+    ({"bad_words_ids": [[-1]]}, "bad_words_ids has -1"),
+    ({"bad_words_ids": {"1": 2}}, "bad_words_ids must be lists of ids, not {'1': 2}"),
+    ({"forced_eos_token_id": 7}, "forced_eos_token_id is 7"),
+    ({"early_stopping": "soon"}, "early_stopping must be true, false or \"never\", not 'soon'"),
+    ({"early_stopping": []}, 'early_stopping must be true, false or "never", not []'),
+    ({"num_beams": 0}, "num_beams must be at least 1, not 0"),
+    ({"num_beams": 4.0}, "num_beams must be a whole number, not 4.0"),
+    ({"num_beams": 10**6}, "the size of a beam must be at most 10,000, not 1000000"),
+    ({"max_length": 1}, "max_length must be at least 2"),
+    ({"max_new_tokens": -5}, "max_new_tokens must be at least 1"),
+    ({"length_penalty": "x"}, "length_penalty must be a number, not 'x'"),
+    ({"length_penalty": float("nan")}, "length_penalty must be from -50 to 50, not nan"),
+    ({"no_repeat_ngram_size": True}, "no_repeat_ngram_size must be a whole number, not True"),
+    ({"repetition_penalty": 0}, "a repetition penalty must be positive"),
+    ({"repetition_penalty": 10**400}, "repetition_penalty must be from -1e+30 to 1e+30"),
+    ({"renormalize_logits": "no"}, "renormalize_logits must be true or false, not 'no'"),
+    ({"suppress_tokens": [3]}, "suppress_tokens"),
+    ({"do_sample": True}, "do_sample"),
+    ({"do_sample": "no"}, "do_sample must be true or false, not 'no'"),
+    ({"invented": 1}, "invented 1 is not supported"),
+    ({"eos_token_id": 5}, "eos_token_id is 5, and here only 0 ends a text; choose a search"),
+]
+
+
+def test_generation_settings_that_cannot_be_followed_are_reported(tied):
+    translator = regard.load(tied, "cpu").translator
+    for wrong, message in SETTINGS:
+        settings = {**translator.generation_config, **wrong}
+        model = replace(translator, generation_config=settings)
+        with pytest.raises(BadInput, match=f"^generation_config.json: .*{re.escape(message)}"):
             model.translate(["A book."])
         assert model.translate(["A book."], regard.Beam(2))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "not JSON"),
+        ("[1]", "not a JSON object"),
+        ("\xff", "not JSON"),
+        ("[" * 9_999, "not JSON"),
+    ],
+)
+def test_a_file_of_settings_that_is_no_object_is_named(tied, tmp_path, text, message):
+    folder = shutil.copytree(tied, tmp_path / "folder")
+    path = folder / "generation_config.json"
+    path.write_text(text, encoding="latin-1")
+    with pytest.raises(BadInput, match=f"^{re.escape(str(path))}: {message}"):
+        regard.load(folder, "cpu")
 
 
 OVERRULED = {
@@ -528,4 +556,4 @@ def test_settings_that_cannot_be_followed_are_named_where_a_search_is(tied, tmp_
     refused = run("translate", folder, stdin="A book.\n", code=2)
     assert "penalty_alpha 0.6 is not supported" in refused.stderr
     done = run("translate", folder, "--search", "greedy", stdin="A book.\n")
-    assert "not used: generation settings: penalty_alpha 0.6" in done.stderr
+    assert "not used: generation_config.json: penalty_alpha 0.6" in done.stderr

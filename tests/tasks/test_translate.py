@@ -252,8 +252,12 @@ def test_sampling_follows_generation_settings(translator):
     assert published.sampling == Sample(temperature=0.7, top_k=5)
     assert published.search.size == 2
     wrong = replace(translator, generation_config={"temperature": 0.0})
-    with pytest.raises(BadInput, match=r"generation settings: a temperature must be positive"):
+    with pytest.raises(BadInput, match=r"^generation_config.json: a temperature must be positive"):
         _ = wrong.sampling
+    for name in ("temperature", "top_k", "top_p", "num_return_sequences"):
+        wrong = replace(translator, generation_config={name: "high"})
+        with pytest.raises(BadInput, match=f"^generation_config.json: {name} must be .*'high'"):
+            _ = wrong.sampling
 
 
 def test_a_model_published_with_sampling_keeps_its_limits(translator, texts):

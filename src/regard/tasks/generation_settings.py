@@ -1,19 +1,22 @@
 """How a model searches by what came with it: generation settings, or its recipe's table."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
+from regard.ground.checks import check_number, check_whole
 from regard.ground.config import Config
 from regard.ground.errors import BadInput, shown
-from regard.models.formats.hf import GENERATION_KEYS
+from regard.models.formats.hf import GENERATION, GENERATION_KEYS
 from regard.search.beam import Beam
 from regard.search.beam_rules import Stop
 from regard.search.constraints import Constraints
+from regard.search.length_penalty import STEEPEST
 from regard.search.sample import Sample
 
+T = TypeVar("T")
 # transformers' early_stopping, by the name of our rule.
 STOPS: dict[Any, Stop] = {
     False: "transformers",
@@ -21,6 +24,7 @@ STOPS: dict[Any, Stop] = {
     "never": "transformers-never",
 }
 LONGEST = 20  # max_length where nothing is said
+LARGEST = 1e30  # number that is read
 # Settings that would change what is found, each with the value that changes nothing; of others
 # that is null.
 NEUTRAL: dict[str, Any] = {
@@ -107,32 +111,27 @@ class GenerationSettings:
         for name, value in settings.items():
             known = name in UNDERSTOOD or name in IDLE
             if not known and value not in (None, NEUTRAL.get(name)):
-                raise BadInput(
-                    f"generation settings: {name} {shown(value)} is not supported; choose a search"
-                )
+                raise refused(f"{name} {shown(value)} is not supported; choose a search")
         ends = (None, -1) if eos < 0 else (None, eos, [eos])
         if settings.get("eos_token_id") not in ends:
-            raise BadInput(
-                f"generation settings: eos_token_id is {shown(settings['eos_token_id'])}, and here "
-                f"{_end(eos)}; choose a search"
-            )
+            end = shown(settings["eos_token_id"])
+            raise refused(f"eos_token_id is {end}, and here {_end(eos)}; choose a search")
         early = settings.get("early_stopping", False)
-        if not isinstance(early, bool | str) or early not in STOPS:
-            raise BadInput(f"generation settings: early_stopping {shown(early)} means nothing")
+        if early not in [*STOPS]:
+            raise refused(f'early_stopping must be true, false or "never", not {shown(early)}')
         forced = settings.get("forced_eos_token_id")
         if forced not in ends:
-            raise BadInput(
-                f"generation settings: forced_eos_token_id is {shown(forced)}, and here "
-                f"{_end(eos)}; choose a search"
-            )
+            end = shown(forced)
+            raise refused(f"forced_eos_token_id is {end}, and here {_end(eos)}; choose a search")
         longest, counts_prompt = _longest(settings, new_tokens)
         least_new = _whole(settings, "min_new_tokens", 0)
         min_length = _whole(settings, "min_length", 0)
         return cls(
-            Beam(
+            _build(
+                Beam,
                 size=_whole(settings, "num_beams", 1, least=1),
                 length="power",
-                alpha=_number(settings, "length_penalty", 1.0),
+                alpha=_number(settings, "length_penalty", 1.0, largest=STEEPEST),
                 stop=STOPS[early],
                 **repetition_of(settings),
             ),
@@ -140,10 +139,10 @@ class GenerationSettings:
             counts_prompt,
             least_new + (least_new > 0),
             min_length if settings.get("min_new_tokens") is None else 0,
-            _forbidden(settings.get("bad_words_ids") or [], vocab),
+            _forbidden(settings.get("bad_words_ids"), vocab),
             must_end=forced is not None,
-            renormalise=bool(settings.get("renormalize_logits", False)),
-            do_sample=bool(settings.get("do_sample", False)),
+            renormalise=_truth(settings, "renormalize_logits"),
+            do_sample=_truth(settings, "do_sample"),
         )
 
     def longest_after(self, prompt: int) -> int:
@@ -170,7 +169,7 @@ class GenerationSettings:
 def repetition_of(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The rules against repetition of generation settings, as arguments of a search."""
     return {
-        "no_repeat": _whole(settings, "no_repeat_ngram_size", 0),
+        "no_repeat": _whole(settings, "no_repeat_ngram_size"),
         "repetition_penalty": _number(settings, "repetition_penalty", 1.0),
     }
 
@@ -182,15 +181,20 @@ def sampling_of(settings: Mapping[str, Any]) -> Sample:
     """
     for name, neutral in OTHER_SAMPLING.items():
         if (value := settings.get(name)) not in (None, *neutral):
-            raise BadInput(
-                f"generation settings: {name} {shown(value)} is not supported; choose a search"
-            )
-    count = _whole(settings, "num_return_sequences", 1, least=1)
-    try:
-        given = {n: settings[n] for n in SAMPLING if settings.get(n) is not None}
-        return Sample(**given, count=count, **repetition_of(settings))
-    except BadInput as error:
-        raise BadInput(f"generation settings: {error}") from None
+            raise refused(f"{name} {shown(value)} is not supported; choose a search")
+    return _build(
+        Sample,
+        temperature=_number(settings, "temperature", 1.0),
+        top_k=_whole(settings, "top_k"),
+        top_p=_number(settings, "top_p", 1.0),
+        count=_whole(settings, "num_return_sequences", 1, least=1),
+        **repetition_of(settings),
+    )
+
+
+def refused(why: str) -> BadInput:
+    """The error of a setting."""
+    return BadInput(f"{GENERATION}: {why}")
 
 
 def as_trained(decode: Any) -> Beam:
@@ -203,22 +207,37 @@ def as_trained(decode: Any) -> Beam:
         raise BadInput(f"config.json: notes.decode is no search: {shown(decode)} ({why})") from None
 
 
+def _build(search: Callable[..., T], **rules: Any) -> T:
+    """A search by rules that settings gave it."""
+    try:
+        return search(**rules)
+    except BadInput as error:
+        raise refused(str(error)) from None
+
+
 def _whole(settings: Mapping[str, Any], name: str, default: int = 0, least: int = 0) -> int:
     value = settings.get(name)
     value = default if value is None else value
-    if type(value) is not int or value < least:
-        raise BadInput(
-            f"generation settings: {name} is {shown(value)}, not a number from {least} up"
-        )
+    check_whole(f"{GENERATION}: {name}", value, least)
     return value
 
 
-def _number(settings: Mapping[str, Any], name: str, default: float) -> float:
+def _number(
+    settings: Mapping[str, Any], name: str, default: float, largest: float = LARGEST
+) -> float:
     value = settings.get(name)
     value = default if value is None else value
-    if not isinstance(value, int | float):
-        raise BadInput(f"generation settings: {name} {shown(value)} is no number")
+    check_number(f"{GENERATION}: {name}", value)
+    if not -largest <= value <= largest:
+        raise refused(f"{name} must be from {-largest:g} to {largest:g}, not {value}")
     return float(value)
+
+
+def _truth(settings: Mapping[str, Any], name: str) -> bool:
+    value = settings.get(name)
+    if value not in (None, True, False):
+        raise refused(f"{name} must be true or false, not {shown(value)}")
+    return bool(value)
 
 
 def _end(eos: int) -> str:
@@ -235,12 +254,13 @@ def _longest(settings: Mapping[str, Any], new_tokens: int) -> tuple[int, bool]:
 
 
 def _forbidden(words: Any, vocab: int) -> tuple[int, ...]:
+    words = [] if words is None else words
     if not isinstance(words, list) or not all(isinstance(word, list) for word in words):
-        raise BadInput("generation settings: bad_words_ids are no lists of ids")
+        raise refused(f"bad_words_ids must be lists of ids, not {shown(words)}")
     if any(len(word) != 1 for word in words):
-        raise BadInput("generation settings: bad_words_ids of several tokens are not supported")
-    found = tuple(one for (one,) in words)
-    for one in found:
-        if type(one) is not int or not 0 <= one < vocab:
-            raise BadInput(f"generation settings: bad_words_ids has {shown(one)}, no id of {vocab}")
-    return found
+        raise refused("bad_words_ids of several tokens are not supported")
+    tokens = tuple(token for (token,) in words)
+    for token in tokens:
+        if type(token) is not int or not 0 <= token < vocab:
+            raise refused(f"bad_words_ids has {shown(token)}, no id of {vocab}")
+    return tokens

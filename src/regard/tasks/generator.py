@@ -25,7 +25,7 @@ from regard.search.sample import Sample
 from regard.search.step import Search, SearchState
 from regard.tasks.decoder_model import DecoderModel, search_errors_as_bad_input
 from regard.tasks.encoder_model import EncoderModel
-from regard.tasks.generation_settings import GenerationSettings, sampling_of
+from regard.tasks.generation_settings import GenerationSettings, refused, sampling_of
 from regard.tasks.inputs import InputLimits, check_search, read_ids
 from regard.tasks.workers import Workers
 from regard.text.continuation import Continuation, StopStrings, TextStream, check_stop_strings
@@ -162,7 +162,7 @@ class Generator(DecoderModel, EncoderModel):
         if not settings.do_sample:
             return beam if beam.size > 1 else Greedy(beam.no_repeat, beam.repetition_penalty)
         if beam.size > 1:
-            raise BadInput("generation settings: beams cannot sample; choose a search")
+            raise refused("beams cannot sample; choose a search")
         return self.sampling
 
     @property

@@ -30,7 +30,7 @@ from regard.search.step import Search, SearchState
 from regard.tasks.batch_runner import RECORDED, WINDOW, in_order
 from regard.tasks.decoder_model import DecoderModel, search_errors_as_bad_input
 from regard.tasks.embed import Embedder
-from regard.tasks.generation_settings import GenerationSettings
+from regard.tasks.generation_settings import GenerationSettings, refused
 from regard.tasks.inputs import (
     InputLimits,
     check_pairs,
@@ -147,7 +147,7 @@ class Translator(DecoderModel):
         if self.generation_settings is None:
             return self.beam
         if self.generation_settings.do_sample:
-            raise BadInput("generation settings: do_sample is not followed; choose a search")
+            raise refused("do_sample is not followed; choose a search")
         return self.generation_settings.search
 
     def with_precision(self, kind: str, engine: str = "auto") -> Self:
