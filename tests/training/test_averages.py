@@ -1,5 +1,7 @@
 """Averages of weights: moving, and triggered by the development set; SGD; both survive a resume."""
 
+from itertools import islice
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,7 @@ from regard.training.loop import train
 from regard.training.loop.events import DevEvent, ReportEvent
 from regard.training.optim.averages import TriggeredAverage
 from regard.training.optim.optimiser import ModelOptimiser
+from regard.training.optim.schedule import SCHEDULES
 from regard.training.recipe import read
 from regard.training.recipe.tables import OptimiserConfig
 from regard.weights.files import read_tensors
@@ -113,3 +116,16 @@ def test_the_learning_rate_is_in_proportion_to_the_length_of_parts(corpus, tmp_p
     assert all((one == one[0]).all() and 5 <= one[0, 0] <= 32 for one in lengths)
     assert sampler.rate_share(lengths[0]) == lengths[0][0, 0] / 12
     assert prepared(corpus, tmp_path / "fixed").job.sampler.rate_share(lengths[0]) == 1.0
+
+
+def test_reports_have_the_learning_rate_of_the_step(corpus, tmp_path):
+    """That of the schedule, times the share of short parts."""
+    run = prepared(corpus, tmp_path, *SETTINGS, "train.steps=6", "train.report_every=1")
+    reports = [event for event in train(run.job) if isinstance(event, ReportEvent)]
+    batches = islice(run.job.sampler.batches(), 6)
+    lengths = [batch.lengths[0, 0] for _, batch in batches]
+    config = run.job.recipe.optimiser
+    factor = SCHEDULES[config.schedule](config.warmup_steps(6), 6)
+    rates = [20 * factor(step) * length / 12 for step, length in enumerate(lengths, 1)]
+    assert [event.rate for event in reports] == pytest.approx(rates)
+    assert len(set(rates)) > 3

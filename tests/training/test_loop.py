@@ -63,6 +63,18 @@ def test_it_learns_and_leaves_a_model(corpus, tmp_path):
     assert stored.notes["cost"]["training_flops"] > 0
 
 
+def test_tokens_of_reports_are_those_of_the_examples(corpus, tmp_path):
+    """With the special ones, and without what a batch is padded to."""
+    run = prepared(corpus, tmp_path, "train.steps=4", "batches.pad_to_multiple=64")
+    before = 0
+    events = (event for event in train(run.job) if isinstance(event, ReportEvent))
+    for event, (_, batch) in zip(events, run.job.sampler.batches(), strict=False):
+        tokens = sum(len(source) + len(target) + 2 for source, target in batch.read())
+        assert event.progress.tokens - before == tokens
+        assert event.fill == tokens / (2 * 256)
+        before = event.progress.tokens
+
+
 def test_accumulation_keeps_the_loss_per_token(corpus, tmp_path):
     """Two batches a step give the gradient of both together, not the mean of two means."""
     common = ("batches.tokens=100000", "model.change.dropout=0.0")

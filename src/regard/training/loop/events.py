@@ -69,7 +69,11 @@ class StartEvent(Event):
 
 @dataclass(frozen=True)
 class ReportEvent(Event):
-    """Means over the steps since the last report; ``fill`` is tokens over ``batches.tokens``."""
+    """Means over the steps since the last report; ``rate`` is the learning rate of the last one.
+
+    Tokens are those of the examples, special ones included, and no padding; ``fill`` is their share
+    of ``batches.tokens``.
+    """
 
     loss: float
     nll: float

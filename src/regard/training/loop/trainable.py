@@ -121,7 +121,7 @@ class TrainableModel:
         return norm
 
     def rate(self, step: int) -> float:
-        """The learning rate of a step."""
+        """The learning rate of a step by the schedule."""
         return self.recipe.optimiser.rate * self.factor(step)
 
     def context(self) -> AbstractContextManager:

@@ -28,13 +28,16 @@ from regard.training.precision import Precision
 
 
 class Trainer:
-    """The state of a run: model and optimiser, data, progress, totals since the last report."""
+    """The state of a run: model and optimiser, data, progress, totals since the last report.
+
+    ``rate`` is the learning rate of the last step.
+    """
 
     def __init__(self, job: Job):
         self.job, self.recipe, self.world = job, job.recipe, job.world
         self.trainable, self.carried = TrainableModel(job), CarriedState(job)
         self.store = RunStore(job, self.trainable, self.carried)
-        self.progress = RunProgress()
+        self.progress, self.rate = RunProgress(), 0.0
         self.began = monotonic()
 
     def start(self, resume: bool) -> StartEvent:
@@ -71,6 +74,7 @@ class Trainer:
             self.carried.update(result.state)
             self.totals.add(result.loss, result.nll)
         share = self.job.sampler.rate_share(rows.lengths)
+        self.rate = share * self.trainable.rate(number)
         self.totals.add_norm(number, self.trainable.update(number, share))
         tokens, sides = int(rows.lengths.sum()), rows.lengths.shape[1]
         capacity = sides * self.recipe.batches.tokens * self.recipe.batches.accumulate
@@ -121,7 +125,7 @@ class Trainer:
             self.progress,
             loss=loss,
             nll=nll,
-            rate=self.trainable.rate(done),
+            rate=self.rate,
             gradient=norm / totals.steps,
             tokens_per_second=totals.tokens / taken,
             seconds_left=left,
