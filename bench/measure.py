@@ -51,6 +51,21 @@ def round_of(
     return lambda: [step(batch) for batch in batches]
 
 
+def training_step(
+    collate: Callable[[Any], Any], micro: Callable[[Any, Any], Any], optimiser: Any
+) -> Callable[[Any], Tensor]:
+    """A step of regard over rows that ``collate`` makes a batch of; gives the loss of a target."""
+
+    def step(rows: Any) -> Tensor:
+        batch = collate(rows)
+        loss = micro(batch, 1 / batch.weight).loss / batch.weight
+        optimiser.step(1.0)
+        optimiser.zero_grad()
+        return loss
+
+    return step
+
+
 def print_speeds(
     systems: dict[str, System],
     tokens: int,

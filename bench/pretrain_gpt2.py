@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from measure import half, print_speeds, round_of, setting, warm_up
+from measure import half, print_speeds, round_of, setting, training_step, warm_up
 from plain_gpt import PlainGPT
 from pretrain_encoder import Step
 from torch import Tensor, nn
@@ -59,15 +59,8 @@ def ours(model: nn.Module, limits: BatchLimits, device: torch.device) -> Step:
     plain = EagerStep(torch.compile(forward) if cuda else forward, lambda: half(device))
     micro = GraphedStep(plain, model) if cuda else plain
     optimiser = (GraphedOptimiser if cuda else ModelOptimiser)(model, ADAMW)
-
-    def step(rows: list[AnnotatedRow]) -> Tensor:
-        batch = OBJECTIVE.collate(rows, limits).to(device)
-        loss = micro(batch, 1 / batch.weight).loss / batch.weight
-        optimiser.step(1.0)
-        optimiser.zero_grad()
-        return loss
-
-    return step
+    collate = lambda rows: OBJECTIVE.collate(rows, limits).to(device)  # noqa: E731
+    return training_step(collate, micro, optimiser)
 
 
 class TransformersLM(nn.Module):

@@ -32,7 +32,7 @@ from unittest.mock import MagicMock
 
 import numpy as np
 import torch
-from measure import System, half, print_speeds, round_of, setting, warm_up
+from measure import System, half, print_speeds, round_of, setting, training_step, warm_up
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from train_translator import Pair, bucketed, padded, padding
@@ -103,15 +103,8 @@ def ours(
     micro = (
         GraphedStep(eager, model, capture_at=2, most_graphs=MOST_RECTANGLES) if captured else eager
     )
-
-    def step(pairs: Sequence[Pair]) -> Tensor:
-        batch = objective.collate(pairs, limits).to(device)
-        loss = micro(batch, 1 / batch.weight).loss / batch.weight
-        optimiser.step(1.0)
-        optimiser.zero_grad()
-        return loss
-
-    return step
+    collate = lambda pairs: objective.collate(pairs, limits).to(device)  # noqa: E731
+    return training_step(collate, micro, optimiser)
 
 
 class JoeyModel(nn.Module):
