@@ -1,5 +1,7 @@
 """Labels of images: the same loss as of rows, on normalised and, in training, augmented pixels."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -13,6 +15,7 @@ from regard.images.processor import ImageProcessor
 from regard.models.facts import LabelHead, change
 from regard.models.papers import vit
 from regard.objectives.images import ImageLabels
+from regard.objectives.label_distillation import LabelDistillation, with_teacher
 from regard.objectives.labels import Classification, MultiLabel
 
 FACTS = change(vit.TINY, width=8, depth=1, heads=2, inner=8, patch_size=4, image_size=8)
@@ -134,3 +137,30 @@ def test_a_step_compiles_whole(model):
     compiled = torch.compile(objective.__call__, backend="eager", fullgraph=True)
     expected, _ = objective(model, batch)
     torch.testing.assert_close(compiled(model, batch)[0], expected)
+
+
+@pytest.mark.parametrize("mixing", [(0.0, 0.0), (0.8, 1.0)])
+@pytest.mark.parametrize("weights", [None, (1.0, 2.0, 0.5)])
+def test_a_teacher_is_mixed_like_the_labels(model, mixing, weights):
+    """With all weight on a teacher that is as sure as the labels, the loss is theirs."""
+    sure = 40 * np.eye(3, dtype=np.float32)
+    given = [with_teacher((row, target), sure[target]) for row, target in examples()]
+    labels = Classification(weights=weights)
+    plain = ImageLabels(labels, PROCESSOR, Augmentation(flip=True), Mixing(*mixing))
+    model.train()
+    expected = plain(model, plain.collate(examples()))
+    pixels, targets = PIXELS.transpose(0, 3, 1, 2), np.array([target for _, target in given])
+    columns = ImageExamples(pixels, np.arange(1, 6), targets)
+    for weight in (0.0, 1.0):
+        taught = replace(plain, labels=LabelDistillation(labels, 3, 1.0, weight))
+        for batch in map(taught.collate, (given, columns)):
+            assert batch.weight == pytest.approx(sum(map(taught.weight, given)))
+            torch.testing.assert_close(taught(model, batch), expected, rtol=1e-4, atol=1e-5)
+        assert taught.collate(given, LIMITS).targets["teacher"].shape == (7, 3)
+
+
+def test_a_batch_without_images_counts_for_nothing(model):
+    for labels in (MultiLabel(3), LabelDistillation(Classification(), 3)):
+        objective = ImageLabels(labels, PROCESSOR)
+        batch = objective.collate([], LIMITS)
+        assert batch.weight == 0 and objective(model.eval(), batch)[0].item() == 0

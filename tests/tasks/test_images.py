@@ -9,13 +9,15 @@ import torch
 import regard
 from regard.data.memory import MemoryExamples
 from regard.ground.errors import BadInput
+from regard.images import processor
 from regard.images.processor import ImageProcessor
 from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.recipe import read
 from regard.training.run import prepare
 from regard.weights.files import read_folder
-from small_images import corners, write_corners
+from small_bert import model as small_bert
+from small_images import corners, write_corners, write_images
 from verb import run as verb
 
 ALONE = World(0, 1, torch.device("cpu"))
@@ -166,6 +168,44 @@ def test_without_a_processor_it_reads_numbers_only(model, tmp_path):
     torch.testing.assert_close(bare.logits(numbers), model.logits(IMAGES))
     with pytest.raises(BadInput, match=r"no preprocessor_config\.json"):
         bare.logits(IMAGES)
+
+
+def test_a_model_learns_from_the_predictions_of_another(job, tmp_path):
+    """From them alone: the labels count for nothing, and are wrong besides."""
+    teacher = f"distillation.teacher={job / 'run' / 'model'}"
+    names = 'data.train={file="corners.npz", reader="npz", options={names=["right", "left"]}}'
+    settings = (teacher, "distillation.weight=1.0", "train.judge=loss", names, "train.seed=7")
+    run = prepared(job, tmp_path / "run", *settings)
+    *_, ended = train(run.job)
+    run.finish(ended.progress)
+    student = regard.load(tmp_path / "run" / "model", "cpu")
+    assert [one.label for one in student.predict(IMAGES)] == [NAMES[n] for n in NUMBERS]
+
+
+def test_a_teacher_of_texts_teaches_no_images(job, tmp_path):
+    small_bert("one").save(tmp_path / "bert")
+    with pytest.raises(BadInput, match="one model reads texts, the other images"):
+        prepared(job, tmp_path / "run", f"distillation.teacher={tmp_path / 'bert'}")
+
+
+def test_files_of_the_development_set_are_decoded_once(job, tmp_path, monkeypatch):
+    """The scores are those of images that are decoded at each evaluation."""
+    pytest.importorskip("PIL")
+    write_images(tmp_path / "images", 40, folders=2)
+    files = 'data.{}={{file="images", reader="image-folder"}}'
+    settings = ("images.workers=0", *map(files.format, ("train", "dev", "test")))
+    recipe = read(job / "corners.toml", settings)
+    reads = []
+    opened = processor.read_image
+    monkeypatch.setattr(processor, "read_image", lambda path: reads.append(path) or opened(path))
+    found = []
+    for most in (1 << 30, 100):
+        monkeypatch.setattr("regard.tasks.image_labels.MOST_KEPT", most)
+        run = prepare(recipe, tmp_path / f"run-{most}", ALONE, data=tmp_path)
+        reads.clear()
+        found.append([run.job.evaluate(run.job.model.eval()) for _ in range(2)])
+        assert len(reads) == (0 if most > 100 else 4 * 40)
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,15 @@ def read_image(path: Path) -> np.ndarray:
     return decode_image(path.read_bytes(), str(path))
 
 
+def can_be_read(path: Path) -> bool:
+    """Whether a file is an image without damage."""
+    try:
+        read_image(path)
+    except BadInput:
+        return False
+    return True
+
+
 def decode_image(content: bytes, where: str) -> np.ndarray:
     """The pixels in the bytes of a file."""
     opened = pillow().open

@@ -15,7 +15,6 @@ from regard.ground.tape import NULL_TAPE, NullTape
 from regard.images.processor import ImageProcessor
 from regard.models.build.trunk_with_heads import Outputs
 from regard.objectives.objective import Objective
-from regard.parts.losses import smoothed_cross_entropy
 
 BYTE = 255.0
 
@@ -50,7 +49,7 @@ class ImageLabels(Objective):
         """A batch of bytes; without examples, of one that does not count."""
         if not examples:
             blank = ImageRow(lambda: np.zeros(self.processor.shape, np.uint8))
-            return replace(self.labels.collate([(blank, [IGNORED])], limits), weight=0)
+            return replace(self.labels.collate([(blank, self.labels.no_target)], limits), weight=0)
         if isinstance(examples, list):  # of single images
             return self.labels.collate(examples, limits)
         columns: Any = examples
@@ -68,27 +67,16 @@ class ImageLabels(Objective):
         images = self.augmentation(images, draws)
         if not self.mixing.quantiles:
             return self.labels.loss(self._outputs(model, images, batch, tape), batch)
-        targets_B = batch.targets[self.head]
-        others_B = targets_B.roll(-1)
-        mixed_B = (targets_B != IGNORED) & (others_B != IGNORED)
-        images, share_B = self.mixing(images, mixed_B, draws)
+        counts_B = batch.targets[self.head] != IGNORED
+        images, share_B = self.mixing(images, counts_B & counts_B.roll(-1), draws)
         outputs = self._outputs(model, images, batch, tape)
-        own = self._loss(outputs, batch, targets_B, share_B, 0)
-        other = self._loss(outputs, batch, others_B, 1 - share_B, -1)
+        own = self.labels.loss_by_shares(outputs, batch, share_B, 0)
+        other = self.labels.loss_by_shares(outputs, batch, 1 - share_B, 1)
         return own[0] + other[0], own[1] + other[1]
 
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
         """That of the labels."""
         return self.labels.loss(outputs, batch)
-
-    def _loss(
-        self, outputs: Outputs, batch: Batch, targets_B: Tensor, share_B: Tensor, places: int
-    ) -> tuple[Tensor, Tensor]:
-        """Cross-entropy of targets that are so many places further, each by its share."""
-        if (weights_B := batch.weights.get(self.head)) is not None:
-            share_B = share_B * weights_B.roll(places)
-        logits = outputs.by_head[self.head]
-        return smoothed_cross_entropy(logits, targets_B, self.labels.smoothing, share_B)
 
     def _outputs(self, model: nn.Module, images: Tensor, batch: Batch, tape: NullTape) -> Outputs:
         inputs = replace(batch.inputs, tokens_T=self._normalised(images))

@@ -14,7 +14,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from regard.ground.batch import IGNORED, Batch, BatchLimits, Ids
+from regard.ground.batch import IGNORED, Batch, BatchLimits, Ids, PackedTokens
 from regard.ground.config import EMPTY_IS_NONE, Config
 from regard.models.build.trunk_with_heads import Outputs
 from regard.objectives.labels import Classification
@@ -56,20 +56,47 @@ class LabelDistillation(Objective):
         """That of its labels."""
         return self.labels.weight_of([without_teacher(example)[1]])
 
-    def collate(self, examples: Sequence[Any], limits: BatchLimits | None = None) -> Batch:
+    @property
+    def no_target(self) -> np.ndarray:
+        """That of an example that does not count."""
+        logits_NV = np.zeros((len(self.labels.no_target), self.outputs), np.float32)
+        return with_teacher((None, self.labels.no_target), logits_NV)[1]
+
+    def with_targets(
+        self, inputs: PackedTokens, targets: Sequence[Any], limits: BatchLimits | None = None
+    ) -> Batch:
         """A batch of labels, and the teacher's logits beside them."""
-        batch = self.labels.collate([*map(without_teacher, examples)], limits)
-        logits = [np.zeros((0, self.outputs), np.float32), *(one[1][:, 1:] for one in examples)]
+        batch = self.labels.with_targets(inputs, [*map(_classes, targets)], limits)
+        logits = [np.zeros((0, self.outputs), np.float32), *(one[:, 1:] for one in targets)]
         logits_NV = torch.from_numpy(np.concatenate(logits).astype(np.float32))
         packed_NV = padded(logits_NV, self.labels.target_count(batch.inputs), 0.0)
         return replace(batch, targets={**batch.targets, TEACHER: packed_NV})
 
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
         """Both, and the negative log-likelihood of the labels."""
-        loss, nll = self.labels.loss(outputs, batch)
-        logits_NV, counts_N = outputs.by_head[self.head], batch.targets[self.head] != IGNORED
-        soft_N = soft_target_losses(logits_NV, batch.targets[TEACHER], self.temperature)
-        soft = (soft_N * counts_N * batch.weights.get(self.head, 1)).sum()
+        return self._with_soft(self.labels.loss(outputs, batch), outputs, batch, 1.0, 0)
+
+    def loss_by_shares(
+        self, outputs: Outputs, batch: Batch, shares_N: Tensor, places: int
+    ) -> tuple[Tensor, Tensor]:
+        """The same of targets that stand so many places further, each by its share."""
+        hard = self.labels.loss_by_shares(outputs, batch, shares_N, places)
+        return self._with_soft(hard, outputs, batch, shares_N, places)
+
+    def _with_soft(
+        self,
+        hard: tuple[Tensor, Tensor],
+        outputs: Outputs,
+        batch: Batch,
+        shares_N: Tensor | float,
+        places: int,
+    ) -> tuple[Tensor, Tensor]:
+        """The loss of the labels mixed with that of the teacher's predictions."""
+        loss, nll = hard
+        counts_N = (batch.targets[self.head] != IGNORED) * batch.weights.get(self.head, 1)
+        teacher_NV = batch.targets[TEACHER].roll(-places, 0)
+        soft_N = soft_target_losses(outputs.by_head[self.head], teacher_NV, self.temperature)
+        soft = (soft_N * counts_N.roll(-places) * shares_N).sum()
         return (1 - self.teacher_weight) * loss + self.teacher_weight * soft, nll
 
 
@@ -82,4 +109,8 @@ def with_teacher(example: tuple[Any, Ids], logits_NV: np.ndarray) -> tuple[Any, 
 def without_teacher(example: tuple[Any, np.ndarray]) -> tuple[Any, np.ndarray]:
     """The example alone."""
     row, target = example
-    return row, target[:, 0].astype(np.int64)
+    return row, _classes(target)
+
+
+def _classes(target: np.ndarray) -> np.ndarray:
+    return target[:, 0].astype(np.int64)

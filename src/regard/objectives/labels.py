@@ -26,6 +26,7 @@ class Classification(Objective):
     """One of several classes for each row: cross-entropy, weighted by class as ``weights`` say."""
 
     head: ClassVar[str] = "label"
+    no_target: ClassVar[Ids] = (IGNORED,)  # of an example that does not count
     smoothing: float = 0.0
     weights: tuple[float, ...] | None = None
 
@@ -61,6 +62,17 @@ class Classification(Objective):
             batch.weights.get(self.head),
         )
 
+    def loss_by_shares(
+        self, outputs: Outputs, batch: Batch, shares_N: Tensor, places: int
+    ) -> tuple[Tensor, Tensor]:
+        """Cross-entropy of targets that stand so many places further, each by its share."""
+        targets_N = batch.targets[self.head].roll(-places)
+        if (weights_N := batch.weights.get(self.head)) is not None:
+            shares_N = shares_N * weights_N.roll(-places)
+        return smoothed_cross_entropy(
+            outputs.by_head[self.head], targets_N, self.smoothing, shares_N
+        )
+
 
 class TokenClassification(Classification):
     """One of several classes for each token; the loss of a step is the mean over its targets."""
@@ -74,6 +86,11 @@ class NumberObjective(Objective):
 
     head: ClassVar[str] = "label"
     outputs: int = 1
+
+    @property
+    def no_target(self) -> Sequence[float]:
+        """That of an example that does not count."""
+        return (nan,) * self.outputs
 
     def pack_targets(
         self, targets: Sequence[Any], inputs: PackedTokens, limits: BatchLimits | None

@@ -28,6 +28,7 @@ from regard.objectives.objective import Objective
 from regard.tasks.batch_runner import Predictor, TextOrPair, finite, rows_of
 from regard.tasks.encoder_task import Encoded, EncoderTask
 from regard.tasks.image_labels import (
+    decoded_examples,
     image_dataset,
     image_objective,
     make_processor,
@@ -36,7 +37,7 @@ from regard.tasks.image_labels import (
 )
 from regard.tasks.labels import SCORES, ClassWeights, class_weights
 from regard.tasks.run_paths import RunPaths
-from regard.tasks.task import Prepared, TaskScores
+from regard.tasks.task import TaskScores
 from regard.text.config import EncoderTextConfig
 from regard.text.labels import LABEL_SETS, LabelSet, MultiLabelSet, RegressionSet, SingleLabelSet
 from regard.text.row_tokenizer import RowTokenizer
@@ -265,8 +266,7 @@ class Classify(EncoderTask):
         yield from super().unread_keys()
         model = self.recipe.model
         images = model.start is not None or paper(model.paper).tokenizer == ImageProcessor.name
-        config = self.table(ImagesConfig)
-        yield from unread_image_keys(config, images=images, single=self.single_label)
+        yield from unread_image_keys(self.table(ImagesConfig), images, self.single_label)
 
     def tokenizer(self, folder: RunPaths, texts: Callable[[], Iterable[str]]) -> Any:
         """A tokenizer; or the processor of a model that reads images."""
@@ -276,8 +276,6 @@ class Classify(EncoderTask):
             if config.model_fields_set:
                 raise BadInput("images: the model of model.start reads texts")
             return super().tokenizer(folder, texts)
-        if self.distillation is not None:
-            raise BadInput("distillation.teacher: models of images are not distilled")
         start = self.start(folder.data)
         return make_processor(config, facts.trunk.embed, start and start.tokenizer)
 
@@ -303,13 +301,16 @@ class Classify(EncoderTask):
     ) -> Dataset:
         """The same rows in every epoch, or others where BPE-dropout or augmentation is drawn."""
         if reads_images(tokenizer):
-            images = [example.texts[0] for example in examples]
             seed = self.recipe.train.seed
-            return image_dataset(self.table(ImagesConfig), encoded, images, seed)
+            return image_dataset(self.table(ImagesConfig), encoded, examples, seed)
         if not (rate := self.table(EncoderTextConfig).dropout):
             return super().training_set(tokenizer, labels, examples, encoded)
         texts = [example.texts for example in examples]
         return BPEDropoutRows(encoded, texts, tokenizer, rate, self.recipe.train.seed)
+
+    def keep_in_memory(self, tokenizer: Any, examples: list[Any]) -> list[Any]:
+        """Files of images are decoded once, where all of them take little memory."""
+        return decoded_examples(self.table(ImagesConfig), tokenizer, examples)
 
     def texts(self, example: LabelledExample) -> tuple[str, ...]:
         """One or two."""
@@ -348,16 +349,16 @@ class Classify(EncoderTask):
         make = ROW_OBJECTIVES[labels.problem_type]
         return make(len(labels), self.recipe.train.smoothing, weights)
 
-    def _label_objective(self, prepared: Prepared) -> Objective:
-        labels = super()._label_objective(prepared)
-        if not reads_images(prepared.tokenizer):
+    def objective_of_inputs(self, labels: Objective, tokenizer: Any) -> Objective:
+        """Images are augmented and normalised first."""
+        if not reads_images(tokenizer):
             return labels
-        return image_objective(self.table(ImagesConfig), labels, prepared.tokenizer)
+        return image_objective(self.table(ImagesConfig), labels, tokenizer)
 
     def teacher_logits(
         self, teacher: Classifier, tokenizer: RowTokenizer, examples: Sequence[LabelledExample]
     ) -> list[np.ndarray]:
-        """(1, labels) for each text or pair."""
+        """(1, labels) for each text, pair or image."""
         logits = teacher.logits([_input(example) for example in examples])
         return [logits_V[None].numpy() for logits_V in logits]
 

@@ -79,8 +79,11 @@ class EncoderTask(TrunkTask):
 
     def facts(self, data: Path) -> tuple[Paper, TrunkWithHeads]:
         """As of every trunk; a teacher that cannot teach is refused."""
-        self.teacher(data)
-        return super().facts(data)
+        teacher, (of_paper, facts) = self.teacher(data), super().facts(data)
+        taught = facts if teacher is None else teacher.facts
+        if taught.encoder.embed.reads_images != facts.encoder.embed.reads_images:
+            raise BadInput("distillation.teacher: one model reads texts, the other images")
+        return of_paper, facts
 
     def teacher(self, data: Path) -> LoadedModel | None:
         """The fine-tuned model whose predictions are learned, if the recipe names one."""
@@ -178,6 +181,10 @@ class EncoderTask(TrunkTask):
         """The training examples as a dataset: the same rows in every epoch."""
         return MemoryDataset(encoded)
 
+    def keep_in_memory(self, tokenizer: Any, examples: list[Any]) -> list[Any]:
+        """Development examples in a form that is quick to read in every evaluation."""
+        return examples
+
     def prepare(self, folder: RunPaths) -> Prepared:
         """Tokenizer, labels, and all examples as rows."""
         given, dropped = self.recipe.data, DropCounts()
@@ -191,6 +198,7 @@ class EncoderTask(TrunkTask):
             given.dev.require(dev, "dev", self.unit)
         texts = chain.from_iterable(map(self.texts, train))
         tokenizer, labels = self.tokenizer(folder, lambda: texts), self.label_set(train)
+        dev = self.keep_in_memory(tokenizer, dev)
         encoded, dev_encoded = (self.encode(tokenizer, labels, of) for of in (train, dev))
         for files in self.recipe.data.tests.values():  # wrong targets are found before training
             self.encode(tokenizer, labels, self.read(files, folder.data, folder.dropping()))
@@ -242,10 +250,10 @@ class EncoderTask(TrunkTask):
     def objective(self, prepared: Prepared) -> Objective:
         """What is learned: labels, and perhaps the predictions of a teacher."""
         labels: Any = self._label_objective(prepared)
-        if (config := self.distillation) is None:
-            return labels
-        outputs = len(prepared.labels)  # type: ignore[arg-type]
-        return LabelDistillation(labels, outputs, config.temperature, config.weight)
+        if (config := self.distillation) is not None:
+            outputs = len(prepared.labels)  # type: ignore[arg-type]
+            labels = LabelDistillation(labels, outputs, config.temperature, config.weight)
+        return self.objective_of_inputs(labels, prepared.tokenizer)
 
     def _label_objective(self, prepared: Prepared) -> Objective:
         examples = prepared.dataset.train
@@ -253,11 +261,16 @@ class EncoderTask(TrunkTask):
             examples = [without_teacher(example) for example in examples]
         return self.make_objective(prepared.labels, examples)
 
+    def objective_of_inputs(self, labels: Objective, tokenizer: Any) -> Objective:
+        """The objective of labels, over the inputs that a tokenizer makes."""
+        return labels
+
     def evaluate_dev(
         self, prepared: Prepared, processes: Processes, model: nn.Module
     ) -> dict[str, float]:
         """The negative log-likelihood of the development set, and the scores of the task."""
-        objective, dataset = self._label_objective(prepared), prepared.dataset
+        labels, dataset = self._label_objective(prepared), prepared.dataset
+        objective = self.objective_of_inputs(labels, prepared.tokenizer)
         loss = mean_nll(objective, dataset.dev_batches(objective, processes), model, processes)
 
         def scores() -> dict[str, float]:

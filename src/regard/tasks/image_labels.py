@@ -1,13 +1,17 @@
 """What the task "classify" does with images: their processor, dataset and objective."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from regard.data.images.augment import Augmentation, Mixing
-from regard.data.images.dataset import ImageDataset
+from regard.data.images.dataset import MOST_KEPT, ImageDataset
+from regard.data.images.decoding import DecodingPool
+from regard.data.readers import LabelledExample
 from regard.ground.errors import BadInput
 from regard.images.config import ImagesConfig
 from regard.images.processor import ImageProcessor
@@ -23,7 +27,7 @@ def reads_images(tokenizer: Any) -> bool:
     return tokenizer is not None and tokenizer.name == ImageProcessor.name
 
 
-def unread_image_keys(config: ImagesConfig, *, images: bool, single: bool) -> Iterator[str]:
+def unread_image_keys(config: ImagesConfig, images: bool, single: bool) -> Iterator[str]:
     """The keys of the table that nothing reads: of models of texts, or of several labels."""
     given = sorted(config.model_fields_set)
     if not images:
@@ -54,10 +58,30 @@ def _of_channels(values: tuple[float, ...], channels: int, key: str) -> tuple[fl
 
 
 def image_dataset(
-    config: ImagesConfig, encoded: Sequence[Any], images: Sequence[Any], seed: int
+    config: ImagesConfig, encoded: Sequence[Any], examples: Sequence[LabelledExample], seed: int
 ) -> ImageDataset:
     """The training examples, each drawn anew in every epoch."""
+    images = [example.texts[0] for example in examples]
     return ImageDataset(encoded, images, seed, config.workers)
+
+
+def decoded_examples(
+    config: ImagesConfig, processor: ImageProcessor, examples: list[LabelledExample]
+) -> list[LabelledExample]:
+    """Examples with bytes (H, W, C) of the size that the model reads in place of files.
+
+    They stay as they are if these bytes are more than ``MOST_KEPT``, or where there are no files.
+    """
+    images = [example.texts[0] for example in examples]
+    files = any(isinstance(image, Path) for image in images)
+    if not files or math.prod(processor.shape) * len(images) > MOST_KEPT:
+        return examples
+    with DecodingPool(config.workers) as pool:
+        decoded = [*pool.map(processor.resized, images)]
+    return [
+        replace(example, texts=(pixels_CHW.transpose(1, 2, 0),))
+        for example, pixels_CHW in zip(examples, decoded, strict=True)
+    ]
 
 
 def image_objective(config: ImagesConfig, labels: Objective, processor: Any) -> ImageLabels:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from regard.data.fields import DropCounts
+from regard.data.images.decoding import FEW
 from regard.data.readers import read
 from regard.data.readers.images import image_files
 from regard.ground.errors import BadInput
@@ -48,6 +49,21 @@ def test_damaged_images_are_counted_where_they_may_be_left_out(folder):
     dropped = DropCounts()
     assert labels(classify("image-folder", folder, dropped)) == ["cat", "dog", "dog", "dog"]
     assert dropped == {"damaged images": 1}
+
+
+def test_many_files_are_checked_by_processes(tmp_path, monkeypatch):
+    image = pytest.importorskip("PIL.Image")
+    monkeypatch.setattr("regard.data.readers.images.default_workers", lambda: 1)
+    (tmp_path / "cat").mkdir()
+    for number in range(FEW + 12):
+        image.fromarray(RGB[number % 5]).save(tmp_path / "cat" / f"{number:02}.png")
+    bad = [tmp_path / "cat" / f"{number:02}.png" for number in (3, FEW + 2, FEW + 9)]
+    for path in bad:
+        path.write_bytes(b"no image")
+    dropped = DropCounts()
+    found = [one.texts[0] for one in classify("image-folder", tmp_path, dropped)]
+    assert dropped == {"damaged images": 3}
+    assert found == [one for one in image_files(tmp_path) if one not in bad]
 
 
 def test_tables_name_images_from_their_folder(folder):

@@ -1,12 +1,13 @@
 """Labelled images: folders of classes, tables of paths, and the array files of small data sets.
 
 Files are only listed here, and decoded as they are needed. Where bad examples may be left out, each
-file is decoded once, so that damaged ones are found beforehand.
+file is decoded once, by several processes, so that damaged ones are found beforehand.
 """
 
 import gzip
 import math
 import os
+from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from regard.data.fields import BadExample, DropCounts, filled, parsed
+from regard.data.images.decoding import DecodingPool, default_workers
 from regard.data.readers.examples import LabelledExample
 from regard.data.sources import Column, Csv, read_cells
 from regard.ground.errors import BadInput, reason_of
 from regard.ground.files import check_regular, read_bytes, reading
-from regard.images.decode import SUFFIXES, read_image
+from regard.images.decode import SUFFIXES, can_be_read
 
 IDX_BYTES = 0x08  # the type of an idx file whose numbers are unsigned bytes
 CIFAR_SIZE = 32
@@ -32,9 +34,9 @@ def image_folder(path: Path, dropped: DropCounts | None = None) -> Iterator[Labe
     files = ((str(file), (file, one.name)) for one in classes for file in image_files(one))
 
     def parse(where: str, file: tuple[Path, str]) -> LabelledExample:
-        return _example(where, file[0], file[1], dropped)
+        return _example(where, *file)
 
-    return parsed(files, parse, dropped)
+    return _undamaged(parsed(files, parse, dropped), dropped)
 
 
 def image_files(folder: Path) -> Iterator[Path]:
@@ -61,9 +63,10 @@ def image_csv(
 
     def parse(where: str, cells: tuple[str, ...]) -> LabelledExample:
         name, of_image = (filled(cell, where).strip() for cell in cells)
-        return _example(where, path.parent / name, of_image, dropped)
+        return _example(where, path.parent / name, of_image)
 
-    return parsed(read_cells(Csv(str(path), (image, label)), dropped), parse, dropped)
+    cells = read_cells(Csv(str(path), (image, label)), dropped)
+    return _undamaged(parsed(cells, parse, dropped), dropped)
 
 
 def npz(
@@ -142,15 +145,33 @@ def digits(
     return _arrays(Path("digits"), pixels[chosen], given.target[chosen], ())
 
 
-def _example(where: str, path: Path, label: str, dropped: DropCounts | None) -> LabelledExample:
-    if dropped is not None:
-        try:
-            read_image(path)
-        except BadInput as error:
-            raise BadExample(where, "damaged images", str(error)) from None
-    elif not path.is_file():
+def _example(where: str, path: Path, label: str) -> LabelledExample:
+    if not path.is_file():
         raise BadExample(where, "missing images", f"{path}: no such file")
     return LabelledExample(where, (path,), (label,))
+
+
+def _undamaged(
+    examples: Iterator[LabelledExample], dropped: DropCounts | None
+) -> Iterator[LabelledExample]:
+    """All examples; with ``dropped``, those whose files can be decoded, the others are counted."""
+    if dropped is None:
+        yield from examples
+        return
+    waiting = deque[LabelledExample]()
+
+    def paths() -> Iterator[Path]:
+        for example in examples:
+            waiting.append(example)
+            yield example.texts[0]
+
+    with DecodingPool(default_workers()) as pool:
+        for good in pool.map(can_be_read, paths()):
+            example = waiting.popleft()
+            if good:
+                yield example
+            else:
+                dropped["damaged images"] += 1
 
 
 def _arrays(
