@@ -40,14 +40,14 @@ def map_tensors(function: Callable[[Tensor], Tensor], tree: Any) -> Any:
 
 def tensors_in(tree: Any) -> list[Tensor]:
     """All tensors of a tree, in the order of ``map_tensors``."""
-    found: list[Tensor] = []
+    tensors: list[Tensor] = []
 
     def note(tensor: Tensor) -> Tensor:
-        found.append(tensor)
+        tensors.append(tensor)
         return tensor
 
     map_tensors(note, tree)
-    return found
+    return tensors
 
 
 def without_caches(tree: Tree) -> Tree:

@@ -46,10 +46,10 @@ class Merges:
             after[left] = follower = after[right]
             if follower < size:
                 before[follower] = left
-                if found := ranks.get((merged, ids[follower])):
-                    heappush(queue, (*found, left))
-            if (leader := before[left]) >= 0 and (found := ranks.get((ids[leader], merged))):
-                heappush(queue, (*found, leader))
+                if merge := ranks.get((merged, ids[follower])):
+                    heappush(queue, (*merge, left))
+            if (leader := before[left]) >= 0 and (merge := ranks.get((ids[leader], merged))):
+                heappush(queue, (*merge, leader))
             while dropped:
                 heappush(queue, dropped.pop())
         return [i for i in ids if i >= 0]

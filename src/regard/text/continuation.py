@@ -48,8 +48,8 @@ class StopStrings:
 
     def cut(self, text: str) -> str:
         """The text before the first of the strings."""
-        found = [text.find(one) for one in self.strings]
-        return text[: min((at for at in found if at >= 0), default=len(text))]
+        starts = [text.find(one) for one in self.strings]
+        return text[: min((at for at in starts if at >= 0), default=len(text))]
 
     def settled(self, text: str) -> str:
         """The text without an end that may be the beginning of one of the strings."""

@@ -69,8 +69,8 @@ class RowTokenizer(ABC):
         check_sizes({"tokens": len(self.words)}, known)
         if (summary := self.template.template.summary) not in summaries:
             expected = " or ".join(one or "nowhere" for one in summaries)
-            found = summary or "nowhere"
-            raise BadInput(f"the summary token of a row stands {found}; the model needs {expected}")
+            place = summary or "nowhere"
+            raise BadInput(f"the summary token of a row stands {place}; the model needs {expected}")
 
     def with_special_tokens(self, tokens: Sequence[str]) -> "RowTokenizer":
         """The same with those of the tokens that it does not have."""
@@ -157,8 +157,8 @@ class RowTokenizer(ABC):
     ) -> list[ContextWindow]:
         """A question, truncated to ``most_question`` tokens, with each part of its context."""
         ids, spans = self.words.cut(context)
-        asked = self.words.encode(question)[:most_question]
-        return self.template.windows(asked, ids, spans, longest, stride)
+        question_ids = self.words.encode(question)[:most_question]
+        return self.template.windows(question_ids, ids, spans, longest, stride)
 
     def decode(self, ids: Ids) -> str:
         """Plain text; special tokens are left out."""

@@ -187,10 +187,10 @@ class Subwords:
 
     def _check_added(self, tokens: list[dict[str, Any]], path: Path) -> None:
         """The library assigns ids to added tokens itself: they must be those of the file."""
-        for one in tokens:
-            if (number := self._tokenizer.token_to_id(name := one["content"])) != one["id"]:
-                said = f"the id of {name!r} is {one['id']}, but here it is {number}"
-                raise BadInput(f"{path}: {said}")
+        for token in tokens:
+            if (number := self._tokenizer.token_to_id(name := token["content"])) != token["id"]:
+                difference = f"the id of {name!r} is {token['id']}, but here it is {number}"
+                raise BadInput(f"{path}: {difference}")
         check_pieces(self._tokenizer.get_vocab(), path)
 
     @cached_property
@@ -225,14 +225,14 @@ class Subwords:
         return normalizer.normalize_str(text) if normalizer else text
 
     def _find(self, names: tuple[str, ...]) -> int | None:
-        found = (self._tokenizer.token_to_id(name) for name in names)
-        return next((i for i in found if i is not None), None)
+        ids = (self._tokenizer.token_to_id(name) for name in names)
+        return next((i for i in ids if i is not None), None)
 
     def _special(self, names: tuple[str, ...]) -> int:
-        found = self._find(names)
-        if found is None:
+        number = self._find(names)
+        if number is None:
             raise BadInput(f"the vocabulary has none of the tokens {', '.join(names)}")
-        return found
+        return number
 
 
 def _parse(content: str) -> Subwords:

@@ -92,8 +92,8 @@ def learn_tokenizer(
 def load_tokenizer(family: str, folder: Path) -> RowTokenizer | None:
     """The tokenizer of that family in a folder; None where there is none."""
     kind: Any = LEARNED.get(family, EncoderTokenizer)
-    there = any((folder / name).exists() for name in kind.FILES)
-    return kind.load(folder) if there else None
+    exists = any((folder / name).exists() for name in kind.FILES)
+    return kind.load(folder) if exists else None
 
 
 def unread_settings(family: str, config: EncoderTextConfig) -> Iterator[str]:

@@ -147,7 +147,7 @@ def _alphabet(texts: Iterable[str], settings: TokenizerSettings, most: int) -> l
     normalise, counts = _normaliser(settings).normalize_str, Counter[str]()
     for text in texts:
         counts.update(normalise(text))
-    found = sorted((-count, letter) for letter, count in counts.items() if not letter.isspace())
-    if not found:
+    letters = sorted((-count, letter) for letter, count in counts.items() if not letter.isspace())
+    if not letters:
         raise BadInput("there is no text to learn subwords from")
-    return [letter for _, letter in found[:most]]
+    return [letter for _, letter in letters[:most]]
