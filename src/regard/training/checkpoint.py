@@ -91,14 +91,14 @@ class Checkpoints:
         """The steps with a checkpoint, sorted; empty folders and files are ignored."""
         if not self.folder.is_dir():
             return []
-        found = [
+        numbered = [
             (path, int(name[1]))
             for path in self.folder.iterdir()
             if (name := re.fullmatch(r"step-([0-9]{8,18})", path.name))
         ]
         return sorted(
             step
-            for path, step in found
+            for path, step in numbered
             if path == self.place(step) and path.is_dir() and any(path.iterdir())
         )
 
@@ -134,12 +134,12 @@ class Checkpoints:
 
         Only the groups in ``only`` are read, if given; they must exist.
         """
-        wanted = None if only is None else {f"{group}{TENSORS}" for group in only}
+        files = None if only is None else {f"{group}{TENSORS}" for group in only}
         try:
-            state = self._verified(step, wanted)
+            state = self._verified(step, files)
         except BadInput as error:
             raise BadInput(f"{error}{self._advice(step)}") from None
-        names = sorted(state.checksums.keys() - {PROGRESS} if wanted is None else wanted)
+        names = sorted(state.checksums.keys() - {PROGRESS} if files is None else files)
         place = self.place(step)
         return state.progress, {Path(name).stem: read_tensors(place / name) for name in names}
 

@@ -96,9 +96,9 @@ class World:
         """The tensors of all ranks, in order; they have the same shape."""
         if self.size == 1:
             return [tensor]
-        found = [torch.empty_like(tensor) for _ in range(self.size)]
-        dist.all_gather(found, tensor.contiguous())
-        return found
+        gathered = [torch.empty_like(tensor) for _ in range(self.size)]
+        dist.all_gather(gathered, tensor.contiguous())
+        return gathered
 
     def barrier(self) -> None:
         """Wait for all processes, without a time limit."""

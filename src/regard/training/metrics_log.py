@@ -41,13 +41,13 @@ class MetricsLog:
         if after_step and None in steps:
             where = f"{self.path}:{steps.index(None) + 1}"
             raise BadInput(f"{where}: damaged; delete this line to go on without it")
-        kept = [
+        earlier = [
             line
             for line, step in zip(lines, steps, strict=False)
             if step is not None and step <= after_step
         ]
         with replacing(self.path) as temporary:
-            temporary.write_bytes(b"".join(kept))
+            temporary.write_bytes(b"".join(earlier))
 
 
 def _step(line: bytes) -> int | None:

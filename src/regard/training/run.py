@@ -62,15 +62,15 @@ class Run:
 
     def finish(self, progress: RunProgress) -> str:
         """Write the final weights to the model folder; returns a description of them."""
-        said, weights = _kept_weights(self.job.recipe, self.job.checkpoints, progress)
+        description, weights = _kept_weights(self.job.recipe, self.job.checkpoints, progress)
         module = self.job.model.cpu().eval()
         load_weights(module, weights, str(self.job.checkpoints.folder))
-        notes, read = {**self.notes, "weights": said}, (self.tokenizer, self.labels)
+        notes, read = {**self.notes, "weights": description}, (self.tokenizer, self.labels)
         for name, (facts, part) in self.facts.models(module).items():
             spent = {"cost": cost(part, progress, self.job.world)}
             stored = folders.LoadedModel(self.paper, facts, part, *read, {**notes, **spent})
             folders.write(self.out / name, stored)
-        return said
+        return description
 
 
 def prepare(
@@ -208,9 +208,9 @@ def _kept_weights(
         regular = recipe.train.regular(steps)
         chosen = regular[-recipe.train.average :] or steps[-1:]
         return f"mean of steps {', '.join(map(str, chosen))}", checkpoints.average(chosen)
-    group, said = ("average", "moving average at ") if recipe.train.ema else ("model", "")
+    group, average = ("average", "moving average at ") if recipe.train.ema else ("model", "")
     if recipe.optimiser.trigger:
         group = "average"
         if 0 < progress.averaged_since < best:
-            said = f"average since step {progress.averaged_since} at "
-    return f"{said}step {best}", checkpoints.load(best, only=(group,))[1][group]
+            average = f"average since step {progress.averaged_since} at "
+    return f"{average}step {best}", checkpoints.load(best, only=(group,))[1][group]

@@ -102,8 +102,8 @@ def _check_same(out: Path, recipe: Recipe) -> None:
 def _before(before: dict[str, Any], table: Config, name: str, key: str) -> Any:
     """The value in the stored recipe, which may be older and lack keys."""
     defaults = type(table).model_construct().model_dump(mode="json")
-    said = before.get(name) or {}
-    return said.get(key, defaults.get(key)) if isinstance(said, dict) else said
+    stored = before.get(name) or {}
+    return stored.get(key, defaults.get(key)) if isinstance(stored, dict) else stored
 
 
 def _said(value: Any) -> Any:

@@ -60,12 +60,12 @@ def train(
         root = Path(data)
     else:
         raise BadInput(f"data is a folder, or examples by name, not {shown(data)}")
-    made = make_recipe(tables, name, settings)
-    if made.rung:
+    parsed = make_recipe(tables, name, settings)
+    if parsed.rung:
         raise BadInput(f"{name}: a ladder trains several models; train the recipe of one of them")
     folder = Path("runs") / Path(name).stem if out is None else Path(out)
     options = {"data": root, "resume": resume, "skip_bad": skip_bad, "budget_seconds": budget}
-    return _events(made, folder, device, options)
+    return _events(parsed, folder, device, options)
 
 
 def run_events(run: Run, *, resume: bool = False) -> Iterator[Event]:
@@ -134,7 +134,7 @@ def _data_tables(data: Mapping[str, Any], before: Any) -> dict[str, Any]:
             raise BadInput(f"data: no set is called {shown(name)}{did_you_mean(str(name), SPLITS)}")
     if TRAIN not in data:
         raise BadInput("data: give examples under 'train'")
-    found = {
+    sets = {
         name: {"held_out": check_whole("data['dev']", given, 1)}
         if name == DEV and isinstance(given, int)
         else MemoryConfig.of(f"data[{name!r}]", listed(given, "examples"))
@@ -143,10 +143,10 @@ def _data_tables(data: Mapping[str, Any], before: Any) -> dict[str, Any]:
     }
     dev = before.get(DEV)
     if DEV not in data and isinstance(dev, dict) and "held_out" in dev:
-        found[DEV] = dev
-    if DEV not in found:
+        sets[DEV] = dev
+    if DEV not in sets:
         raise BadInput("data: give examples under 'dev', or how many of 'train' are held out")
-    return kept | found | {MORE: _more_tests(data.get(MORE, {}))}
+    return kept | sets | {MORE: _more_tests(data.get(MORE, {}))}
 
 
 def _more_tests(given: Any) -> dict[str, Any]:

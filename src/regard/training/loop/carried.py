@@ -47,8 +47,8 @@ class CarriedState:
     def load(self, tensors: dict[str, Tensor], where: str) -> None:
         """The inverse: take the states of this process's streams."""
         expected = [(tensor.shape, tensor.dtype) for tensor in tensors_in(self.initial)]
-        found = [tensors[str(number)] for number in range(len(tensors)) if str(number) in tensors]
-        own = [tensor[self.own] if tensor.ndim else tensor for tensor in found]
+        states = [tensors[str(number)] for number in range(len(tensors)) if str(number) in tensors]
+        own = [tensor[self.own] if tensor.ndim else tensor for tensor in states]
         if [(tensor.shape, tensor.dtype) for tensor in own] != expected:
             raise BadInput(f"{where}: the carried state does not fit the model and its streams")
         rest = iter(own)

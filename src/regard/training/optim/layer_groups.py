@@ -22,7 +22,7 @@ def layer_groups(model: nn.Module) -> list[list[nn.Parameter]]:
     blocks = dict.fromkeys(block for name, _ in named if (block := _block(name)) is not None)
     numbers = {block: number for number, block in enumerate(blocks, start=1)}
     last = {side: number for (side, _), number in numbers.items() if side}
-    found: list[list[nn.Parameter]] = [[] for _ in range(len(numbers) + 2)]
+    levels: list[list[nn.Parameter]] = [[] for _ in range(len(numbers) + 2)]
     for name, parameter in named:
         if EMBEDDING.match(name):
             level = 0
@@ -30,9 +30,9 @@ def layer_groups(model: nn.Module) -> list[list[nn.Parameter]]:
             level = numbers[block]
         else:
             sides = (number for side, number in last.items() if name.startswith(side))
-            level = next(sides, len(found) - 1)
-        found[level].append(parameter)
-    return [level for level in found if level]
+            level = next(sides, len(levels) - 1)
+        levels[level].append(parameter)
+    return [level for level in levels if level]
 
 
 def freeze(model: nn.Module, names: Iterable[str]) -> None:
@@ -50,8 +50,8 @@ def freeze(model: nn.Module, names: Iterable[str]) -> None:
 
 
 def _block(name: str) -> tuple[str, str] | None:
-    found = BLOCK.match(name)
-    return None if found is None else (found["side"], found["number"])
+    match = BLOCK.match(name)
+    return None if match is None else (match["side"], match["number"])
 
 
 def _parts(names: Iterable[str]) -> list[str]:

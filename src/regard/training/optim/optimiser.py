@@ -147,7 +147,7 @@ def _groups(model: nn.Module, facts: OptimiserConfig) -> list[Groups]:
     """
     alike = facts.layer_decay == 1 and not facts.unfreeze_every
     layers = [list(model.parameters())] if alike else layer_groups(model)
-    found = []
+    by_layer = []
     for depth, group in zip(reversed(range(len(layers))), layers, strict=True):
         share = facts.layer_decay**depth
         learning = [p for p in group if p.requires_grad]
@@ -156,5 +156,5 @@ def _groups(model: nn.Module, facts: OptimiserConfig) -> list[Groups]:
             ([p for p in learning if p.ndim < 2], 0.0),  # biases and norms
         ]
         groups = [{"params": p, "weight_decay": decay, "share": share} for p, decay in parts if p]
-        found += [groups] if groups else []
-    return found
+        by_layer += [groups] if groups else []
+    return by_layer

@@ -85,10 +85,10 @@ class Recipe(Config):
         known = [rung.name for rung in self.rung]
         if not known:
             raise BadInput("this recipe is no ladder: it has no rungs to choose from")
-        there = ", ".join(map(repr, known))
+        rungs = ", ".join(map(repr, known))
         for name in names:
             if name not in known:
-                raise BadInput(f"no rung is called {name!r}; there are {there}")
+                raise BadInput(f"no rung is called {name!r}; there are {rungs}")
         chosen = tuple(rung for rung in self.rung if rung.name in names)
         return self.model_copy(update={"rung": chosen})
 

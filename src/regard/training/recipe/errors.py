@@ -45,32 +45,32 @@ def faults_of(
     What is wrong with the recipe as a whole stands on lines that begin with a key. A key that is
     one of ``others``, recipes of another task, is ``unusable`` here.
     """
-    found: dict[str, str] = {}
+    faults: dict[str, str] = {}
     for fault in error.errors():
         place = [str(step) for step in fault["loc"] if "[" not in str(step)]  # not kinds of values
         if place and place[-1] in KINDS:
             place.pop()
         if not place:
             lines = fault["msg"].removeprefix("Value error, ").splitlines()
-            found |= {WORD.match(line)[0]: line for line in lines}  # type: ignore[index]
+            faults |= {WORD.match(line)[0]: line for line in lines}  # type: ignore[index]
         else:
             unknown = fault["type"] == "extra_forbidden"
             elsewhere = unknown and any(place[-1] in _keys(place[:-1], one) for one in others)
             name = ".".join(place)
-            found.setdefault(name, unusable(name) if elsewhere else _worded(fault, place, recipe))
-    return list(found.items())
+            faults.setdefault(name, unusable(name) if elsewhere else _worded(fault, place, recipe))
+    return list(faults.items())
 
 
 def refusal(where: str, faults: Sequence[Fault], settings: Sequence[str]) -> BadInput:
     """All faults in one line; those of a setting name it."""
-    told = []
+    messages = []
     for name, fault in faults:
-        asked = [one for one in settings if f"{name}.".startswith(f"{one.partition('=')[0]}.")]
-        told.append(f"{SETTING}{shorten(asked[-1])}: {fault}" if asked else fault)
-    if len(told) > 1:
-        numbered = (f"{number}. {fault}" for number, fault in enumerate(told, start=1))
-        return BadInput(f"{where}: {len(told)} faults: {' '.join(numbered)}")
-    return BadInput(told[0] if told[0].startswith(SETTING) else f"{where}: {told[0]}")
+        matches = [one for one in settings if f"{name}.".startswith(f"{one.partition('=')[0]}.")]
+        messages.append(f"{SETTING}{shorten(matches[-1])}: {fault}" if matches else fault)
+    if len(messages) > 1:
+        numbered = (f"{number}. {fault}" for number, fault in enumerate(messages, start=1))
+        return BadInput(f"{where}: {len(messages)} faults: {' '.join(numbered)}")
+    return BadInput(messages[0] if messages[0].startswith(SETTING) else f"{where}: {messages[0]}")
 
 
 def without_unknown(content: dict[str, Any], error: ValidationError) -> dict[str, Any]:
