@@ -113,17 +113,17 @@ def _ratio(part: int, whole: int) -> float:
 
 def groups(links: Links) -> list[tuple[frozenset[int], frozenset[int]]]:
     """The connected components of links: their source and target words."""
-    found: list[tuple[frozenset[int], frozenset[int]]] = []
+    components: list[tuple[frozenset[int], frozenset[int]]] = []
     for source, target in sorted(links):
         sources, targets = frozenset([source]), frozenset([target])
         apart = []
-        for group in found:
+        for group in components:
             if source in group[0] or target in group[1]:
                 sources, targets = sources | group[0], targets | group[1]
             else:
                 apart.append(group)
-        found = [*apart, (sources, targets)]
-    return found
+        components = [*apart, (sources, targets)]
+    return components
 
 
 def link_types(links: Links, source_length: int, target_length: int) -> Counter[str]:

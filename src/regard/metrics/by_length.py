@@ -34,13 +34,13 @@ def by_length(
     """Scores over buckets of about equally many sentences; each length is in one bucket."""
     statistics = segment_statistics(metric, hypotheses, references)
     length_N = np.asarray(lengths)
-    found = []
+    scored_buckets = []
     for shortest, longest in limits(lengths, buckets):
         chosen_N = (length_N >= shortest) & (length_N <= longest)
         score = scored(metric, statistics[chosen_N])
         mean = float(length_N[chosen_N].mean())
-        found.append(LengthBucket(shortest, longest, int(chosen_N.sum()), mean, score))
-    return found
+        scored_buckets.append(LengthBucket(shortest, longest, int(chosen_N.sum()), mean, score))
+    return scored_buckets
 
 
 def limits(lengths: Sequence[int], buckets: int) -> list[tuple[int, int]]:

@@ -43,12 +43,12 @@ class Confusion(NamedTuple):
     def mistakes(self) -> list[Mistake]:
         """All that occur, the most frequent first."""
         names, shares = self.classes, self.shares
-        found = [
+        mistakes = [
             Mistake(names[row], names[column], int(self.counts[row, column]), shares[row, column])
             for row, column in np.argwhere(self.counts)
             if row != column
         ]
-        return sorted(found, key=lambda one: (-one.number, -one.share))
+        return sorted(mistakes, key=lambda one: (-one.number, -one.share))
 
 
 def classification_scores(
@@ -63,12 +63,12 @@ def classification_scores(
     """
     classes, cells_N = _cells(golds, predicted, () if positive is None else (positive,))
     signature = f"examples:{len(golds)}|classes:{len(classes)}"
-    asked = [(name, measure, signature) for name, measure in MEASURES.items()]
+    measures = [(name, measure, signature) for name, measure in MEASURES.items()]
     if positive is not None:
         of_class = partial(f1_of_class, number=classes.index(positive))
-        asked.append(("F1", of_class, f"{signature}|positive:{positive}"))
+        measures.append(("F1", of_class, f"{signature}|positive:{positive}"))
     scores = []
-    for name, measure, signed in asked:
+    for name, measure, signed in measures:
         share = measure(_counts(len(classes), cells_N))
         drawn = _drawn(measure, len(classes), cells_N) if with_interval else None
         scores.append(in_percent(name, share, signed, drawn))
@@ -151,9 +151,9 @@ def accuracy(counts: FloatArray) -> float:
 
 def macro_f1(counts: FloatArray) -> float:
     """The mean of F1 over the classes that occur among golds or predictions."""
-    found, named = counts.sum(axis=1), counts.sum(axis=0)
-    occurs = found + named > 0
-    return float(np.mean(2 * np.diag(counts)[occurs] / (found + named)[occurs]))
+    gold, predicted = counts.sum(axis=1), counts.sum(axis=0)
+    occurs = gold + predicted > 0
+    return float(np.mean(2 * np.diag(counts)[occurs] / (gold + predicted)[occurs]))
 
 
 def f1_of_class(counts: FloatArray, number: int) -> float:
@@ -171,9 +171,9 @@ def matthews(counts: FloatArray) -> float:
 
     0 if golds or predictions are constant.
     """
-    found, named, total = counts.sum(axis=1), counts.sum(axis=0), counts.sum()
-    together = np.trace(counts) * total - found @ named
-    apart = (total**2 - found @ found) * (total**2 - named @ named)
+    gold, predicted, total = counts.sum(axis=1), counts.sum(axis=0), counts.sum()
+    together = np.trace(counts) * total - gold @ predicted
+    apart = (total**2 - gold @ gold) * (total**2 - predicted @ predicted)
     return float(together / np.sqrt(apart)) if apart > 0 else 0.0
 
 

@@ -41,11 +41,11 @@ def bleu_of_pairs(hypotheses: Sequence[str], references: Sequence[str]) -> np.nd
     logs, orders, halved, any_match = (np.zeros(shape) for _ in range(4))
     for n in range(1, WORDS + 1):
         match, count, _ = _matches(ours, theirs, n)
-        there, missed = count > 0, (count > 0) & (match == 0)
+        present, missed = count > 0, (count > 0) & (match == 0)
         halved += missed
         right = np.where(missed, 0.5**halved, match)
-        logs += np.log(np.where(there, right / np.maximum(count, 1), 1))
-        orders += there
+        logs += np.log(np.where(present, right / np.maximum(count, 1), 1))
+        orders += present
         any_match += match
     brevity = np.array([[min(0.0, 1 - len(r) / max(len(h), 1)) for r in theirs] for h in ours])
     score = 100 * np.exp(brevity.reshape(shape) + logs / np.maximum(orders, 1))
@@ -71,11 +71,11 @@ def _matches(
         [column.setdefault(one, len(column)) for one in _numbered(_grams(text, n))]
         for text in (*ours, *theirs)
     ]
-    there = np.zeros((len(cells), len(column)), dtype=np.float32)
-    for row, columns in zip(there, cells, strict=True):
+    occurs = np.zeros((len(cells), len(column)), dtype=np.float32)
+    for row, columns in zip(occurs, cells, strict=True):
         row[columns] = 1
     count = np.array([len(columns) for columns in cells], dtype=np.float64)
-    first, second = there[: len(ours)], there[len(ours) :]
+    first, second = occurs[: len(ours)], occurs[len(ours) :]
     match = (first @ second.T).astype(np.float64)
     return match, count[: len(ours), None], count[None, len(ours) :]
 

@@ -40,5 +40,5 @@ class Beam(BeamRules, Search):
 
     def search(self, batch: SearchBatch) -> list[list[Hypothesis]]:
         """On the device where the state and the rules allow it."""
-        found = search_on_device(self, batch)
-        return HostBeam(self).search(batch) if found is None else found
+        hypotheses = search_on_device(self, batch)
+        return HostBeam(self).search(batch) if hypotheses is None else hypotheses

@@ -318,16 +318,16 @@ class Classify(EncoderTask):
 
     def label_set(self, examples: Sequence[LabelledExample]) -> LabelSet:
         """The labels that occur, in the order of a benchmark where it has one."""
-        asked = self.labels_config
-        names, kind = asked.names or {}, LABEL_SETS[asked.kind]
+        config = self.labels_config
+        names, kind = config.names or {}, LABEL_SETS[config.kind]
         benchmarks = {name.lower(): task for name, task in GLUE_TASKS.items()}
         benchmark = benchmarks.get(str(self.recipe.data.train.reader).lower())
         labels = None if benchmark is None else kind.of_benchmark(benchmark.labels, names)
         labels = labels or kind.of(chain.from_iterable(map(_labels, examples)), names)
-        if asked.positive is not None and asked.positive not in labels.names:
+        if config.positive is not None and config.positive not in labels.names:
             known = ", ".join(map(repr, labels.names))
             raise BadInput(
-                f"labels.positive: no label is called {asked.positive!r}; known: {known}"
+                f"labels.positive: no label is called {config.positive!r}; known: {known}"
             )
         return labels
 
@@ -381,13 +381,13 @@ class Classify(EncoderTask):
         golds = [labels.gold(_labels(example), example.where) for example in examples]
         predictions = predictor.predict([_input(example) for example in examples])
         values = [prediction.value for prediction in predictions]
-        found = SCORES[labels.problem_type](
+        results = SCORES[labels.problem_type](
             golds, values, with_interval, self.labels_config.positive
         )
         if not labels.single_label or len(labels) <= TOP:
-            return found
+            return results
         ranked = [sorted(one.scores, key=one.scores.__getitem__)[::-1] for one in predictions]
-        return found._replace(scores=[*found.scores, top_score(golds, ranked, with_interval)])
+        return results._replace(scores=[*results.scores, top_score(golds, ranked, with_interval)])
 
 
 def _labels(example: LabelledExample) -> tuple[str, ...]:

@@ -81,11 +81,11 @@ class MaskFiller(Predictor):
         asked = check_texts(asked)
         rows = [self.row(one, number) for number, one in enumerate(asked, start=1)]
         masks = [self.masks(row.tokens) for row in rows]
-        found = in_order(
+        fills = in_order(
             (numbers, self._fills(batch, [masks[number] for number in numbers]))
             for numbers, batch in self.batches([*map(self.shown, rows)])
         )
-        return [self._filled(text, one) for text, one in zip(asked, found, strict=True)]
+        return [self._filled(text, one) for text, one in zip(asked, fills, strict=True)]
 
     def _fills(
         self, batch: PackedTokens, masks: Sequence[np.ndarray]
@@ -158,7 +158,7 @@ FILLERS: dict[str, type[MaskFiller]] = {one.head.name: one for one in (MaskFille
 
 def mask_filler(model: TrunkWithHeadsModule) -> type[MaskFiller]:
     """What fills the masks of texts with that model."""
-    found = [FILLERS[name] for name in model.heads if name in FILLERS]
-    if not found:
+    fillers = [FILLERS[name] for name in model.heads if name in FILLERS]
+    if not fillers:
         raise BadInput("this encoder cannot fill masks: it has no masked-LM head")
-    return found[0]
+    return fillers[0]

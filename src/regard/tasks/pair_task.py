@@ -97,8 +97,8 @@ class PairTask(Task):
         self, model: Any, examples: Sequence[Pair], with_interval: bool = False
     ) -> TaskScores:
         """The scores of what the model writes for a test set."""
-        found = self.write(model, [source for _, source, _ in examples])
-        hypotheses = [best.text for best, *_ in found]
+        outputs = self.write(model, [source for _, source, _ in examples])
+        hypotheses = [best.text for best, *_ in outputs]
         return TaskScores(self.scores(hypotheses, [it[2] for it in examples], with_interval))
 
     def scores(

@@ -173,16 +173,16 @@ class Answerer(Predictor):
         once: dict[tuple[int, int], float] = {}  # neighbouring windows see the same spans
         for score, start, end in scored:
             once[start, end] = max(score, once.get((start, end), score))
-        found = nlargest(self.best, ((score, *place) for place, score in once.items()))
-        top = found[0][0] if found else 0.0
+        spans = nlargest(self.best, ((score, *place) for place, score in once.items()))
+        top = spans[0][0] if spans else 0.0
         with_none = self.threshold is not None
-        if with_none and len(found) == self.best and none > found[-1][0]:
-            found.pop()  # "there is none" is one of the best
-        logits = torch.tensor([score for score, _, _ in found] + [none] * with_none)
+        if with_none and len(spans) == self.best and none > spans[-1][0]:
+            spans.pop()  # "there is none" is one of the best
+        logits = torch.tensor([score for score, _, _ in spans] + [none] * with_none)
         probable = torch.softmax(logits.double(), dim=0).tolist()
         best = tuple(
             AnswerSpan(context[start:end], start, end, score, probability)
-            for (score, start, end), probability in zip(found, probable, strict=False)
+            for (score, start, end), probability in zip(spans, probable, strict=False)
         )
         return AnswerPrediction(
             best, none - top, probable[-1] if with_none else 0.0, self.threshold
@@ -197,9 +197,9 @@ class Answerer(Predictor):
         allowed = inside[starts][:, None] & inside[ends][None, :]
         allowed &= (lengths >= 1) & (lengths <= self.longest_answer)
         scores = (begins[:, None] + closes[None, :]).masked_fill(~allowed, -torch.inf)
-        found = scores.flatten().topk(min(self.best, int(allowed.sum())))
-        firsts, lasts = starts[found.indices // size], ends[found.indices % size]
-        places = zip(found.values.tolist(), firsts.tolist(), lasts.tolist(), strict=True)
+        top = scores.flatten().topk(min(self.best, int(allowed.sum())))
+        firsts, lasts = starts[top.indices // size], ends[top.indices % size]
+        places = zip(top.values.tolist(), firsts.tolist(), lasts.tolist(), strict=True)
         for score, first, last in places:
             begun, ended = window.spans[first], window.spans[last]
             assert begun is not None and ended is not None

@@ -52,9 +52,9 @@ class StreamScorer(TextScorer):
                 new = self.model.trunk.new_state(1)
                 state = _join([states.get(number, new) for number in own])
                 encoded = self.model.encode(batch, state=state)
-                found = self.of_encoded(encoded, batch, [rows[i] for i in chosen])
+                scores = self.of_encoded(encoded, batch, [rows[i] for i in chosen])
                 states |= zip(own, _split(encoded.state, len(own)), strict=True)
-                yield from zip(own, [rows[i] for i in chosen], found, strict=True)
+                yield from zip(own, [rows[i] for i in chosen], scores, strict=True)
 
 
 def _join(states: Sequence[Any]) -> Any:

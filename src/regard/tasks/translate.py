@@ -131,8 +131,9 @@ class Translate(PairTask):
 
     def _dev_bleu(self, translator: Translator, data: PairData) -> float:
         pairs, measure = data.dev_texts(self.measure.dev_sentences), self.measure
-        found = translator.translate([source for source, _ in pairs], Greedy())
-        hypotheses, references = [one[0].text for one in found], [[target for _, target in pairs]]
+        translations = translator.translate([source for source, _ in pairs], Greedy())
+        hypotheses = [best.text for best, *_ in translations]
+        references = [[target for _, target in pairs]]
         tokenize, lowercase = measure.tokenize, measure.lowercase
         return bleu(hypotheses, references, tokenize=tokenize, lowercase=lowercase).value
 
