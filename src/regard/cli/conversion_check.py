@@ -57,8 +57,8 @@ def _compare(model: Model, again: Model, theirs: Path | None, as_json: bool) -> 
         columns["transformers"] = parity.largest_differences(ours, others)
         columns["transformers"] |= _differing_texts(rows, theirs, facts, texts) if rows else {}
     _print([*ours, *[TEXTS] * bool(rows)], columns, as_json)
-    found = [value for column in columns.values() for value in column.values()]
-    return float(torch.tensor(found).max())
+    differences = [value for column in columns.values() for value in column.values()]
+    return float(torch.tensor(differences).max())
 
 
 def _differing_texts(
@@ -81,11 +81,11 @@ def _print(layers: list[str], columns: dict[str, dict[str, float]], as_json: boo
     if not as_json:
         print_line(f"{'largest difference':20}" + "".join(f"{name:>14}" for name in columns))
     for layer in layers:
-        found = {name: column.get(layer) for name, column in columns.items()}
+        differences = {name: column.get(layer) for name, column in columns.items()}
         if as_json:
-            print_json({"layer": layer, **found})
+            print_json({"layer": layer, **differences})
         else:
-            print_line(f"{layer:20}" + "".join(_shown(layer, one) for one in found.values()))
+            print_line(f"{layer:20}" + "".join(_shown(layer, one) for one in differences.values()))
 
 
 def _shown(layer: str, found: float | None) -> str:

@@ -156,11 +156,11 @@ def _golds(recipe: Recipe, data: Path) -> list[GoldPairs]:
     """Pairs and gold links of the development and of the test set."""
     given = recipe.data
     assert given.links is not None and given.test is not None
-    found = []
+    golds = []
     for files, name in ((given.dev, given.links.dev), (given.test, given.links.test)):
         pairs = _pairs(files, recipe, data)
-        found.append((pairs, read_gold_links(data / name, 0, pairs, word_spans)))
-    return found
+        golds.append((pairs, read_gold_links(data / name, 0, pairs, word_spans)))
+    return golds
 
 
 def _pairs(

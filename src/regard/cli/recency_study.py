@@ -49,12 +49,12 @@ def classifier_form(seeds: int) -> str:
 def study_models(models: Mapping[str, Model], texts: list[str]) -> GradientReach:
     """Gradient norms of models by name, and of the same architectures with random weights."""
     ids = {name: _readable(model, texts) for name, model in models.items()}
-    found = []
+    curves = []
     for name, model in models.items():
         prefix = f"{name}, " if len(models) > 1 else ""
-        found += [replace(one, name=f"{prefix}{one.name}") for one in _of_model(model, ids[name])]
+        curves += [replace(one, name=f"{prefix}{one.name}") for one in _of_model(model, ids[name])]
     papers = ", ".join(dict.fromkeys(model.paper.name for model in models.values()))
-    return GradientReach(f"{papers}: gradient norm over distance", {"influence": found})
+    return GradientReach(f"{papers}: gradient norm over distance", {"influence": curves})
 
 
 def _readable(model: Model, texts: list[str]) -> list[list[int]]:

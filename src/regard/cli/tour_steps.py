@@ -111,8 +111,8 @@ def _train(out: Path, recipe: Recipe) -> Model:
 def _translate(model: Model, recipe: Recipe, sentences: Corpus) -> MetricScore:
     _step("3. Translating the test set")
     search = recipe.table(DecodeConfig).search
-    found = model.translate([pair.source for pair in sentences.test], search)
-    translations = [one[0].text for one in found]
+    outputs = model.translate([pair.source for pair in sentences.test], search)
+    translations = [one[0].text for one in outputs]
     for pair, text in list(zip(sentences.test, translations, strict=True))[:SHOWN]:
         mark = "✓" if text == pair.target else "✗"
         OUT.print(f"  en  {pair.source}\n  de  {text}  {mark}", markup=False)

@@ -45,10 +45,10 @@ class TextFolder(FileSource):
 
     @property
     def paths(self) -> tuple[str, ...]:
-        found = [one for end in ("", ".gz", ".xz") for one in Path(self.path).rglob(f"*.txt{end}")]
-        if not found:
+        files = [one for end in ("", ".gz", ".xz") for one in Path(self.path).rglob(f"*.txt{end}")]
+        if not files:
             raise BadInput(f"{self.path}: no folder with files .txt, .txt.gz or .txt.xz")
-        return tuple(map(str, sorted(found)))
+        return tuple(map(str, sorted(files)))
 
     def documents(self, dropped: DropCounts | None) -> Iterator[tuple[str, list[str]]]:
         """(where, sentences) of every document."""

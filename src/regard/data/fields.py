@@ -42,13 +42,13 @@ def parsed(
     """The results of `parse`; with `dropped`, bad examples are left out and counted."""
     for where, item in items:
         try:
-            made = parse(where, item)
+            example = parse(where, item)
         except BadExample as flaw:
             if dropped is None:
                 raise
             dropped[flaw.reason] += 1
         else:
-            yield made
+            yield example
 
 
 def filled(text: str, where: str, detail: str = "empty text") -> str:

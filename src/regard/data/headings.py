@@ -47,10 +47,10 @@ class Headings(FileSource):
 
 def title_of(line: bytes) -> bytes | None:
     """The heading in a line, if it is one: as many equals signs before it as after it."""
-    found = HEADING.fullmatch(line)
-    if found is None or found[1].count(b"=") != found[3].count(b"="):
+    match = HEADING.fullmatch(line)
+    if match is None or match[1].count(b"=") != match[3].count(b"="):
         return None
-    return found[2]
+    return match[2]
 
 
 def _pair(heading: _Line | None, section: list[_Line]) -> Examples:

@@ -30,13 +30,13 @@ LONGEST = 16  # characters in any of these, and more
 def sentences(text: str) -> Iterator[str]:
     """The sentences of one paragraph, stripped."""
     start = 0
-    for found in STOP.finditer(text):
-        end = found.end()
-        if text[found.start()] not in UNSPACED:
-            before = text[max(start, found.start() - LONGEST) : found.start()]
+    for match in STOP.finditer(text):
+        end = match.end()
+        if text[match.start()] not in UNSPACED:
+            before = text[max(start, match.start() - LONGEST) : match.start()]
             word = before.rpartition(" ")[2].lstrip(OPENING)
             following = NEXT.match(text, end)
-            if following is None or not ends(word, found[0], following[1]):
+            if following is None or not ends(word, match[0], following[1]):
                 continue
         if sentence := text[start:end].strip():
             yield sentence

@@ -185,8 +185,8 @@ def _arrays(
     if not np.issubdtype(numbers.dtype, np.integer) or len(numbers) != len(pixels):
         raise BadInput(f"{path}: {len(pixels)} images and {len(numbers)} labels, {numbers.dtype}")
     if names and len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(names):
-        found = f"labels from {numbers.min()} to {numbers.max()}"
-        raise BadInput(f"{path}: {found}, and {len(names)} names")
+        labels = f"labels from {numbers.min()} to {numbers.max()}"
+        raise BadInput(f"{path}: {labels}, and {len(names)} names")
     for place, (image, number) in enumerate(zip(pixels, numbers.tolist(), strict=True), start=1):
         label = names[number] if names else str(number)
         yield LabelledExample(f"{path}:{place}", (image,), (label,))

@@ -15,14 +15,14 @@ def squad(
 ) -> Iterator[QuestionExample]:
     """All questions, or those about `articles` from the first index up to the second."""
     name = name_of(path)
-    found = held(read_json_file(path), "data", list, name)
-    start, stop = articles or (0, len(found))
-    if articles and not 0 <= start < stop <= len(found):
-        raise BadInput(f"{name}: there are no articles {start} to {stop}, only {len(found)}")
-    for number, article in enumerate(found[start:stop], start=start + 1):
+    entries = held(read_json_file(path), "data", list, name)
+    start, stop = articles or (0, len(entries))
+    if articles and not 0 <= start < stop <= len(entries):
+        raise BadInput(f"{name}: there are no articles {start} to {stop}, only {len(entries)}")
+    for number, article in enumerate(entries[start:stop], start=start + 1):
         where = f"{name}: article {number}"
-        asked = _asked(typed(article, dict, "it", where), where, name)
-        yield from parsed(asked, _question, dropped)
+        questions = _asked(typed(article, dict, "it", where), where, name)
+        yield from parsed(questions, _question, dropped)
 
 
 def _asked(
