@@ -22,13 +22,18 @@ from rich.table import Table as Shown
 import regard
 from regard.data.fast_align import read_fast_align
 from regard.data.sources import Table, read_lines, read_pairs
-from regard.inside.align import AlignmentMethod, PairAttention, choose_method, extract_links
-from regard.inside.bidirectional import (
+from regard.inside.alignment.align import (
+    AlignmentMethod,
+    PairAttention,
+    choose_method,
+    extract_links,
+)
+from regard.inside.alignment.bidirectional import (
     AgreeingMethods,
     choose_agreeing_methods,
     multiply_directions,
 )
-from regard.inside.record_translator import record
+from regard.inside.alignment.record_translator import record
 from regard.metrics.alignment import (
     GoldLinks,
     Links,

@@ -18,13 +18,13 @@ from regard.ground.errors import BadInput, shown
 from regard.ground.files import writing
 from regard.ground.lock import is_vacant
 from regard.ground.tape import NULL_TAPE, NullTape
-from regard.inside.agreement import AgreementScores, score_agreement
-from regard.inside.align import AlignmentMethod
-from regard.inside.induction import InductionScores
-from regard.inside.look import look, score_induction
-from regard.inside.record import tape_names
-from regard.inside.record_translator import align
-from regard.inside.view import View
+from regard.inside.alignment.align import AlignmentMethod
+from regard.inside.alignment.record_translator import align
+from regard.inside.attention.induction import InductionScores
+from regard.inside.attention.look import look, score_induction
+from regard.inside.attention.record import tape_names
+from regard.inside.attention.view import View
+from regard.inside.studies.agreement import AgreementScores, score_agreement
 from regard.metrics.alignment import Links
 from regard.models.facts import ModelFacts
 from regard.models.formats import folder as folders

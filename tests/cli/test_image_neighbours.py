@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import regard
-from regard.inside import nearest as nearest_module
-from regard.inside.nearest import nearest
+from regard.inside.vectors import nearest as nearest_module
+from regard.inside.vectors.nearest import nearest
 from small_bert import SENTENCES
 from small_bert import model as small_bert
 from small_images import corners, small_vit, write_images

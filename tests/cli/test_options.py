@@ -156,7 +156,7 @@ def test_a_batch_has_at_most_the_size_given(verbs_on_lines, verb, monkeypatch):
         return batches
 
     runners = ("batch_runner", "translator", "generator")
-    for module in (*(f"tasks.{name}" for name in runners), "inside.record_translator"):
+    for module in (*(f"tasks.{name}" for name in runners), "inside.alignment.record_translator"):
         monkeypatch.setattr(f"regard.{module}.inference_batches", recorded)
     arguments, stdin = verbs_on_lines[verb]
     command = (verb, *arguments, "--device", "cpu")

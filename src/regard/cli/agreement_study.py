@@ -7,8 +7,8 @@ from regard.api import load
 from regard.cli.console import note, slug
 from regard.data.agreement_sentences import AgreementSentence, make_agreement_text
 from regard.ground.files import write_text
-from regard.inside.agreement import AgreementScores
-from regard.inside.agreement_table import CHARTS, AgreementTable
+from regard.inside.studies.agreement import AgreementScores
+from regard.inside.studies.agreement_table import CHARTS, AgreementTable
 from regard.training.train import train
 
 RECIPES = {

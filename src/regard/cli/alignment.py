@@ -12,10 +12,10 @@ from regard.cli.line_io import check_length
 from regard.cli.options import Symmetrisation
 from regard.data.sources import name_of
 from regard.ground.errors import BadInput
-from regard.inside.align import AlignmentMethod, PairAttention, choose_method
-from regard.inside.bidirectional import choose_agreeing_methods, multiply_directions
-from regard.inside.record_translator import WINDOW, record
-from regard.inside.record_translator import align as extract
+from regard.inside.alignment.align import AlignmentMethod, PairAttention, choose_method
+from regard.inside.alignment.bidirectional import choose_agreeing_methods, multiply_directions
+from regard.inside.alignment.record_translator import WINDOW, record
+from regard.inside.alignment.record_translator import align as extract
 from regard.metrics.alignment import AlignmentScore, GoldLinks, Links, alignment_error_rate
 from regard.metrics.symmetrise import flipped, symmetrised
 from regard.text.words import Spans

@@ -13,7 +13,7 @@ from regard.inside.views.escape import escape_line
 
 if TYPE_CHECKING:
     from regard.api import Model
-    from regard.inside.nearest import Part
+    from regard.inside.vectors.nearest import Part
 
 
 def print_image_neighbours(
@@ -32,7 +32,7 @@ def print_image_neighbours(
     """
     import numpy as np
 
-    from regard.inside.nearest import nearest
+    from regard.inside.vectors.nearest import nearest
 
     asked = [*_parts(model, queries, pool, options)]
     paths = [path for some, _ in asked for path in some]

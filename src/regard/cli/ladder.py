@@ -16,7 +16,7 @@ from regard.data.config import FilesConfig
 from regard.data.sources import STDIN, DropCounts, read_pairs
 from regard.ground.errors import BadInput
 from regard.ground.files import write_json, write_text
-from regard.inside.ladder import Ladder, LadderResult
+from regard.inside.studies.ladder import Ladder, LadderResult
 from regard.metrics.bleu import bleu, bleu_metric
 from regard.metrics.by_length import by_length
 from regard.tasks.generation_settings import DecodeConfig

@@ -15,7 +15,7 @@ from regard.cli.table import print_table
 from regard.cli.training import run_loop
 from regard.data.agreement import long_prefixes, make_agreement, write
 from regard.ground.errors import BadInput
-from regard.inside.gradient_reach import GradientNorms, GradientReach, gradient_norms
+from regard.inside.studies.gradient_reach import GradientNorms, GradientReach, gradient_norms
 from regard.metrics.spread import spread
 from regard.training.distributed import World
 from regard.training.loop import seed_everything

@@ -23,7 +23,7 @@ def print_trees(
     as_json: bool,
 ) -> None:
     """The tree of each line; a page is of the only line."""
-    from regard.inside.token_tree import record_tokens
+    from regard.inside.trees.token_tree import record_tokens
     from regard.inside.views.beam_html import token_page
     from regard.inside.views.token_text import token_lines
 

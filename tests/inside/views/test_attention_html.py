@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.ground.batch import ImageRow
-from regard.inside.attention_map import AttentionMap
-from regard.inside.attention_view import AttentionView
-from regard.inside.image_attention import ImageAttention
-from regard.inside.rollout import RolloutMap
+from regard.inside.attention.attention_map import AttentionMap
+from regard.inside.attention.attention_view import AttentionView
+from regard.inside.attention.image_attention import ImageAttention
+from regard.inside.attention.rollout import RolloutMap
 from regard.inside.views import attention_html
 from regard.inside.views.escape import escape_controls
 from regard.tasks.classify import LabelPrediction

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from regard.inside.beam_tree import PRUNED
-from regard.inside.recording_beam import RecordingBeam
+from regard.inside.trees.beam_tree import PRUNED
+from regard.inside.trees.recording_beam import RecordingBeam
 from regard.inside.views import beam_html
 from regard.inside.views.beam_html import tree_page
 from regard.inside.views.beam_svg import BeamDrawing

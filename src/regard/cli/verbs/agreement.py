@@ -62,7 +62,7 @@ def agreement(
     from regard.api import load
     from regard.cli.agreement_study import study_models
     from regard.data.agreement_sentences import agreement_sentences
-    from regard.inside.agreement_table import AgreementTable
+    from regard.inside.studies.agreement_table import AgreementTable
 
     unused = OF_STUDY if models else OF_MODELS
     if names := [f"--{one}" for one in unused if was_given(context, one)]:

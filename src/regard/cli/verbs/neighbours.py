@@ -33,8 +33,8 @@ from regard.inside.views.escape import escape_line
 if TYPE_CHECKING:
     from regard.api import Model
     from regard.data.static_vectors import StaticVectors
-    from regard.inside.nearest import Neighbour
-    from regard.inside.neighbours import LineOfText, WordInContext
+    from regard.inside.vectors.nearest import Neighbour
+    from regard.inside.vectors.neighbours import LineOfText, WordInContext
 
 LAST = -1  # layer
 OF_WORDS = {"texts": "--text", "max_length": "--max-length"} | {
@@ -96,7 +96,7 @@ def neighbours(
     Example: regard neighbours runs/bert/model bank text.en --vectors glove.6B.50d.txt.gz
     """
     from regard.api import load
-    from regard.inside.neighbours import ContextualWords, LineOfText, static_neighbours
+    from regard.inside.vectors.neighbours import ContextualWords, LineOfText, static_neighbours
     from regard.text.ids_only import MISSING
 
     check_argument(word)
@@ -149,7 +149,7 @@ def _static(
 ) -> "StaticVectors":
     """Those of a file, or of the embedding layer for the words of all lines."""
     from regard.data.static_vectors import StaticVectors
-    from regard.inside.embedding_layer import word_vectors
+    from regard.inside.vectors.embedding_layer import word_vectors
     from regard.text.words import words
 
     if vectors is not None:

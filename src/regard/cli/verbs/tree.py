@@ -27,7 +27,7 @@ from regard.cli.options import (
 from regard.ground.errors import BadInput
 
 if TYPE_CHECKING:
-    from regard.inside.beam_tree import BeamTree
+    from regard.inside.trees.beam_tree import BeamTree
 
 SEARCH = ("size", "length", "alpha", "coverage", "finished", "no_repeat", "stop")
 
@@ -65,7 +65,7 @@ def tree(
     """
     from regard.api import load
     from regard.cli.decode import base_beam
-    from regard.inside.recording_beam import record_tree
+    from regard.inside.trees.recording_beam import record_tree
     from regard.inside.views.beam_html import tree_page
     from regard.inside.views.beam_svg import BeamDrawing
     from regard.inside.views.beam_text import tree_lines

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.inside.attention_map import AttentionMap
+from regard.inside.attention.attention_map import AttentionMap
 from regard.inside.views.escape import escape_controls, escape_line
 from regard.inside.views.heat_overlay import DARKEST, LIGHTEST, data_uri, ramp_rgba
 from regard.inside.views.html import fill_template, read_asset, score_rows

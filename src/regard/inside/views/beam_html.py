@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
-from regard.inside.beam_tree import PRUNED, BeamTree
-from regard.inside.token_tree import TokenTree
+from regard.inside.trees.beam_tree import PRUNED, BeamTree
+from regard.inside.trees.token_tree import TokenTree
 from regard.inside.views.beam_svg import BeamDrawing
 from regard.inside.views.escape import escape_controls, escape_line
 from regard.inside.views.html import fill_template

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 
-from regard.inside.beam_tree import ENDED, PRUNED, SHORT, SearchTree
+from regard.inside.trees.beam_tree import ENDED, PRUNED, SHORT, SearchTree
 from regard.inside.views.escape import clip, escape_line
 from regard.inside.views.svg import (
     ACCENT,

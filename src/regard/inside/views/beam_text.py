@@ -6,7 +6,7 @@ from rich.cells import cell_len
 from rich.style import Style
 from rich.text import Text
 
-from regard.inside.beam_tree import PRUNED, SHORT, BeamTree
+from regard.inside.trees.beam_tree import PRUNED, SHORT, BeamTree
 from regard.inside.views.escape import clip, escape_controls, escape_line
 
 WIDEST = 18  # columns of a token

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from rich.cells import cell_len
 from rich.text import Text
 
-from regard.inside.token_tree import TokenTree
+from regard.inside.trees.token_tree import TokenTree
 from regard.inside.views.beam_text import ACCENT, QUIET, WIDEST, WINNER
 from regard.inside.views.escape import clip, escape_controls, escape_line
 

@@ -1,0 +1,123 @@
+"""The attention of a model on one text: prints itself, and renders itself as SVG and as a page."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from html import escape
+from typing import Any, Self
+
+import numpy as np
+from rich.text import Text
+
+from regard.ground.errors import BadInput
+from regard.inside.attention.attention_map import AttentionMap
+from regard.inside.attention.record import SiteRecord
+from regard.inside.attention.view import View
+from regard.inside.views.attention_html import attention_page
+from regard.inside.views.attention_svg import draw_attention
+from regard.inside.views.attention_text import Paint, colour_cell, heat_map, shade_cell
+from regard.inside.views.escape import clip, escape_line
+from regard.tasks.classify import TextPrediction
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionView(View):
+    """The attention maps of one text, with a title, a second line and a classifier's prediction.
+
+    ``name``, ``layer`` and ``head`` are shown; by default the first map and the mean over all.
+    """
+
+    title: str
+    maps: tuple[AttentionMap, ...]
+    summary: str = ""
+    prediction: TextPrediction | None = None
+    name: str | None = None
+    layer: int | None = None
+    head: int | None = None
+
+    @classmethod
+    def of(
+        cls,
+        texts: Sequence[str],
+        records: Sequence[SiteRecord],
+        subwords: bool,
+        prediction: TextPrediction | None,
+    ) -> "AttentionView":
+        """The maps of all sites, over words or over subwords."""
+        maps = tuple(record.map(subwords=subwords) for record in records)
+        return cls(texts[0], maps, " ".join(texts[1:]), prediction)
+
+    @property
+    def predicted(self) -> str:
+        """The prediction in one line, or an empty string."""
+        return "" if self.prediction is None else self.prediction.summary
+
+    def map(self, name: str | None = None) -> AttentionMap:
+        """The map of this name, or the first."""
+        named = [each for each in self.maps if name in (None, each.name)]
+        if not named:
+            names = ", ".join(each.name for each in self.maps) or "none"
+            raise BadInput(f"no map called {name!r} here, only: {names}")
+        return named[0]
+
+    def choose(
+        self, name: str | None = None, layer: int | None = None, head: int | None = None
+    ) -> Self:
+        """The same view of that map, layer and head, which must exist."""
+        name = name or self.name
+        self.map(name).select(layer, head)
+        return replace(self, name=name, layer=layer, head=head)
+
+    def svg(self) -> str:
+        """A heat map as a standalone SVG file."""
+        shown, weights_LS = self._shown
+        labels = shown.queries, shown.keys
+        return draw_attention(self.title, self._caption, *labels, weights_LS, shown.allowed)
+
+    def html(self) -> str:
+        """One offline page with every map, layer and head."""
+        summary = " · ".join(filter(None, (escape_line(self.summary), self.predicted)))
+        return attention_page(self.title, summary, self.maps)
+
+    def _repr_html_(self) -> str:
+        """For notebooks: in an iframe, so that the styles of page and notebook stay apart."""
+        return (
+            f'<iframe srcdoc="{escape(self.html())}" title="{escape(escape_line(self.title))}" '
+            'sandbox="allow-scripts" style="width:100%;height:760px;border:0"></iframe>'
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The weights of a map with their labels, and the prediction of a classifier."""
+        shown, weights_LS = self._shown
+        return {
+            **({} if self.prediction is None else asdict(self.prediction)),
+            "map": shown.name,
+            "rows": shown.queries,
+            "columns": shown.keys,
+            "weights": weights_LS.round(6).tolist(),
+        }
+
+    def lines(self, width: int, *, coloured: bool) -> Iterator[Text]:
+        """A heat map under its title."""
+        lines = self.title, self.summary, self.predicted, self._description
+        for line in map(escape_line, lines):
+            if line:
+                yield Text(clip(line, width))
+        yield Text()
+        yield from self._heat(width, colour_cell if coloured else shade_cell)
+
+    def _heat(self, width: int, paint: Paint) -> Iterator[Text]:
+        shown, weights_LS = self._shown
+        yield from heat_map(shown.queries, shown.keys, weights_LS, width, paint, shown.allowed)
+
+    @property
+    def _shown(self) -> tuple[AttentionMap, np.ndarray]:
+        shown = self.map(self.name)
+        return shown, shown.select(self.layer, self.head)
+
+    @property
+    def _caption(self) -> str:
+        return "; ".join(filter(None, (self.predicted, self._description)))
+
+    @property
+    def _description(self) -> str:
+        return self.map(self.name).describe(self.layer, self.head)

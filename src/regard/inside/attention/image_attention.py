@@ -1,0 +1,187 @@
+"""The attention of a model on one image: weights of patches, drawn over the image."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from rich.text import Text
+
+from regard.ground.errors import BadInput, shown
+from regard.inside.attention.attention_map import AttentionMap
+from regard.inside.attention.attention_view import AttentionView
+from regard.inside.attention.record import SiteRecord
+from regard.inside.views.attention_html import image_page
+from regard.inside.views.attention_text import Paint, heat_map
+from regard.inside.views.escape import clip
+from regard.inside.views.panels import Panel, Sheet, lay_out
+from regard.tasks.classify import TextPrediction
+from regard.tasks.labelled_image import LabelledImage
+
+CLASS, MEAN = "class", "mean"
+
+Query = str | tuple[int, int]
+"""A token before the patches ("class", "distillation"), row and column of a patch, or "mean"."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ImageAttention(AttentionView):
+    """The attention maps of one image: the weights of all layers and heads, and their rollout.
+
+    ``query`` is where attention comes from; by default the tokens before the patches, or where
+    there are none the mean of all patches.
+    """
+
+    image: LabelledImage = field(repr=False)
+    query: Query | None = None
+
+    @classmethod
+    def of_image(
+        cls,
+        title: str,
+        image: LabelledImage,
+        records: Sequence[SiteRecord],
+        prediction: TextPrediction | None,
+    ) -> "ImageAttention":
+        """The maps of self-attention."""
+        (record,) = (record for record in records if record.site.within)
+        maps = tuple(one.map(subwords=True) for one in (record, record._replace(rollout=True)))
+        return cls(title, maps, prediction=prediction, image=image)
+
+    def class_token(self, layer: int | None = None, head: int | None = None) -> np.ndarray:
+        """(rows, columns): the attention of the class token to each patch; default: the mean."""
+        return self.grid(CLASS, layer=layer, head=head)
+
+    def patch(
+        self, row: int, column: int, layer: int | None = None, head: int | None = None
+    ) -> np.ndarray:
+        """(rows, columns): the attention of a patch to each patch; default: the mean."""
+        return self.grid((row, column), layer=layer, head=head)
+
+    def rollout(self, query: Query | None = None, layer: int | None = None) -> np.ndarray:
+        """(rows, columns): the rollout through a layer; default: through all."""
+        return self.grid(query, name=self.maps[-1].name, layer=layer)
+
+    def grid(
+        self,
+        query: Query | None = None,
+        *,
+        name: str | None = None,
+        layer: int | None = None,
+        head: int | None = None,
+    ) -> np.ndarray:
+        """(rows, columns): the weight of each patch in a map, layer and head.
+
+        The default query is the first of those shown. The other weights of a query, with which
+        they sum to one, are those of the tokens before the patches.
+        """
+        return self._grid(self.map(name).select(layer, head), query or self.queries[0])
+
+    @property
+    def queries(self) -> tuple[Query, ...]:
+        """Where the attention comes from that is shown."""
+        return (self.query,) if self.query is not None else self.image.tokens or (MEAN,)
+
+    def from_query(self, query: Query | None) -> "ImageAttention":
+        """The same view of the attention of one token or patch, which must exist."""
+        if query is not None:
+            self._positions(query)
+        return replace(self, query=query)
+
+    def svg(self) -> str:
+        """The image, and the image under its weights, as a standalone SVG file."""
+        return self._sheet.svg()
+
+    def png(self) -> bytes:
+        """The same as a PNG file."""
+        return self._sheet.png()
+
+    def html(self) -> str:
+        """One offline page with every layer and head, and the attention of every patch."""
+        scores = {} if self.prediction is None else self.prediction.scores
+        return image_page(self.title, self.predicted, self.maps, self.image, scores)
+
+    def to_json(self) -> dict[str, Any]:
+        """The weights of patches, row by row, and of other tokens; and the prediction."""
+        shown, weights_LS = self._shown
+        weights_S = self._row(weights_LS, self.queries[0])
+        before = zip(self.image.tokens, weights_S.round(6).tolist(), strict=False)
+        return {
+            **({} if self.prediction is None else asdict(self.prediction)),
+            "map": shown.name,
+            "query": describe(self.queries[0]),
+            "tokens": dict(before),
+            "weights": self._grid(weights_LS, self.queries[0]).round(6).tolist(),
+        }
+
+    def _heat(self, width: int, paint: Paint) -> Iterator[Text]:
+        """The patches, for each query."""
+        _, weights_LS = self._shown
+        rows, columns = ([str(at) for at in range(size)] for size in self.image.grid)
+        for query in self.queries:
+            yield Text(clip(describe(query), width))
+            yield from heat_map(rows, columns, self._grid(weights_LS, query), width, paint)
+
+    @property
+    def _sheet(self) -> Sheet:
+        pixels, frame = self.image.pixels_HWC, self._frame
+        panels = [Panel("image", pixels, frame=frame)]
+        for each, head in self._drawn:
+            weights_LS = each.select(self.layer, head)
+            more = "" if head == self.head else f", head {head}"
+            more += ", rollout" if each is self.maps[-1] else ""
+            panels += (
+                Panel(describe(query) + more, pixels, self._grid(weights_LS, query), frame)
+                for query in self.queries
+            )
+        return lay_out(self.title, self._caption, panels)
+
+    @property
+    def _drawn(self) -> list[tuple[AttentionMap, int | None]]:
+        """All maps if nothing is chosen; of a layer that is chosen the mean, and every head."""
+        if self.name is None and self.layer is None and self.head is None:
+            return [(each, None) for each in self.maps]
+        shown, _ = self._shown
+        heads = len(shown.layers[self.layer]) if self.layer is not None else 1
+        every = range(heads) if self.head is None and heads > 1 else ()
+        return [(shown, head) for head in (self.head, *every)]
+
+    @property
+    def _frame(self) -> tuple[float, ...] | None:
+        """Top, left, bottom and right of the patch whose attention is shown, as shares."""
+        if self.query is None or isinstance(self.query, str):
+            return None
+        return tuple(
+            (at + end) / size
+            for end in (0, 1)
+            for at, size in zip(self.query, self.image.grid, strict=True)
+        )
+
+    def _grid(self, weights_LS: np.ndarray, query: Query) -> np.ndarray:
+        return self._row(weights_LS, query)[len(self.image.tokens) :].reshape(self.image.grid)
+
+    def _row(self, weights_LS: np.ndarray, query: Query) -> np.ndarray:
+        return weights_LS[self._positions(query)].mean(axis=0)
+
+    def _positions(self, query: Query) -> list[int]:
+        """The positions of a query: one, or those of all patches."""
+        tokens, labels = self.image.tokens, self.maps[0].queries
+        if query == MEAN:
+            return list(range(len(tokens), len(labels)))
+        if isinstance(query, str):
+            if query not in tokens:
+                known = ", ".join((*tokens, MEAN))
+                raise BadInput(f"this model has no {describe(query)}: choose {known} or a patch")
+            return [tokens.index(query)]
+        label = ",".join(map(str, query)) if isinstance(query, tuple | list) else shown(query)
+        if label not in labels[len(tokens) :]:
+            rows, columns = (f"0 to {size - 1}" for size in self.image.grid)
+            raise BadInput(f"no patch {label}; there are rows {rows} and columns {columns}")
+        return [labels.index(label)]
+
+
+def describe(query: Query) -> str:
+    """A query in words."""
+    if isinstance(query, str):
+        return {MEAN: "mean of all patches"}.get(query, f"{query} token")
+    return "patch " + ",".join(map(str, query))

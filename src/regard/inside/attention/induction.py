@@ -1,0 +1,126 @@
+"""Induction heads (Olsson et al., 2022, arXiv:2209.11895): after "A B … A" they attend to B."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from rich.text import Text
+
+from regard.ground.batch import Ids
+from regard.ground.errors import BadInput
+from regard.inside.attention.view import View
+from regard.inside.views.attention_svg import draw_attention
+from regard.inside.views.attention_text import colour_cell, heat_map, shade_cell
+from regard.inside.views.escape import clip, escape_line
+from regard.inside.views.html import report_page
+
+NAMED = 5  # heads listed below the table
+
+
+@dataclass(frozen=True, eq=False)
+class InductionScores(View):
+    """How much each head is an induction head: one score from 0 to 1 for each layer and head.
+
+    A score is the attention from a token to the tokens that followed its earlier occurrences, the
+    mean over the ``tokens`` that have any. Attention equal to all allowed keys scores ``uniform``.
+    """
+
+    title: str
+    layers: tuple[np.ndarray, ...]  # (heads,) each
+    tokens: int
+    uniform: float
+
+    @classmethod
+    def of(cls, title: str, ids: Ids, layers: Sequence[np.ndarray]) -> "InductionScores":
+        """From the token ids of a text and the weights of each layer, (heads, queries, keys)."""
+        after_LS = follows_earlier(ids)
+        repeated = after_LS.any(axis=1)
+        if not repeated.any():
+            raise BadInput("no token of this text occurs twice: repeat the text")
+
+        def score(weights_LS: np.ndarray) -> np.ndarray:
+            return (weights_LS * after_LS).sum(-1)[..., repeated].mean(-1)
+
+        uniform_LS = np.tri(len(ids)) / np.arange(1, len(ids) + 1)[:, None]
+        scores = tuple(score(weights_HLS) for weights_HLS in layers)
+        return cls(title, scores, int(repeated.sum()), float(score(uniform_LS)))
+
+    @property
+    def caption(self) -> str:
+        """What the scores are."""
+        counted = f"mean of {self.tokens} tokens"
+        return f"induction score of each head, {counted}; uniform attention: {self.uniform:.3f}"
+
+    def highest(self, count: int = NAMED) -> list[tuple[int, int, float]]:
+        """Layer, head and score of the heads with the highest scores."""
+        heads = [
+            (layer, head, float(score))
+            for layer, scores_H in enumerate(self.layers)
+            for head, score in enumerate(scores_H)
+        ]
+        return sorted(heads, key=lambda one: -one[2])[:count]
+
+    def choose(
+        self, name: str | None = None, layer: int | None = None, head: int | None = None
+    ) -> "InductionScores":
+        """There is nothing to choose."""
+        if any(value is not None for value in (name, layer, head)):
+            raise BadInput("induction scores are of all layers and heads: choose none")
+        return self
+
+    def svg(self) -> str:
+        """A heat map: a row for each layer, a column for each head."""
+        return draw_attention(self.title, self.caption, *self._table)
+
+    def html(self) -> str:
+        """One offline page: a table of all scores, and the heat map."""
+        _, heads, scores_LH, there_LH = self._table
+        rows = [
+            [
+                f"layer {layer}",
+                *(f"{x:.3f}" if there else "" for x, there in zip(*row, strict=True)),
+            ]
+            for layer, row in enumerate(zip(scores_LH, there_LH, strict=True))
+        ]
+        return report_page(self.title, ["", *heads], rows, [self.svg()], [self.caption])
+
+    def to_json(self) -> dict[str, Any]:
+        """The scores by layer and head, and what they are compared with."""
+        scores = [scores_H.round(6).tolist() for scores_H in self.layers]
+        return {"induction": scores, "tokens": self.tokens, "uniform": round(self.uniform, 6)}
+
+    def lines(self, width: int, *, coloured: bool) -> Iterator[Text]:
+        """A heat map under its title, and the heads with the highest scores."""
+        yield Text(clip(escape_line(self.title), width))
+        yield Text(clip(self.caption, width))
+        yield Text()
+        layers, heads, scores_LH, there_LH = self._table
+        paint = colour_cell if coloured else shade_cell
+        yield from heat_map(layers, heads, scores_LH, width, paint, there_LH)
+        yield Text()
+        for layer, head, score in self.highest():
+            yield Text(f"layer {layer}, head {head}: {score:.3f}")
+
+    @property
+    def _table(self) -> tuple[list[str], list[str], np.ndarray, np.ndarray]:
+        """Labels of rows and columns, scores_LH, and where there is a head."""
+        widest = max(map(len, self.layers))
+        scores_LH = np.zeros((len(self.layers), widest), dtype=np.float32)
+        there_LH = np.zeros_like(scores_LH, dtype=bool)
+        for layer, scores_H in enumerate(self.layers):
+            scores_LH[layer, : len(scores_H)] = scores_H
+            there_LH[layer, : len(scores_H)] = True
+        layers = [f"layer {layer}" for layer in range(len(self.layers))]
+        return layers, [f"head {head}" for head in range(widest)], scores_LH, there_LH
+
+
+def follows_earlier(ids: Ids) -> np.ndarray:
+    """(queries, keys): true where the key follows an earlier occurrence of the query's token.
+
+    A token does not follow itself: in "A A" there is nothing to attend to.
+    """
+    ids_L = np.asarray(ids)
+    after_LS = np.zeros((len(ids_L), len(ids_L)), dtype=bool)
+    after_LS[:, 1:] = ids_L[:, None] == ids_L[None, :-1]
+    return np.tril(after_LS, -1)

@@ -1,0 +1,139 @@
+"""``model.look`` and ``model.induction``: the attention of a model, as a view for people."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from regard.ground.errors import BadInput
+from regard.inside.attention.attention_view import AttentionView
+from regard.inside.attention.image_attention import ImageAttention
+from regard.inside.attention.induction import InductionScores
+from regard.inside.attention.record import record_input
+from regard.inside.attention.view import View
+from regard.inside.attention.word_weights import WordWeights
+from regard.models.build.trunk_with_heads import Outputs
+from regard.models.facts import LabelHead, ModelFacts
+from regard.models.sites import require_causal
+from regard.tasks.model_runner import ModelRunner
+from regard.text.ids_only import MISSING
+from regard.text.inputs import check_text
+from regard.text.token_labels import LabelledInput
+from regard.text.tokenizers import Tokenizer
+
+Predict = Callable[[list[Any]], list[Any]]
+
+VIEWS: dict[str, type[AttentionView | WordWeights]] = {"pool": WordWeights}
+"""By the name of the first site; else ``AttentionView``."""
+
+
+def look(
+    runner: ModelRunner,
+    facts: ModelFacts,
+    tokenizer: Tokenizer | None,
+    predict: Predict,
+    given: Any,
+    second: str | None = None,
+    *,
+    subwords: bool = False,
+    repeat: bool = False,
+    rollout: bool = False,
+    patch: tuple[int, int] | None = None,
+) -> View:
+    """Run a model on one text or two, or an image: its attention, and what a classifier predicts.
+
+    With ``rollout``, attention is followed through all layers.
+    """
+    if facts.encoder.embed.reads_images:
+        _refuse("an image", target=second, subwords=subwords, repeat=repeat)
+        return look_at_image(runner, facts, predict, given, rollout, patch)
+    _refuse("a text", patch=patch)
+    if tokenizer is None:
+        raise BadInput(MISSING)
+    settings = {"subwords": subwords, "repeat": repeat, "rollout": rollout}
+    return look_at_text(runner, facts, tokenizer, predict, given, second, **settings)
+
+
+def _refuse(what: str, **options: Any) -> None:
+    for name, value in options.items():
+        if value not in (None, False):
+            raise BadInput(f"{name} cannot be used with {what}")
+
+
+def look_at_text(
+    runner: ModelRunner,
+    facts: ModelFacts,
+    tokenizer: Tokenizer,
+    predict: Predict,
+    first: str,
+    second: str | None,
+    *,
+    subwords: bool,
+    repeat: bool,
+    rollout: bool,
+) -> View:
+    """The attention of a model on one text or two; with ``repeat`` it reads all tokens twice."""
+    for text in (first,) if second is None else (first, second):
+        check_text(text, 1)
+    if repeat:
+        require_causal(facts.attention_sites)
+    if second is None:
+        second = runner.default_target(first)
+    rows = _read(tokenizer, first, second, repeat)
+    if not subwords and not all(row.keys.words for row in rows.values()):
+        raise BadInput("the text has no words: look at its subwords")
+    records, outputs = record_input(runner.model, facts, rows)
+    if rollout:
+        records = [one._replace(rollout=True) for one in records if one.site.within]
+        if not records:
+            raise BadInput("rollout: this model has no self-attention")
+    prediction = _predicted(outputs, predict, first if second is None else (first, second))
+    view = VIEWS.get(records[0].site.name, AttentionView)
+    return view.of([first, *([second] if second else [])], records, subwords, prediction)
+
+
+def look_at_image(
+    runner: ModelRunner,
+    facts: ModelFacts,
+    predict: Predict,
+    given: Any,
+    rollout: bool,
+    patch: tuple[int, int] | None,
+) -> ImageAttention:
+    """The attention of a model on an image; that of one ``patch``, if it is given."""
+    image = runner.label(given)
+    records, outputs = record_input(runner.model, facts, {"trunk": image})
+    title = Path(given).name if isinstance(given, str | Path) else "image"
+    prediction = _predicted(outputs, predict, given)
+    view = ImageAttention.of_image(title, image, records, prediction).from_query(patch)
+    return view.choose(view.maps[-1].name) if rollout else view
+
+
+def _predicted(outputs: Outputs, predict: Predict, given: Any) -> Any:
+    """What a classifier predicts; None of other models."""
+    return predict([given])[0] if LabelHead.name in outputs.by_head else None
+
+
+def score_induction(
+    runner: ModelRunner,
+    facts: ModelFacts,
+    tokenizer: Tokenizer | None,
+    text: str,
+    *,
+    repeat: bool = False,
+) -> InductionScores:
+    """Run a causal model on a text, or on its tokens twice: the induction score of each head."""
+    if tokenizer is None:
+        raise BadInput(MISSING)
+    site = require_causal(facts.attention_sites)
+    rows = _read(tokenizer, check_text(text, 1), None, repeat)
+    records, _ = record_input(runner.model, facts, rows)
+    (layers,) = (record.layers for record in records if record.site == site)
+    return InductionScores.of(text, rows[site.side].row.tokens, layers)
+
+
+def _read(tokenizer: Tokenizer, first: str, second: str | None, repeat: bool) -> LabelledInput:
+    """One text or two as rows with labels, or all their tokens twice."""
+    rows = tokenizer.label(first, second)
+    if not all(len(row.row.tokens) for row in rows.values()):
+        raise BadInput("the text has no tokens: there is no attention to show")
+    return {side: row.repeated() if repeat else row for side, row in rows.items()}

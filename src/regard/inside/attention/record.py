@@ -1,0 +1,86 @@
+"""The attention of a model on one input, recorded by a tape at its attention sites."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import nn
+
+from regard.ground.batch import TokenRow, pack_rows, pack_texts
+from regard.ground.errors import BadInput
+from regard.ground.tape import Tape
+from regard.inside.attention.attention_map import AttentionMap
+from regard.inside.attention.rollout import RolloutMap
+from regard.models.build.trunk_with_heads import Outputs
+from regard.models.facts import ModelFacts
+from regard.models.sites import AttentionSite
+from regard.tasks.inputs import InputLimits
+from regard.tasks.labelled_image import LabelledImage
+from regard.text.token_labels import LabelledRow, TokenLabels
+
+
+class SiteRecord(NamedTuple):
+    """The weights of one site, (heads, queries, keys) for each layer, with labels.
+
+    Its maps are those weights, or with ``rollout`` how they pass through all layers.
+    """
+
+    site: AttentionSite
+    queries: TokenLabels
+    keys: TokenLabels
+    layers: tuple[np.ndarray, ...]
+    rollout: bool = False
+
+    @property
+    def allowed(self) -> np.ndarray | None:
+        """(queries, keys): where the mask lets a query attend; None: everywhere."""
+        lengths = len(self.queries.subwords), len(self.keys.subwords)
+        return np.tri(*lengths, dtype=bool) if self.site.causal else None
+
+    def map(self, *, subwords: bool = False) -> AttentionMap:
+        """An attention map over words, or over subwords."""
+        queries, keys = self.queries, self.keys
+        labels = self.site.name, queries.subwords, keys.subwords
+        tokens = AttentionMap(*labels, self.layers, self.allowed)
+        if self.rollout:
+            tokens = RolloutMap.of(tokens)
+        if subwords:
+            return tokens
+        return tokens.merged(queries.words, keys.words, queries.groups, keys.groups)
+
+
+def record_input(
+    module: nn.Module, facts: ModelFacts, rows: Mapping[str, LabelledRow | LabelledImage]
+) -> tuple[list[SiteRecord], Outputs]:
+    """Run a model on one input: a record of every site that it has, and its outputs."""
+    sites = facts.attention_sites
+    if not sites:
+        raise BadInput("this model has no attention to show")
+    for side in facts.sides:
+        InputLimits.of(getattr(module, side)).check_row(rows[side].row, 1)
+    tape = Tape(*(name for site in sites for name in site.weights))
+    inputs: Any = facts.inputs(*(pack_texts([rows[side].row]) for side in facts.sides))
+    with torch.inference_mode():
+        outputs = module(inputs.to(next(module.parameters()).device), tape=tape)
+    queries = {side: row.queries for side, row in rows.items()}
+    queries["pool"] = TokenLabels.special("pool")
+    return [
+        SiteRecord(
+            site,
+            queries[site.query_side],
+            rows[site.key_side].keys,
+            tuple(tape.records[name][0].float().cpu().numpy() for name in site.weights),
+        )
+        for site in sites
+    ], outputs
+
+
+@torch.no_grad()
+def tape_names(module: nn.Module, facts: ModelFacts) -> list[str]:
+    """The names of all values that a tape can record or edit in a forward pass."""
+    tape, sides = Tape(), [getattr(facts, side).ids_per_token for side in facts.sides]
+    tokens = [pack_rows([TokenRow(np.zeros((1, *shape)), [0])]) for shape in sides]
+    inputs: Any = facts.inputs(*tokens)
+    module(inputs.to(next(module.parameters()).device), tape=tape)
+    return list(tape.names)

@@ -1,0 +1,146 @@
+"""A beam search that records its decisions as a ``BeamTree``, by hooks of ``HostBeam``."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from regard.inside.trees.beam_tree import BeamNode, BeamTree, Fate, LengthRuleChoice, TreeHypothesis
+from regard.search.beam import Beam
+from regard.search.candidates import Candidates
+from regard.search.host_beam import HostBeam
+from regard.search.hypothesis import ActiveHypotheses, Hypothesis
+from regard.search.length_penalty import Length, formula, normalised, rescore
+from regard.search.step import SearchBatch
+from regard.tasks.translator import Translator
+
+BEGIN, BEGIN_TOKEN = "⟨begin⟩", -1
+# The length penalties under which the hypotheses are ranked again.
+RULES: tuple[tuple[Length, float], ...] = (
+    ("none", 0.0),
+    ("mean", 1.0),
+    *(("gnmt", alpha) for alpha in (0.2, 0.6, 1.0)),
+    *(("power", alpha) for alpha in (0.2, 0.6, 1.4)),
+)
+
+
+def record_tree(translator: Translator, text: str, beam: Beam | None = None) -> BeamTree:
+    """The beam search for the translation of ``text``."""
+    target = translator.tokenizer.target
+    recording = RecordingBeam(Beam() if beam is None else beam)
+    # Another process would record in its own memory.
+    replace(translator, workers=None).translate([text], recording)
+    return recording.tree(text, lambda token: target.pieces([token])[0], target.decode)
+
+
+class RecordingBeam(HostBeam):
+    """A beam for one sentence that records every candidate.
+
+    It can be called once; ``tree`` then returns the record.
+    """
+
+    def __init__(self, beam: Beam):
+        super().__init__(beam)
+        self.beam = beam
+        self.nodes: list[BeamNode] = []
+        self.rows: list[int] = []  # live nodes
+
+    def search(self, batch: SearchBatch) -> list[list[Hypothesis]]:
+        """Start the record; see ``HostBeam``."""
+        if len(batch.ids) != 1 or self.nodes:
+            raise ValueError("a RecordingBeam records the search for one sentence, once")
+        self.nodes.append(BeamNode(None, 0, BEGIN_TOKEN, BEGIN, 0.0, 0.0, 0.0, 1, "kept"))
+        self.rows.append(0)
+        return super().search(batch)
+
+    def store_stuck(self, alive: ActiveHypotheses, candidates: Candidates) -> None:
+        """Record rows that no token may follow; see ``HostBeam``."""
+        for row in candidates.stuck(len(alive)).tolist():
+            self.nodes[self.rows[row]] = replace(self.nodes[self.rows[row]], fate="stuck")
+        super().store_stuck(alive, candidates)
+
+    def advance(
+        self, alive: ActiveHypotheses, candidates: Candidates
+    ) -> tuple[ActiveHypotheses, np.ndarray]:
+        """Record the candidates of a step and what became of each; see ``HostBeam``."""
+        grown, going = super().advance(alive, candidates)
+        ended, able = candidates.select(self.beam.size, self.batch.constraints.eos)
+        at_limit = bool(self.batch.longest_B[0] == alive.length + 1)
+        fates: list[Fate] = ["outranked"] * len(candidates.token)
+        for index in able.tolist():
+            fates[index] = self._end(at_limit, bool(candidates.place[index] < self.beam.size))
+        for index in going.tolist():
+            fates[index] = "kept"
+        for index in ended.tolist():
+            fates[index] = "finished"
+        first = len(self.nodes)
+        self.nodes.extend(self._nodes(alive, candidates, fates))
+        self.rows[:] = (first + going).tolist()
+        return grown, going
+
+    def _end(self, at_limit: bool, among_first: bool) -> Fate:
+        """The fate of a candidate that could continue when the search ends."""
+        if at_limit:
+            stored = among_first or not self.beam.follows_transformers
+            return "unfinished" if stored else "outranked"
+        return "enough" if self.results.count_B[0] >= self.beam.enough else "beaten"
+
+    def _nodes(
+        self, alive: ActiveHypotheses, candidates: Candidates, fates: list[Fate]
+    ) -> list[BeamNode]:
+        n = alive.length + 1
+        total = alive.total_R[candidates.parent] + candidates.logprob
+        columns = (
+            [self.rows[row] for row in candidates.parent.tolist()],
+            candidates.token.tolist(),
+            candidates.logprob.tolist(),
+            total.tolist(),
+            normalised(total, n, self.beam.length, self.beam.alpha).tolist(),
+            (candidates.place + 1).tolist(),
+            fates,
+        )
+        return [
+            BeamNode(parent, n, token, "", logprob, total, score, rank, fate)
+            for parent, token, logprob, total, score, rank, fate in zip(*columns, strict=True)
+        ]
+
+    def tree(
+        self,
+        title: str,
+        piece: Callable[[int], str],
+        decode: Callable[[Sequence[int]], str],
+    ) -> BeamTree:
+        """The record; ``piece`` gives the text of a token and ``decode`` that of a hypothesis."""
+        if not self.nodes:
+            raise ValueError("this beam has not searched yet")
+        found = self.results.finished[0] + self.results.spare[0]
+        ranked = sorted(found, key=self.beam.sort_key)
+        ends = self._ends()
+        hypotheses = tuple(
+            TreeHypothesis(each, ends[each.tokens, each.finished], decode(each.tokens))
+            for each in ranked
+        )
+        nodes = [replace(node, piece=node.piece or piece(node.token)) for node in self.nodes]
+        for each in hypotheses:  # the coverage penalty is part of the score of these nodes only
+            nodes[each.node] = replace(nodes[each.node], score=each.hypothesis.score)
+        choices = tuple(self._choice(ranked, *rule) for rule in RULES)
+        return BeamTree(title, self.beam, tuple(nodes), hypotheses, choices)
+
+    def _ends(self) -> dict[tuple[tuple[int, ...], bool], int]:
+        """The last node of each hypothesis, by its tokens and whether it is finished."""
+        tokens: list[tuple[int, ...]] = []
+        ends = {}
+        for number, node in enumerate(self.nodes):
+            finished = node.fate == "finished"
+            before = () if node.parent is None else tokens[node.parent]
+            tokens.append(before if finished or node.parent is None else (*before, node.token))
+            if node.fate in ("finished", "unfinished", "stuck"):
+                ends[tokens[number], finished] = number
+        return ends
+
+    def _choice(self, ranked: list[Hypothesis], length: Length, alpha: float) -> LengthRuleChoice:
+        scored = [rescore([each], length, alpha, self.beam.coverage or 0.0)[0] for each in ranked]
+        best = min(range(len(scored)), key=lambda index: self.beam.sort_key(scored[index]))
+        return LengthRuleChoice(
+            formula(length, alpha, self.beam.coverage), best, scored[best].score
+        )

@@ -1,0 +1,193 @@
+"""A search without branching as a tree: each token, and what else could have come."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.ground.checks import check_whole
+from regard.ground.errors import BadInput
+from regard.inside.trees.beam_tree import BeamNode, Fate, SearchTree, TreeHypothesis
+from regard.inside.trees.recording_beam import BEGIN, BEGIN_TOKEN
+from regard.search.repetition import Repetition
+from regard.search.step import Search, SearchBatch, TokenSteps
+from regard.search.token_loop import TokenSearch
+from regard.tasks.generator import Generation, Generator
+
+ENDINGS = {
+    "eos": "chosen: the end",
+    "stop": "chosen: completes a stop string",
+    "length": "chosen: the length limit is reached",
+    "positions": "chosen: the model has no more positions",
+}
+MOST = 1_000  # alternatives
+
+
+@dataclass(frozen=True)
+class TokenTree(SearchTree):
+    """The continuation of a prompt: at each step the most probable tokens and the chosen one.
+
+    ``chances`` has for each node the probability that the search chooses it, which temperature,
+    top-k and nucleus change; the model's own probability is that of the node.
+    """
+
+    title: str
+    search: str
+    nodes: tuple[BeamNode, ...]
+    chances: tuple[float, ...]
+    hypotheses: tuple[TreeHypothesis, ...]
+    ended: str
+
+    @property
+    def summary(self) -> str:
+        """The search, and counts of steps and candidates."""
+        return f"{self.search}; {self.steps} steps, {len(self.nodes) - 1} candidates"
+
+    def probability(self, number: int) -> float:
+        """The probability that the model gives to the token, after the tokens before it."""
+        return math.exp(self.nodes[number].logprob)
+
+    def label(self, number: int) -> str:
+        """The probability."""
+        return f"{self.probability(number):.3f}"
+
+    def figures(self, number: int) -> str:
+        """The probability, and the chance to be chosen."""
+        return f"p {self.probability(number):.4f}, chance {self.chances[number]:.4f}"
+
+    def why(self, number: int) -> str:
+        """Whether it was chosen, and how the text ended."""
+        if number == self.winner[-1]:
+            return ENDINGS[self.ended]
+        return "chosen" if number in self.winner else "not chosen"
+
+    def to_json(self) -> dict[str, Any]:
+        """Each step with its candidates, the most probable first."""
+        return {
+            "prompt": self.title,
+            "text": self.hypotheses[0].text,
+            "search": self.search,
+            "ended": self.ended,
+            "steps": [
+                [self._candidate(number) for number in self.at(step)]
+                for step in range(1, self.steps + 1)
+            ],
+        }
+
+    def _candidate(self, number: int) -> dict[str, Any]:
+        node = self.nodes[number]
+        return {
+            "id": node.token,
+            "token": node.piece,
+            "rank": node.rank,
+            "probability": self.probability(number),
+            "chance": self.chances[number],
+            "chosen": number in self.winner,
+        }
+
+
+def record_tokens(
+    generator: Generator, prompt: str, search: Search, alternatives: int, number: int = 0
+) -> TokenTree:
+    """The search for the continuation of a prompt with this number."""
+    one_by_one = cast(TokenSearch, search)
+    if not search.streams or one_by_one.copies != 1:
+        raise BadInput("a tree of tokens is of greedy search, or of one sample")
+    recording = RecordingTokens(one_by_one, check_whole("alternatives", alternatives, 1, MOST))
+    # Another process would record in its own memory.
+    ((result,),) = replace(generator, workers=None).generate([prompt], recording, first=number)
+    return recording.tree(prompt, result, generator.vocabulary.pieces)
+
+
+class Candidate(NamedTuple):
+    """A token that could come: its rank by probability, and the chance that it is chosen."""
+
+    rank: int
+    token: int
+    logprob: float
+    chance: float
+
+
+class RecordedStep(NamedTuple):
+    """The candidates of a step, the most probable first, and the token that was chosen."""
+
+    candidates: list[Candidate]
+    chosen: int
+
+
+class RecordingTokens(TokenSearch):
+    """Greedy search or a sample that records the most probable tokens of each step."""
+
+    def __init__(self, search: TokenSearch, alternatives: int):
+        self.inner, self.alternatives = search, alternatives
+        self.taken: list[RecordedStep] = []
+
+    @property
+    def copies(self) -> int:
+        """One."""
+        return self.inner.copies
+
+    @property
+    def repetition(self) -> Repetition:
+        """The rules of the search that is recorded."""
+        return self.inner.repetition
+
+    def draws(self, ids: Sequence[int], steps: int) -> np.ndarray:
+        """The random numbers of the search that is recorded."""
+        return self.inner.draws(ids, steps)
+
+    def chances(self, logprobs_RV: Tensor) -> Tensor:
+        """Those of the search that is recorded."""
+        return self.inner.chances(logprobs_RV)
+
+    def choose(self, logprobs_RV: Tensor, draws_R: Tensor) -> Tensor:
+        """The token of the search that is recorded, which is noted with the others."""
+        token_R = self.inner.choose(logprobs_RV, draws_R)
+        logprobs_V, chosen = logprobs_RV[0], int(token_R[0])
+        chances_V = self.chances(logprobs_RV)[0]
+        ranked = torch.sort(logprobs_V, descending=True, stable=True).indices.tolist()
+        place = ranked.index(chosen)
+        shown = ranked[: self.alternatives] + ([chosen] if place >= self.alternatives else [])
+        ranks = {token: rank for rank, token in enumerate(shown, 1)} | {chosen: place + 1}
+        candidates = (
+            Candidate(rank, token, float(logprobs_V[token]), float(chances_V[token]))
+            for token, rank in ranks.items()
+        )
+        allowed = [one for one in candidates if math.isfinite(one.logprob)]
+        self.taken.append(RecordedStep(allowed, chosen))
+        return token_R
+
+    def steps(self, batch: SearchBatch) -> TokenSteps:
+        """On the host, which sees all probabilities."""
+        return self._steps_on_host(batch)
+
+    def tree(
+        self, title: str, result: Generation, pieces: Callable[[Sequence[int]], list[str]]
+    ) -> TokenTree:
+        """The record; ``pieces`` gives the texts of tokens."""
+        hypothesis = result.hypothesis
+        taken = self.taken[: len(hypothesis.logprobs)]  # a last one may have no token
+        if not taken:
+            raise BadInput("no token may follow this prompt")
+        nodes = [BeamNode(None, 0, BEGIN_TOKEN, BEGIN, 0.0, 0.0, 0.0, 1, "kept")]
+        chances, parent = [1.0], 0
+        last: Fate = "finished" if hypothesis.finished else "unfinished"
+        for step, (candidates, chosen) in enumerate(taken, 1):
+            before, next_parent = nodes[parent], parent
+            for rank, token, logprob, chance in candidates:
+                fate: Fate = "passed"
+                if token == chosen:
+                    fate, next_parent = "kept" if step < len(taken) else last, len(nodes)
+                total, (piece,) = before.total + logprob, pieces([token])
+                nodes.append(
+                    BeamNode(parent, step, token, piece, logprob, total, total, rank, fate)
+                )
+                chances.append(chance)
+            parent = next_parent
+        best = TreeHypothesis(hypothesis, parent, result.text)
+        name = str(self.inner)
+        return TokenTree(title, name, tuple(nodes), tuple(chances), (best,), result.ended)

@@ -1,0 +1,1 @@
+"""Word vectors, static and in context: their neighbours, and tests of them."""
