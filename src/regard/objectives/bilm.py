@@ -29,7 +29,7 @@ from regard.ground.errors import BadInput
 from regard.models.build.trunk_with_heads import Outputs
 from regard.models.facts import BiLMHead, TrunkWithHeads
 from regard.objectives.causal_lm import CausalLM
-from regard.objectives.rows import Annotate, AnnotatedRow
+from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch
 from regard.parts.losses import smoothed_cross_entropy
 from regard.text.lexicon import BEGIN, END, UNKNOWN
 
@@ -102,16 +102,10 @@ class BiLM(CausalLM):
 
         return annotate
 
-    def collate_targets(
-        self,
-        examples: Sequence[AnnotatedRow],
-        starts: np.ndarray,
-        rows: int,
-        limits: BatchLimits | None,
-    ) -> tuple[None, Tensor]:
+    def collate_targets(self, batch: RowBatch) -> tuple[None, Tensor]:
         """(words, 2): both neighbours of each word."""
-        targets = [example.targets[self.head] for example in examples]
-        return None, pack_ids(targets or [np.empty((0, 2))], limits, IGNORED)
+        targets = batch.targets(self.head)
+        return None, pack_ids(targets or [np.empty((0, 2))], batch.limits, IGNORED)
 
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
         """Cross-entropy of the words of both directions."""

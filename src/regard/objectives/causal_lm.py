@@ -33,7 +33,7 @@ from regard.ground.config import Config
 from regard.ground.errors import BadInput
 from regard.models.build.trunk_with_heads import Outputs
 from regard.models.facts import NextTokenHead, TrunkWithHeads
-from regard.objectives.rows import Annotate, AnnotatedRow, RowObjective
+from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch, RowObjective
 from regard.parts.losses import mean_square, mean_square_change
 from regard.text.templates import RowBuilder
 
@@ -147,15 +147,9 @@ class CausalLM(RowObjective):
         """The number of its targets."""
         return int(np.sum(example.targets[self.head] != IGNORED))
 
-    def collate_targets(
-        self,
-        examples: Sequence[AnnotatedRow],
-        starts: np.ndarray,
-        rows: int,
-        limits: BatchLimits | None,
-    ) -> tuple[None, Tensor]:
+    def collate_targets(self, batch: RowBatch) -> tuple[None, Tensor]:
         """The next token of each token; with ``limits``, as many as these have tokens."""
-        return None, pack_ids([row.targets[self.head] for row in examples], limits, IGNORED)
+        return None, pack_ids(batch.targets(self.head), batch.limits, IGNORED)
 
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
         """Cross-entropy, and the regularisation of the states of a recurrent model, if asked."""

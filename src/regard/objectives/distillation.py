@@ -15,20 +15,19 @@ from functools import reduce
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from regard.ground.batch import IGNORED, Batch, BatchLimits
+from regard.ground.batch import IGNORED, Batch
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
 from regard.models.build.trunk_with_heads import Outputs, TrunkWithHeadsModule
 from regard.models.facts import MLMHead, TrunkWithHeads
 from regard.models.formats.loaded_model import LoadedModel
 from regard.models.start import read_model
-from regard.objectives.rows import AnnotatedRow, RowObjective
+from regard.objectives.rows import AnnotatedRow, RowBatch, RowObjective
 from regard.parts.losses import soft_target_losses
 from regard.weights.files import weights_of
 
@@ -182,16 +181,10 @@ class TeacherLoss(RowObjective):
         """The number of its tokens."""
         return len(example.row.tokens)
 
-    def collate_targets(
-        self,
-        examples: Sequence[AnnotatedRow],
-        starts: np.ndarray,
-        rows: int,
-        limits: BatchLimits | None,
-    ) -> tuple[None, Tensor | None]:
+    def collate_targets(self, batch: RowBatch) -> tuple[None, Tensor | None]:
         """Which tokens are no padding."""
-        count = sum(len(example.row.tokens) for example in examples)
-        return None, torch.arange(count if limits is None else limits.tokens) < count
+        count = sum(len(example.row.tokens) for example in batch.examples)
+        return None, torch.arange(count if batch.limits is None else batch.limits.tokens) < count
 
     def losses(self, outputs: Outputs) -> Tensor:
         """The loss at each token, or at each one that masked LM predicts."""
@@ -228,17 +221,11 @@ class SoftTargets(TeacherLoss):
         """How many tokens are compared."""
         return super().weight(example) if self.all_tokens else len(example.positions[HEAD])
 
-    def collate_targets(
-        self,
-        examples: Sequence[AnnotatedRow],
-        starts: np.ndarray,
-        rows: int,
-        limits: BatchLimits | None,
-    ) -> tuple[None, Tensor | None]:
+    def collate_targets(self, batch: RowBatch) -> tuple[None, Tensor | None]:
         """Which tokens are no padding; none where those of masked LM say what counts."""
         if not self.all_tokens:
             return None, None
-        return super().collate_targets(examples, starts, rows, limits)
+        return super().collate_targets(batch)
 
     def counts(self, batch: Batch) -> Tensor:
         return super().counts(batch) if self.all_tokens else batch.targets[HEAD] != IGNORED

@@ -23,7 +23,7 @@ from regard.data.mlm_masking import MaskedTokens, TokenMasker
 from regard.ground.batch import IGNORED, BatchLimits, pack_ids
 from regard.ground.config import Config
 from regard.models.facts import MLMHead
-from regard.objectives.rows import Annotate, AnnotatedRow, RowObjective, batch_positions
+from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch, RowObjective
 
 LONGEST_SPAN = 10  # words (Joshi et al., 2019, section 3.1)
 
@@ -111,25 +111,19 @@ class MaskedLM(RowObjective):
         """The number of its chosen positions."""
         return len(example.positions[self.head])
 
-    def collate_targets(
-        self,
-        examples: Sequence[AnnotatedRow],
-        starts: np.ndarray,
-        rows: int,
-        limits: BatchLimits | None,
-    ) -> tuple[Tensor, Tensor]:
+    def collate_targets(self, batch: RowBatch) -> tuple[Tensor, Tensor]:
         """The chosen positions of a batch and their original tokens.
 
         With ``limits``, both have the fixed size ``max_positions``; the rest is ignored.
         """
-        positions = batch_positions(examples, starts, self.head)
+        positions = batch.positions(self.head)
         count = sum(map(len, positions))
-        size = count if limits is None else self.max_positions(limits)
+        size = count if batch.limits is None else self.max_positions(batch.limits)
         if count > size:
             raise ValueError(f"{count} masked positions in a batch that can hold {size}")
         positions_N, targets_N = torch.zeros(size, dtype=torch.int64), torch.full((size,), IGNORED)
         positions_N[:count] = pack_ids(positions)
-        targets_N[:count] = pack_ids([example.targets[self.head] for example in examples])
+        targets_N[:count] = pack_ids(batch.targets(self.head))
         return positions_N, targets_N
 
     def max_positions(self, limits: BatchLimits) -> int:

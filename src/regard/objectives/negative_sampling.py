@@ -22,12 +22,12 @@ from torch import Tensor
 from regard.data.counter_rng import streams, uniform
 from regard.data.documents import Documents
 from regard.data.row_plans import PlanRows, sentence_rows
-from regard.ground.batch import IGNORED, Batch, BatchLimits
+from regard.ground.batch import IGNORED, Batch
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
 from regard.models.build.trunk_with_heads import Outputs
 from regard.models.facts import ContextHead, TrunkWithHeads
-from regard.objectives.rows import Annotate, AnnotatedRow, RowObjective
+from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch, RowObjective
 from regard.text.templates import RowBuilder
 
 AROUND = 3  # positions of a word: before it, after it, its own
@@ -119,20 +119,14 @@ class NegativeSampling(RowObjective):
         """The number of words that are predicted."""
         return np.shape(example.positions[self.head])[1]
 
-    def collate_targets(
-        self,
-        examples: Sequence[AnnotatedRow],
-        starts: np.ndarray,
-        rows: int,
-        limits: BatchLimits | None,
-    ) -> tuple[Tensor, Tensor]:
+    def collate_targets(self, batch: RowBatch) -> tuple[Tensor, Tensor]:
         """For each word its positions and candidates, of which the first is right."""
-        parts = [np.asarray(example.positions[self.head]) for example in examples]
+        parts = [np.asarray(example.positions[self.head]) for example in batch.examples]
         count = sum(part.shape[1] for part in parts)
-        size = count if limits is None else limits.tokens
+        size = count if batch.limits is None else batch.limits.tokens
         read_PN = torch.zeros(AROUND + 1 + self.negatives, size, dtype=torch.int64)
         if count:
-            shifts = np.repeat(starts, [part.shape[1] for part in parts])
+            shifts = np.repeat(batch.starts, [part.shape[1] for part in parts])
             read_PN[:, :count] = torch.from_numpy(np.concatenate(parts, axis=1))
             read_PN[:AROUND, :count] += torch.from_numpy(shifts)
         targets_N = torch.full((size,), IGNORED)

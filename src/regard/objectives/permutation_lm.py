@@ -25,11 +25,11 @@ from regard.data.block_plans import FramedBlocks, TokenStream
 from regard.data.documents import Documents
 from regard.data.factorization import FactorizationSampler
 from regard.data.row_plans import PlanRows
-from regard.ground.batch import IGNORED, BatchLimits
+from regard.ground.batch import IGNORED
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
 from regard.models.facts import PermutationLMHead, TrunkWithHeads
-from regard.objectives.rows import Annotate, AnnotatedRow, RowObjective
+from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch, RowObjective
 from regard.text.templates import RowBuilder
 
 
@@ -100,25 +100,23 @@ class PermutationLM(RowObjective):
         """The number of tokens that are predicted."""
         return len(example.positions[self.head])
 
-    def collate_targets(
-        self,
-        examples: Sequence[AnnotatedRow],
-        starts: np.ndarray,
-        rows: int,
-        limits: BatchLimits | None,
-    ) -> tuple[Tensor, Tensor]:
+    def collate_targets(self, batch: RowBatch) -> tuple[Tensor, Tensor]:
         """As many positions for each row, and their tokens.
 
         That is the number in the row that has most, or with ``limits`` in the longest row there can
         be. Rows with fewer are padded with their first token, or that of the batch, as ignored.
         """
-        counts = [len(example.positions[self.head]) for example in examples]
-        size = max(counts, default=0) if limits is None else max(1, limits.longest // self.one_in)
-        positions, targets = np.zeros((rows, size), np.int64), np.full((rows, size), IGNORED)
-        for row, (example, start, count) in enumerate(zip(examples, starts, counts, strict=True)):
+        chosen = batch.positions(self.head)
+        size = max(map(len, chosen), default=0)
+        if batch.limits is not None:
+            size = max(1, batch.limits.longest // self.one_in)
+        shape = batch.rows, size
+        positions, targets = np.zeros(shape, np.int64), np.full(shape, IGNORED)
+        rows = zip(batch.starts, chosen, batch.targets(self.head), strict=True)
+        for row, (start, at, tokens) in enumerate(rows):
             positions[row] = start
-            positions[row, :count] += np.asarray(example.positions[self.head])
-            targets[row, :count] = example.targets[self.head]
+            positions[row, : len(at)] = at
+            targets[row, : len(at)] = tokens
         return torch.from_numpy(positions.ravel()), torch.from_numpy(targets.ravel())
 
     @property

@@ -12,23 +12,22 @@ The order of this file: the table in recipes; the pair of models; examples → a
 metrics.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from regard.ground.batch import IGNORED, Batch, BatchLimits, pack_ids
+from regard.ground.batch import IGNORED, Batch, pack_ids
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
 from regard.models.build.trunk_with_heads import Outputs
 from regard.models.facts import Joint, ReplacedTokenHead, TrunkWithHeads, change
 from regard.objectives.masked_lm import MaskedLM
-from regard.objectives.rows import AnnotatedRow, RowObjective, batch_positions
+from regard.objectives.rows import AnnotatedRow, RowBatch, RowObjective
 
 KEPT = 0.15  # the share of chosen tokens that stay as they are
 
@@ -110,24 +109,18 @@ class ReplacedTokens(RowObjective):
         """The number of its tokens."""
         return len(example.row.tokens)
 
-    def collate_targets(
-        self,
-        examples: Sequence[AnnotatedRow],
-        starts: np.ndarray,
-        rows: int,
-        limits: BatchLimits | None,
-    ) -> tuple[Tensor, Tensor]:
+    def collate_targets(self, batch: RowBatch) -> tuple[Tensor, Tensor]:
         """For every token the number of the sample that replaces it (-1: none), and the original.
 
         Tokens of the padding are replaced by none and ignored.
         """
         masked = self.generator.head
-        originals_T = pack_ids([example.row.tokens for example in examples])
-        chosen_N = pack_ids(batch_positions(examples, starts, masked))
-        originals_T[chosen_N] = pack_ids([example.targets[masked] for example in examples])
+        originals_T = pack_ids([example.row.tokens for example in batch.examples])
+        chosen_N = pack_ids(batch.positions(masked))
+        originals_T[chosen_N] = pack_ids(batch.targets(masked))
         number_T = torch.full_like(originals_T, -1)
         number_T[chosen_N] = torch.arange(len(chosen_N))
-        padding = 0 if limits is None else limits.tokens - len(number_T)
+        padding = 0 if batch.limits is None else batch.limits.tokens - len(number_T)
         originals_T = F.pad(originals_T, (0, padding), value=IGNORED)
         return F.pad(number_T, (0, padding), value=-1), originals_T
 

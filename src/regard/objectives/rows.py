@@ -41,6 +41,27 @@ class AnnotatedRow(NamedTuple):
     targets: dict[str, Any]
 
 
+class RowBatch(NamedTuple):
+    """Rows that are put end to end, and the token at which each starts.
+
+    With ``limits`` the batch has a fixed shape, of more ``rows`` than there are examples.
+    """
+
+    examples: Sequence[AnnotatedRow]
+    starts: np.ndarray
+    rows: int
+    limits: BatchLimits | None
+
+    def positions(self, head: str) -> list[np.ndarray]:
+        """The positions of a head in each row, counted from the beginning of the batch."""
+        pairs = zip(self.examples, self.starts, strict=True)
+        return [np.asarray(example.positions[head]) + start for example, start in pairs]
+
+    def targets(self, head: str) -> list[Any]:
+        """The targets of a head in each row."""
+        return [example.targets[head] for example in self.examples]
+
+
 Annotate = Callable[[Sequence[AnnotatedRow], np.ndarray, tuple[int, ...]], list[AnnotatedRow]]
 """(rows, their indices in the dataset, the key (seed, epoch)) → rows with targets."""
 
@@ -159,16 +180,10 @@ class RowObjective(Objective):
         """A batch of rows; with ``limits``, of fixed shape."""
         return collate_rows((self,), examples, limits)
 
-    def collate_targets(
-        self,
-        examples: Sequence[AnnotatedRow],
-        starts: np.ndarray,
-        rows: int,
-        limits: BatchLimits | None,
-    ) -> tuple[Tensor | None, Tensor | None]:
-        """(positions, targets) of a batch whose rows start at ``starts``; here: one per row."""
-        targets_B = torch.full((rows,), IGNORED)
-        targets_B[: len(examples)] = torch.tensor([row.targets[self.head] for row in examples])
+    def collate_targets(self, batch: RowBatch) -> tuple[Tensor | None, Tensor | None]:
+        """(positions, targets) of a batch; here: one target per row."""
+        targets_B = torch.full((batch.rows,), IGNORED)
+        targets_B[: len(batch.examples)] = torch.tensor(batch.targets(self.head))
         return None, targets_B
 
     def loss(self, outputs: Outputs, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -199,14 +214,6 @@ class RowObjective(Objective):
         return {}
 
 
-def batch_positions(
-    examples: Sequence[AnnotatedRow], starts: np.ndarray, head: str
-) -> list[np.ndarray]:
-    """The positions of a head in each row, counted from the beginning of the batch."""
-    pairs = zip(examples, starts, strict=True)
-    return [np.asarray(example.positions[head]) + start for example, start in pairs]
-
-
 def collate_rows(
     objectives: Sequence[RowObjective],
     examples: Sequence[AnnotatedRow],
@@ -216,10 +223,10 @@ def collate_rows(
     ordered = any(objective.orders_rows for objective in objectives)
     inputs = pack_rows([example.row for example in examples], limits, even=True, ordered=ordered)
     starts = np.cumsum([0, *(len(example.row.tokens) for example in examples)])[:-1]
-    positions, targets = {}, {}
+    batch, positions, targets = RowBatch(examples, starts, inputs.layout.rows, limits), {}, {}
     for objective in objectives:
-        rows, head = inputs.layout.rows, objective.head
-        chosen, of_head = objective.collate_targets(examples, starts, rows, limits)
+        head = objective.head
+        chosen, of_head = objective.collate_targets(batch)
         if chosen is not None:
             positions[head] = chosen
         if of_head is not None:

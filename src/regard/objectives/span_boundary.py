@@ -23,11 +23,11 @@ from pydantic import Field
 from torch import Tensor
 
 from regard.data.mlm_masking import span_starts
-from regard.ground.batch import IGNORED, BatchLimits, pack_ids
+from regard.ground.batch import IGNORED, pack_ids
 from regard.ground.config import Config
 from regard.models.facts import AnyHead, SpanBoundaryHead
 from regard.objectives.masked_lm import MaskedLM
-from regard.objectives.rows import Annotate, AnnotatedRow, RowObjective, batch_positions
+from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch, RowObjective
 
 
 class SpanBoundaryConfig(Config):
@@ -112,21 +112,15 @@ class SpanBoundary(RowObjective):
         """The number of tokens that it predicts."""
         return int(np.count_nonzero(example.targets[self.head] != IGNORED))
 
-    def collate_targets(
-        self,
-        examples: Sequence[AnnotatedRow],
-        starts: np.ndarray,
-        rows: int,
-        limits: BatchLimits | None,
-    ) -> tuple[Tensor, Tensor]:
+    def collate_targets(self, batch: RowBatch) -> tuple[Tensor, Tensor]:
         """For each chosen token its position after those of its boundary, and the original token.
 
         With ``limits``, there are as many as masked LM has; the rest is ignored.
         """
-        positions = batch_positions(examples, starts, self.head)
-        targets = [example.targets[self.head] for example in examples]
+        positions = batch.positions(self.head)
+        targets = batch.targets(self.head)
         count = sum(map(len, targets))
-        size = count if limits is None else self.masked.max_positions(limits)
+        size = count if batch.limits is None else self.masked.max_positions(batch.limits)
         positions_3N = torch.zeros(3, size, dtype=torch.int64)
         targets_N = torch.full((size,), IGNORED)
         for row in range(3):
