@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.ground.layout import Layout
-from regard.parts.kv_cache import KeyValues, PromptRNNState
+from regard.parts.kv_cache import KeyValues, PromptRNNState, RNNState
 
 
 class StaticRNNState:
@@ -108,3 +108,17 @@ class StaticRNNState:
         """Into the first rows of the buffers."""
         for buffer, new in zip(self._current.tensors, state.tensors, strict=True):
             buffer[: len(new)].copy_(new)
+
+
+class StatefulDecoder(nn.Module):
+    """A decoder that carries its own state, and no keys and values, from step to step."""
+
+    def new_cache(self, rows: int, capacity: int) -> RNNState:
+        """For its state between two steps."""
+        return RNNState(rows, capacity)
+
+    def new_static_cache(
+        self, sentences: int, copies: int, capacity: int, source_longest: int, device: torch.device
+    ) -> StaticRNNState:
+        """The same in fixed buffers, for steps that are captured."""
+        return StaticRNNState(sentences, copies, capacity, source_longest, device)

@@ -17,7 +17,7 @@ from regard.parts.attention import EncoderOutput
 from regard.parts.embed import Embedding
 from regard.parts.kv_cache import RNNState
 from regard.parts.rnn import PARTS, RNNLayer, State, without_autocast
-from regard.parts.static_rnn_state import StaticRNNState
+from regard.parts.static_rnn_state import StatefulDecoder, StaticRNNState
 from regard.parts.truncated_bptt import TruncatedRows
 
 
@@ -52,7 +52,7 @@ class InitialState(nn.Module):
         )
 
 
-class CausalRNNModule(nn.Module):
+class CausalRNNModule(StatefulDecoder):
     """An embedding, and recurrent layers over it, each with dropout before it.
 
     ``dropout`` are functions of tokens and their layout: before the first layer, before each other
@@ -88,16 +88,6 @@ class CausalRNNModule(nn.Module):
         layers: Sequence[Any] = list(self.layers)
         zeros = ((weight.new_zeros(rows, layer.width),) * PARTS[layer.cell] for layer in layers)
         return CarriedRNNState(weight.new_ones(rows, 1), tuple(zeros))
-
-    def new_cache(self, rows: int, capacity: int) -> RNNState:
-        """For its state between two steps of decoding."""
-        return RNNState(rows, capacity)
-
-    def new_static_cache(
-        self, sentences: int, copies: int, capacity: int, source_longest: int, device: torch.device
-    ) -> StaticRNNState:
-        """The same in fixed buffers, for steps that are captured."""
-        return StaticRNNState(sentences, copies, capacity, source_longest, device)
 
     def start(self, cache: StaticRNNState, source: None) -> None:
         """The state before the first token."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape, UnrolledTape
@@ -19,7 +19,7 @@ from regard.parts.embed import Embedding
 from regard.parts.kv_cache import RNNState
 from regard.parts.rnn import RNNStack, State, without_autocast
 from regard.parts.rnn_attention import Attentional, Maxout, RNNAttention, SourceKeyValues
-from regard.parts.static_rnn_state import StaticRNNState
+from regard.parts.static_rnn_state import StatefulDecoder, StaticRNNState
 
 
 class RNNDecoderState(NamedTuple):
@@ -56,7 +56,7 @@ class RNNDecoderState(NamedTuple):
         return RNNDecoderState(states, None if self.told_RD is None else self.told_RD.to(dtype))
 
 
-class RNNDecoderModule(nn.Module):
+class RNNDecoderModule(StatefulDecoder):
     """An embedding, recurrent layers over it that start from the bridge, and the readout.
 
     ``cross`` attends to the source: before the state, unless its context is to ``combine`` with it.
@@ -82,16 +82,6 @@ class RNNDecoderModule(nn.Module):
         self.embed, self.bridge, self.layers = embed, bridge, layers
         self.cross, self.combine, self.maxout = cross, combine, maxout
         self.dropout = Dropout(dropout)
-
-    def new_cache(self, rows: int, capacity: int) -> RNNState:
-        """For its state between two steps."""
-        return RNNState(rows, capacity)
-
-    def new_static_cache(
-        self, sentences: int, copies: int, capacity: int, source_longest: int, device: torch.device
-    ) -> StaticRNNState:
-        """The same in fixed buffers, for steps that are captured."""
-        return StaticRNNState(sentences, copies, capacity, source_longest, device)
 
     def start(self, cache: StaticRNNState, source: EncoderOutput) -> None:
         """The state before the first token, and the keys and values of the source."""
