@@ -20,6 +20,7 @@ from regard.models.facts import change
 from regard.models.formats.loaded_model import LoadedModel
 from small_bert import model as small_bert
 from small_bert import small_bert as stored_bert
+from small_gpt import write_gpt2
 from small_images import small_vit, write_images
 from verb import run
 from warm import WarmProcess
@@ -87,6 +88,32 @@ def test_a_resumed_run_writes_the_same_bytes(model, images, tmp_path, monkeypatc
     assert [json.loads(line)["image"] for line in expected.splitlines()] == [*map(str, images)]
     refused = run(*arguments, code=2)
     assert "is there already, and no run that was stopped" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("verb", "kind", "options"),
+    [
+        ("fill", "words", ()),
+        ("generate", "gpt", ("--max-new-tokens", 3, "--temperature", 2, "--seed", 5)),
+        ("translate", "translator", ("--search", "sample", "--seed", 5, "--json")),
+    ],
+)
+def test_what_is_generated_is_resumed_too(small_run, verb, kind, options, tmp_path, monkeypatch):
+    """Samples too: they depend on the number of their line."""
+    model = small_run / "run" / "model"
+    if kind == "words":
+        small_bert("words").save(model := tmp_path / "model")
+    elif kind == "gpt":
+        model = write_gpt2(tmp_path / "model")
+    text, out = tmp_path / "in.txt", tmp_path / "out.txt"
+    text.write_text("the [MASK] dog\ndog [MASK]\n" * 20)
+    monkeypatch.setattr(LineSource.__init__, "__defaults__", (8, False))
+    arguments = (verb, model, text, "--device", "cpu", *options)
+    expected = run(*arguments).stdout
+    assert len({*expected.splitlines()}) > 1
+    stop(monkeypatch, 2, *arguments, "--out", out, "--resume")
+    assert "goes on after 16 inputs" in run(*arguments, "--out", out, "--resume").stderr
+    assert out.read_text() == expected
 
 
 def test_texts_are_resumed_too(tmp_path, monkeypatch):

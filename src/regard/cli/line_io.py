@@ -108,20 +108,12 @@ def unless_empty(parse: Parse) -> Parse:
 def predict_lines(
     source: LineSource, predict: Predict, progress: OutputProgress | None = None
 ) -> Iterator[Line]:
-    """The result of every line, window by window; None for one that is empty, or bad.
-
-    ``progress`` is told when the results of a window have been written, unless a bad line ends it:
-    where the run goes on, the window is whole.
-    """
-    progress, written = progress or OutputProgress(), list[str]()
+    """The result of every line, window by window; None for one that is empty, or bad."""
     for window in read_windows(source, progress):
-        progress.add(written)
         inputs = [line for line in window if line.value is not None]
         results = predict_window(source, inputs, predict)
         for line in window:
             yield line if line.value is None else next(results)
-        written = [source.key(line.text) for line in window]
-    progress.add(written)
 
 
 def predict_window(
@@ -154,16 +146,18 @@ def read_windows(
     """The lines of a file, parsed, as they arrive; those of which there are results are left out.
 
     Standard output is flushed before more input is waited for. An invalid line raises its error
-    after all lines before it have been yielded, wherever windows end.
+    after all lines before it have been yielded, wherever windows end. ``progress`` is told when the
+    next window is asked for, so that results of the last one have been written, unless an error has
+    cut it: where a run goes on, windows are whole.
     """
     progress, arrivals = progress or OutputProgress(), Arrivals()
     lines = source.lines(arrivals)
     progress.skip(source.key(readable(raw)) for raw in islice(lines, progress.inputs))
     coming = source.read(lines, progress.inputs + 1, arrivals)
-    error = None
+    error, window = None, list[Line]()
     while error is None:
         sys.stdout.flush()
-        window: list[Line] = []
+        written, window = [source.key(line.text) for line in window], []
         try:
             for line in _until_pause(coming, arrivals, source.window):
                 if line.error is not None and not source.skip_bad:
@@ -171,6 +165,7 @@ def read_windows(
                 window.append(line)  # one by one: those before an error are kept
         except BadInput as bad:
             error = bad
+        progress.add(written)
         if not window:
             break
         yield window

@@ -7,6 +7,7 @@ again. Inputs are counted by windows, whose results do not depend on where the r
 
 import fcntl
 import hashlib
+import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,6 +16,8 @@ from io import TextIOWrapper
 from pathlib import Path
 from time import monotonic
 from typing import Any, BinaryIO, cast
+
+from typer import Context
 
 from regard.cli.console import note
 from regard.data.fields import held
@@ -38,18 +41,26 @@ Command = Mapping[str, Any]
 """What tells a command from others: its verb, its model, its file, its options."""
 
 
-def resumable_command(
-    verb: str, model: str, file: str, device: str | None, out: Path | None, **options: Any
-) -> Command:
-    """What ``--resume`` goes on with."""
+def resumable_command(context: Context, *free: str) -> Command | None:
+    """What ``--resume`` goes on with: all options but the ``free`` ones, which change no result.
+
+    None without ``--resume``.
+    """
     from regard.ground.device import device_named  # here: it imports torch
 
+    given = {**context.params}
+    model, file, device, out = (given.pop(name) for name in ("model", "file", "device", "out"))
+    if not given.pop("resume"):
+        return None
     if out is None:
         raise BadInput("--resume: needs --out, the file of results that a run goes on with")
     if file == STDIN:
         raise BadInput("--resume: needs FILE: standard input cannot be read again")
-    content = {"model": digest_folder(local_folder(model)), "device": device_named(device).type}
-    return {"verb": verb, "file": file, **content, **options}
+    models = [digest_folder(local_folder(one)) for one in (model, *(given.get("ensemble") or ()))]
+    command: dict[str, Any] = {"verb": context.info_name, "file": file, "model": models}
+    options = {name: value for name, value in given.items() if name not in free}
+    command |= {"device": device_named(device).type, **options}
+    return json.loads(json.dumps(command, default=str))  # as it is read again
 
 
 class OutputProgress:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 
 def embed(
+    context: typer.Context,
     model: MODEL,
     file: FILE = "-",
     pool: POOL = None,
@@ -80,11 +81,7 @@ def embed(
         raise BadInput("--json: vectors are printed, or written to a file (--out), not both")
     if out is not None and out.suffix not in FORMATS:
         raise BadInput(f"--out {out}: the name of a file of vectors ends in {', '.join(FORMATS)}")
-    options = {"max_length": max_length, "batch_size": batch_size, "precision": precision}
-    forms = {"pool": pool, "normalise": normalise}
-    command = (
-        resumable_command("embed", model, file, device, out, **options, **forms) if resume else None
-    )
+    command = resumable_command(context, "workers", "skip_bad")
     loaded = load(model, device, precision=precision, batch_size=batch_size)
     width = loaded.embed([], pool, normalise).shape[1]
 

@@ -22,14 +22,16 @@ from regard.cli.options import (
     MODEL,
     OUT_FILE,
     PRECISION,
+    RESUME,
 )
-from regard.cli.output import output_to
+from regard.cli.output import output_to, resumable_command
 
 if TYPE_CHECKING:
     from regard.tasks.fill_mask import FilledText
 
 
 def fill(
+    context: typer.Context,
     model: MODEL,
     file: FILE = "-",
     top: Annotated[int, typer.Option(help="Words printed for each mask token.")] = 5,
@@ -38,24 +40,28 @@ def fill(
     precision: PRECISION = "auto",
     device: DEVICE = None,
     out: OUT_FILE = None,
+    resume: RESUME = False,
     as_json: JSON = False,
 ) -> None:
     """Fill the [MASK] tokens of each line with probable words.
 
     Prints the filled line, then for each mask token (BERT and context2vec: [MASK], RoBERTa:
     <mask>), after a tab, the most probable words with their probabilities. An empty line stays
-    empty.
+    empty. With --out FILE --resume, results are kept in FILE.partial as they come; if the command
+    was stopped, the same one goes on after them.
 
     Example: echo "The old man [MASK] a book." | regard fill runs/bert/model
     """
     from regard.api import load
 
+    command = resumable_command(context)
     loaded = load(model, device, precision=precision, batch_size=batch_size)
     filler = loaded.encoder.filler(top)
     parse = with_max_length(plain_text, filler.token_count, max_length, filler.max_length)
     inputs = CutInputs(filler)
-    with output_to(out):
-        for line in predict_lines(LineSource(file, unless_empty(parse)), inputs.predict):
+    source = LineSource(file, unless_empty(parse))
+    with output_to(out, command) as progress:
+        for line in predict_lines(source, inputs.predict, progress):
             filled, cut = line.value or (None, None)
             if as_json:
                 print_json({"line": line.number, **_record(filled), "cut": cut})

@@ -40,6 +40,7 @@ from regard.cli.options import (
     OWN,
     PRECISION,
     REPETITION_PENALTY,
+    RESUME,
     SAMPLES,
     SEED,
     STOP,
@@ -50,7 +51,7 @@ from regard.cli.options import (
     WORKERS,
     was_given,
 )
-from regard.cli.output import output_to
+from regard.cli.output import output_to, resumable_command
 from regard.ground.errors import BadInput
 
 if TYPE_CHECKING:
@@ -113,6 +114,7 @@ def generate(
     workers: WORKERS = None,
     device: DEVICE = None,
     out: OUT_FILE = None,
+    resume: RESUME = False,
     as_json: JSON = False,
 ) -> None:
     """Continue prompts, one per line or typed at a terminal.
@@ -137,6 +139,9 @@ def generate(
     The default search and limits are those of generation_config.json, else greedy search and 128
     tokens; an option overrides one setting.
 
+    With --out FILE --resume, texts are kept in FILE.partial as they come, 4,096 prompts at a time;
+    if the command was stopped, the same one goes on after them.
+
     Example: echo "Once upon a time" | regard generate gpt2 --top-p 0.9 --best 3
     """
     from regard.api import load
@@ -147,7 +152,12 @@ def generate(
     typed = is_typed(file)
     options = {name for name in decode.KNOWN if was_given(context, name)}
     name = search or decode.continuation_method(options)
-    single = {"--workers": workers, "--best": best > 1, f"--search {name}": name in BRANCHING}
+    single = {
+        "--resume": resume,
+        "--workers": workers,
+        "--best": best > 1,
+        f"--search {name}": name in BRANCHING,
+    }
     if stream:
         _refuse({"--json": as_json, "--out": out, **single}, "--stream")
     if tree is not None:
@@ -156,6 +166,7 @@ def generate(
         raise BadInput("--html: needs --tree")
     if name is not None:
         decode.check_options(name, context.params, options)
+    command = resumable_command(context)
     stops = tuple(string.replace("\\n", "\n") for string in stop_string or [])
     ending = Ending(max_new_tokens, min_new_tokens, stops)
     generator = load(model, device, batch_size=batch_size).generator
@@ -165,7 +176,7 @@ def generate(
     chosen = dict(zip(("precision", "engine"), generator.choice(precision, engine), strict=True))
     generator = replace(generator, ending=ending)
     with ExitStack() as stack:
-        stack.enter_context(output_to(out))
+        progress = stack.enter_context(output_to(out, command))
         start = partial(decode.start_generator, model)
         generator = stack.enter_context(decode.ready(generator, chosen, workers, start))
         if tree is not None:
@@ -178,7 +189,7 @@ def generate(
         limit = generator.position_limit
         parse = with_max_length(plain_text, generator.token_count, max_length, limit)
         lines = LineSource(file, lambda line, where: (parse(line, where), None))
-        for window in read_windows(lines):
+        for window in read_windows(lines, progress):
             first = window[0].number
             decode_window = partial(method.decode, generator, first=first - 1)
             for line in predict_window(lines, window, decode_window, first):

@@ -25,6 +25,7 @@ from regard.cli.output import output_to, resumable_command
 
 
 def predict(
+    context: typer.Context,
     model: MODEL,
     file: FILE = "-",
     pretokenised: PRETOKENISED = False,
@@ -70,13 +71,7 @@ def predict(
     """
     from regard.api import load
 
-    options = {"max_length": max_length, "batch_size": batch_size, "precision": precision}
-    forms = {"json": as_json, "entities": entities, "pretokenised": pretokenised}
-    command = (
-        resumable_command("predict", model, file, device, out, **options, **forms)
-        if resume
-        else None
-    )
+    command = resumable_command(context, "workers", "skip_bad")
     loaded = load(model, device, precision=precision, batch_size=batch_size)
     predictor = loaded.predictor.with_options(pretokenised=pretokenised, entities=entities)
     count, inputs = predictor.token_count, CutInputs(predictor)

@@ -37,6 +37,7 @@ from regard.cli.options import (
     OUT_FILE,
     PRECISION,
     REPETITION_PENALTY,
+    RESUME,
     SAMPLES,
     SEED,
     STOP,
@@ -47,7 +48,7 @@ from regard.cli.options import (
     WORKERS,
     was_given,
 )
-from regard.cli.output import output_to
+from regard.cli.output import output_to, resumable_command
 from regard.data.sources import name_of, read_lines
 from regard.ground.errors import BadInput
 from regard.text.vocabulary import Vocabulary
@@ -102,6 +103,7 @@ def translate(
     workers: WORKERS = None,
     device: DEVICE = None,
     out: OUT_FILE = None,
+    resume: RESUME = False,
     as_json: JSON = False,
 ) -> None:
     """Translate text, one sentence per line.
@@ -132,12 +134,18 @@ def translate(
     from the beam's; the search errors of the beam are printed to standard error at the end. It is
     fast with --length none.
 
+    With --out FILE --resume, translations are kept in FILE.partial as they come, 4,096 lines at a
+    time; if the command was stopped, the same one goes on after them.
+
     Example: echo "The old man reads a book." | regard translate runs/tour/model --beam 4
     """
     from regard.cli import decode
 
     given = {name for name in decode.KNOWN if was_given(context, name)}
     decode.check_options(decode.method_name(search), context.params, given)
+    if resume and prefix is not None:
+        raise BadInput("--resume: cannot be used with --prefix")
+    command = resumable_command(context)
     folders = [model, *(ensemble or [])]
     translator = decode.load_ensemble(folders, device, batch_size)
     method = decode.choose_method(translator, search, context.params, given)
@@ -145,7 +153,7 @@ def translate(
         note(f"{method.search}: score = {method.formula}")
     chosen = dict(zip(("precision", "engine"), translator.choice(precision, engine), strict=True))
     with ExitStack() as stack:
-        stack.enter_context(output_to(out))
+        progress = stack.enter_context(output_to(out, command))
         start = partial(decode.start_worker, folders)
         translator = stack.enter_context(decode.ready(translator, chosen, workers, start))
         source, target = translator.tokenizer.sides
@@ -153,7 +161,7 @@ def translate(
         limits = max_length, translator.position_limit
         parse_line = with_max_length(plain_text, translator.token_count, *limits)
         lines = LineSource(file, partial(_parse, parse_line, source, prefixes))
-        for window in read_windows(lines):
+        for window in read_windows(lines, progress):
             first = window[0].number
             decode_window = partial(method.decode, translator, first=first - 1)
             for line in predict_window(lines, window, decode_window, first):
