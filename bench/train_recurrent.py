@@ -44,7 +44,7 @@ from regard.models.facts import EncoderDecoder, change
 from regard.models.paper import count_parameters
 from regard.models.papers import bahdanau
 from regard.objectives.seq2seq import Seq2Seq
-from regard.text.translation_tokenizer import train_translation_tokenizer
+from regard.text.tokenizers.translation_tokenizer import train_translation_tokenizer
 from regard.training.loop.microbatch import EagerStep, GraphedStep
 from regard.training.loop.trainable import MOST_RECTANGLES
 from regard.training.optim.optimiser import GraphedOptimiser, ModelOptimiser

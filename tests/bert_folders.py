@@ -12,7 +12,7 @@ from regard.data.toy_language import corpus
 from regard.ground.batch import TokenRow, pack_rows
 from regard.ground.tape import Tape
 from regard.models.formats.loaded_model import LoadedModel
-from regard.text.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
+from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
 
 SMALL = {
     "vocab_size": 40,

@@ -7,7 +7,7 @@ from regard.data.agreement_sentences import agreement_sentences
 from regard.models.facts import NextTokenHead, change
 from regard.models.formats.loaded_model import LoadedModel
 from regard.models.papers import zaremba
-from regard.text.encoder_tokenizer import train_encoder_tokenizer
+from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
 
 TESTS = agreement_sentences(2)
 

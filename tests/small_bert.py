@@ -17,8 +17,8 @@ from regard.models.facts import (
 )
 from regard.models.formats.loaded_model import LoadedModel
 from regard.models.papers import bert
-from regard.text.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
 from regard.text.labels import MultiLabelSet, RegressionSet, SingleLabelSet
+from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
 
 SENTENCES = (
     "The old sailor mended his nets before the storm came in.",

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from regard.text.encoder_tokenizer import train_encoder_tokenizer
+from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
 
 TEXTS = [
     "The old man reads a book. The girl sees the dog near the house.",

@@ -7,8 +7,8 @@ from regard.models.facts import change
 from regard.models.facts.positions import Learned
 from regard.models.formats.loaded_model import LoadedModel
 from regard.models.papers.transformer import BASE, PAPER
-from regard.text.train_tokenizer import train
-from regard.text.translation_tokenizer import TranslationTokenizer
+from regard.text.tokenizers.translation_tokenizer import TranslationTokenizer
+from regard.text.vocabularies.train_tokenizer import train
 from small import WORDS
 
 PLACES = 12

@@ -7,7 +7,7 @@ import torch
 from regard.models.facts import FirstToken, MLMHead, change
 from regard.models.formats import folder as folders
 from regard.models.papers import bert
-from regard.text.encoder_tokenizer import train_encoder_tokenizer
+from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
 from small_documents import KINDS
 from small_tuning import OTHERS
 

@@ -10,7 +10,7 @@ import torch
 from regard.models.facts import MLMHead, change
 from regard.models.formats import folder as folders
 from regard.models.papers import bert
-from regard.text.encoder_tokenizer import train_encoder_tokenizer
+from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
 from small import WORDS
 
 RECIPE = """

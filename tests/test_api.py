@@ -153,7 +153,7 @@ def test_one_text_is_not_a_list_of_letters(model):
 
 
 def test_a_tokenizer_larger_than_the_model_is_refused(model, tmp_path):
-    from regard.text.train_tokenizer import train
+    from regard.text.vocabularies.train_tokenizer import train
 
     model.save(tmp_path / "copy")
     larger = train(["".join(map(chr, range(0x4E00, 0x4E00 + 400)))], "bpe", 900)

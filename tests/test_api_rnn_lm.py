@@ -11,7 +11,7 @@ from regard import decoding
 from regard.models.facts import NextTokenHead, change
 from regard.models.formats.loaded_model import LoadedModel
 from regard.models.papers import awd_lstm, zaremba
-from regard.text.encoder_tokenizer import train_encoder_tokenizer
+from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
 from verb import run
 
 TEXTS = ["a b c a b c a", "b", "c c a b a b a c b"]

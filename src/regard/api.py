@@ -42,7 +42,7 @@ from regard.tasks.model_runner import ModelRunner
 from regard.tasks.runners import runner_of
 from regard.tasks.translator import Translation, Translator
 from regard.text.labels import LabelSet
-from regard.text.tokenizers import Tokenizer
+from regard.text.tokenizers.list import Tokenizer
 from regard.text.words import word_spans
 
 Texts = Iterable[EncoderInput]

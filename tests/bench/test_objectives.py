@@ -13,7 +13,7 @@ import torch
 
 import regard
 from regard.models.facts import change
-from regard.text.encoder_tokenizer import EncoderTokenizer
+from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.training.recipe import read, task_of
 from regard.training.recipe_files import find
 from small_documents import KINDS

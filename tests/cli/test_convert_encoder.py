@@ -10,7 +10,7 @@ from bert_folders import HEADS, write_bert
 from regard.api import load
 from regard.inside import hf_reference
 from regard.models.formats import hf
-from regard.text.encoder_tokenizer import EncoderTokenizer
+from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.weights.files import read_folder, write_tensors
 from verb import run
 

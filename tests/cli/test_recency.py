@@ -11,7 +11,7 @@ from regard.metrics.spread import spread
 from regard.models.facts import NextTokenHead, change
 from regard.models.formats.loaded_model import LoadedModel
 from regard.models.papers import zaremba
-from regard.text.encoder_tokenizer import train_encoder_tokenizer
+from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
 from small_bert import model as bert
 from verb import run
 

@@ -11,8 +11,8 @@ from regard.models.facts import change
 from regard.models.formats import folder as folders
 from regard.models.formats.loaded_model import LoadedModel
 from regard.models.papers import bahdanau, zaremba
-from regard.text.encoder_tokenizer import train_encoder_tokenizer
-from regard.text.translation_tokenizer import train_translation_tokenizer
+from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
+from regard.text.tokenizers.translation_tokenizer import train_translation_tokenizer
 from regard.training.distributed import World
 from regard.training.recipe import make_recipe, read
 from regard.training.run import prepare

@@ -61,9 +61,9 @@ from regard.objectives.seq2seq import Seq2Seq
 from regard.objectives.span_boundary import SpanBoundary
 from regard.objectives.spans import SpanExtraction
 from regard.objectives.sum import Sum
-from regard.text.characters import CharacterTokenizer, CharacterVocabulary
-from regard.text.lexicon import Lexicon
 from regard.text.task_prompt import TaskPrompt
+from regard.text.tokenizers.characters import CharacterTokenizer, CharacterVocabulary
+from regard.text.vocabularies.lexicon import Lexicon
 
 BUDGET = BatchLimits(64, 6, 20)
 WORDS, LABELS, CHOICES = 50, 3, 4

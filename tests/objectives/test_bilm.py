@@ -15,8 +15,8 @@ from regard.models.papers import bert, elmo
 from regard.objectives.bilm import BiLM
 from regard.objectives.rows import AnnotatedRow
 from regard.objectives.sum import Sum
-from regard.text.characters import CharacterTokenizer, CharacterVocabulary
-from regard.text.lexicon import Lexicon
+from regard.text.tokenizers.characters import CharacterTokenizer, CharacterVocabulary
+from regard.text.vocabularies.lexicon import Lexicon
 from small_documents import RECIPE, write_animals
 
 SMALL = {

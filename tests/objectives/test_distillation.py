@@ -19,7 +19,7 @@ from regard.objectives.distillation import Distillation, Teacher
 from regard.objectives.list import ObjectivesConfig
 from regard.objectives.masked_lm import MaskedLM
 from regard.objectives.sum import Sum
-from regard.text.encoder_tokenizer import train_encoder_tokenizer
+from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
 from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.loop.events import DevEvent, ReportEvent

@@ -15,8 +15,8 @@ from regard.models.formats import folder as folders
 from regard.models.papers import bert
 from regard.objectives.label_distillation import LabelDistillation, with_teacher, without_teacher
 from regard.objectives.labels import Classification, TokenClassification
-from regard.text.encoder_tokenizer import train_encoder_tokenizer
 from regard.text.labels import SingleLabelSet
+from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
 from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.loop.events import ReportEvent

@@ -16,7 +16,7 @@ from regard.models.papers import bert, xlnet
 from regard.objectives.permutation_lm import PermutationLM
 from regard.objectives.rows import AnnotatedRow
 from regard.objectives.sum import Sum
-from regard.text.encoder_tokenizer import train_encoder_tokenizer
+from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
 
 TEXTS = ("the old sailor mended his nets before the storm", "nobody believed the keeper of it") * 5
 SMALL = {"width": 12, "depth": 2, "heads": 3, "inner": 16}

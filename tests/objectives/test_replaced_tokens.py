@@ -18,7 +18,7 @@ from regard.objectives.next_sentence import NextSentence
 from regard.objectives.replaced_tokens import ReplacedTokens
 from regard.objectives.rows import AnnotatedRow
 from regard.objectives.sum import Sum
-from regard.text.encoder_tokenizer import train_encoder_tokenizer
+from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
 from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.loop.events import DevEvent, ReportEvent

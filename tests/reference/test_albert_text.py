@@ -10,9 +10,9 @@ import sentencepiece
 
 from encoder_family import SENTENCES
 from regard.ground.errors import BadInput
-from regard.text.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
-from regard.text.sentencepiece import read_unigram
-from regard.text.unigram import Unigram
+from regard.text.families.unigram import Unigram
+from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
+from regard.text.vocabularies.sentencepiece import read_unigram
 from verb import run
 
 transformers = pytest.importorskip("transformers")

@@ -39,8 +39,8 @@ from regard.models.facts.positions import Sinusoid
 from regard.models.formats import folder as folders
 from regard.models.formats.loaded_model import LoadedModel
 from regard.models.papers import bert
-from regard.text.encoder_tokenizer import EncoderTokenizer
 from regard.text.labels import LABEL_SETS, SingleLabelSet
+from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.weights.files import read_folder, write_tensors
 
 transformers = pytest.importorskip("transformers")

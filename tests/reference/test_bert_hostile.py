@@ -17,7 +17,7 @@ from bert_folders import write_bert
 from regard.ground.errors import BadInput
 from regard.models.formats import folder as folders
 from regard.models.formats.loaded_model import LoadedModel
-from regard.text.encoder_tokenizer import EncoderTokenizer
+from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.weights.files import read_folder, write_tensors
 
 pytest.importorskip("transformers")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.text.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
+from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
 
 transformers = pytest.importorskip("transformers")
 

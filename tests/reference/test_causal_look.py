@@ -9,7 +9,7 @@ import torch
 import regard
 from bert_folders import quietly
 from regard.ground.errors import BadInput
-from regard.text.encoder_tokenizer import train_encoder_tokenizer
+from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
 from small_gpt import POSITIONS, SIZES, TEXTS, VOCAB, write_gpt2
 from verb import run
 

@@ -12,7 +12,7 @@ from regard.ground.errors import BadInput
 from regard.models.facts import LabelHead, LastToken, NextTokenHead, change
 from regard.models.formats import folder as folders
 from regard.models.papers import gpt, gpt2
-from regard.text.encoder_tokenizer import train_encoder_tokenizer
+from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
 from regard.weights.files import read_folder, write_tensors
 from small_gpt import TEXTS
 from verb import run

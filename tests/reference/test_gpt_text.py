@@ -11,7 +11,7 @@ import regard
 from encoder_family import Family
 from regard.ground.errors import BadInput
 from regard.models.papers import LINEAGE, gpt, gpt2
-from regard.text.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
+from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
 
 transformers = pytest.importorskip("transformers")
 
@@ -141,7 +141,7 @@ def test_a_surrogate_without_its_half_is_refused(tmp_path):
 
 
 def test_every_family_of_a_paper_can_be_learned():
-    from regard.text.families import FAMILIES
+    from regard.text.families.list import FAMILIES
 
     alone = {"plain", "characters", "words", "images"}  # learned on their own, or not at all
     known = {family.name for family in FAMILIES} | alone

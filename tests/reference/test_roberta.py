@@ -7,7 +7,7 @@ from encoder_family import FILES, SENTENCES, Family
 from regard.ground.errors import BadInput
 from regard.models.facts import change
 from regard.models.papers import roberta
-from regard.text.encoder_tokenizer import train_encoder_tokenizer
+from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
 from regard.text.words import word_spans
 
 transformers = pytest.importorskip("transformers")

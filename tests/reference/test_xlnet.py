@@ -12,7 +12,7 @@ from regard.ground.layout import Layout
 from regard.models.facts import change
 from regard.models.formats import folder as folders
 from regard.models.papers import xlnet
-from regard.text.encoder_tokenizer import train_encoder_tokenizer
+from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
 from verb import run
 
 transformers = pytest.importorskip("transformers")

@@ -13,8 +13,8 @@ from regard.ground.errors import BadInput
 from regard.models.facts import LastToken
 from regard.models.formats import folder as folders
 from regard.models.formats.sentence_transformers import embedding_of, files_of
+from regard.text.families.wordpiece import WordPiece
 from regard.text.templates import Template
-from regard.text.wordpiece import WordPiece
 from small_bert import SENTENCES, model, small_bert, vocabulary
 
 TEXTS = [*SENTENCES, "", "storm", " ".join(SENTENCES)]

@@ -16,7 +16,7 @@ from regard.models.facts import Features, change
 from regard.models.formats import folder as folders
 from regard.models.formats.loaded_model import LoadedModel
 from regard.models.papers import bert, elmo, lin, taglm
-from regard.text.characters import CharacterTokenizer, CharacterVocabulary
+from regard.text.tokenizers.characters import CharacterTokenizer, CharacterVocabulary
 from small_words import LSTM, recipe_of, refused, trained
 
 SMALL = {"width": 4, "cells": 6, "filters": ((1, 4), (2, 8)), "longest": 8, "character_size": 4}

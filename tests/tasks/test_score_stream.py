@@ -11,7 +11,7 @@ from regard.ground.errors import BadInput
 from regard.models.facts import NextTokenHead, change
 from regard.models.formats.loaded_model import LoadedModel
 from regard.models.papers import zaremba
-from regard.text.encoder_tokenizer import train_encoder_tokenizer
+from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
 from small_rnn import write_streams
 from verb import run
 

@@ -15,7 +15,7 @@ from regard.models.facts import MLMHead, NextTokenHead, change
 from regard.models.formats.loaded_model import LoadedModel
 from regard.models.papers import bert, gpt, gpt2
 from regard.tasks.score_text import TextScore, TextScorer, windows
-from regard.text.encoder_tokenizer import train_encoder_tokenizer
+from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
 from verb import run
 
 TEXTS = (

@@ -8,7 +8,7 @@ import torch
 import regard
 from regard.ground.errors import BadInput
 from regard.search import Beam, Greedy
-from regard.text.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
+from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
 from regard.training.distributed import World
 from regard.training.loop import train
 from regard.training.loop.events import ReportEvent

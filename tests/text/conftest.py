@@ -2,8 +2,8 @@
 
 import pytest
 
-from regard.text.subwords import Subwords
-from regard.text.train_tokenizer import KINDS, train
+from regard.text.vocabularies.subwords import Subwords
+from regard.text.vocabularies.train_tokenizer import KINDS, train
 
 ENGLISH = (
     "The old sailor mended his nets before the storm came in.",

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from regard.ground.errors import BadInput
 from regard.text.continuation import Continuation, StopStrings, TextStream
-from regard.text.encoder_tokenizer import train_encoder_tokenizer
+from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
 from small_gpt import TEXTS, VOCAB
 
 WORDS = train_encoder_tokenizer(TEXTS, "gpt2-bpe", VOCAB, lower=False, longest=None).words

@@ -3,10 +3,10 @@
 import pytest
 
 from regard.ground.errors import BadInput
-from regard.text.encoder_tokenizer import train_encoder_tokenizer
-from regard.text.row_tokenizer import PlainTokenizer
 from regard.text.token_labels import TokenLabels
-from regard.text.translation_tokenizer import train_translation_tokenizer
+from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
+from regard.text.tokenizers.row_tokenizer import PlainTokenizer
+from regard.text.tokenizers.translation_tokenizer import train_translation_tokenizer
 
 TEXTS = ["the old sailor sails", "a cat, and storms", "storming cats!"]
 

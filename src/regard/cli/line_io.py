@@ -18,7 +18,7 @@ from regard.data.arrivals import Arrivals
 from regard.data.sources import decoded, name_of
 from regard.data.text_files import raw_lines
 from regard.ground.errors import BadInput, BadItem
-from regard.text.vocabulary import Vocabulary, token_count
+from regard.text.vocabularies.vocabulary import Vocabulary, token_count
 
 if TYPE_CHECKING:
     from regard.tasks.batch_runner import Predictor

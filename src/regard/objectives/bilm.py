@@ -31,7 +31,7 @@ from regard.models.facts import BiLMHead, TrunkWithHeads
 from regard.objectives.causal_lm import CausalLM
 from regard.objectives.rows import Annotate, AnnotatedRow, RowBatch
 from regard.parts.losses import smoothed_cross_entropy
-from regard.text.lexicon import BEGIN, END, UNKNOWN
+from regard.text.vocabularies.lexicon import BEGIN, END, UNKNOWN
 
 DEV_ROWS = 20  # of each stream of the development set, at least
 

@@ -40,7 +40,7 @@ from regard.tasks.run_paths import RunPaths
 from regard.tasks.task import TaskScores
 from regard.text.config import EncoderTextConfig
 from regard.text.labels import LABEL_SETS, LabelSet, MultiLabelSet, RegressionSet, SingleLabelSet
-from regard.text.row_tokenizer import RowTokenizer
+from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
 THRESHOLD = 0.5  # a label of several is predicted if it is more probable
 

@@ -21,7 +21,7 @@ from regard.tasks.generation_settings import GenerationSettings, as_trained, sam
 from regard.tasks.inputs import ran_out_of_memory
 from regard.tasks.model_runner import ModelRunner
 from regard.tasks.workers import Job, Workers
-from regard.text.vocabulary import Vocabulary
+from regard.text.vocabularies.vocabulary import Vocabulary
 
 
 class DecoderModel(ModelRunner):

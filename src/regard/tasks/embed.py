@@ -12,8 +12,8 @@ from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
 from regard.parts.attention import EncoderOutput
 from regard.tasks.batch_runner import BatchRunner, TextOrPair, row_length, rows_of
-from regard.text.ids_only import MISSING
-from regard.text.row_tokenizer import RowTokenizer
+from regard.text.tokenizers.ids_only import MISSING
+from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
 POOLS = ("mean", "max", "first", "pooled")
 

@@ -42,10 +42,10 @@ from regard.tasks.score_stream import StreamScorer
 from regard.tasks.score_text import WINDOW, TextScorer
 from regard.tasks.sentence_pair import SentencePairClassifier
 from regard.tasks.tag import Tag
-from regard.text.ids_only import MISSING
 from regard.text.inputs import check_text, one_or_two_texts, text_or_pair
 from regard.text.labels import LabelSet
-from regard.text.row_tokenizer import RowTokenizer
+from regard.text.tokenizers.ids_only import MISSING
+from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
 ENCODER_TASKS: dict[str, type[EncoderTask]] = {
     task.head.name: task for task in (Classify, Tag, QuestionAnswering, Choose)

@@ -33,7 +33,7 @@ from regard.tasks.run_paths import RunPaths
 from regard.tasks.task import Prepared, Processes, TaskScores, mean_nll
 from regard.tasks.trunk_task import TrunkTask
 from regard.text.labels import LABEL_SETS, LabelSet
-from regard.text.row_tokenizer import RowTokenizer
+from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
 Encoded = tuple[Any, Any]  # a row, or the rows of an example, and the target
 

@@ -16,8 +16,8 @@ from regard.models.build.trunk_with_heads import TrunkWithHeadsModule
 from regard.models.facts import AnyHead, ContextHead, MLMHead
 from regard.tasks.batch_runner import Predictor, finite, in_order
 from regard.tasks.inputs import check_texts
-from regard.text.lexicon import END, SPECIAL
-from regard.text.word_tokenizer import MASK, WordTokenizer
+from regard.text.tokenizers.word_tokenizer import MASK, WordTokenizer
+from regard.text.vocabularies.lexicon import END, SPECIAL
 
 
 @dataclass(frozen=True)

@@ -29,9 +29,9 @@ from regard.tasks.generation_settings import GenerationSettings, refused, sampli
 from regard.tasks.inputs import InputLimits, check_search, read_ids
 from regard.tasks.workers import Workers
 from regard.text.continuation import Continuation, StopStrings, TextStream, check_stop_strings
-from regard.text.ids_only import MISSING
 from regard.text.task_prompt import PromptConfig, TaskPrompt
-from regard.text.vocabulary import Vocabulary
+from regard.text.tokenizers.ids_only import MISSING
+from regard.text.vocabularies.vocabulary import Vocabulary
 
 TOKENS = 16_384  # of the prompts of a batch and what is written after them
 NEW_TOKENS = 128  # after a prompt, where nothing is said

@@ -20,7 +20,7 @@ from regard.tasks.inputs import check_pairs
 from regard.tasks.task import TaskScores
 from regard.text.config import EncoderTextConfig
 from regard.text.inputs import check_text
-from regard.text.row_tokenizer import RowTokenizer
+from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from regard.search.beam import Beam
 from regard.tasks.generation_settings import DecodeConfig
 from regard.tasks.run_paths import RunPaths
 from regard.tasks.task import Prepared, Processes, Task, TaskScores, mean_nll
-from regard.text.vocabulary import Vocabulary
+from regard.text.vocabularies.vocabulary import Vocabulary
 
 Pair = tuple[str, str, str]  # where it stands, and its texts
 

@@ -28,8 +28,8 @@ from regard.tasks.score_text import TextScore
 from regard.tasks.task import Prepared, Processes, TaskScores
 from regard.tasks.trunk_task import TrunkTask
 from regard.text.config import EncoderTextConfig
-from regard.text.row_tokenizer import RowTokenizer
-from regard.text.tokenizers import PLAIN
+from regard.text.tokenizers.list import PLAIN
+from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
 TEACHER = "objective.distillation.teacher"
 DEV_SEED = 0  # the targets of development sets are the same for every seed

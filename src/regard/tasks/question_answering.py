@@ -26,9 +26,9 @@ from regard.tasks.encoder_task import Encoded, EncoderTask
 from regard.tasks.inputs import check_pairs
 from regard.tasks.task import TaskScores
 from regard.text.config import EncoderTextConfig
-from regard.text.row_tokenizer import RowTokenizer
 from regard.text.templates import ContextWindow
-from regard.text.vocabulary import token_count
+from regard.text.tokenizers.row_tokenizer import RowTokenizer
+from regard.text.vocabularies.vocabulary import token_count
 
 CONTEXT, OVERLAP, QUESTION, LONGEST = 384, 128, 64, 30  # tokens: row, overlap, question, answer
 

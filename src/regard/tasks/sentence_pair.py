@@ -13,7 +13,7 @@ from regard.tasks.batch_runner import TextOrPair
 from regard.tasks.classify import Classifier
 from regard.text.inputs import one_or_two_texts
 from regard.text.labels import SingleLabelSet
-from regard.text.row_tokenizer import RowTokenizer
+from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
 
 @dataclass(frozen=True, eq=False)

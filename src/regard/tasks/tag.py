@@ -38,8 +38,8 @@ from regard.tasks.task import TaskScores
 from regard.text.config import EncoderTextConfig
 from regard.text.inputs import check_text
 from regard.text.labels import LABEL_SETS, LabelSet
-from regard.text.row_tokenizer import RowTokenizer
 from regard.text.templates import WordRow
+from regard.text.tokenizers.row_tokenizer import RowTokenizer
 from regard.text.words import Span, Spans, spaced_spans, word_spans
 
 Sentence = str | Sequence[str]  # a text, or its words

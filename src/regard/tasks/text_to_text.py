@@ -22,8 +22,8 @@ from regard.tasks.run_paths import RunPaths
 from regard.tasks.task import Prepared
 from regard.tasks.trunk_task import TrunkTask
 from regard.text.config import EncoderTextConfig
-from regard.text.row_tokenizer import RowTokenizer
 from regard.text.task_prompt import PromptConfig
+from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
 
 class TextToText(PairTask, TrunkTask):

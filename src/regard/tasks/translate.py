@@ -21,7 +21,10 @@ from regard.tasks.run_paths import RunPaths
 from regard.tasks.task import Prepared, Processes
 from regard.tasks.translator import Translator
 from regard.text.config import TranslationTextConfig
-from regard.text.translation_tokenizer import TranslationTokenizer, train_translation_tokenizer
+from regard.text.tokenizers.translation_tokenizer import (
+    TranslationTokenizer,
+    train_translation_tokenizer,
+)
 
 BLEU = "bleu"  # by which weights can be chosen
 

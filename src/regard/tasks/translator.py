@@ -41,8 +41,8 @@ from regard.tasks.inputs import (
 )
 from regard.tasks.score_pairs import PairScorer
 from regard.tasks.workers import Workers
-from regard.text.translation_tokenizer import TranslationTokenizer
-from regard.text.vocabulary import Vocabulary, token_count
+from regard.text.tokenizers.translation_tokenizer import TranslationTokenizer
+from regard.text.vocabularies.vocabulary import Vocabulary, token_count
 
 TOKENS = 4_096  # source tokens translated at once
 GROWTH, MARGIN = 2, 10  # a translation has at most 2n + 10 tokens

@@ -22,18 +22,18 @@ from regard.models.papers import paper
 from regard.models.start import copy_parts, copy_start, read_folder, read_model, read_start
 from regard.tasks.run_paths import RunPaths
 from regard.tasks.task import Prepared, Task
-from regard.text.characters import CharacterVocabulary
 from regard.text.config import EncoderTextConfig
-from regard.text.row_tokenizer import RowTokenizer
-from regard.text.tokenizers import (
+from regard.text.tokenizers.characters import CharacterVocabulary
+from regard.text.tokenizers.list import (
     Tokenizer,
     family_of,
     learn_tokenizer,
     load_tokenizer,
     unread_settings,
 )
-from regard.text.vocabulary import numbers_in
-from regard.text.word_tokenizer import Spelling, WordTokenizer
+from regard.text.tokenizers.row_tokenizer import RowTokenizer
+from regard.text.tokenizers.word_tokenizer import Spelling, WordTokenizer
+from regard.text.vocabularies.vocabulary import numbers_in
 
 
 class TrunkTask(Task):

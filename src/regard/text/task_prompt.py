@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError
 from regard.ground.batch import Ids
 from regard.ground.config import Config
 from regard.ground.errors import BadInput, shown
-from regard.text.subwords import Subwords
+from regard.text.vocabularies.subwords import Subwords
 
 
 class PromptConfig(Config):

@@ -14,9 +14,9 @@ from regard.inside.vectors.embedding_layer import word_vectors
 from regard.inside.vectors.word_similarity import TOTAL, Analogies, WordPairs, read_word_test
 from regard.models.facts import Features, change
 from regard.models.papers import elmo, lin
-from regard.text.characters import CharacterVocabulary
-from regard.text.lexicon import Lexicon
-from regard.text.word_tokenizer import WordTokenizer, WordVocabulary
+from regard.text.tokenizers.characters import CharacterVocabulary
+from regard.text.tokenizers.word_tokenizer import WordTokenizer, WordVocabulary
+from regard.text.vocabularies.lexicon import Lexicon
 from small_bert import model as small_bert
 from small_elmo import SlowELMo, write_elmo
 from small_gpt import write_gpt2

@@ -107,7 +107,7 @@ def embed(
 
 def _parser(model: "Model", max_length: int | None) -> Parse:
     """An encoder reads one text or two, truncated; a translator refuses long texts."""
-    from regard.text.ids_only import MISSING
+    from regard.text.tokenizers.ids_only import MISSING
 
     if model.tokenizer is None:
         raise BadInput(MISSING)

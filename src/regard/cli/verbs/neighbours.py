@@ -97,7 +97,7 @@ def neighbours(
     """
     from regard.api import load
     from regard.inside.vectors.neighbours import ContextualWords, LineOfText, static_neighbours
-    from regard.text.ids_only import MISSING
+    from regard.text.tokenizers.ids_only import MISSING
 
     check_argument(word)
     loaded = load(model, device, precision=precision, batch_size=batch_size)

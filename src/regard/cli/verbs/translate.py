@@ -51,7 +51,7 @@ from regard.cli.options import (
 from regard.cli.output import output_to, resumable_command
 from regard.data.sources import name_of, read_lines
 from regard.ground.errors import BadInput
-from regard.text.vocabulary import Vocabulary
+from regard.text.vocabularies.vocabulary import Vocabulary
 
 LOSSY = ("wordpiece", "sentencepiece")  # vocabularies that cannot encode every word
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from regard.data.sampler import Dataset
 from regard.ground.batch import TokenRow
-from regard.text.row_tokenizer import RowTokenizer
+from regard.text.tokenizers.row_tokenizer import RowTokenizer
 
 
 class MemoryDataset(Dataset, Sequence[Any]):

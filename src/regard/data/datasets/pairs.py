@@ -18,7 +18,7 @@ from regard.data.shards import (
     store_rows,
 )
 from regard.data.sources import DropCounts, Source, read_examples, read_pairs
-from regard.text.vocabulary import Vocabulary
+from regard.text.vocabularies.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, eq=False)

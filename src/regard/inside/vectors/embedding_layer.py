@@ -8,8 +8,8 @@ import torch
 
 from regard.data.static_vectors import StaticVectors
 from regard.ground.errors import BadInput
-from regard.text.ids_only import MISSING
-from regard.text.tokenizers import Tokenizer
+from regard.text.tokenizers.ids_only import MISSING
+from regard.text.tokenizers.list import Tokenizer
 
 TOKENS = 1 << 14  # looked up at once
 

@@ -15,7 +15,7 @@ import torch
 from regard.data.static_vectors import StaticVectors
 from regard.ground.errors import BadInput
 from regard.inside.vectors.nearest import Neighbour, nearest
-from regard.text.tokenizers import Tokenizer
+from regard.text.tokenizers.list import Tokenizer
 
 TEXTS = 256  # read at once
 AROUND = 6  # words shown before and after a word

@@ -26,7 +26,7 @@ from regard.models.formats.config_map import (
 )
 from regard.models.formats.loaded_model import LoadedModel, build_facts, check_depth
 from regard.models.papers import elmo
-from regard.text.characters import CharacterTokenizer, CharacterVocabulary
+from regard.text.tokenizers.characters import CharacterTokenizer, CharacterVocabulary
 from regard.weights import Extras, Join, Reshape, Rule, Transpose, WeightMap
 from regard.weights.files import load_weights, weights_of
 from regard.weights.hdf5 import read_hdf5, write_hdf5

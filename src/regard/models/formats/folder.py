@@ -9,10 +9,10 @@ from regard.ground.errors import BadInput
 from regard.ground.files import read_json
 from regard.models.formats import elmo, hf, regard, timm
 from regard.models.formats.loaded_model import CONFIG, LoadedModel
-from regard.text.ids_only import IdVocabulary, ids_only
-from regard.text.train_tokenizer import BOS, EOS, PAD
-from regard.text.translation_tokenizer import TranslationTokenizer
-from regard.text.vocabulary import Vocabulary
+from regard.text.tokenizers.ids_only import IdVocabulary, ids_only
+from regard.text.tokenizers.translation_tokenizer import TranslationTokenizer
+from regard.text.vocabularies.train_tokenizer import BOS, EOS, PAD
+from regard.text.vocabularies.vocabulary import Vocabulary
 
 MODEL = "model"  # where a run folder keeps what it trained
 WRITERS = {"regard": regard.write, "hf": hf.write, "elmo": elmo.write, "timm": timm.write}

@@ -16,7 +16,7 @@ from regard.models.formats.config_map import (
     write_config,
 )
 from regard.text.labels import LabelSet, labels_from_config
-from regard.text.tokenizers import Tokenizer
+from regard.text.tokenizers.list import Tokenizer
 from regard.weights.weight_map import Extras, WeightMap
 
 

@@ -13,7 +13,7 @@ from regard.models.facts import ModelFacts
 from regard.models.formats.hf_format import HFExtras
 from regard.models.paper import Paper
 from regard.text.labels import LabelSet
-from regard.text.tokenizers import Tokenizer
+from regard.text.tokenizers.list import Tokenizer
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 

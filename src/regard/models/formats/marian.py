@@ -23,8 +23,8 @@ from regard.models.formats.config_map import (
 from regard.models.formats.hf_format import HFExtras, HFFormat
 from regard.parts.mask import causal
 from regard.parts.position import sinusoid
-from regard.text.marian import SOURCE, TARGET, VOCAB, MarianTokenizer
-from regard.text.tokenizers import Tokenizer
+from regard.text.tokenizers.list import Tokenizer
+from regard.text.tokenizers.marian import SOURCE, TARGET, VOCAB, MarianTokenizer
 from regard.weights import Alias, Derived, Join, Passthrough, Reshape, Rule, WeightMap
 
 LONGEST = 512  # max_length of folders made here, as those of OPUS-MT have

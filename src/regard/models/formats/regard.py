@@ -23,7 +23,7 @@ from regard.models.formats.loaded_model import (
 from regard.models.paper import Paper
 from regard.models.papers import paper as paper_named
 from regard.text.labels import LABELS, load_labels
-from regard.text.tokenizers import TOKENIZERS, Tokenizer
+from regard.text.tokenizers.list import TOKENIZERS, Tokenizer
 from regard.weights.files import load_weights, read_tensors, weights_of, write_tensors
 from regard.weights.weight_map import Extras
 

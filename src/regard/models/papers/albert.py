@@ -16,7 +16,7 @@ from regard.models.formats import Architectures, HFHead, Key
 from regard.models.formats.albert import AlbertFormat, LayersOfGroups
 from regard.models.paper import Paper
 from regard.models.papers import bert
-from regard.text.encoder_tokenizer import EncoderTokenizer
+from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.weights import Passthrough, Rule, WeightMap
 
 BASE = change(bert.BASE, vocab=30_000, embedding_size=128, shared_groups=1, activation="gelu-tanh")

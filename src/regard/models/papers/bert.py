@@ -20,7 +20,7 @@ from regard.models.facts.positions import Learned
 from regard.models.formats import Architectures, Constant, HFFormat, HFHead, Key, LabelCount
 from regard.models.formats.config_map import ACTIVATIONS
 from regard.models.paper import Paper
-from regard.text.encoder_tokenizer import EncoderTokenizer
+from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.weights import Alias, Join, Passthrough, Rule, WeightLine, WeightMap
 
 BASE = TrunkWithHeads(

@@ -7,7 +7,7 @@ vectors of words by negative sampling, so that the words with the largest produc
 
 from regard.models.facts import RNNEncoderFacts, Tokens, Trunk, TrunkWithHeads, change
 from regard.models.paper import Paper
-from regard.text.word_tokenizer import WordTokenizer
+from regard.text.tokenizers.word_tokenizer import WordTokenizer
 
 BASE = TrunkWithHeads(
     trunk=Trunk(

@@ -14,7 +14,7 @@ from regard.models.formats import Architectures, Constant, HFFormat, HFHead, Key
 from regard.models.formats.config_map import ACTIVATIONS
 from regard.models.paper import Paper
 from regard.models.papers import bert
-from regard.text.encoder_tokenizer import EncoderTokenizer
+from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.weights import Alias, Passthrough, Rule, WeightMap
 
 BASE = change(bert.BASE, depth=6, segments=0, pool=None)

@@ -10,8 +10,8 @@ from regard.models.formats import Architectures, Constant, HFFormat, HFHead, Key
 from regard.models.formats.config_map import ACTIVATIONS, Config, ConfigRow, Names
 from regard.models.paper import Paper
 from regard.models.papers import gpt
-from regard.text.byte_bpe import GPT2BPE
-from regard.text.encoder_tokenizer import EncoderTokenizer
+from regard.text.families.byte_bpe import GPT2BPE
+from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.weights import Rule, WeightMap
 
 SMALL = change(gpt.BASE, vocab=50_257, longest=1_024, norm="pre", final_norm=True, scaled_init=True)

@@ -11,7 +11,7 @@ from regard.models.facts.positions import Learned
 from regard.models.formats import Architectures, Constant, HFFormat, HFHead, Key
 from regard.models.paper import Paper
 from regard.models.papers import bert
-from regard.text.encoder_tokenizer import EncoderTokenizer
+from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 from regard.weights import Passthrough, Rule, WeightMap
 
 PAD_ID = 1

@@ -22,8 +22,8 @@ from regard.models.formats.config_map import ACTIVATIONS
 from regard.models.formats.xlnet import CONFIG, XLNetFormat, weights
 from regard.models.paper import Paper
 from regard.models.papers import bert
-from regard.text.encoder_tokenizer import EncoderTokenizer
-from regard.text.unigram import XLNetUnigram
+from regard.text.families.unigram import XLNetUnigram
+from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer
 
 BASE = TrunkWithHeads(
     trunk=Trunk(

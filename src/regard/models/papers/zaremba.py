@@ -16,7 +16,7 @@ from regard.models.facts import (
     change,
 )
 from regard.models.paper import Paper
-from regard.text.word_level import WordLevel
+from regard.text.families.word_level import WordLevel
 
 SMALL = TrunkWithHeads(
     trunk=Trunk(

@@ -1,0 +1,1 @@
+"""Families of tokenizers, a file each: how a text is cut, and which files belong to it."""

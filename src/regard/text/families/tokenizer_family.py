@@ -1,0 +1,102 @@
+"""What differs between families of tokenizers. All else is in ``tokenizer_files``."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from tokenizers import Tokenizer, processors
+
+from regard.ground.errors import BadInput
+from regard.text.templates import TEXTS, Template
+from regard.text.vocabularies.vocabulary import check_pieces
+
+SPACE = "▁"  # how people read the space of a piece
+Model = Mapping[str, Any]  # the "model" of a tokenizer.json: its "vocab", and what belongs to it
+
+
+@dataclass(frozen=True)
+class TokenizerSettings:
+    """What a tokenizer_config.json says; ``where`` is named in messages."""
+
+    content: Mapping[str, Any]
+    where: str = ""
+
+    def flag(self, key: str, default: bool | None) -> Any:
+        """A value that is true or false, or the default."""
+        value = self.content.get(key, default)
+        if not isinstance(value, bool) and value is not default:
+            raise BadInput(f"{self.where}: {key} is neither true nor false")
+        return value
+
+
+@dataclass(frozen=True)
+class TokenizerFamily(ABC):
+    """One kind of vocabulary, with its special tokens by role and its template.
+
+    ``kind`` is the ``text.kind`` of a recipe, ``model`` the type in tokenizer.json, ``classes`` the
+    tokenizer_class in tokenizer_config.json (the first is written), ``files`` are those that hold a
+    vocabulary without tokenizer.json. ``word_prefix`` stands before a word that is encoded alone,
+    ``separator`` is the role of the token between the documents of a row.
+    """
+
+    name: ClassVar[str]
+    kind: ClassVar[str]
+    model: ClassVar[str]
+    classes: ClassVar[tuple[str, ...]]
+    files: ClassVar[tuple[str, ...]]
+    special_tokens: ClassVar[Mapping[str, str]]
+    template: ClassVar[Template]
+    word_prefix: ClassVar[str] = ""
+    separator: ClassVar[str] = "sep_token"
+
+    @abstractmethod
+    def read_files(self, folder: Path) -> Model:
+        """The model in ``files``."""
+
+    @abstractmethod
+    def write_files(self, model: Model) -> dict[str, str]:
+        """The content of ``files``."""
+
+    def model_in(self, content: Mapping[str, Any], path: Path) -> Model:
+        """The model in a tokenizer.json; ids that it leaves out get names that no text has."""
+        model: Any = content.get("model")
+        self.check(model, path)
+        pieces: Any = model.get("vocab")
+        check_pieces(pieces, path)
+        taken = set(pieces.values())
+        left = set(range(max(taken, default=-1))) - taken
+        return {**model, "vocab": pieces | {f"(no piece {number})": number for number in left}}
+
+    def check(self, model: Any, path: Path) -> None:
+        """Refuse the model of a tokenizer.json if it is not one of this family."""
+        if not isinstance(model, dict) or model.get("type", self.model) != self.model:
+            raise BadInput(f"{path}: not a {self.model} vocabulary")
+
+    @abstractmethod
+    def build(self, model: Model, unk: str, settings: TokenizerSettings) -> Tokenizer:
+        """A tokenizer of the library, without special tokens and template."""
+
+    @abstractmethod
+    def learn(self, texts: Iterable[str], vocab: int, lower: bool) -> tuple[Model, dict[str, Any]]:
+        """A model of at most ``vocab`` pieces, and what tokenizer_config.json says of it."""
+
+    def processor(
+        self, names: Mapping[str, str], ids: Mapping[str, int], settings: TokenizerSettings
+    ) -> processors.PostProcessor:
+        """The template in the form of the library; ``names`` and ``ids`` are by role."""
+        single, pair = (
+            [f"{'$' * (name in TEXTS)}{names.get(name, name)}:{segment}" for name, segment in parts]
+            for parts in (self.template.parts(1), self.template.parts(2))
+        )
+        special = [(names[role], ids[role]) for role in names]
+        return processors.TemplateProcessing(single=single, pair=pair, special_tokens=special)
+
+    def continues_word(self, piece: str) -> bool:
+        """Whether a piece, as people read it, continues the word before it: has no space."""
+        return not piece.startswith(SPACE)
+
+    def join(self, text: str, piece: str) -> str:
+        """A text with a piece, as people read it, at its end; the piece brings its own space."""
+        return text.rstrip() + piece.replace(SPACE, " ") if text.strip() else piece.lstrip(SPACE)

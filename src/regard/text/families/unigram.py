@@ -1,0 +1,177 @@
+"""SentencePiece unigrams as ALBERT and XLNet have them (Kudo, 2018): of all ways to cut a text into
+pieces, the most probable; the space before a word is part of its first piece.
+
+The tokenizers are put together as ``transformers`` does it, so that both give the same ids.
+"""
+
+from base64 import b64decode
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+from tokenizers import (
+    AddedToken,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+)
+
+from regard.ground.errors import BadInput
+from regard.ground.files import read_bytes
+from regard.text.families.tokenizer_family import SPACE, Model, TokenizerFamily, TokenizerSettings
+from regard.text.templates import XLNET_TEMPLATE, Template
+from regard.text.vocabularies.sentencepiece import USER_DEFINED, read_unigram
+from regard.text.vocabularies.train_tokenizer import learn_unigram
+from regard.text.vocabularies.vocabulary import check_pieces
+
+FILE = "spiece.model"
+LESS = 100.0  # by which a piece such as "9," is less probable: digits and commas are kept apart
+
+
+class UnigramText(NamedTuple):
+    """How texts are read: in lower case, with accents, with a space before the first word."""
+
+    lower: bool
+    accents: bool
+    spaced: bool = True
+
+
+class Unigram(TokenizerFamily):
+    """The tokenizers of ALBERT. ``unknown`` is the id of the unknown token in all vocabularies."""
+
+    name = kind = "unigram"
+    model, classes = "Unigram", ("AlbertTokenizer",)
+    files: ClassVar = (FILE,)
+    special_tokens: ClassVar = {
+        **{"pad_token": "<pad>", "unk_token": "<unk>", "cls_token": "[CLS]"},
+        **{"sep_token": "[SEP]", "mask_token": "[MASK]"},
+    }
+    template = Template("cls A sep", "cls A sep B:1 sep:1")
+    unknown: ClassVar[int] = 1
+
+    def text(self, settings: TokenizerSettings) -> UnigramText:
+        """How its settings say that texts are read."""
+        flags = {"do_lower_case": True, "keep_accents": False, "add_prefix_space": True}
+        return UnigramText(*(settings.flag(key, default) for key, default in flags.items()))
+
+    def text_settings(self, lower: bool) -> dict[str, Any]:
+        """The settings of a learned tokenizer: accents are kept where the case is."""
+        return {"do_lower_case": lower, "keep_accents": not lower}
+
+    def read_files(self, folder: Path) -> Model:
+        """A SentencePiece model; its user-defined pieces are never cut."""
+        path = folder / FILE
+        try:
+            pieces, charsmap = read_unigram(read_bytes(path))
+        except BadInput as error:
+            raise BadInput(f"{path}: {error}") from None
+        scores = [
+            (piece.text, piece.score - LESS * _ends_in_number_and_comma(piece.text))
+            for piece in pieces
+        ]
+        whole = [piece.text for piece in pieces if piece.type == USER_DEFINED]
+        return {**_model(scores, path), "charsmap": charsmap, "whole": whole}
+
+    def write_files(self, model: Model) -> dict[str, str]:
+        """None: tokenizer.json holds all of it."""
+        return {}
+
+    def model_in(self, content: Mapping[str, Any], path: Path) -> Model:
+        """Pieces with their scores, in the order of their ids, and the table of characters."""
+        model: Any = content.get("model")
+        self.check(model, path)
+        pieces = model.get("vocab")
+        if not isinstance(pieces, list) or not all(map(_is_scored, pieces)):
+            raise BadInput(f"{path}: its vocab is not a list of pieces with scores")
+        return {**_model(pieces, path), "charsmap": _charsmap(content, path), "whole": []}
+
+    def build(self, model: Model, unk: str, settings: TokenizerSettings) -> Tokenizer:
+        """The normaliser, words with the space before them, and the pieces."""
+        tokenizer = Tokenizer(models.Unigram(model["scores"], self.unknown, byte_fallback=False))
+        _frame(tokenizer, self.text(settings))
+        if model["charsmap"]:
+            steps = [tokenizer.normalizer, normalizers.Precompiled(model["charsmap"])]
+            tokenizer.normalizer = normalizers.Sequence(steps)
+        names = self.special_tokens.values()
+        whole = [AddedToken(one, normalized=False) for one in model["whole"] if one not in names]
+        tokenizer.add_tokens(whole)
+        return tokenizer
+
+    def learn(self, texts: Iterable[str], vocab: int, lower: bool) -> tuple[Model, dict[str, Any]]:
+        """The same for the same texts in any order."""
+        frame, settings = Tokenizer(models.Unigram()), self.text_settings(lower)
+        _frame(frame, self.text(TokenizerSettings(settings)))
+        special = list(self.special_tokens.values())
+        learned = learn_unigram(frame, texts, vocab, special, special[self.unknown])
+        scores = [*((piece, 0.0) for piece in special), *learned]
+        return {**_model(scores, Path(FILE)), "charsmap": b"", "whole": []}, settings
+
+
+class XLNetUnigram(Unigram):
+    """The tokenizers of XLNet: the class token stands last, and accents are never kept."""
+
+    name, classes = "xlnet-unigram", ("XLNetTokenizer",)
+    special_tokens: ClassVar = {
+        **{"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>", "cls_token": "<cls>"},
+        **{"sep_token": "<sep>", "pad_token": "<pad>", "mask_token": "<mask>"},
+        **{"eod_token": "<eod>", "eop_token": "<eop>"},
+    }
+    template = XLNET_TEMPLATE
+    unknown: ClassVar[int] = 0
+
+    def text(self, settings: TokenizerSettings) -> UnigramText:
+        """In the case of the text, unless its settings say otherwise."""
+        return UnigramText(settings.flag("do_lower_case", False), accents=False)
+
+    def text_settings(self, lower: bool) -> dict[str, Any]:
+        return {"do_lower_case": lower}
+
+
+def _frame(tokenizer: Tokenizer, text: UnigramText) -> None:
+    """Give a tokenizer all but its model."""
+    lower, accents, spaced = text
+    steps: list[Any] = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
+    steps += [] if accents else [normalizers.NFKD(), normalizers.StripAccents()]
+    steps += [normalizers.Lowercase()] if lower else []
+    tokenizer.normalizer = normalizers.Sequence(steps)
+    scheme: Any = "always" if spaced else "never"
+    space = pre_tokenizers.Metaspace(replacement=SPACE, prepend_scheme=scheme)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), space])
+    tokenizer.decoder = decoders.Metaspace(replacement=SPACE, prepend_scheme=scheme)
+
+
+def _model(scores: Iterable[Any], path: Path) -> dict[str, Any]:
+    pairs = [(str(piece), float(score)) for piece, score in scores]
+    vocabulary = {piece: number for number, (piece, _) in enumerate(pairs)}
+    if len(vocabulary) < len(pairs):
+        raise BadInput(f"{path}: a piece is listed twice")
+    check_pieces(vocabulary, path)
+    return {"vocab": vocabulary, "scores": pairs}
+
+
+def _is_scored(entry: Any) -> bool:
+    return (
+        isinstance(entry, list)
+        and len(entry) == 2
+        and isinstance(entry[0], str)
+        and isinstance(entry[1], int | float)
+    )
+
+
+def _charsmap(content: Mapping[str, Any], path: Path) -> bytes:
+    """The compiled table of characters in the normaliser of a tokenizer.json, if it has one."""
+    normalizer = content.get("normalizer")
+    steps = normalizer.get("normalizers", [normalizer]) if isinstance(normalizer, dict) else []
+    for step in steps if isinstance(steps, list) else []:
+        if isinstance(step, dict) and step.get("type") == "Precompiled":
+            try:
+                return b64decode(step["precompiled_charsmap"], validate=True)
+            except (KeyError, TypeError, ValueError):
+                raise BadInput(f"{path}: its precompiled_charsmap is not base64") from None
+    return b""
+
+
+def _ends_in_number_and_comma(piece: str) -> bool:
+    return len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit()

@@ -1,0 +1,153 @@
+"""WordPiece as BERT has it (Devlin et al., 2018): words are cut at spaces and signs, then each into
+the longest pieces known; a piece that begins with ``##`` continues a word.
+
+The tokenizer is put together as ``transformers`` does it, so that both give the same ids.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+from regard.ground.errors import BadInput
+from regard.ground.files import read_bytes
+from regard.text.families.tokenizer_family import Model, TokenizerFamily, TokenizerSettings
+from regard.text.templates import XLNET_TEMPLATE, Template
+from regard.text.vocabularies.train_tokenizer import learn_in_two_passes
+
+PREFIX = "##"
+LINES = "vocab.txt"
+# In the order of BERT's own vocabularies.
+SPECIALS = {
+    "pad_token": "[PAD]",
+    "unk_token": "[UNK]",
+    "cls_token": "[CLS]",
+    "sep_token": "[SEP]",
+    "mask_token": "[MASK]",
+}
+
+
+class WordPiece(TokenizerFamily):
+    """The tokenizers of BERT and of those that took them over."""
+
+    name = kind = "wordpiece"
+    model: ClassVar = "WordPiece"
+    classes: ClassVar[tuple[str, ...]] = (
+        "BertTokenizer",
+        "DistilBertTokenizer",
+        "ElectraTokenizer",
+        "MobileBertTokenizer",
+    )
+    files: ClassVar = (LINES,)
+    special_tokens: ClassVar = SPECIALS
+    template: ClassVar = Template("cls A sep", "cls A sep B:1 sep:1")
+
+    def read_files(self, folder: Path) -> Model:
+        """One piece in each line, whose number is its id.
+
+        Of equal lines the last counts; the others keep their ids, under names that no text has.
+        """
+        path = folder / LINES
+        try:
+            lines = read_bytes(path).decode().split("\n")
+        except UnicodeDecodeError as error:
+            raise BadInput(f"{path}: not UTF-8 (byte {error.start})") from None
+        pieces = [line.rstrip() for line in (lines if lines[-1] else lines[:-1])]
+        last = {piece: number for number, piece in enumerate(pieces)}
+        vocabulary = {
+            piece if last[piece] == number else f"{piece} (line {number + 1})": number
+            for number, piece in enumerate(pieces)
+        }
+        return {"vocab": vocabulary}
+
+    def write_files(self, model: Model) -> dict[str, str]:
+        """The pieces in the order of their ids."""
+        ids = model["vocab"]
+        return {LINES: "".join(f"{piece}\n" for piece in sorted(ids, key=ids.__getitem__))}
+
+    def check(self, model: Any, path: Path) -> None:
+        """Pieces that continue a word are marked as BERT's are."""
+        super().check(model, path)
+        if model.get("continuing_subword_prefix", PREFIX) != PREFIX:
+            said = f"a continuing_subword_prefix other than {PREFIX} is not supported"
+            raise BadInput(f"{path}: {said}")
+
+    def build(self, model: Model, unk: str, settings: TokenizerSettings) -> Tokenizer:
+        """BERT's normaliser, its way to cut words, and the pieces."""
+        tokenizer = _frame(settings, unk)
+        tokenizer.model = models.WordPiece(dict(model["vocab"]), unk_token=unk)
+        return tokenizer
+
+    def learn(self, texts: Iterable[str], vocab: int, lower: bool) -> tuple[Model, dict[str, Any]]:
+        """The same for the same texts in any order."""
+        settings = {"do_lower_case": lower, "strip_accents": None, "tokenize_chinese_chars": True}
+        return {"vocab": learn_wordpiece(texts, vocab, TokenizerSettings(settings))}, settings
+
+    def continues_word(self, piece: str) -> bool:
+        """Whether it has the prefix."""
+        return piece.startswith(PREFIX)
+
+    def join(self, text: str, piece: str) -> str:
+        """A piece that continues a word comes without its prefix and without a space before it."""
+        if self.continues_word(piece):
+            return text.rstrip() + piece.removeprefix(PREFIX)
+        return text + piece
+
+
+class XLNetWordPiece(WordPiece):
+    """The same pieces in XLNet's rows, whose class token stands last.
+
+    ``transformers`` has no class for it, and takes tokenizer.json as it stands.
+    """
+
+    name, classes = "xlnet-wordpiece", ("PreTrainedTokenizerFast",)
+    template = XLNET_TEMPLATE
+
+
+def learn_wordpiece(
+    texts: Iterable[str], vocab: int, settings: TokenizerSettings, letters: int = 1_000
+) -> dict[str, int]:
+    """At most ``vocab`` pieces of the ``letters`` most frequent letters; a rarer letter is unknown.
+
+    The same texts, in any order, give the same vocabulary. They are read three times.
+    """
+    texts = list(texts) if isinstance(texts, Iterator) else texts
+    alphabet = _alphabet(texts, settings, letters)
+    frame, limit = partial(_frame, settings, SPECIALS["unk_token"]), len(alphabet)
+    options = {"initial_alphabet": alphabet, "limit_alphabet": limit}
+    learned = learn_in_two_passes(frame, texts, vocab, SPECIALS.values(), **options)
+    if len(learned) > vocab:
+        raise BadInput(f"a vocabulary of {vocab} is too small: {len(learned)} pieces are letters")
+    return learned
+
+
+def _frame(settings: TokenizerSettings, unknown: str) -> Tokenizer:
+    """A tokenizer that is complete but for its vocabulary and its template."""
+    frame = Tokenizer(models.WordPiece(unk_token=unknown))
+    frame.normalizer = _normaliser(settings)
+    frame.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    frame.decoder = decoders.WordPiece(prefix=PREFIX)
+    return frame
+
+
+def _normaliser(settings: TokenizerSettings) -> normalizers.Normalizer:
+    return normalizers.BertNormalizer(
+        clean_text=True,
+        handle_chinese_chars=settings.flag("tokenize_chinese_chars", True),
+        strip_accents=settings.flag("strip_accents", None),  # None: if letters are lowercased
+        lowercase=settings.flag("do_lower_case", True),
+    )
+
+
+def _alphabet(texts: Iterable[str], settings: TokenizerSettings, most: int) -> list[str]:
+    """The most frequent letters, of equally frequent ones the first by their numbers."""
+    normalise, counts = _normaliser(settings).normalize_str, Counter[str]()
+    for text in texts:
+        counts.update(normalise(text))
+    letters = sorted((-count, letter) for letter, count in counts.items() if not letter.isspace())
+    if not letters:
+        raise BadInput("there is no text to learn subwords from")
+    return [letter for _, letter in letters[:most]]

@@ -1,0 +1,184 @@
+"""Words as the ids of their characters, as ELMo reads them (Peters et al., 2018).
+
+A word is the bytes of its UTF-8 between two ids that begin and end words, padded to one length;
+of a longer word the first bytes are read. A sentence stands between two words of their own.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from regard.ground.errors import BadInput
+from regard.ground.files import read_json, write_json
+from regard.text.offsets import Segmentation
+from regard.text.templates import RowBuilder, Template
+from regard.text.tokenizers.row_tokenizer import RowTokenizer
+from regard.text.vocabularies.lexicon import BEGIN, END, Lexicon
+from regard.text.words import Span, word_spans, words
+
+SENTENCE_BEGINS, SENTENCE_ENDS, WORD_BEGINS, WORD_ENDS, PADDING = range(256, 261)
+SPELLINGS = 1 << 16  # words whose ids are remembered
+
+
+@dataclass(frozen=True)
+class CharacterVocabulary:
+    """The bytes, and the ids around them; a word has ``longest`` ids."""
+
+    longest: int = 50
+
+    kind: ClassVar[str] = "characters"
+    byte_sizes: ClassVar[None] = None
+
+    def __post_init__(self) -> None:
+        if self.longest < 3:
+            raise BadInput(f"words of {self.longest} ids have no room for a character")
+
+    def __len__(self) -> int:
+        return PADDING + 1
+
+    @property
+    def fingerprint(self) -> str:
+        """There is one for each length of words."""
+        return f"characters-{self.longest}"
+
+    @property
+    def pad(self) -> int:
+        return PADDING
+
+    @property
+    def unk(self) -> int:
+        """No word is unknown."""
+        return -1
+
+    @cached_property
+    def begin(self) -> np.ndarray:
+        """The word before a sentence."""
+        return self._word((SENTENCE_BEGINS,))
+
+    @cached_property
+    def end(self) -> np.ndarray:
+        """The word after a sentence."""
+        return self._word((SENTENCE_ENDS,))
+
+    def save(self, folder: Path) -> dict[str, int]:
+        """What a tokenizer of words must know of it; there is nothing to write."""
+        return {"characters": self.longest}
+
+    def spell(self, listed: Sequence[str]) -> np.ndarray:
+        """(words, longest): the ids of each."""
+        if not listed:
+            return np.zeros((0, self.longest), np.int32)
+        return np.stack([self._spelling(word) for word in listed])
+
+    def spell_all(self, lexicon: Lexicon) -> np.ndarray:
+        """The same for all words of a lexicon, by their ids."""
+        spelled = self.spell(lexicon.words)
+        spelled[lexicon.ids[BEGIN]], spelled[lexicon.ids[END]] = self.begin, self.end
+        return spelled
+
+    def encode(self, text: str) -> np.ndarray:
+        """The ids of the words and punctuation marks of a text."""
+        return self.spell(words(text))
+
+    def encode_all(self, texts: Iterable[str]) -> list[np.ndarray]:
+        """Those of each text."""
+        return [self.encode(text) for text in texts]
+
+    def pieces(self, ids: Iterable[Sequence[int]]) -> list[str]:
+        """The word that each row of ids spells."""
+        return [self._read(row) for row in ids]
+
+    def decode(self, ids: Iterable[Sequence[int]]) -> str:
+        """The words of a row; those around the sentence are left out."""
+        return " ".join(word for word in self.pieces(ids) if word not in (BEGIN, END))
+
+    def segment(self, text: str) -> Segmentation:
+        """The words of a text, each of which is a token."""
+        spans = tuple(word_spans(text))
+        ids: Any = self.encode(text)
+        return Segmentation(ids, spans, tuple(range(len(spans))))
+
+    def unknown(self, text: str) -> list[Span]:
+        """No word is."""
+        return []
+
+    @cached_property
+    def _spelling(self) -> Any:
+        return lru_cache(SPELLINGS)(lambda word: self._word(word.encode()))
+
+    def _word(self, characters: Sequence[int]) -> np.ndarray:
+        inner = [WORD_BEGINS, *characters[: self.longest - 2], WORD_ENDS]
+        return np.array(inner + [PADDING] * (self.longest - len(inner)), np.int32)
+
+    def _read(self, row: Sequence[int]) -> str:
+        ids = [int(i) for i in row]
+        frames = {SENTENCE_BEGINS: BEGIN, SENTENCE_ENDS: END}
+        named = [frames[i] for i in ids if i in frames]
+        return named[0] if named else bytes(i for i in ids if i < 256).decode(errors="replace")
+
+
+@dataclass(frozen=True)
+class CharacterTokenizer(RowTokenizer):
+    """Texts, or lists of words, as rows of words; states of the words around them are not given.
+
+    The ``lexicon`` has the words on which a language model is trained.
+    """
+
+    name: ClassVar = "characters"
+    FILES: ClassVar = ("characters.json", "lexicon.txt")
+    inner: ClassVar = slice(1, -1)
+
+    words: CharacterVocabulary = field(default_factory=CharacterVocabulary)  # type: ignore[assignment]
+    lexicon: Lexicon | None = None
+
+    @property
+    def training_words(self) -> Any:
+        """The lexicon."""
+        if self.lexicon is None:
+            raise BadInput("this tokenizer has no lexicon: no language model can be trained on")
+        return self.lexicon
+
+    @property
+    def spelling(self) -> CharacterVocabulary:
+        """By their characters."""
+        return self.words
+
+    @property
+    def special_ids(self) -> dict[str, int]:
+        """None that a config.json has."""
+        return {}
+
+    @cached_property
+    def template(self) -> RowBuilder:
+        """Each text is a sentence."""
+        special: Any = {"bos": self.words.begin, "eos": self.words.end}
+        return RowBuilder(Template("bos A eos", "bos A eos bos B eos"), special)
+
+    def count(self, texts: Sequence[str], most: int) -> int:
+        """The words of these texts, and those around them."""
+        return sum(len(word_spans(text)) for text in texts) + self.template.specials(len(texts))
+
+    def pieces(self, words: Sequence[str]) -> list[Any]:
+        """Each word is one token."""
+        return [[row] for row in self.words.spell(words)]
+
+    def save(self, folder: Path) -> None:
+        """Write characters.json, and the words of the lexicon."""
+        write_json(folder / self.FILES[0], {"longest": self.words.longest})
+        (folder / self.FILES[1]).unlink(missing_ok=True)
+        if self.lexicon is not None:
+            self.lexicon.save(folder / self.FILES[1])
+
+    @staticmethod
+    def load(folder: Path) -> "CharacterTokenizer":
+        """Read what ``save`` wrote."""
+        path, lexicon = (folder / name for name in CharacterTokenizer.FILES)
+        longest = read_json(path).get("longest")
+        if not isinstance(longest, int):
+            raise BadInput(f"{path}: longest, the ids of a word, is {longest!r}")
+        learned = Lexicon.load(lexicon) if lexicon.exists() else None
+        return CharacterTokenizer(CharacterVocabulary(longest), learned)

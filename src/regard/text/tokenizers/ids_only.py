@@ -1,0 +1,53 @@
+"""The vocabularies of a folder without tokenizer files: ids can be used, texts cannot."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from regard.ground.errors import BadInput
+from regard.text.tokenizers.translation_tokenizer import TranslationTokenizer
+
+MISSING = "this folder has no tokenizer files: only token ids can be used (from Python)"
+
+
+@dataclass(frozen=True)
+class IdVocabulary:
+    """A ``Vocabulary`` of which only the size and the special ids are known."""
+
+    size: int
+    pad: int
+    bos: int
+    eos: int
+    unk: int = -1  # only texts have unknown words
+    kind: str = "ids"
+
+    def __len__(self) -> int:
+        return self.size
+
+    @property
+    def fingerprint(self) -> str:
+        """Made of the size and the special ids."""
+        return f"{self.size}-{self.pad}-{self.bos}-{self.eos}"
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The empty text."""
+        return ""
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """The ids themselves."""
+        return [str(int(i)) for i in ids]
+
+    def encode(self, *given: Any, **named: Any) -> NoReturn:
+        """Not possible, like all that reads a text."""
+        raise BadInput(MISSING)
+
+    encode_all = encode_dropped = segment = unknown = encode
+
+    def save(self, path: Path) -> None:
+        """There is nothing to write."""
+
+
+def ids_only(source: int, target: int, *, pad: int, bos: int, eos: int) -> TranslationTokenizer:
+    """Vocabularies of these sizes that share their special ids."""
+    return TranslationTokenizer(*(IdVocabulary(size, pad, bos, eos) for size in (source, target)))

@@ -1,0 +1,106 @@
+"""The tokenizers by name, as config.json has it; and those that are learned, by family."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from regard.text.config import EncoderTextConfig
+from regard.text.families.list import FAMILIES, family_of_kind
+from regard.text.families.word_level import RawWords, WordLevel
+from regard.text.tokenizers.characters import CharacterTokenizer, CharacterVocabulary
+from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer
+from regard.text.tokenizers.marian import MarianTokenizer
+from regard.text.tokenizers.row_tokenizer import PlainTokenizer, RowTokenizer
+from regard.text.tokenizers.translation_tokenizer import TranslationTokenizer
+from regard.text.tokenizers.word_tokenizer import Spelling, WordTokenizer, WordVocabulary
+from regard.text.vocabularies.lexicon import Lexicon
+from regard.text.vocabularies.train_tokenizer import train
+
+PLAIN = PlainTokenizer.name  # the family of subwords without special tokens
+
+Tokenizer = (
+    TranslationTokenizer | EncoderTokenizer | PlainTokenizer | CharacterTokenizer | WordTokenizer
+)
+TOKENIZERS: dict[str, type[Tokenizer]] = {
+    one.name: one
+    for one in (
+        *(TranslationTokenizer, MarianTokenizer, EncoderTokenizer, PlainTokenizer),
+        *(CharacterTokenizer, WordTokenizer),
+    )
+}
+
+
+LEARNED: dict[str, type[RowTokenizer]] = {
+    one.name: one for one in (PlainTokenizer, CharacterTokenizer, WordTokenizer)
+}
+"""The tokenizers of the families that are not those of ``EncoderTokenizer``."""
+
+
+UNREAD: dict[str, tuple[str, ...]] = {
+    PLAIN: (),
+    CharacterTokenizer.name: ("normalise", "dropout", "lower"),
+    "images": ("vocab", "normalise", "dropout", "lower"),
+}
+"""Keys of the table ``text`` that a family does not have, where these are not those of most."""
+
+
+WHOLE_WORDS = {RawWords.kind: WordLevel.name}
+"""Kinds that only papers of one family can have."""
+
+
+def family_of(of_paper: str, config: EncoderTextConfig) -> str:
+    """The family of the paper; in place of plain subwords a recipe may ask for whole words."""
+    whole = {(PLAIN, WordTokenizer.name): WordTokenizer.name}
+    return whole.get((of_paper, str(config.kind)), of_paper)
+
+
+def learn_tokenizer(
+    family: str,
+    texts: Iterable[str],
+    config: EncoderTextConfig,
+    longest: int | None,
+    special_tokens: Sequence[str] = (),
+    spelling: Spelling | None = None,
+    more_words: Sequence[str] = (),
+) -> RowTokenizer:
+    """A tokenizer of that family, learned from texts as a recipe says.
+
+    Families with special tokens can have further ones. ``spelling`` is how words are read, where
+    not by an id alone; ``more_words`` are known beside those of the texts.
+    """
+    if family in (CharacterTokenizer.name, WordTokenizer.name):
+        lexicon = Lexicon.learn(texts, config.vocab, lower=config.lower)
+        if family == WordTokenizer.name:
+            known = lexicon.extended(more_words)
+            return WordTokenizer(WordVocabulary(known, config.lower, spelling))
+        return CharacterTokenizer(cast(CharacterVocabulary, spelling), lexicon)
+    if family != PLAIN:
+        kind = family_of_kind(config.kind, family)
+        return train_encoder_tokenizer(
+            texts,
+            kind,
+            config.vocab,
+            lower=config.lower,
+            longest=longest,
+            special_tokens=special_tokens,
+        )
+    kind = config.kind or "bpe"
+    words = train(texts, kind, config.vocab, normalise=config.normalise, lower=config.lower)
+    return PlainTokenizer(words)
+
+
+def load_tokenizer(family: str, folder: Path) -> RowTokenizer | None:
+    """The tokenizer of that family in a folder; None where there is none."""
+    kind: Any = LEARNED.get(family, EncoderTokenizer)
+    exists = any((folder / name).exists() for name in kind.FILES)
+    return kind.load(folder) if exists else None
+
+
+def unread_settings(family: str, config: EncoderTextConfig) -> Iterator[str]:
+    """The keys of a recipe's table that tokenizers of that family do not have."""
+    every = (family,) if family in LEARNED else tuple(one.kind for one in FAMILIES)
+    kinds = [kind for kind in every if family in (kind, WHOLE_WORDS.get(kind, family))]
+    if family != PLAIN and config.kind not in (None, *kinds):
+        yield "kind"
+    unread = UNREAD.get(family, ("normalise", "dropout"))
+    yield from (key for key in unread if key in config.model_fields_set)

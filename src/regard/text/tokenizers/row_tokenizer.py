@@ -1,0 +1,193 @@
+"""Tokenizers of one vocabulary: they make rows of texts by a template. The plainest is here."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from regard.ground.batch import Ids, TokenRow
+from regard.ground.errors import BadInput
+from regard.text.inputs import one_or_two_texts, text_or_pair
+from regard.text.templates import TEXTS, ContextWindow, RowBuilder, Template
+from regard.text.token_labels import LabelledInput, LabelledRow, RowWithWords, TokenLabels
+from regard.text.vocabularies.subwords import Subwords
+from regard.text.vocabularies.vocabulary import check_sizes, token_count
+
+
+class RowTokenizer(ABC):
+    """A vocabulary, and how its ids become rows. ``name`` is the one that config.json has."""
+
+    name: ClassVar[str]
+    FILES: ClassVar[tuple[str, ...]]
+    inner: ClassVar[slice] = slice(None)  # the tokens of a row whose states callers get
+    words: Subwords
+    longest: int | None = None  # the most tokens of a row, if its files say so
+
+    @property
+    @abstractmethod
+    def template(self) -> RowBuilder:
+        """How rows are built."""
+
+    @property
+    def training_words(self) -> Any:
+        """What gives texts the ids that are stored for pre-training: its vocabulary."""
+        return self.words
+
+    @property
+    def pad(self) -> int:
+        return self.words.pad
+
+    @property
+    def unk(self) -> int:
+        return self.words.unk
+
+    @property
+    def special_ids(self) -> dict[str, int]:
+        """The ids that a config.json has, by role."""
+        return {"pad_token": self.pad}
+
+    @property
+    def vocabularies(self) -> tuple[Subwords, ...]:
+        """Its only one."""
+        return (self.words,)
+
+    @property
+    def spelling(self) -> Any:
+        """How its model reads the words of another that has features of it."""
+        raise BadInput("features come from ELMo or from a translator, and this is neither")
+
+    def of_side(self, side: str) -> "RowTokenizer":
+        """The tokenizer of that side of its model: itself."""
+        return self
+
+    def check(self, known: Mapping[str, int], summaries: Collection[str | None]) -> None:
+        """Refuse a model that does not know every id, or pools where no summary token stands."""
+        check_sizes({"tokens": len(self.words)}, known)
+        if (summary := self.template.template.summary) not in summaries:
+            expected = " or ".join(one or "nowhere" for one in summaries)
+            place = summary or "nowhere"
+            raise BadInput(f"the summary token of a row stands {place}; the model needs {expected}")
+
+    def with_special_tokens(self, tokens: Sequence[str]) -> "RowTokenizer":
+        """The same with those of the tokens that it does not have."""
+        raise BadInput(f"this tokenizer has no special tokens: no {', '.join(tokens)}")
+
+    def limit(self, max_length: int | None) -> int | None:
+        """The length to which rows are truncated; texts without special tokens are read whole."""
+        return max_length if self.template.specials(1) else None
+
+    def masked(self, text: str) -> Ids:
+        """The ids of a text in which the mask token may be written, if there is one."""
+        return self.words.encode(text)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The facts of a model that follow from it."""
+        return {"vocab": len(self.words)}
+
+    def texts_of(self, given: Any) -> tuple[str, ...]:
+        """The texts of an input: one or two."""
+        return one_or_two_texts(given, 1)
+
+    def parse(self, line: str, where: str) -> Any:
+        """The text in a line of a file, or two with a tab between them."""
+        return text_or_pair(line, where)
+
+    def rows(self, inputs: Sequence[Any], max_length: int | None = None) -> list[TokenRow]:
+        """A row of each text or pair of texts, truncated to ``max_length``."""
+        texts = [one_or_two_texts(given, number) for number, given in enumerate(inputs, start=1)]
+        ids = iter(self.words.encode_all([*chain(*texts)]))
+        return [
+            self.row(next(ids), next(ids) if len(given) == 2 else None, max_length)
+            for given in texts
+        ]
+
+    def training_rows(self, inputs: Sequence[Any], max_length: int | None = None) -> list[TokenRow]:
+        """The same in training."""
+        return self.rows(inputs, max_length)
+
+    def row(self, a: Ids, b: Ids | None = None, longest: int | None = None) -> TokenRow:
+        """A row of one text or two; the longer text is truncated first."""
+        return self.template.row(a, b, longest)
+
+    def count(self, texts: Sequence[str], most: int) -> int:
+        """The tokens of a row of these texts, as ``token_count`` counts them."""
+        return token_count(texts, self.words, self.template.specials(len(texts)), most)
+
+    def label(self, first: str, second: str | None = None) -> LabelledInput:
+        """One text or two as a row with labels."""
+        texts = (first,) if second is None else (first, second)
+        cuts = [self.words.segment(text) for text in texts]
+        special = self.template.special.items()
+        labels = {role: TokenLabels.special(*self.words.pieces([i])) for role, i in special}
+        for name, text, cut in zip(TEXTS, texts, cuts, strict=False):
+            labels[name] = TokenLabels.of_text(text, cut, self.words.pieces(cut.ids))
+        parts = (labels[part.name] for part in self.template.template.parts(len(texts)))
+        joined = TokenLabels.join(*parts)
+        row = self.row(cuts[0].ids, None if second is None else cuts[1].ids)
+        return {"trunk": LabelledRow(row, joined, joined)}
+
+    def read_words(self, text: str) -> RowWithWords:
+        """A text as a row, and its words among the states that callers get."""
+        cut = self.words.segment(text)
+        row = self.row(cut.ids)
+        inner = range(len(row.tokens))[self.inner]
+        return RowWithWords.of_text(text, cut, row, self.template.begin("A") - inner.start)
+
+    def label_all(self, first: str, second: str) -> list[LabelledInput]:
+        """The first text alone and, where rows can have two texts, both."""
+        pairs = [] if self.template.template.pair is None else [self.label(first, second)]
+        return [self.label(first), *pairs]
+
+    def pieces(self, words: Sequence[str]) -> list[list[int]]:
+        """The ids of each word on its own; a word of which nothing is left is unknown."""
+        return [ids or [self.unk] for ids in self.words.encode_all(words)]
+
+    def windows(
+        self,
+        question: str,
+        context: str,
+        longest: int = 384,
+        stride: int = 128,
+        most_question: int = 64,
+    ) -> list[ContextWindow]:
+        """A question, truncated to ``most_question`` tokens, with each part of its context."""
+        ids, spans = self.words.cut(context)
+        question_ids = self.words.encode(question)[:most_question]
+        return self.template.windows(question_ids, ids, spans, longest, stride)
+
+    def decode(self, ids: Ids) -> str:
+        """Plain text; special tokens are left out."""
+        return self.words.decode(np.asarray(ids, dtype=int).tolist())
+
+    @abstractmethod
+    def save(self, folder: Path) -> None:
+        """Write its files."""
+
+
+@dataclass(frozen=True)
+class PlainTokenizer(RowTokenizer):
+    """Texts as ids, one at a time, without special tokens around them."""
+
+    name: ClassVar = "plain"
+    FILES: ClassVar = ("tokenizer.json",)
+
+    words: Subwords
+
+    @property
+    def template(self) -> RowBuilder:
+        """A text is a row."""
+        return RowBuilder(Template("A"), {})
+
+    def save(self, folder: Path) -> None:
+        """Write tokenizer.json."""
+        self.words.save(folder / self.FILES[0])
+
+    @staticmethod
+    def load(folder: Path) -> "PlainTokenizer":
+        """Read what ``save`` wrote."""
+        return PlainTokenizer(Subwords.load(folder / PlainTokenizer.FILES[0]))

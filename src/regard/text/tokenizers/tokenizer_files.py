@@ -1,0 +1,352 @@
+"""The tokenizer files of an encoder's folder: which of them says what, as in ``transformers`` 5.
+
+tokenizer.json, or else the files of a family, gives the pieces and their ids; tokenizer_config.json
+says how texts are normalised and what the special tokens are called. Only where that file names a
+class that takes tokenizer.json as it stands does the normaliser written there count.
+"""
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tokenizers import AddedToken, Tokenizer
+
+from regard.ground.errors import BadInput, reason_of
+from regard.ground.files import read_bytes, read_json
+from regard.text.families.list import FAMILIES
+from regard.text.families.tokenizer_family import Model, TokenizerFamily, TokenizerSettings
+from regard.text.templates import TEXTS
+from regard.text.vocabularies.subwords import Subwords
+from regard.text.vocabularies.train_tokenizer import KINDS
+
+WORDS = "tokenizer.json"
+SETTINGS, NAMES, ADDED = "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"
+AS_IT_STANDS = ("PreTrainedTokenizer", "TokenizersBackend")  # classes that take tokenizer.json so
+PROPERTIES = ("single_word", "lstrip", "rstrip", "normalized", "special")  # of an added token
+OPTIONAL = ("pad_token",)  # roles that a family may do without
+EXTRAS = ("extra_special_tokens", "additional_special_tokens")
+OF_ALL = ("tokenizer_class", "model_max_length", *EXTRAS)  # settings of every family
+LONGEST = 1_000_000  # a greater model_max_length is how folders write that there is none
+
+
+def all_files() -> tuple[str, ...]:
+    """The files that a tokenizer of any family may have."""
+    return (WORDS, *(name for one in FAMILIES for name in one.files), SETTINGS, NAMES, ADDED)
+
+
+class TokenizerFiles(NamedTuple):
+    """What the files of a folder say: a tokenizer, and its special tokens by role."""
+
+    family: TokenizerFamily
+    words: Subwords
+    names: Mapping[str, str]
+    longest: int | None
+    files: Mapping[str, bytes]
+
+
+def read_files(folder: Path, first: TokenizerFamily | None = None) -> TokenizerFiles | None:
+    """The tokenizer of a folder; None where it has no vocabulary.
+
+    Where several families can read its files, and they name no class, it is of the ``first``.
+    """
+    families = FAMILIES if first is None else (first, *FAMILIES)
+    files = {name: read_bytes(folder / name) for name in all_files() if (folder / name).exists()}
+    content = read_json(folder / SETTINGS) if SETTINGS in files else {}
+    settings = TokenizerSettings(content, str(folder / SETTINGS))
+    named = str(content.get("tokenizer_class") or "").removesuffix("Fast")
+    complete = [one for one in families if {*one.files} <= files.keys()]
+    if WORDS not in files and not complete:
+        _refuse_incomplete(folder, files.keys())
+        return None
+    if named in AS_IT_STANDS:
+        written = read_json(folder / WORDS)
+        family = _family_of(written, families)
+        names = _names(folder, family, settings, NAMES in files)
+        tokenizer = _as_it_stands(folder / WORDS, written, family, names)
+    else:
+        family = _family_named(named, complete or [*families], settings)
+        names = _names(folder, family, settings, NAMES in files)
+        tokenizer = _rebuilt(folder, family, settings, names, files.keys())
+    names |= _optional(tokenizer, family, settings)
+    longest = _longest(content.get("model_max_length"))
+    return TokenizerFiles(family, Subwords(tokenizer), names, longest, files)
+
+
+def learn_files(
+    kind: str,
+    texts: Iterable[str],
+    vocab: int,
+    lower: bool,
+    longest: int | None,
+    special_tokens: Sequence[str] = (),
+) -> TokenizerFiles:
+    """A tokenizer learned from texts, and files with which ``transformers`` makes the same.
+
+    Of ``vocab`` tokens, the last are ``special_tokens`` beside those of the family.
+    """
+    families = {family.name: family for family in FAMILIES}
+    if kind not in families:
+        *others, last = (name for name in families if name in KINDS)
+        raise BadInput(f"text.kind: encoders learn {', '.join(others)} or {last}, not {kind!r}")
+    family = families[kind]
+    reserved = [*family.special_tokens.values(), *special_tokens]
+    if vocab < len(reserved):
+        raise BadInput(f"a vocabulary of {vocab} has no room for {', '.join(reserved)}")
+    model, own = family.learn(texts, vocab - len(special_tokens), lower)
+    return _written(family, model, own, longest, special_tokens)
+
+
+def change_family(files: TokenizerFiles, name: str) -> TokenizerFiles:
+    """The same pieces in the rows of another family that has pieces of this kind."""
+    family = next(one for one in FAMILIES if one.name == name)
+    settings = json.loads(files.files[SETTINGS])
+    own = {key: settings[key] for key in settings if key not in (*files.names, *OF_ALL)}
+    model = family.model_in(json.loads(files.files[WORDS]), Path(WORDS))
+    return _written(family, model, own, files.longest, settings.get(EXTRAS[0], ()))
+
+
+def add_special_tokens(files: TokenizerFiles, tokens: Sequence[str]) -> TokenizerFiles:
+    """The same tokenizer with further special tokens, under the next ids."""
+    words = files.words.with_special_tokens(tokens)
+    settings = json.loads(files.files.get(SETTINGS, b"{}"))
+    settings.setdefault("tokenizer_class", files.family.classes[0])
+    key = next((key for key in EXTRAS if settings.get(key)), EXTRAS[0])
+    settings[key] = [*_several(settings.get(key)), *tokens]
+    if "added_tokens_decoder" in settings:
+        listed = {str(words.number(token)): _special_token(token) for token in tokens}
+        settings["added_tokens_decoder"] = {**settings["added_tokens_decoder"], **listed}
+    written = {WORDS: words.content, SETTINGS: json.dumps(settings, indent=2, ensure_ascii=False)}
+    contents = {name: f"{content}\n".encode() for name, content in written.items()}
+    return files._replace(words=words, files={**files.files, **contents})
+
+
+def _special_token(name: str) -> dict[str, Any]:
+    properties = dict.fromkeys(PROPERTIES, False)
+    return {"content": name, **properties, "special": True}
+
+
+def _written(
+    family: TokenizerFamily,
+    model: Model,
+    own: Mapping[str, Any],
+    longest: int | None,
+    special_tokens: Sequence[str],
+) -> TokenizerFiles:
+    """A new tokenizer, with its files; ``own`` is what tokenizer_config.json says of its texts."""
+    names = family.special_tokens
+    tokenizer = _assembled(family, model, names, TokenizerSettings(own))
+    if known := [token for token in special_tokens if token in tokenizer.get_vocab()]:
+        raise BadInput(f"the vocabulary has {', '.join(known)} already: choose another token")
+    tokenizer.add_special_tokens([*special_tokens])
+    settings = {"tokenizer_class": family.classes[0], **own, "model_max_length": longest, **names}
+    if longest is None:
+        del settings["model_max_length"]
+    if special_tokens:
+        settings[EXTRAS[0]] = [*special_tokens]
+    written = json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
+    contents = {WORDS: tokenizer.to_str(pretty=True), SETTINGS: written}
+    contents |= family.write_files(model)
+    files = {name: content.encode() for name, content in contents.items()}
+    return TokenizerFiles(family, Subwords(tokenizer), names, longest, files)
+
+
+def _family_named(
+    named: str, usual: Sequence[TokenizerFamily], settings: TokenizerSettings
+) -> TokenizerFamily:
+    """The family of a class; without one, the first of the ``usual``."""
+    if not named:
+        return usual[0]
+    for family in FAMILIES:
+        if named in family.classes:
+            return family
+    raise BadInput(f"{settings.where}: the tokenizer_class {named!r} is not supported")
+
+
+def _family_of(content: dict[str, Any], families: Sequence[TokenizerFamily]) -> TokenizerFamily:
+    """The family by the model of a tokenizer.json, and by where its rows have special tokens.
+
+    Where none fits, the first one reports it.
+    """
+    model = content.get("model")
+    kind = model.get("type") if isinstance(model, dict) else None
+    same = [one for one in families if one.model == kind] or [families[0]]
+    return next((one for one in same if _shape(one) == _written_shape(content)), same[0])
+
+
+def _shape(family: TokenizerFamily) -> list[bool]:
+    """Whether each part of a row of one text is the text."""
+    return [part.name in TEXTS for part in family.template.parts(1)]
+
+
+def _written_shape(content: dict[str, Any]) -> list[bool] | None:
+    """The same of a tokenizer.json that has a template."""
+    processor = content.get("post_processor")
+    parts = processor.get("single") if isinstance(processor, dict) else None
+    return ["Sequence" in part for part in parts] if isinstance(parts, list) else None
+
+
+def _names(
+    folder: Path, family: TokenizerFamily, settings: TokenizerSettings, mapped: bool
+) -> dict[str, str]:
+    """The special tokens by their roles. Folders list all added tokens in one place, or are old:
+    then special_tokens_map.json goes before tokenizer_config.json."""
+    usual = family.special_tokens
+    tokens = {role: (SETTINGS, settings.content.get(role)) for role in usual}
+    if mapped and "added_tokens_decoder" not in settings.content:
+        older = read_json(folder / NAMES)
+        tokens |= {role: (NAMES, older[role]) for role in usual if role in older}
+    names = {
+        role: _name(usual[role] if token is None else token, role, str(folder / file))
+        for role, (file, token) in tokens.items()
+    }
+    for role, name in names.items():
+        if role != "mask_token" and name == names.get("mask_token"):
+            raise BadInput(f"{folder}: {role} and mask_token are both {name!r}")
+    return names
+
+
+def _optional(
+    tokenizer: Tokenizer, family: TokenizerFamily, settings: TokenizerSettings
+) -> dict[str, str]:
+    """Special tokens that the family does not need; the tokenizer knows them afterwards."""
+    given = {
+        role: settings.content.get(role) for role in OPTIONAL if role not in family.special_tokens
+    }
+    names = {
+        role: _name(token, role, settings.where)
+        for role, token in given.items()
+        if token is not None
+    }
+    tokenizer.add_special_tokens([*names.values()])
+    return names
+
+
+def _name(token: Any, role: str, where: str) -> str:
+    name = _as_dict(token).get("content")
+    if not isinstance(name, str) or not name:
+        raise BadInput(f"{where}: {role} is not the name of a token")
+    return name
+
+
+def _rebuilt(
+    folder: Path,
+    family: TokenizerFamily,
+    settings: TokenizerSettings,
+    names: Mapping[str, str],
+    files: Iterable[str],
+) -> Tokenizer:
+    """A tokenizer put together by its family from the pieces in a folder."""
+    path = folder / (WORDS if WORDS in files else family.files[0])
+    content = read_json(path) if WORDS in files else {}
+    model = family.model_in(content, path) if WORDS in files else family.read_files(folder)
+    _refuse_missing(model["vocab"], names, path)
+    try:
+        tokenizer = _assembled(family, model, names, settings)
+    except BadInput:
+        raise
+    except Exception as error:  # the library raises bare Exception
+        raise BadInput(f"{folder}: no tokenizer can be made of this ({reason_of(error)})") from None
+    if "added_tokens_decoder" in settings.content:
+        listed = _by_id(settings.content["added_tokens_decoder"])
+        _add(tokenizer, listed, names, folder / SETTINGS)
+    else:
+        older = read_json(folder / ADDED) if ADDED in files else {}
+        listed = [{"content": name, "id": number} for name, number in older.items()]
+        _add(tokenizer, listed, names, folder / ADDED)
+        _add(tokenizer, content.get("added_tokens") or [], names, path)
+    extras = [_as_dict(token) for key in EXTRAS for token in _several(settings.content.get(key))]
+    _add(tokenizer, [{"special": True, **one} for one in extras], names, folder / SETTINGS)
+    return tokenizer
+
+
+def _assembled(
+    family: TokenizerFamily, model: Model, names: Mapping[str, str], settings: TokenizerSettings
+) -> Tokenizer:
+    """A tokenizer with special tokens and template."""
+    tokenizer = family.build(model, names["unk_token"], settings)
+    tokenizer.add_special_tokens(list(names.values()))
+    roles = {part.name for part in family.template.parts(2)} - {*TEXTS}
+    by_role = {role: names[f"{role}_token"] for role in sorted(roles)}
+    ids = tokenizer.get_vocab()
+    numbers = {role: ids[name] for role, name in by_role.items()}
+    tokenizer.post_processor = family.processor(by_role, numbers, settings)
+    return tokenizer
+
+
+def _as_it_stands(
+    path: Path, content: dict[str, Any], family: TokenizerFamily, names: Mapping[str, str]
+) -> Tokenizer:
+    _refuse_missing(family.model_in(content, path)["vocab"], names, path)
+    try:
+        tokenizer = Tokenizer.from_str(json.dumps(content))
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        empty = tokenizer.encode("", "")
+    except Exception as error:  # the library raises bare Exception
+        raise BadInput(f"{path}: not a tokenizer.json ({reason_of(error)})") from None
+    special = [part for part in family.template.parts(2) if part.name not in TEXTS]
+    tokens = [names[f"{part.name}_token"] for part in special]
+    if empty.tokens != tokens or empty.type_ids != [part.segment for part in special]:
+        raise BadInput(f"{path}: its template is not that of {family.classes[0]}")
+    return tokenizer
+
+
+def _refuse_incomplete(folder: Path, there: Collection[str]) -> None:
+    """A folder with some of the files of a family is damaged; one with none has no vocabulary."""
+    for family in FAMILIES:
+        absent = [name for name in family.files if name not in there]
+        if absent and len(absent) < len(family.files):
+            others = " and ".join(name for name in family.files if name in there)
+            raise BadInput(f"{folder}: has {others}, but no {' and '.join(absent)}, nor {WORDS}")
+
+
+def _refuse_missing(vocabulary: Mapping[str, int], names: Mapping[str, str], path: Path) -> None:
+    if absent := [name for name in names.values() if name not in vocabulary]:
+        raise BadInput(f"{path}: has no {', '.join(absent)}")
+
+
+def _add(tokenizer: Tokenizer, tokens: Any, names: Mapping[str, str], path: Path) -> None:
+    """Add tokens to a tokenizer, which assigns the next ids; these must be those of the file."""
+    if not isinstance(tokens, list) or not all(
+        isinstance(one, dict)
+        and isinstance(one.get("content"), str)
+        and isinstance(one.get("id", 0), int)
+        for one in tokens
+    ):
+        raise BadInput(f"{path}: its added tokens are not tokens and their ids")
+    for listed in sorted(tokens, key=lambda token: token.get("id", 0)):
+        name = listed["content"]
+        properties = {key: listed[key] for key in PROPERTIES if key in listed}
+        if name in names.values():
+            properties["special"] = True
+        try:
+            tokenizer.add_tokens([AddedToken(name, **properties)])
+        except (TypeError, ValueError) as error:
+            raise BadInput(f"{path}: {name!r} is no token ({reason_of(error)})") from None
+        number = tokenizer.token_to_id(name)
+        if (expected := listed.get("id", number)) != number:
+            raise BadInput(f"{path}: the id of {name!r} is {expected}, but here it is {number}")
+
+
+def _by_id(tokens: Any) -> Any:
+    """Added tokens by their ids, in the form of tokenizer.json."""
+    if not isinstance(tokens, dict) or not all(key.isdecimal() and len(key) < 10 for key in tokens):
+        return None
+    return [{**_as_dict(token), "id": int(key)} for key, token in tokens.items()]
+
+
+def _several(tokens: Any) -> list[Any]:
+    """Tokens as folders list them: as a list, or by their roles."""
+    if isinstance(tokens, dict):
+        return list(tokens.values())
+    return tokens if isinstance(tokens, list) else []
+
+
+def _as_dict(token: Any) -> dict[str, Any]:
+    return token if isinstance(token, dict) else {"content": token}
+
+
+def _longest(length: Any) -> int | None:
+    sane = isinstance(length, int | float) and 1 <= length <= LONGEST
+    return int(length) if sane and not isinstance(length, bool) else None

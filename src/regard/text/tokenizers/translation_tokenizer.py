@@ -1,0 +1,139 @@
+"""The vocabularies of a translator: one for both languages, or one for each."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import ClassVar, cast
+
+from regard.ground.batch import as_row
+from regard.ground.errors import BadInput
+from regard.text.token_labels import LabelledInput, LabelledRow, RowWithWords, TokenLabels
+from regard.text.tokenizers.row_tokenizer import PlainTokenizer
+from regard.text.tokenizers.word_pieces import WordPieces
+from regard.text.vocabularies.subwords import Subwords
+from regard.text.vocabularies.train_tokenizer import train
+from regard.text.vocabularies.vocabulary import Vocabulary, check_sizes
+
+_JOINT = "tokenizer.json"
+_SOURCE = "source.tokenizer.json"
+_TARGET = "target.tokenizer.json"
+BEGIN, END = "⟨begin⟩", "⟨end⟩"  # labels of special tokens
+OTHERS = ("source.spm", "target.spm")  # of another tokenizer, once in the same folder
+
+
+@dataclass(frozen=True)
+class TranslationTokenizer:
+    """The vocabularies of source and target."""
+
+    name: ClassVar = "translation"
+    FILES: ClassVar[tuple[str, ...]] = (_JOINT, _SOURCE, _TARGET)
+
+    source: Vocabulary
+    target: Vocabulary
+
+    @property
+    def sides(self) -> tuple[Vocabulary, Vocabulary]:
+        """Source and target."""
+        return self.source, self.target
+
+    @property
+    def joint(self) -> bool:
+        """Whether both sides share one vocabulary, so that a model may share its embeddings."""
+        return self.source is self.target
+
+    @property
+    def vocabularies(self) -> tuple[Vocabulary, ...]:
+        """Both, or the one that both sides share."""
+        return (self.source,) if self.joint else self.sides
+
+    @property
+    def spelling(self) -> WordPieces:
+        """How the encoder reads words that have features of it: by their pieces."""
+        return WordPieces(self.of_side("source").words)
+
+    def of_side(self, side: str) -> PlainTokenizer:
+        """The vocabulary of that side, for a model that reads texts of its language alone."""
+        words = {"source": self.source}.get(side, self.target)
+        return PlainTokenizer(cast(Subwords, words))
+
+    @property
+    def pad(self) -> int:
+        return self.target.pad
+
+    @property
+    def special_ids(self) -> dict[str, int]:
+        """The ids that a config.json has, by role."""
+        return {"pad_token": self.pad}
+
+    def check(self, known: Mapping[str, int], summaries: Collection[str | None]) -> None:
+        """Refuse a model that does not know every id."""
+        first, ids = self.target.bos, known.get("target tokens", 0)
+        if not 0 <= first < ids:
+            raise BadInput(f"texts begin with {first}, the model knows {ids} ids")
+        sizes = {"source tokens": len(self.source), "target tokens": len(self.target)}
+        check_sizes(sizes, known)
+
+    def label(self, first: str, second: str | None = None) -> LabelledInput:
+        """A source and a target as the rows that a model reads, with labels."""
+        if second is None:
+            raise BadInput("this model reads a source and a target; there is no target")
+        source, target = self.source.segment(first), self.target.segment(second)
+        read = TokenLabels.of_text(first, source, self.source.pieces(source.ids))
+        written = TokenLabels.of_text(second, target, self.target.pieces(target.ids))
+        begin, end = map(TokenLabels.special, (BEGIN, END))
+        read, predicted = TokenLabels.join(read, end), TokenLabels.join(written, end)
+        return {
+            "source": LabelledRow(as_row((*source.ids, self.target.eos)), read, read),
+            "target": LabelledRow(
+                as_row((self.target.bos, *target.ids)), predicted, TokenLabels.join(begin, written)
+            ),
+        }
+
+    def read_words(self, text: str) -> RowWithWords:
+        """A source as a row, and its words."""
+        cut = self.source.segment(text)
+        return RowWithWords.of_text(text, cut, as_row((*cut.ids, self.target.eos)))
+
+    def label_all(self, first: str, second: str) -> list[LabelledInput]:
+        """The only input that two texts make."""
+        return [self.label(first, second)]
+
+    def save(self, folder: Path) -> None:
+        """Write the vocabulary files, and remove those of an earlier tokenizer."""
+        files = (
+            {_JOINT: self.source} if self.joint else {_SOURCE: self.source, _TARGET: self.target}
+        )
+        for name, subwords in files.items():
+            subwords.save(folder / name)
+        for name in {*TranslationTokenizer.FILES, *OTHERS} - files.keys():
+            (folder / name).unlink(missing_ok=True)
+
+    @staticmethod
+    def load(folder: Path) -> "TranslationTokenizer":
+        """Read what ``save`` wrote."""
+        if (folder / _SOURCE).exists():
+            return TranslationTokenizer(
+                Subwords.load(folder / _SOURCE), Subwords.load(folder / _TARGET)
+            )
+        shared = Subwords.load(folder / _JOINT)
+        return TranslationTokenizer(shared, shared)
+
+
+def train_translation_tokenizer(
+    sources: Iterable[str],
+    targets: Iterable[str],
+    kind: str,
+    vocab: int,
+    *,
+    joint: bool,
+    normalise: str = "nfc",
+    lower: bool = False,
+) -> TranslationTokenizer:
+    """One vocabulary of ``vocab`` pieces for both sides, or one of that size for each."""
+    learn = partial(train, kind=kind, vocab=vocab, normalise=normalise, lower=lower)
+    if not joint:
+        return TranslationTokenizer(learn(sources), learn(targets))
+    both = learn(chain(sources, targets))
+    return TranslationTokenizer(both, both)

@@ -1,0 +1,163 @@
+"""Whole words as tokens: by their ids, and as a model reads them that gives features of them."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from regard.ground.errors import BadInput
+from regard.ground.files import read_json, write_json
+from regard.text.offsets import Segmentation
+from regard.text.templates import RowBuilder, Template
+from regard.text.tokenizers.characters import CharacterVocabulary
+from regard.text.tokenizers.row_tokenizer import RowTokenizer
+from regard.text.tokenizers.word_pieces import WordPieces
+from regard.text.vocabularies.lexicon import BEGIN, END, UNKNOWN, Lexicon
+from regard.text.words import Span, word_spans, words
+
+MASK = "[MASK]"  # how a gap is written
+Spelling = CharacterVocabulary | WordPieces
+"""How a model that gives features reads a word: by as many ids as any other."""
+
+
+@dataclass(frozen=True)
+class WordVocabulary:
+    """The words of a lexicon, with ``lower`` in lower case; others are unknown.
+
+    With ``spelling``, a token is the id of a word and the ids of its characters, or pieces, as
+    written.
+    """
+
+    lexicon: Lexicon
+    lower: bool = False
+    spelling: Spelling | None = None
+
+    kind: ClassVar[str] = "words"
+    byte_sizes: ClassVar[None] = None
+
+    def __len__(self) -> int:
+        return len(self.lexicon)
+
+    @property
+    def fingerprint(self) -> str:
+        """That of the lexicon."""
+        return self.lexicon.fingerprint
+
+    @property
+    def pad(self) -> int:
+        return self.unk
+
+    @property
+    def unk(self) -> int:
+        return self.lexicon.ids[UNKNOWN]
+
+    def tokens(self, listed: Sequence[str]) -> np.ndarray:
+        """The ids of words: (words,), or (words, 1 + ids of its spelling)."""
+        ids, unknown = self.lexicon.ids, self.unk
+        known = [ids.get(word.lower() if self.lower else word, unknown) for word in listed]
+        numbers = np.array(known, np.int32)
+        if self.spelling is None:
+            return numbers
+        return np.concatenate([numbers[:, None], self.spelling.spell(listed)], axis=1)
+
+    def frame(self, word: str) -> Any:
+        """The token before or after a sentence."""
+        number = self.lexicon.ids[word]
+        if self.spelling is None:
+            return number
+        spelled = {BEGIN: self.spelling.begin, END: self.spelling.end}[word]
+        return np.append(number, spelled).astype(np.int32)
+
+    def encode(self, text: str) -> np.ndarray:
+        """The tokens of the words and punctuation marks of a text."""
+        return self.tokens(words(text))
+
+    def encode_all(self, texts: Iterable[str]) -> list[np.ndarray]:
+        """Those of each text."""
+        return [self.encode(text) for text in texts]
+
+    def pieces(self, ids: Iterable[Any]) -> list[str]:
+        """The known word of each token."""
+        return [self.lexicon.words[int(np.ravel(one)[0])] for one in ids]
+
+    def decode(self, ids: Iterable[Any]) -> str:
+        """The words of a row; those around the sentence are left out."""
+        return " ".join(word for word in self.pieces(ids) if word not in (BEGIN, END))
+
+    def segment(self, text: str) -> Segmentation:
+        """The words of a text, each of which is a token."""
+        spans = tuple(word_spans(text))
+        ids: Any = self.encode(text)
+        return Segmentation(ids, spans, tuple(range(len(spans))))
+
+    def unknown(self, text: str) -> list[Span]:
+        """The words that the lexicon does not have."""
+        spans, known = word_spans(text), [int(np.ravel(one)[0]) for one in self.encode(text)]
+        return [span for span, one in zip(spans, known, strict=True) if one == self.unk]
+
+
+@dataclass(frozen=True)
+class WordTokenizer(RowTokenizer):
+    """Texts, or lists of words, as rows of words."""
+
+    name: ClassVar = "words"
+    FILES: ClassVar = ("words.json", "lexicon.txt", WordPieces.FILE)
+
+    words: WordVocabulary  # type: ignore[assignment]
+
+    @property
+    def special_ids(self) -> dict[str, int]:
+        """None that a config.json has."""
+        return {}
+
+    @cached_property
+    def template(self) -> RowBuilder:
+        """Each text is a sentence."""
+        special = {"bos": self.words.frame(BEGIN), "eos": self.words.frame(END)}
+        return RowBuilder(Template("bos A eos", "bos A eos bos B eos"), special)
+
+    def masked(self, text: str) -> np.ndarray:
+        """The tokens of a text in which gaps may be written; the end of a sentence stands there."""
+        first, *others = map(self.words.encode, text.split(MASK))
+        gap = np.stack([self.words.frame(END)])
+        return np.concatenate([first, *(part for one in others for part in (gap, one))])
+
+    def join(self, text: str, word: str) -> str:
+        """A text with a word at its end."""
+        return f"{text.rstrip()} {word}".lstrip()
+
+    def count(self, texts: Sequence[str], most: int) -> int:
+        """The words of these texts, and those around them."""
+        return sum(len(word_spans(text)) for text in texts) + self.template.specials(len(texts))
+
+    def pieces(self, words: Sequence[str]) -> list[Any]:
+        """Each word is one token."""
+        return [[token] for token in self.words.tokens(words)]
+
+    def save(self, folder: Path) -> None:
+        """Write words.json, the words of the lexicon, and the pieces if words are read by them."""
+        path, lexicon, pieces = (folder / name for name in self.FILES)
+        pieces.unlink(missing_ok=True)
+        spelling = self.words.spelling
+        settings = {} if spelling is None else spelling.save(folder)
+        write_json(path, {"lower": self.words.lower, **settings})
+        self.words.lexicon.save(lexicon)
+
+    @staticmethod
+    def load(folder: Path) -> "WordTokenizer":
+        """Read what ``save`` wrote."""
+        path, lexicon, _ = (folder / name for name in WordTokenizer.FILES)
+        content = read_json(path)
+        lower, *counts = map(content.get, ("lower", "characters", "pieces"))
+        if not isinstance(lower, bool) or not all(isinstance(n, int | None) for n in counts):
+            raise BadInput(f"{path}: lower is true or false, characters and pieces are numbers")
+        spelling: Spelling | None = None
+        characters, pieces = counts
+        if characters is not None:
+            spelling = CharacterVocabulary(characters)
+        elif pieces is not None:
+            spelling = WordPieces.load(folder, pieces)
+        return WordTokenizer(WordVocabulary(Lexicon.load(lexicon), lower, spelling))

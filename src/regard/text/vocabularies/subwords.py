@@ -1,0 +1,264 @@
+"""Subword vocabularies: raw text to ids and back, on top of the `tokenizers` library."""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from regard.ground.errors import BadInput, reason_of
+from regard.ground.files import read_bytes, write_text
+from regard.text.offsets import Segmentation, lost_words, stretched, touched
+from regard.text.vocabularies.bpe_dropout import Merges, read_merges
+from regard.text.vocabularies.vocabulary import check_pieces
+from regard.text.words import Span
+
+# Names of special tokens in common vocabularies.
+_PADS = ("<pad>", "[PAD]")
+_BEGINS = ("<s>", "[CLS]", "<|endoftext|>")
+_ENDS = ("</s>", "[SEP]", "<|endoftext|>")
+_UNKNOWNS = ("<unk>", "[UNK]")
+
+_VISIBLE = str.maketrans({" ": "▁", "\n": "⏎", "\t": "⇥"})
+
+
+# The library encodes many texts in threads, and threads do not survive a fork: a forked child
+# encodes in one. Set explicitly, this prevents the warning of the library.
+_THREADS = "TOKENIZERS_PARALLELISM"
+os.environ.setdefault(_THREADS, "true")
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: os.environ.update({_THREADS: "false"}))
+
+
+class Subwords:
+    """A trained vocabulary. "</s>" in a text is four characters, never the special token."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        tokenizer.encode_special_tokens = True  # means: as ordinary text
+        self._tokenizer = tokenizer
+        self._content: dict[str, Any] = json.loads(tokenizer.to_str())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _parse, (self._tokenizer.to_str(),)
+
+    def __len__(self) -> int:
+        return self._size
+
+    @property
+    def kind(self) -> str:
+        """One of ``regard.text.vocabularies.train_tokenizer.KINDS``."""
+        model = self._content["model"]["type"].lower()
+        return "byte-bpe" if model == "bpe" and self._byte_level else model
+
+    @property
+    def pad(self) -> int:
+        return self._special(_PADS)
+
+    @property
+    def bos(self) -> int:
+        return self._special(_BEGINS)
+
+    @property
+    def eos(self) -> int:
+        return self._special(_ENDS)
+
+    @property
+    def unk(self) -> int:
+        return self._special(_UNKNOWNS)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Sixteen hexadecimal digits that name the content: same vocabulary, same digits.
+
+        The template counts for nothing: texts have the same ids under any.
+        """
+        content = json.dumps({**self._content, "post_processor": None}, sort_keys=True)
+        return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+    def normalise(self, text: str) -> str:
+        """The normal form of ``text``, which the byte-safe kinds reproduce exactly."""
+        return self._normalise(text).removeprefix(self._prefix)
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of ``text``, without any special tokens."""
+        return self._tokenizer.encode(text, add_special_tokens=False).ids
+
+    def encode_all(self, texts: Iterable[str]) -> list[list[int]]:
+        """The ids of each text, on all cores."""
+        encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [encoding.ids for encoding in encodings]
+
+    def encode_dropped(self, text: str, rate: float, key: tuple[int, ...]) -> list[int]:
+        """A random segmentation; each merge is skipped with probability ``rate`` (BPE-dropout).
+
+        The same ``key`` gives the same segmentation on every machine.
+        """
+        if not 0 <= rate <= 1:
+            raise BadInput(f"BPE-dropout rate {rate} is not between 0 and 1")
+        draw = Random(",".join(map(str, key))).random
+        words = self._tokenizer.pre_tokenizer.pre_tokenize_str(self._normalise(text))
+        return [piece for word, _ in words for piece in self._merges.segment(word, rate, draw)]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ``ids``; special tokens are left out."""
+        return self._tokenizer.decode(list(ids), skip_special_tokens=True)
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Each token in readable form: ``▁`` is a space, ``⏎`` a newline, ``<0xE2>`` one byte."""
+        return [self._rendered[i] for i in ids]
+
+    def number(self, piece: str) -> int:
+        """The id of a piece by its exact name."""
+        return self._special((piece,))
+
+    def has(self, piece: str) -> bool:
+        """Whether there is a piece of this exact name."""
+        return self._find((piece,)) is not None
+
+    @cached_property
+    def byte_sizes(self) -> np.ndarray | None:
+        """The bytes of text that each id stands for (special ones: 0), in byte-level BPE only."""
+        if self.kind != "byte-bpe":
+            return None
+        special = {token["id"] for token in self._content["added_tokens"] if token["special"]}
+        tokens = (self._tokenizer.id_to_token(i) or "" for i in range(len(self)))
+        return np.array([len(t) * (i not in special) for i, t in enumerate(tokens)], np.int64)
+
+    def strips_left(self, number: int) -> bool:
+        """Whether an added token removes the white space before it."""
+        tokens = self._content["added_tokens"]
+        return any(token["id"] == number and token["lstrip"] for token in tokens)
+
+    def cut(self, text: str) -> tuple[list[int], list[Span]]:
+        """The ids of ``text``, and the characters of each by the offsets of the library."""
+        encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        return encoding.ids, [Span(start, end) for start, end in encoding.offsets]
+
+    def segment(self, text: str) -> Segmentation:
+        """The ids of ``text`` with their characters and words; ``ids`` equals ``encode(text)``."""
+        ids, spans = self.cut(text)
+        if self._prefix and self.pieces(ids[:1]) == ["▁"]:
+            spans[0] = Span(0, 0)  # the space that encoding adds before the text
+        spans = stretched(text, spans)
+        return Segmentation(tuple(ids), tuple(spans), tuple(touched(text, spans)))
+
+    def unknown(self, text: str) -> list[Span]:
+        """The words of ``text`` with an unknown token; none in byte-safe kinds."""
+        return lost_words(text, self.segment(text), self._find(_UNKNOWNS))
+
+    def with_special_tokens(self, tokens: Sequence[str]) -> "Subwords":
+        """The same vocabulary with further special tokens at its end."""
+        tokenizer = Tokenizer.from_str(self.content)
+        tokenizer.add_special_tokens([*tokens])
+        return Subwords(tokenizer)
+
+    @property
+    def content(self) -> str:
+        """The content of its tokenizer.json."""
+        return self._tokenizer.to_str(pretty=True)
+
+    def save(self, path: Path) -> None:
+        """Write tokenizer.json in the format of the library, which ``transformers`` reads."""
+        write_text(path, self.content)
+
+    @staticmethod
+    def load(path: Path) -> "Subwords":
+        """Read any tokenizer.json."""
+        content = read_bytes(path)
+        try:
+            written = json.loads(content)
+            if isinstance(pieces := written["model"].get("vocab"), dict):
+                check_pieces(pieces, path)
+            subwords = _parse(content.decode())
+        except BadInput:
+            raise
+        except Exception as error:  # the library raises bare Exception
+            raise BadInput(f"{path}: not a tokenizer.json ({reason_of(error)})") from error
+        subwords._check_added(written.get("added_tokens") or [], path)
+        return subwords
+
+    def _check_added(self, tokens: list[dict[str, Any]], path: Path) -> None:
+        """The library assigns ids to added tokens itself: they must be those of the file."""
+        for token in tokens:
+            if (number := self._tokenizer.token_to_id(name := token["content"])) != token["id"]:
+                difference = f"the id of {name!r} is {token['id']}, but here it is {number}"
+                raise BadInput(f"{path}: {difference}")
+        check_pieces(self._tokenizer.get_vocab(), path)
+
+    @cached_property
+    def _size(self) -> int:
+        """The largest id plus one: some ids may be unused."""
+        return 1 + max(self._tokenizer.get_vocab().values(), default=-1)
+
+    @cached_property
+    def _byte_level(self) -> bool:
+        return '"ByteLevel"' in json.dumps(self._content["pre_tokenizer"])
+
+    @cached_property
+    def _prefix(self) -> str:
+        """The space that encoding adds before a text, so that its first word is like any other."""
+        normalizer = self._content["normalizer"] or {}
+        steps = normalizer.get("normalizers", [normalizer])
+        return "".join(step["prepend"] for step in steps if step.get("type") == "Prepend")
+
+    @cached_property
+    def _merges(self) -> Merges:
+        if self._content["model"]["type"] != "BPE":
+            raise BadInput(f"BPE-dropout needs a bpe vocabulary; this one is {self.kind}")
+        return read_merges(self._content["model"])
+
+    @cached_property
+    def _rendered(self) -> list[str]:
+        tokens = [self._tokenizer.id_to_token(i) or "" for i in range(len(self))]
+        return [(_readable(t) if self._byte_level else t).translate(_VISIBLE) for t in tokens]
+
+    def _normalise(self, text: str) -> str:
+        normalizer = self._tokenizer.normalizer
+        return normalizer.normalize_str(text) if normalizer else text
+
+    def _find(self, names: tuple[str, ...]) -> int | None:
+        ids = (self._tokenizer.token_to_id(name) for name in names)
+        return next((i for i in ids if i is not None), None)
+
+    def _special(self, names: tuple[str, ...]) -> int:
+        number = self._find(names)
+        if number is None:
+            raise BadInput(f"the vocabulary has none of the tokens {', '.join(names)}")
+        return number
+
+
+def _parse(content: str) -> Subwords:
+    return Subwords(Tokenizer.from_str(content))
+
+
+def _letters() -> dict[str, int]:
+    """The alphabet of byte-level BPE (GPT-2), in which every byte is written as a visible letter.
+
+    Printable bytes of Latin-1 stand for themselves, the others are numbered from U+0100 up.
+    """
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    numbered = {chr(0x100 + number): byte for number, byte in enumerate(others)}
+    return {chr(byte): byte for byte in printable} | numbered
+
+
+_BYTE_OF = _letters()
+
+
+def _readable(token: str) -> str:
+    """A token as text, or its bytes in hexadecimal where they are not whole characters."""
+    if not all(letter in _BYTE_OF for letter in token):
+        return token  # an added token, written as it is
+    data = bytes(_BYTE_OF[letter] for letter in token)
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return "".join(f"<0x{byte:02X}>" for byte in data)

@@ -1,0 +1,100 @@
+"""The interface of vocabularies, whichever library implements them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from regard.ground.errors import BadInput
+from regard.text.offsets import Segmentation
+from regard.text.words import Span
+
+
+class Vocabulary(Protocol):
+    """Raw text to ids and back, for one language or for both. Text never becomes a special id."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def kind(self) -> str:
+        """One of ``regard.text.vocabularies.train_tokenizer.KINDS``, or "sentencepiece"."""
+
+    @property
+    def pad(self) -> int: ...
+
+    @property
+    def bos(self) -> int:
+        """The first input of a decoder."""
+
+    @property
+    def eos(self) -> int: ...
+
+    @property
+    def unk(self) -> int: ...
+
+    @property
+    def fingerprint(self) -> str:
+        """Sixteen hexadecimal digits that identify the content."""
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of ``text``, without any special tokens."""
+
+    def encode_all(self, texts: Iterable[str]) -> list[list[int]]:
+        """The ids of each text, on all cores."""
+
+    def encode_dropped(self, text: str, rate: float, key: tuple[int, ...]) -> list[int]:
+        """A random segmentation, the same for the same ``key``."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ``ids``; special tokens are left out."""
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Each token in readable form."""
+
+    def segment(self, text: str) -> Segmentation:
+        """The ids of ``text`` with their characters and words; ``ids`` equals ``encode(text)``."""
+
+    def unknown(self, text: str) -> list[Span]:
+        """The words of ``text`` with an unknown token."""
+
+    def save(self, path: Path) -> None:
+        """Write its file."""
+
+
+def token_count(texts: Iterable[str], vocabulary: Vocabulary, special: int, most: int) -> int:
+    """The tokens of a row of texts, ``special`` ones counted.
+
+    It is exact beyond ``most``; up to there it may be too high, since nothing is tokenised.
+    """
+    texts = list(texts)
+    bytes_of_all = sum(len(text.encode()) for text in texts)  # a token has at least one
+    if bytes_of_all + special <= most:
+        return bytes_of_all + special
+    return sum(map(len, vocabulary.encode_all(texts))) + special
+
+
+def numbers_in(vocabulary: Vocabulary, other: Vocabulary) -> list[int | None]:
+    """For each token, the id of the same piece in another vocabulary, which may not have it."""
+    pieces, others = (one.pieces(range(len(one))) for one in (vocabulary, other))
+    ids = {piece: number for number, piece in enumerate(others)}
+    return [ids.get(piece) for piece in pieces]
+
+
+def check_sizes(given: Mapping[str, int], known: Mapping[str, int]) -> None:
+    """Refuse a model that knows fewer ids than a tokenizer gives; both by what is counted."""
+    for name, count in given.items():
+        if count > known.get(name, 0):
+            raise BadInput(f"{count} {name}, but the model knows {known.get(name, 0)}")
+
+
+def check_pieces(pieces: Any, path: Path, *, distinct: bool = True) -> None:
+    """Refuse a vocabulary whose pieces have no ids, equal ids, or ids far beyond their number.
+
+    Libraries allocate memory by the largest id, so this is checked first. Equal ids are allowed if
+    they need not be ``distinct``.
+    """
+    if not isinstance(pieces, dict) or not all(
+        type(number) is int and 0 <= number < 2 * len(pieces) for number in pieces.values()
+    ):
+        raise BadInput(f"{path}: its vocabulary is not one of pieces and their ids")
+    if distinct and len(set(pieces.values())) < len(pieces):
+        raise BadInput(f"{path}: two pieces of its vocabulary have the same id")
