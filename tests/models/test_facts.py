@@ -377,7 +377,7 @@ ANY_FACTS = st.one_of(
 
 
 @given(ANY_FACTS)
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_any_facts_survive_json(facts):
     assert from_json(json.loads(json.dumps(to_json(facts))), "config.json") == facts
     assert difference(facts, from_json(to_json(facts), "config.json")) == {}

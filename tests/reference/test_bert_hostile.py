@@ -97,7 +97,7 @@ KEYS = (
 )
 
 
-@settings(fuzzed, max_examples=150)
+@settings(fuzzed, max_examples=60)
 @given(st.dictionaries(st.sampled_from(KEYS), values, min_size=1, max_size=2))
 @example({"architectures": []})
 @example({"architectures": [["BertModel"]]})
@@ -156,7 +156,7 @@ def test_settings_of_any_kind_in_our_own_form(ours, field, value):
         (ours / "config.json").write_bytes(content)
 
 
-@settings(fuzzed, max_examples=80)
+@settings(fuzzed, max_examples=60)
 @given(st.data())
 def test_damaged_tensors(copy, sound, data):
     content = (sound / WEIGHTS).read_bytes()
@@ -196,7 +196,7 @@ def pickled(copy) -> Path:
     return copy
 
 
-@settings(fuzzed, max_examples=80)
+@settings(fuzzed, max_examples=60)
 @given(st.data())
 def test_a_damaged_pickle(pickled, data):
     content = (pickled / PICKLE).read_bytes()

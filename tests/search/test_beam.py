@@ -52,7 +52,7 @@ def test_a_beam_of_full_width_is_exhaustive(seed, length, alpha, vocabulary, lon
             assert one.logprob == pytest.approx(toy.logprob(sentence, (*one.tokens, EOS)), abs=1e-5)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.data())
 def test_any_beam_equals_the_plain_one(data):
     toy = Toy(data.draw(SEEDS), vocabulary=data.draw(st.integers(2, 5)))
@@ -86,7 +86,7 @@ def test_a_beam_of_one_without_length_rule_is_greedy(seed, vocabulary, longest):
     assert beam(toy.open(range(4)), constraints) == Greedy()(toy.open(range(4)), constraints)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     SEEDS,
     LENGTHS,

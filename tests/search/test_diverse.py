@@ -55,7 +55,7 @@ def plain_groups(toy, sentence, diverse, constraints, longest, prefix=()):
     return [sorted(e, **order) + sorted(c, **order) for e, c in zip(ended, cut, strict=True)]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_it_equals_the_plain_one(data):
     toy = Toy(data.draw(SEEDS), vocabulary=data.draw(st.integers(3, 5)))

@@ -14,7 +14,7 @@ LENGTHS = st.sampled_from(["none", "mean", "gnmt", "power"])
 SEEDS = st.integers(0, 100_000)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(SEEDS, LENGTHS, st.floats(0, 2), st.integers(2, 4), st.integers(1, 5))
 def test_it_finds_what_enumeration_finds(seed, length, alpha, vocabulary, longest):
     toy, exact = Toy(seed, vocabulary), Exact(length, alpha)
@@ -26,7 +26,7 @@ def test_it_finds_what_enumeration_finds(seed, length, alpha, vocabulary, longes
         assert len(one.logprobs) == len(tokens) + 1
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_limits_prefixes_and_no_repeat_are_obeyed(data):
     toy, length = Toy(data.draw(SEEDS), vocabulary=4), data.draw(LENGTHS)
