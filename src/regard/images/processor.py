@@ -134,7 +134,7 @@ class ImageProcessor:
             if isinstance(image, np.ndarray | Tensor) and image.ndim == 3:
                 array = np.asarray(image)
                 if np.issubdtype(array.dtype, np.floating):
-                    return array.astype(np.float32)
+                    return array.astype(np.float32, copy=False)
             return self.normalised(self.resized(image))
         except BadInput as error:
             raise BadItem(number, str(error)) from None
