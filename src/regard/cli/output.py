@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, cast
 from typer import Context
 
 from regard.cli.console import note
-from regard.data.fields import held
+from regard.data.fields import field_of
 from regard.data.text_files import STDIN
 from regard.ground.errors import BadInput
 from regard.ground.files import (
@@ -215,7 +215,7 @@ def _read_state(partial: Path) -> dict[str, Any]:
     path = _state_of(partial)
     state = read_json(path)
     for key, kind in STATE.items():
-        held(state, key, kind, str(path))
+        field_of(state, key, kind, str(path))
     return state
 
 

@@ -104,6 +104,6 @@ def value_of(record: Any, key: str, where: str) -> Any:
     return record
 
 
-def held(record: dict[str, Any], key: str, kind: type, where: str) -> Any:
+def field_of(record: dict[str, Any], key: str, kind: type, where: str) -> Any:
     """The value of a key, if it has that JSON type."""
     return typed(value_of(record, key, where), kind, f"the value of {key!r}", where)

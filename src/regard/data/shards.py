@@ -129,23 +129,23 @@ def store_rows(
     cannot be compared, so it is always read. What is left out is counted in ``dropped``.
     """
     origin = {**source.origin, **settings, "skip_bad": dropped is not None}
-    made = {"origin": json.loads(json.dumps(origin)), "dropped": DropCounts()}
+    contents = {"origin": json.loads(json.dumps(origin)), "dropped": DropCounts()}
     record, paths = with_suffix(path, ".json"), [with_suffix(path, f".{side}") for side in sides]
     files = [record, *(with_suffix(side, part) for side in paths for part in (*PARTS, ".json"))]
     stored = read_json(record) if all(file.exists() for file in files) else {}
-    if STDIN not in source.paths and stored.get("origin") == made["origin"]:
-        made = stored
+    if STDIN not in source.paths and stored.get("origin") == contents["origin"]:
+        contents = stored
         for side in paths:
             TokenShard(side).verify()
     else:
-        chunks = encode(made["dropped"])
+        chunks = encode(contents["dropped"])
         first = next(chunks, None)
         if first is None:
-            raise BadInput(f"{source.name}: no usable text (left out: {made['dropped']})")
+            raise BadInput(f"{source.name}: no usable text (left out: {contents['dropped']})")
         write_staged(paths, sides.values(), chain([first], chunks), record)
-        write_json(record, made)
+        write_json(record, contents)
     if dropped is not None:
-        dropped.update(made.get("dropped", {}))
+        dropped.update(contents.get("dropped", {}))
     return TokenShardPair(*map(TokenShard, paths))
 
 

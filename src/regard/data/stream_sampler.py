@@ -67,8 +67,8 @@ class TokenStreams(Streams):
 
     def __post_init__(self) -> None:
         if min(self.rows, self.chunk) < 1 or self.chunks < 1:
-            wanted = f"{self.rows} streams of one chunk of {self.chunk} tokens and one more"
-            raise BadInput(f"{len(self.tokens):,} tokens are too few for {wanted}")
+            needed = f"{self.rows} streams of one chunk of {self.chunk} tokens and one more"
+            raise BadInput(f"{len(self.tokens):,} tokens are too few for {needed}")
 
     @property
     def chunks(self) -> int:

@@ -47,16 +47,16 @@ class Embedder(BatchRunner):
         """The tokens of a row that count."""
         return slice(None) if self.tokenizer is None else self.tokenizer.inner
 
-    def rows_of(self, asked: Sequence[TextOrPair]) -> list[TokenRow]:
+    def rows_of(self, texts: Sequence[TextOrPair]) -> list[TokenRow]:
         """How texts are read."""
         if self.tokenizer is None:
             raise BadInput(MISSING)
         if self.lower:
-            asked = [
+            texts = [
                 one.lower() if isinstance(one, str) else (one[0].lower(), one[1].lower())
-                for one in asked
+                for one in texts
             ]
-        return rows_of(self.tokenizer, asked, self.max_length)
+        return rows_of(self.tokenizer, texts, self.max_length)
 
     @torch.no_grad()
     def vectors(self, rows: Sequence[Any]) -> Tensor:

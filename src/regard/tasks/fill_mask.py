@@ -76,16 +76,16 @@ class MaskFiller(Predictor):
         return len(self.tokenizer.masked(given)) + self.tokenizer.template.specials(1)
 
     @torch.inference_mode()
-    def predict(self, asked: Sequence[str]) -> list[FilledText]:
+    def predict(self, texts: Sequence[str]) -> list[FilledText]:
         """The words for every mask in each text, which has one or more."""
-        asked = check_texts(asked)
-        rows = [self.row(one, number) for number, one in enumerate(asked, start=1)]
+        texts = check_texts(texts)
+        rows = [self.row(one, number) for number, one in enumerate(texts, start=1)]
         masks = [self.masks(row.tokens) for row in rows]
         fills = in_order(
             (numbers, self._fills(batch, [masks[number] for number in numbers]))
             for numbers, batch in self.batches([*map(self.shown, rows)])
         )
-        return [self._filled(text, one) for text, one in zip(asked, fills, strict=True)]
+        return [self._filled(text, one) for text, one in zip(texts, fills, strict=True)]
 
     def _fills(
         self, batch: PackedTokens, masks: Sequence[np.ndarray]

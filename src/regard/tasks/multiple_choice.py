@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from regard.data.fields import held, json_object, typed
+from regard.data.fields import field_of, json_object, typed
 from regard.data.readers import ChoiceExample
 from regard.ground.errors import BadInput, BadItem
 from regard.metrics.classification import classification_scores
@@ -88,11 +88,11 @@ class Chooser(Predictor):
     def parse(self, line: str, where: str) -> tuple[str, list[str]]:
         """JSON with the keys "first" and "choices"."""
         record = json_object(line, where)
-        choices = held(record, "choices", list, where)
+        choices = field_of(record, "choices", list, where)
         if not choices:
             raise BadInput(f"{where}: there are no choices to choose from")
         texts = [typed(choice, str, "a choice", where) for choice in choices]
-        return held(record, "first", str, where), texts
+        return field_of(record, "first", str, where), texts
 
 
 class Choose(EncoderTask):

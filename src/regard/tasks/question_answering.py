@@ -13,7 +13,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from regard.data.fields import held, json_object
+from regard.data.fields import field_of, json_object
 from regard.data.readers import QuestionExample
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
@@ -159,7 +159,7 @@ class Answerer(Predictor):
         """Question and context with a tab between them, or JSON with these two keys."""
         if line.lstrip().startswith("{"):
             record = json_object(line, where)
-            return held(record, "question", str, where), held(record, "context", str, where)
+            return field_of(record, "question", str, where), field_of(record, "context", str, where)
         question, tab, context = line.partition("\t")
         if not tab:
             raise BadInput(f"{where}: no tab between a question and its context")

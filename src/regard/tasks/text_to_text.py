@@ -86,8 +86,8 @@ class TextToText(PairTask, TrunkTask):
         limit, objective = self.facts(data)[1].trunk.embed.limit, self.plain_objective(prepared)
         longest = max(objective.length(example)[0] for example in prepared.dataset.dev)
         if limit is not None and longest > limit:
-            said = f"a row has {longest} tokens, and the model knows {limit} positions"
-            raise BadInput(f"data.dev: {said}: prompt.longest shortens texts")
+            fault = f"a row has {longest} tokens, and the model knows {limit} positions"
+            raise BadInput(f"data.dev: {fault}: prompt.longest shortens texts")
 
     def objective(self, prepared: Prepared) -> AnswerLM:
         """The next token of the answer."""

@@ -216,13 +216,13 @@ class TrunkTask(Task):
             return remarks + copy_parts(self.recipe.model.start, model, data)
         if (start := self.start(data)) is None:
             return remarks
-        tokens, said = self._tokens_in_start(data, prepared)
+        tokens, remark = self._tokens_in_start(data, prepared)
         if prepared.labels is None:
             copy_start(start, model, tokens=tokens)
         else:
             order = prepared.labels.order_in(start.labels)
             copy_start(start, model, self.labelled_head, order, tokens)
-        return remarks + said
+        return remarks + remark
 
     def _tokens_in_start(self, data: Path, prepared: Prepared) -> tuple[Any, tuple[str, ...]]:
         """The id in ``model.start`` of each token, where a vocabulary was learned; and a remark."""

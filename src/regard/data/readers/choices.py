@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from regard.data.fields import BadExample, DropCounts, filled, held, one_of, parsed, typed
+from regard.data.fields import BadExample, DropCounts, field_of, filled, one_of, parsed, typed
 from regard.data.readers.examples import ChoiceExample
 from regard.data.sources import Csv, read_cells, read_json_file
 from regard.ground.errors import BadInput
@@ -40,16 +40,16 @@ def race(path: Path, dropped: DropCounts | None = None) -> Iterator[ChoiceExampl
     if not files:
         raise BadInput(f"{path}: no .txt files in this folder")
     for file in files:
-        yield from parsed(_asked(file), _choice, dropped)
+        yield from parsed(_questions(file), _choice, dropped)
 
 
-def _asked(file: Path) -> Iterator[tuple[str, tuple[str, Any, Any, Any]]]:
+def _questions(file: Path) -> Iterator[tuple[str, tuple[str, Any, Any, Any]]]:
     """(where, (article, question, its options, its answer)); hidden answers are None."""
     passage, where = read_json_file(file), str(file)
-    article = held(passage, "article", str, where)
-    questions, options = (held(passage, key, list, where) for key in ("questions", "options"))
+    article = field_of(passage, "article", str, where)
+    questions, options = (field_of(passage, key, list, where) for key in ("questions", "options"))
     hidden = "answers" not in passage
-    answers = [None] * len(questions) if hidden else held(passage, "answers", list, where)
+    answers = [None] * len(questions) if hidden else field_of(passage, "answers", list, where)
     if not len(questions) == len(options) == len(answers):
         counts = f"{len(questions)} questions, {len(options)} options, {len(answers)} answers"
         raise BadInput(f"{where}: {counts}")

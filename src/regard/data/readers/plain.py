@@ -7,8 +7,8 @@ from typing import Any
 from regard.data.fields import (
     BadExample,
     DropCounts,
+    field_of,
     filled,
-    held,
     label_text,
     parsed,
     typed,
@@ -53,7 +53,7 @@ def jsonl(
     _check(texts, separator)
 
     def parse(where: str, record: dict[str, Any]) -> LabelledExample:
-        found = tuple(filled(held(record, key, str, where), where) for key in texts)
+        found = tuple(filled(field_of(record, key, str, where), where) for key in texts)
         if label is None:
             return LabelledExample(where, found, None)
         value, name = value_of(record, label, where), f"the value of {label!r}"
@@ -72,7 +72,7 @@ def tagged_jsonl(
     """Sentences from two lists of equal length in each JSON object."""
 
     def parse(where: str, record: dict[str, Any]) -> TaggedExample:
-        lists = (held(record, key, list, where) for key in (words, tags))
+        lists = (field_of(record, key, list, where) for key in (words, tags))
         return tagged_example(where, *lists)
 
     return parsed(read_objects(path, dropped), parse, dropped)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from regard.data.fields import BadExample, DropCounts, filled, held, parsed, typed
+from regard.data.fields import BadExample, DropCounts, field_of, filled, parsed, typed
 from regard.data.readers.examples import GoldAnswer, QuestionExample
 from regard.data.sources import name_of, read_json_file
 from regard.ground.errors import BadInput
@@ -15,37 +15,37 @@ def squad(
 ) -> Iterator[QuestionExample]:
     """All questions, or those about `articles` from the first index up to the second."""
     name = name_of(path)
-    entries = held(read_json_file(path), "data", list, name)
+    entries = field_of(read_json_file(path), "data", list, name)
     start, stop = articles or (0, len(entries))
     if articles and not 0 <= start < stop <= len(entries):
         raise BadInput(f"{name}: there are no articles {start} to {stop}, only {len(entries)}")
     for number, article in enumerate(entries[start:stop], start=start + 1):
         where = f"{name}: article {number}"
-        questions = _asked(typed(article, dict, "it", where), where, name)
+        questions = _questions(typed(article, dict, "it", where), where, name)
         yield from parsed(questions, _question, dropped)
 
 
-def _asked(
+def _questions(
     article: dict[str, Any], where: str, name: str
 ) -> Iterator[tuple[str, tuple[str, dict[str, Any]]]]:
     """(where, (context, question)); errors outside of questions cannot be dropped."""
-    for count, each in enumerate(held(article, "paragraphs", list, where), start=1):
+    for count, each in enumerate(field_of(article, "paragraphs", list, where), start=1):
         place = f"{where}, paragraph {count}"
         paragraph = typed(each, dict, "it", place)
-        context = held(paragraph, "context", str, place)
-        for which, asked in enumerate(held(paragraph, "qas", list, place), start=1):
-            question = typed(asked, dict, "it", f"{place}, question {which}")
-            identity = held(question, "id", str, f"{place}, question {which}")
+        context = field_of(paragraph, "context", str, place)
+        for which, entry in enumerate(field_of(paragraph, "qas", list, place), start=1):
+            question = typed(entry, dict, "it", f"{place}, question {which}")
+            identity = field_of(question, "id", str, f"{place}, question {which}")
             yield f"{name}: question {identity}", (context, question)
 
 
 def _question(where: str, asked: tuple[str, dict[str, Any]]) -> QuestionExample:
     context, record = asked
-    text = filled(held(record, "question", str, where), where)
-    answerable = not held({"is_impossible": False, **record}, "is_impossible", bool, where)
+    text = filled(field_of(record, "question", str, where), where)
+    answerable = not field_of({"is_impossible": False, **record}, "is_impossible", bool, where)
     answers = tuple(
         _answer(typed(answer, dict, "an answer", where), context, where)
-        for answer in held({"answers": [], **record}, "answers", list, where)
+        for answer in field_of({"answers": [], **record}, "answers", list, where)
     )
     if answers and not answerable:
         detail = "it is marked as impossible, but has an answer"
@@ -54,8 +54,8 @@ def _question(where: str, asked: tuple[str, dict[str, Any]]) -> QuestionExample:
 
 
 def _answer(record: dict[str, Any], context: str, where: str) -> GoldAnswer:
-    text = filled(held(record, "text", str, where), where)
-    start = held(record, "answer_start", int, where)
+    text = filled(field_of(record, "text", str, where), where)
+    start = field_of(record, "answer_start", int, where)
     if start < 0 or not context.startswith(text, start):
         detail = f"the answer {text!r} is not at character {start} of its context"
         raise BadExample(where, "with an answer out of place", detail)
