@@ -8,7 +8,7 @@ import torch
 
 from regard.ground.errors import BadInput
 from regard.training import precision as precisions
-from regard.training.precision import Precision, as_asked, choose
+from regard.training.precision import Precision, checked_precision, choose
 
 CPU = torch.device("cpu")
 
@@ -76,7 +76,8 @@ def test_without_bf16_support_it_is_not_tried(monkeypatch):
 
 def test_bf16_that_is_not_there_is_refused(monkeypatch):
     monkeypatch.setattr(precisions, "has_bf16", lambda device: False)
-    for refused in (lambda: choose("bf16", CPU, never), lambda: as_asked("bf16", CPU, "as asked")):
+    checked = lambda: checked_precision("bf16", CPU, "as asked")  # noqa: E731
+    for refused in (lambda: choose("bf16", CPU, never), checked):
         with pytest.raises(BadInput, match=r"bf16 \(as asked\): the CPU has no .*precision=fp32"):
             refused()
     assert choose("fp32", CPU, never).kind == "fp32"

@@ -34,11 +34,11 @@ def print_image_neighbours(
 
     from regard.inside.vectors.nearest import nearest
 
-    asked = [*_parts(model, queries, pool, options)]
-    paths = [path for some, _ in asked for path in some]
+    query_parts = [*_parts(model, queries, pool, options)]
+    paths = [path for some, _ in query_parts for path in some]
     if not paths:
         raise BadInput(f"{queries}: no images")
-    vectors_BD = np.concatenate([vectors_ND for _, vectors_ND in asked])
+    vectors_BD = np.concatenate([vectors_ND for _, vectors_ND in query_parts])
     found = nearest(paths, vectors_BD, _parts(model, file, pool, options), top)
     for path, near in zip(paths, found, strict=True):
         if as_json:

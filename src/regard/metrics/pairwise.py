@@ -21,10 +21,10 @@ def chrf_of_pairs(hypotheses: Sequence[str], references: Sequence[str]) -> np.nd
     ours, theirs = (["".join(text.split()) for text in texts] for texts in (hypotheses, references))
     precision, recall, orders = (np.zeros((len(ours), len(theirs))) for _ in range(3))
     for n in range(1, LETTERS + 1):
-        match, count, wanted = _matches(ours, theirs, n)
-        both = (count > 0) & (wanted > 0)
+        match, count, references_count = _matches(ours, theirs, n)
+        both = (count > 0) & (references_count > 0)
         precision += np.where(both, match / np.maximum(count, 1), 0)
-        recall += np.where(both, match / np.maximum(wanted, 1), 0)
+        recall += np.where(both, match / np.maximum(references_count, 1), 0)
         orders += both
     precision, recall = (one / np.maximum(orders, 1) for one in (precision, recall))
     below = BETA**2 * precision + recall

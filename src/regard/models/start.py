@@ -198,8 +198,8 @@ def _part(weights: Mapping[str, Tensor], part: str, where: str) -> dict[str, Ten
     }
     if not named:
         known = {*_parts(weights)}
-        said = f"{where} has no weights called {part!r}"
-        raise BadInput(f"model.start.parts: {said}{did_you_mean(part, known)}")
+        fault = f"{where} has no weights called {part!r}"
+        raise BadInput(f"model.start.parts: {fault}{did_you_mean(part, known)}")
     return named
 
 

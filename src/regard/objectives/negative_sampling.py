@@ -69,8 +69,8 @@ class NegativeSampling(RowObjective):
         """Refuse a model in which the context of a word knows the word."""
         stack = facts.trunk.stack
         if not stack.bidirectional or stack.depth > 1:
-            said = "needs one recurrent layer in both directions: a state above it knows its word"
-            raise BadInput(f"objective.negative-sampling: {said}")
+            fault = "needs one recurrent layer in both directions: a state above it knows its word"
+            raise BadInput(f"objective.negative-sampling: {fault}")
 
     def rows(self, documents: Documents, template: RowBuilder, longest: int, seed: int) -> PlanRows:
         """Each sentence is a row."""

@@ -101,8 +101,8 @@ class ReplacedTokens(RowObjective):
         }
         if sizes["width"] % sizes["heads"]:
             ours = f"{share:g} of a width of {stack.width} and {stack.heads} heads"
-            said = f"{ours} is {sizes['width']} and {sizes['heads']}, which do not divide"
-            raise BadInput(f"objective.{self.name}.generator: {said}")
+            fault = f"{ours} is {sizes['width']} and {sizes['heads']}, which do not divide"
+            raise BadInput(f"objective.{self.name}.generator: {fault}")
         return sizes
 
     def weight(self, example: AnnotatedRow) -> float:

@@ -98,14 +98,14 @@ class SpanBoundary(RowObjective):
         targets_N = np.where(whole_N & near_N, originals_N, IGNORED)
         positions_3N = np.clip(np.stack([before_N, after_N, at_N]), 0, end_N - 1)
         borders = np.cumsum(counts_B)[:-1]
-        found = np.split(positions_3N, borders, axis=1), np.split(targets_N, borders)
+        parts = np.split(positions_3N, borders, axis=1), np.split(targets_N, borders)
         return [
             AnnotatedRow(
                 example.row,
                 {**example.positions, self.head: positions},
                 {**example.targets, self.head: targets},
             )
-            for example, positions, targets in zip(rows, *found, strict=True)
+            for example, positions, targets in zip(rows, *parts, strict=True)
         ]
 
     def weight(self, example: AnnotatedRow) -> float:

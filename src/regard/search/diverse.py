@@ -61,8 +61,10 @@ class Diverse(Search):
 
     def search(self, batch: SearchBatch) -> list[list[Hypothesis]]:
         """All groups in one batch; group g of sentence i is number ``i * groups + g``."""
-        found = GroupedBeams(self).search(batch.repeated(self.groups))
-        groups = (found[at : at + self.groups] for at in range(0, len(found), self.groups))
+        hypotheses = GroupedBeams(self).search(batch.repeated(self.groups))
+        groups = (
+            hypotheses[at : at + self.groups] for at in range(0, len(hypotheses), self.groups)
+        )
         return [round_robin(group, self.beam.best, self.beam.sort_key) for group in groups]
 
 

@@ -104,5 +104,5 @@ def coverage_term(coverage_S: np.ndarray) -> float:
     A position without any attention counts as the smallest positive float32, so that the term is
     finite.
     """
-    there = coverage_S[~np.isnan(coverage_S)].astype(np.float64)
-    return math.fsum(np.log(np.clip(there, LEAST, 1.0)))
+    known_S = coverage_S[~np.isnan(coverage_S)].astype(np.float64)
+    return math.fsum(np.log(np.clip(known_S, LEAST, 1.0)))

@@ -98,8 +98,8 @@ class TokenSearch(Search):
                 last = alive if stuck[row] else grown
                 number = int(alive.sentence_R[row])
                 results[number] = last.hypothesis(row, finished=bool(ended[row]))
-            there = np.flatnonzero(~stuck)
-            yield NextTokens(grown.sentence_R[there].tolist(), grown.last_R[there].tolist())
+            selected = np.flatnonzero(~stuck)
+            yield NextTokens(grown.sentence_R[selected].tolist(), grown.last_R[selected].tolist())
             going = np.flatnonzero(~over)
             alive = grown.take(going)
             if len(alive):

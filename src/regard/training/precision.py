@@ -49,7 +49,7 @@ class Precision:
 Step = Callable[[Precision], None]
 
 
-def as_asked(kind: str, device: torch.device, why: str, advice: str = CHOOSE) -> Precision:
+def checked_precision(kind: str, device: torch.device, why: str, advice: str = CHOOSE) -> Precision:
     """The requested precision; bf16 is refused where the device would emulate it."""
     if kind == "bf16" and not has_bf16(device):
         raise BadInput(
@@ -63,7 +63,7 @@ def choose(
 ) -> Precision:
     """The requested precision; for "auto", the faster one of a real ``step``."""
     if asked != "auto":
-        return as_asked(asked, device, "as asked")
+        return checked_precision(asked, device, "as asked")
     if not has_bf16(device):
         return Precision("fp32", f"the {_name(device)} has no bf16")
     if device.type == "cuda":

@@ -26,7 +26,7 @@ from regard.training.distributed import World
 from regard.training.loop import Job, seed_everything
 from regard.training.loop.events import DevResult
 from regard.training.optim.layer_groups import freeze
-from regard.training.precision import CHOOSE, RESUME, as_asked
+from regard.training.precision import CHOOSE, RESUME, checked_precision
 from regard.training.recipe import Recipe, task_of
 from regard.training.run_folder import RECIPE, claim, give_up
 from regard.weights.files import load_weights
@@ -93,7 +93,9 @@ def prepare(
     paper, facts = task.facts(data)
     check_model(recipe, facts)
     goes_on = resume and (out / RECIPE).is_file()
-    as_asked(recipe.train.precision, world.device, "as asked", RESUME if goes_on else CHOOSE)
+    checked_precision(
+        recipe.train.precision, world.device, "as asked", RESUME if goes_on else CHOOSE
+    )
     tests = task.check_data(data, skip_bad)
     lock = claim(out, recipe, resume=resume) if world.is_leader else None
     try:
@@ -186,8 +188,8 @@ def check_model(recipe: Recipe, facts: ModelFacts) -> None:
     for path, value in paths(facts):
         if isinstance(value, AnyPosition) and longest > (value.limit or longest):
             side = SIDES.get(path.split(".")[0], "encoder")
-            said = f"and the {side} knows {value.limit} positions"
-            raise BadInput(f"batches.longest: rows of {longest} tokens, {said}")
+            limit = f"and the {side} knows {value.limit} positions"
+            raise BadInput(f"batches.longest: rows of {longest} tokens, {limit}")
 
 
 def _built(facts: ModelFacts) -> nn.Module:

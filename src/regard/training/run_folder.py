@@ -91,7 +91,8 @@ def _check_same(out: Path, recipe: Recipe) -> None:
         for name, table in recipe
         if isinstance(table, Config)
         for key, value in now[name].items()
-        if key not in table.free_keys and _said(_before(before, table, name, key)) != _said(value)
+        if key not in table.free_keys
+        and _without_unset(_before(before, table, name, key)) != _without_unset(value)
     ]
     if before.get("task", "translate") != now["task"]:
         changed = ["task"]
@@ -106,8 +107,8 @@ def _before(before: dict[str, Any], table: Config, name: str, key: str) -> Any:
     return stored.get(key, defaults.get(key)) if isinstance(stored, dict) else stored
 
 
-def _said(value: Any) -> Any:
+def _without_unset(value: Any) -> Any:
     """A value without unset keys."""
     if not isinstance(value, dict):
         return value
-    return {key: _said(inner) for key, inner in value.items() if inner is not None}
+    return {key: _without_unset(inner) for key, inner in value.items() if inner is not None}

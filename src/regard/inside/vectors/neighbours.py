@@ -77,13 +77,13 @@ class ContextualWords:
 
     def find(self, word: str, lines: Sequence[LineOfText], most: int) -> Iterator[Any]:
         """The first ``most`` occurrences of a word, in capitals or not, with their vectors."""
-        asked = word.lower()
-        with_word = (line for line in lines if asked in line.text.lower())
+        query = word.lower()
+        with_word = (line for line in lines if query in line.text.lower())
         found = (
             (occurrence, vector_D)
             for words, vectors_ND in self.read(with_word)
             for occurrence, vector_D in zip(words, vectors_ND, strict=True)
-            if occurrence.word.lower() == asked
+            if occurrence.word.lower() == query
         )
         return islice(found, most)
 

@@ -42,8 +42,8 @@ def read(
         if elmo.is_elmo(folder):
             return elmo.read(folder, device)
         inner = folder / MODEL
-        there = f"; its model is in {inner}" if (inner / CONFIG).is_file() else ""
-        raise BadInput(f"{folder}: no model folder: it has no {CONFIG}{there}")
+        hint = f"; its model is in {inner}" if (inner / CONFIG).is_file() else ""
+        raise BadInput(f"{folder}: no model folder: it has no {CONFIG}{hint}")
     config = read_json(folder / CONFIG)
     if "regard" in config:
         return regard.read(folder, config, device)

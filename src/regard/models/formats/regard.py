@@ -85,8 +85,8 @@ def _read_tokenizer(
         return paper.formats["hf"].load_tokenizer(folder, extras.config)
     if (kind := known.get(str(name))) is None:
         raise BadInput(f"{folder / CONFIG}: tokenizer is {name!r}, not {', '.join(known)}")
-    there = any((folder / file).exists() for file in kind.FILES)
-    return kind.load(folder) if there else None
+    exists = any((folder / file).exists() for file in kind.FILES)
+    return kind.load(folder) if exists else None
 
 
 def _write_extras(folder: Path, extras: HFExtras) -> dict[str, Any]:

@@ -72,8 +72,8 @@ class WordPiece(TokenizerFamily):
         """Pieces that continue a word are marked as BERT's are."""
         super().check(model, path)
         if model.get("continuing_subword_prefix", PREFIX) != PREFIX:
-            said = f"a continuing_subword_prefix other than {PREFIX} is not supported"
-            raise BadInput(f"{path}: {said}")
+            fault = f"a continuing_subword_prefix other than {PREFIX} is not supported"
+            raise BadInput(f"{path}: {fault}")
 
     def build(self, model: Model, unk: str, settings: TokenizerSettings) -> Tokenizer:
         """BERT's normaliser, its way to cut words, and the pieces."""

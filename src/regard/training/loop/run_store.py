@@ -51,7 +51,7 @@ class RunStore:
             self.carried.load(tensors[CARRIED], f"{where}/{CARRIED}.safetensors")
         before, now = progress.settings, self.settings()
         kind, advice = before["precision"], precisions.RESUME
-        precision = precisions.as_asked(kind, self.world.device, "as before", advice)
+        precision = precisions.checked_precision(kind, self.world.device, "as before", advice)
         differences = tuple(
             f"{name} was {before.get(name)}, is {now[name]}"
             for name in now

@@ -57,7 +57,7 @@ def faults_of(
             unknown = fault["type"] == "extra_forbidden"
             elsewhere = unknown and any(place[-1] in _keys(place[:-1], one) for one in others)
             name = ".".join(place)
-            faults.setdefault(name, unusable(name) if elsewhere else _worded(fault, place, recipe))
+            faults.setdefault(name, unusable(name) if elsewhere else _message(fault, place, recipe))
     return list(faults.items())
 
 
@@ -83,7 +83,7 @@ def without_unknown(content: dict[str, Any], error: ValidationError) -> dict[str
     return known
 
 
-def _worded(fault: Any, place: list[str], recipe: type[BaseModel]) -> str:
+def _message(fault: Any, place: list[str], recipe: type[BaseModel]) -> str:
     name = ".".join(place)
     if fault["type"] == "extra_forbidden":
         return f"unknown key {name!r}{did_you_mean(place[-1], _keys(place[:-1], recipe))}"

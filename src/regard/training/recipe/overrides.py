@@ -63,9 +63,9 @@ def _parse(setting: str) -> Override:
 def _checked(name: str, value: Any, text: str) -> Override:
     removes = (value is False or value is None) and name != "task"
     if "." not in name and not removes:
-        said = "write it as table.key=value, as in train.steps=100"
+        advice = "write it as table.key=value, as in train.steps=100"
         file = "; what stands above all tables is said in a file of your own"
-        raise BadInput(f"setting {text}: {said}{file}")
+        raise BadInput(f"setting {text}: {advice}{file}")
     return Override(name, value, text)
 
 
