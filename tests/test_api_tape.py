@@ -16,7 +16,7 @@ from regard.models.facts import (
 )
 from regard.models.formats.loaded_model import LoadedModel
 from regard.models.papers import LINEAGE, bert, context2vec
-from regard.tasks import batch_runner, translator
+from regard.tasks.runners import batch_runner, translator
 from regard.text.tokenizers.list import PLAIN
 from small import WORDS
 from small_bert import model as small_encoder

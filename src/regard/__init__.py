@@ -46,12 +46,12 @@ if TYPE_CHECKING:
     from regard.search.mbr import MinimumRisk
     from regard.search.sample import Sample
     from regard.tasks.classify import LabelPrediction, MultiLabelPrediction, NumberPrediction
-    from regard.tasks.fill_mask import FilledText, TokenFill
-    from regard.tasks.generator import Generation
+    from regard.tasks.inference.fill_mask import FilledText, TokenFill
     from regard.tasks.multiple_choice import ChoicePrediction
     from regard.tasks.question_answering import AnswerPrediction, AnswerSpan
+    from regard.tasks.runners.generator import Generation
+    from regard.tasks.runners.translator import Translation
     from regard.tasks.tag import Entity, TaggedText, TaggedWord
-    from regard.tasks.translator import Translation
     from regard.training.loop.events import (
         DevEvent,
         EndEvent,
@@ -167,12 +167,12 @@ _NAMES = {
     "regard.search.mbr": ("MinimumRisk",),
     "regard.search.sample": ("Sample",),
     "regard.tasks.classify": ("LabelPrediction", "MultiLabelPrediction", "NumberPrediction"),
-    "regard.tasks.fill_mask": ("FilledText", "TokenFill"),
-    "regard.tasks.generator": ("Generation",),
+    "regard.tasks.inference.fill_mask": ("FilledText", "TokenFill"),
     "regard.tasks.multiple_choice": ("ChoicePrediction",),
     "regard.tasks.question_answering": ("AnswerPrediction", "AnswerSpan"),
+    "regard.tasks.runners.generator": ("Generation",),
+    "regard.tasks.runners.translator": ("Translation",),
     "regard.tasks.tag": ("Entity", "TaggedText", "TaggedWord"),
-    "regard.tasks.translator": ("Translation",),
     "regard.training.loop.events": (
         "DevEvent",
         "EndEvent",

@@ -33,14 +33,14 @@ from regard.models.paper import Paper
 from regard.models.sites import require_cross_attention
 from regard.parts.linear.convert import chosen_precision
 from regard.search.step import Search
-from regard.tasks.batch_runner import Predictor
-from regard.tasks.encoder_model import EncoderInput, EncoderModel
-from regard.tasks.fill_mask import FilledText
-from regard.tasks.generator import Ending, Generation, Generator
-from regard.tasks.inputs import check_pairs
-from regard.tasks.model_runner import ModelRunner
-from regard.tasks.runners import runner_of
-from regard.tasks.translator import Translation, Translator
+from regard.tasks.inference.fill_mask import FilledText
+from regard.tasks.runners.batch_runner import Predictor
+from regard.tasks.runners.encoder_model import EncoderInput, EncoderModel
+from regard.tasks.runners.generator import Ending, Generation, Generator
+from regard.tasks.runners.inputs import check_pairs
+from regard.tasks.runners.list import runner_of
+from regard.tasks.runners.model_runner import ModelRunner
+from regard.tasks.runners.translator import Translation, Translator
 from regard.text.labels import LabelSet
 from regard.text.tokenizers.list import Tokenizer
 from regard.text.words import word_spans

@@ -13,7 +13,7 @@ from regard.ground.errors import BadInput
 from regard.search.beam import Beam
 from regard.search.greedy import Greedy
 from regard.search.sample import Sample
-from regard.tasks.generation_settings import DecodeConfig, as_trained
+from regard.tasks.runners.generation_settings import DecodeConfig, as_trained
 from small import write_corpus
 from verb import run
 

@@ -155,8 +155,8 @@ def test_a_batch_has_at_most_the_size_given(verbs_on_lines, verb, monkeypatch):
         sizes.extend(map(len, batches))
         return batches
 
-    runners = ("batch_runner", "translator", "generator")
-    for module in (*(f"tasks.{name}" for name in runners), "inside.alignment.record_translator"):
+    runners = [f"tasks.runners.{name}" for name in ("batch_runner", "translator", "generator")]
+    for module in (*runners, "inside.alignment.record_translator"):
         monkeypatch.setattr(f"regard.{module}.inference_batches", recorded)
     arguments, stdin = verbs_on_lines[verb]
     command = (verb, *arguments, "--device", "cpu")
@@ -182,7 +182,7 @@ def test_the_stored_precision_can_be_overridden(small_run, verbs_on_lines, verb,
     arguments, stdin = verbs_on_lines.get(verb, ((model, "dog cow"), ""))
     used = []
     monkeypatch.setattr(
-        "regard.tasks.decoder_model.in_precision",
+        "regard.tasks.runners.decoder_model.in_precision",
         lambda module, kind, **options: used.append(kind) or in_precision(module, kind, **options),
     )
     command = (verb, *arguments, "--device", "cpu", "--json")

@@ -13,8 +13,8 @@ from regard.ground.errors import BadInput
 from regard.models.facts import change
 from regard.models.papers import luong
 from regard.search import Beam, Exact, Greedy, Sample
-from regard.tasks.translator import Translator
-from regard.tasks.workers import Workers
+from regard.tasks.runners.translator import Translator
+from regard.tasks.runners.workers import Workers
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def test_the_result_does_not_depend_on_the_batch(translator, texts, search):
 
 def test_windows_do_not_matter_either(translator, texts, monkeypatch):
     whole = translator.translate(texts, Sample(seed=3))
-    monkeypatch.setattr("regard.tasks.translator.WINDOW", 5)
+    monkeypatch.setattr("regard.tasks.runners.translator.WINDOW", 5)
     streamed = list(translator.stream(texts, Sample(seed=3)))
     assert [one[0].text for one in streamed] == [one[0].text for one in whole]
 

@@ -17,10 +17,10 @@ from regard.search.hypothesis import Hypothesis
 from regard.search.mbr import MinimumRisk
 from regard.search.sample import Sample
 from regard.search.step import Search
-from regard.tasks.decoder_model import DecoderModel
-from regard.tasks.generator import Generator
-from regard.tasks.translator import EMPTY, Translator
-from regard.tasks.workers import Workers
+from regard.tasks.runners.decoder_model import DecoderModel
+from regard.tasks.runners.generator import Generator
+from regard.tasks.runners.translator import EMPTY, Translator
+from regard.tasks.runners.workers import Workers
 
 REPETITION = {"no_repeat", "repetition_penalty"}
 BEAM = {"size", "length", "alpha", "coverage", "finished", "stop", *REPETITION}

@@ -11,7 +11,7 @@ from regard.ground.errors import BadInput
 
 if TYPE_CHECKING:
     from regard.search.step import Search
-    from regard.tasks.generator import Generator
+    from regard.tasks.runners.generator import Generator
 
 
 def print_trees(

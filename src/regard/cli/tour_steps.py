@@ -17,7 +17,7 @@ from regard.ground.lock import FolderLock, lock_folder
 from regard.metrics.alignment import AlignmentScore, GoldLinks
 from regard.metrics.bleu import bleu
 from regard.metrics.translation import MetricScore
-from regard.tasks.generation_settings import DecodeConfig
+from regard.tasks.runners.generation_settings import DecodeConfig
 from regard.text.config import TranslationTextConfig
 from regard.training.distributed import World
 from regard.training.loop.events import duration

@@ -25,7 +25,6 @@ from regard.models.papers import paper
 from regard.objectives.label_distillation import LabelDistillationConfig
 from regard.objectives.labels import ROW_OBJECTIVES
 from regard.objectives.objective import Objective
-from regard.tasks.batch_runner import Predictor, TextOrPair, finite, rows_of
 from regard.tasks.encoder_task import Encoded, EncoderTask
 from regard.tasks.image_labels import (
     decoded_examples,
@@ -37,6 +36,7 @@ from regard.tasks.image_labels import (
 )
 from regard.tasks.labels import SCORES, ClassWeights, class_weights
 from regard.tasks.run_paths import RunPaths
+from regard.tasks.runners.batch_runner import Predictor, TextOrPair, finite, rows_of
 from regard.tasks.task import TaskScores
 from regard.text.config import EncoderTextConfig
 from regard.text.labels import LABEL_SETS, LabelSet, MultiLabelSet, RegressionSet, SingleLabelSet

@@ -28,8 +28,8 @@ from regard.objectives.label_distillation import (
     without_teacher,
 )
 from regard.objectives.objective import Objective
-from regard.tasks.batch_runner import Predictor
 from regard.tasks.run_paths import RunPaths
+from regard.tasks.runners.batch_runner import Predictor
 from regard.tasks.task import Prepared, Processes, TaskScores, mean_nll
 from regard.tasks.trunk_task import TrunkTask
 from regard.text.labels import LABEL_SETS, LabelSet

@@ -14,9 +14,9 @@ from regard.ground.errors import BadInput, BadItem
 from regard.metrics.classification import classification_scores
 from regard.models.facts import ChoiceHead
 from regard.objectives.choices import MultipleChoice
-from regard.tasks.batch_runner import Predictor, finite, rows_of
 from regard.tasks.encoder_task import Encoded, EncoderTask
-from regard.tasks.inputs import check_pairs
+from regard.tasks.runners.batch_runner import Predictor, finite, rows_of
+from regard.tasks.runners.inputs import check_pairs
 from regard.tasks.task import TaskScores
 from regard.text.config import EncoderTextConfig
 from regard.text.inputs import check_text

@@ -15,8 +15,8 @@ from regard.ground.config import Config
 from regard.metrics.bleu import bleu
 from regard.metrics.translation import MetricScore, chrf, ter
 from regard.search.beam import Beam
-from regard.tasks.generation_settings import DecodeConfig
 from regard.tasks.run_paths import RunPaths
+from regard.tasks.runners.generation_settings import DecodeConfig
 from regard.tasks.task import Prepared, Processes, Task, TaskScores, mean_nll
 from regard.text.vocabularies.vocabulary import Vocabulary
 

@@ -23,8 +23,8 @@ from regard.models.formats.loaded_model import LoadedModel
 from regard.models.paper import Paper
 from regard.objectives.list import ObjectivesConfig, paper_with_objectives
 from regard.objectives.sum import Sum
+from regard.tasks.inference.score_text import TextScore
 from regard.tasks.run_paths import RunPaths
-from regard.tasks.score_text import TextScore
 from regard.tasks.task import Prepared, Processes, TaskScores
 from regard.tasks.trunk_task import TrunkTask
 from regard.text.config import EncoderTextConfig

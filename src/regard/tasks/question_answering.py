@@ -21,9 +21,9 @@ from regard.metrics.answers import answer_scores, best_threshold
 from regard.metrics.translation import MetricScore
 from regard.models.facts import SpanHead
 from regard.objectives.spans import SpanExtraction
-from regard.tasks.batch_runner import Predictor, finite
 from regard.tasks.encoder_task import Encoded, EncoderTask
-from regard.tasks.inputs import check_pairs
+from regard.tasks.runners.batch_runner import Predictor, finite
+from regard.tasks.runners.inputs import check_pairs
 from regard.tasks.task import TaskScores
 from regard.text.config import EncoderTextConfig
 from regard.text.templates import ContextWindow

@@ -31,9 +31,9 @@ from regard.objectives.label_sequences import LabelSequences
 from regard.objectives.labels import TOKEN_OBJECTIVES
 from regard.objectives.objective import Objective
 from regard.parts.crf import marginals, viterbi
-from regard.tasks.batch_runner import TOKENS, Predictor, finite, in_order
 from regard.tasks.encoder_task import Encoded, EncoderTask
 from regard.tasks.labels import SCORES, ClassWeights, class_weights
+from regard.tasks.runners.batch_runner import TOKENS, Predictor, finite, in_order
 from regard.tasks.task import TaskScores
 from regard.text.config import EncoderTextConfig
 from regard.text.inputs import check_text

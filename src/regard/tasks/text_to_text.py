@@ -16,9 +16,9 @@ from regard.metrics.translation import MetricScore
 from regard.models.facts import NextTokenHead, TrunkWithHeads, change
 from regard.models.paper import Paper
 from regard.objectives.answer_lm import AnswerLM
-from regard.tasks.generation_settings import DecodeConfig
 from regard.tasks.pair_task import BLEUConfig, PairTask
 from regard.tasks.run_paths import RunPaths
+from regard.tasks.runners.generation_settings import DecodeConfig
 from regard.tasks.task import Prepared
 from regard.tasks.trunk_task import TrunkTask
 from regard.text.config import EncoderTextConfig

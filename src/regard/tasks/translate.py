@@ -15,11 +15,11 @@ from regard.models.paper import Paper
 from regard.models.start import copy_parts
 from regard.objectives.seq2seq import Seq2Seq
 from regard.search.greedy import Greedy
-from regard.tasks.generation_settings import DecodeConfig
 from regard.tasks.pair_task import BLEUConfig, PairTask
 from regard.tasks.run_paths import RunPaths
+from regard.tasks.runners.generation_settings import DecodeConfig
+from regard.tasks.runners.translator import Translator
 from regard.tasks.task import Prepared, Processes
-from regard.tasks.translator import Translator
 from regard.text.config import TranslationTextConfig
 from regard.text.tokenizers.translation_tokenizer import (
     TranslationTokenizer,

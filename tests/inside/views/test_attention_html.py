@@ -23,7 +23,7 @@ from regard.inside.attention.rollout import RolloutMap
 from regard.inside.views import attention_html
 from regard.inside.views.escape import escape_controls
 from regard.tasks.classify import LabelPrediction
-from regard.tasks.labelled_image import LabelledImage
+from regard.tasks.runners.labelled_image import LabelledImage
 
 VOID = {"meta", "br", "input", "link", "img", "hr"}
 HOSTILE = (

@@ -27,7 +27,7 @@ from regard.cli.options import (
 from regard.cli.output import output_to, resumable_command
 
 if TYPE_CHECKING:
-    from regard.tasks.fill_mask import FilledText
+    from regard.tasks.inference.fill_mask import FilledText
 
 
 def fill(

@@ -56,7 +56,7 @@ from regard.ground.errors import BadInput
 
 if TYPE_CHECKING:
     from regard.cli.decode import Method
-    from regard.tasks.generator import Generator
+    from regard.tasks.runners.generator import Generator
 
 BRANCHING = ("beam", "mbr")  # searches whose tokens are known at the end
 
@@ -147,7 +147,7 @@ def generate(
     from regard.api import load
     from regard.cli import decode
     from regard.cli.token_trees import print_trees
-    from regard.tasks.generator import Ending
+    from regard.tasks.runners.generator import Ending
 
     typed = is_typed(file)
     options = {name for name in decode.KNOWN if was_given(context, name)}

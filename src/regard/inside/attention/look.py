@@ -14,7 +14,7 @@ from regard.inside.attention.word_weights import WordWeights
 from regard.models.build.trunk_with_heads import Outputs
 from regard.models.facts import LabelHead, ModelFacts
 from regard.models.sites import require_causal
-from regard.tasks.model_runner import ModelRunner
+from regard.tasks.runners.model_runner import ModelRunner
 from regard.text.inputs import check_text
 from regard.text.token_labels import LabelledInput
 from regard.text.tokenizers.ids_only import MISSING

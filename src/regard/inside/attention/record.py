@@ -15,8 +15,8 @@ from regard.inside.attention.rollout import RolloutMap
 from regard.models.build.trunk_with_heads import Outputs
 from regard.models.facts import ModelFacts
 from regard.models.sites import AttentionSite
-from regard.tasks.inputs import InputLimits
-from regard.tasks.labelled_image import LabelledImage
+from regard.tasks.runners.inputs import InputLimits
+from regard.tasks.runners.labelled_image import LabelledImage
 from regard.text.token_labels import LabelledRow, TokenLabels
 
 

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from regard.data.agreement_sentences import AgreementSentence, agreement_sentences
 from regard.ground.checks import listed
 from regard.ground.errors import BadInput, shown
-from regard.tasks.encoder_model import EncoderModel
-from regard.tasks.score_text import TextScore
+from regard.tasks.inference.score_text import TextScore
+from regard.tasks.runners.encoder_model import EncoderModel
 
 BASELINE = "nearest noun"
 NAMED = 8  # unknown words in a message

@@ -12,7 +12,7 @@ from regard.search.host_beam import HostBeam
 from regard.search.hypothesis import ActiveHypotheses, Hypothesis
 from regard.search.length_penalty import Length, formula, normalised, rescore
 from regard.search.step import SearchBatch
-from regard.tasks.translator import Translator
+from regard.tasks.runners.translator import Translator
 
 BEGIN, BEGIN_TOKEN = "⟨begin⟩", -1
 # The length penalties under which the hypotheses are ranked again.

@@ -16,7 +16,7 @@ from regard.inside.trees.recording_beam import BEGIN, BEGIN_TOKEN
 from regard.search.repetition import Repetition
 from regard.search.step import Search, SearchBatch, TokenSteps
 from regard.search.token_loop import TokenSearch
-from regard.tasks.generator import Generation, Generator
+from regard.tasks.runners.generator import Generation, Generator
 
 ENDINGS = {
     "eos": "chosen: the end",

@@ -13,8 +13,8 @@ from regard.ground.batch import ImageRow
 from regard.ground.checks import listed
 from regard.ground.errors import BadInput, BadItem
 from regard.images.processor import NO_TEXT, ImageProcessor
-from regard.tasks.encoder_model import EncoderModel
-from regard.tasks.labelled_image import LabelledImage
+from regard.tasks.runners.encoder_model import EncoderModel
+from regard.tasks.runners.labelled_image import LabelledImage
 
 NO_PROCESSOR = "no preprocessor_config.json: give numbers (C, H, W) as the model was trained on"
 

@@ -14,7 +14,7 @@ from regard.ground.errors import BadInput
 from regard.models.facts import MLMHead, NextTokenHead, change
 from regard.models.formats.loaded_model import LoadedModel
 from regard.models.papers import bert, gpt, gpt2
-from regard.tasks.score_text import TextScore, TextScorer, windows
+from regard.tasks.inference.score_text import TextScore, TextScorer, windows
 from regard.text.tokenizers.encoder_tokenizer import train_encoder_tokenizer
 from verb import run
 

@@ -2,11 +2,11 @@
 
 from regard.models.facts import EncoderDecoder, TrunkWithHeads
 from regard.models.formats.loaded_model import LoadedModel
-from regard.tasks.encoder_model import EncoderModel
-from regard.tasks.generator import Generator
-from regard.tasks.image_model import ImageModel
-from regard.tasks.model_runner import ModelRunner
-from regard.tasks.translator import Translator
+from regard.tasks.runners.encoder_model import EncoderModel
+from regard.tasks.runners.generator import Generator
+from regard.tasks.runners.image_model import ImageModel
+from regard.tasks.runners.model_runner import ModelRunner
+from regard.tasks.runners.translator import Translator
 
 RUNNERS: dict[tuple[tuple[str, ...], bool, bool], type[ModelRunner]] = {
     (TrunkWithHeads.sides, False, False): EncoderModel,

@@ -23,11 +23,11 @@ from regard.search.greedy import Greedy
 from regard.search.hypothesis import Hypothesis
 from regard.search.sample import Sample
 from regard.search.step import Search, SearchState
-from regard.tasks.decoder_model import DecoderModel, search_errors_as_bad_input
-from regard.tasks.encoder_model import EncoderModel
-from regard.tasks.generation_settings import GenerationSettings, refused, sampling_of
-from regard.tasks.inputs import InputLimits, check_search, read_ids
-from regard.tasks.workers import Workers
+from regard.tasks.runners.decoder_model import DecoderModel, search_errors_as_bad_input
+from regard.tasks.runners.encoder_model import EncoderModel
+from regard.tasks.runners.generation_settings import GenerationSettings, refused, sampling_of
+from regard.tasks.runners.inputs import InputLimits, check_search, read_ids
+from regard.tasks.runners.workers import Workers
 from regard.text.continuation import Continuation, StopStrings, TextStream, check_stop_strings
 from regard.text.task_prompt import PromptConfig, TaskPrompt
 from regard.text.tokenizers.ids_only import MISSING

@@ -21,8 +21,8 @@ from regard.ground.batch import PackedTokens, TokenRow
 from regard.ground.errors import BadInput, BadItem
 from regard.models.facts import MLMHead, NextTokenHead, TrunkWithHeads
 from regard.parts.attention import EncoderOutput
-from regard.tasks.batch_runner import BatchRunner, in_order
-from regard.tasks.inputs import InputLimits, token_ids
+from regard.tasks.runners.batch_runner import BatchRunner, in_order
+from regard.tasks.runners.inputs import InputLimits, token_ids
 from regard.text.inputs import check_text
 from regard.text.tokenizers.ids_only import MISSING
 from regard.text.tokenizers.row_tokenizer import RowTokenizer

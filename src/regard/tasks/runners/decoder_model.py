@@ -17,10 +17,10 @@ from regard.search.beam import Beam
 from regard.search.hypothesis import Hypothesis
 from regard.search.sample import Sample
 from regard.search.step import Search
-from regard.tasks.generation_settings import GenerationSettings, as_trained, sampling_of
-from regard.tasks.inputs import ran_out_of_memory
-from regard.tasks.model_runner import ModelRunner
-from regard.tasks.workers import Job, Workers
+from regard.tasks.runners.generation_settings import GenerationSettings, as_trained, sampling_of
+from regard.tasks.runners.inputs import ran_out_of_memory
+from regard.tasks.runners.model_runner import ModelRunner
+from regard.tasks.runners.workers import Job, Workers
 from regard.text.vocabularies.vocabulary import Vocabulary
 
 

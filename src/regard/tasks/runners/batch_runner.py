@@ -16,7 +16,7 @@ from regard.ground.errors import BadInput, BadItem
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape, Tape
 from regard.models.facts import AnyHead
-from regard.tasks.inputs import InputLimits
+from regard.tasks.runners.inputs import InputLimits
 from regard.text.labels import LabelSet
 
 TOKENS = 8_192  # of a batch

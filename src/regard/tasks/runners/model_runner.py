@@ -15,13 +15,13 @@ from regard.ground.checks import check_whole
 from regard.ground.errors import BadInput
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.formats.loaded_model import LoadedModel
-from regard.tasks.batch_runner import BatchRunner
-from regard.tasks.labelled_image import LabelledImage
+from regard.tasks.runners.batch_runner import BatchRunner
+from regard.tasks.runners.labelled_image import LabelledImage
 
 if TYPE_CHECKING:
-    from regard.tasks.encoder_model import EncoderModel
-    from regard.tasks.generator import Generator
-    from regard.tasks.translator import Translator
+    from regard.tasks.runners.encoder_model import EncoderModel
+    from regard.tasks.runners.generator import Generator
+    from regard.tasks.runners.translator import Translator
 
 
 class ModelRunner(BatchRunner, ABC):

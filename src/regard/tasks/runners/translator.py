@@ -27,11 +27,12 @@ from regard.search.constraints import Constraints
 from regard.search.ensemble import Ensemble
 from regard.search.hypothesis import Hypothesis
 from regard.search.step import Search, SearchState
-from regard.tasks.batch_runner import RECORDED, WINDOW, in_order
-from regard.tasks.decoder_model import DecoderModel, search_errors_as_bad_input
-from regard.tasks.embed import Embedder
-from regard.tasks.generation_settings import GenerationSettings, refused
-from regard.tasks.inputs import (
+from regard.tasks.inference.embed import Embedder
+from regard.tasks.inference.score_pairs import PairScorer
+from regard.tasks.runners.batch_runner import RECORDED, WINDOW, in_order
+from regard.tasks.runners.decoder_model import DecoderModel, search_errors_as_bad_input
+from regard.tasks.runners.generation_settings import GenerationSettings, refused
+from regard.tasks.runners.inputs import (
     InputLimits,
     check_pairs,
     check_search,
@@ -39,8 +40,7 @@ from regard.tasks.inputs import (
     listed,
     read_ids,
 )
-from regard.tasks.score_pairs import PairScorer
-from regard.tasks.workers import Workers
+from regard.tasks.runners.workers import Workers
 from regard.text.tokenizers.translation_tokenizer import TranslationTokenizer
 from regard.text.vocabularies.vocabulary import Vocabulary, token_count
 

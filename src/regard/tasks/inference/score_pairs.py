@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from regard.data.sources import Table
-from regard.tasks.score_text import TextScore
+from regard.tasks.inference.score_text import TextScore
 
 if TYPE_CHECKING:
-    from regard.tasks.translator import Translator
+    from regard.tasks.runners.translator import Translator
 
 COLUMNS = Table("-", (0, 1))
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from regard.ground.errors import BadInput
-from regard.tasks import batch_runner as rows_module
 from regard.tasks.classify import MultiLabelPrediction, NumberPrediction
-from regard.tasks.fill_mask import MaskFiller
+from regard.tasks.inference.fill_mask import MaskFiller
 from regard.tasks.question_answering import AnswerPrediction
+from regard.tasks.runners import batch_runner as rows_module
 from regard.text.words import spaced_spans
 from small_bert import LABELS, SENTENCES, TAGS, model, vocabulary
 
@@ -253,7 +253,7 @@ def test_blanks_are_filled():
 
 
 def test_pieces_are_joined_to_what_they_continue():
-    from regard.tasks.fill_mask import TokenFill
+    from regard.tasks.inference.fill_mask import TokenFill
 
     filler = model("words").encoder.filler()
     blanks = ((TokenFill("##ing", 0.5),), (TokenFill("storm", 0.5),))

@@ -14,7 +14,7 @@ import regard
 from regard import decoding
 from regard.ground.errors import BadInput
 from regard.search import Beam, Diverse, Greedy, MinimumRisk, Sample
-from regard.tasks.generator import Ending
+from regard.tasks.runners.generator import Ending
 from small_gpt import POSITIONS, write_gpt2
 
 transformers = pytest.importorskip("transformers")

@@ -29,18 +29,18 @@ from regard.models.facts import (
 from regard.models.formats.hf import PREDICTION_KEYS
 from regard.models.formats.loaded_model import LoadedModel
 from regard.parts.linear.convert import in_precision
-from regard.tasks.batch_runner import Predictor, TextOrPair, rows_of
 from regard.tasks.classify import Classify
-from regard.tasks.embed import Embedder
 from regard.tasks.encoder_task import EncoderTask
-from regard.tasks.fill_mask import MaskFiller, mask_filler
-from regard.tasks.inputs import InputLimits, token_ids
-from regard.tasks.model_runner import ModelRunner
+from regard.tasks.inference.embed import Embedder
+from regard.tasks.inference.fill_mask import MaskFiller, mask_filler
+from regard.tasks.inference.score_stream import StreamScorer
+from regard.tasks.inference.score_text import WINDOW, TextScorer
+from regard.tasks.inference.sentence_pair import SentencePairClassifier
 from regard.tasks.multiple_choice import Choose
 from regard.tasks.question_answering import QuestionAnswering
-from regard.tasks.score_stream import StreamScorer
-from regard.tasks.score_text import WINDOW, TextScorer
-from regard.tasks.sentence_pair import SentencePairClassifier
+from regard.tasks.runners.batch_runner import Predictor, TextOrPair, rows_of
+from regard.tasks.runners.inputs import InputLimits, token_ids
+from regard.tasks.runners.model_runner import ModelRunner
 from regard.tasks.tag import Tag
 from regard.text.inputs import check_text, one_or_two_texts, text_or_pair
 from regard.text.labels import LabelSet

@@ -14,7 +14,7 @@ from torch import Tensor
 from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput
 from regard.ground.pytree import map_tensors, tensors_in
-from regard.tasks.score_text import Content, ScoredRow, TextScorer
+from regard.tasks.inference.score_text import Content, ScoredRow, TextScorer
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
 from regard.parts.attention import EncoderOutput
-from regard.tasks.batch_runner import BatchRunner, TextOrPair, row_length, rows_of
+from regard.tasks.runners.batch_runner import BatchRunner, TextOrPair, row_length, rows_of
 from regard.text.tokenizers.ids_only import MISSING
 from regard.text.tokenizers.row_tokenizer import RowTokenizer
 

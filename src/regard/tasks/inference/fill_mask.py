@@ -14,8 +14,8 @@ from regard.ground.checks import check_whole
 from regard.ground.errors import BadInput, BadItem
 from regard.models.build.trunk_with_heads import TrunkWithHeadsModule
 from regard.models.facts import AnyHead, ContextHead, MLMHead
-from regard.tasks.batch_runner import Predictor, finite, in_order
-from regard.tasks.inputs import check_texts
+from regard.tasks.runners.batch_runner import Predictor, finite, in_order
+from regard.tasks.runners.inputs import check_texts
 from regard.text.tokenizers.word_tokenizer import MASK, WordTokenizer
 from regard.text.vocabularies.lexicon import END, SPECIAL
 
