@@ -4,6 +4,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from syntax import nodes
+
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 MOST = 80
 # Types that are not ours: to ask for them checks an input, and does not choose by kind.
@@ -26,7 +28,7 @@ def names(node: ast.expr) -> list[str]:
 
 def choices(source: str) -> Iterator[tuple[int, str]]:
     """Line and text of every choice by kind."""
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         if is_choice(node):
             yield node.lineno, ast.unparse(node).splitlines()[0]  # type: ignore[attr-defined]
 

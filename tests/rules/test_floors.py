@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from syntax import nodes
+
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 TOP = 6  # cli and its like, and the modules that stand beside the folders
 FLOORS = {
@@ -28,7 +30,7 @@ def folder(module: str) -> str:
 
 def imported(source: str, module: str) -> Iterator[str]:
     """Dotted names of all that is imported, anywhere in the file."""
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level:

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from syntax import nodes
+
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 ATTENTION = {
     "scaled_dot_product_attention",
@@ -57,7 +59,7 @@ def wrong(source: str, path: str) -> list[str]:
     if may_attend(path):
         return []
     found = []
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name | ast.Attribute):
             continue
         name = node.func.id if isinstance(node.func, ast.Name) else node.func.attr

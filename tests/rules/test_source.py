@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.ground import axes
+from syntax import nodes
 
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 TEXT = {".py", ".html", ".css", ".js", ".toml", ".md", ".json", ".txt"}
@@ -38,13 +39,13 @@ def lines_beyond(text: str) -> int:
 
 
 def lacks_docstring(source: str) -> bool:
-    return not ast.get_docstring(ast.parse(source))
+    return not ast.get_docstring(nodes(source)[0])
 
 
 def strange_letters(source: str) -> set[str]:
     """Names whose suffix has letters that the legend does not know."""
     names = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         if isinstance(node, ast.Name):
             names.add(node.id)
         elif isinstance(node, ast.arg):
@@ -58,7 +59,7 @@ def strange_letters(source: str) -> set[str]:
 def unsafe(source: str) -> list[str]:
     """Whatever would run code that lies in a file."""
     found = []
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         if isinstance(node, ast.Import):
             found += [one.name for one in node.names if one.name.split(".")[0] in PICKLES]
         elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in PICKLES:
@@ -81,7 +82,7 @@ def checked_by_assert(source: str) -> list[str]:
             return all(map(narrows, test.values))
         return bool(re.match(r"isinstance\(|[\w.]+ is not None$", ast.unparse(test)))
 
-    asserted = [one.test for one in ast.walk(ast.parse(source)) if isinstance(one, ast.Assert)]
+    asserted = [one.test for one in nodes(source) if isinstance(one, ast.Assert)]
     return [ast.unparse(test) for test in asserted if not narrows(test)]
 
 
@@ -93,15 +94,14 @@ def tied_to_a_machine(text: str) -> list[str]:
 
 def options_named(source: str) -> list[str]:
     """Texts, docstrings apart, that name an option of the command line: people use the library."""
-    tree = ast.parse(source)
     docstrings = {
         id(node.body[0].value)
-        for node in ast.walk(tree)
+        for node in nodes(source)
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
         and node.body
         and isinstance(node.body[0], ast.Expr)
     }
-    texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    texts = [node for node in nodes(source) if isinstance(node, ast.Constant)]
     return [
         one.value
         for one in texts

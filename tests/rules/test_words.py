@@ -4,6 +4,8 @@ import ast
 from collections import Counter
 from pathlib import Path
 
+from syntax import nodes
+
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
 
 # Names that still stand for two things. A name that no longer does is removed from this list.
@@ -12,7 +14,7 @@ USED_TWICE: set[str] = set()
 
 def public_classes(source: str) -> list[str]:
     """Names of the classes in a file, wherever they are defined, without private ones."""
-    classes = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ClassDef))
+    classes = (node for node in nodes(source) if isinstance(node, ast.ClassDef))
     return [node.name for node in classes if not node.name.startswith("_")]
 
 
