@@ -25,7 +25,7 @@ from regard.models.facts import (
 from regard.models.paper import count_parameters
 from regard.models.papers import awd_lstm, zaremba
 from regard.parts.dropout import RowDropout
-from regard.parts.rnn import RNNLayer
+from regard.parts.recurrent.rnn import RNNLayer
 
 ROWS, LENGTH, VOCAB = 3, 8, 17
 TINY = TrunkWithHeads(

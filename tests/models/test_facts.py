@@ -39,12 +39,12 @@ from regard.models.facts.positions import Learned, Relative, Sinusoid
 from regard.models.facts.shapes import TIES
 from regard.models.papers import bahdanau, bert, cho, gehring, lin, luong, paper, sutskever
 from regard.models.papers.transformer import BASE, BIG, LAPTOP
-from regard.parts.bridge import KINDS as BRIDGES
 from regard.parts.mask import PermutationMask, WindowMask, causal, full
 from regard.parts.mlp import ACTIVATIONS
 from regard.parts.pooling import QUERIES
-from regard.parts.rnn import DIRECTIONS, KERNELS
-from regard.parts.rnn_attention import SCORES
+from regard.parts.recurrent.bridge import KINDS as BRIDGES
+from regard.parts.recurrent.rnn import DIRECTIONS, KERNELS
+from regard.parts.recurrent.rnn_attention import SCORES
 
 HEADS = (
     MLMHead(),

@@ -7,7 +7,7 @@ from regard.ground.layout import Layout
 from regard.ground.tape import Tape
 from regard.parts.attention import EncoderOutput
 from regard.parts.pooling import QUERIES, AttentionPoolModule
-from regard.parts.rnn_attention import SCORES
+from regard.parts.recurrent.rnn_attention import SCORES
 
 LENGTHS = [4, 1, 0, 6]
 SIZE = 6

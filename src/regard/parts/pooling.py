@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.parts.attention import EncoderOutput
-from regard.parts.bridge import last_state, mean_state
-from regard.parts.rnn_attention import RNNAttention
+from regard.parts.recurrent.bridge import last_state, mean_state
+from regard.parts.recurrent.rnn_attention import RNNAttention
 
 QUERIES = ("learned", "zeros", "mean")
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.ground.layout import Layout
-from regard.parts.position import sinusoid
+from regard.parts.embeddings.position import sinusoid
 from regard.parts.score import Score, add_scores
 
 

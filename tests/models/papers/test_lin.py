@@ -20,7 +20,7 @@ from regard.models.facts import (
 )
 from regard.models.papers import paper, transformer
 from regard.models.papers.lin import BASE, LAPTOP, LAST
-from regard.parts.rnn_attention import SCORES
+from regard.parts.recurrent.rnn_attention import SCORES
 
 SMALL = change(LAPTOP, vocab=20, width=6, embedding=5, dropout=0.0).with_heads(LabelHead(3))
 STACK = change(transformer.LAPTOP, vocab=20, width=8, inner=16, heads=2, depth=2, dropout=0.0)

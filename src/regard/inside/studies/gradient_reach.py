@@ -24,7 +24,7 @@ from regard.inside.views.line_chart import (
     ChartLine,
     draw_chart,
 )
-from regard.parts.bridge import last_state
+from regard.parts.recurrent.bridge import last_state
 
 INPUT = "trunk.embed.output"
 ROWS, TOKENS = 32, 16_384  # texts, and tokens of all their copies, per batch

@@ -10,8 +10,8 @@ from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.parts.attention import EncoderOutput
 from regard.parts.dropout import Dropout
-from regard.parts.projected_lstm import ProjectedBiLSTM, State
-from regard.parts.rnn import without_autocast
+from regard.parts.recurrent.projected_lstm import ProjectedBiLSTM, State
+from regard.parts.recurrent.rnn import without_autocast
 
 
 class BiLMModule(nn.Module):

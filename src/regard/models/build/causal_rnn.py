@@ -14,11 +14,11 @@ from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.models.build.rnn_decoder import RNNDecoderState
 from regard.parts.attention import EncoderOutput
-from regard.parts.embed import Embedding
+from regard.parts.embeddings.embed import Embedding
 from regard.parts.kv_cache import RNNState
-from regard.parts.rnn import PARTS, RNNLayer, State, without_autocast
-from regard.parts.static_rnn_state import StatefulDecoder, StaticRNNState
-from regard.parts.truncated_bptt import TruncatedRows
+from regard.parts.recurrent.rnn import PARTS, RNNLayer, State, without_autocast
+from regard.parts.recurrent.static_rnn_state import StatefulDecoder, StaticRNNState
+from regard.parts.recurrent.truncated_bptt import TruncatedRows
 
 
 class CarriedRNNState(NamedTuple):

@@ -8,9 +8,9 @@ from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.parts.attention import EncoderOutput
 from regard.parts.conv import Convolution
-from regard.parts.embed import Embedding
-from regard.parts.fused_rnn import FROZEN
-from regard.parts.rnn import NOTHING, RNNStack
+from regard.parts.embeddings.embed import Embedding
+from regard.parts.recurrent.fused_rnn import FROZEN
+from regard.parts.recurrent.rnn import NOTHING, RNNStack
 
 
 class RNNEncoderModule(nn.Module):

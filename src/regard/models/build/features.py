@@ -11,7 +11,7 @@ from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, LayerTape, NullTape
 from regard.parts.attention import EncoderOutput
 from regard.parts.dropout import Dropout
-from regard.parts.embed import EmbeddingModule
+from regard.parts.embeddings.embed import EmbeddingModule
 from regard.parts.scalar_mix import ScalarMix
 
 

@@ -13,13 +13,13 @@ from torch import Tensor
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape, UnrolledTape
 from regard.parts.attention import EncoderOutput
-from regard.parts.bridge import Bridge
 from regard.parts.dropout import Dropout
-from regard.parts.embed import Embedding
+from regard.parts.embeddings.embed import Embedding
 from regard.parts.kv_cache import RNNState
-from regard.parts.rnn import RNNStack, State, without_autocast
-from regard.parts.rnn_attention import Attentional, Maxout, RNNAttention, SourceKeyValues
-from regard.parts.static_rnn_state import StatefulDecoder, StaticRNNState
+from regard.parts.recurrent.bridge import Bridge
+from regard.parts.recurrent.rnn import RNNStack, State, without_autocast
+from regard.parts.recurrent.rnn_attention import Attentional, Maxout, RNNAttention, SourceKeyValues
+from regard.parts.recurrent.static_rnn_state import StatefulDecoder, StaticRNNState
 
 
 class RNNDecoderState(NamedTuple):

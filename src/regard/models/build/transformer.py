@@ -10,7 +10,7 @@ from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.parts.attention import EncoderOutput
 from regard.parts.block import Block
-from regard.parts.embed import Embedding
+from regard.parts.embeddings.embed import Embedding
 from regard.parts.kv_cache import KVCache
 from regard.parts.static_kv_cache import StaticKVCache
 

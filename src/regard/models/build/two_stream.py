@@ -21,7 +21,7 @@ from regard.parts.attend import attend
 from regard.parts.attention import EncoderOutput, Heads, HeadsModule, fused_linear
 from regard.parts.block import Residual
 from regard.parts.dropout import Dropout
-from regard.parts.embed import Embedding
+from regard.parts.embeddings.embed import Embedding
 from regard.parts.kernels import relative
 from regard.parts.mask import Mask, earlier, earlier_or_itself, full
 from regard.parts.mlp import Mlp

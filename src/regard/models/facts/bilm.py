@@ -8,7 +8,7 @@ from regard.models.facts.checks import at_least, share
 from regard.models.facts.embedding import AnyEmbedding
 from regard.models.facts.flops import Products
 from regard.models.facts.stack import AnyStack
-from regard.parts.projected_lstm import ProjectedBiLSTM
+from regard.parts.recurrent.projected_lstm import ProjectedBiLSTM
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from regard.models.build.pools import FirstTokenModule, PlainPoolModule, first_s
 from regard.models.facts.checks import at_least, one_of
 from regard.models.facts.flops import Products, score_products
 from regard.models.sites import AttentionSite
-from regard.parts.bridge import last_state, mean_state
 from regard.parts.pooling import QUERIES, AttentionPoolModule, concat_states
-from regard.parts.rnn_attention import SCORES
+from regard.parts.recurrent.bridge import last_state, mean_state
+from regard.parts.recurrent.rnn_attention import SCORES
 
 Summaries = tuple[str | None, ...]
 """Where the template of a tokenizer may put the summary token; None is for "nowhere"."""

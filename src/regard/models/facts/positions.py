@@ -6,7 +6,7 @@ from typing import ClassVar
 from torch import nn
 
 from regard.models.facts.checks import at_least
-from regard.parts.position import LearnedPositions, SinusoidPositions
+from regard.parts.embeddings.position import LearnedPositions, SinusoidPositions
 from regard.parts.score import DistanceDot
 
 

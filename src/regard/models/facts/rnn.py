@@ -13,12 +13,12 @@ from regard.models.facts.embedding import AnyEmbedding
 from regard.models.facts.flops import Products, score_products
 from regard.models.facts.stack import AnyStack
 from regard.models.sites import AttentionSite
-from regard.parts.bridge import KINDS as BRIDGES
-from regard.parts.bridge import Bridge
 from regard.parts.dropout import RowDropout, TokenDropout
-from regard.parts.fused_rnn import FROZEN
-from regard.parts.rnn import DIRECTIONS, KERNELS, NOTHING, PARTS, RNNLayer, RNNStack
-from regard.parts.rnn_attention import SCORES, Attentional, Maxout, RNNAttention
+from regard.parts.recurrent.bridge import KINDS as BRIDGES
+from regard.parts.recurrent.bridge import Bridge
+from regard.parts.recurrent.fused_rnn import FROZEN
+from regard.parts.recurrent.rnn import DIRECTIONS, KERNELS, NOTHING, PARTS, RNNLayer, RNNStack
+from regard.parts.recurrent.rnn_attention import SCORES, Attentional, Maxout, RNNAttention
 
 TIMINGS = ("previous", "current")
 INITIAL = ("zero", "learned")

@@ -7,7 +7,7 @@ from torch import nn
 
 from regard.ground.layout import Layout
 from regard.models.facts.positions import Learned, Sinusoid
-from regard.parts.embed import Embedding, _few
+from regard.parts.embeddings.embed import Embedding, _few
 
 LAYOUT = replace(Layout.ragged([2, 0, 3]), segments_T=torch.tensor([0, 1, 0, 0, 1]))
 TOKENS = torch.tensor([3, 1, 4, 1, 5])

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.parts.attention import EncoderOutput
-from regard.parts.rnn import PARTS, State
+from regard.parts.recurrent.rnn import PARTS, State
 
 
 class Bridge(nn.Module):

@@ -9,8 +9,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from naive import LENGTHS, SEED, gradients, spans
 from regard.ground.layout import Layout
-from regard.parts.fused_rnn import run_fused
-from regard.parts.rnn import KERNELS, PARTS, RNNLayer, RNNStack, State
+from regard.parts.recurrent.fused_rnn import run_fused
+from regard.parts.recurrent.rnn import KERNELS, PARTS, RNNLayer, RNNStack, State
 
 CELLS = {"rnn": nn.RNNCell, "gru": nn.GRUCell, "lstm": nn.LSTMCell}
 READS = ["forward", "backward", "both"]

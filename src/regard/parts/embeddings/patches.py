@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from regard.ground.errors import BadInput
 from regard.ground.layout import Layout
 from regard.parts.dropout import Dropout
-from regard.parts.embed import EmbeddingModule
+from regard.parts.embeddings.embed import EmbeddingModule
 
 Grid = tuple[int, int]  # rows and columns of patches
 BASE = 10_000.0  # of sinusoids

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from regard.ground.layout import Layout
 from regard.ground.tape import NULL_TAPE, NullTape
 from regard.parts.dropout import Dropout
-from regard.parts.fused_rnn import ALIGNED, FROZEN, run_fused
+from regard.parts.recurrent.fused_rnn import ALIGNED, FROZEN, run_fused
 
 State = tuple[Tensor, ...]  # of a layer, (R, width) each: h, or h and c
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from regard.ground.layout import Layout
 from regard.parts.dropout import Dropout
-from regard.parts.embed import EmbeddingModule
+from regard.parts.embeddings.embed import EmbeddingModule
 
 WORDS = 1_024  # at once, without gradients: a character has as many numbers as there are filters
 

@@ -22,7 +22,7 @@ from regard.models.facts import (
 from regard.models.papers import vit
 from regard.parts.block import Residual
 from regard.parts.dropout import DropPath
-from regard.parts.patches import LearnedGrid, SinusoidGrid, resample_positions
+from regard.parts.embeddings.patches import LearnedGrid, SinusoidGrid, resample_positions
 
 CPU = torch.device("cpu")
 SMALL = change(vit.BASE, width=16, depth=2, heads=2, inner=20, patch_size=4, image_size=12)

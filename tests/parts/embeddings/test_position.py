@@ -8,7 +8,12 @@ from hypothesis import strategies as st
 
 from naive import LENGTHS
 from regard.ground.layout import Layout
-from regard.parts.position import LearnedPositions, SinusoidPositions, sinusoid, wavelengths
+from regard.parts.embeddings.position import (
+    LearnedPositions,
+    SinusoidPositions,
+    sinusoid,
+    wavelengths,
+)
 
 
 @given(st.integers(1, 9), st.sampled_from([10_000.0, 1_000.0, 2.0]))

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from regard.ground.layout import Layout
 from regard.ground.scatter_gather import gather_rows, scatter_rows
-from regard.parts.rnn import State
+from regard.parts.recurrent.rnn import State
 
 Layer = Callable[[Tensor, Layout, State], tuple[Tensor, State]]
 

@@ -1,0 +1,1 @@
+"""What enters the first layer as vectors: tokens, positions, characters, patches."""

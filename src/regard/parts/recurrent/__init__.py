@@ -1,0 +1,1 @@
+"""Recurrent layers, and what a recurrent decoder needs beside them."""
