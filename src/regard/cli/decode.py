@@ -8,6 +8,8 @@ from typing import Any, TypeVar, cast
 
 from regard.api import load
 from regard.cli.console import note
+from regard.cli.line_io import Line, LineSource, predict_window, read_windows
+from regard.cli.output import OutputProgress
 from regard.ground.errors import BadInput
 from regard.search.beam import Beam
 from regard.search.diverse import Diverse
@@ -208,6 +210,16 @@ def check_options(method: str, options: Mapping[str, Any], given: Collection[str
         )
     alone = {*given} - {"length", "alpha", "stop"}  # these depend on settings of the model
     _build_method(method, Beam(), Sample(), options, alone)
+
+
+def decode_lines(
+    method: Method, model: DecoderModel, lines: LineSource, progress: OutputProgress | None
+) -> Iterator[Line]:
+    """What is written for each line of a file, window by window."""
+    for window in read_windows(lines, progress):
+        first = window[0].number
+        decode_window = partial(method.decode, model, first=first - 1)
+        yield from predict_window(lines, window, decode_window, first)
 
 
 def load_ensemble(

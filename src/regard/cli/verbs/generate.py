@@ -13,7 +13,6 @@ from regard.cli.console import complain, note
 from regard.cli.line_io import (
     LineSource,
     plain_text,
-    predict_window,
     read_windows,
     with_max_length,
 )
@@ -189,16 +188,13 @@ def generate(
         limit = generator.position_limit
         parse = with_max_length(plain_text, generator.token_count, max_length, limit)
         lines = LineSource(file, lambda line, where: (parse(line, where), None))
-        for window in read_windows(lines, progress):
-            first = window[0].number
-            decode_window = partial(method.decode, generator, first=first - 1)
-            for line in predict_window(lines, window, decode_window, first):
-                if as_json:
-                    print_records(line.number, line.value, generator.vocabulary, chosen)
-                else:
-                    print_texts(line.value, best)
-                if any(text.ended == "positions" for text in line.value):
-                    note(f"line {line.number}: ended at the last position of the model")
+        for line in decode.decode_lines(method, generator, lines, progress):
+            if as_json:
+                print_records(line.number, line.value, generator.vocabulary, chosen)
+            else:
+                print_texts(line.value, best)
+            if any(text.ended == "positions" for text in line.value):
+                note(f"line {line.number}: ended at the last position of the model")
 
 
 def is_typed(file: str) -> bool:

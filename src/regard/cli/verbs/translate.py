@@ -11,8 +11,6 @@ from regard.cli.line_io import (
     LineSource,
     Parse,
     plain_text,
-    predict_window,
-    read_windows,
     with_max_length,
 )
 from regard.cli.nbest_output import print_records, print_texts
@@ -161,14 +159,11 @@ def translate(
         limits = max_length, translator.position_limit
         parse_line = with_max_length(plain_text, translator.token_count, *limits)
         lines = LineSource(file, partial(_parse, parse_line, source, prefixes))
-        for window in read_windows(lines, progress):
-            first = window[0].number
-            decode_window = partial(method.decode, translator, first=first - 1)
-            for line in predict_window(lines, window, decode_window, first):
-                if as_json:
-                    print_records(line.number, line.value, target, chosen)
-                else:
-                    print_texts(line.value, best)
+        for line in decode.decode_lines(method, translator, lines, progress):
+            if as_json:
+                print_records(line.number, line.value, target, chosen)
+            else:
+                print_texts(line.value, best)
         if prefixes is not None:
             prefixes.check_end(file)
     if report := method.report():
