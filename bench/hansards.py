@@ -20,8 +20,8 @@ from rich.console import Console
 from rich.table import Table as Shown
 
 import regard
-from regard.data.fast_align import read_fast_align
-from regard.data.sources import Table, read_lines, read_pairs
+from regard.data.files.fast_align import read_fast_align
+from regard.data.files.sources import Table, read_lines, read_pairs
 from regard.inside.alignment.align import (
     AlignmentMethod,
     PairAttention,

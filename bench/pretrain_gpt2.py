@@ -26,7 +26,7 @@ from pretrain_encoder import Step
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from regard.data.row_plans import Passage
+from regard.data.pretraining.row_plans import Passage
 from regard.ground.batch import BatchLimits, TokenRow
 from regard.ground.pytree import move_tensor
 from regard.models.facts import TrunkWithHeads, change

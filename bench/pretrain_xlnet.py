@@ -25,7 +25,7 @@ from pretrain_encoder import Step
 from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot
 
-from regard.data.factorization import CONTEXT, FactorizationSampler
+from regard.data.pretraining.factorization import CONTEXT, FactorizationSampler
 from regard.ground.batch import BatchLimits, TokenRow
 from regard.ground.pytree import map_tensors, move_tensor
 from regard.models.facts import TrunkWithHeads, change

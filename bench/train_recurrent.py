@@ -37,8 +37,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from train_translator import Pair, bucketed, padded, padding
 
+from regard.data.files.sources import read_lines
 from regard.data.packing import training_batches
-from regard.data.sources import read_lines
 from regard.ground.batch import BatchLimits, RectangleLimits
 from regard.models.facts import EncoderDecoder, change
 from regard.models.paper import count_parameters

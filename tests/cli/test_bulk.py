@@ -14,7 +14,7 @@ from regard.api import Model
 from regard.cli import output
 from regard.cli.image_io import ImageSource
 from regard.cli.line_io import LineSource
-from regard.data.arrivals import Arrivals
+from regard.data.files.arrivals import Arrivals
 from regard.images.processor import ImageProcessor
 from regard.models.facts import change
 from regard.models.formats.loaded_model import LoadedModel

@@ -10,7 +10,7 @@ from regard.data.agreement_sentences import (
     agreement_sentences,
     make_agreement_text,
 )
-from regard.data.documents import SentenceFile, read_documents
+from regard.data.pretraining.documents import SentenceFile, read_documents
 from regard.ground.errors import BadInput
 
 NUMBER = {form: number for noun in NOUNS for number, form in enumerate(noun)}

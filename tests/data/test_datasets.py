@@ -6,7 +6,7 @@ import pytest
 from regard.data.datasets.dataset import Batching, held_out_indices, split_held_out
 from regard.data.datasets.memory import MemoryDataset
 from regard.data.datasets.pairs import PairStore, load_pairs
-from regard.data.sources import Lines
+from regard.data.files.sources import Lines
 from regard.ground.batch import BatchLimits
 from regard.ground.errors import BadInput
 from regard.objectives.seq2seq import Seq2Seq

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import regard
-from regard.data.documents import Documents
-from regard.data.row_plans import sentence_rows
+from regard.data.pretraining.documents import Documents
+from regard.data.pretraining.row_plans import sentence_rows
 from regard.ground.batch import BatchLimits, TokenRow
 from regard.ground.errors import BadInput
 from regard.models.facts import ContextHead, change

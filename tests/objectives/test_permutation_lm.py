@@ -8,7 +8,7 @@ import torch
 
 from regard.data.datasets.documents import DocumentDataset
 from regard.data.datasets.streams import RowStreams
-from regard.data.documents import Documents
+from regard.data.pretraining.documents import Documents
 from regard.ground.batch import IGNORED, BatchLimits, TokenRow
 from regard.ground.errors import BadInput
 from regard.models.facts import change

@@ -6,7 +6,7 @@ from operator import attrgetter
 import pytest
 
 from regard.data.config import FilesConfig
-from regard.data.sources import Csv, JsonLines, Lines, Table
+from regard.data.files.sources import Csv, JsonLines, Lines, Table
 from regard.ground.errors import BadInput
 from regard.training.recipe import read
 from regard.training.recipe_files import AboutConfig, built_in_recipes, find

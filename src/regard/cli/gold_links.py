@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from regard.data.sources import DropCounts, Source, read_lines, read_pairs
+from regard.data.files.sources import DropCounts, Source, read_lines, read_pairs
 from regard.ground.errors import BadInput
 from regard.metrics.alignment import GoldLinks, parse_gold
 from regard.text.words import Spans

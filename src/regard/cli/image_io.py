@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.cli.line_io import Line, LineSource, Parse
-from regard.data.arrivals import Arrivals
+from regard.data.files.arrivals import Arrivals
 from regard.data.images.decoding import DecodingPool, default_workers
 from regard.data.readers.images import image_files
 from regard.ground.errors import BadInput

@@ -13,7 +13,7 @@ from regard.cli.gold_links import Pairs, read_gold_links, read_text_pairs
 from regard.cli.scores import check_expected
 from regard.cli.table import print_table
 from regard.data.config import FilesConfig
-from regard.data.sources import STDIN, DropCounts, read_pairs
+from regard.data.files.sources import STDIN, DropCounts, read_pairs
 from regard.ground.errors import BadInput
 from regard.ground.files import write_json, write_text
 from regard.inside.studies.ladder import Ladder, LadderResult

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from regard.cli.console import note
 from regard.cli.options import MAX_TOKENS
 from regard.cli.output import OutputProgress
-from regard.data.arrivals import Arrivals
-from regard.data.sources import decoded, name_of
-from regard.data.text_files import raw_lines
+from regard.data.files.arrivals import Arrivals
+from regard.data.files.sources import decoded, name_of
+from regard.data.files.text_files import raw_lines
 from regard.ground.errors import BadInput, BadItem
 from regard.text.vocabularies.vocabulary import Vocabulary, token_count
 

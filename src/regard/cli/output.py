@@ -20,8 +20,8 @@ from typing import Any, BinaryIO, cast
 from typer import Context
 
 from regard.cli.console import note
-from regard.data.fields import field_of
-from regard.data.text_files import STDIN
+from regard.data.files.fields import field_of
+from regard.data.files.text_files import STDIN
 from regard.ground.errors import BadInput
 from regard.ground.files import (
     digest_folder,

@@ -10,7 +10,7 @@ from regard.api import load
 from regard.cli.console import OUT, cost_line, note
 from regard.cli.scores import check_expected, test_scores
 from regard.cli.table import print_table
-from regard.data.sources import DropCounts
+from regard.data.files.sources import DropCounts
 from regard.ground.errors import BadInput
 from regard.ground.files import write_json
 from regard.metrics.translation import MetricScore

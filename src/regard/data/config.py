@@ -6,11 +6,7 @@ from typing import Any
 
 from pydantic import ConfigDict, Field, model_validator
 
-from regard.data.documents import DocumentSource, TextFile, document_source
-from regard.data.headings import Headings
-from regard.data.memory import MemoryExamples
-from regard.data.readers import read
-from regard.data.sources import (
+from regard.data.files.sources import (
     STDIN,
     Csv,
     DropCounts,
@@ -20,6 +16,10 @@ from regard.data.sources import (
     Table,
     read_lines,
 )
+from regard.data.memory import MemoryExamples
+from regard.data.pretraining.documents import DocumentSource, TextFile, document_source
+from regard.data.pretraining.headings import Headings
+from regard.data.readers import read
 from regard.ground.config import Config
 from regard.ground.errors import BadInput, did_you_mean
 from regard.ground.files import write_text

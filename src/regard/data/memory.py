@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from regard.data.fields import DropCounts, parsed
+from regard.data.files.fields import DropCounts, parsed
 from regard.data.readers.given import PARSERS, parse_document, parse_pair, parse_whole
 
 

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from regard.data.fields import DropCounts
-from regard.data.text_files import STDIN
+from regard.data.files.fields import DropCounts
+from regard.data.files.text_files import STDIN
 from regard.ground.errors import BadInput
 from regard.ground.files import read_json, reading, sweep, temporary_name, write_json, writing
 

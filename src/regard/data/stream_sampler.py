@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from regard.data.files.sources import DropCounts
 from regard.data.sampler import START, BatchSampler, Cursor, Dataset, SampledBatch
-from regard.data.sources import DropCounts
 from regard.ground.batch import BatchLimits
 from regard.ground.errors import BadInput
 

@@ -19,9 +19,9 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from regard.data.block_plans import ChunkLengths
 from regard.data.datasets.documents import DocumentDataset
 from regard.data.datasets.streams import TextStreams
+from regard.data.pretraining.block_plans import ChunkLengths
 from regard.data.stream_sampler import Streams
 from regard.ground.batch import IGNORED, Batch, BatchLimits, pack_ids
 from regard.ground.config import Config

@@ -19,7 +19,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from regard.data.mlm_masking import MaskedTokens, TokenMasker
+from regard.data.pretraining.mlm_masking import MaskedTokens, TokenMasker
 from regard.ground.batch import IGNORED, BatchLimits, pack_ids
 from regard.ground.config import Config
 from regard.models.facts import MLMHead

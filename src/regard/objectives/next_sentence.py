@@ -10,9 +10,9 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from regard.data.documents import Documents
-from regard.data.row_plans import PlanRows, RowPlan
-from regard.data.sentence_pairs import sentence_pairs
+from regard.data.pretraining.documents import Documents
+from regard.data.pretraining.row_plans import PlanRows, RowPlan
+from regard.data.pretraining.sentence_pairs import sentence_pairs
 from regard.ground.config import Config
 from regard.ground.errors import BadInput
 from regard.models.facts import SentencePairHead, TrunkWithHeads

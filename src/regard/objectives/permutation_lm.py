@@ -21,10 +21,10 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from regard.data.block_plans import FramedBlocks, TokenStream
-from regard.data.documents import Documents
-from regard.data.factorization import FactorizationSampler
-from regard.data.row_plans import PlanRows
+from regard.data.pretraining.block_plans import FramedBlocks, TokenStream
+from regard.data.pretraining.documents import Documents
+from regard.data.pretraining.factorization import FactorizationSampler
+from regard.data.pretraining.row_plans import PlanRows
 from regard.ground.batch import IGNORED
 from regard.ground.config import Config
 from regard.ground.errors import BadInput

@@ -7,7 +7,7 @@ may where the second passage comes from another document.
 
 from dataclasses import dataclass
 
-from regard.data.sentence_pairs import ordered_pairs
+from regard.data.pretraining.sentence_pairs import ordered_pairs
 from regard.objectives.next_sentence import SentencePairConfig, SentencePairObjective
 
 

@@ -22,7 +22,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from regard.data.mlm_masking import span_starts
+from regard.data.pretraining.mlm_masking import span_starts
 from regard.ground.batch import IGNORED, pack_ids
 from regard.ground.config import Config
 from regard.models.facts import AnyHead, SpanBoundaryHead

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from regard.data.fields import json_value
-from regard.data.sources import name_of, read_lines
+from regard.data.files.fields import json_value
+from regard.data.files.sources import name_of, read_lines
 from regard.ground.errors import BadInput
 from regard.search.candidates import place
 from regard.search.length_penalty import LENGTHS, Length, check_length_penalty

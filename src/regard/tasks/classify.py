@@ -13,8 +13,8 @@ from torch import Tensor
 
 from regard.data.datasets.dataset import Dataset
 from regard.data.datasets.memory import BPEDropoutRows
+from regard.data.files.sources import DropCounts, read_pairs
 from regard.data.readers import GLUE_TASKS, LabelledExample
-from regard.data.sources import DropCounts, read_pairs
 from regard.ground.config import EMPTY_IS_NONE, Config
 from regard.ground.errors import BadInput
 from regard.images.config import ImagesConfig

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from regard.data.fields import field_of, json_object, typed
+from regard.data.files.fields import field_of, json_object, typed
 from regard.data.readers import ChoiceExample
 from regard.ground.errors import BadInput, BadItem
 from regard.metrics.classification import classification_scores

@@ -13,7 +13,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from regard.data.fields import field_of, json_object
+from regard.data.files.fields import field_of, json_object
 from regard.data.readers import QuestionExample
 from regard.ground.config import Config
 from regard.ground.errors import BadInput

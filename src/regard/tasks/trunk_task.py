@@ -12,7 +12,7 @@ from typing import Any, ClassVar, cast
 import torch
 from torch import nn
 
-from regard.data.static_vectors import StaticVectors
+from regard.data.files.static_vectors import StaticVectors
 from regard.ground.errors import BadInput
 from regard.models.config import StartConfig, trunk_facts
 from regard.models.facts import Features, TrunkWithHeads, change

@@ -7,8 +7,8 @@ from statistics import median
 from time import monotonic
 from typing import Any, NamedTuple
 
+from regard.data.files.sources import DropCounts
 from regard.data.sampler import BatchSampler
-from regard.data.sources import DropCounts
 from regard.models.paper import count_parameters
 from regard.training.checkpoint import Checkpoints
 from regard.training.loop import Job, train

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.data.sources import DropCounts
+from regard.data.files.sources import DropCounts
 from regard.ground.batch import BatchLimits
 from regard.ground.errors import BadInput
 from regard.ground.lock import FolderLock

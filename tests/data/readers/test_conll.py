@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.data.files.sources import DropCounts
 from regard.data.readers import TaggedExample, read
-from regard.data.sources import DropCounts
 from regard.ground.errors import BadInput
 
 NER = (

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
+from regard.data.files.sources import DropCounts
 from regard.data.readers import GLUE_TASKS, read
 from regard.data.readers.glue import glue
-from regard.data.sources import DropCounts
 from regard.ground.errors import BadInput
 
 MNLI = (

@@ -6,7 +6,7 @@ import struct
 import numpy as np
 import pytest
 
-from regard.data.fields import DropCounts
+from regard.data.files.fields import DropCounts
 from regard.data.images.decoding import FEW
 from regard.data.readers import read
 from regard.data.readers.images import image_files

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
+from regard.data.files.sources import DropCounts
 from regard.data.readers import LabelledExample, read
-from regard.data.sources import DropCounts
 from regard.ground.errors import BadInput
 
 PAIRS = [

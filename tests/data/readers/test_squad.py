@@ -6,8 +6,8 @@ import re
 
 import pytest
 
+from regard.data.files.sources import DropCounts
 from regard.data.readers import GoldAnswer, QuestionExample, read
-from regard.data.sources import DropCounts
 from regard.ground.errors import BadInput
 
 CONTEXT = "Émile 𝄞 sang. He sang well."

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.data.files.sources import DropCounts
 from regard.data.readers import LabelledExample, read
 from regard.data.readers.trees import tree
-from regard.data.sources import DropCounts
 from regard.ground.errors import BadInput
 
 LINE = "(3 (2 It) (4 (2 really) (3 works)))"

@@ -5,7 +5,7 @@ import pytest
 
 import regard
 from regard.api import Model
-from regard.data.static_vectors import StaticVectors
+from regard.data.files.static_vectors import StaticVectors
 from regard.inside.vectors import neighbours
 from regard.inside.vectors.neighbours import (
     ContextualWords,

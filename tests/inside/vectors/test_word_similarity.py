@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import regard
-from regard.data.static_vectors import StaticVectors
+from regard.data.files.static_vectors import StaticVectors
 from regard.ground.errors import BadInput
 from regard.inside.vectors.embedding_layer import word_vectors
 from regard.inside.vectors.word_similarity import TOTAL, Analogies, WordPairs, read_word_test

@@ -2,7 +2,7 @@
 
 import pytest
 
-from regard.data.documents import TextFile
+from regard.data.pretraining.documents import TextFile
 from regard.ground.errors import BadInput
 from regard.text.families.word_level import LINES
 from regard.text.tokenizers.encoder_tokenizer import EncoderTokenizer, train_encoder_tokenizer

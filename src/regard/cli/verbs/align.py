@@ -21,8 +21,8 @@ from regard.cli.options import (
     SUBWORDS,
     Symmetrisation,
 )
-from regard.data.fast_align import read_fast_align
-from regard.data.sources import Lines
+from regard.data.files.fast_align import read_fast_align
+from regard.data.files.sources import Lines
 from regard.ground.errors import BadInput
 from regard.metrics.alignment import alignment_error_rate, format_pharaoh, link_types
 from regard.text.words import spaced_spans, word_spans

@@ -8,7 +8,7 @@ import typer
 from regard.cli.console import print_json, print_line
 from regard.cli.options import INTERVAL, JSON, LOWERCASE, TOKENIZE
 from regard.cli.table import print_table
-from regard.data.sources import STDIN, name_of, read_lines
+from regard.data.files.sources import STDIN, name_of, read_lines
 from regard.ground.errors import BadInput
 
 if TYPE_CHECKING:

@@ -26,13 +26,13 @@ from regard.cli.options import (
     options_given,
 )
 from regard.cli.table import print_table
-from regard.data.sources import name_of, read_lines
+from regard.data.files.sources import name_of, read_lines
 from regard.ground.errors import BadInput
 from regard.inside.views.escape import escape_line
 
 if TYPE_CHECKING:
     from regard.api import Model
-    from regard.data.static_vectors import StaticVectors
+    from regard.data.files.static_vectors import StaticVectors
     from regard.inside.vectors.nearest import Neighbour
     from regard.inside.vectors.neighbours import LineOfText, WordInContext
 
@@ -148,7 +148,7 @@ def _static(
     model: "Model", vectors: Path | None, word: str, lines: "Sequence[LineOfText]"
 ) -> "StaticVectors":
     """Those of a file, or of the embedding layer for the words of all lines."""
-    from regard.data.static_vectors import StaticVectors
+    from regard.data.files.static_vectors import StaticVectors
     from regard.inside.vectors.embedding_layer import word_vectors
     from regard.text.words import words
 

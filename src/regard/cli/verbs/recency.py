@@ -19,7 +19,7 @@ from regard.cli.options import (
     was_given,
 )
 from regard.cli.table import print_table
-from regard.data.sources import name_of, read_lines
+from regard.data.files.sources import name_of, read_lines
 from regard.ground.errors import BadInput
 from regard.ground.files import write_text
 from regard.ground.lock import lock_vacant

@@ -19,8 +19,8 @@ from regard.cli.options import (
     STORED_PRECISION,
 )
 from regard.cli.output import output_to
-from regard.data.fields import filled
-from regard.data.sources import read_lines
+from regard.data.files.fields import filled
+from regard.data.files.sources import read_lines
 from regard.ground.errors import BadInput
 
 

@@ -12,7 +12,7 @@ from regard.cli.table import print_table
 from regard.ground.errors import BadInput
 
 if TYPE_CHECKING:
-    from regard.data.static_vectors import StaticVectors
+    from regard.data.files.static_vectors import StaticVectors
 
 
 def similarity(
@@ -74,7 +74,7 @@ def similarity(
 def _vectors(source: str, asked: set[str], most: int | None) -> "StaticVectors":
     """Those of a file, or of the words of the tests in the embedding layer of a model."""
     from regard.api import load
-    from regard.data.static_vectors import StaticVectors
+    from regard.data.files.static_vectors import StaticVectors
     from regard.inside.vectors.embedding_layer import word_vectors
 
     if Path(source).is_file():

@@ -47,7 +47,7 @@ from regard.cli.options import (
     was_given,
 )
 from regard.cli.output import output_to, resumable_command
-from regard.data.sources import name_of, read_lines
+from regard.data.files.sources import name_of, read_lines
 from regard.ground.errors import BadInput
 from regard.text.vocabularies.vocabulary import Vocabulary
 

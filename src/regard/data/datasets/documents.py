@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from regard.data.documents import Documents
-from regard.data.row_plans import Passage, PlanRows
+from regard.data.pretraining.documents import Documents
+from regard.data.pretraining.row_plans import Passage, PlanRows
 from regard.data.sampler import Dataset
 
 Annotate = Callable[[Sequence[Passage], np.ndarray, tuple[int, ...]], list[Any]]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from regard.data.datasets.dataset import Batching, TrainingData, held_out_indices
+from regard.data.files.sources import DropCounts, Source, read_examples, read_pairs
 from regard.data.sampler import Dataset
 from regard.data.shards import (
     Chunk,
@@ -17,7 +18,6 @@ from regard.data.shards import (
     encode_chunk,
     store_rows,
 )
-from regard.data.sources import DropCounts, Source, read_examples, read_pairs
 from regard.text.vocabularies.vocabulary import Vocabulary
 
 

@@ -5,8 +5,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from regard.data.block_plans import BlockPlan, ChunkLengths, stream_chunks
 from regard.data.datasets.documents import DocumentDataset
+from regard.data.pretraining.block_plans import BlockPlan, ChunkLengths, stream_chunks
 from regard.data.stream_sampler import Streams
 from regard.ground.batch import BatchLimits
 from regard.ground.errors import BadInput

@@ -8,7 +8,8 @@ from typing import Any, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
-from regard.data.fields import DropCounts
+from regard.data.files.fields import DropCounts
+from regard.data.files.sources import Csv, Table
 from regard.data.readers.choices import race, swag
 from regard.data.readers.conll import conll, conllu
 from regard.data.readers.examples import (
@@ -25,7 +26,6 @@ from regard.data.readers.plain import jsonl, table, tagged_jsonl
 from regard.data.readers.snli import snli
 from regard.data.readers.squad import squad
 from regard.data.readers.trees import sst5
-from regard.data.sources import Csv, Table
 from regard.ground.errors import BadInput, did_you_mean
 
 __all__ = [

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from regard.data.fields import BadExample, DropCounts, field_of, filled, one_of, parsed, typed
+from regard.data.files.fields import BadExample, DropCounts, field_of, filled, one_of, parsed, typed
+from regard.data.files.sources import Csv, read_cells, read_json_file
 from regard.data.readers.examples import ChoiceExample
-from regard.data.sources import Csv, read_cells, read_json_file
 from regard.ground.errors import BadInput
 
 NUMBERS = ("0", "1", "2", "3")

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from regard.data.fields import BadExample, DropCounts, parsed
+from regard.data.files.fields import BadExample, DropCounts, parsed
+from regard.data.files.sources import name_of, read_lines
 from regard.data.readers.examples import TaggedExample
-from regard.data.sources import name_of, read_lines
 
 Numbered = list[tuple[str, str]]  # where, line
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from regard.data.fields import BadExample, filled, label_text, typed
+from regard.data.files.fields import BadExample, filled, label_text, typed
+from regard.data.pretraining.sentences import sentences
 from regard.data.readers.examples import (
     ChoiceExample,
     GoldAnswer,
@@ -15,7 +16,6 @@ from regard.data.readers.examples import (
     TaggedExample,
 )
 from regard.data.readers.plain import tagged_example
-from regard.data.sentences import sentences
 from regard.ground.errors import shown
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 
-from regard.data.fields import BadExample, DropCounts, filled, one_of, parsed
+from regard.data.files.fields import BadExample, DropCounts, filled, one_of, parsed
+from regard.data.files.sources import Table, read_cells
 from regard.data.readers.examples import LabelledExample
-from regard.data.sources import Table, read_cells
 
 BINARY = ("0", "1")
 ENTAILMENT = ("entailment", "not_entailment")

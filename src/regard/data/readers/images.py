@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from regard.data.fields import BadExample, DropCounts, filled, parsed
+from regard.data.files.fields import BadExample, DropCounts, filled, parsed
+from regard.data.files.sources import Column, Csv, read_cells
 from regard.data.images.decoding import DecodingPool, default_workers
 from regard.data.readers.examples import LabelledExample
-from regard.data.sources import Column, Csv, read_cells
 from regard.ground.errors import BadInput, reason_of
 from regard.ground.files import check_regular, read_bytes, reading
 from regard.images.decode import SUFFIXES, can_be_read

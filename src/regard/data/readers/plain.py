@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.data.fields import (
+from regard.data.files.fields import (
     BadExample,
     DropCounts,
     field_of,
@@ -14,8 +14,8 @@ from regard.data.fields import (
     typed,
     value_of,
 )
+from regard.data.files.sources import Column, Table, read_cells, read_objects
 from regard.data.readers.examples import LabelledExample, TaggedExample
-from regard.data.sources import Column, Table, read_cells, read_objects
 from regard.ground.errors import BadInput
 
 

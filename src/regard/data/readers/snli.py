@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from regard.data.fields import DropCounts, one_of, parsed
+from regard.data.files.fields import DropCounts, one_of, parsed
+from regard.data.files.sources import STDIN, JsonLines, Lines, Source, Table, name_of, read_examples
 from regard.data.readers.examples import LabelledExample
-from regard.data.sources import STDIN, JsonLines, Lines, Source, Table, name_of, read_examples
 from regard.ground.errors import BadInput
 
 LABELS = ("contradiction", "entailment", "neutral")

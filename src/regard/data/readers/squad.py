@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from regard.data.fields import BadExample, DropCounts, field_of, filled, parsed, typed
+from regard.data.files.fields import BadExample, DropCounts, field_of, filled, parsed, typed
+from regard.data.files.sources import name_of, read_json_file
 from regard.data.readers.examples import GoldAnswer, QuestionExample
-from regard.data.sources import name_of, read_json_file
 from regard.ground.errors import BadInput
 
 

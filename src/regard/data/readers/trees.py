@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from regard.data.fields import BadExample, DropCounts, parsed
+from regard.data.files.fields import BadExample, DropCounts, parsed
+from regard.data.files.sources import Lines, read_texts
 from regard.data.readers.examples import LabelledExample
-from regard.data.sources import Lines, read_texts
 
 LABELS = ("0", "1", "2", "3", "4")
 ESCAPES = {

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.data.static_vectors import StaticVectors
+from regard.data.files.static_vectors import StaticVectors
 from regard.ground.errors import BadInput
 from regard.text.tokenizers.ids_only import MISSING
 from regard.text.tokenizers.list import Tokenizer

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from regard.data.static_vectors import StaticVectors
+from regard.data.files.static_vectors import StaticVectors
 from regard.ground.errors import BadInput
 from regard.inside.vectors.nearest import Neighbour, nearest
 from regard.text.tokenizers.list import Tokenizer

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from regard.data.sources import Table
+from regard.data.files.sources import Table
 from regard.tasks.inference.score_text import TextScore
 
 if TYPE_CHECKING:

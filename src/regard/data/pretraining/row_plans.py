@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from regard.data.documents import Documents
+from regard.data.pretraining.documents import Documents
 from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput
 from regard.text.templates import RowFrame

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.sources import (
+from regard.data.files.sources import (
     Csv,
     DropCounts,
     JsonLines,

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data import documents as module
 from regard.data import shards
-from regard.data.documents import (
+from regard.data.files.sources import DropCounts
+from regard.data.pretraining import documents as module
+from regard.data.pretraining.documents import (
     Documents,
     JsonDocuments,
     SentenceFile,
@@ -21,7 +22,6 @@ from regard.data.documents import (
     document_source,
     tokenize_documents,
 )
-from regard.data.sources import DropCounts
 from regard.ground.errors import BadInput
 from small_shards import write_rows
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.mlm_masking import (
+from regard.data.pretraining.mlm_masking import (
     MOST,
     MaskedTokens,
     TokenMasker,

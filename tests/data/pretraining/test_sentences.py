@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.sentences import sentences
+from regard.data.pretraining.sentences import sentences
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from regard.data.static_vectors import StaticVectors
+from regard.data.files.static_vectors import StaticVectors
 from regard.ground.errors import BadInput
 
 WORDS = ("the", "Über", "bank", "...")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from regard.data.arrivals import Arrivals
+from regard.data.files.arrivals import Arrivals
 from regard.ground.errors import BadInput
 
 STDIN = "-"

@@ -12,9 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from regard.data import shards
-from regard.data.sentences import sentences
-from regard.data.shards import Chunk, Encode, Ids, TokenShard, encode_chunk, store_rows
-from regard.data.sources import (
+from regard.data.files.sources import (
     DropCounts,
     FileSource,
     JsonLines,
@@ -22,6 +20,8 @@ from regard.data.sources import (
     read_lines,
     read_texts,
 )
+from regard.data.pretraining.sentences import sentences
+from regard.data.shards import Chunk, Encode, Ids, TokenShard, encode_chunk, store_rows
 from regard.ground.errors import BadInput
 
 FORMAT = "regard documents 1"  # changes when the rules of sentence splitting change

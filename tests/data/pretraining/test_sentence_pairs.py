@@ -13,10 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data.datasets.documents import DocumentDataset
-from regard.data.documents import Documents
-from regard.data.row_plans import full_rows
-from regard.data.sampler import Sampler
-from regard.data.sentence_pairs import (
+from regard.data.pretraining.documents import Documents
+from regard.data.pretraining.row_plans import full_rows
+from regard.data.pretraining.sentence_pairs import (
     IN_ORDER,
     IS_NEXT,
     NOT_NEXT,
@@ -24,6 +23,7 @@ from regard.data.sentence_pairs import (
     ordered_pairs,
     sentence_pairs,
 )
+from regard.data.sampler import Sampler
 from regard.ground.batch import BatchLimits
 from regard.ground.errors import BadInput
 from regard.text.templates import RowBuilder, Template

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.block_plans import ChunkLengths, TokenStream, stream_chunks, text_rows
-from regard.data.documents import Documents
+from regard.data.pretraining.block_plans import ChunkLengths, TokenStream, stream_chunks, text_rows
+from regard.data.pretraining.documents import Documents
 from regard.ground.errors import BadInput
 
 SEPARATOR = 0

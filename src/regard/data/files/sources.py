@@ -12,8 +12,8 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, cast
 
-from regard.data.arrivals import Arrivals
-from regard.data.fields import (
+from regard.data.files.arrivals import Arrivals
+from regard.data.files.fields import (
     BadExample,
     DropCounts,
     filled,
@@ -23,7 +23,7 @@ from regard.data.fields import (
     typed,
     value_of,
 )
-from regard.data.text_files import STDIN, name_of, raw_lines
+from regard.data.files.text_files import STDIN, name_of, raw_lines
 from regard.ground.errors import BadInput
 from regard.text.hansards import LANGUAGES
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from regard.data.counter_rng import below, binomial, streams, uniform
-from regard.data.documents import Documents
-from regard.data.row_plans import RowPlan, room_in
+from regard.data.pretraining.documents import Documents
+from regard.data.pretraining.row_plans import RowPlan, room_in
 from regard.ground.errors import BadInput
 from regard.text.templates import RowFrame
 

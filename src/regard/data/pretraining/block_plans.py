@@ -13,8 +13,8 @@ from typing import ClassVar
 import numpy as np
 
 from regard.data.counter_rng import below, streams, uniform
-from regard.data.documents import Documents
-from regard.data.row_plans import Passage, PlanRows, room_in
+from regard.data.pretraining.documents import Documents
+from regard.data.pretraining.row_plans import Passage, PlanRows, room_in
 from regard.ground.batch import TokenRow
 from regard.ground.errors import BadInput
 from regard.text.templates import RowFrame

@@ -4,8 +4,8 @@ import gzip
 
 import pytest
 
-from regard.data.headings import Headings, title_of
-from regard.data.sources import DropCounts, read_pairs
+from regard.data.files.sources import DropCounts, read_pairs
+from regard.data.pretraining.headings import Headings, title_of
 from regard.ground.errors import BadInput
 
 TEXT = """ 

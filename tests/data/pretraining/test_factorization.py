@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.factorization import CONTEXT, FactorizationSampler
+from regard.data.pretraining.factorization import CONTEXT, FactorizationSampler
 from regard.ground.batch import TokenRow
 
 VOCAB, SPECIAL = 40, 4

@@ -1,0 +1,1 @@
+"""Documents as the rows of pre-training: tokenised once, planned as spans, tokens masked."""
