@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from regard.search.beam_rules import BeamRules
-from regard.search.device_beam import search_on_device
+from regard.search.device.device_beam import search_on_device
 from regard.search.host_beam import HostBeam
 from regard.search.hypothesis import Hypothesis
+from regard.search.rules.beam_rules import BeamRules
 from regard.search.step import Search, SearchBatch
 
 

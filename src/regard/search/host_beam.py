@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 from torch import Tensor
 
-from regard.search.beam_rules import BeamRules
 from regard.search.candidates import Candidates, rank
 from regard.search.hypothesis import ActiveHypotheses, Hypothesis
-from regard.search.length_penalty import coverage_term, logprob_to_beat, normalised
+from regard.search.rules.beam_rules import BeamRules
+from regard.search.rules.length_penalty import coverage_term, logprob_to_beat, normalised
 from regard.search.step import Search, SearchBatch, SearchState, select_rows
 
 

@@ -14,7 +14,7 @@ from regard.data.files.fields import json_value
 from regard.data.files.sources import name_of, read_lines
 from regard.ground.errors import BadInput
 from regard.search.candidates import place
-from regard.search.length_penalty import LENGTHS, Length, check_length_penalty
+from regard.search.rules.length_penalty import LENGTHS, Length, check_length_penalty
 
 
 def _is_text(value: Any) -> bool:

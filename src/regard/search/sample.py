@@ -11,7 +11,7 @@ from torch import Tensor
 
 from regard.ground.checks import check_number, check_whole
 from regard.ground.errors import BadInput
-from regard.search.repetition import Repetition, check_repetition
+from regard.search.rules.repetition import Repetition, check_repetition
 from regard.search.token_loop import TokenSearch
 from regard.search.topk import topk
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from regard.search.constraints import Constraints, table
+from regard.search.rules.constraints import Constraints, table
 from regard.search.step import SearchState, feed, select_rows, to_host
 
 

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from regard.ground.errors import BadInput
-from regard.search.constraints import Constraints, restrict
 from regard.search.hypothesis import ActiveHypotheses, Hypothesis
-from regard.search.repetition import Repetition
+from regard.search.rules.constraints import Constraints, restrict
+from regard.search.rules.repetition import Repetition
 from regard.text.continuation import Decode
 
 

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.search.device_rules import DeviceRules
-from regard.search.device_tokens import steps_on_device
+from regard.search.device.device_rules import DeviceRules
+from regard.search.device.device_tokens import steps_on_device
 from regard.search.hypothesis import Hypothesis, by_sentence
-from regard.search.repetition import Repetition
+from regard.search.rules.repetition import Repetition
 from regard.search.step import (
     NextTokens,
     Search,

@@ -10,7 +10,7 @@ from regard.search.beam import Beam
 from regard.search.candidates import Candidates
 from regard.search.host_beam import HostBeam
 from regard.search.hypothesis import ActiveHypotheses, Hypothesis
-from regard.search.length_penalty import Length, formula, normalised, rescore
+from regard.search.rules.length_penalty import Length, formula, normalised, rescore
 from regard.search.step import SearchBatch
 from regard.tasks.runners.translator import Translator
 

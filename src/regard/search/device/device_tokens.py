@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.search.constraints import Constraints
-from regard.search.device_rules import AHEAD, AsyncCopy, DeviceRules
+from regard.search.device.device_rules import AHEAD, AsyncCopy, DeviceRules
 from regard.search.hypothesis import Hypothesis, by_sentence
+from regard.search.rules.constraints import Constraints
 from regard.search.step import NextTokens, SearchBatch, TokenSteps
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import Literal
 from regard.ground.checks import check_number, check_whole
 from regard.ground.errors import BadInput, shown
 from regard.search.hypothesis import Hypothesis
-from regard.search.length_penalty import Length, check_length_penalty, formula
-from regard.search.repetition import Repetition, check_repetition
+from regard.search.rules.length_penalty import Length, check_length_penalty, formula
+from regard.search.rules.repetition import Repetition, check_repetition
 
 Stop = Literal["default", "transformers", "transformers-early", "transformers-never"]
 # When a search ends by transformers' rules: early_stopping=False, True and "never".

@@ -1,0 +1,1 @@
+"""Searches on the device, in fixed shapes: the decisions of those on the host."""

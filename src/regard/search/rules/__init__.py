@@ -1,0 +1,1 @@
+"""Rules of searches as values: constraints, penalties, and when a beam ends."""
