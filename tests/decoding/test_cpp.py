@@ -231,6 +231,8 @@ OBSTACLES = [
     (change(SMALL, **{"target.position": Relative(2)}), "relative positions .*DistanceDot"),
     (change(CAUSAL, position=Relative(2)), "relative positions .*DistanceDot"),
     (change(CAUSAL, activation="tanh"), "the activation tanh"),
+    (change(CAUSAL, mix=True), "a head on other states than the last"),
+    (change(CAUSAL, layer=1), "a head on other states than the last"),
 ]
 
 

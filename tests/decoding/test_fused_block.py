@@ -8,6 +8,7 @@ from torch import Tensor
 
 from regard.decoding.cuda_graph import GraphedDecoder
 from regard.decoding.fused_block import FewRowsLinear, FusedBlock, for_few_rows
+from regard.ground.batch import pack
 from regard.models.facts import NextTokenHead, Stack, Tokens, Trunk, TrunkWithHeads, change
 from regard.models.facts.positions import Relative
 from regard.models.papers import gpt, gpt2
@@ -68,6 +69,17 @@ def test_a_fused_block_computes_what_the_block_does(anywhere, activation):
     tokens_LR = random_tokens(model, 3)
     wanted = logits(model, cache_for(model, 3), tokens_LR)
     torch.testing.assert_close(logits(fused, cache, tokens_LR), wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("read", [{"mix": True}, {"layer": 1}], ids=str)
+def test_a_head_reads_the_layers_of_fused_blocks(anywhere, read):
+    model = language_model(**read)
+    cache, tokens_LR = cache_for(model, 3), random_tokens(model, 3)
+    fused = for_few_rows(model, cache)
+    assert fused_blocks(fused) == 2
+    whole = model(pack(tokens_LR.T.tolist())).by_head["next_token"].unflatten(0, (3, -1))
+    found = logits(fused, cache, tokens_LR).transpose(0, 1)
+    torch.testing.assert_close(found, whole, rtol=1e-5, atol=1e-5)
 
 
 def test_parameters_are_shared_and_the_model_is_not_changed(anywhere):

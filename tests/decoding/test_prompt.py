@@ -14,7 +14,7 @@ from regard.ground.batch import SourceTarget, pack
 from regard.ground.errors import BadInput
 from regard.models.facts import NextTokenHead, Stack, Tokens, Trunk, TrunkWithHeads, change
 from regard.models.facts.positions import Learned, Relative, Sinusoid
-from regard.models.papers import bahdanau, gpt, gpt2, luong
+from regard.models.papers import bahdanau, gpt, gpt2, luong, zaremba
 from regard.models.papers.transformer import BASE
 from regard.parts.mask import causal
 from regard.search import Beam, Constraints, Greedy, Sample
@@ -22,6 +22,7 @@ from regard.search import Beam, Constraints, Greedy, Sample
 EOS, VOCAB, CAPACITY = 2, 31, 24
 STACK = Stack(width=16, depth=2, heads=2, inner=24, mask=causal, norm="pre", final_norm=True)
 SIZES = {"width": 16, "depth": 2, "heads": 2, "inner": 40, "vocab": VOCAB, "longest": CAPACITY}
+LSTM = {"width": 16, "embedding": 16, "vocab": VOCAB}
 MODELS = {
     "GPT": change(gpt.BASE, **SIZES).with_heads(NextTokenHead()),
     "GPT-2": change(gpt2.SMALL, **SIZES).with_heads(NextTokenHead()),
@@ -35,6 +36,10 @@ MODELS = {
     "relative": TrunkWithHeads(
         Trunk(Tokens(VOCAB, Relative(3)), STACK), output_heads=(NextTokenHead(),)
     ),
+    "mix": change(gpt2.SMALL, **SIZES, mix=True).with_heads(NextTokenHead()),
+    "layer": change(gpt2.SMALL, **SIZES, layer=1).with_heads(NextTokenHead()),
+    "LSTM, mix": change(zaremba.MEDIUM, **LSTM, mix=True).with_heads(NextTokenHead()),
+    "LSTM, layer": change(zaremba.MEDIUM, **LSTM, layer=1).with_heads(NextTokenHead()),
 }
 TRANSLATOR = change(BASE, width=16, heads=2, inner=24, depth=2, vocab=VOCAB)
 RECURRENT = {

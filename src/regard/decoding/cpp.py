@@ -75,6 +75,8 @@ def obstacle(model: Any) -> str | None:
     """Why the C++ code cannot run this model here, in one line; None if it can."""
     if not model.attends:
         return "the C++ decoder does not support layers other than blocks of attention"
+    if not model.reads_last_layer:
+        return "the C++ decoder does not support a head on other states than the last (mix, layer)"
     for missing in chain.from_iterable(map(_unsupported, model.decoder.blocks)):
         return f"the C++ decoder does not support {missing}"
     return failure()

@@ -71,7 +71,7 @@ class FusedBlock(nn.Module):
         x_RD = few_rows.linear(attended_RHK.flatten(1), attention.o, residual_RF=x_RD)
         norm = self.block.mlp_residual.norm
         inner_RF = few_rows.linear(x_RD, mlp.up, norm=norm, activation=mlp.activation)
-        return few_rows.linear(inner_RF, mlp.down, residual_RF=x_RD)
+        return tape("output", few_rows.linear(inner_RF, mlp.down, residual_RF=x_RD))
 
 
 class FewRowsLinear(nn.Module):

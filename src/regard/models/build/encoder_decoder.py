@@ -21,6 +21,7 @@ class EncoderDecoderModule(nn.Module):
     """Source and target sides, and the layer of logits, tied as ``tie`` says."""
 
     pool = None  # it translates, and has no pooled state
+    reads_last_layer = True
 
     def __init__(
         self,

@@ -96,6 +96,11 @@ class TrunkWithHeadsModule(nn.Module):
         """Whether decoding with it can be captured."""
         return self.trunk.capturable
 
+    @property
+    def reads_last_layer(self) -> bool:
+        """Whether pool and heads read the last states, and no others."""
+        return not self.layers
+
     def forward(
         self,
         inputs: PackedTokens,
@@ -167,5 +172,5 @@ class TrunkWithHeadsModule(nn.Module):
     ) -> Tensor:
         """Logits over the next token, given the tokens so far (or their cache); has no source."""
         cached = {} if cache is None else {"cache": cache}  # other trunks than attention have none
-        states_TD = self.trunk(tokens_T, layout, **cached, tape=tape.under("trunk")).states_TD
-        return tape(f"heads.{NEXT_TOKEN}.logits", self.output(states_TD))
+        encoded = self.encode(PackedTokens(tokens_T, layout), tape=tape, **cached)
+        return tape(f"heads.{NEXT_TOKEN}.logits", self.output(encoded.states_TD))
