@@ -491,7 +491,7 @@ def test_generation_settings_that_cannot_be_followed_are_reported(tied):
         model = replace(translator, generation_config=settings)
         with pytest.raises(BadInput, match=f"^generation_config.json: .*{re.escape(message)}"):
             model.translate(["A book."])
-        assert model.translate(["A book."], regard.Beam(2))
+    assert model.translate(["A book."], regard.Beam(2))
 
 
 @pytest.mark.parametrize(
