@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import regard
+from regard.data.pretraining.documents import TextFile
 from regard.ground.errors import BadInput
 from regard.models.facts import NextTokenHead, change
 from regard.models.formats.loaded_model import LoadedModel
@@ -56,10 +57,22 @@ def test_the_whole_file_is_one_text(model, tmp_path):
     (tmp_path / "a.txt").write_text("\n".join(TEXTS) + "\n")
     options = ("score", tmp_path / "model", tmp_path / "a.txt", "--whole", "--json")
     records = [json.loads(run(*options, *window).stdout) for window in ((), ("--window", "4"))]
-    ids = [1, *model.tokenizer.words.encode("\n".join(TEXTS))]
+    ids = [1, *model.tokenizer.words.encode("\n".join(TEXTS) + "\n")]
     for record in records:
         assert record["logprob"] == pytest.approx(sum(expected(model, ids)), abs=1e-4)
-        assert record["tokens"].count("<eos>") == 2
+        assert record["tokens"].count("<eos>") == 3
+
+
+@pytest.mark.parametrize("end", ["\n", "", "\r\n", "\n\n"])
+def test_the_whole_file_has_as_many_tokens_as_a_test_set(end, model, tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes("\r\n".join([*TEXTS, f"the otter{end}"]).encode())
+    model.save(tmp_path / "model", "regard")
+    whole = run("score", tmp_path / "model", path, "--whole", "--json")
+    ((_, text),) = TextFile(str(path)).texts(None)
+    assert text == "\n".join([*TEXTS, "the otter"]) + end.replace("\r", "")
+    assert json.loads(whole.stdout)["text"] == text
+    assert len(json.loads(whole.stdout)["tokens"]) == len(model.tokenizer.words.encode(text))
 
 
 def test_evaluate_prints_the_perplexity_of_test_sets(tmp_path):

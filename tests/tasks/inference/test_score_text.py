@@ -195,10 +195,10 @@ def test_the_verb_scores_lines_and_whole_files(causal, masked, tmp_path):
             assert len(record["tokens"]) == len(record["logprobs"])
     whole = run("score", tmp_path / "causal", tmp_path / "a.txt", "--whole", "--json")
     (record,) = [json.loads(line) for line in whole.stdout.splitlines()]
-    assert record["text"] == "\n".join(TEXTS)
+    assert record["text"] == "\n".join(TEXTS) + "\n"
     options = ("--whole", "--window", "12", "--stride", "3")
     other = run("score", tmp_path / "causal", tmp_path / "a.txt", *options)
-    (same,) = causal.score(["\n".join(TEXTS)], window=12, stride=3)
+    (same,) = causal.score(["\n".join(TEXTS) + "\n"], window=12, stride=3)
     assert float(other.stdout) == pytest.approx(sum(same), abs=1e-3)
     assert float(other.stdout) != pytest.approx(record["logprob"], abs=1e-3)
     refused = run("score", tmp_path / "causal", tmp_path / "a.txt", "--max-length", "9", code=2)

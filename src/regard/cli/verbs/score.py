@@ -20,7 +20,7 @@ from regard.cli.options import (
 )
 from regard.cli.output import output_to
 from regard.data.files.fields import filled
-from regard.data.files.sources import read_lines
+from regard.data.files.sources import whole_text
 from regard.ground.errors import BadInput
 
 
@@ -93,5 +93,5 @@ def score(
 
 def _whole(source: LineSource) -> Iterator[list[Line]]:
     """The file as one line."""
-    text = "\n".join(read_lines(source.file))
+    text = whole_text(source.file)
     yield [Line(1, text, source.parse(text, source.name))]

@@ -23,7 +23,7 @@ from regard.data.files.fields import (
     typed,
     value_of,
 )
-from regard.data.files.text_files import STDIN, name_of, raw_lines
+from regard.data.files.text_files import STDIN, ended_lines, name_of, raw_lines
 from regard.ground.errors import BadInput
 from regard.text.hansards import LANGUAGES
 
@@ -233,6 +233,12 @@ def read_lines(path: str | Path, arrivals: Arrivals | None = None) -> Iterator[s
     """
     for number, raw in enumerate(raw_lines(path, arrivals), start=1):
         yield decoded(raw, f"{name_of(path)}:{number}")
+
+
+def whole_text(path: str | Path) -> str:
+    """All lines as one text; it ends in a line feed if the file does."""
+    lines = enumerate(ended_lines(path), start=1)
+    return "".join(decoded(raw, f"{name_of(path)}:{number}") for number, raw in lines)
 
 
 def read_pairs(

@@ -27,14 +27,18 @@ def raw_lines(path: str | Path, arrivals: Arrivals | None = None) -> Iterator[by
 
     ``arrivals`` can be asked whether the next line is there already.
     """
+    for line in ended_lines(path, arrivals):
+        yield line.removesuffix(b"\n")
+
+
+def ended_lines(path: str | Path, arrivals: Arrivals | None = None) -> Iterator[bytes]:
+    """The same with their ends, each a line feed; the last line may have none."""
     with opened(path) as file:
         mark = codecs.BOM_UTF8
         for line in file if arrivals is None else arrivals.lines(file):
             line, mark = line.removeprefix(mark), b""
-            if line.endswith(b"\n"):
-                yield line[:-2] if line.endswith(b"\r\n") else line[:-1]
-            elif line:
-                yield line
+            if line:
+                yield line[:-2] + b"\n" if line.endswith(b"\r\n") else line
 
 
 @contextlib.contextmanager

@@ -19,13 +19,14 @@ from regard.data.files.sources import (
     name_of,
     read_lines,
     read_texts,
+    whole_text,
 )
 from regard.data.pretraining.sentences import sentences
 from regard.data.shards import Chunk, Encode, Ids, TokenShard, encode_chunk, store_rows
 from regard.ground.errors import BadInput
 
 FORMAT = "regard documents 1"  # changes when the rules of sentence splitting change
-WHOLE_FORMAT = "regard texts 1"  # of documents that are not split
+WHOLE_FORMAT = "regard texts 2"  # of documents that are not split
 CHARACTERS = 200  # as many count like a sentence, where documents are encoded together
 LONGEST = 1 << 32  # upper limit of a sentence's length
 
@@ -58,7 +59,7 @@ class TextFolder(FileSource):
     def texts(self, dropped: DropCounts | None) -> Iterator[tuple[str, str]]:
         """(where, text) of every document."""
         for path in self.paths:
-            yield path, "\n".join(read_lines(path))
+            yield path, whole_text(path)
 
 
 @dataclass(frozen=True)
@@ -90,8 +91,8 @@ class TextFile(SentenceFile):
         yield name_of(self.path), [one for line in lines for one in sentences(line)]
 
     def texts(self, dropped: DropCounts | None) -> Iterator[tuple[str, str]]:
-        """(where, text), with the end of every line."""
-        yield name_of(self.path), "".join(f"{line}\n" for line in read_lines(self.path))
+        """(where, text), with the end of every line that has one."""
+        yield name_of(self.path), whole_text(self.path)
 
 
 class JsonDocuments(JsonLines):
