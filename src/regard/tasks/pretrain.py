@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -130,13 +131,15 @@ class Pretrain(TrunkTask):
         yield from (f"data.{key}" for key in tests if getattr(data, key))
 
     def check_data(self, data: Path, skip_bad: bool) -> dict[str, int]:
-        """Whether the documents are there; they are not counted."""
-        given = self.recipe.data
+        """Whether the documents are there; they are not counted. Test sets have one at least."""
+        given, dropped = self.recipe.data, DropCounts() if skip_bad else None
         for files in (given.train, given.dev, *given.tests.values()):
             if files.held_out is None:
                 for path in files.collection(data).paths:
                     if not Path(path).is_file():
                         raise BadInput(f"{path}: no such file or folder")
+        for name, files in given.tests.items():
+            files.require([*islice(self._texts(files, data, dropped), 1)], name, self.unit)
         return {}
 
     def prepare(self, folder: RunPaths) -> Prepared:
@@ -228,8 +231,11 @@ class Pretrain(TrunkTask):
 
     def read(self, files: Any, data: Path, dropped: DropCounts | None = None) -> list[str]:
         """The texts of documents."""
+        return [*self._texts(files, data, dropped)]
+
+    def _texts(self, files: Any, data: Path, dropped: DropCounts | None) -> Iterator[str]:
         read = read_documents(files.collection(data), dropped, whole=True)
-        return [text for texts in read for text in texts]
+        return (text for texts in read for text in texts if text.strip())
 
     def test_scores(
         self, model: Any, examples: Sequence[str], with_interval: bool = False

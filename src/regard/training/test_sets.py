@@ -19,7 +19,9 @@ def score_tests(
     """The scores of a model on each test set, by its name; those of some tasks have intervals."""
     task = task_of(recipe)
     interval = with_interval or task.has_intervals
-    return {
-        name: task.test_scores(model, task.read(files, data, dropped), interval)
-        for name, files in recipe.data.tests.items()
-    }
+    scores = {}
+    for name, files in recipe.data.tests.items():
+        examples = task.read(files, data, dropped)
+        files.require(examples, name, task.unit)
+        scores[name] = task.test_scores(model, examples, interval)
+    return scores

@@ -7,8 +7,10 @@ from regard.ground.errors import BadInput
 from regard.training.distributed import World
 from regard.training.recipe import read
 from regard.training.run import prepare
+from regard.training.test_sets import score_tests
 from small import write_corpus
 from small_documents import write_animals
+from small_rnn import write_streams
 from small_tuning import write_tuning
 
 
@@ -45,6 +47,19 @@ def test_empty_documents(tmp_path):
     (tmp_path / "animals.txt").write_text("\n\n")
     said = refusal(tmp_path / "animals.toml")
     assert said == "data.train: no documents in animals.txt"
+
+
+@pytest.mark.parametrize("kind", ["text", "documents"])
+@pytest.mark.parametrize("content", ["", "\n \n"])
+def test_empty_test_sets_of_language_models(kind, content, tmp_path):
+    corpus = write_streams(tmp_path)
+    (corpus / "nothing.txt").write_text(content)
+    setting = f'data.more_tests={{ b = {{ {kind} = "nothing.txt" }} }}'
+    given = [f'data.test={{ {kind} = "animals.txt" }}', setting]
+    recipe, expected = corpus / "lstm.toml", "data.b: no documents in nothing.txt"
+    assert refusal(recipe, *given) == expected
+    with pytest.raises(BadInput, match=f"^{expected}$"):
+        score_tests(None, read(recipe, given[1:]), corpus)
 
 
 def test_files_whose_columns_are_not_named(tmp_path):
