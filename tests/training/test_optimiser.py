@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from regard.ground.errors import BadInput
-from regard.models.facts import LabelHead, MLMHead, SentencePairHead, change
-from regard.models.papers import bert, sized
+from regard.models.facts import Features, LabelHead, MLMHead, SentencePairHead, change
+from regard.models.papers import bert, elmo, lin, sized
 from regard.training.checkpoint import optimiser_tensors
 from regard.training.distributed import World
 from regard.training.loop import train, trainable
@@ -68,6 +68,23 @@ def test_words_that_are_tied_lie_with_the_embeddings():
     assert {name.rsplit(".", 2)[0] for name in found[-1]} == {
         *("pool", "heads.mlm", "heads.sentence_pair")
     }
+
+
+def test_a_frozen_model_that_gives_features_is_no_level():
+    words = change(lin.LAPTOP, vocab=20, width=8, embedding=16).with_heads(LabelHead(2))
+    given = change(elmo.SMALL, width=4, cells=6, filters=((1, 4),), longest=8).trunk
+    model = change(words, features=Features(given)).build()
+    levels, without = named(model), named(words.build())
+    assert len(levels) == len(without) == 1 + 1 + 1
+    assert levels[0] == ["trunk.inner.embed.words.token.weight"]
+    assert not any("frozen" in name for level in levels for name in level)
+    updates = ModelOptimiser(model, OptimiserConfig(rate=0.01, layer_decay=0.5))
+    shares = {
+        id(p): group["share"] for group in updates.optimiser.param_groups for p in group["params"]
+    }
+    assert shares[id(model.trunk.embed.token.weight)] == 0.25
+    assert {shares[id(one)] for one in model.trunk.inner.layers.parameters()} == {0.5}
+    assert shares[id(model.heads.label.out.weight)] == 1
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from torch import nn
 
 from regard.ground.errors import BadInput, did_you_mean
 
+FROZEN = re.compile(r"(\w+\.)*?frozen\.")  # a model that gives features
 EMBEDDING = re.compile(r"(\w+\.)*?embed\.")
 BLOCK = re.compile(r"(?P<side>(\w+\.)*?)(layers\.)?(blocks|layers)\.(?P<number>\d+)\.")
 
@@ -16,9 +17,9 @@ def layer_groups(model: nn.Module) -> list[list[nn.Parameter]]:
 
     All embeddings are the lowest group. Every block is a group, those of the target above those of
     the source; other parameters of a side belong to its last block. Pooling and heads are the
-    highest group.
+    highest group. A frozen model that gives features is in none.
     """
-    named = list(model.named_parameters())
+    named = [(name, one) for name, one in model.named_parameters() if not FROZEN.match(name)]
     blocks = dict.fromkeys(block for name, _ in named if (block := _block(name)) is not None)
     numbers = {block: number for number, block in enumerate(blocks, start=1)}
     last = {side: number for (side, _), number in numbers.items() if side}
