@@ -12,7 +12,7 @@ from regard.data.files.static_vectors import StaticVectors
 from regard.ground.batch import TokenRow, pack_rows
 from regard.ground.errors import BadInput
 from regard.ground.tape import Tape
-from regard.models.facts import Features, change
+from regard.models.facts import Features, MeanPool, change
 from regard.models.formats import folder as folders
 from regard.models.formats.loaded_model import LoadedModel
 from regard.models.papers import bert, elmo, lin, taglm
@@ -139,6 +139,15 @@ def test_an_elmo_can_be_tuned_itself(features, tmp_path):
     model = trained(recipe, tmp_path, tmp_path / "run")
     assert model.module.mix.logits.abs().max() > 0
     assert len(model.predict([["dog", "owl"]])[0].tags) == 2
+
+
+def test_a_classifier_that_starts_from_elmo_reads_the_mean_of_its_words(features, tmp_path):
+    recipe = recipe_of(tmp_path, "one")
+    recipe["model"] = {"start": str(features)}
+    del recipe["text"]
+    model = trained(recipe, tmp_path, tmp_path / "run")
+    assert model.facts.pool == MeanPool()
+    assert len(model.predict(["dog owl pig", "dog"])) == 2
 
 
 TAGLM = {"width": 8, "embedding": 16, "dropout": 0.0}

@@ -17,7 +17,7 @@ from regard.data.datasets.dataset import Batching, Dataset, TrainingData, split_
 from regard.data.datasets.memory import MemoryDataset
 from regard.data.files.sources import DropCounts
 from regard.ground.errors import BadInput
-from regard.models.facts import AnyHead, FirstToken, LastToken, TrunkWithHeads
+from regard.models.facts import AnyHead, FirstToken, LastToken, MeanPool, TrunkWithHeads
 from regard.models.formats.loaded_model import LoadedModel
 from regard.models.paper import Paper
 from regard.models.start import read_model
@@ -159,10 +159,12 @@ class EncoderTask(TrunkTask):
     def with_heads(self, facts: TrunkWithHeads) -> TrunkWithHeads:
         """One head, over the pooled state of rows or over the state of each token.
 
-        Only the last token of a causal model has seen the whole row.
+        Only the last token of a causal model has seen the whole row, and rows of recurrent ones
+        have no summary token: the mean stands for both directions.
         """
-        head = self.make_head(facts.trunk.stack.dropout)
-        pool = LastToken() if facts.trunk.stack.causal else FirstToken()
+        stack = facts.trunk.stack
+        head = self.make_head(stack.dropout)
+        pool = LastToken() if stack.causal else FirstToken() if stack.attends else MeanPool()
         return replace(
             facts, output_heads=(head,), pool=(facts.pool or pool) if head.per_row else None
         )
