@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from regard.api import Model
-from regard.cli import output
-from regard.cli.image_io import ImageSource
-from regard.cli.line_io import LineSource
+from regard.cli.io import output
+from regard.cli.io.image_io import ImageSource
+from regard.cli.io.line_io import LineSource
 from regard.data.files.arrivals import Arrivals
 from regard.images.processor import ImageProcessor
 from regard.models.facts import change
@@ -299,7 +299,7 @@ def test_killed_at_any_moment_it_goes_on(model, tmp_path):
     out, whole = tmp_path / "out.jsonl", tmp_path / "whole.jsonl"
     arguments = ("predict", model, tmp_path / "images", *OPTIONS)
     kill = (*arguments, "--out", out, "--resume")
-    begin = "import sys, regard.cli.output as o; o.EVERY = 0; from regard.cli import main; main()"
+    begin = "import regard.cli.io.output as o; o.EVERY = 0; from regard.cli import main; main()"
     for size in (1, 20_000):
         process = WarmProcess("-c", begin, *kill)
         partial = out.with_name("out.jsonl.partial")

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import regard
-from regard.cli.recency_study import classifier_form
+from regard.cli.runs.recency_study import classifier_form
 from regard.metrics.spread import spread
 from regard.models.facts import NextTokenHead, change
 from regard.models.formats.loaded_model import LoadedModel

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import typer
 
-from regard.cli import tour_steps as tours
+from regard.cli.runs import tour_steps as tours
 from regard.cli.verbs.tour import tour
 from regard.ground.errors import BadInput
 from regard.ground.lock import FolderLock

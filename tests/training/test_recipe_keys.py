@@ -33,7 +33,7 @@ ALONE = World(0, 1, torch.device("cpu"))
 NOT_SHOWN = {
     "about": "printed by `regard recipes`",
     "expect": "compared with the scores of `regard train` and `regard evaluate`",
-    "rung": "read by ladders: see tests/cli/test_ladder.py",
+    "rung": "read by ladders: see tests/cli/runs/test_ladder.py",
     "batches.pad_to_multiple": "shapes are fixed on CUDA only",
     "train.compile": "steps are compiled on CUDA only",
 }

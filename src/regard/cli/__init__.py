@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from regard import __version__
-from regard.cli.console import complain
+from regard.cli.io.console import complain
 from regard.ground.errors import BAD_INPUT, INTERRUPTED, BadInput, one_line
 from regard.ground.interrupt import raise_on_interrupt
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from regard.api import Model
-from regard.cli.console import note
 from regard.cli.gold_links import Pairs
-from regard.cli.line_io import check_length
+from regard.cli.io.console import note
+from regard.cli.io.line_io import check_length
 from regard.cli.options import Symmetrisation
 from regard.data.files.sources import name_of
 from regard.ground.errors import BadInput

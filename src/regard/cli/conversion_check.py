@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from regard.api import Model, load
-from regard.cli.console import note, print_json, print_line
+from regard.cli.io.console import note, print_json, print_line
 from regard.data.toy_language import corpus
 from regard.ground.errors import BadInput
 from regard.ground.files import read_json

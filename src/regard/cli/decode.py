@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 from regard.api import load
-from regard.cli.console import note
-from regard.cli.line_io import Line, LineSource, predict_window, read_windows
-from regard.cli.output import OutputProgress
+from regard.cli.io.console import note
+from regard.cli.io.line_io import Line, LineSource, predict_window, read_windows
+from regard.cli.io.output import OutputProgress
 from regard.ground.errors import BadInput
 from regard.search.beam import Beam
 from regard.search.diverse import Diverse

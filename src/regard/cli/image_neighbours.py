@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.cli.console import note, print_json, print_line
-from regard.cli.image_io import source_for
-from regard.cli.line_io import read_windows, unless_empty
-from regard.cli.table import print_table
+from regard.cli.io.console import note, print_json, print_line
+from regard.cli.io.image_io import source_for
+from regard.cli.io.line_io import read_windows, unless_empty
+from regard.cli.io.table import print_table
 from regard.ground.errors import BadInput
 from regard.inside.views.escape import escape_line
 

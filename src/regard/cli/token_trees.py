@@ -5,8 +5,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regard.cli.console import OUT, print_json, write_page
-from regard.cli.line_io import LineSource, plain_text, read_windows
+from regard.cli.io.console import OUT, print_json, write_page
+from regard.cli.io.line_io import LineSource, plain_text, read_windows
 from regard.ground.errors import BadInput
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.console import OUT, note, print_json, write_page
+from regard.cli.io.console import OUT, note, print_json, write_page
+from regard.cli.io.table import print_table
 from regard.cli.options import (
     DEVICE,
     HTML,
@@ -17,7 +18,6 @@ from regard.cli.options import (
     SVG,
     was_given,
 )
-from regard.cli.table import print_table
 from regard.ground.errors import BadInput
 from regard.ground.lock import lock_vacant
 
@@ -60,7 +60,7 @@ def agreement(
     Example: regard agreement gpt2 runs/awd-lstm-wikitext2/model --html agreement.html
     """
     from regard.api import load
-    from regard.cli.agreement_study import study_models
+    from regard.cli.runs.agreement_study import study_models
     from regard.data.agreement_sentences import agreement_sentences
     from regard.inside.studies.agreement_table import AgreementTable
 

@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from regard.cli.console import note, print_json, print_line
 from regard.cli.gold_links import read_gold_links, read_text_pairs
+from regard.cli.io.console import note, print_json, print_line
 from regard.cli.options import (
     BATCH_SIZE,
     DEVICE,

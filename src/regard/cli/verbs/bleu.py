@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.console import print_json, print_line
+from regard.cli.io.console import print_json, print_line
+from regard.cli.io.table import print_table
 from regard.cli.options import INTERVAL, JSON, LOWERCASE, TOKENIZE
-from regard.cli.table import print_table
 from regard.data.files.sources import STDIN, name_of, read_lines
 from regard.ground.errors import BadInput
 

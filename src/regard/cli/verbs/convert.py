@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from regard.cli.console import complain, note
+from regard.cli.io.console import complain, note
 from regard.cli.options import JSON, MODEL
 from regard.ground.errors import BadInput
 from regard.ground.files import is_empty, replacing_folder

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 import typer
 
-from regard.cli.console import json_line, note
-from regard.cli.image_io import source_for
-from regard.cli.line_io import (
+from regard.cli.io.console import json_line, note
+from regard.cli.io.image_io import source_for
+from regard.cli.io.line_io import (
     Line,
     LineSource,
     Parse,
@@ -19,6 +19,7 @@ from regard.cli.line_io import (
     unless_empty,
     with_max_length,
 )
+from regard.cli.io.output import open_output, resumable_command
 from regard.cli.options import (
     BATCH_SIZE,
     DEVICE,
@@ -33,7 +34,6 @@ from regard.cli.options import (
     SKIP_BAD,
     WORKERS,
 )
-from regard.cli.output import open_output, resumable_command
 from regard.ground.errors import BadInput
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.console import note
+from regard.cli.io.console import note
 from regard.cli.options import (
     BATCH_SIZE,
     DATA,
@@ -54,7 +54,7 @@ def evaluate(
     Example: regard evaluate runs/tour/model tour --data runs/tour/corpus
     """
     from regard.api import load
-    from regard.cli import scores
+    from regard.cli.runs import scores
     from regard.data.files.sources import DropCounts
     from regard.training.recipe import read, task_of
     from regard.training.recipe_files import find

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.console import print_json, print_line
-from regard.cli.line_io import (
+from regard.cli.io.console import print_json, print_line
+from regard.cli.io.line_io import (
     CutInputs,
     LineSource,
     plain_text,
@@ -13,6 +13,7 @@ from regard.cli.line_io import (
     unless_empty,
     with_max_length,
 )
+from regard.cli.io.output import output_to, resumable_command
 from regard.cli.options import (
     BATCH_SIZE,
     DEVICE,
@@ -24,7 +25,6 @@ from regard.cli.options import (
     PRECISION,
     RESUME,
 )
-from regard.cli.output import output_to, resumable_command
 
 if TYPE_CHECKING:
     from regard.tasks.inference.fill_mask import FilledText

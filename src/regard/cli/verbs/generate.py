@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from regard.cli.console import complain, note
-from regard.cli.line_io import (
+from regard.cli.io.console import complain, note
+from regard.cli.io.line_io import (
     LineSource,
     plain_text,
     read_windows,
     with_max_length,
 )
-from regard.cli.nbest_output import print_records, print_texts
+from regard.cli.io.nbest_output import print_records, print_texts
+from regard.cli.io.output import output_to, resumable_command
 from regard.cli.options import (
     ALPHA,
     BATCH_SIZE,
@@ -50,7 +51,6 @@ from regard.cli.options import (
     WORKERS,
     was_given,
 )
-from regard.cli.output import output_to, resumable_command
 from regard.ground.errors import BadInput
 
 if TYPE_CHECKING:

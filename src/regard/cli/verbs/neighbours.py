@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from regard.cli.console import note, print_json, print_line
 from regard.cli.image_neighbours import print_image_neighbours
-from regard.cli.line_io import Parse, check_argument, plain_text, with_max_length, without_cuts
+from regard.cli.io.console import note, print_json, print_line
+from regard.cli.io.line_io import Parse, check_argument, plain_text, with_max_length, without_cuts
+from regard.cli.io.table import print_table
 from regard.cli.options import (
     BATCH_SIZE,
     DEVICE,
@@ -25,7 +26,6 @@ from regard.cli.options import (
     WORKERS,
     options_given,
 )
-from regard.cli.table import print_table
 from regard.data.files.sources import name_of, read_lines
 from regard.ground.errors import BadInput
 from regard.inside.views.escape import escape_line

@@ -4,9 +4,9 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.cli.console import OUT, print_json, write_page
+from regard.cli.io.console import OUT, print_json, write_page
+from regard.cli.io.table import print_table
 from regard.cli.options import HTML, JSON
-from regard.cli.table import print_table
 from regard.ground.errors import BadInput
 
 RIGHT = ("parameters", "in the paper", "score")  # columns of numbers

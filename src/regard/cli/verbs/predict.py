@@ -4,9 +4,10 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.console import print_json, print_line
-from regard.cli.image_io import source_for
-from regard.cli.line_io import CutInputs, predict_lines, unless_empty, with_max_length
+from regard.cli.io.console import print_json, print_line
+from regard.cli.io.image_io import source_for
+from regard.cli.io.line_io import CutInputs, predict_lines, unless_empty, with_max_length
+from regard.cli.io.output import output_to, resumable_command
 from regard.cli.options import (
     BATCH_SIZE,
     DEVICE,
@@ -21,7 +22,6 @@ from regard.cli.options import (
     SKIP_BAD,
     WORKERS,
 )
-from regard.cli.output import output_to, resumable_command
 
 
 def predict(

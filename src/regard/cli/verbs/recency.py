@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.console import OUT, note, print_json, write_page
-from regard.cli.line_io import check_length
+from regard.cli.io.console import OUT, note, print_json, write_page
+from regard.cli.io.line_io import check_length
+from regard.cli.io.table import print_table
 from regard.cli.options import (
     DEVICE,
     FILE,
@@ -18,7 +19,6 @@ from regard.cli.options import (
     QUICK,
     was_given,
 )
-from regard.cli.table import print_table
 from regard.data.files.sources import name_of, read_lines
 from regard.ground.errors import BadInput
 from regard.ground.files import write_text
@@ -60,7 +60,7 @@ def recency(
     Example: regard recency --out runs/recency --seeds 3
     """
     from regard.api import load
-    from regard.cli import recency_study as study
+    from regard.cli.runs import recency_study as study
     from regard.ground.device import device_named
 
     unused = OF_STUDY if model is not None else OF_MODEL

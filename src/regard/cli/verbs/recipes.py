@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.console import print_json, print_line
+from regard.cli.io.console import print_json, print_line
+from regard.cli.io.table import print_table
 from regard.cli.options import JSON
-from regard.cli.table import print_table
 from regard.training.recipe_files import (
     AboutConfig,
     ExpectConfig,

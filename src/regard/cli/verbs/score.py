@@ -5,8 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.cli.console import note, print_json, print_line
-from regard.cli.line_io import Line, LineSource, check_length, predict_window, read_windows
+from regard.cli.io.console import note, print_json, print_line
+from regard.cli.io.line_io import Line, LineSource, check_length, predict_window, read_windows
+from regard.cli.io.output import output_to
 from regard.cli.options import (
     BATCH_SIZE,
     DEVICE,
@@ -18,7 +19,6 @@ from regard.cli.options import (
     OUT_FILE,
     STORED_PRECISION,
 )
-from regard.cli.output import output_to
 from regard.data.files.fields import filled
 from regard.data.files.sources import whole_text
 from regard.ground.errors import BadInput

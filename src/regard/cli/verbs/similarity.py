@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.console import note, print_json
+from regard.cli.io.console import note, print_json
+from regard.cli.io.table import print_table
 from regard.cli.options import JSON
-from regard.cli.table import print_table
 from regard.ground.errors import BadInput
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.console import note, print_json, print_line, write_page
+from regard.cli.io.console import note, print_json, print_line, write_page
 from regard.cli.options import INTERVAL, JSON, LOWERCASE, OUT_FILE, TOKENIZE
 from regard.data.files.sources import STDIN, name_of, read_lines
 from regard.ground.errors import BadInput

@@ -6,14 +6,15 @@ from typing import Annotated, Literal
 
 import typer
 
-from regard.cli.console import note
-from regard.cli.line_io import (
+from regard.cli.io.console import note
+from regard.cli.io.line_io import (
     LineSource,
     Parse,
     plain_text,
     with_max_length,
 )
-from regard.cli.nbest_output import print_records, print_texts
+from regard.cli.io.nbest_output import print_records, print_texts
+from regard.cli.io.output import output_to, resumable_command
 from regard.cli.options import (
     ALPHA,
     BATCH_SIZE,
@@ -46,7 +47,6 @@ from regard.cli.options import (
     WORKERS,
     was_given,
 )
-from regard.cli.output import output_to, resumable_command
 from regard.data.files.sources import name_of, read_lines
 from regard.ground.errors import BadInput
 from regard.text.vocabularies.vocabulary import Vocabulary

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.console import OUT, print_json, write_page
-from regard.cli.line_io import check_argument
+from regard.cli.io.console import OUT, print_json, write_page
+from regard.cli.io.line_io import check_argument
 from regard.cli.options import (
     ALPHA,
     BEAM,

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from regard.api import Model
-from regard.cli.console import OUT, cost_line, print_json, write_page
-from regard.cli.table import print_table
+from regard.cli.io.console import OUT, cost_line, print_json, write_page
+from regard.cli.io.table import print_table
 from regard.data.files.sources import DropCounts
 from regard.ground.errors import BadInput
 from regard.inside.views.confusion_svg import draw_confusion

@@ -11,9 +11,9 @@ from itertools import islice
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from regard.cli.console import note
+from regard.cli.io.console import note
+from regard.cli.io.output import OutputProgress
 from regard.cli.options import MAX_TOKENS
-from regard.cli.output import OutputProgress
 from regard.data.files.arrivals import Arrivals
 from regard.data.files.sources import decoded, name_of
 from regard.data.files.text_files import raw_lines

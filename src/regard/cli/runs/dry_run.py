@@ -5,7 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from regard.cli.console import OUT
+from regard.cli.io.console import OUT
 from regard.ground.errors import BadInput
 from regard.training.distributed import World
 from regard.training.dry_run import DryRun, estimate_run

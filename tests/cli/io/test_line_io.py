@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 
 from regard.api import Model
-from regard.cli import line_io
-from regard.cli.line_io import LineSource, plain_text
+from regard.cli.io import line_io
+from regard.cli.io.line_io import LineSource, plain_text
 from regard.ground.errors import BadInput
 from regard.models.facts import change
 from small import command, environment

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 
 from regard.api import Model, load
-from regard.cli.console import note, print_json, slug
-from regard.cli.scores import test_scores
-from regard.cli.table import print_table
-from regard.cli.training import run_loop
+from regard.cli.io.console import note, print_json, slug
+from regard.cli.io.table import print_table
+from regard.cli.runs.scores import test_scores
+from regard.cli.runs.training import run_loop
 from regard.data.agreement import long_prefixes, make_agreement, write
 from regard.ground.errors import BadInput
 from regard.inside.studies.gradient_reach import GradientNorms, GradientReach, gradient_norms

@@ -11,8 +11,8 @@ from rich.live import Live
 from rich.text import Text
 
 from regard.api import load
-from regard.cli.console import ERR, note
-from regard.cli.scores import check_expected, show_scores, test_scores
+from regard.cli.io.console import ERR, note
+from regard.cli.runs.scores import check_expected, show_scores, test_scores
 from regard.data.files.sources import DropCounts
 from regard.training.distributed import World
 from regard.training.loop.events import EndEvent, Event, duration

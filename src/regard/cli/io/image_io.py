@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.cli.line_io import Line, LineSource, Parse
+from regard.cli.io.line_io import Line, LineSource, Parse
 from regard.data.files.arrivals import Arrivals
 from regard.data.images.decoding import DecodingPool, default_workers
 from regard.data.readers.images import image_files

@@ -8,10 +8,10 @@ from typing import Any
 
 from regard.api import Model, load
 from regard.cli.alignment import GoldPairs, align_by_best_method
-from regard.cli.console import OUT, note, slug
 from regard.cli.gold_links import Pairs, read_gold_links, read_text_pairs
-from regard.cli.scores import check_expected
-from regard.cli.table import print_table
+from regard.cli.io.console import OUT, note, slug
+from regard.cli.io.table import print_table
+from regard.cli.runs.scores import check_expected
 from regard.data.config import FilesConfig
 from regard.data.files.sources import STDIN, DropCounts, read_pairs
 from regard.ground.errors import BadInput

@@ -7,7 +7,7 @@ from itertools import zip_longest
 from rich.cells import cell_len
 from rich.text import Text
 
-from regard.cli.console import OUT, print_line
+from regard.cli.io.console import OUT, print_line
 from regard.inside.views.escape import clip
 
 GAP = 2  # spaces between columns

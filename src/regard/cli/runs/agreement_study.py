@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from regard.api import load
-from regard.cli.console import note, slug
+from regard.cli.io.console import note, slug
 from regard.data.agreement_sentences import AgreementSentence, make_agreement_text
 from regard.ground.files import write_text
 from regard.inside.studies.agreement import AgreementScores

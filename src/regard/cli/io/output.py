@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, cast
 
 from typer import Context
 
-from regard.cli.console import note
+from regard.cli.io.console import note
 from regard.data.files.fields import field_of
 from regard.data.files.text_files import STDIN
 from regard.ground.errors import BadInput

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from regard.cli.console import print_json, print_line
+from regard.cli.io.console import print_json, print_line
 from regard.text.vocabularies.vocabulary import Vocabulary
 
 ONE_LINE = str.maketrans("\r\n", "  ")

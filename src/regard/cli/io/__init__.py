@@ -1,0 +1,1 @@
+"""What verbs read and write: lines, images, tables, files of results."""

@@ -1,0 +1,1 @@
+"""Training runs of verbs: one or several compared, and their scores."""
