@@ -8,6 +8,9 @@ import pytest
 
 import regard
 from regard.ground.errors import BadInput
+from regard.models.facts import BiLMHead
+from regard.models.formats import folder as folders
+from regard.models.formats.loaded_model import LoadedModel
 from regard.models.papers import elmo
 from small_bert import model as small_bert
 from small_elmo import OPTIONS, write_elmo
@@ -63,6 +66,21 @@ def test_convert_reads_and_writes_it(tmp_path):
     texts = ["A cat sat.", "So did I"]
     states = [regard.load(tmp_path / name, "cpu").encode(texts) for name in ("published", "back")]
     assert all((a == b).all() for a, b in zip(*states, strict=True))
+
+
+def test_convert_does_not_compare_the_softmax_which_is_no_part_of_the_format(tmp_path):
+    published = regard.load(write_elmo(tmp_path / "published"), "cpu")
+    facts = published.facts.with_heads(BiLMHead(words=5))
+    module = facts.build()
+    module.trunk.load_state_dict(published.module.trunk.state_dict())
+    own = LoadedModel(elmo.PAPER, facts, module, published.tokenizer)
+    folders.write(tmp_path / "own", own)
+    done = run("convert", tmp_path / "own", tmp_path / "back", "--to", "elmo", "--check")
+    assert "the format elmo has no heads: bilm not written and not compared" in done.stderr
+    (line,) = (line for line in done.stdout.splitlines() if line.startswith("bilm logits"))
+    assert line.split()[-1] == "–"
+    one, other = (tensors(tmp_path / name / "weights.hdf5") for name in ("published", "back"))
+    assert one.keys() == other.keys() and all((one[name] == other[name]).all() for name in one)
 
 
 def broken(tmp_path, change) -> str:

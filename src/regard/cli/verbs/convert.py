@@ -31,8 +31,9 @@ def convert(
     With --check, the written folder is read back and compared with the original, on random token
     ids and on text, and with transformers if that is installed: one line for each layer with the
     largest difference (relative to the largest value of the layer where that is above 1; – where
-    transformers has no such layer), and one with the number of texts with different token ids.
-    Above 1e-5 nothing is written, and the exit code is 1.
+    there is no such layer: in transformers, or of heads, which --to elmo leaves out), and one with
+    the number of texts with different token ids. Above 1e-5 nothing is written, and the exit code
+    is 1.
 
     With --keep-unknown, tensors of layers that regard does not know (a published model with heads
     of its own) are stored beside the weights and written back by --to hf, bit for bit; otherwise
@@ -50,7 +51,7 @@ def convert(
     with replacing_folder(target) as written:
         model.save(written, to)
         if check:
-            worst = check_conversion(model, written, folder, keep_unknown, as_json)
+            worst = check_conversion(model, written, to, folder, keep_unknown, as_json)
             if not worst <= LIMIT:  # NaN fails too
                 complain(f"{target}: not written: differs by {worst:.1e} (limit {LIMIT})")
                 raise typer.Exit(1)

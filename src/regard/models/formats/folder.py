@@ -17,6 +17,7 @@ from regard.text.vocabularies.vocabulary import Vocabulary
 MODEL = "model"  # where a run folder keeps what it trained
 WRITERS = {"regard": regard.write, "hf": hf.write, "elmo": elmo.write, "timm": timm.write}
 FORMATS = tuple(WRITERS)
+WITHOUT_HEADS = ("elmo",)  # formats of trunks alone
 
 
 def write(folder: Path, model: LoadedModel, format: str = "regard") -> None:
