@@ -1,6 +1,5 @@
 """The probe takes the faster precision of a real step, says so, and leaves nothing behind."""
 
-import time
 import warnings
 
 import pytest
@@ -39,9 +38,8 @@ def never(precision):
     ("fp32", "bf16_takes", "chosen"),
     [(0.004, 0.001, "bf16"), (0.001, 0.004, "fp32"), (0.01, 0.0098, "fp32")],
 )
-def test_the_clearly_faster_one_is_chosen(bf16, fp32, bf16_takes, chosen):
-    seconds = {"fp32": fp32, "bf16": bf16_takes}
-    found = choose("auto", CPU, lambda precision: time.sleep(seconds[precision.kind]))
+def test_the_clearly_faster_one_is_chosen(bf16, monkeypatch, fp32, bf16_takes, chosen):
+    found = choose("auto", CPU, Step(monkeypatch, fp32=fp32, bf16=bf16_takes))
     assert found.kind == chosen
     assert "probed: fp32" in found.why
 
