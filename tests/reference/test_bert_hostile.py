@@ -264,8 +264,8 @@ def test_all_that_does_not_fit_is_in_one_line(copy):
     for fault in (
         "missing: bert.encoder.layer.1.attention.self.key.weight, classifier.bias;",
         "unknown: bert.encoder.layer.2.output.dense.bias, lm_head.weight;",
-        "misshapen: bert.embeddings.LayerNorm.bias is int64, not float32, ",
-        "bert.pooler.dense.weight is [12, 13], not [12, 12]",
+        "misshapen: bert.pooler.dense.weight is [12, 13], not [12, 12];",
+        "mistyped: bert.embeddings.LayerNorm.bias is int64, not float32",
     ):
         assert fault in said
 

@@ -68,13 +68,14 @@ class WeightMap:
         unequal: list[str] = []
         tied = self._tied(rest, groups, unequal)
         missing = [name for group in groups for name in group.files if name not in rest]
-        misshapen: list[str] = []
+        misshapen, mistyped = list[str](), list[str]()
         ours, kept = dict[str, Tensor](), dict[str, Tensor]()
         for group in groups:
             parts = {name: rest.pop(name) for name in group.files if name in rest}
-            wrong = list(_misshapen(parts, group.write(expected)))
-            misshapen += wrong
-            if len(parts) == len(group.files) and not wrong:
+            shapes, types = [*_misshapen(parts, group.write(expected))], [*_mistyped(parts)]
+            misshapen += shapes
+            mistyped += types
+            if len(parts) == len(group.files) and not (shapes or types):
                 read = group.read(parts)
                 ours |= read
                 kept |= parts if _size(parts) > _size(read) else {}
@@ -84,7 +85,8 @@ class WeightMap:
         if keep_unknown:
             kept |= {name: rest[name].clone() for name in strange}
             unknown = [name for name in unknown if name not in kept]
-        others = {"misspelled": misspelled, "misshapen": misshapen, "unequal": unequal}
+        others = {"misspelled": misspelled, "misshapen": misshapen, "mistyped": mistyped}
+        others["unequal"] = unequal
         helps = strange == unknown and not (missing or any(others.values()))
         advice = KEEP_ADVICE if helps else ""
         refuse_misfits(where, advice, missing=missing, unknown=unknown, **others)
@@ -185,12 +187,16 @@ def _respelled(name: str, spellings: tuple[tuple[str, str], ...]) -> str:
 
 
 def _misshapen(parts: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> Iterator[str]:
-    dtypes = [part.dtype for part in parts.values() if part.dtype in DTYPES]
     for name, part in parts.items():
         if part.shape != like[name].shape:
             yield f"{name} is {list(part.shape)}, not {list(like[name].shape)}"
-        elif part.dtype not in dtypes[:1]:
-            expected = (*dtypes, DTYPES[0])[0]
+
+
+def _mistyped(parts: Mapping[str, Tensor]) -> Iterator[str]:
+    """Tensors of one group have one type."""
+    expected = next((part.dtype for part in parts.values() if part.dtype in DTYPES), DTYPES[0])
+    for name, part in parts.items():
+        if part.dtype != expected:
             yield f"{name} is {part.dtype}, not {expected}".replace("torch.", "")
 
 

@@ -106,6 +106,13 @@ def broken(tmp_path, change) -> str:
         (lambda o: o["char_cnn"].update(activation="cosine"), "activation is 'cosine'"),
         (lambda o: o["char_cnn"].update(filters=[[0, 1]]), "char_cnn.filters"),
         (lambda o: o["char_cnn"].update(filters="x"), "char_cnn.filters"),
+        (lambda o: o["char_cnn"].update(filters=[]), "filters: a word has no vector without any"),
+        (
+            lambda o: o["char_cnn"].update(max_characters_per_token=2),
+            "filters: (3, 4) reads 3 characters, more than the 2 of a word",
+        ),
+        (lambda o: o["lstm"].update(cell_clip=0), "cell_clip must be above 0, not 0"),
+        (lambda o: o["lstm"].update(proj_clip=-3.0), "projection_clip must be above 0, not -3.0"),
         (lambda o: o.update(bidirectional=False), "bidirectional is False"),
     ],
 )
@@ -146,4 +153,14 @@ def test_tensors_that_are_no_numbers_are_refused(tmp_path):
     with h5py.File(folder / "weights.hdf5", "a") as file:
         file.create_dataset("note", data="text")
     with pytest.raises(BadInput, match="note holds no floating-point numbers"):
+        regard.load(folder, "cpu")
+
+
+def test_weights_in_double_precision_are_named(tmp_path):
+    folder = write_elmo(tmp_path)
+    with h5py.File(folder / "weights.hdf5", "a") as file:
+        values = file["char_embed"][()]
+        del file["char_embed"]
+        file.create_dataset("char_embed", data=values.astype("float64"))
+    with pytest.raises(BadInput, match="mistyped: char_embed is float64, not float32"):
         regard.load(folder, "cpu")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from regard.models.build.bilm import BiLMModule
-from regard.models.facts.checks import at_least, share
+from regard.models.facts.checks import above_zero, at_least, share
 from regard.models.facts.embedding import AnyEmbedding
 from regard.models.facts.flops import Products
 from regard.models.facts.stack import AnyStack
@@ -35,6 +35,8 @@ class BiLMStack(AnyStack):
     def __post_init__(self) -> None:
         for name in ("width", "cells", "depth"):
             at_least(1, name, getattr(self, name))
+        for name in ("cell_clip", "projection_clip"):
+            above_zero(name, getattr(self, name))
         share("dropout", self.dropout)
 
     @property

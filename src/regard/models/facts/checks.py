@@ -14,6 +14,12 @@ def at_least(least: int, name: str, value: Any) -> None:
         raise BadInput(f"{name} must be at least {least}, not {value}")
 
 
+def above_zero(name: str, value: float | None) -> None:
+    """A positive number, if there is one."""
+    if value is not None and not value > 0:
+        raise BadInput(f"{name} must be above 0, not {value}")
+
+
 def share(name: str, value: float) -> None:
     """A share of a whole, from 0 to below 1."""
     if not 0 <= value < 1:

@@ -123,9 +123,14 @@ class Characters(AnyEmbedding):
             at_least(1, name, getattr(self, name))
         at_least(0, "highways", self.highways)
         one_of(ACTIVATIONS, "activation", self.character_activation)
+        if not self.filters:
+            raise BadInput("filters: a word has no vector without any")
         for filter in self.filters:
-            if len(filter) != 2 or not 1 <= filter[0] <= self.longest or filter[1] < 1:
+            if len(filter) != 2 or min(filter) < 1:
                 raise BadInput(f"filters: {filter} is not (characters, number), both at least 1")
+            if filter[0] > self.longest:
+                read = f"{filter[0]} characters, more than the {self.longest} of a word"
+                raise BadInput(f"filters: {filter} reads {read}")
 
     @property
     def ids_per_token(self) -> tuple[int, ...]:
